@@ -1,0 +1,1 @@
+"""What runs: the jobs, and all that touches Spark or Kafka."""

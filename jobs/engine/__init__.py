@@ -1,0 +1,1 @@
+"""What the executors run: payloads, record batches, pacing, producers, statistics."""

@@ -1,0 +1,1 @@
+"""What happened: samples, exact windows, indicators, verdict and attribution, Delta tables, charts."""

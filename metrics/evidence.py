@@ -1,0 +1,118 @@
+"""What a trial leaves behind: broker samples, exact windows, the client's account, reasons."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from search.model import Verdict
+
+
+class Resource(str, Enum):
+    """What can bind a broker."""
+
+    REQUEST_HANDLERS = "request handlers"
+    NETWORK_THREADS = "network threads"
+    CPU = "CPU"
+    DISK = "disk"
+    NETWORK = "network"
+    REPLICATION = "replication"
+    QUOTA = "quota"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class BrokerSample:
+    """One poll of one broker.
+
+    Attributes:
+        broker_id: node id.
+        at_s: wall-clock time of the poll's middle [s since the epoch].
+        values: readings by the names of `metrics.beans`; empty when the poll failed.
+        error: why the poll failed, or None.
+    """
+
+    broker_id: int
+    at_s: float
+    values: Mapping[str, float] = field(default_factory=dict)
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class ClientWindow:
+    """The generator's account of the measured window, all tasks merged.
+
+    Records and bytes are whole counts over the window [start_s, end_s); bytes are
+    payload (keys and values). Latencies count from the intended send time [ms].
+
+    Attributes:
+        offered_records: records that the schedule asked for inside the window.
+        sent_records: records handed to a socket inside the window.
+        acked_records: records acknowledged inside the window.
+        failed_records: records that ended in an error inside the window.
+        unsent_own_records: records due and unsent at the window's end although their
+            connection had room, so held up by the generator and not by the brokers.
+        lateness_p99_ms: how late sends left that no broker had blocked.
+        loop_busy: highest share of any task's window spent outside of waiting [ratio].
+        acked_total: records acknowledged over the whole trial, warm-up and drain included.
+        failed_total: records failed over the whole trial.
+        acked_by_partition: partition → records acknowledged over the whole trial.
+        errors: Kafka error name → records.
+    """
+
+    start_s: float
+    end_s: float
+    np: int
+    offered_records: int
+    sent_records: int
+    acked_records: int
+    failed_records: int
+    offered_bytes: int
+    acked_bytes: int
+    unsent_own_records: int
+    lateness_p99_ms: float
+    loop_busy: float
+    latency_p50_ms: float
+    latency_p95_ms: float
+    latency_p99_ms: float
+    latency_max_ms: float
+    acked_total: int
+    failed_total: int
+    acked_by_partition: Mapping[int, int]
+    errors: Mapping[str, int]
+
+    @property
+    def duration_s(self) -> float:
+        """Length of the measured window [s]."""
+        return self.end_s - self.start_s
+
+
+@dataclass(frozen=True)
+class Reason:
+    """One sentence of a verdict, with the rule, the place and the numbers behind it.
+
+    Attributes:
+        indicator: the rule's name, for example `request_handler_idle`.
+        text: for people, with numbers and units.
+        broker_id: the broker it speaks of, or None.
+        value, threshold: the numbers compared.
+        resource: what the rule points at.
+    """
+
+    indicator: str
+    text: str
+    value: float
+    threshold: float
+    broker_id: int | None = None
+    resource: Resource = Resource.UNKNOWN
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """A verdict with its reasons; `utilization` feeds `search.model.Observation.indicators`."""
+
+    verdict: Verdict
+    reasons: tuple[Reason, ...]
+    utilization: Mapping[str, float] = field(default_factory=dict)
+    limited_by: Resource | None = None

@@ -1,0 +1,34 @@
+"""The one exception root, and the exit code that each kind of error stands for.
+
+It lives in the lowest package so that every layer can raise below it; `jobs.cli` is
+the one place that catches it.
+"""
+
+from __future__ import annotations
+
+
+class RedlineError(Exception):
+    """Root of all errors that a user is shown as one sentence.
+
+    The message says what was given, what was expected and what to do.
+    """
+
+    exit_code = 1
+
+
+class ConfigError(RedlineError):
+    """Bad usage or configuration, or a machine that lacks a prerequisite."""
+
+    exit_code = 2
+
+
+class NoConclusionError(RedlineError):
+    """The run ended without a valid bracket."""
+
+    exit_code = 3
+
+
+class GuardStopError(RedlineError):
+    """A guard stopped the run to protect the cluster or the machine."""
+
+    exit_code = 5

@@ -1,0 +1,112 @@
+"""The vocabulary of the search: loads, verdicts, brackets, and what to do next.
+
+A load is a whole number on the axis being searched; for the boundary line it is np,
+the number of identical producers. The words follow MLRsearch (FD.io CSIT): a selector
+that only decides, and an injected measurer that does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Protocol
+
+
+class Verdict(str, Enum):
+    """What a trial says about its load. INVALID is no answer, never an overload."""
+
+    SUSTAINED = "SUSTAINED"
+    OVERLOADED = "OVERLOADED"
+    INVALID = "INVALID"
+
+
+@dataclass(frozen=True)
+class Observation:
+    """One finished trial, as much of it as the search needs.
+
+    Attributes:
+        load: the load that was offered, at least 1.
+        verdict: what the trial says about the load.
+        indicators: for evidence that a smooth signal can carry, its utilization of the
+            threshold by name: 0 is idle, 1 is exactly at the threshold, above 1 is over
+            it (handler idle 0.41 against a threshold of 0.20 gives (1-0.41)/(1-0.20)).
+            Empty where a source has none.
+        duration_s: how long the trial took, all phases [s].
+    """
+
+    load: int
+    verdict: Verdict
+    indicators: dict[str, float] = field(default_factory=dict)
+    duration_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class Bracket:
+    """The highest sustained load and the lowest overloaded load above it.
+
+    `sustained` 0 means that no load above zero was sustained; `overloaded` None that
+    nothing above `sustained` was overloaded so far.
+    """
+
+    sustained: int
+    overloaded: int | None
+
+    @property
+    def relative_width(self) -> float:
+        """1 - sustained/overloaded; infinite while the bracket is open [ratio]."""
+        if self.overloaded is None:
+            return float("inf")
+        return 1.0 - self.sustained / self.overloaded
+
+    def is_closed(self, resolution: float) -> bool:
+        """True when no wider than the resolution, or when no whole load lies between."""
+        if self.overloaded is None:
+            return False
+        return self.overloaded - self.sustained <= 1 or self.relative_width <= resolution
+
+
+@dataclass(frozen=True)
+class Measure:
+    """Measure this load next; `reason` is one sentence for people."""
+
+    load: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Done:
+    """The bracket is a boundary point."""
+
+    bracket: Bracket
+
+
+@dataclass(frozen=True)
+class GaveUp:
+    """No boundary point; `reason` says why, `bracket` is the best so far."""
+
+    bracket: Bracket
+    reason: str
+
+
+Decision = Measure | Done | GaveUp
+
+
+class Searcher(Protocol):
+    """Decides from the history alone, so that a resumed run decides the same."""
+
+    def decide(self, history: Sequence[Observation]) -> Decision:
+        """The next step after `history` (all trials of this point, oldest first)."""
+        ...
+
+    def trials_left(self, history: Sequence[Observation]) -> int:
+        """An estimate of the trials still needed, for progress and plans."""
+        ...
+
+
+class Measurer(Protocol):
+    """Carries out one trial. Only the load varies between calls."""
+
+    def measure(self, load: int) -> Observation:
+        """Offer `load`, judge it, keep the evidence, and say what was seen."""
+        ...
