@@ -59,6 +59,11 @@ class ClientWindow:
         failed_total: records failed over the whole trial.
         acked_by_partition: partition → records acknowledged over the whole trial.
         errors: Kafka error name → records.
+        task_errors: why tasks could not take part or did not finish, a sentence each.
+        throttle_ms: throttle time that produce responses reported, summed [ms].
+        cpu_s: CPU time of all tasks inside the window [CPU-s].
+
+    Quantiles are NaN where nothing was recorded.
     """
 
     start_s: float
@@ -81,6 +86,9 @@ class ClientWindow:
     failed_total: int
     acked_by_partition: Mapping[int, int]
     errors: Mapping[str, int]
+    task_errors: tuple[str, ...] = ()
+    throttle_ms: int = 0
+    cpu_s: float = 0.0
 
     @property
     def duration_s(self) -> float:

@@ -1,0 +1,237 @@
+"""What an executor task reports of a trial, and how the reports of all tasks become one.
+
+`TaskRow` is the one definition: the Arrow schema and the Spark DDL are derived from it.
+Counts are whole numbers; histograms travel as base64-encoded HdrHistograms, because
+quantiles of tasks cannot be averaged but histograms can be added.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, get_type_hints
+
+import pyarrow as pa
+from hdrh.histogram import HdrHistogram
+
+from metrics.evidence import ClientWindow
+
+LOWEST_US = 1
+HIGHEST_US = 3_600_000_000
+SIGNIFICANT_DIGITS = 3
+
+WINDOW_TOLERANCE_S = 0.001
+"""How far the windows of two tasks of one trial may lie apart [s]."""
+
+
+def new_histogram() -> HdrHistogram:
+    """An empty histogram of times from 1 µs to 1 h [µs], three significant digits."""
+    return HdrHistogram(LOWEST_US, HIGHEST_US, SIGNIFICANT_DIGITS)
+
+
+def record_us(histogram: HdrHistogram, value_us: float, count: int = 1) -> None:
+    """Count a time [µs] `count` times; what lies outside 1 µs..1 h counts as the nearest edge.
+
+    HdrHistogram refuses values beyond its range, which at overload would lose just
+    the worst ones.
+    """
+    histogram.record_value(min(max(round(value_us), LOWEST_US), HIGHEST_US), count)
+
+
+def encode_histogram(histogram: HdrHistogram) -> str:
+    """The histogram as base64 text, for a row."""
+    encoded: bytes = histogram.encode()
+    return encoded.decode("ascii")
+
+
+def decode_histogram(text: str) -> HdrHistogram:
+    """The inverse of `encode_histogram`; the empty string is an empty histogram."""
+    histogram = new_histogram()
+    if text:
+        histogram.decode_and_add(text.encode("ascii"))
+    return histogram
+
+
+@dataclass(frozen=True)
+class TaskRow:
+    """One task's account of one trial: its np producers together.
+
+    `*_records` and `*_bytes` count inside the measured window [start_s, end_s);
+    `*_total` count over the whole trial, warm-up and drain included. Bytes are payload
+    (keys and values). A task that could not take part fills the identity, the planned
+    window and `error`, and leaves the rest.
+
+    Attributes:
+        task_id: index of the task in the barrier stage, from 0.
+        host: name of the machine that it ran on.
+        np: producers that this task hosted.
+        start_s, end_s: the measured window, the same for all tasks [s since the epoch].
+        warmup_s: load before the window [s].
+        drain_s: time after the window until the last answer [s].
+        offered_records: due by the schedule.
+        sent_records: handed to a socket.
+        acked_records: acknowledged.
+        failed_records: ended in an error.
+        offered_bytes, acked_bytes: payload of offered and acked records [B].
+        unsent_own_records: due and unsent at the window's end although their
+            connection had room, so held up by the generator and not by the brokers.
+        latency_us: encoded histogram, intended send time to acknowledgement [µs].
+        lateness_us: encoded histogram, intended to actual send time, of sends that no
+            broker had blocked [µs].
+        loop_busy: share of the window spent outside of waiting [ratio].
+        cpu_s: CPU time of the task's process inside the window [CPU-s].
+        throttle_ms: throttle time that produce responses reported, summed [ms].
+        acked_total, failed_total: records over the whole trial.
+        acked_by_partition: partition → records acknowledged over the whole trial.
+        errors: Kafka error name → records, over the whole trial.
+        error: why the task could not take part or did not finish, or None.
+        notes: what the generator wants remembered, one sentence, or None.
+    """
+
+    task_id: int
+    host: str
+    np: int
+    start_s: float
+    end_s: float
+    warmup_s: float = 0.0
+    drain_s: float = 0.0
+    offered_records: int = 0
+    sent_records: int = 0
+    acked_records: int = 0
+    failed_records: int = 0
+    offered_bytes: int = 0
+    acked_bytes: int = 0
+    unsent_own_records: int = 0
+    latency_us: str = ""
+    lateness_us: str = ""
+    loop_busy: float = 0.0
+    cpu_s: float = 0.0
+    throttle_ms: int = 0
+    acked_total: int = 0
+    failed_total: int = 0
+    acked_by_partition: Mapping[int, int] = field(default_factory=dict)
+    errors: Mapping[str, int] = field(default_factory=dict)
+    error: str | None = None
+    notes: str | None = None
+
+    @classmethod
+    def from_mapping(cls, row: Mapping[str, Any]) -> TaskRow:
+        """From a dict, as `Row.asDict()`, Arrow's `to_pylist()` or `to_dict` give it.
+
+        Raises:
+            TypeError: when a name is unknown or one without a default is missing.
+        """
+        values = dict(row)
+        for name in ("acked_by_partition", "errors"):
+            values[name] = dict(values.get(name) or {})  # Arrow lists a map's pairs
+        return cls(**values)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The row by column names."""
+        return asdict(self)
+
+
+_ARROW: Mapping[Any, tuple[pa.DataType, str]] = {
+    int: (pa.int64(), "bigint"),
+    float: (pa.float64(), "double"),
+    str: (pa.string(), "string"),
+    str | None: (pa.string(), "string"),
+    Mapping[int, int]: (pa.map_(pa.int64(), pa.int64()), "map<bigint,bigint>"),
+    Mapping[str, int]: (pa.map_(pa.string(), pa.int64()), "map<string,bigint>"),
+}
+
+
+def _columns() -> list[tuple[str, pa.DataType, str]]:
+    hints = get_type_hints(TaskRow)
+    return [(item.name, *_ARROW[hints[item.name]]) for item in fields(TaskRow)]
+
+
+TASK_ROW_SCHEMA: pa.Schema = pa.schema([(name, arrow) for name, arrow, _ in _columns()])
+"""Arrow schema of a task's row."""
+
+TASK_ROW_DDL: str = ", ".join(f"`{name}` {ddl}" for name, _, ddl in _columns())
+"""The same schema for `mapInArrow(f, schema)`."""
+
+
+def task_rows_to_batch(rows: Sequence[TaskRow]) -> pa.RecordBatch:
+    """The rows as one Arrow batch with `TASK_ROW_SCHEMA`, for `mapInArrow` to yield."""
+    dicts = [row.to_dict() for row in rows]
+    for values in dicts:
+        for name in ("acked_by_partition", "errors"):
+            values[name] = list(values[name].items())
+    return pa.RecordBatch.from_pylist(dicts, schema=TASK_ROW_SCHEMA)
+
+
+def _quantile_ms(histogram: HdrHistogram, percentile: float) -> float:
+    """Value at a percentile [ms]; NaN of an empty histogram, which has none."""
+    if histogram.get_total_count() == 0:
+        return math.nan
+    return min(float(histogram.get_value_at_percentile(percentile)), HIGHEST_US) / 1000.0
+
+
+def _merged_histogram(encoded: Iterable[str]) -> HdrHistogram:
+    merged = new_histogram()
+    for text in encoded:
+        if text:
+            merged.decode_and_add(text.encode("ascii"))
+    return merged
+
+
+def _summed(maps: Iterable[Mapping[Any, int]]) -> dict[Any, int]:
+    total: Counter[Any] = Counter()
+    for one in maps:
+        total.update(one)
+    return dict(total)
+
+
+def merge(rows: Iterable[TaskRow | Mapping[str, Any]]) -> ClientWindow:
+    """All tasks' rows of one trial as one window.
+
+    Quantiles come from the added histograms and are NaN where nothing was recorded.
+    Tasks with an error are not left out: their text stands in `task_errors`.
+
+    Raises:
+        ValueError: when there is no row, or the tasks measured different windows.
+    """
+    tasks = [row if isinstance(row, TaskRow) else TaskRow.from_mapping(row) for row in rows]
+    if not tasks:
+        raise ValueError("no task reported; expected one row per task of the stage")
+    first = tasks[0]
+    for task in tasks:
+        apart_s = max(abs(task.start_s - first.start_s), abs(task.end_s - first.end_s))
+        if apart_s > WINDOW_TOLERANCE_S:
+            raise ValueError(
+                f"tasks {first.task_id} and {task.task_id} measured windows {apart_s:.3f} s "
+                f"apart; expected one window for all tasks of a trial"
+            )
+    latency = _merged_histogram(task.latency_us for task in tasks)
+    lateness = _merged_histogram(task.lateness_us for task in tasks)
+    return ClientWindow(
+        start_s=first.start_s,
+        end_s=first.end_s,
+        np=sum(task.np for task in tasks),
+        offered_records=sum(task.offered_records for task in tasks),
+        sent_records=sum(task.sent_records for task in tasks),
+        acked_records=sum(task.acked_records for task in tasks),
+        failed_records=sum(task.failed_records for task in tasks),
+        offered_bytes=sum(task.offered_bytes for task in tasks),
+        acked_bytes=sum(task.acked_bytes for task in tasks),
+        unsent_own_records=sum(task.unsent_own_records for task in tasks),
+        lateness_p99_ms=_quantile_ms(lateness, 99.0),
+        loop_busy=max(task.loop_busy for task in tasks),
+        latency_p50_ms=_quantile_ms(latency, 50.0),
+        latency_p95_ms=_quantile_ms(latency, 95.0),
+        latency_p99_ms=_quantile_ms(latency, 99.0),
+        latency_max_ms=_quantile_ms(latency, 100.0),
+        acked_total=sum(task.acked_total for task in tasks),
+        failed_total=sum(task.failed_total for task in tasks),
+        acked_by_partition=_summed(task.acked_by_partition for task in tasks),
+        errors=_summed(task.errors for task in tasks),
+        task_errors=tuple(
+            f"task {task.task_id} on {task.host}: {task.error}" for task in tasks if task.error
+        ),
+        throttle_ms=sum(task.throttle_ms for task in tasks),
+        cpu_s=sum(task.cpu_s for task in tasks),
+    )
