@@ -1,0 +1,68 @@
+"""Plain bisection: the method whose every step can be checked with pencil and paper."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from search.bracket import bracket_of
+from search.limits import Limits
+from search.model import Bracket, Decision, Measure, Observation
+
+
+class Bisection:
+    """Halves the interval between the highest sustained and the lowest overloaded load.
+
+    Light loads come first: the middle of [0, np_start_max] before np_start_max itself.
+    A maximum that turns out sustained is doubled, at most up to np_cap.
+
+    Args:
+        np_start_max: the first guess of a load above the limit.
+        np_cap: no load above this is ever offered.
+        resolution: relative width at which the bracket is a boundary point [ratio].
+        invalid_repeats_max: how often in a row an INVALID trial is repeated.
+
+    Raises:
+        ConfigError: when one of them makes no sense.
+    """
+
+    def __init__(
+        self, np_start_max: int, np_cap: int, resolution: float, invalid_repeats_max: int
+    ) -> None:
+        self.limits = Limits(np_start_max, np_cap, resolution, invalid_repeats_max)
+
+    def decide(self, history: Sequence[Observation]) -> Decision:
+        """The next step, from the trials of this point alone (oldest first)."""
+        settled = self.limits.settle(history)
+        if settled is not None:
+            return settled
+        return self._probe(bracket_of(history))
+
+    def trials_left(self, history: Sequence[Observation]) -> int:
+        """Trials that a limit inside the present maximum takes, without repeats."""
+        settled = self.limits.settle(history)
+        if settled is not None and not isinstance(settled, Measure):
+            return 0
+        bracket, opening = bracket_of(history), 0
+        if bracket.overloaded is None:
+            bracket, opening = Bracket(bracket.sustained, self._probe(bracket).load), 1
+        repeating = 1 if settled is not None else 0
+        return max(repeating, opening + self._halvings(bracket))
+
+    def _probe(self, bracket: Bracket) -> Measure:
+        low, high = bracket.sustained, bracket.overloaded
+        if high is not None:
+            return Measure((low + high) // 2, f"halving the bracket from np {low} to {high}")
+        start_max = self.limits.np_start_max
+        if low < start_max:
+            middle = (start_max + 1) // 2
+            if low < middle:
+                return Measure(middle, f"starting light, in the middle of np 0 to {start_max}")
+            return Measure(start_max, f"np {low} was sustained; trying the maximum {start_max}")
+        load = min(2 * low, self.limits.np_cap)
+        return Measure(load, f"np {low} was sustained; raising the maximum to {load}")
+
+    def _halvings(self, bracket: Bracket) -> int:
+        low, high = bracket.sustained, bracket.overloaded or self.limits.np_cap
+        width = max(1.0, self.limits.resolution * (low + high) / 2)
+        return max(0, math.ceil(math.log2(max(1.0, (high - low) / width))))

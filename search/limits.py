@@ -1,0 +1,78 @@
+"""What every searcher has in common: where it may look, how fine, and how patient it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from search.bracket import bracket_of, invalid_in_a_row
+from search.errors import ConfigError
+from search.model import Bracket, Decision, Done, GaveUp, Measure, Observation
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Bounds and patience of a search along one axis.
+
+    Attributes:
+        np_start_max: the first guess of a load above the limit; doubled while sustained.
+        np_cap: no load above this is ever offered.
+        resolution: relative width at which a bracket is a boundary point [ratio].
+        invalid_repeats_max: how often in a row an INVALID trial is repeated.
+
+    Raises:
+        ConfigError: when a value makes no sense.
+    """
+
+    np_start_max: int
+    np_cap: int
+    resolution: float
+    invalid_repeats_max: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.np_start_max <= self.np_cap:
+            raise ConfigError(
+                f"search.np_start_max is {self.np_start_max} and search.np_cap {self.np_cap}; "
+                "expected 1 <= np_start_max <= np_cap; change one of them in the goal"
+            )
+        if not 0.0 < self.resolution < 1.0:
+            raise ConfigError(
+                f"search.resolution is {self.resolution}; expected a ratio between 0 and 1, "
+                "both excluded, such as 0.05 for a bracket of 5 %"
+            )
+        if self.invalid_repeats_max < 0:
+            raise ConfigError(
+                f"search.invalid_repeats_max is {self.invalid_repeats_max}; expected 0 or more"
+            )
+
+    def settle_invalid(self, history: Sequence[Observation]) -> Measure | GaveUp | None:
+        """What to do when the last trial was INVALID; None when it was not."""
+        invalid = invalid_in_a_row(history)
+        if not invalid:
+            return None
+        load = history[-1].load
+        if invalid > self.invalid_repeats_max:
+            return GaveUp(
+                bracket_of(history),
+                f"{invalid} invalid trials in a row at np {load}, and "
+                f"search.invalid_repeats_max allows {self.invalid_repeats_max} repeats; remove "
+                "what made them invalid (their reasons are in the trials table) and run again",
+            )
+        repeat = f"{invalid} of {self.invalid_repeats_max}"
+        return Measure(load, f"the trial at np {load} was invalid; repeating it ({repeat})")
+
+    def settle_bracket(self, bracket: Bracket) -> Done | GaveUp | None:
+        """The end of the search when the bracket decides it, or None."""
+        if bracket.is_closed(self.resolution):
+            return Done(bracket)
+        if bracket.overloaded is None and bracket.sustained >= self.np_cap:
+            return GaveUp(
+                bracket,
+                f"np {self.np_cap} was sustained and search.np_cap allows no more; raise "
+                "search.np_cap, or the rate of each producer so that fewer of them are needed",
+            )
+        return None
+
+    def settle(self, history: Sequence[Observation]) -> Decision | None:
+        """The decision when it needs no choice of a load, or None."""
+        return self.settle_invalid(history) or self.settle_bracket(bracket_of(history))
