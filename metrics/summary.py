@@ -1,0 +1,199 @@
+"""The answer of a run as a file: summary.json, the contract with whoever reads it by program."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from metrics.evidence import Reason, Resource
+from search.errors import ConfigError
+from search.model import Bracket
+
+SCHEMA_VERSION = 1
+_DERIVED = ("mb_per_s_overloaded", "mb_per_s_per_broker_overloaded", "relative_width")
+
+
+@dataclass(frozen=True)
+class Boundary:
+    """The limit at one message size: the bracket, its value, and what bound it.
+
+    The value is the sustained side; it is the offered rate, of which the goal's share
+    (99 % by default) was acknowledged. MB is 10⁶ bytes of payload.
+
+    Attributes:
+        bpm: bytes per message [B].
+        np_sustained: the most producers that were sustained; 0 when none was.
+        np_overloaded: the fewest above it that were too many; None when none was found.
+        mps: messages per second at `np_sustained` [1/s].
+        mb_per_s: payload at `np_sustained`, whole cluster [MB/s].
+        mb_per_s_per_broker: `mb_per_s` over the number of brokers [MB/s].
+        overload_reasons: what the trial at `np_overloaded` showed, `indicator: sentence`.
+        limited_by: the resource that bound the brokers, or None when unknown.
+        trials: trials spent on this size, invalid ones included.
+        mps_overloaded: messages per second at `np_overloaded` [1/s], or None.
+        gave_up: why the search ended without closing the bracket, or None.
+    """
+
+    bpm: int
+    np_sustained: int
+    np_overloaded: int | None
+    mps: float
+    mb_per_s: float
+    mb_per_s_per_broker: float
+    overload_reasons: tuple[str, ...]
+    limited_by: str | None
+    trials: int
+    mps_overloaded: float | None = None
+    gave_up: str | None = None
+
+    @property
+    def mb_per_s_overloaded(self) -> float | None:
+        """Payload at `np_overloaded`, whole cluster [MB/s]."""
+        return None if self.mps_overloaded is None else self.mps_overloaded * self.bpm / 1e6
+
+    @property
+    def mb_per_s_per_broker_overloaded(self) -> float | None:
+        """Payload at `np_overloaded` per broker [MB/s]; None where it cannot be said."""
+        upper = self.mb_per_s_overloaded
+        if upper is None or self.mb_per_s <= 0:
+            return None
+        return upper * self.mb_per_s_per_broker / self.mb_per_s
+
+    @property
+    def relative_width(self) -> float | None:
+        """1 - np_sustained/np_overloaded [ratio]; None while there is no upper bound."""
+        if self.np_overloaded is None:
+            return None
+        return Bracket(self.np_sustained, self.np_overloaded).relative_width
+
+
+def make_boundary(
+    bracket: Bracket,
+    *,
+    bpm: int,
+    rate_records_per_s: float,
+    brokers: int,
+    trials: int,
+    reasons: Sequence[Reason] = (),
+    limited_by: Resource | None = None,
+    gave_up: str | None = None,
+) -> Boundary:
+    """The boundary of a bracket.
+
+    Args:
+        rate_records_per_s: what one producer offers [records/s].
+        reasons: of the trial at the overloaded side, the most telling first.
+        gave_up: why the search ended early, or None when it closed the bracket.
+    """
+    mps = bracket.sustained * rate_records_per_s
+    mb_per_s = mps * bpm / 1e6
+    over = bracket.overloaded
+    return Boundary(
+        bpm=bpm,
+        np_sustained=bracket.sustained,
+        np_overloaded=over,
+        mps=mps,
+        mb_per_s=mb_per_s,
+        mb_per_s_per_broker=mb_per_s / brokers,
+        overload_reasons=tuple(f"{reason.indicator}: {reason.text}" for reason in reasons),
+        limited_by=None if limited_by is None else limited_by.value,
+        trials=trials,
+        mps_overloaded=None if over is None else over * rate_records_per_s,
+        gave_up=gave_up,
+    )
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """What a run concluded.
+
+    Attributes:
+        run_id: names the run in the tables and its folder.
+        started_at, finished_at: ISO 8601, UTC.
+        cluster, workload, goal: names of the configuration files.
+        boundaries: one per message size, in the order of the workload.
+        brokers: number of brokers; 0 when unknown.
+        status: `done`, `no conclusion`, `stopped by a guard`, `interrupted` or `failed`.
+        exit_code: what the command returned.
+        error: the sentence that the user was shown, or None.
+        caveat: what a reader must know about the cluster (a testbed is not hardware).
+    """
+
+    run_id: str
+    started_at: str
+    finished_at: str
+    cluster: str
+    workload: str
+    goal: str
+    boundaries: tuple[Boundary, ...]
+    brokers: int = 0
+    status: str = "done"
+    exit_code: int = 0
+    error: str | None = None
+    caveat: str = ""
+
+
+def write_summary(summary: RunSummary, path: Path) -> None:
+    """Write `summary` as strict JSON: a reader sees the old file or the new one, never a half.
+
+    Raises:
+        ValueError: for a number that JSON has no word for (NaN, infinity); nothing is written.
+    """
+    document = asdict(summary) | {"schema_version": SCHEMA_VERSION}
+    document["boundaries"] = [_boundary_document(boundary) for boundary in summary.boundaries]
+    write_atomic(path, json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False) + "\n")
+
+
+def load_summary(path: Path) -> RunSummary:
+    """Read what `write_summary` wrote; fields that a newer version added are ignored.
+
+    Raises:
+        ConfigError: when the file is missing or is not a summary.
+    """
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        boundaries = tuple(_boundary(entry) for entry in document["boundaries"])
+        return RunSummary(**(_known(RunSummary, document) | {"boundaries": boundaries}))
+    except FileNotFoundError:
+        raise ConfigError(
+            f"{path} does not exist; expected the summary.json of a finished run, "
+            "OUT/RUN_ID/summary.json"
+        ) from None
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise ConfigError(
+            f"{path} is not the summary of a run ({type(error).__name__}: {error}); "
+            "expected OUT/RUN_ID/summary.json as written by redline"
+        ) from error
+
+
+def write_atomic(path: Path, content: str | bytes) -> None:
+    """Write `content` to `path` by way of a temporary file beside it and a rename."""
+    data = content.encode("utf-8") if isinstance(content, str) else content
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _boundary_document(boundary: Boundary) -> dict[str, Any]:
+    return asdict(boundary) | {name: getattr(boundary, name) for name in _DERIVED}
+
+
+def _boundary(document: Mapping[str, Any]) -> Boundary:
+    known = _known(Boundary, document)
+    return Boundary(**(known | {"overload_reasons": tuple(document["overload_reasons"])}))
+
+
+def _known(kind: type[Any], document: Mapping[str, Any]) -> dict[str, Any]:
+    names = {field.name for field in fields(kind)}
+    return {name: value for name, value in document.items() if name in names}

@@ -1,0 +1,87 @@
+"""Numbers for people: sizes, rates and durations, the same in tables, lines and charts.
+
+Units are decimal: 1 kB is 1000 bytes, 1 MB is 10⁶ bytes.
+"""
+
+from __future__ import annotations
+
+import math
+from datetime import datetime, timezone
+
+_SIZE_UNITS = ("B", "kB", "MB", "GB", "TB")
+UNKNOWN = "?"
+
+
+def format_size(size_bytes: float) -> str:
+    """A size, exact to four digits: 100 → `100 B`, 1000 → `1 kB`, 1024 → `1.024 kB`."""
+    return _with_unit(size_bytes, digits=4)
+
+
+def format_volume(size_bytes: float) -> str:
+    """An amount of data, to two digits: 12_345_678 → `12 MB`."""
+    return _with_unit(size_bytes, digits=2)
+
+
+def _with_unit(size_bytes: float, digits: int) -> str:
+    if not math.isfinite(size_bytes):
+        return UNKNOWN
+    value, unit = float(size_bytes), _SIZE_UNITS[0]
+    for unit in _SIZE_UNITS:
+        rounded = _round(value, digits)
+        if abs(rounded) < 1000 or unit == _SIZE_UNITS[-1]:
+            break
+        value /= 1000
+    return f"{rounded:g} {unit}" if rounded < 1e6 else f"{rounded:.0f} {unit}"
+
+
+def _round(value: float, digits: int) -> float:
+    """`value` to so many digits, but never rounding a whole number below 1000."""
+    if value == 0 or (value < 1000 and value == int(value)):
+        return value
+    return round(value, max(0, digits - 1 - math.floor(math.log10(abs(value)))))
+
+
+def format_mb_per_s(mb_per_s: float | None) -> str:
+    """A rate without its unit, three digits where it is small: `0.123`, `1.23`, `12.3`, `1,234`."""
+    if mb_per_s is None or not math.isfinite(mb_per_s):
+        return UNKNOWN
+    if mb_per_s == 0:
+        return "0"
+    if abs(mb_per_s) < 0.0005:
+        return "<0.001"
+    decimals = 3 if mb_per_s < 0.9995 else 2 if mb_per_s < 9.995 else 1 if mb_per_s < 999.95 else 0
+    return f"{mb_per_s:,.{decimals}f}"
+
+
+def format_count(count: float | None) -> str:
+    """A whole number with thousands separated: `12,000`."""
+    if count is None or not math.isfinite(count):
+        return UNKNOWN
+    return f"{count:,.0f}"
+
+
+def format_ratio(ratio: float | None) -> str:
+    """A ratio as a percentage: 0.047 → `4.7 %`, 0.5 → `50 %`."""
+    if ratio is None or not math.isfinite(ratio):
+        return UNKNOWN
+    percent = ratio * 100
+    return f"{percent:.1f} %" if 0 < percent < 9.95 else f"{percent:.0f} %"
+
+
+def format_duration(duration_s: float | None) -> str:
+    """A duration: `12 s`, `1 min 20 s`, `2 h 05 min`; `?` when unknown."""
+    if duration_s is None or not math.isfinite(duration_s):
+        return UNKNOWN
+    whole_s = max(0, round(duration_s))
+    if whole_s < 60:
+        return f"{whole_s} s"
+    minutes, seconds = divmod(whole_s, 60)
+    if minutes < 60:
+        return f"{minutes} min {seconds:02d} s" if seconds else f"{minutes} min"
+    hours, minutes = divmod(round(duration_s / 60), 60)
+    return f"{hours} h {minutes:02d} min"
+
+
+def iso_utc(at_s: float) -> str:
+    """A wall-clock time [s since the epoch] as ISO 8601 in UTC: `2026-11-21T11:46:32Z`."""
+    return datetime.fromtimestamp(at_s, tz=timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
