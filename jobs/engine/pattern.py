@@ -1,0 +1,113 @@
+"""The traffic that one trial offers, as plain frozen data that crosses to the executors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+BATCH_HEADER_BYTES = 61
+"""Size of a record batch header, format v2 [B]."""
+
+
+def varint_bytes(value: int) -> int:
+    """Bytes that Kafka's zig-zag varint takes for a value ≥ 0."""
+    zigzag, size = value << 1, 1
+    while zigzag >= 0x80:
+        zigzag >>= 7
+        size += 1
+    return size
+
+
+@dataclass(frozen=True)
+class ProducerPattern:
+    """What each of np identical producers does; names follow Kafka's producer options.
+
+    Attributes:
+        message_bytes: size of a record's value [B].
+        rate_records_per_s: records that one producer offers [1/s], fixed, open loop.
+        acks: 0, 1, or -1 for all in-sync replicas.
+        linger_ms: how long an unfilled batch waits for more records [ms].
+        batch_size: upper bound of a record batch, one record excepted [B].
+        max_in_flight: unacknowledged requests per connection.
+        buffer_memory: full batches that may wait for a slow broker [B]; beyond that the
+            producer blocks, as a real one does, and falls behind its schedule.
+        max_request_size: upper bound of a produce request, one batch excepted [B].
+        request_timeout_ms: an unanswered request fails after this time [ms].
+        payload_seed: seed of the random payload and of the partitioner.
+        pool_bytes: encoded records kept per task to send from [B].
+    """
+
+    message_bytes: int
+    rate_records_per_s: float
+    acks: int = 1
+    linger_ms: float = 5.0
+    batch_size: int = 16_384
+    max_in_flight: int = 5
+    buffer_memory: int = 33_554_432
+    max_request_size: int = 1_048_576
+    request_timeout_ms: int = 30_000
+    payload_seed: int = 1
+    pool_bytes: int = 8_388_608
+
+    @property
+    def record_bytes_max(self) -> int:
+        """An upper bound of one encoded record, its framing included [B]."""
+        deltas = 2 * varint_bytes(max(1, self.batch_size))
+        body = 1 + deltas + 1 + varint_bytes(self.message_bytes) + self.message_bytes + 1
+        return varint_bytes(body) + body
+
+    @property
+    def records_per_full_batch(self) -> int:
+        """Records that fit into `batch_size`, at least one."""
+        return max(1, (self.batch_size - BATCH_HEADER_BYTES) // self.record_bytes_max)
+
+    @property
+    def records_per_batch(self) -> int:
+        """Records in a batch while the brokers keep up.
+
+        The first record opens a batch, which is sent when it is full or when `linger_ms`
+        is over, whichever comes first.
+        """
+        lingered = int(self.rate_records_per_s * self.linger_ms / 1000.0) + 1
+        return min(self.records_per_full_batch, lingered)
+
+    @property
+    def batch_interval_s(self) -> float:
+        """Time between two batches of one producer while the brokers keep up [s]."""
+        return self.records_per_batch / self.rate_records_per_s
+
+
+@dataclass(frozen=True)
+class TrialPlan:
+    """What every task of one barrier stage is told.
+
+    Attributes:
+        trial_id: names the trial in client ids.
+        np: producers in all tasks together.
+        tasks: tasks of the stage; task i hosts the producers i, i + tasks, i + 2·tasks, …
+        leaders: broker id that leads partition 0, 1, 2, …
+        brokers: broker id → (host, port).
+        client_options: connection options of kafka-python (security and the like).
+        warmup_s, measure_s: seconds before and inside the measured window.
+        drain_timeout_s: how long to wait for the last acknowledgements [s].
+        start_lead_s: from the agreement of the tasks to the first record [s]; barrier
+            calls poll once a second, so tasks leave them up to a second apart.
+    """
+
+    trial_id: str
+    topic: str
+    pattern: ProducerPattern
+    np: int
+    tasks: int
+    leaders: tuple[int, ...]
+    brokers: Mapping[int, tuple[str, int]]
+    warmup_s: float
+    measure_s: float
+    drain_timeout_s: float = 10.0
+    connect_timeout_s: float = 20.0
+    start_lead_s: float = 1.5
+    client_options: Mapping[str, object] = field(default_factory=dict)
+
+    def producers_of(self, task: int) -> range:
+        """The producers that this task hosts."""
+        return range(task, self.np, self.tasks)

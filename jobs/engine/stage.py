@@ -1,0 +1,155 @@
+"""One trial's load as one barrier stage: what each Spark task does.
+
+Every task opens its connections and encodes its pool, then all of them agree on the
+moment at which they start. What comes back is one row per task (`metrics.client.TaskRow`).
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import socket
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pyarrow as pa
+
+from jobs.engine.batches import BatchPool
+from jobs.engine.connections import open_connections
+from jobs.engine.pattern import ProducerPattern, TrialPlan
+from jobs.engine.wire import WireLoop, client_id_of
+from metrics.client import TASK_ROW_DDL, TaskRow, encode_histogram, task_rows_to_batch
+from search.errors import RedlineError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class Barrier(Protocol):
+    """What a task needs of Spark's `BarrierTaskContext`."""
+
+    def partitionId(self) -> int:
+        """Index of this task in the stage."""
+        ...
+
+    def allGather(self, message: str) -> list[str]:
+        """The messages of all tasks, when all have called."""
+        ...
+
+
+@functools.lru_cache(maxsize=2)
+def _pool_of(pattern: ProducerPattern) -> BatchPool:
+    # Python workers are used again, and encoding a pool can take longer than a trial's warm-up.
+    return BatchPool(pattern)
+
+
+def stage_frame(spark: SparkSession, plan: TrialPlan) -> DataFrame:
+    """The stage that runs the plan, one row per task; nothing runs until it is collected."""
+    tasks = spark.range(0, plan.tasks, 1, plan.tasks)
+    return tasks.mapInArrow(functools.partial(_map_partition, plan), TASK_ROW_DDL, barrier=True)
+
+
+def _map_partition(plan: TrialPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    from pyspark import BarrierTaskContext
+
+    for _ in batches:  # the ids only made the partitions
+        continue
+    row = run_task(plan, BarrierTaskContext.get())
+    yield task_rows_to_batch([row])
+
+
+def run_task(plan: TrialPlan, barrier: Barrier) -> TaskRow:
+    """Prepare, agree on the start, run, report. Errors come back in the row, not raised.
+
+    A raised error would make Spark retry the whole stage, which means offering the load
+    a second time.
+    """
+    task = barrier.partitionId()
+    sockets: dict[tuple[str, int], socket.socket] = {}
+    problem: str | None = None
+    try:
+        wanted = [(client_id_of(plan, i), b) for i in plan.producers_of(task) for b in plan.brokers]
+        options = dict(plan.client_options)
+        sockets = open_connections(wanted, plan.brokers, options, plan.connect_timeout_s)
+        pool = _pool_of(plan.pattern)
+    except (RedlineError, OSError, MemoryError) as error:
+        problem = f"{type(error).__name__}: {error}"
+    try:
+        answers = [json.loads(a) for a in barrier.allGather(_readiness(problem))]
+        start_wall_s = max(a["now_s"] for a in answers) + plan.start_lead_s
+        problems = [a["problem"] for a in answers if a["problem"]]
+        if problems:
+            return _absent(plan, task, start_wall_s, problem or f"another task: {problems[0]}")
+        return _run_loop(plan, task, sockets, pool, start_wall_s)
+    finally:
+        for sock in sockets.values():
+            sock.close()
+
+
+def _readiness(problem: str | None) -> str:
+    return json.dumps({"now_s": time.time(), "problem": problem})
+
+
+def _window(plan: TrialPlan, start_wall_s: float) -> tuple[float, float]:
+    begin = start_wall_s + plan.warmup_s
+    return begin, begin + plan.measure_s
+
+
+def _absent(plan: TrialPlan, task: int, start_wall_s: float, problem: str) -> TaskRow:
+    begin, end = _window(plan, start_wall_s)
+    hosted = len(plan.producers_of(task))
+    return TaskRow(task, socket.gethostname(), hosted, begin, end, error=problem)
+
+
+def _run_loop(
+    plan: TrialPlan,
+    task: int,
+    sockets: dict[tuple[str, int], socket.socket],
+    pool: BatchPool,
+    start_wall_s: float,
+) -> TaskRow:
+    wall_offset_s = time.time() - time.monotonic()
+    start_s = start_wall_s - wall_offset_s
+    late_s = time.monotonic() - start_s
+    if late_s > 0:
+        return _absent(plan, task, start_wall_s, f"left the barrier {late_s:.2f} s after the start")
+    loop = WireLoop(plan, task, sockets, pool)
+    try:
+        loop.run(start_s, wall_offset_s)
+    except (RedlineError, OSError) as error:
+        return _absent(plan, task, start_wall_s, f"{type(error).__name__}: {error}")
+    return _report(plan, task, loop, start_wall_s)
+
+
+def _report(plan: TrialPlan, task: int, loop: WireLoop, start_wall_s: float) -> TaskRow:
+    begin, end = _window(plan, start_wall_s)
+    account, size = loop.account, plan.pattern.message_bytes
+    window = (loop.window_start_s, loop.window_end_s)
+    offered = sum(p.records_due_between(*window) for p in loop.producers)
+    row: dict[str, Any] = {
+        "task_id": task,
+        "host": socket.gethostname(),
+        "np": len(loop.producers),
+        "start_s": begin,
+        "end_s": end,
+        "warmup_s": plan.warmup_s,
+        "drain_s": loop.drain_s,
+        "offered_records": offered,
+        "offered_bytes": offered * size,
+        "sent_records": account.sent_records,
+        "acked_records": account.acked_records,
+        "acked_bytes": account.acked_records * size,
+        "failed_records": account.failed_records,
+        "unsent_own_records": loop.unsent_own_records,
+        "latency_us": encode_histogram(account.latency.histogram),
+        "lateness_us": encode_histogram(account.lateness.histogram),
+        "loop_busy": loop.loop_busy,
+        "cpu_s": loop.cpu_s,
+        "throttle_ms": account.throttle_ms,
+        "acked_total": account.acked_total,
+        "failed_total": account.failed_total,
+        "acked_by_partition": dict(account.acked_by_partition),
+        "errors": dict(account.errors),
+    }
+    return TaskRow(**row)
