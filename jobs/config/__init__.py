@@ -1,0 +1,22 @@
+"""Clusters, workloads and goals: read and checked once, at the edge, into frozen objects."""
+
+from jobs.config.cluster import Cluster, Jmx, Testbed
+from jobs.config.goal import Goal, Indicators, Search, Validity
+from jobs.config.security import Security
+from jobs.config.workload import Payload, Producer, Topic, Trial, Workload
+
+__all__ = [
+    "Cluster",
+    "Goal",
+    "Indicators",
+    "Jmx",
+    "Payload",
+    "Producer",
+    "Search",
+    "Security",
+    "Testbed",
+    "Topic",
+    "Trial",
+    "Validity",
+    "Workload",
+]
