@@ -210,6 +210,10 @@ class Reporter(Protocol):
         """Show one event; never raises for what the event holds."""
         ...
 
+    def confirm(self, question: str) -> bool:
+        """The user's yes; False where there is nobody to ask."""
+        ...
+
     def __enter__(self) -> Reporter: ...
 
     def __exit__(
@@ -223,12 +227,17 @@ class Reporter(Protocol):
 class RecordingReporter:
     """Keeps events instead of showing them, for tests and for callers that want silence."""
 
-    def __init__(self) -> None:
+    def __init__(self, answer: bool = False) -> None:
         self.events: list[Event] = []
+        self._answer = answer
 
     def report(self, event: Event) -> None:
         """Keep `event`."""
         self.events.append(event)
+
+    def confirm(self, question: str) -> bool:
+        """The answer that it was made with."""
+        return self._answer
 
     def __enter__(self) -> RecordingReporter:
         return self

@@ -1,0 +1,101 @@
+"""What of an event stays on a terminal, as rich renderables. Prints nothing."""
+
+from __future__ import annotations
+
+from rich.console import RenderableType
+from rich.padding import Padding
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from jobs.console_text import (
+    clean,
+    limit_table,
+    limit_title,
+    plan_rows,
+    point_words,
+    table_lines,
+    trial_header,
+    trial_line,
+)
+from jobs.reporter_model import Level, Notice, Plan, RunFinished, Table, TrialFinished
+from metrics.summary import Boundary
+from metrics.units import format_duration, format_size
+from search.model import Verdict
+
+_VERDICT_STYLES = {
+    Verdict.SUSTAINED: "green",
+    Verdict.OVERLOADED: "yellow",
+    Verdict.INVALID: "magenta",
+}
+_LEVEL_STYLES = {Level.NOTE: "cyan", Level.WARNING: "yellow", Level.ERROR: "bold red"}
+
+
+def plan_lines(title: str, plan: Plan) -> list[RenderableType]:
+    """The plan under its title."""
+    lines: list[RenderableType] = [Text(f"redline: {clean(title)}", style="bold")]
+    for label, text in plan_rows(plan):
+        lines.append(_hanging(f"  {label:<9} ", clean(text), "dim"))
+    return lines
+
+
+def trial_lines(trial: TrialFinished, mark: str) -> list[RenderableType]:
+    """A finished trial; after `mark` its first reason, unless it was sustained."""
+    line = Text(trial_line(trial), no_wrap=True, overflow="ellipsis")
+    line.highlight_words([trial.verdict.value], _VERDICT_STYLES[trial.verdict])
+    if trial.verdict is Verdict.SUSTAINED or not trial.reason:
+        return [line]
+    return [line, _hanging(f"    {mark}", clean(trial.reason), "dim", "dim")]
+
+
+def final_lines(event: RunFinished) -> list[RenderableType]:
+    """The answer: limits with their evidence, files, how the run ended."""
+    lines: list[RenderableType] = [Text()]
+    if event.summary.boundaries:
+        heading, rows = limit_table(event.summary.boundaries)
+        lines.append(Text(limit_title(event.summary), style="bold"))
+        lines.append(Text(heading, style="dim", no_wrap=True))
+        for row, evidence in rows:
+            lines.append(Text(row, no_wrap=True))
+            lines += [_indented(Text(sentence, style="dim"), 6) for sentence in evidence]
+        lines.append(Text())
+    width = max((len(what) for what, _ in event.files), default=0)
+    lines += [_hanging(f"  {what:<{width}}  ", where, "dim") for what, where in event.files]
+    took = f"{event.summary.status} in {format_duration(event.duration_s)}"
+    return [*lines, Text(f"{took}, run {event.summary.run_id}", style="bold")]
+
+
+def point_lines(boundary: Boundary) -> list[RenderableType]:
+    """One size in a sentence."""
+    return [_indented(Text(point_words(boundary), style="bold"), 2)]
+
+
+def size_heading(bpm: int) -> list[RenderableType]:
+    """What stands above the trials of a message size."""
+    headers = [Text(line, style="dim", no_wrap=True) for line in trial_header()]
+    return [Text(), Text(f"Messages of {format_size(bpm)}", style="bold"), *headers]
+
+
+def notice_lines(event: Notice) -> list[RenderableType]:
+    """A sentence after the word for how much it matters."""
+    style = _LEVEL_STYLES[event.level]
+    return [Text.assemble((f"{event.level.value}: ", style), clean(event.text))]
+
+
+def table(event: Table) -> list[RenderableType]:
+    """Rows under a heading."""
+    heading, *rows = [Text(f"  {line}", no_wrap=True) for line in table_lines(event)]
+    heading.stylize("dim")
+    return [Text(clean(event.title), style="bold"), heading, *rows]
+
+
+def _indented(text: Text, columns: int) -> RenderableType:
+    return Padding(text, (0, 0, 0, columns), expand=False)
+
+
+def _hanging(label: str, text: str, label_style: str, text_style: str = "") -> RenderableType:
+    """`text` wrapped to the right of its label."""
+    grid = RichTable.grid()
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    grid.add_row(Text(label, style=label_style), Text(text, style=text_style))
+    return grid
