@@ -1,0 +1,245 @@
+"""The catalogue of broker readings: short names with units → JMX beans and attributes.
+
+A reading's name is the key in `BrokerSample.values`. Units stand at the end of the name.
+Counters are cumulative since the broker's start: windows take differences. Of a
+histogram its count and mean are read, which give the exact mean of a window; `Max`,
+percentiles and `*Rate` attributes do not belong to a window and are never read. A bean
+whose name holds `*` stands for several: their readings are `name:values of the *`, for
+example `network_wait_ns:PLAINTEXT/0`.
+
+Source: Kafka's monitoring documentation, 3.9 to 4.4; KIP-1207 for the handlers' beans.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+
+from search.errors import ConfigError
+
+UPTIME_MS = "uptime_ms"
+HANDLER_IDLE_NS = "handler_idle_ns"
+NETWORK_WAIT_NS = "network_wait_ns"
+GC_MS = "gc_ms"
+
+REQUESTS = {
+    "produce": "Produce",
+    "fetch_consumer": "FetchConsumer",
+    "fetch_follower": "FetchFollower",
+}
+"""Request kinds by the prefix of their readings."""
+
+PHASES = {
+    "total": "TotalTimeMs",
+    "request_queue": "RequestQueueTimeMs",
+    "local": "LocalTimeMs",
+    "remote": "RemoteTimeMs",
+    "throttle": "ThrottleTimeMs",
+    "response_queue": "ResponseQueueTimeMs",
+    "response_send": "ResponseSendTimeMs",
+}
+"""Phases of a request by the middle part of their readings, in the order of time."""
+
+BROKER_HANDLERS_SINCE = (4, 2)
+"""Kafka version that gave the broker's handlers a bean of their own (KIP-1207)."""
+
+_HANDLER_POOL = "kafka.server:type=KafkaRequestHandlerPool,name="
+
+
+class Kind(str, Enum):
+    """How a bean's numbers are to be read."""
+
+    COUNTER = "counter"
+    HISTOGRAM = "histogram"
+    GAUGE = "gauge"
+
+
+class Role(str, Enum):
+    """A KRaft process role."""
+
+    BROKER = "broker"
+    CONTROLLER = "controller"
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One number to read.
+
+    Attributes:
+        name: short name; of a bean with `*` the part before the colon.
+        object_name: JMX object name, may hold `*` as the value of a key.
+        attribute: JMX attribute.
+        key: item of a composite attribute, or None.
+    """
+
+    name: str
+    object_name: str
+    attribute: str
+    key: str | None = None
+
+
+@dataclass(frozen=True)
+class Bean:
+    """One bean of the catalogue; `attribute` holds the number of a counter or gauge."""
+
+    name: str
+    object_name: str
+    kind: Kind
+    attribute: str = "Value"
+    key: str | None = None
+
+    def readings(self) -> tuple[Reading, ...]:
+        """The numbers to read: two of a histogram, else one."""
+        if self.kind is Kind.HISTOGRAM:
+            return (
+                Reading(f"{self.name}_count", self.object_name, "Count"),
+                Reading(f"{self.name}_mean", self.object_name, "Mean"),
+            )
+        return (Reading(self.name, self.object_name, self.attribute, self.key),)
+
+
+def _meter(name: str, object_name: str) -> Bean:
+    return Bean(name, object_name, Kind.COUNTER, "Count")
+
+
+def _gauge(name: str, object_name: str, attribute: str = "Value", key: str | None = None) -> Bean:
+    return Bean(name, object_name, Kind.GAUGE, attribute, key)
+
+
+def _jvm() -> list[Bean]:
+    system = "java.lang:type=OperatingSystem"
+    memory = "java.lang:type=Memory"
+    return [
+        _gauge(UPTIME_MS, "java.lang:type=Runtime", "Uptime"),
+        Bean("process_cpu_ns", system, Kind.COUNTER, "ProcessCpuTime"),
+        _gauge("processors", system, "AvailableProcessors"),
+        _gauge("machine_cpu_share", system, "CpuLoad"),
+        Bean(GC_MS, "java.lang:type=GarbageCollector,name=*", Kind.COUNTER, "CollectionTime"),
+        _gauge("heap_used_bytes", memory, "HeapMemoryUsage", "used"),
+        _gauge("heap_max_bytes", memory, "HeapMemoryUsage", "max"),
+    ]
+
+
+def _request_times() -> list[Bean]:
+    return [
+        Bean(
+            f"{request}_{phase}_ms",
+            f"kafka.network:type=RequestMetrics,name={bean_phase},request={bean_request}",
+            Kind.HISTOGRAM,
+        )
+        for request, bean_request in REQUESTS.items()
+        for phase, bean_phase in PHASES.items()
+    ]
+
+
+def _broker(handler_bean: str) -> list[Bean]:
+    replicas = "kafka.server:type=ReplicaManager,name="
+    topics = "kafka.server:type=BrokerTopicMetrics,name="
+    server = "kafka.server:type=KafkaServer,name="
+    processors = "kafka.server:type=socket-server-metrics,listener=*,networkProcessor=*"
+    return [
+        _meter(HANDLER_IDLE_NS, _HANDLER_POOL + handler_bean),
+        Bean(NETWORK_WAIT_NS, processors, Kind.COUNTER, "io-wait-time-ns-total"),
+        _gauge("request_queue_size", "kafka.network:type=RequestChannel,name=RequestQueueSize"),
+        *_request_times(),
+        _meter("isr_shrinks", replicas + "IsrShrinksPerSec"),
+        _meter("isr_expands", replicas + "IsrExpandsPerSec"),
+        _gauge("under_replicated_partitions", replicas + "UnderReplicatedPartitions"),
+        _gauge("under_min_isr_partitions", replicas + "UnderMinIsrPartitionCount"),
+        _gauge("offline_replicas", replicas + "OfflineReplicaCount"),
+        _gauge("leader_partitions", replicas + "LeaderCount"),
+        _gauge(
+            "replica_max_lag_records",
+            "kafka.server:type=ReplicaFetcherManager,name=MaxLag,clientId=Replica",
+        ),
+        _meter("messages_in", topics + "MessagesInPerSec"),
+        _meter("bytes_in", topics + "BytesInPerSec"),
+        _meter("bytes_out", topics + "BytesOutPerSec"),
+        _meter("replication_bytes_in", topics + "ReplicationBytesInPerSec"),
+        _meter("replication_bytes_out", topics + "ReplicationBytesOutPerSec"),
+        _meter("failed_produce_requests", topics + "FailedProduceRequestsPerSec"),
+        Bean("disk_read_bytes", server + "linux-disk-read-bytes", Kind.COUNTER),
+        Bean("disk_write_bytes", server + "linux-disk-write-bytes", Kind.COUNTER),
+        Bean(
+            "log_flush_ms",
+            "kafka.log:type=LogFlushStats,name=LogFlushRateAndTimeMs",
+            Kind.HISTOGRAM,
+        ),
+    ]
+
+
+def _controller() -> list[Bean]:
+    controller = "kafka.controller:type=KafkaController,name="
+    return [
+        _gauge("fenced_brokers", controller + "FencedBrokerCount"),
+        _gauge("active_brokers", controller + "ActiveBrokerCount"),
+        _gauge("leader_imbalanced_partitions", controller + "PreferredReplicaImbalanceCount"),
+        _gauge("offline_partitions", controller + "OfflinePartitionsCount"),
+    ]
+
+
+PROBE = (
+    Reading("version", "kafka.server:type=app-info,id=*", "Version"),
+    Reading(
+        "controller", "kafka.controller:type=KafkaController,name=ActiveControllerCount", "Value"
+    ),
+    Reading("broker", "kafka.server:type=ReplicaManager,name=LeaderCount", "Value"),
+)
+"""What tells a process's version, node id (the `*`) and roles; read once, at the start."""
+
+
+def parse_version(text: str) -> tuple[int, int]:
+    """Major and minor Kafka version of a version text such as `3.9.2` or `7.9.0-ccs`.
+
+    Confluent's builds (`-ccs`, `-ce`) count four majors further than Apache's.
+
+    Raises:
+        ConfigError: when the text does not begin with two numbers.
+    """
+    found = re.match(r"(\d+)\.(\d+)", text)
+    if found is None:
+        raise ConfigError(
+            f"broker version {text!r} is not understood; expected a version like 3.9.2"
+        )
+    major, minor = int(found[1]), int(found[2])
+    return (major - 4 if re.search(r"-(ccs|ce)\b", text) else major, minor)
+
+
+def _handler_bean(node_id: int, version: str, roles: frozenset[Role]) -> str:
+    if parse_version(version) >= BROKER_HANDLERS_SINCE:
+        return "BrokerRequestHandlerAvgIdlePercent"
+    if Role.CONTROLLER in roles:
+        raise ConfigError(
+            f"broker {node_id} runs Kafka {version} as broker and controller in one process, "
+            f"and before Kafka 4.2 both share one request-handler metric, so that an overload "
+            f"cannot be told; run the controller apart (process.roles=controller) or use "
+            f"Kafka 4.2 or later"
+        )
+    return "RequestHandlerAvgIdlePercent"
+
+
+def beans_for(node_id: int, version: str, roles: Iterable[Role]) -> tuple[Bean, ...]:
+    """The beans to sample of one process.
+
+    Args:
+        node_id: for the message only.
+        version: the process's Kafka version, as its `app-info` bean says.
+        roles: its KRaft roles.
+
+    Raises:
+        ConfigError: when the version and the roles leave the handlers' metric ambiguous.
+    """
+    has = frozenset(roles)
+    beans = _jvm()
+    if Role.BROKER in has:
+        beans += _broker(_handler_bean(node_id, version, has))
+    if Role.CONTROLLER in has:
+        beans += _controller()
+    return tuple(beans)
+
+
+def readings_of(beans: Iterable[Bean]) -> tuple[Reading, ...]:
+    """All numbers to read of some beans."""
+    return tuple(reading for bean in beans for reading in bean.readings())

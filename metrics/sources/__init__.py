@@ -1,0 +1,1 @@
+"""Readers of broker metrics behind one protocol; `metrics.sources.chooser` picks one."""

@@ -1,0 +1,40 @@
+"""Picks the metrics source: the driver's JVM where there is one, else jmxquery."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from metrics.sources.driver_jvm import DriverJvmSource
+from metrics.sources.jmxquery_source import JmxQuerySource
+from metrics.sources.source import JmxEndpoint, MetricsSource
+from search.errors import ConfigError
+
+
+def open_source(
+    addresses: Mapping[int, str], jvm: Any | None, deadline_s: float = 2.0
+) -> MetricsSource:
+    """An open source for these nodes.
+
+    Args:
+        addresses: node id → `host:port` of its JMX; brokers, and controllers where known.
+        jvm: the driver's JVM (`spark._jvm`), or None on Spark Connect and serverless.
+        deadline_s: time after which a node's sample counts as missed [s]; at least 2 s
+            through jmxquery, which starts a JVM for each.
+
+    Raises:
+        ConfigError: when there is no address, or a node cannot be reached or judged.
+    """
+    if not addresses:
+        raise ConfigError(
+            "no JMX address is known for any broker, and without metrics no load can be "
+            "judged; set jmx.port or jmx.endpoints in the cluster's file in conf/clusters"
+        )
+    endpoints = [JmxEndpoint.parse(node, address) for node, address in sorted(addresses.items())]
+    source: MetricsSource
+    if jvm is not None:
+        source = DriverJvmSource(jvm, endpoints, deadline_s)
+    else:
+        source = JmxQuerySource(endpoints, max(deadline_s, 2.0))
+    source.open()
+    return source

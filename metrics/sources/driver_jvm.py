@@ -1,0 +1,113 @@
+"""Broker metrics over JMX through the driver's own JVM: no process forked, one call a sample.
+
+Takes any py4j JVM view with Janino on its class path, which Spark's driver has as
+`spark._jvm`; knows nothing of Spark.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from metrics.beans import PROBE, Reading, beans_for, readings_of
+from metrics.evidence import BrokerSample
+from metrics.sources.poller_java import named_source
+from metrics.sources.probe import node_info, unreachable
+from metrics.sources.source import JmxEndpoint, NodeInfo
+
+OPEN_DEADLINE_S = 15.0
+"""How long the first answer may take: connecting included, on a busy machine [s]."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One broker's part of the poller's answer, as text."""
+
+    node_id: int
+    at_s: float
+    error: str | None
+    values: Mapping[str, str]
+
+
+def parse_answers(text: str) -> list[Answer]:
+    """The poller's answer; its form stands in `metrics.sources.poller_java`."""
+    answers = []
+    for part in text.split("#\t")[1:]:
+        head, *lines = part.rstrip("\n").split("\n")
+        node_id, begin_us, end_us, error = head.split("\t")
+        values = dict(line.split("\t", 1) for line in lines)
+        at_s = (int(begin_us) + int(end_us)) / 2e6
+        answers.append(Answer(int(node_id), at_s, error or None, values))
+    return answers
+
+
+def plan_text(readings: Iterable[Reading]) -> str:
+    """The poller's plan for these readings."""
+    return "\n".join(f"{r.name}\t{r.object_name}\t{r.attribute}\t{r.key or ''}" for r in readings)
+
+
+def numbers(values: Mapping[str, str]) -> dict[str, float]:
+    """Those values that are finite numbers; a JVM says NaN where it does not know."""
+    parsed = {name: float(text) for name, text in values.items()}
+    return {name: value for name, value in parsed.items() if math.isfinite(value)}
+
+
+class DriverJvmSource:
+    """JMX through a JVM that runs already.
+
+    Args:
+        jvm: py4j's view of the JVM, `spark._jvm`.
+        endpoints: the nodes to read, controllers included where known.
+        deadline_s: time after which a node's sample counts as missed [s].
+    """
+
+    name = "driver-jvm"
+
+    def __init__(self, jvm: Any, endpoints: Sequence[JmxEndpoint], deadline_s: float) -> None:
+        self._jvm = jvm
+        self._endpoints = endpoints
+        self._deadline_ms = round(deadline_s * 1000)
+        self._poller: Any = None
+        self.nodes: Mapping[int, NodeInfo] = {}
+
+    def open(self) -> None:
+        """See `MetricsSource.open`."""
+        name, source = named_source()
+        compiler = self._jvm.org.codehaus.janino.SimpleCompiler()
+        compiler.cook(source)
+        self._poller = compiler.getClassLoader().loadClass(name).newInstance()
+        try:
+            self.nodes = self._probe()
+            for node in self.nodes.values():
+                beans = beans_for(node.node_id, node.version, node.roles)
+                self._poller.plan(node.node_id, plan_text(readings_of(beans)))
+        except BaseException:
+            self.close()
+            raise
+
+    def _probe(self) -> dict[int, NodeInfo]:
+        for endpoint in self._endpoints:
+            self._poller.add(endpoint.node_id, endpoint.url)
+            self._poller.plan(endpoint.node_id, plan_text(PROBE))
+        answers = parse_answers(self._poller.sample(round(OPEN_DEADLINE_S * 1000)))
+        nodes = {}
+        for endpoint, answer in zip(self._endpoints, answers, strict=True):
+            if answer.error is not None:
+                raise unreachable(endpoint, answer.error)
+            nodes[endpoint.node_id] = node_info(endpoint, answer.values)
+        return nodes
+
+    def sample_all(self) -> list[BrokerSample]:
+        """See `MetricsSource.sample_all`."""
+        return [
+            BrokerSample(answer.node_id, answer.at_s, numbers(answer.values), answer.error)
+            for answer in parse_answers(self._poller.sample(self._deadline_ms))
+        ]
+
+    def close(self) -> None:
+        """See `MetricsSource.close`."""
+        poller, self._poller = self._poller, None
+        if poller is not None:
+            poller.close()

@@ -1,0 +1,159 @@
+"""Broker metrics through the `jmxquery` package, where the driver has no JVM of its own.
+
+Each poll of a broker forks a JVM (about 0.25 s, a quarter of a core-second), so all
+readings of a broker go into one call; poll every few seconds, not every one.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import jmxquery
+
+from metrics.beans import PROBE, Reading, beans_for, readings_of
+from metrics.evidence import BrokerSample
+from metrics.sources.driver_jvm import OPEN_DEADLINE_S
+from metrics.sources.probe import brief, node_info, unreachable
+from metrics.sources.source import JmxEndpoint, NodeInfo
+
+# Its errors come back to us in exceptions and samples; said twice they disturb the console.
+logging.getLogger("jmxquery").setLevel(logging.CRITICAL)
+
+
+class PollError(Exception):
+    """One poll of one broker failed; the text says why."""
+
+
+def parse_object_name(text: str) -> tuple[str, dict[str, str]]:
+    """Domain and key properties of a JMX object name without quoted values."""
+    domain, _, properties = text.partition(":")
+    return domain, dict(pair.split("=", 1) for pair in properties.split(","))
+
+
+def _matches(reading: Reading, bean: str) -> str | None:
+    """The reading's full name when `bean` is (one of) its beans, else None.
+
+    JMXQuery gives names with their keys in another order than asked for.
+    """
+    domain, asked = parse_object_name(reading.object_name)
+    bean_domain, given = parse_object_name(bean)
+    if domain != bean_domain or asked.keys() != given.keys():
+        return None
+    if any(value not in ("*", given[key]) for key, value in asked.items()):
+        return None
+    wild = [given[key] for key, value in asked.items() if value == "*"]
+    return f"{reading.name}:{'/'.join(wild)}" if wild else reading.name
+
+
+def match_values(readings: Iterable[Reading], results: Iterable[Any]) -> dict[str, Any]:
+    """JMXQuery's results by our names.
+
+    Its results carry no name of ours, and a composite attribute comes with all items.
+    """
+    by_attribute: dict[tuple[str, str | None], list[Reading]] = {}
+    for reading in readings:
+        by_attribute.setdefault((reading.attribute, reading.key), []).append(reading)
+    values = {}
+    for result in results:
+        for reading in by_attribute.get((result.attribute, result.attributeKey), ()):
+            name = _matches(reading, result.mBeanName)
+            if name is not None and result.value is not None:
+                values[name] = result.value
+    return values
+
+
+class JmxQuerySource:
+    """JMX by one forked JVM per broker and sample.
+
+    Args:
+        endpoints: the nodes to read, controllers included where known.
+        deadline_s: time after which a node's sample counts as missed [s].
+        java: the `java` to run.
+        clock: wall clock [s since the epoch].
+    """
+
+    name = "jmxquery"
+
+    def __init__(
+        self,
+        endpoints: Sequence[JmxEndpoint],
+        deadline_s: float,
+        java: str = "java",
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._endpoints = endpoints
+        self._deadline_s = deadline_s
+        self._java = java
+        self._clock = clock
+        self._readings: dict[int, tuple[Reading, ...]] = {}
+        self._threads: ThreadPoolExecutor | None = None
+        self.nodes: Mapping[int, NodeInfo] = {}
+
+    def open(self) -> None:
+        """See `MetricsSource.open`."""
+        self._threads = ThreadPoolExecutor(len(self._endpoints), "redline-jmxquery")
+        try:
+            self.nodes = dict(self._threads.map(self._probe, self._endpoints))
+            for node in self.nodes.values():
+                beans = beans_for(node.node_id, node.version, node.roles)
+                self._readings[node.node_id] = readings_of(beans)
+        except BaseException:
+            self.close()
+            raise
+
+    def _probe(self, endpoint: JmxEndpoint) -> tuple[int, NodeInfo]:
+        try:
+            values = self._query(endpoint, PROBE, OPEN_DEADLINE_S)
+        except PollError as error:
+            raise unreachable(endpoint, str(error)) from error
+        return endpoint.node_id, node_info(endpoint, {k: str(v) for k, v in values.items()})
+
+    def sample_all(self) -> list[BrokerSample]:
+        """See `MetricsSource.sample_all`."""
+        if self._threads is None:
+            raise RuntimeError("the source is not open")
+        return list(self._threads.map(self._sample, self._endpoints))
+
+    def _sample(self, endpoint: JmxEndpoint) -> BrokerSample:
+        try:
+            values = self._query(endpoint, self._readings[endpoint.node_id], self._deadline_s)
+        except PollError as error:
+            return BrokerSample(endpoint.node_id, self._clock(), error=brief(str(error)))
+        # The JVM's start takes most of the call and reading its last milliseconds.
+        at_s = self._clock()
+        parsed = {name: float(value) for name, value in values.items()}
+        return BrokerSample(
+            endpoint.node_id, at_s, {n: v for n, v in parsed.items() if math.isfinite(v)}
+        )
+
+    def _query(
+        self, endpoint: JmxEndpoint, readings: Sequence[Reading], timeout_s: float
+    ) -> dict[str, Any]:
+        # A key in the query makes JMXQuery ask twice and answer all items each time.
+        asked = dict.fromkeys((r.object_name, r.attribute) for r in readings)
+        queries = [jmxquery.JMXQuery(bean, attribute) for bean, attribute in asked]
+        connection = jmxquery.JMXConnection(endpoint.url, java_path=self._java)
+        try:
+            results = connection.query(queries, timeout=timeout_s)
+        except subprocess.CalledProcessError as error:
+            raise PollError(error.stdout.decode(errors="replace").strip()) from error
+        except FileNotFoundError as error:
+            raise PollError(f"{self._java!r} is not on the PATH; install Java 17") from error
+        except (AttributeError, ValueError) as error:
+            # On its time-out jmxquery trips over its own error message, or over cut JSON.
+            raise PollError(f"no answer within {timeout_s:g} s") from error
+        if not results:
+            raise PollError(f"no answer within {timeout_s:g} s")
+        return match_values(readings, results)
+
+    def close(self) -> None:
+        """See `MetricsSource.close`."""
+        threads, self._threads = self._threads, None
+        if threads is not None:
+            threads.shutdown(wait=False, cancel_futures=True)

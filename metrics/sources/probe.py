@@ -1,0 +1,53 @@
+"""What the first answer of a process tells: version, node id and roles, or why not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from metrics.beans import Role
+from metrics.sources.source import JmxEndpoint, NodeInfo
+from search.errors import ConfigError
+
+
+def unreachable(endpoint: JmxEndpoint, error: str) -> ConfigError:
+    """The error for a node that did not answer, with the remedy."""
+    return ConfigError(
+        f"broker {endpoint.node_id} does not answer JMX at {endpoint.address}: {brief(error)}. "
+        f"Without its metrics no load can be judged. Start it with JMX_PORT={endpoint.port} "
+        f"and -Djava.rmi.server.hostname={endpoint.host}, open that port to this machine, or "
+        f"correct jmx.endpoints of the cluster's file in conf/clusters"
+    )
+
+
+def brief(error: str) -> str:
+    """The innermost cause of a Java exception's text, on one line.
+
+    RMI nests up to four exceptions in one message; the last says what happened.
+    """
+    last = " ".join(error.split()).rsplit("nested exception is:", 1)[-1].strip(" ]\"'}")
+    return last.removeprefix("java.net.").removeprefix("java.io.")
+
+
+def node_info(endpoint: JmxEndpoint, values: Mapping[str, str]) -> NodeInfo:
+    """The node behind an endpoint, from the answers to `metrics.beans.PROBE`.
+
+    Raises:
+        ConfigError: when it is no Kafka node, or another one than the endpoint says.
+    """
+    versions = {
+        name.partition(":")[2]: text for name, text in values.items() if name.startswith("version:")
+    }
+    if not versions:
+        raise ConfigError(
+            f"the JVM at {endpoint.address} is no running Kafka broker: it has no "
+            f"kafka.server:type=app-info bean. Expected broker {endpoint.node_id} there; "
+            f"correct jmx.endpoints of the cluster's file in conf/clusters"
+        )
+    if str(endpoint.node_id) not in versions:
+        found = ", ".join(sorted(versions))
+        raise ConfigError(
+            f"JMX at {endpoint.address} answers as node {found}, expected node "
+            f"{endpoint.node_id}; correct jmx.endpoints of the cluster's file in conf/clusters"
+        )
+    roles = frozenset(role for role in Role if role.value in values)
+    return NodeInfo(endpoint.node_id, versions[str(endpoint.node_id)], roles)
