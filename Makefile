@@ -1,0 +1,48 @@
+# What people run. `make` lists it; what a target needs is set up on the first use.
+
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint dist bench-search clean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo "Set-up happens on the first use, with PYTHON=$(PYTHON) (3.10 or newer) and Java 17 or newer."
+
+setup: $(STAMP) ## Make .venv with its redline command, and resolve all jars once
+
+demo: $(STAMP) ## Find the throughput limit of a real three-broker Kafka on this machine
+	@$(BIN)/python -m jobs.preflight
+	$(BIN)/redline find-limit --cluster testbed --workload demo --goal default --out out
+
+test: $(STAMP) ## Run all tests, those without a JVM first
+	@$(BIN)/python -m jobs.preflight
+	$(BIN)/python -m pytest
+
+lint: $(STAMP) ## Check style and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+dist: $(STAMP) ## Build the wheel that executors get, and the source archive, into dist/
+	@$(BIN)/python -m build --no-isolation --outdir dist . > .cache/dist.log 2>&1 || \
+		{ tail -n 5 .cache/dist.log >&2; echo "The whole story is in .cache/dist.log" >&2; exit 2; }
+	@ls dist
+
+bench-search: $(STAMP) ## Compare the search with others on simulated clusters
+	$(BIN)/python -m search.bench
+
+clean: ## Delete build products and the virtual environment, but not the cached jars
+	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+# An interpreter older than 3.10 cannot read the set-up's code, so the shell asks its version.
+$(STAMP): setup.py conf/constraints.txt
+	@version=$$("$(PYTHON)" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null); \
+	case "$$version" in \
+	3.1[0-9]|3.[2-9][0-9]) ;; \
+	'') echo "No Python runs as '$(PYTHON)': install Python 3.10 or newer, or name yours: make setup PYTHON=/path/to/python3." >&2; exit 2 ;; \
+	*) echo "Python $$version is too old: redline needs 3.10 or newer. Install one and name it: make setup PYTHON=/path/to/python3." >&2; exit 2 ;; \
+	esac
+	@"$(PYTHON)" -m jobs.bootstrap

@@ -1,0 +1,165 @@
+"""Set-up: checks the machine, makes .venv, installs the pinned packages, resolves the jars.
+
+`make setup` runs it with the machine's own Python, so it uses the standard library only
+and writes to the standard streams itself: the console's library is not installed yet.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import time
+import venv
+from collections.abc import Sequence
+from pathlib import Path
+
+from jobs.places import cache_dir, checkout_root
+from jobs.preflight import check_machine, venv_problem
+from search.errors import ConfigError, RedlineError
+
+STAMP = ".ready"
+LOG_NAME = "setup.log"
+
+_OFFLINE = re.compile(
+    r"name resolution|NameResolutionError|Name or service not known|NewConnectionError"
+    r"|Connection refused|ConnectTimeout|Network is unreachable|ProxyError|Max retries exceeded"
+    r"|ReadTimeoutError|Errno -[23]\b"
+)
+
+
+def set_up(root: Path) -> None:
+    """Make `root`/.venv ready to run `redline`, and the cache ready to work offline.
+
+    Raises:
+        ConfigError: something that set-up needs is missing; the message is for people.
+    """
+    started_s = time.monotonic()
+    problem = venv_problem()
+    if problem:
+        raise ConfigError(problem)
+    check_machine(root)
+    cache = cache_dir()
+    _make_folder(cache)
+    log = cache / LOG_NAME
+    log.write_text("")
+    environment = root / ".venv"
+    _say(f"Set-up, once: packages into {environment}, jars into {cache}. The log is {log}.")
+    python = make_environment(environment)
+    _say("Installing the packages, about a minute...")
+    install_packages(python, root, log)
+    _say("Resolving the jars of Delta and Kafka, about a minute...")
+    _run_jars(python, root)
+    (environment / STAMP).write_text("")
+    _say(f"Set-up done in {time.monotonic() - started_s:.0f} s.")
+
+
+def make_environment(folder: Path) -> Path:
+    """A virtual environment of this Python in `folder`; returns its interpreter.
+
+    One that an interrupted set-up left is used again if it works and is of this Python.
+    """
+    python = folder / "bin" / "python"
+    if _is_usable(python):
+        return python
+    try:
+        venv.EnvBuilder(with_pip=True, clear=True, symlinks=True).create(folder)
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise ConfigError(
+            f"{sys.executable} could not make a virtual environment in {folder} ({error}). "
+            "Name another Python: make setup PYTHON=/path/to/python3."
+        ) from error
+    return python
+
+
+def install_packages(python: Path, root: Path, log: Path) -> None:
+    """Install the build tools first, then this checkout, editable, with all that it needs.
+
+    Without build isolation pip downloads nothing that the constraints do not pin.
+    """
+    constraints = str(root / "conf" / "constraints.txt")
+    pip = [str(python), "-m", "pip", "install", "--disable-pip-version-check", "-c", constraints]
+    _run_pip([*pip, "setuptools", "wheel"], root, log)
+    _run_pip([*pip, "--no-build-isolation", "-e", ".[dev]"], root, log)
+
+
+def pip_problem(log_text: str, log: Path) -> str:
+    """One sentence for people from the log of a failed pip."""
+    errors = [line for line in log_text.splitlines() if line.startswith("ERROR")]
+    lines = errors or [line for line in log_text.splitlines() if line.strip()] or ["no output"]
+    last = lines[-1].removeprefix("ERROR: ")[:300]
+    if _OFFLINE.search(log_text):
+        return (
+            "Set-up needs the network the first time, and pip could not reach its package "
+            f"index ({last}). Connect, or set pip's index or proxy, then run make setup again. "
+            f"The whole story is in {log}."
+        )
+    return (
+        f"pip could not install the packages ({last}). "
+        f"The whole story is in {log}; run make setup again when it is mended."
+    )
+
+
+def _run_pip(command: Sequence[str], root: Path, log: Path) -> None:
+    with log.open("a") as stream:
+        stream.write(f"$ {' '.join(command)}\n")
+        stream.flush()
+        done = subprocess.run(
+            command, cwd=root, stdout=stream, stderr=subprocess.STDOUT, check=False
+        )
+    if done.returncode != 0:
+        raise ConfigError(pip_problem(log.read_text(errors="replace"), log))
+
+
+def _run_jars(python: Path, root: Path) -> None:
+    done = subprocess.run([str(python), "-m", "jobs.jars"], cwd=root, check=False)
+    if done.returncode != 0:
+        # It has said why, on our standard error.
+        raise SystemExit(done.returncode)
+
+
+def _is_usable(python: Path) -> bool:
+    code = "import pip, sys; print(sys.base_prefix, *sys.version_info[:2])"
+    try:
+        done = subprocess.run(
+            [str(python), "-c", code], capture_output=True, text=True, check=False
+        )
+    except OSError:  # not there yet, or its Python has been uninstalled
+        return False
+    return done.stdout.split() == [sys.base_prefix, *(str(part) for part in sys.version_info[:2])]
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(
+            f"The cache folder {folder} cannot be made ({error.strerror}). "
+            "Name another one in the environment variable REDLINE_CACHE."
+        ) from error
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def main() -> int:
+    """Set up the checkout that this file is in; returns the exit code."""
+    root = checkout_root()
+    if root is None:
+        sys.stderr.write("Set-up runs in a checkout of the project, and this is not one.\n")
+        return ConfigError.exit_code
+    try:
+        set_up(root)
+    except RedlineError as error:
+        sys.stderr.write(f"{error}\n")
+        return error.exit_code
+    except KeyboardInterrupt:
+        sys.stderr.write("Set-up was interrupted; run it again to finish.\n")
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

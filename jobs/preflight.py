@@ -1,0 +1,266 @@
+"""Does this machine have what a run needs? One sentence, with the remedy, for each lack.
+
+Standard library only, and no import that an old interpreter lacks but the rest of the
+project needs: set-up runs it before the virtual environment exists.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import resource
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from search.errors import ConfigError, RedlineError
+
+MIN_PYTHON = (3, 10)
+MIN_JAVA = 17
+MIN_DISK_BYTES = 3_000_000_000
+MIN_MEMORY_BYTES = 4_000_000_000
+JAVA_TIMEOUT_S = 30.0
+
+_JAVA_VERSION = re.compile(r'version "(?:1\.)?(\d+)')
+_JAVA_REMEDY = (
+    f"Install a JDK or JRE {MIN_JAVA} or newer (for example the package openjdk-17-jre-headless, "
+    "or brew install openjdk@17) and put it on PATH or in JAVA_HOME."
+)
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Where the checks look, so that a test can show them another machine.
+
+    Attributes:
+        environ: the environment variables.
+        proc: the root of procfs.
+        cgroup: the root of the control groups, whose limit a container sets.
+    """
+
+    environ: Mapping[str, str]
+    proc: Path = Path("/proc")
+    cgroup: Path = Path("/sys/fs/cgroup")
+
+
+def this_machine() -> Machine:
+    """The machine and environment of this process."""
+    return Machine(environ=dict(os.environ))
+
+
+def check_machine(folder: Path, machine: Machine | None = None) -> None:
+    """Check all that a run needs and raise one `ConfigError` that lists every lack.
+
+    Args:
+        folder: where data will be written; its disk is checked. It may not exist yet.
+        machine: what to look at; this one by default.
+    """
+    machine = machine or this_machine()
+    found = (
+        python_problem(sys.version_info[:2]),
+        java_problem(machine),
+        disk_problem(folder),
+        memory_problem(machine),
+    )
+    problems = [problem for problem in found if problem]
+    if problems:
+        raise ConfigError("\n".join(problems))
+
+
+def python_problem(version: tuple[int, ...]) -> str | None:
+    """What is wrong with this Python, or None."""
+    if version >= MIN_PYTHON:
+        return None
+    return (
+        f"Python {_dotted(version)} is too old: redline needs {_dotted(MIN_PYTHON)} or newer. "
+        "Install one and name it: make setup PYTHON=/path/to/python3."
+    )
+
+
+def venv_problem() -> str | None:
+    """What keeps this Python from making a virtual environment, or None."""
+    missing = [name for name in ("venv", "ensurepip") if importlib.util.find_spec(name) is None]
+    if not missing:
+        return None
+    version = _dotted(sys.version_info[:2])
+    return (
+        f"{sys.executable} (Python {version}) lacks the module {' and '.join(missing)}, which "
+        f"makes virtual environments. Install it (on Debian and Ubuntu: apt install "
+        f"python{version}-venv) or name another Python: make setup PYTHON=/path/to/python3."
+    )
+
+
+def java_command(environ: Mapping[str, str] | None = None) -> str:
+    """The Java launcher that Spark would take: JAVA_HOME's, else the first on PATH.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    environ = os.environ if environ is None else environ
+    home = environ.get("JAVA_HOME")
+    if home:
+        launcher = Path(home) / "bin" / "java"
+        if os.access(launcher, os.X_OK):
+            return str(launcher)
+        raise ConfigError(
+            f"JAVA_HOME is {home}, but there is no {launcher}. "
+            "Correct JAVA_HOME, or unset it to use the java on PATH."
+        )
+    on_path = shutil.which("java", path=environ.get("PATH", os.defpath))
+    if on_path is None:
+        raise ConfigError(f"No java was found on PATH and JAVA_HOME is not set. {_JAVA_REMEDY}")
+    return on_path
+
+
+def java_problem(machine: Machine) -> str | None:
+    """What is wrong with the Java that Spark and the brokers would use, or None."""
+    try:
+        command = java_command(machine.environ)
+        version = java_version(command, machine.environ)
+    except RedlineError as error:
+        return str(error)
+    if version >= MIN_JAVA:
+        return None
+    return f"{command} is Java {version}: redline needs {MIN_JAVA} or newer. {_JAVA_REMEDY}"
+
+
+def java_version(command: str, environ: Mapping[str, str] | None = None) -> int:
+    """The major version of a Java launcher, 8 for "1.8.0".
+
+    Raises:
+        ConfigError: it does not start or does not say its version.
+    """
+    try:
+        done = subprocess.run(
+            [command, "-version"],
+            capture_output=True,
+            text=True,
+            timeout=JAVA_TIMEOUT_S,
+            check=False,
+            env=None if environ is None else dict(environ),
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise ConfigError(f"{command} does not run ({error}). {_JAVA_REMEDY}") from error
+    match = _JAVA_VERSION.search(done.stderr + done.stdout)
+    if match is None:
+        raise ConfigError(f"{command} -version does not say which Java it is. {_JAVA_REMEDY}")
+    return int(match.group(1))
+
+
+def disk_problem(folder: Path, needed_bytes: int = MIN_DISK_BYTES) -> str | None:
+    """What is wrong with the disk that holds `folder`, or None."""
+    existing = folder.absolute()
+    while not existing.exists():
+        existing = existing.parent
+    free_bytes = shutil.disk_usage(existing).free
+    if free_bytes >= needed_bytes:
+        return None
+    return (
+        f"The disk of {existing} has {_gigabytes(free_bytes)} free: redline needs "
+        f"{_gigabytes(needed_bytes)}. Free some space, or work on another disk."
+    )
+
+
+def memory_problem(machine: Machine, needed_bytes: int = MIN_MEMORY_BYTES) -> str | None:
+    """What is wrong with the available memory, or None; None too where nobody can tell."""
+    available = available_memory_bytes(machine)
+    if available is None or available >= needed_bytes:
+        return None
+    return (
+        f"{_gigabytes(available)} of memory is available: the brokers and Spark need "
+        f"{_gigabytes(needed_bytes)}. Stop other programs, or give the machine or "
+        "container more memory."
+    )
+
+
+def available_memory_bytes(machine: Machine) -> int | None:
+    """The least of what the kernel, the container and `ulimit -v` leave [B]; None if unknown."""
+    limits = (_kernel_available(machine), _cgroup_available(machine), _address_space())
+    known = [limit for limit in limits if limit is not None]
+    return min(known) if known else None
+
+
+def _kernel_available(machine: Machine) -> int | None:
+    meminfo = machine.proc / "meminfo"
+    if meminfo.is_file():
+        match = re.search(r"^MemAvailable:\s+(\d+) kB", meminfo.read_text(), re.MULTILINE)
+        return int(match.group(1)) * 1024 if match else None
+    # Elsewhere (macOS) the standard library tells what is installed, not what is free.
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError):
+        return None
+
+
+def _cgroup_available(machine: Machine) -> int | None:
+    """What the container's or service's memory limit leaves; its page cache counts as free."""
+    for folder, limit_file, used_file, cache_key in (
+        (machine.cgroup / _own_cgroup(machine), "memory.max", "memory.current", "inactive_file"),
+        (machine.cgroup, "memory.max", "memory.current", "inactive_file"),
+        (
+            machine.cgroup / "memory",
+            "memory.limit_in_bytes",
+            "memory.usage_in_bytes",
+            "total_inactive_file",
+        ),
+    ):
+        limit = _whole_number(folder / limit_file)
+        used = _whole_number(folder / used_file)
+        if limit is not None and used is not None:
+            return max(0, limit - used + _statistic(folder / "memory.stat", cache_key))
+    return None
+
+
+def _own_cgroup(machine: Machine) -> str:
+    try:
+        text = (machine.proc / "self" / "cgroup").read_text()
+    except OSError:  # no procfs, so no control groups either
+        return ""
+    match = re.search(r"^0::/(.*)$", text, re.MULTILINE)
+    return match.group(1) if match else ""
+
+
+def _statistic(path: Path, key: str) -> int:
+    try:
+        match = re.search(rf"^{key} (\d+)$", path.read_text(), re.MULTILINE)
+    except OSError:  # then nothing is known to be reclaimable
+        return 0
+    return int(match.group(1)) if match else 0
+
+
+def _whole_number(path: Path) -> int | None:
+    try:
+        return int(path.read_text())
+    except (OSError, ValueError):  # absent, or "max": no limit is set
+        return None
+
+
+def _address_space() -> int | None:
+    soft, _ = resource.getrlimit(resource.RLIMIT_AS)
+    return None if soft == resource.RLIM_INFINITY else soft
+
+
+def _dotted(version: tuple[int, ...]) -> str:
+    return ".".join(str(part) for part in version)
+
+
+def _gigabytes(size_bytes: int) -> str:
+    return f"{size_bytes / 1e9:.1f} GB"
+
+
+def main() -> int:
+    """Check this machine for the Makefile; every lack is a line on standard error."""
+    try:
+        check_machine(Path.cwd())
+    except ConfigError as error:
+        sys.stderr.write(f"{error}\n")
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

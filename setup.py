@@ -1,0 +1,81 @@
+"""Packaging of kafka-redline: flat packages, data in `conf`, one console command.
+
+`conf/constraints.txt` pins every package exactly; the ranges here say what is needed.
+Delta and Spark are pinned here too, because their jars must fit together: a newer Delta
+installs from the package index before its jar is on Maven Central.
+"""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+
+from setuptools import setup
+
+ROOT = Path(__file__).parent
+VERSION = runpy.run_path(str(ROOT / "jobs" / "version.py"))["__version__"]
+README = ROOT / "README.md"
+
+# Why each of these: docs/decisions/libraries.md.
+REQUIRES = [
+    "pyspark==4.1.4",
+    "delta-spark==4.4.0",
+    "kafka-python==3.0.12",
+    "crc32c>=2.7",
+    "jmxquery==0.6.0",
+    "click>=8.1",
+    "rich>=13.7",
+    "pydantic>=2.7",
+    "PyYAML>=6.0",
+    "altair>=5.5",
+    "vl-convert-python>=1.7",
+    "hdrhistogram>=0.10.3",
+    "psutil>=6.0",
+    "filelock>=3.15",
+    "numpy>=2.0",
+    "pyarrow>=18.0",
+]
+
+EXTRAS = {
+    "librdkafka": ["confluent-kafka>=2.6"],
+    "dev": [
+        "build",
+        "chispa",
+        "hypothesis",
+        "MLRsearch",
+        "mypy",
+        "pytest",
+        "pytest-timeout",
+        "ruff",
+        "setuptools",
+        "types-PyYAML",
+        "types-psutil",
+        "wheel",
+    ],
+}
+
+# Flat, so that a Git checkout works as it is; a test checks that none is forgotten.
+PACKAGES = [
+    "search",
+    "metrics",
+    "metrics.sources",
+    "jobs",
+    "jobs.config",
+    "jobs.engine",
+    "jobs.testbed",
+    "conf",
+]
+
+setup(
+    name="kafka-redline",
+    version=VERSION,
+    description="Finds how much traffic a Kafka cluster can take, and says why no more",
+    long_description=README.read_text(encoding="utf-8") if README.exists() else "",
+    long_description_content_type="text/markdown",
+    python_requires=">=3.10",
+    packages=PACKAGES,
+    package_data={"conf": ["**/*.yaml", "**/*.txt", "**/*.properties"]},
+    install_requires=REQUIRES,
+    extras_require=EXTRAS,
+    entry_points={"console_scripts": ["redline = jobs.cli:main"]},
+)
