@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -16,6 +17,27 @@ def varint_bytes(value: int) -> int:
         zigzag >>= 7
         size += 1
     return size
+
+
+def record_bytes(index: int, message_bytes: int, rate_records_per_s: float) -> int:
+    """Size of record `index` of a batch, without key and headers [B].
+
+    Attributes, timestamp delta, offset delta, null key, value, header count, and in front
+    of them the length of it all (https://kafka.apache.org/documentation/#record).
+    """
+    deltas = varint_bytes(int(index * 1000.0 / rate_records_per_s)) + varint_bytes(index)
+    body = 1 + deltas + 1 + varint_bytes(message_bytes) + message_bytes + 1
+    return varint_bytes(body) + body
+
+
+@functools.lru_cache(maxsize=64)
+def _records_that_fit(batch_size: int, message_bytes: int, rate_records_per_s: float) -> int:
+    size, records = BATCH_HEADER_BYTES, 0
+    while True:
+        size += record_bytes(records, message_bytes, rate_records_per_s)
+        if size > batch_size:
+            return max(1, records)
+        records += 1
 
 
 @dataclass(frozen=True)
@@ -50,16 +72,9 @@ class ProducerPattern:
     pool_bytes: int = 8_388_608
 
     @property
-    def record_bytes_max(self) -> int:
-        """An upper bound of one encoded record, its framing included [B]."""
-        deltas = 2 * varint_bytes(max(1, self.batch_size))
-        body = 1 + deltas + 1 + varint_bytes(self.message_bytes) + self.message_bytes + 1
-        return varint_bytes(body) + body
-
-    @property
     def records_per_full_batch(self) -> int:
         """Records that fit into `batch_size`, at least one."""
-        return max(1, (self.batch_size - BATCH_HEADER_BYTES) // self.record_bytes_max)
+        return _records_that_fit(self.batch_size, self.message_bytes, self.rate_records_per_s)
 
     @property
     def records_per_batch(self) -> int:
