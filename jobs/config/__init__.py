@@ -2,11 +2,21 @@
 
 from jobs.config.cluster import Cluster, Jmx, Testbed
 from jobs.config.goal import Goal, Indicators, Search, Validity
+from jobs.config.loading import (
+    Configuration,
+    available,
+    describe,
+    load,
+    load_cluster,
+    load_goal,
+    load_workload,
+)
 from jobs.config.security import Security
 from jobs.config.workload import Payload, Producer, Topic, Trial, Workload
 
 __all__ = [
     "Cluster",
+    "Configuration",
     "Goal",
     "Indicators",
     "Jmx",
@@ -19,4 +29,10 @@ __all__ = [
     "Trial",
     "Validity",
     "Workload",
+    "available",
+    "describe",
+    "load",
+    "load_cluster",
+    "load_goal",
+    "load_workload",
 ]

@@ -31,13 +31,15 @@ def unexpected(expected: str) -> PydanticCustomError:
     return PydanticCustomError(EXPECTED, "expected {expected}", {"expected": expected})
 
 
-class _Checked:
+class Checked:
     """An annotation that checks a value before pydantic does, and says what it expects."""
 
     def expected(self) -> str:
+        """A noun phrase for messages and docs."""
         raise NotImplementedError
 
     def accepts(self, value: Any) -> bool:
+        """True when the value may go on to pydantic's own checks."""
         raise NotImplementedError
 
     def _check(self, value: Any) -> Any:
@@ -52,7 +54,7 @@ class _Checked:
 
 
 @dataclass(frozen=True)
-class Whole(_Checked):
+class Whole(Checked):
     """A whole number from `low` to `high`; `unit` is a plural noun, or empty."""
 
     low: int
@@ -71,7 +73,7 @@ class Whole(_Checked):
 
 
 @dataclass(frozen=True)
-class Number(_Checked):
+class Number(Checked):
     """A finite number from `low` (or above it, when `above`) to `high` (or below it)."""
 
     low: float
@@ -98,7 +100,7 @@ class Number(_Checked):
 
 
 @dataclass(frozen=True)
-class Text(_Checked):
+class Text(Checked):
     """A text that matches `pattern` as a whole; `what` is a noun phrase."""
 
     pattern: str
@@ -131,7 +133,7 @@ def is_host_port(value: Any) -> bool:
 
 
 @dataclass(frozen=True)
-class HostPortText(_Checked):
+class HostPortText(Checked):
     """A text of the form host:port."""
 
     def expected(self) -> str:

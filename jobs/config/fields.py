@@ -1,0 +1,83 @@
+"""Questions about the models' keys: which there are, and which one a user may have meant."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
+from types import UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
+
+from pydantic import BaseModel
+
+Model = type[BaseModel]
+
+
+def _alternatives(annotation: Any) -> Iterator[Any]:
+    """The types that an annotation allows, without Annotated and None."""
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        yield from _alternatives(get_args(annotation)[0])
+    elif origin in (Union, UnionType):
+        for part in get_args(annotation):
+            yield from _alternatives(part)
+    elif annotation is not type(None):
+        yield annotation
+
+
+def _child(annotation: Any) -> Model | None:
+    for kind in _alternatives(annotation):
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            return kind
+    return None
+
+
+def _is_map(annotation: Any) -> bool:
+    return any(get_origin(kind) in (Mapping, dict) for kind in _alternatives(annotation))
+
+
+def model_at(model: Model, path: Sequence[Any]) -> Model | None:
+    """The model at `path` below `model`, or None where there is none."""
+    for key in path:
+        field = model.model_fields.get(str(key))
+        child = _child(field.annotation) if field else None
+        if child is None:
+            return None
+        model = child
+    return model
+
+
+def holds_free_keys(model: Model, path: Sequence[Any]) -> bool:
+    """True when the value at `path` is a map with keys of the user's choice."""
+    parent = model_at(model, path[:-1])
+    field = parent.model_fields.get(str(path[-1])) if parent and path else None
+    return field is not None and _is_map(field.annotation)
+
+
+def all_keys(model: Model, above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Paths of all keys below `model` that hold values and not further models."""
+    for name, field in model.model_fields.items():
+        child = _child(field.annotation)
+        if child is None:
+            yield (*above, name)
+        else:
+            yield from all_keys(child, (*above, name))
+
+
+def nearest(given: str, known: Sequence[str]) -> str | None:
+    """The known name that looks most like the given one, if any does."""
+    found = difflib.get_close_matches(given.lower(), [name.lower() for name in known], 1, 0.6)
+    return next((name for name in known if found and name.lower() == found[0]), None)
+
+
+def hint(model: Model, path: Sequence[Any]) -> str:
+    """What the user may have meant by an unknown key at `path`, and what is known there."""
+    given = str(path[-1])
+    here = model_at(model, path[:-1])
+    known = list(here.model_fields) if here else []
+    close = nearest(given, known)
+    if close:
+        return f"the nearest known key is {close}; rename it"
+    elsewhere = [keys for keys in all_keys(model) if keys[-1] == given]
+    if elsewhere:
+        return f"the known key of that name is {'.'.join(elsewhere[0])}; move it there"
+    return f"expected one of {', '.join(known)}; rename or remove it"

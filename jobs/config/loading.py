@@ -1,0 +1,162 @@
+"""Reading clusters, workloads and goals from conf/ or from a path."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from jobs.config.cluster import Cluster
+from jobs.config.fields import nearest
+from jobs.config.goal import Goal
+from jobs.config.overrides import apply_overrides, parse_overrides
+from jobs.config.problems import config_error
+from jobs.config.source import Source, parse_map
+from jobs.config.workload import Workload
+from search.errors import ConfigError
+
+Loaded = TypeVar("Loaded", Cluster, Workload, Goal)
+SUFFIXES = (".yaml", ".yml")
+
+
+class _Readable(Protocol):
+    """A file of a folder or of a wheel; importlib's own name for it moves between Pythons."""
+
+    def read_text(self, encoding: str | None = None) -> str: ...
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """All that a run is told."""
+
+    cluster: Cluster
+    workload: Workload
+    goal: Goal
+
+
+def load_cluster(name_or_path: str, overrides: Sequence[str] = ()) -> Cluster:
+    """Read a cluster.
+
+    Args:
+        name_or_path: a file of conf/clusters/ by its name without .yaml, or a path.
+        overrides: all `--set` options of the command, `cluster.` ones are used.
+
+    Raises:
+        ConfigError: when it cannot be read or is wrong; says where and what to do.
+    """
+    return _load(Cluster, "cluster", name_or_path, overrides)
+
+
+def load_workload(name_or_path: str, overrides: Sequence[str] = ()) -> Workload:
+    """Read a workload of conf/workloads/ or a path; see `load_cluster`."""
+    return _load(Workload, "workload", name_or_path, overrides)
+
+
+def load_goal(name_or_path: str, overrides: Sequence[str] = ()) -> Goal:
+    """Read a goal of conf/goals/ or a path; see `load_cluster`."""
+    return _load(Goal, "goal", name_or_path, overrides)
+
+
+def load(cluster: str, workload: str, goal: str, overrides: Sequence[str] = ()) -> Configuration:
+    """Read all three, and check what only the three together can tell.
+
+    Raises:
+        ConfigError: see `load_cluster`.
+    """
+    loaded = Configuration(
+        load_cluster(cluster, overrides),
+        load_workload(workload, overrides),
+        load_goal(goal, overrides),
+    )
+    testbed, replicas = loaded.cluster.testbed, loaded.workload.topic.replication_factor
+    if testbed is not None and replicas > testbed.brokers:
+        raise ConfigError(
+            f"workload {loaded.workload.name} wants topic.replication_factor {replicas}, and "
+            f"cluster {loaded.cluster.name} has testbed.brokers {testbed.brokers}; expected at "
+            f"most as many replicas as brokers; change one of them, for example by --set "
+            f"workload.topic.replication_factor={testbed.brokers}"
+        )
+    return loaded
+
+
+def available(kind: str) -> tuple[str, ...]:
+    """Names of the files that come with the project, of kind cluster, workload or goal."""
+    folder = files("conf") / f"{kind}s"
+    names = (Path(entry.name) for entry in folder.iterdir()) if folder.is_dir() else ()
+    return tuple(sorted(name.stem for name in names if name.suffix in SUFFIXES))
+
+
+def describe(config: BaseModel) -> dict[str, Any]:
+    """The keys of a configuration by their paths, for tables: `producer.linger_ms` → 10.
+
+    Maps with free keys stay one value; unset keys are left out.
+    """
+    flat: dict[str, Any] = {}
+    for name in type(config).model_fields:
+        value = getattr(config, name)
+        if isinstance(value, BaseModel):
+            flat.update({f"{name}.{key}": part for key, part in describe(value).items()})
+        elif value is not None:
+            flat[name] = dict(value) if isinstance(value, Mapping) else value
+    return flat
+
+
+def _load(model: type[Loaded], kind: str, name_or_path: str, overrides: Sequence[str]) -> Loaded:
+    parsed = [each for each in parse_overrides(overrides) if each.file == kind]
+    file, label, stem = _find(kind, name_or_path)
+    source = parse_map(_read(file, label, kind), label)
+    source.data.setdefault("name", stem)
+    apply_overrides(source, model, parsed)
+    return _validated(model, source)
+
+
+def _validated(model: type[Loaded], source: Source) -> Loaded:
+    try:
+        return model.model_validate(source.data)
+    except ValidationError as error:
+        raise config_error(error, source, model) from None
+
+
+def _find(kind: str, name_or_path: str) -> tuple[_Readable, str, str]:
+    """The file, the label that messages show, and the name that it gives."""
+    path = Path(name_or_path).expanduser()
+    if path.suffix in SUFFIXES or len(path.parts) > 1:
+        return path, str(path), path.stem
+    known = available(kind)
+    if name_or_path in known:
+        folder = files("conf") / f"{kind}s"
+        file = next(
+            each
+            for each in (folder / f"{name_or_path}{suffix}" for suffix in SUFFIXES)
+            if each.is_file()
+        )
+        return file, f"conf/{kind}s/{file.name}", name_or_path
+    close = nearest(name_or_path, known)
+    meant = f"the nearest is {close}; " if close else ""
+    raise ConfigError(
+        f'--{kind} "{name_or_path}" names no file of conf/{kind}s; {meant}'
+        f"expected one of {', '.join(known)}, or the path of a YAML file"
+    )
+
+
+def _read(file: _Readable, label: str, kind: str) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise ConfigError(
+            f"--{kind} {label} does not exist; expected a YAML file, or one of "
+            f"{', '.join(available(kind))}; correct the path"
+        ) from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(
+            f"{label} is no UTF-8 text (byte {error.start}); expected YAML; save it as UTF-8"
+        ) from None
+    except OSError as error:
+        raise ConfigError(
+            f"{label} cannot be read ({error.strerror}); expected a readable YAML file; "
+            "correct the path or its permissions"
+        ) from None

@@ -1,0 +1,114 @@
+"""What is wrong with a configuration, one line each, in place of pydantic's account."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from jobs.config.base import EXPECTED, Checked
+from jobs.config.fields import Model, hint, model_at
+from jobs.config.source import Source, kind_of
+from search.errors import ConfigError
+
+LINES_MAX = 5
+LITERAL_SECRETS = ("password", "passwd", "secret", "token", "username", "credential")
+
+KINDS = {
+    "tuple_type": "a list, in brackets or with dashes",
+    "string_type": "a text",
+    "bool_type": "true or false",
+    "model_type": "a map of keys and values",
+    "mapping_type": "a map of keys and values",
+    "dict_type": "a map of keys and values",
+}
+
+
+def config_error(error: ValidationError, source: Source, model: Model) -> ConfigError:
+    """The error to show for a configuration that `model` refused.
+
+    Several problems give several lines, at most `LINES_MAX`. Values of keys that may hold
+    a secret are not repeated.
+    """
+    lines = [_line(details, source, model) for details in error.errors(include_url=False)]
+    shown = lines[:LINES_MAX]
+    if len(lines) > LINES_MAX:
+        shown.append(f"and {len(lines) - LINES_MAX} more problems in {source.label}")
+    return ConfigError("\n".join(shown))
+
+
+def _line(details: ErrorDetails, source: Source, model: Model) -> str:
+    path = tuple(part for part in details["loc"] if part != "[key]")
+    where = source.origin(path)
+    key = ".".join(map(str, path))
+    if details["type"] == "extra_forbidden":
+        return f"{where}: {key} is an unknown key; {_unknown(model, path)}"
+    if details["type"] == "missing":
+        return f"{where}: {key} is missing; expected {_wanted(model, path)}; add it"
+    if details["type"] == "value_error":
+        cause = details.get("ctx", {}).get("error", details["msg"])
+        return f"{where}: {key + ': ' if key else ''}{cause}"
+    given = _shown(path, details["input"])
+    expected = _expected(details)
+    return f"{where}: {key} is {given}; expected {expected}; {_remedy(model, path)}"
+
+
+def _unknown(model: Model, path: tuple[Any, ...]) -> str:
+    """The hint, and for a literal secret why there is no such key."""
+    if _may_be_secret(path) and not str(path[-1]).endswith("_from"):
+        return (
+            "secrets are never written into a file or an option; "
+            "expected references such as password_from: env:KAFKA_PASSWORD; replace it"
+        )
+    return hint(model, path)
+
+
+def _may_be_secret(path: tuple[Any, ...]) -> bool:
+    return any(word in str(path[-1]).lower() for word in LITERAL_SECRETS) if path else False
+
+
+def _shown(path: tuple[Any, ...], value: Any) -> str:
+    if _may_be_secret(path):
+        return "no reference to a secret"
+    if isinstance(value, (dict, list, tuple)) or value is None:
+        return "null" if value is None else kind_of(value)
+    text = value if isinstance(value, str) else str(value)
+    text = text if len(text) <= 60 else f"{text[:57]}..."
+    if isinstance(value, bool):
+        return f"{text.lower()}, a boolean"
+    return f'"{text}", a text' if isinstance(value, str) else text
+
+
+def _expected(details: ErrorDetails) -> str:
+    context: Mapping[str, Any] = details.get("ctx") or {}
+    kind = details["type"]
+    if kind == EXPECTED:
+        return str(context["expected"])
+    if kind == "literal_error":
+        return str(context["expected"]).replace("'", "")
+    if kind == "too_short":
+        return "at least one item"
+    if kind == "too_long":
+        return f"at most {context['max_length']} items"
+    return KINDS.get(kind, details["msg"])
+
+
+def _wanted(model: Model, path: tuple[Any, ...]) -> str:
+    """What the field of a missing key expects."""
+    parent = model_at(model, path[:-1])
+    field = parent.model_fields.get(str(path[-1])) if parent else None
+    checks = [check for check in field.metadata if isinstance(check, Checked)] if field else []
+    if checks:
+        return checks[0].expected()
+    return "a map of keys and values" if model_at(model, path) else "a value"
+
+
+def _remedy(model: Model, path: tuple[Any, ...]) -> str:
+    """Correct it; or, where there is a plain default, leave it out."""
+    parent = model_at(model, path[:-1])
+    field = parent.model_fields.get(str(path[-1])) if parent and path else None
+    if field is None or field.is_required() or not isinstance(field.default, (int, float, str)):
+        return "correct it"
+    return f"correct it, or leave it out for the default {field.default}"
