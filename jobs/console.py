@@ -50,11 +50,19 @@ _REFRESH_PER_S = 4
 
 
 def make_reporter(out: TextIO | None = None, err: TextIO | None = None) -> Reporter:
-    """The live display where `out` is a terminal that can move its cursor, else plain lines."""
+    """The live display where `out` is a terminal that can show it, else plain lines."""
     out, err = out or sys.stdout, err or sys.stderr
-    if out.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "unknown"):
+    if out.isatty() and _can_move_cursor() and _is_unicode(out):
         return TerminalReporter(Console(file=out, highlight=False, emoji=False), err, sys.stdin)
     return PlainReporter(out, err)
+
+
+def _can_move_cursor() -> bool:
+    return os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
+
+
+def _is_unicode(stream: TextIO) -> bool:
+    return (stream.encoding or "ascii").lower().replace("-", "").startswith("utf")
 
 
 class PlainReporter:
@@ -187,7 +195,7 @@ class TerminalReporter:
         activity = self._activity
         if activity is None:
             return Group()
-        return Group(*activity_lines(activity, self._clock_s(), self._console.options))
+        return Group(*activity_lines(activity, self._clock_s(), self._console.width))
 
     def _show_notice(self, event: Notice) -> None:
         if event.level is not Level.NOTE and not self._err.isatty():
@@ -206,13 +214,10 @@ class TerminalReporter:
             return
         took = format_duration(self._clock_s() - activity.started_s)
         text, style = activity.words(), "green" if done else "red"
-        line = Text(self._mark("✓ " if done else "✗ ", "+ " if done else "x "), style=style)
+        line = Text("✓ " if done else "✗ ", style=style)
         line.append(text, style="default")
         line.append(f"  {took}" if done else f"  stopped after {took}", style="dim")
         self._console.print(line)
-
-    def _mark(self, mark: str, ascii_mark: str) -> str:
-        return ascii_mark if self._console.options.ascii_only else mark
 
     def _permanent(self, event: Event) -> list[RenderableType]:
         """What of an event stays on the screen."""
@@ -224,7 +229,7 @@ class TerminalReporter:
             self._size_shown = event.bpm
             return size_heading(event.bpm)
         if isinstance(event, TrialFinished):
-            return trial_lines(event, self._mark("└ ", "- "))
+            return trial_lines(event)
         if isinstance(event, PointFinished):
             return point_lines(event.boundary)
         if isinstance(event, RunFinished):

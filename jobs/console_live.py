@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from rich.console import ConsoleOptions, RenderableType
+from rich.console import RenderableType
 from rich.progress_bar import ProgressBar
 from rich.table import Table as RichTable
 from rich.text import Text
@@ -14,8 +14,10 @@ from jobs.reporter_model import PhaseProgress, PhaseStarted, TrialProgress, Tria
 from metrics.units import format_duration, format_mb_per_s, format_size
 
 _FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
-_ASCII_FRAMES = "|/-\\"
 _BAR_COLUMNS = 24
+# A terminal echoes ^C at the end of the last line; were that full, the echo would start a
+# new line, and the live area would be cleared one line too low.
+_ECHO_COLUMNS = 4
 
 
 @dataclass(frozen=True)
@@ -41,31 +43,29 @@ class Activity:
         return f"trial {event.number}, {format_size(event.bpm)}, np {event.np}"
 
 
-def activity_lines(
-    activity: Activity, now_s: float, options: ConsoleOptions
-) -> list[RenderableType]:
-    """The live area: one line for a phase, three for a trial, none wider than the terminal."""
+def activity_lines(activity: Activity, now_s: float, width: int) -> list[RenderableType]:
+    """The live area: one line for a phase, three for a trial, narrower than `width`."""
+    width -= _ECHO_COLUMNS
     elapsed_s = max(0.0, now_s - activity.started_s)
-    frames = _ASCII_FRAMES if options.ascii_only else _FRAMES
-    spinner = frames[int(elapsed_s * 8) % len(frames)]
+    spinner = _FRAMES[int(elapsed_s * 8) % len(_FRAMES)]
     if isinstance(activity.event, TrialStarted):
-        return _trial_lines(activity, activity.event, elapsed_s, spinner)
+        return _trial_lines(activity, activity.event, elapsed_s, spinner, width)
     line = Text.assemble((f"{spinner} ", "cyan"), activity.words())
     if isinstance(activity.progress, PhaseProgress):
         line.append(f": {clean(activity.progress.detail)}")
     line.append(f"  {format_duration(elapsed_s)}", style="dim")
-    return [_one_line(line)]
+    return [_one_line(line, width)]
 
 
 def _trial_lines(
-    activity: Activity, trial: TrialStarted, elapsed_s: float, spinner: str
+    activity: Activity, trial: TrialStarted, elapsed_s: float, spinner: str, width: int
 ) -> list[RenderableType]:
     progress = activity.progress if isinstance(activity.progress, TrialProgress) else None
     stage = "preparing" if progress is None else clean(progress.stage)
     head = Text.assemble((f"{spinner} ", "cyan"), (activity.words(), "bold"), f"  {stage}  ")
     took = format_duration(elapsed_s)
     if trial.duration_s is None:
-        first: RenderableType = _one_line(head.append(took))
+        first: RenderableType = _one_line(head.append(took), width)
     else:
         head.no_wrap, head.overflow = True, "ellipsis"
         first = RichTable.grid(padding=(0, 1, 0, 0))
@@ -73,7 +73,7 @@ def _trial_lines(
         of = Text(f"{took} of {format_duration(trial.duration_s)}", no_wrap=True)
         first.add_row(head, bar, of)
     reading = _reading(trial, progress)
-    return [first, _one_line(Text(f"  {reading}")), _one_line(_why(trial))]
+    return [first, _one_line(Text(f"  {reading}"), width), _one_line(_why(trial), width)]
 
 
 def _reading(trial: TrialStarted, progress: TrialProgress | None) -> str:
@@ -91,6 +91,7 @@ def _why(trial: TrialStarted) -> Text:
     return Text(f"  why: {clean(trial.reason)}", style="dim")
 
 
-def _one_line(text: Text) -> Text:
-    text.no_wrap, text.overflow = True, "ellipsis"
+def _one_line(text: Text, width: int) -> Text:
+    text.truncate(width, overflow="ellipsis")
+    text.no_wrap = True
     return text

@@ -38,13 +38,13 @@ def plan_lines(title: str, plan: Plan) -> list[RenderableType]:
     return lines
 
 
-def trial_lines(trial: TrialFinished, mark: str) -> list[RenderableType]:
-    """A finished trial; after `mark` its first reason, unless it was sustained."""
+def trial_lines(trial: TrialFinished) -> list[RenderableType]:
+    """A finished trial, and its first reason unless it was sustained."""
     line = Text(trial_line(trial), no_wrap=True, overflow="ellipsis")
     line.highlight_words([trial.verdict.value], _VERDICT_STYLES[trial.verdict])
     if trial.verdict is Verdict.SUSTAINED or not trial.reason:
         return [line]
-    return [line, _hanging(f"    {mark}", clean(trial.reason), "dim", "dim")]
+    return [line, _hanging("    └ ", clean(trial.reason), "dim", "dim")]
 
 
 def final_lines(event: RunFinished) -> list[RenderableType]:

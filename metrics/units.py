@@ -65,7 +65,8 @@ def format_ratio(ratio: float | None) -> str:
     if ratio is None or not math.isfinite(ratio):
         return UNKNOWN
     percent = ratio * 100
-    return f"{percent:.1f} %" if 0 < percent < 9.95 else f"{percent:.0f} %"
+    digits = f"{percent:.1f}".removesuffix(".0") if percent < 9.95 else f"{percent:.0f}"
+    return f"{digits} %"
 
 
 def format_duration(duration_s: float | None) -> str:
