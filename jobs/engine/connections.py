@@ -94,11 +94,11 @@ async def _open_chunk(
         (key, net.call_soon_with_future(_open_one, net, key, brokers[key[1]], options, deadline))
         for key in chunk
     ]
-    failure: Exception | None = None
+    failure: RedlineError | None = None
     for key, future in futures:
         try:
             opened[key] = await future
-        except Exception as error:  # every future is awaited before the first is reported
+        except RedlineError as error:  # every future is awaited before the first is reported
             failure = failure or error
     if failure is not None:
         raise failure

@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 class Barrier(Protocol):
     """What a task needs of Spark's `BarrierTaskContext`."""
 
-    def partitionId(self) -> int:
+    def partitionId(self) -> int:  # noqa: N802 - Spark's name
         """Index of this task in the stage."""
         ...
 
-    def allGather(self, message: str) -> list[str]:
+    def allGather(self, message: str) -> list[str]:  # noqa: N802 - Spark's name
         """The messages of all tasks, when all have called."""
         ...
 

@@ -65,6 +65,7 @@ class WireLoop:
         self._unflushed = 0
         self._sending = True
         self._parent = os.getppid()
+        self._next_check_s = clock() + _CHECK_INTERVAL_S
 
     def run(self, start_s: float, wall_offset_s: float) -> WireLoop:
         """Send from `start_s` on, through warm-up and window, then drain.
@@ -155,7 +156,6 @@ class WireLoop:
 
     def _turn_until(self, end_s: float) -> None:
         clock, heap, select = self._clock, self._heap, self._selector.select
-        next_check_s = clock() + _CHECK_INTERVAL_S
         while (now := clock()) < end_s and self._has_work:
             for _ in range(_EVENTS_PER_TURN):
                 if not heap or heap[0][0] > now or now >= end_s:
@@ -164,10 +164,10 @@ class WireLoop:
                 if at_s == producer.scheduled_s:
                     self._advance(producer, now)
                 now = clock()
-            if now >= next_check_s:
+            if now >= self._next_check_s:
                 self._check(now)
-                next_check_s = now + _CHECK_INTERVAL_S
-            wake_s = min(end_s, next_check_s, heap[0][0] if heap else _NEVER)
+                self._next_check_s = now + _CHECK_INTERVAL_S
+            wake_s = min(end_s, self._next_check_s, heap[0][0] if heap else _NEVER)
             timeout_s = wake_s - now
             events = select(timeout_s if timeout_s > 0 else 0)
             if timeout_s > 0:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 
 import pytest
@@ -61,9 +62,7 @@ def test_no_record_is_lost_or_sent_early(rate: float, full: int, linger_ms: floa
 )
 def test_windows_that_touch_add_up(rate: float, cuts: list[float]) -> None:
     producer, edges = _producer(rate), sorted(cuts)
-    parts = sum(
-        producer.records_due_between(a, b) for a, b in zip(edges[:-1], edges[1:], strict=True)
-    )
+    parts = sum(producer.records_due_between(a, b) for a, b in itertools.pairwise(edges))
     assert parts == producer.records_due_between(edges[0], edges[-1])
     assert parts == pytest.approx((edges[-1] - edges[0]) * rate, abs=1.001)
 

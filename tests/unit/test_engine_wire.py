@@ -1,0 +1,106 @@
+"""The event loop accounts for every record, whatever the broker does."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any
+
+import pytest
+
+from jobs.engine.batches import BatchPool
+from jobs.engine.pattern import ProducerPattern, TrialPlan
+from jobs.engine.wire import OrphanedError, WireLoop, client_id_of
+from tests.support.scripted_broker import Answer, Script, ScriptedBroker
+
+
+def _run(script: Script, rate: float = 2_000.0, **options: Any) -> tuple[WireLoop, ScriptedBroker]:
+    fields: dict[str, Any] = {"message_bytes": 100, "pool_bytes": 200_000, "linger_ms": 2.0}
+    pattern = ProducerPattern(rate_records_per_s=rate, **(fields | options))
+    plan = TrialPlan(
+        "x", "t", pattern, 1, 1, (7,) * 4, {7: ("h", 1)}, 0.1, 0.5, drain_timeout_s=1.0
+    )
+    with ScriptedBroker(script) as broker:
+        sockets = {(client_id_of(plan, 0), 7): broker.client_socket}
+        loop = WireLoop(plan, 0, sockets, BatchPool(pattern))
+        now = time.monotonic()
+        with broker.client_socket:
+            loop.run(now + 0.05, time.time() - now)
+    return loop, broker
+
+
+def test_what_is_acknowledged_is_what_the_broker_got() -> None:
+    loop, broker = _run(lambda _: Answer())
+    offered = loop.producers[0].records_due_between(loop.window_start_s, loop.window_end_s)
+    assert offered == 1_000
+    assert loop.account.acked_total == broker.records == loop.producers[0].opened
+    assert broker.records == pytest.approx(1_200, rel=0.01)
+    assert loop.account.acked_records == pytest.approx(offered, rel=0.02)
+    assert sum(loop.account.acked_by_partition.values()) == broker.records
+    assert loop.unsent_own_records == 0
+    assert loop.account.failed_total == 0
+
+
+def test_a_slow_broker_makes_batches_wait_and_grow() -> None:
+    loop, broker = _run(lambda _: Answer(delay_s=0.05), max_in_flight=1)
+    assert loop.unsent_own_records == 0, "the broker held them up, not the generator"
+    assert loop.account.acked_records == pytest.approx(1_000, rel=0.2), "full batches keep up"
+    assert broker.records / broker.requests > 60, "five would be the batch of a fast broker"
+    median_us = loop.account.latency.histogram.get_value_at_percentile(50)
+    assert median_us > 45_000, "counted from the intended time"
+
+
+def test_a_broker_that_cannot_keep_up_leaves_a_shortfall() -> None:
+    loop, broker = _run(lambda _: Answer(delay_s=0.05), max_in_flight=1, batch_size=1_000)
+    assert loop.account.acked_records < 0.5 * 1_000
+    assert loop.unsent_own_records == 0
+    assert loop.account.acked_total == broker.records
+
+
+def test_buffer_memory_blocks_the_producer_and_nothing_is_lost_from_the_account() -> None:
+    loop, broker = _run(
+        lambda _: Answer(delay_s=0.05), max_in_flight=1, batch_size=1_000, buffer_memory=4_000
+    )
+    assert loop.producers[0].buffered_bytes <= 5_000
+    assert loop.account.acked_total == broker.records
+    assert loop.unsent_own_records == 0
+
+
+def test_an_error_code_is_counted_by_its_name() -> None:
+    loop, broker = _run(lambda number: Answer(error_code=6 if number % 2 else 0))
+    account = loop.account
+    assert set(account.errors) == {"NotLeaderForPartitionError"}
+    assert account.acked_total + account.failed_total == broker.records
+    assert account.failed_total > 0 < account.acked_total
+
+
+def test_a_closed_connection_fails_what_was_in_flight_and_what_follows() -> None:
+    loop, _ = _run(lambda number: Answer() if number < 20 else None)
+    account, producer = loop.account, loop.producers[0]
+    assert set(account.errors) <= {"ConnectionClosed", "NotConnected", "BrokenPipeError"}
+    assert "NotConnected" in account.errors
+    assert account.acked_total + account.failed_total == producer.opened
+
+
+def test_a_request_without_an_answer_times_out() -> None:
+    loop, _ = _run(lambda number: Answer(silent=number >= 10), request_timeout_ms=100)
+    account = loop.account
+    assert "RequestTimedOutError" in account.errors or "Unacknowledged" in account.errors
+    assert account.acked_total + account.failed_total == loop.producers[0].opened
+
+
+def test_throttling_is_reported() -> None:
+    loop, _ = _run(lambda _: Answer(throttle_ms=3))
+    assert loop.account.throttle_ms > 0
+
+
+def test_acks_0_counts_what_was_handed_over() -> None:
+    loop, broker = _run(lambda _: Answer(silent=True), acks=0)
+    assert loop.account.acked_total == broker.records > 1_000
+
+
+def test_the_load_ends_when_its_parent_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    parents = iter([os.getppid()])
+    monkeypatch.setattr(os, "getppid", lambda: next(parents, 1))
+    with pytest.raises(OrphanedError):
+        _run(lambda _: Answer())
