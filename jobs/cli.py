@@ -1,0 +1,31 @@
+"""`redline`: one command, a subcommand for each job."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+import click
+
+from jobs.entry import run
+from jobs.find_limit import find_limit
+from jobs.testbed.commands import testbed
+from jobs.version import __version__
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="redline")
+def redline() -> None:
+    """Find how much traffic a Kafka cluster can take, and say why no more.
+
+    Exit codes: 0 done, 1 unexpected error, 2 bad usage or configuration, 3 no conclusion,
+    4 regression found, 5 stopped by a guard, 130 interrupted.
+    """
+
+
+redline.add_command(find_limit)
+redline.add_command(testbed)
+
+
+def main() -> NoReturn:
+    """The console command's entry point."""
+    run(redline)

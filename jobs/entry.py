@@ -1,0 +1,71 @@
+"""The one place that catches errors and picks the exit code, for every job."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn
+
+import click
+
+from jobs.console import open_reporter
+from jobs.places import cache_dir
+from jobs.reporter_model import Level, Notice
+from search.errors import ConfigError, RedlineError
+
+INTERRUPTED = 130
+UNEXPECTED = 1
+
+
+def run(command: click.Command, args: Sequence[str] | None = None) -> NoReturn:
+    """Run a job's command and exit with its code.
+
+    0 done, 1 unexpected error, 2 bad usage or configuration, 3 no conclusion,
+    4 regression found, 5 stopped by a guard, 130 interrupted.
+    """
+    for name in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(name, _interrupt)
+    sys.exit(_code_of(command, args))
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def _code_of(command: click.Command, args: Sequence[str] | None) -> int:
+    try:
+        result = command.main(
+            args=None if args is None else list(args), prog_name=None, standalone_mode=False
+        )
+    except click.exceptions.Exit as ended:  # --help and the like
+        return int(ended.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        _say("interrupted; what was finished before is kept")
+        return INTERRUPTED
+    except click.ClickException as error:
+        error.show()
+        return ConfigError.exit_code
+    except RedlineError as error:
+        _say(str(error))
+        return error.exit_code
+    except Exception as error:  # noqa: BLE001 - the last resort, which keeps what it caught
+        _say(f"unexpected error: {type(error).__name__}: {error}\nThe traceback is in {_keep()}")
+        return UNEXPECTED
+    return result if isinstance(result, int) else 0
+
+
+def _say(text: str) -> None:
+    with open_reporter() as reporter:
+        reporter.report(Notice(Level.ERROR, text))
+
+
+def _keep() -> Path:
+    """Write the traceback being handled to a file, so that a report can include it."""
+    path = cache_dir() / "last-error.txt"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(traceback.format_exc(), encoding="utf-8")
+    return path
