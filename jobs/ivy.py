@@ -1,0 +1,184 @@
+"""Fetches jars and all that they need from a Maven repository, through Spark's own Ivy.
+
+Spark's pip package holds Ivy as a jar, so neither Maven nor a tarball is needed.
+Ivy compares every download with the checksum that the repository publishes.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import subprocess
+import urllib.parse
+import urllib.request
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from xml.sax.saxutils import quoteattr
+
+from jobs.preflight import java_command
+from search.errors import ConfigError
+
+REPOSITORY_VARIABLE = "REDLINE_MAVEN_URL"
+DEFAULT_REPOSITORY = "https://repo1.maven.org/maven2/"
+TIMEOUT_S = 900.0
+
+_UNREACHABLE = re.compile(
+    r"Host \S+ not found|UnknownHostException|ConnectException|NoRouteToHost|SocketException"
+    r"|Connection (?:refused|reset|timed out)|connect timed out|Read timed out|SocketTimeout"
+    r"|SSLHandshakeException|Network is unreachable|Server access error|proxy server"
+)
+_UNRESOLVED = re.compile(r"^\s*:: (\S+)#(\S+);(\S+): not found", re.MULTILINE)
+_PATTERN = "[artifact]-[revision](-[classifier]).[ext]"
+
+
+class UnreachableError(ConfigError):
+    """The Maven repository could not be reached."""
+
+
+class NotFoundError(ConfigError):
+    """The Maven repository answers, and has no such artifact."""
+
+
+@dataclass(frozen=True)
+class Coordinate:
+    """A Maven artifact."""
+
+    organisation: str
+    name: str
+    version: str
+
+    def __str__(self) -> str:
+        """Maven's short form, organisation:name:version."""
+        return f"{self.organisation}:{self.name}:{self.version}"
+
+
+def retrieve(
+    wanted: Sequence[Coordinate], target: Path, work: Path, excluded: Sequence[str] = ()
+) -> None:
+    """Put the jars of `wanted`, and of all that they need at run time, into `target`.
+
+    Args:
+        wanted: the artifacts.
+        target: a folder for the jars; made when missing.
+        work: a folder for Ivy's own cache and log; a second call with it is quick.
+        excluded: organisations whose jars are left out.
+
+    Raises:
+        UnreachableError: no network, or no answer.
+        NotFoundError: an artifact does not exist.
+        ConfigError: anything else, such as a full disk.
+    """
+    work.mkdir(parents=True, exist_ok=True)
+    (work / "settings.xml").write_text(_settings(repository_url(os.environ)))
+    (work / "ivy.xml").write_text(_module(wanted, excluded))
+    log = work / "ivy.log"
+    try:
+        with log.open("w") as stream:
+            done = subprocess.run(
+                _command(target, work),
+                stdin=subprocess.DEVNULL,
+                stdout=stream,
+                stderr=subprocess.STDOUT,
+                timeout=TIMEOUT_S,
+                check=False,
+            )
+    except subprocess.TimeoutExpired as error:
+        raise UnreachableError(
+            f"{_names(wanted)} did not arrive from {repository_url(os.environ)} within "
+            f"{TIMEOUT_S:.0f} s. Try again on a better connection."
+        ) from error
+    if done.returncode != 0 or not any(target.glob("*.jar")):
+        raise failure(log.read_text(errors="replace"), wanted)
+
+
+def failure(log_text: str, wanted: Sequence[Coordinate]) -> ConfigError:
+    """What Ivy's log says went wrong, as a sentence for people."""
+    url = repository_url(os.environ)
+    if _UNREACHABLE.search(log_text):
+        return UnreachableError(
+            f"{_names(wanted)} is not in the cache, and {url} could not be reached to fetch it. "
+            f"Connect to the network once, or name a mirror in {REPOSITORY_VARIABLE}, "
+            "then run it again."
+        )
+    missing = _UNRESOLVED.findall(log_text)
+    if missing:
+        names = ", ".join(sorted({":".join(parts) for parts in missing}))
+        return NotFoundError(f"{url} has no {names}. Name a version that it has.")
+    lines = [line.strip() for line in log_text.splitlines() if line.strip()]
+    told = next((line for line in reversed(lines) if "VERBOSE" not in line), "Ivy said nothing")
+    return ConfigError(f"{_names(wanted)} could not be fetched from {url}: {told[:300]}")
+
+
+def repository_url(environ: Mapping[str, str]) -> str:
+    """The Maven repository to ask, with a slash at its end."""
+    return environ.get(REPOSITORY_VARIABLE, DEFAULT_REPOSITORY).rstrip("/") + "/"
+
+
+def ivy_jar() -> Path:
+    """Ivy's jar in Spark's pip package, found without importing Spark."""
+    spec = importlib.util.find_spec("pyspark")
+    places = list(spec.submodule_search_locations or ()) if spec else []
+    found = [jar for place in places for jar in sorted(Path(place, "jars").glob("ivy-*.jar"))]
+    if not found:
+        raise ConfigError(
+            "Spark's pip package, whose Ivy fetches the jars, is not installed here. "
+            "Run make setup, or pip install pyspark."
+        )
+    return found[-1]
+
+
+def proxy_options(url: str, proxies: Mapping[str, str]) -> list[str]:
+    """The proxy that the environment names for `url`, as Java system properties.
+
+    Java does not read https_proxy, which is how pip got through.
+    """
+    parts = urllib.parse.urlsplit(url)
+    proxy = urllib.parse.urlsplit(proxies.get(parts.scheme, ""))
+    if not proxy.hostname or urllib.request.proxy_bypass(parts.hostname or ""):
+        return []
+    options = [f"-D{parts.scheme}.proxyHost={proxy.hostname}"]
+    return [*options, f"-D{parts.scheme}.proxyPort={proxy.port}"] if proxy.port else options
+
+
+def _command(target: Path, work: Path) -> list[str]:
+    proxies = proxy_options(repository_url(os.environ), urllib.request.getproxies())
+    return [
+        *(java_command(), "-Xmx256m", *proxies, "-jar", str(ivy_jar())),
+        *("-settings", str(work / "settings.xml"), "-ivy", str(work / "ivy.xml")),
+        *("-cache", str(work / "cache"), "-retrieve", str(target / _PATTERN)),
+    ]
+
+
+def _settings(url: str) -> str:
+    return f"""<ivysettings>
+  <settings defaultResolver="repository"/>
+  <timeout-constraints>
+    <timeout-constraint name="patience" connectionTimeout="15000" readTimeout="60000"/>
+  </timeout-constraints>
+  <resolvers>
+    <ibiblio name="repository" m2compatible="true" root={quoteattr(url)}
+             timeoutConstraint="patience"/>
+  </resolvers>
+</ivysettings>
+"""
+
+
+def _module(wanted: Sequence[Coordinate], excluded: Sequence[str]) -> str:
+    dependencies = [
+        f"<dependency org={quoteattr(item.organisation)} name={quoteattr(item.name)} "
+        f'rev={quoteattr(item.version)} conf="default-&gt;default"/>'
+        for item in wanted
+    ]
+    exclusions = [f"<exclude org={quoteattr(organisation)}/>" for organisation in excluded]
+    return f"""<ivy-module version="2.0">
+  <info organisation="redline" module="jars"/>
+  <configurations><conf name="default"/></configurations>
+  <dependencies>{"".join(dependencies + exclusions)}</dependencies>
+</ivy-module>
+"""
+
+
+def _names(wanted: Sequence[Coordinate]) -> str:
+    return ", ".join(str(item) for item in wanted)

@@ -1,0 +1,168 @@
+"""The jars of Delta and of Kafka: which ones, fetched once, then taken from the cache.
+
+`spark.jars.packages` would ask the network at every start. `python -m jobs.jars` fetches
+what a first run needs, and the Kafka versions that it is given.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.metadata
+import re
+import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from jobs.ivy import Coordinate, NotFoundError, retrieve
+from jobs.jar_cache import JarCache
+from jobs.places import cache_dir
+from search.errors import ConfigError, RedlineError
+
+DEFAULT_KAFKA_VERSION = "4.1.2"
+OLDEST_KAFKA = (3, 9)
+SCALA = "2.13"
+
+LOG4J_VERSION = "2.25.3"
+"""For a Kafka that does not bring log4j 2 itself (3.9)."""
+
+SPARK_HAS = (
+    "com.fasterxml.jackson.core",
+    "com.github.luben",
+    "org.apache.hadoop",
+    "org.apache.logging.log4j",
+    "org.apache.parquet",
+    "org.roaringbitmap",
+    "org.scala-lang",
+    "org.slf4j",
+)
+"""What Delta needs and Spark brings: Spark's class loader would not take ours anyway."""
+
+
+@functools.cache
+def delta_jars() -> list[Path]:
+    """The jars that a Spark session needs for Delta tables, for `spark.jars`.
+
+    Raises:
+        ConfigError: they are not in the cache and could not be fetched.
+    """
+    delta = importlib.metadata.version("delta-spark")
+    spark = ".".join(importlib.metadata.version("pyspark").split(".")[:2])
+    # The name that delta.configure_spark_with_delta_pip composes.
+    wanted = [Coordinate("io.delta", f"delta-spark_{spark}_{SCALA}", delta)]
+    return _cached(f"delta-{delta}-spark-{spark}", wanted, excluded=SPARK_HAS)
+
+
+@functools.cache
+def kafka_jars(version: str = DEFAULT_KAFKA_VERSION) -> list[Path]:
+    """The jars of a Kafka broker of this version, with a log4j 2 binding for SLF4J.
+
+    Raises:
+        ConfigError: there is no such version, it is older than 3.9, or it is not in the
+            cache and could not be fetched.
+    """
+    wanted = [Coordinate("org.apache.kafka", f"kafka_{SCALA}", _checked(version))]
+    return _kafka(f"kafka-{version}", version, wanted)
+
+
+@functools.cache
+def kafka_tools_jars(version: str = DEFAULT_KAFKA_VERSION) -> list[Path]:
+    """The jars of Kafka's own performance tools; fetched on demand only.
+
+    Raises:
+        ConfigError: as `kafka_jars`.
+    """
+    wanted = [Coordinate("org.apache.kafka", "kafka-tools", _checked(version))]
+    return _kafka(f"kafka-tools-{version}", version, wanted)
+
+
+def resolve_all(kafka_versions: Sequence[str] = (DEFAULT_KAFKA_VERSION,)) -> None:
+    """Bring all jars of a first run into the cache, side by side: the wait is the network's.
+
+    Raises:
+        ConfigError: the first of them that failed.
+    """
+    with ThreadPoolExecutor(max_workers=3) as pool:
+        waiting = [pool.submit(delta_jars)]
+        waiting += [pool.submit(kafka_jars, version) for version in kafka_versions]
+        for future in waiting:
+            future.result()
+
+
+def binding_for(jar_names: Sequence[str]) -> Coordinate | None:
+    """The log4j 2 binding that fits the SLF4J among these jars; None if one is there.
+
+    Without a binding a broker's log is silent. SLF4J 1 and 2 take different ones, and a
+    binding works with the log4j of its own version only.
+    """
+    if any(re.match(r"log4j-slf4j2?-impl-|slf4j-reload4j-", name) for name in jar_names):
+        return None
+    slf4j = _version_among(jar_names, "slf4j-api") or "1"
+    log4j = _version_among(jar_names, "log4j-core") or LOG4J_VERSION
+    name = "log4j-slf4j-impl" if slf4j.startswith("1") else "log4j-slf4j2-impl"
+    return Coordinate("org.apache.logging.log4j", name, log4j)
+
+
+def _kafka(name: str, version: str, wanted: list[Coordinate]) -> list[Path]:
+    try:
+        return _cached(name, wanted, with_binding=True)
+    except NotFoundError as error:
+        raise ConfigError(
+            f"There is no whole Kafka {version} in the Maven repository: {error} "
+            f"{DEFAULT_KAFKA_VERSION} is known to work."
+        ) from error
+
+
+def _cached(
+    name: str,
+    wanted: Sequence[Coordinate],
+    *,
+    excluded: Sequence[str] = (),
+    with_binding: bool = False,
+) -> list[Path]:
+    def fetch(target: Path, work: Path) -> None:
+        if not with_binding:
+            retrieve(wanted, target, work, excluded)
+            return
+        retrieve(wanted, work / "first", work)
+        binding = binding_for([jar.name for jar in (work / "first").glob("*.jar")])
+        retrieve([*wanted, binding] if binding else wanted, target, work)
+
+    recipe = "; ".join(
+        [" ".join(map(str, wanted)), f"without {' '.join(excluded)}", f"binding {with_binding}"]
+    )
+    return JarCache(cache_dir() / "jars").jars(name, recipe, fetch)
+
+
+def _checked(version: str) -> str:
+    match = re.fullmatch(r"(\d+)\.(\d+)\.\d+", version)
+    if match is None:
+        raise ConfigError(
+            f"Kafka version {version!r} is not of the form 4.1.2: three numbers with dots."
+        )
+    if (int(match.group(1)), int(match.group(2))) < OLDEST_KAFKA:
+        raise ConfigError(f"Kafka {version} is older than 3.9, the first that can be started here.")
+    return version
+
+
+def _version_among(jar_names: Sequence[str], artifact: str) -> str | None:
+    pattern = re.compile(rf"{re.escape(artifact)}-(\d[\w.]*)\.jar")
+    return next((m.group(1) for name in jar_names if (m := pattern.fullmatch(name))), None)
+
+
+def main(kafka_versions: Sequence[str]) -> int:
+    """Fetch the jars; returns the exit code. Set-up's step, before there is a console."""
+    started_s = time.monotonic()
+    try:
+        resolve_all(tuple(kafka_versions) or (DEFAULT_KAFKA_VERSION,))
+    except RedlineError as error:
+        sys.stderr.write(f"{error}\n")
+        return error.exit_code
+    seconds = time.monotonic() - started_s
+    sys.stdout.write(f"The jars are in {cache_dir() / 'jars'} ({seconds:.1f} s).\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
