@@ -1,0 +1,272 @@
+"""The boundary line as a chart: one Altair specification, drawn as HTML and as PNG."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import altair as alt
+import vl_convert
+
+from metrics.chart_page import chart_page
+from metrics.evidence import Resource
+from metrics.summary import Boundary, RunSummary, write_atomic
+from metrics.units import (
+    UNKNOWN,
+    format_count,
+    format_mb_per_s,
+    format_ratio,
+    format_size,
+)
+
+_PANEL_WIDTH, _PANEL_HEIGHT = 430, 320  # [px]
+_PNG_SCALE = 2.0
+_FONT = "Helvetica, Arial, Liberation Sans, sans-serif"
+_NEUTRAL = "#7f8a99"  # readable on white and on black
+# Okabe and Ito's palette: told apart with any colour vision (jfly.uni-koeln.de/color).
+_RESOURCE_COLORS = {
+    Resource.REQUEST_HANDLERS.value: "#0072b2",
+    Resource.NETWORK_THREADS.value: "#e69f00",
+    Resource.CPU.value: "#d55e00",
+    Resource.DISK.value: "#009e73",
+    Resource.NETWORK.value: "#56b4e9",
+    Resource.REPLICATION.value: "#cc79a7",
+    Resource.QUOTA.value: "#b59f00",
+    Resource.UNKNOWN.value: "#8a8a8a",
+}
+_NOT_BOUND = "no overload seen"
+
+
+def write_chart(summary: RunSummary, html_path: Path, png_path: Path) -> tuple[Path, ...]:
+    """Draw the boundary line of `summary` into both files.
+
+    The HTML holds all that it needs and loads nothing. Returns the files written: none
+    where the summary has no boundary.
+    """
+    if not summary.boundaries:
+        return ()
+    spec = boundary_spec(summary)
+    write_atomic(html_path, chart_page(summary, spec, dark_config=_config(dark=True)))
+    write_atomic(png_path, vl_convert.vegalite_to_png(spec, scale=_PNG_SCALE))
+    return html_path, png_path
+
+
+def boundary_spec(summary: RunSummary) -> dict[str, Any]:
+    """The Vega-Lite specification: payload a broker, and messages, over message size."""
+    rows = [_row(boundary, summary.brokers) for boundary in summary.boundaries]
+    payload = _panel(
+        rows, "mb", _linear_y([*_values(rows, "mb_lower"), *_values(rows, "mb_upper")]), below=True
+    )
+    positive = [row for row in rows if row["mps_lower"] > 0]  # a logarithmic axis has no zero
+    messages = _panel(
+        positive,
+        "mps",
+        _log_y([*_values(positive, "mps_lower"), *_values(positive, "mps_upper")]),
+        below=False,
+    )
+    chart = alt.hconcat(payload, messages, spacing=36).properties(title=_title(summary))
+    chart = chart.properties(padding=20)
+    spec: dict[str, Any] = chart.to_dict()
+    spec["config"] = _config(dark=False)
+    return spec
+
+
+def _row(boundary: Boundary, brokers: int) -> dict[str, Any]:
+    """One point of the line, with all that its tooltip says."""
+    upper = boundary.mb_per_s_per_broker_overloaded
+    if upper is None and boundary.mb_per_s_overloaded is not None and brokers:
+        upper = boundary.mb_per_s_overloaded / brokers
+    over = boundary.np_overloaded
+    bound = boundary.limited_by or Resource.UNKNOWN.value
+    return {
+        "bpm": boundary.bpm,
+        "size": format_size(boundary.bpm),
+        "mb_lower": boundary.mb_per_s_per_broker,
+        "mb_upper": upper,
+        "mb_label": format_mb_per_s(boundary.mb_per_s_per_broker),
+        "mps_lower": boundary.mps,
+        "mps_upper": boundary.mps_overloaded,
+        "mps_label": _short_count(boundary.mps),
+        "messages": format_count(boundary.mps),
+        "cluster": f"{format_mb_per_s(boundary.mb_per_s)} MB/s",
+        "per_broker": f"{format_mb_per_s(boundary.mb_per_s_per_broker)} MB/s",
+        "np": f"{boundary.np_sustained} sustained, {UNKNOWN if over is None else over} overloaded",
+        "width": "open" if over is None else format_ratio(boundary.relative_width),
+        "bound": _NOT_BOUND if over is None else bound,
+        "evidence": boundary.gave_up or "; ".join(boundary.overload_reasons) or UNKNOWN,
+        "trials": boundary.trials,
+    }
+
+
+def _values(rows: Sequence[Mapping[str, Any]], name: str) -> list[float]:
+    return [row[name] for row in rows if row[name] is not None]
+
+
+def _linear_y(values: Sequence[float]) -> dict[str, Any]:
+    """An axis from zero, with room above the highest bracket."""
+    domain = [0, max(values) * 1.12 or 1]
+    scale = alt.Scale(domain=domain, nice=False)
+    axis = alt.Axis(format=",~r", tickCount=6)
+    return {"scale": scale, "axis": axis, "title": "Payload per broker [MB/s]"}
+
+
+def _log_y(values: Sequence[float]) -> dict[str, Any]:
+    """A logarithmic axis with lines at 1, 2 and 5."""
+    low, high = _log_domain(values or [1.0])
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)))
+    lines = [digit * 10.0**decade for decade in decades for digit in (1, 2, 5)]
+    axis = alt.Axis(format="~s", values=[line for line in lines if low <= line <= high])
+    scale = alt.Scale(type="log", domain=[low, high], nice=False)
+    return {"scale": scale, "axis": axis, "title": "Messages per second, whole cluster"}
+
+
+def _panel(
+    rows: Sequence[Mapping[str, Any]], name: str, axis: Mapping[str, Any], *, below: bool
+) -> alt.LayerChart:
+    """One panel: the line through the sustained sides, and up to the overloaded ones a band.
+
+    The figures stand on the side of the points that the line leaves free.
+    """
+    upper = f"{name}_upper"
+    y = alt.Y(f"{name}_lower", type="quantitative", **axis)
+    color = _color(rows)
+    base = alt.Chart(alt.InlineData(values=[dict(row) for row in rows]))
+    base = base.encode(x=_size_axis(rows), y=y)
+    closed = base.transform_filter(f"isValid(datum.{upper})")
+    is_open = base.transform_filter(f"!isValid(datum.{upper})")
+    cap = alt.Y(upper, type="quantitative")
+    figures = {"align": "left", "dx": 9, "dy": 12 if below else -9, "fontSize": 11}
+    marks = (
+        closed.mark_area(opacity=0.2, color=_NEUTRAL).encode(y2=upper),
+        base.mark_line(color=_NEUTRAL, strokeWidth=2),
+        closed.mark_rule(strokeWidth=2, opacity=1).encode(y2=upper, color=color),
+        closed.mark_tick(orient="horizontal", thickness=2, size=13, opacity=1).encode(
+            y=cap, color=color
+        ),
+        is_open.mark_point(
+            shape="triangle-up", size=70, filled=True, yOffset=-12, opacity=1
+        ).encode(color=color),
+        base.mark_point(size=85, filled=True, opacity=1).encode(color=color, tooltip=_tooltip()),
+        base.mark_text(**figures).encode(text=f"{name}_label:N"),
+    )
+    return alt.LayerChart(layer=list(marks), width=_PANEL_WIDTH, height=_PANEL_HEIGHT)
+
+
+def _size_axis(rows: Sequence[Mapping[str, Any]]) -> alt.X:
+    """Message sizes on a logarithmic axis, marked where something was measured."""
+    sizes = sorted({row["bpm"] for row in rows}) or [1]
+    names = " : ".join(f"datum.value == {size} ? '{format_size(size)}'" for size in sizes)
+    return alt.X(
+        "bpm",
+        type="quantitative",
+        scale=alt.Scale(type="log", domain=_log_domain(sizes), nice=False),
+        axis=alt.Axis(
+            values=sizes, labelExpr=f"{names} : ''", labelOverlap="greedy", labelSeparation=6
+        ),
+        title="Message size",
+    )
+
+
+def _log_domain(values: Sequence[float]) -> list[float]:
+    """The values with a margin on both sides: a log axis has no zero to start from."""
+    lowest, highest = min(values), max(values)
+    margin = max(1.5, (highest / lowest) ** 0.1)
+    return [lowest / margin, highest * margin]
+
+
+def _color(rows: Sequence[Mapping[str, Any]]) -> alt.Color:
+    """Colours and legend for the resources that occur."""
+    found = {row["bound"] for row in rows}
+    domain = [name for name in _RESOURCE_COLORS if name in found]
+    domain += sorted(found - set(domain))
+    colors = [_RESOURCE_COLORS.get(name, _NEUTRAL) for name in domain]
+    return alt.Color(
+        "bound",
+        type="nominal",
+        scale=alt.Scale(domain=domain, range=colors),
+        legend=alt.Legend(
+            title="What bound it", orient="bottom", direction="horizontal", symbolOpacity=1
+        ),
+    )
+
+
+def _tooltip() -> list[alt.Tooltip]:
+    titles = {
+        "size": "message size",
+        "per_broker": "per broker",
+        "cluster": "cluster",
+        "messages": "messages/s",
+        "np": "producers",
+        "width": "bracket width",
+        "bound": "bound by",
+        "evidence": "evidence",
+        "trials": "trials",
+    }
+    return [alt.Tooltip(f"{name}:N", title=title) for name, title in titles.items()]
+
+
+def _title(summary: RunSummary) -> alt.TitleParams:
+    brokers = f"{summary.brokers} broker{'s'[: summary.brokers != 1]}, " if summary.brokers else ""
+    legend = "Line: most load sustained. Band and bar: up to the least load that was too much."
+    facts = f"{brokers}goal {summary.goal}, {summary.started_at[:10]}"
+    return alt.TitleParams(
+        text=f"Throughput limit of {summary.cluster} with {summary.workload}",
+        subtitle=[line for line in (facts, summary.caveat, legend) if line],
+        anchor="start",
+        offset=18,
+    )
+
+
+def _short_count(count: float) -> str:
+    """A count that fits beside a point, three digits: 160 k, 1.25 M."""
+    for factor, unit in ((1e9, " G"), (1e6, " M"), (1e3, " k")):
+        if count >= factor * 0.9995:
+            return f"{_three_digits(count / factor)}{unit}"
+    return _three_digits(count)
+
+
+def _three_digits(value: float) -> str:
+    digits = 0 if value == 0 else max(0, 2 - math.floor(math.log10(abs(value))))
+    return f"{round(value, digits):g}"
+
+
+def _config(*, dark: bool) -> dict[str, Any]:
+    """What both pictures share, and the colours of text and lines on white or on black."""
+    ink, faint, grid = (
+        ("#e8eaed", "#a6adb8", "#33383f")
+        if dark
+        else (
+            "#1b1f24",
+            "#57606a",
+            "#e4e8ec",
+        )
+    )
+    return {
+        "background": "transparent" if dark else "white",
+        "font": _FONT,
+        "view": {"stroke": None},
+        "title": {
+            "color": ink,
+            "fontSize": 18,
+            "fontWeight": 600,
+            "subtitleColor": faint,
+            "subtitleFontSize": 12,
+            "subtitleLineHeight": 17,
+            "subtitlePadding": 7,
+        },
+        "axis": {
+            "labelColor": faint,
+            "titleColor": ink,
+            "titleFontWeight": 500,
+            "titleFontSize": 12,
+            "titlePadding": 10,
+            "labelFontSize": 11,
+            "gridColor": grid,
+            "domainColor": faint,
+            "tickColor": faint,
+        },
+        "legend": {"labelColor": ink, "titleColor": faint, "titleFontWeight": 500, "offset": 14},
+        "text": {"color": ink},
+    }
