@@ -1,1 +1,1 @@
-"""What happened: samples, exact windows, indicators, verdict and attribution, Delta tables, charts."""
+"""What happened: samples, exact windows, verdict and attribution, Delta tables, charts."""

@@ -118,9 +118,14 @@ class Reason:
 
 @dataclass(frozen=True)
 class Judgement:
-    """A verdict with its reasons; `utilization` feeds `search.model.Observation.indicators`."""
+    """A verdict with its reasons; `utilization` feeds `search.model.Observation.indicators`.
+
+    Of an overload `limited_by` names the resource that bound the brokers, and `attribution`
+    is the evidence for it in one sentence.
+    """
 
     verdict: Verdict
     reasons: tuple[Reason, ...]
     utilization: Mapping[str, float] = field(default_factory=dict)
     limited_by: Resource | None = None
+    attribution: str = ""

@@ -10,6 +10,9 @@ from metrics.sources.jmxquery_source import JmxQuerySource
 from metrics.sources.source import JmxEndpoint, MetricsSource
 from search.errors import ConfigError
 
+JMXQUERY_DEADLINE_S = 5.0
+"""Least deadline through jmxquery: on a busy machine its JVMs took 2 s to start [s]."""
+
 
 def open_source(
     addresses: Mapping[int, str], jvm: Any | None, deadline_s: float = 2.0
@@ -19,7 +22,7 @@ def open_source(
     Args:
         addresses: node id → `host:port` of its JMX; brokers, and controllers where known.
         jvm: the driver's JVM (`spark._jvm`), or None on Spark Connect and serverless.
-        deadline_s: time after which a node's sample counts as missed [s]; at least 2 s
+        deadline_s: time after which a node's sample counts as missed [s]; at least 5 s
             through jmxquery, which starts a JVM for each.
 
     Raises:
@@ -35,6 +38,6 @@ def open_source(
     if jvm is not None:
         source = DriverJvmSource(jvm, endpoints, deadline_s)
     else:
-        source = JmxQuerySource(endpoints, max(deadline_s, 2.0))
+        source = JmxQuerySource(endpoints, max(deadline_s, JMXQUERY_DEADLINE_S))
     source.open()
     return source

@@ -1,0 +1,280 @@
+"""Exact windows: what one broker did between two moments, from samples of counters.
+
+Counters are subtracted, histogram means weighted by their counts, gauges taken from the
+samples inside. Only samples inside the asked window count, because the load before and
+after it is another. What the samples do not show is None, never 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from metrics.beans import GC_MS, HANDLER_IDLE_NS, NETWORK_WAIT_NS
+from metrics.evidence import BrokerSample
+from metrics.spans import Span, find_contradiction, good_samples, over
+
+HANDLER_POLL_S = 0.3
+"""The longest single wait of a request handler, which its idle counter adds at its end [s]."""
+
+
+@dataclass(frozen=True)
+class RequestWindow:
+    """Requests of one kind: their rate [1/s] and the exact means of their phases [ms].
+
+    Kafka rounds each request's times to whole milliseconds before it adds them.
+    """
+
+    per_s: float | None = None
+    total_ms: float | None = None
+    request_queue_ms: float | None = None
+    local_ms: float | None = None
+    remote_ms: float | None = None
+    throttle_ms: float | None = None
+    response_queue_ms: float | None = None
+    response_send_ms: float | None = None
+
+
+@dataclass(frozen=True)
+class BrokerWindow:
+    """One broker (or controller) over the measured window; None where nothing is known.
+
+    Attributes:
+        start_s, end_s: the first and the last good sample inside [s since the epoch].
+        samples_expected, samples_missed: of the window, by the sampling interval.
+        edge_gap_s: how far the samples stay away from the window's edges, the larger
+            side [s].
+        interval_s: intended time between samples [s].
+        contradiction: why the samples cannot all be true of one running broker, or None.
+        handler_idle: idle fraction of the request handlers, exact up to 0.3 s over the
+            window; slightly above 1 is normal [ratio].
+        network_idle: idle fraction of the busiest network thread [ratio].
+        request_queue_max: most waiting requests in a sample.
+        isr_shrinks, isr_expands: how many.
+        isr_changed_share: share of samples with under-replicated partitions or an ISR
+            change since the sample before [ratio].
+        under_replicated_max: most under-replicated partitions in a sample.
+        replica_lag_max_records: largest lag of a follower in a sample [records].
+        messages_in_per_s and the like: from producers, to consumers, from and to
+            replicas [1/s, B/s].
+        cpu_cores: CPU time of the process per second [cores].
+        cpu_process_share: the same per core of the machine [ratio].
+        cpu_machine_share: busy share of the machine, mean of the samples [ratio].
+        gc_share: share of time in garbage collection [ratio].
+        heap_used_share_max: largest used share of the heap in a sample [ratio].
+        flush_per_s, flush_ms: log flushes and their exact mean.
+        flush_threads: time in flushes per second: threads that flush at a time.
+        disk_read_bytes_per_s, disk_write_bytes_per_s: of the process [B/s].
+        leader_partitions_min, leader_partitions_max: partitions led, over the samples.
+        fenced_brokers_max: of a controller.
+    """
+
+    broker_id: int
+    start_s: float | None
+    end_s: float | None
+    interval_s: float
+    samples_expected: int
+    samples_missed: int
+    edge_gap_s: float | None = None
+    contradiction: str | None = None
+    handler_idle: float | None = None
+    network_idle: float | None = None
+    request_queue_max: float | None = None
+    produce: RequestWindow = RequestWindow()
+    fetch_consumer: RequestWindow = RequestWindow()
+    fetch_follower: RequestWindow = RequestWindow()
+    isr_shrinks: float | None = None
+    isr_expands: float | None = None
+    isr_changed_share: float | None = None
+    under_replicated_max: float | None = None
+    replica_lag_max_records: float | None = None
+    messages_in_per_s: float | None = None
+    bytes_in_per_s: float | None = None
+    bytes_out_per_s: float | None = None
+    replication_bytes_in_per_s: float | None = None
+    replication_bytes_out_per_s: float | None = None
+    failed_produce_requests_per_s: float | None = None
+    cpu_cores: float | None = None
+    cpu_process_share: float | None = None
+    cpu_machine_share: float | None = None
+    gc_share: float | None = None
+    heap_used_share_max: float | None = None
+    flush_per_s: float | None = None
+    flush_ms: float | None = None
+    flush_threads: float | None = None
+    disk_read_bytes_per_s: float | None = None
+    disk_write_bytes_per_s: float | None = None
+    leader_partitions_min: float | None = None
+    leader_partitions_max: float | None = None
+    fenced_brokers_max: float | None = None
+
+    @property
+    def missed_share(self) -> float:
+        """Missed over expected samples [ratio]."""
+        return self.samples_missed / self.samples_expected if self.samples_expected else 1.0
+
+
+def _scaled(value: float | None, factor: float) -> float | None:
+    return None if value is None else value * factor
+
+
+def _impossible_idle(broker_id: int, idle: float | None, duration_s: float) -> str | None:
+    """An idle fraction above what waits across the edges explain is of two thread pools."""
+    if idle is None or idle <= 1.1 + HANDLER_POLL_S / duration_s:
+        return None
+    return (
+        f"broker {broker_id}: request handlers idle {idle:.2f}, above 1: the metric seems to "
+        f"cover a controller's handlers too"
+    )
+
+
+def _isr_changed_share(
+    earlier: BrokerSample | None, samples: Sequence[BrokerSample]
+) -> float | None:
+    known = [s for s in samples if "under_replicated_partitions" in s.values]
+    if not known:
+        return None
+    chain = [earlier if earlier is not None else known[0], *known]
+    changed = 0
+    for before, after in pairwise(chain):
+        moved = any(
+            after.values.get(name, 0.0) != before.values.get(name, after.values.get(name, 0.0))
+            for name in ("isr_shrinks", "isr_expands")
+        )
+        changed += moved or after.values["under_replicated_partitions"] > 0
+    return changed / len(known)
+
+
+def _request_window(span: Span, request: str) -> RequestWindow:
+    return RequestWindow(
+        per_s=span.per_s(f"{request}_total_ms_count"),
+        total_ms=span.mean(f"{request}_total_ms"),
+        request_queue_ms=span.mean(f"{request}_request_queue_ms"),
+        local_ms=span.mean(f"{request}_local_ms"),
+        remote_ms=span.mean(f"{request}_remote_ms"),
+        throttle_ms=span.mean(f"{request}_throttle_ms"),
+        response_queue_ms=span.mean(f"{request}_response_queue_ms"),
+        response_send_ms=span.mean(f"{request}_response_send_ms"),
+    )
+
+
+def _heap_share(samples: Sequence[BrokerSample]) -> float | None:
+    shares = [
+        sample.values["heap_used_bytes"] / sample.values["heap_max_bytes"]
+        for sample in samples
+        if "heap_used_bytes" in sample.values and sample.values.get("heap_max_bytes", 0) > 0
+    ]
+    return max(shares, default=None)
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None
+
+
+def broker_window(
+    samples: Iterable[BrokerSample],
+    broker_id: int,
+    start_s: float,
+    end_s: float,
+    interval_s: float,
+) -> BrokerWindow:
+    """One broker's window inside [start_s, end_s].
+
+    Args:
+        samples: of any brokers, in any order, also from before and after the window.
+        start_s, end_s: the measured window [s since the epoch].
+        interval_s: intended time between samples [s].
+    """
+    good = good_samples(samples, broker_id)
+    inside = [sample for sample in good if start_s <= sample.at_s <= end_s]
+    earlier = max((s for s in good if s.at_s < start_s), key=lambda s: s.at_s, default=None)
+    expected = max(2, int((end_s - start_s) / interval_s + 1e-9))
+    missed = max(0, expected - len(inside))
+    if len(inside) < 2:
+        return BrokerWindow(broker_id, None, None, interval_s, expected, missed)
+    edge_gap_s = max(inside[0].at_s - start_s, end_s - inside[-1].at_s)
+    contradiction = find_contradiction(inside)
+    if contradiction is not None:
+        return BrokerWindow(
+            broker_id,
+            inside[0].at_s,
+            inside[-1].at_s,
+            interval_s,
+            expected,
+            missed,
+            edge_gap_s,
+            contradiction,
+        )
+    return _measured(inside, earlier, expected, missed, edge_gap_s, interval_s)
+
+
+def _measured(
+    inside: Sequence[BrokerSample],
+    earlier: BrokerSample | None,
+    expected: int,
+    missed: int,
+    edge_gap_s: float,
+    interval_s: float,
+) -> BrokerWindow:
+    broker_id = inside[0].broker_id
+    span = Span(inside)
+    idle = _scaled(span.per_s(HANDLER_IDLE_NS), 1e-9)
+    network_wait_s = [delta / 1e9 for delta in span.deltas(NETWORK_WAIT_NS).values()]
+    gc_ms = span.deltas(GC_MS)
+    cpu_cores = _scaled(span.per_s("process_cpu_ns"), 1e-9)
+    leaders = span.gauges("leader_partitions")
+    return BrokerWindow(
+        broker_id=broker_id,
+        start_s=inside[0].at_s,
+        end_s=inside[-1].at_s,
+        interval_s=interval_s,
+        samples_expected=expected,
+        samples_missed=missed,
+        edge_gap_s=edge_gap_s,
+        contradiction=_impossible_idle(broker_id, idle, span.duration_s),
+        handler_idle=idle,
+        network_idle=over(min(network_wait_s, default=None), span.duration_s),
+        request_queue_max=span.gauge_max("request_queue_size"),
+        produce=_request_window(span, "produce"),
+        fetch_consumer=_request_window(span, "fetch_consumer"),
+        fetch_follower=_request_window(span, "fetch_follower"),
+        isr_shrinks=span.delta("isr_shrinks"),
+        isr_expands=span.delta("isr_expands"),
+        isr_changed_share=_isr_changed_share(earlier, inside),
+        under_replicated_max=span.gauge_max("under_replicated_partitions"),
+        replica_lag_max_records=span.gauge_max("replica_max_lag_records"),
+        messages_in_per_s=span.per_s("messages_in"),
+        bytes_in_per_s=span.per_s("bytes_in"),
+        bytes_out_per_s=span.per_s("bytes_out"),
+        replication_bytes_in_per_s=span.per_s("replication_bytes_in"),
+        replication_bytes_out_per_s=span.per_s("replication_bytes_out"),
+        failed_produce_requests_per_s=span.per_s("failed_produce_requests"),
+        cpu_cores=cpu_cores,
+        cpu_process_share=over(cpu_cores, span.gauge_max("processors")),
+        cpu_machine_share=_mean(span.gauges("machine_cpu_share")[1:]),
+        gc_share=over(sum(gc_ms.values()) / 1000.0, span.duration_s) if gc_ms else None,
+        heap_used_share_max=_heap_share(inside),
+        flush_per_s=span.per_s("log_flush_ms_count"),
+        flush_ms=span.mean("log_flush_ms"),
+        flush_threads=_scaled(span.sum_per_s("log_flush_ms"), 1e-3),
+        disk_read_bytes_per_s=span.per_s("disk_read_bytes"),
+        disk_write_bytes_per_s=span.per_s("disk_write_bytes"),
+        leader_partitions_min=min(leaders, default=None),
+        leader_partitions_max=max(leaders, default=None),
+        fenced_brokers_max=span.gauge_max("fenced_brokers"),
+    )
+
+
+def broker_windows(
+    samples: Sequence[BrokerSample],
+    broker_ids: Iterable[int],
+    start_s: float,
+    end_s: float,
+    interval_s: float,
+) -> tuple[BrokerWindow, ...]:
+    """The windows of all these nodes, one each even where no sample was answered."""
+    return tuple(
+        broker_window(samples, broker_id, start_s, end_s, interval_s)
+        for broker_id in sorted(broker_ids)
+    )
