@@ -1,0 +1,248 @@
+"""What a run asks of a cluster's administration, typed, on top of kafka-python's admin client.
+
+Requests to one certain broker go through the client's connection manager, because the
+public methods let the client choose a broker; they are all in this module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TypeVar
+
+from kafka import KafkaAdminClient, TopicPartition
+from kafka import errors as kafka_errors
+from kafka.admin import ConfigResource, ConfigResourceType, OffsetSpec
+from kafka.protocol.admin import ElectionType
+from kafka.protocol.metadata import MetadataRequest
+
+from search.errors import RedlineError
+
+Answer = TypeVar("Answer")
+
+NO_LEADER = -1
+
+
+class AdminError(RedlineError):
+    """The cluster refused or did not answer a request of its administration.
+
+    `cause` is the name of Kafka's error, such as TopicAlreadyExistsError.
+    """
+
+    def __init__(self, message: str, cause: str) -> None:
+        super().__init__(message)
+        self.cause = cause
+
+
+@dataclass(frozen=True)
+class Broker:
+    """A broker as clients see it: the address is the advertised one."""
+
+    id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+
+@dataclass(frozen=True)
+class ClusterInfo:
+    """The brokers of a cluster.
+
+    Attributes:
+        cluster_id: Kafka's own.
+        brokers: those that serve, by id.
+        fenced: ids of brokers that are registered and do not serve.
+        api_version: the release that the brokers' protocol fits, such as (4, 1); the
+            patch release shows only in their metrics.
+    """
+
+    cluster_id: str
+    brokers: tuple[Broker, ...]
+    fenced: tuple[int, ...]
+    api_version: tuple[int, ...]
+
+    @property
+    def broker_ids(self) -> tuple[int, ...]:
+        """Ids of the brokers that serve, ascending."""
+        return tuple(broker.id for broker in self.brokers)
+
+    @property
+    def hosts(self) -> dict[int, str]:
+        """Broker id → advertised host."""
+        return {broker.id: broker.host for broker in self.brokers}
+
+    @property
+    def addresses(self) -> dict[int, tuple[str, int]]:
+        """Broker id → advertised host and port."""
+        return {broker.id: (broker.host, broker.port) for broker in self.brokers}
+
+
+@dataclass(frozen=True)
+class Partition:
+    """A partition as one broker knows it; `leader` is `NO_LEADER` while there is none."""
+
+    leader: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+
+    @property
+    def preferred(self) -> int:
+        """The replica that leads unless something happened to it."""
+        return self.replicas[0]
+
+
+class KafkaAdmin:
+    """A connection to a cluster's administration; `jobs.kafka_connect.connect` makes one.
+
+    A context manager. Every method may raise `AdminError`.
+    """
+
+    def __init__(self, client: KafkaAdminClient, timeout_s: float) -> None:
+        """Take over `client`; a request may last `timeout_s` [s]."""
+        self.client = client
+        self._timeout_ms = int(timeout_s * 1000)
+
+    def __enter__(self) -> KafkaAdmin:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the connections."""
+        self.client.close()
+
+    def describe_cluster(self) -> ClusterInfo:
+        """The brokers that serve, and those that are registered and do not."""
+        answer = self._ask("describe the cluster", self.client.describe_cluster)
+        brokers = sorted(answer["brokers"], key=lambda broker: int(broker["broker_id"]))
+        return ClusterInfo(
+            cluster_id=str(answer["cluster_id"]),
+            brokers=tuple(
+                Broker(
+                    int(each["broker_id"]), str(each["host"]), int(each["port"]), each.get("rack")
+                )
+                for each in brokers
+                if not each.get("is_fenced")
+            ),
+            fenced=tuple(int(each["broker_id"]) for each in brokers if each.get("is_fenced")),
+            api_version=tuple(self.client._manager.broker_version),
+        )
+
+    def broker_config(self, broker_id: int) -> dict[str, str | None]:
+        """All properties of a broker, defaults included; None for secrets."""
+        return self._config(ConfigResourceType.BROKER, str(broker_id))
+
+    def topic_config(self, topic: str) -> dict[str, str | None]:
+        """All properties of a topic, defaults included."""
+        return self._config(ConfigResourceType.TOPIC, topic)
+
+    def topic_names(self) -> frozenset[str]:
+        """Names of all topics that this client may see."""
+        return frozenset(self._ask("list topics", self.client.list_topics))
+
+    def create_topic(
+        self, topic: str, replicas: Mapping[int, Sequence[int]], config: Mapping[str, str]
+    ) -> None:
+        """Ask for a topic; it is usable only when the brokers' metadata say so.
+
+        Args:
+            topic: its name.
+            replicas: partition → broker ids, the preferred leader first.
+            config: topic properties by Kafka's names.
+        """
+        spec = {"assignments": {p: list(ids) for p, ids in replicas.items()}, "configs": config}
+        self._ask(
+            f"create the topic {topic}",
+            lambda: self.client.create_topics({topic: spec}, timeout_ms=self._timeout_ms),
+        )
+
+    def delete_topic(self, topic: str) -> None:
+        """Ask for a topic's deletion; it is gone only when the brokers' metadata say so."""
+        self._ask(
+            f"delete the topic {topic}",
+            lambda: self.client.delete_topics([topic], timeout_ms=self._timeout_ms),
+        )
+
+    def partitions_seen_by(self, broker_id: int, topic: str) -> dict[int, Partition] | None:
+        """A topic's partitions as this broker knows them, or None when it knows no such topic.
+
+        Never creates the topic, whatever the brokers' auto.create.topics.enable says.
+        """
+        request = MetadataRequest(
+            topics=[MetadataRequest.MetadataRequestTopic(name=topic)],
+            allow_auto_topic_creation=False,
+        )
+        manager = self.client._manager
+        answer = self._ask(
+            f"ask broker {broker_id} about the topic {topic}",
+            lambda: manager.run(manager.send, request, broker_id),
+        )
+        found = answer.topics[0]
+        error = kafka_errors.for_code(found.error_code)
+        if error is kafka_errors.UnknownTopicOrPartitionError:
+            return None
+        if error not in (kafka_errors.NoError, kafka_errors.LeaderNotAvailableError):
+            raise self._error(f"ask broker {broker_id} about the topic {topic}", error())
+        return {
+            int(each.partition_index): Partition(
+                int(each.leader_id), tuple(each.replica_nodes), tuple(each.isr_nodes)
+            )
+            for each in found.partitions
+        }
+
+    def elect_preferred_leaders(self, topic: str, partitions: Iterable[int]) -> None:
+        """Ask that the preferred replicas of these partitions lead again."""
+        self._ask(
+            f"elect the preferred leaders of the topic {topic}",
+            lambda: self.client.elect_leaders(
+                ElectionType.PREFERRED, {topic: list(partitions)}, timeout_ms=self._timeout_ms
+            ),
+        )
+
+    def end_offsets(self, topic: str, partitions: Iterable[int]) -> dict[int, int]:
+        """Partition → the offset that its next record will get."""
+        wanted = {TopicPartition(topic, partition): OffsetSpec.LATEST for partition in partitions}
+        answer = self._ask(
+            f"read the end offsets of the topic {topic}",
+            lambda: self.client.list_partition_offsets(wanted, timeout_ms=self._timeout_ms),
+        )
+        return {each.partition: int(found.offset) for each, found in answer.items()}
+
+    def _config(self, kind: ConfigResourceType, name: str) -> dict[str, str | None]:
+        what = kind.name.lower()
+        answer = self._ask(
+            f"read the configuration of {what} {name}",
+            lambda: self.client.describe_configs([ConfigResource(kind, name)], config_filter="all"),
+        )
+        return {key: each["value"] for key, each in answer[what][name].items()}
+
+    def _ask(self, what: str, request: Callable[[], Answer]) -> Answer:
+        try:
+            return request()
+        except kafka_errors.KafkaError as error:
+            raise self._error(what, error) from error
+
+    @staticmethod
+    def _error(what: str, error: Exception) -> AdminError:
+        cause = type(error).__name__
+        advice = ADVICE.get(cause, "check that the brokers run and can be reached, and run again")
+        return AdminError(f"the cluster did not {what} ({cause}); {advice}", cause)
+
+
+PERMISSION = "the user of cluster security needs Kafka ACLs for it; have them granted"
+ADVICE = {
+    "ClusterAuthorizationFailedError": PERMISSION,
+    "TopicAuthorizationFailedError": PERMISSION,
+    "InvalidConfigurationError": "correct the properties in workload topic.config",
+    "PolicyViolationError": "the cluster's create.topic.policy forbids it; change workload topic",
+    "TopicAlreadyExistsError": "the name is taken; remove that topic, or start another run",
+    "TopicDeletionDisabledError": "set delete.topic.enable=true on the brokers",
+}
+"""What to do about the errors of Kafka that a user can do something about."""
