@@ -11,6 +11,7 @@ import altair as alt
 import vl_convert
 
 from metrics.chart_page import chart_page
+from metrics.chart_style import NEUTRAL, RESOURCE_COLORS, chart_config
 from metrics.evidence import Resource
 from metrics.summary import Boundary, RunSummary, write_atomic
 from metrics.units import (
@@ -23,19 +24,6 @@ from metrics.units import (
 
 _PANEL_WIDTH, _PANEL_HEIGHT = 430, 320  # [px]
 _PNG_SCALE = 2.0
-_FONT = "Helvetica, Arial, Liberation Sans, sans-serif"
-_NEUTRAL = "#7f8a99"  # readable on white and on black
-# Okabe and Ito's palette: told apart with any colour vision (jfly.uni-koeln.de/color).
-_RESOURCE_COLORS = {
-    Resource.REQUEST_HANDLERS.value: "#0072b2",
-    Resource.NETWORK_THREADS.value: "#e69f00",
-    Resource.CPU.value: "#d55e00",
-    Resource.DISK.value: "#009e73",
-    Resource.NETWORK.value: "#56b4e9",
-    Resource.REPLICATION.value: "#cc79a7",
-    Resource.QUOTA.value: "#b59f00",
-    Resource.UNKNOWN.value: "#8a8a8a",
-}
 _NOT_BOUND = "no overload seen"
 
 
@@ -48,7 +36,7 @@ def write_chart(summary: RunSummary, html_path: Path, png_path: Path) -> tuple[P
     if not summary.boundaries:
         return ()
     spec = boundary_spec(summary)
-    write_atomic(html_path, chart_page(summary, spec, dark_config=_config(dark=True)))
+    write_atomic(html_path, chart_page(summary, spec, dark_config=chart_config(dark=True)))
     write_atomic(png_path, vl_convert.vegalite_to_png(spec, scale=_PNG_SCALE))
     return html_path, png_path
 
@@ -56,20 +44,16 @@ def write_chart(summary: RunSummary, html_path: Path, png_path: Path) -> tuple[P
 def boundary_spec(summary: RunSummary) -> dict[str, Any]:
     """The Vega-Lite specification: payload a broker, and messages, over message size."""
     rows = [_row(boundary, summary.brokers) for boundary in summary.boundaries]
-    payload = _panel(
-        rows, "mb", _linear_y([*_values(rows, "mb_lower"), *_values(rows, "mb_upper")]), below=True
-    )
+    sizes = [boundary.bpm for boundary in summary.boundaries]
+    payload = _linear_y([*_values(rows, "mb_lower"), *_values(rows, "mb_upper")])
+    panels = [_panel(rows, sizes, "mb", payload, below=True)]
     positive = [row for row in rows if row["mps_lower"] > 0]  # a logarithmic axis has no zero
-    messages = _panel(
-        positive,
-        "mps",
-        _log_y([*_values(positive, "mps_lower"), *_values(positive, "mps_upper")]),
-        below=False,
-    )
-    chart = alt.hconcat(payload, messages, spacing=36).properties(title=_title(summary))
-    chart = chart.properties(padding=20)
+    if positive:
+        messages = _log_y([*_values(positive, "mps_lower"), *_values(positive, "mps_upper")])
+        panels.append(_panel(positive, sizes, "mps", messages, below=False))
+    chart = alt.hconcat(*panels, spacing=36, title=_title(summary), padding=20)
     spec: dict[str, Any] = chart.to_dict()
-    spec["config"] = _config(dark=False)
+    spec["config"] = chart_config(dark=False)
     return spec
 
 
@@ -85,7 +69,7 @@ def _row(boundary: Boundary, brokers: int) -> dict[str, Any]:
         "size": format_size(boundary.bpm),
         "mb_lower": boundary.mb_per_s_per_broker,
         "mb_upper": upper,
-        "mb_label": format_mb_per_s(boundary.mb_per_s_per_broker),
+        "mb_label": format_mb_per_s(boundary.mb_per_s_per_broker) if boundary.mps else "",
         "mps_lower": boundary.mps,
         "mps_upper": boundary.mps_overloaded,
         "mps_label": _short_count(boundary.mps),
@@ -114,16 +98,23 @@ def _linear_y(values: Sequence[float]) -> dict[str, Any]:
 
 def _log_y(values: Sequence[float]) -> dict[str, Any]:
     """A logarithmic axis with lines at 1, 2 and 5."""
-    low, high = _log_domain(values or [1.0])
-    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)))
+    lowest, highest = min(values), max(values)
+    decades = range(math.floor(math.log10(lowest)) - 1, math.ceil(math.log10(highest)) + 1)
     lines = [digit * 10.0**decade for decade in decades for digit in (1, 2, 5)]
+    low = max(line for line in lines if line < lowest / 1.2)
+    high = min(line for line in lines if line > highest * 1.2)
     axis = alt.Axis(format="~s", values=[line for line in lines if low <= line <= high])
     scale = alt.Scale(type="log", domain=[low, high], nice=False)
     return {"scale": scale, "axis": axis, "title": "Messages per second, whole cluster"}
 
 
 def _panel(
-    rows: Sequence[Mapping[str, Any]], name: str, axis: Mapping[str, Any], *, below: bool
+    rows: Sequence[Mapping[str, Any]],
+    sizes: Sequence[int],
+    name: str,
+    axis: Mapping[str, Any],
+    *,
+    below: bool,
 ) -> alt.LayerChart:
     """One panel: the line through the sustained sides, and up to the overloaded ones a band.
 
@@ -133,14 +124,14 @@ def _panel(
     y = alt.Y(f"{name}_lower", type="quantitative", **axis)
     color = _color(rows)
     base = alt.Chart(alt.InlineData(values=[dict(row) for row in rows]))
-    base = base.encode(x=_size_axis(rows), y=y)
+    base = base.encode(x=_size_axis(sizes), y=y)
     closed = base.transform_filter(f"isValid(datum.{upper})")
     is_open = base.transform_filter(f"!isValid(datum.{upper})")
     cap = alt.Y(upper, type="quantitative")
     figures = {"align": "left", "dx": 9, "dy": 12 if below else -9, "fontSize": 11}
     marks = (
-        closed.mark_area(opacity=0.2, color=_NEUTRAL).encode(y2=upper),
-        base.mark_line(color=_NEUTRAL, strokeWidth=2),
+        closed.mark_area(opacity=0.2, color=NEUTRAL).encode(y2=upper),
+        base.mark_line(color=NEUTRAL, strokeWidth=2),
         closed.mark_rule(strokeWidth=2, opacity=1).encode(y2=upper, color=color),
         closed.mark_tick(orient="horizontal", thickness=2, size=13, opacity=1).encode(
             y=cap, color=color
@@ -154,34 +145,34 @@ def _panel(
     return alt.LayerChart(layer=list(marks), width=_PANEL_WIDTH, height=_PANEL_HEIGHT)
 
 
-def _size_axis(rows: Sequence[Mapping[str, Any]]) -> alt.X:
+def _size_axis(sizes: Sequence[int]) -> alt.X:
     """Message sizes on a logarithmic axis, marked where something was measured."""
-    sizes = sorted({row["bpm"] for row in rows}) or [1]
+    sizes = sorted(set(sizes))
     names = " : ".join(f"datum.value == {size} ? '{format_size(size)}'" for size in sizes)
     return alt.X(
         "bpm",
         type="quantitative",
         scale=alt.Scale(type="log", domain=_log_domain(sizes), nice=False),
         axis=alt.Axis(
-            values=sizes, labelExpr=f"{names} : ''", labelOverlap="greedy", labelSeparation=6
+            values=sizes, labelExpr=f"{names} : ''", labelOverlap="greedy", labelSeparation=2
         ),
         title="Message size",
     )
 
 
-def _log_domain(values: Sequence[float]) -> list[float]:
-    """The values with a margin on both sides: a log axis has no zero to start from."""
-    lowest, highest = min(values), max(values)
+def _log_domain(sizes: Sequence[float]) -> list[float]:
+    """The sizes with a margin on both sides, the right one wide enough for a figure."""
+    lowest, highest = min(sizes), max(sizes)
     margin = max(1.5, (highest / lowest) ** 0.1)
-    return [lowest / margin, highest * margin]
+    return [lowest / margin, highest * margin**1.4]
 
 
 def _color(rows: Sequence[Mapping[str, Any]]) -> alt.Color:
     """Colours and legend for the resources that occur."""
     found = {row["bound"] for row in rows}
-    domain = [name for name in _RESOURCE_COLORS if name in found]
+    domain = [name for name in RESOURCE_COLORS if name in found]
     domain += sorted(found - set(domain))
-    colors = [_RESOURCE_COLORS.get(name, _NEUTRAL) for name in domain]
+    colors = [RESOURCE_COLORS.get(name, NEUTRAL) for name in domain]
     return alt.Color(
         "bound",
         type="nominal",
@@ -230,43 +221,3 @@ def _short_count(count: float) -> str:
 def _three_digits(value: float) -> str:
     digits = 0 if value == 0 else max(0, 2 - math.floor(math.log10(abs(value))))
     return f"{round(value, digits):g}"
-
-
-def _config(*, dark: bool) -> dict[str, Any]:
-    """What both pictures share, and the colours of text and lines on white or on black."""
-    ink, faint, grid = (
-        ("#e8eaed", "#a6adb8", "#33383f")
-        if dark
-        else (
-            "#1b1f24",
-            "#57606a",
-            "#e4e8ec",
-        )
-    )
-    return {
-        "background": "transparent" if dark else "white",
-        "font": _FONT,
-        "view": {"stroke": None},
-        "title": {
-            "color": ink,
-            "fontSize": 18,
-            "fontWeight": 600,
-            "subtitleColor": faint,
-            "subtitleFontSize": 12,
-            "subtitleLineHeight": 17,
-            "subtitlePadding": 7,
-        },
-        "axis": {
-            "labelColor": faint,
-            "titleColor": ink,
-            "titleFontWeight": 500,
-            "titleFontSize": 12,
-            "titlePadding": 10,
-            "labelFontSize": 11,
-            "gridColor": grid,
-            "domainColor": faint,
-            "tickColor": faint,
-        },
-        "legend": {"labelColor": ink, "titleColor": faint, "titleFontWeight": 500, "offset": 14},
-        "text": {"color": ink},
-    }

@@ -1,0 +1,61 @@
+"""How charts look: colours that any eye tells apart, in light and in dark."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from metrics.evidence import Resource
+
+_FONT = "Helvetica, Arial, Liberation Sans, sans-serif"
+NEUTRAL = "#7f8a99"  # readable on white and on black
+# Okabe and Ito's palette: told apart with any colour vision (jfly.uni-koeln.de/color).
+RESOURCE_COLORS = {
+    Resource.REQUEST_HANDLERS.value: "#0072b2",
+    Resource.NETWORK_THREADS.value: "#e69f00",
+    Resource.CPU.value: "#d55e00",
+    Resource.DISK.value: "#009e73",
+    Resource.NETWORK.value: "#56b4e9",
+    Resource.REPLICATION.value: "#cc79a7",
+    Resource.QUOTA.value: "#b59f00",
+    Resource.UNKNOWN.value: "#8a8a8a",
+}
+
+
+def chart_config(*, dark: bool) -> dict[str, Any]:
+    """What both pictures share, and the colours of text and lines on white or on black."""
+    ink, faint, grid = (
+        ("#e8eaed", "#a6adb8", "#33383f")
+        if dark
+        else (
+            "#1b1f24",
+            "#57606a",
+            "#e4e8ec",
+        )
+    )
+    return {
+        "background": "transparent" if dark else "white",
+        "font": _FONT,
+        "view": {"stroke": None},
+        "title": {
+            "color": ink,
+            "fontSize": 18,
+            "fontWeight": 600,
+            "subtitleColor": faint,
+            "subtitleFontSize": 12,
+            "subtitleLineHeight": 17,
+            "subtitlePadding": 7,
+        },
+        "axis": {
+            "labelColor": faint,
+            "titleColor": ink,
+            "titleFontWeight": 500,
+            "titleFontSize": 12,
+            "titlePadding": 10,
+            "labelFontSize": 11,
+            "gridColor": grid,
+            "domainColor": faint,
+            "tickColor": faint,
+        },
+        "legend": {"labelColor": ink, "titleColor": faint, "titleFontWeight": 500, "offset": 14},
+        "text": {"color": ink},
+    }
