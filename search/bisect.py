@@ -45,9 +45,13 @@ class Bisection:
             return 0
         bracket, opening = bracket_of(history), 0
         if bracket.overloaded is None:
-            bracket, opening = Bracket(bracket.sustained, self._probe(bracket).load), 1
+            bracket, opening = Bracket(bracket.sustained, self.next_load(bracket)), 1
         repeating = 1 if settled is not None else 0
         return max(repeating, opening + self._halvings(bracket))
+
+    def next_load(self, bracket: Bracket) -> int:
+        """The load that a bracket which decides nothing yet leads to."""
+        return self._probe(bracket).load
 
     def _probe(self, bracket: Bracket) -> Measure:
         low, high = bracket.sustained, bracket.overloaded

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 
 class Verdict(str, Enum):
@@ -76,9 +76,19 @@ class Measure:
 
 @dataclass(frozen=True)
 class Done:
-    """The bracket is a boundary point."""
+    """The bracket is a boundary point.
+
+    Attributes:
+        bracket: the answer; its value is the sustained side.
+        confidence: the probability that the limit lies inside the bracket, or None when
+            the searcher does not estimate it [ratio].
+        notes: what a reader of the answer has to know, one sentence each; above all,
+            every overload at or below the answer that was outvoted.
+    """
 
     bracket: Bracket
+    confidence: float | None = None
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -101,6 +111,15 @@ class Searcher(Protocol):
 
     def trials_left(self, history: Sequence[Observation]) -> int:
         """An estimate of the trials still needed, for progress and plans."""
+        ...
+
+
+@runtime_checkable
+class Recovers(Protocol):
+    """A measurer that can bring the cluster back to rest after an overload."""
+
+    def recover(self) -> None:
+        """Wait until the cluster is as it was before the overload."""
         ...
 
 

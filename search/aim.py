@@ -1,0 +1,93 @@
+"""Which load would close the bracket soonest, were the estimate right."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from search.estimate import Estimate
+from search.model import Bracket
+
+CLIMB_MAX = 4.0
+"""How many times the highest sustained load a step without neighbours may offer."""
+CAUTION = 1.0
+"""How many standard deviations below the estimate the lower bound is placed."""
+SURE = 0.6
+"""How many standard deviations on its side of the estimate a closing load has to be."""
+
+ASSURED = 1.2
+"""How many standard deviations above the estimate an overload is taken for granted."""
+
+
+@dataclass(frozen=True)
+class Aim:
+    """A load, and what it is for ("close from below")."""
+
+    load: int
+    purpose: str
+
+
+def lowest_closing(overloaded: int, resolution: float) -> int:
+    """The lowest load that closes the bracket from below when sustained."""
+    load = max(1, math.ceil(overloaded * (1.0 - resolution)))
+    while load > 1 and Bracket(load - 1, overloaded).is_closed(resolution):
+        load -= 1
+    while not Bracket(load, overloaded).is_closed(resolution):
+        load += 1
+    return load
+
+
+def highest_closing(sustained: int, resolution: float) -> int:
+    """The highest load that closes the bracket from above when overloaded."""
+    load = max(sustained + 1, math.floor(sustained / (1.0 - resolution)))
+    while Bracket(sustained, load + 1).is_closed(resolution):
+        load += 1
+    while not Bracket(sustained, load).is_closed(resolution):
+        load -= 1
+    return load
+
+
+def aim(bracket: Bracket, estimate: Estimate, resolution: float, cap: int, climb_max: float) -> Aim:
+    """The best load strictly inside of an undecided bracket.
+
+    The light side comes first: a lower bound a little below the estimate, then the
+    highest load that closes the bracket from above.
+
+    Args:
+        bracket: not closed.
+        estimate: where the limit probably is; cut to the bracket here.
+        resolution: relative width that closes the bracket [ratio].
+        cap: no load above this.
+        climb_max: how many times the highest sustained load may be offered.
+    """
+    low, high = bracket.sustained, bracket.overloaded
+    ceiling = cap if high is None else high - 1
+    if low > 0:
+        ceiling = min(ceiling, max(low + 1, int(low * climb_max)))
+    limit = max(float(low), min(estimate.load, float("inf") if high is None else float(high)))
+    margin = SURE * min(estimate.spread, 0.1)
+    # Closing from above succeeds when the limit is below the load, and the reverse.
+    if low > 0:
+        above = highest_closing(low, resolution)
+        if above >= limit * math.exp(margin) and above <= ceiling:
+            return Aim(above, "close from above")
+    if high is not None:
+        below = lowest_closing(high, resolution)
+        if low < below <= limit * math.exp(-margin):
+            return Aim(below, "close from below")
+    step_back = max(resolution / 2.0, CAUTION * min(estimate.spread, 0.7))
+    load = min(round(limit * math.exp(-step_back)), ceiling)
+    if load > low:
+        return Aim(load, "set the lower bound")
+    if low > 0:
+        return Aim(max(low + 1, min(highest_closing(low, resolution), ceiling)), "close from above")
+    return Aim(1, "set the lower bound")
+
+
+def bound_from_above(wish: Aim, estimate: Estimate, cap: int) -> Aim:
+    """The aim where one more sustained trial would use up the allowance.
+
+    An overload is worth more than a narrow bracket then, so it is made probable.
+    """
+    load = min(cap, math.ceil(estimate.load * math.exp(ASSURED * min(estimate.spread, 0.1))))
+    return wish if load <= wish.load else Aim(load, "bound it from above")

@@ -1,0 +1,134 @@
+"""What a record and a byte cost a broker, and so the limit expected at a message size.
+
+A broker that spends `per_record` + `per_byte` · bpm of its time on each record sustains
+
+    records/s = brokers / (per_record + per_byte · bpm),
+
+a line that bends where both costs are equal, at bpm = per_record / per_byte. The bend is
+put on a grid from 10 B to 1 MB, flat in its logarithm, and weighted by how well the
+points fit; so one point already predicts the others, with the spread that it leaves.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from search.errors import ConfigError
+from search.estimate import Prior
+
+_BENDS = tuple(10.0 ** (1.0 + 5.0 * step / 40) for step in range(41))
+
+
+@dataclass(frozen=True)
+class ProducerRate:
+    """The fixed rate of one producer, in exactly one unit [records/s] or [B/s]."""
+
+    records_per_s: float | None = None
+    bytes_per_s: float | None = None
+
+    def __post_init__(self) -> None:
+        if (self.records_per_s is None) == (self.bytes_per_s is None):
+            raise ConfigError(
+                f"a producer's rate is records_per_s {self.records_per_s} and bytes_per_s "
+                f"{self.bytes_per_s}; expected exactly one of them; leave out the other"
+            )
+
+    def records(self, bpm: int) -> float:
+        """Records of `bpm` bytes that one producer sends [1/s]."""
+        if self.records_per_s is not None:
+            return self.records_per_s
+        return (self.bytes_per_s or 0.0) / bpm
+
+    def bytes(self, bpm: int) -> float:
+        """Payload that one producer sends in records of `bpm` bytes [B/s]."""
+        return self.records(bpm) * bpm
+
+
+@dataclass(frozen=True)
+class Point:
+    """A measured limit: `limit` producers at `bpm` bytes, known to `spread` [ratio]."""
+
+    bpm: int
+    limit: float
+    spread: float
+
+
+@dataclass(frozen=True)
+class BoundaryModel:
+    """The posterior of the bend, with the cost that goes with each.
+
+    Attributes:
+        rate: of one producer.
+        brokers: that share the load evenly.
+        bends: (weight, bend [B], broker-seconds per byte) of each bend on the grid;
+            weights sum to 1.
+        misfit: how far real points lie from such a line [σ, ratio].
+    """
+
+    rate: ProducerRate
+    brokers: int
+    bends: tuple[tuple[float, float, float], ...]
+    misfit: float
+
+    @property
+    def per_byte_s(self) -> float:
+        """Expected cost of a byte [s of one broker]."""
+        return sum(weight * per_byte for weight, _, per_byte in self.bends)
+
+    @property
+    def per_record_s(self) -> float:
+        """Expected cost of a record, its bytes not counted [s of one broker]."""
+        return sum(weight * per_byte * bend for weight, bend, per_byte in self.bends)
+
+    def predict(self, bpm: int) -> tuple[float, float]:
+        """The expected limit [np] at a message size, and its spread [ratio]."""
+        mean = square = 0.0
+        for weight, bend, per_byte in self.bends:
+            log_np = math.log(self.brokers / (per_byte * _load_of_one(self.rate, bpm, bend)))
+            mean += weight * log_np
+            square += weight * log_np**2
+        return math.exp(mean), math.sqrt(max(0.0, square - mean * mean) + self.misfit**2)
+
+    def prior(self, bpm: int, points: int) -> Prior:
+        """The prediction as a prior; `points` is how many sizes it rests on."""
+        limit, spread = self.predict(bpm)
+        sizes = "1 size" if points == 1 else f"{points} sizes"
+        return Prior(max(1.0, limit), spread, f"costs fitted to {sizes}")
+
+
+def fit(
+    points: Sequence[Point], rate: ProducerRate, brokers: int = 1, misfit: float = 0.05
+) -> BoundaryModel | None:
+    """Fit the two costs to measured limits, or None without any.
+
+    Args:
+        points: at least one; limits above zero.
+        rate: of one producer.
+        brokers: that share the load evenly.
+        misfit: how far real points are expected to lie from the line [σ, ratio].
+    """
+    if not points:
+        return None
+    scored = []
+    for bend in _BENDS:
+        weights = [1.0 / (point.spread**2 + misfit**2) for point in points]
+        # ln per_byte that each point asks for, given the bend.
+        asked = [
+            math.log(brokers / (point.limit * _load_of_one(rate, point.bpm, bend)))
+            for point in points
+        ]
+        total = sum(weights)
+        centre = sum(w * x for w, x in zip(weights, asked, strict=True)) / total
+        misses = sum(w * (x - centre) ** 2 for w, x in zip(weights, asked, strict=True))
+        scored.append((-0.5 * misses, bend, math.exp(centre)))
+    best = max(score for score, _, _ in scored)
+    total = sum(math.exp(score - best) for score, _, _ in scored)
+    bends = tuple((math.exp(score - best) / total, bend, cost) for score, bend, cost in scored)
+    return BoundaryModel(rate, brokers, bends, misfit)
+
+
+def _load_of_one(rate: ProducerRate, bpm: int, bend: float) -> float:
+    """Broker time that one producer takes, in units of the cost of a byte [B/s]."""
+    return rate.records(bpm) * (bend + bpm)

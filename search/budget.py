@@ -1,0 +1,100 @@
+"""A search that stops when it has used up its trials, time or bytes, and says what is left."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from search.bracket import bracket_of
+from search.model import Decision, Done, GaveUp, Measure, Observation, Searcher
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What trials have cost."""
+
+    trials: int = 0
+    seconds: float = 0.0
+    bytes: float = 0.0
+
+    def plus(self, history: Sequence[Observation], bytes_per_s: float) -> Spent:
+        """With the trials of one message size added.
+
+        Args:
+            history: the trials, INVALID ones too, since they cost as much.
+            bytes_per_s: payload of one producer [B/s].
+        """
+        return Spent(
+            self.trials + len(history),
+            self.seconds + sum(seen.duration_s for seen in history),
+            self.bytes + sum(seen.load * bytes_per_s * seen.duration_s for seen in history),
+        )
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What a run may cost; None where it does not matter.
+
+    A trial is started only while all of them have something left, so the last one may
+    overrun seconds and bytes by its own share.
+    """
+
+    trials: int | None = None
+    seconds: float | None = None
+    bytes: float | None = None
+
+    def exhausted(self, spent: Spent) -> str | None:
+        """Which budget is used up, in words, or None."""
+        if self.trials is not None and spent.trials >= self.trials:
+            return f"the budget of {self.trials} trials"
+        if self.seconds is not None and spent.seconds >= self.seconds:
+            return f"the budget of {self.seconds:.0f} s"
+        if self.bytes is not None and spent.bytes >= self.bytes:
+            return f"the budget of {self.bytes / 1e6:.0f} MB"
+        return None
+
+
+class Budgeted:
+    """A searcher that gives up with the best bracket so far when the budget is used up.
+
+    Args:
+        searcher: decides while there is budget.
+        budget: for everything, `before` included.
+        before: what was spent before this search.
+        bytes_per_s: payload of one producer [B/s].
+    """
+
+    def __init__(
+        self, searcher: Searcher, budget: Budget, before: Spent, bytes_per_s: float
+    ) -> None:
+        self._searcher = searcher
+        self._budget = budget
+        self._before = before
+        self._bytes_per_s = bytes_per_s
+
+    def decide(self, history: Sequence[Observation]) -> Decision:
+        """The searcher's decision, or the end of the budget."""
+        decision = self._searcher.decide(history)
+        used_up = self._budget.exhausted(self._before.plus(history, self._bytes_per_s))
+        if used_up is None or isinstance(decision, (Done, GaveUp)):
+            return decision
+        return GaveUp(bracket_of(history), f"{used_up} is used up; {self._more(history, decision)}")
+
+    def trials_left(self, history: Sequence[Observation]) -> int:
+        """The searcher's estimate, cut to the budget."""
+        left = self._searcher.trials_left(history)
+        spent = self._before.plus(history, self._bytes_per_s)
+        if self._budget.exhausted(spent) is not None:
+            return 0
+        return (
+            left if self._budget.trials is None else min(left, self._budget.trials - spent.trials)
+        )
+
+    def _more(self, history: Sequence[Observation], decision: Measure) -> str:
+        left = max(1, self._searcher.trials_left(history))
+        each_s = history[-1].duration_s if history else 0.0
+        size = decision.load * self._bytes_per_s * each_s / 1e6
+        return (
+            f"about {left} trials more, of {each_s:.0f} s and {size:.0f} MB each, would finish "
+            f"this point; raise the budget and resume"
+        )

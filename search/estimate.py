@@ -1,0 +1,148 @@
+"""Where the limit probably is: a small Gaussian estimate from readings and neighbours.
+
+Near its limit a cluster's utilization follows a power of the load, so for a trial at
+load L with utilization u (1 at the threshold)
+
+    ln L = ln limit + gain · ln(u / at_limit),
+
+which is linear in the two unknowns, ln limit and gain. Each trial adds one such equation
+with an error that grows with its distance from the limit; what neighbours on the
+boundary line say enters as a prior. The posterior is the usual least-squares one. It only
+guides: verdicts decide.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from search.model import Observation
+from search.signals import Signals
+
+
+@dataclass(frozen=True)
+class Prior:
+    """What is believed of the limit before the first trial.
+
+    Attributes:
+        load: the expected limit.
+        spread: its standard deviation [ratio].
+        source: for people, where it comes from ("fit of 3 sizes").
+    """
+
+    load: float
+    spread: float
+    source: str = "neighbours"
+
+
+@dataclass(frozen=True)
+class Curve:
+    """How utilization grows with load on this cluster.
+
+    Attributes:
+        gain: 1/p of utilization ∝ load^p; `gain_spread` its standard deviation.
+        at_limit: the smooth utilization at which the limit shows: 1 where a smooth
+            indicator binds, less where something else does; `at_limit_spread` the
+            standard deviation of its logarithm.
+    """
+
+    gain: float = 1.0
+    gain_spread: float = 0.3
+    at_limit: float = 1.0
+    at_limit_spread: float = 0.0
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """The limit as far as it can be told.
+
+    Attributes:
+        load: the expected limit.
+        spread: standard deviation of its logarithm, about a ratio.
+        gain, at_limit: the curve that goes with it.
+    """
+
+    load: float
+    spread: float
+    gain: float
+    at_limit: float
+
+    def utilization_at(self, load: float) -> float:
+        """The utilization expected at a load."""
+        return float(self.at_limit * (load / self.load) ** (1.0 / max(self.gain, 0.05)))
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One equation: `log_load` = ln limit + `slope` · gain, with error `spread`."""
+
+    log_load: float
+    slope: float
+    spread: float
+
+
+# Relative errors of what is read from a trial: of the curve per unit of ln u, of the idle
+# fraction itself (absolute), and of what an overloaded cluster still delivers.
+_CURVE_ERROR = 0.08
+_IDLE_ERROR = 0.01
+_DELIVERED_ERROR = 0.10
+# Outside of this range a utilization says little: rest below, a floor of idle above.
+_READABLE = (0.04, 1.12)
+
+
+def readings(
+    history: Iterable[Observation], signals: Signals, curve: Curve, noise: float
+) -> list[Reading]:
+    """The equations that smooth utilizations give."""
+    found = []
+    for seen in history:
+        used = signals.utilization(seen)
+        if used is None or not _READABLE[0] <= used <= _READABLE[1] * curve.at_limit:
+            continue
+        slope = math.log(used / curve.at_limit)
+        spread = math.hypot(
+            noise,
+            curve.gain * _IDLE_ERROR / used,
+            _CURVE_ERROR * abs(slope),
+            curve.gain * curve.at_limit_spread,
+        )
+        found.append(Reading(math.log(seen.load), slope, spread))
+    return found
+
+
+def delivered_readings(history: Iterable[Observation], signals: Signals) -> list[Reading]:
+    """The equations that the shortfall of overloaded trials gives."""
+    found = []
+    for seen in history:
+        share = signals.delivered(seen)
+        if share is not None:
+            log_load = math.log(seen.load * min(1.0, share / signals.achieved_min))
+            found.append(Reading(log_load, 0.0, _DELIVERED_ERROR))
+    return found
+
+
+def solve(equations: Sequence[Reading], prior: Prior | None, curve: Curve) -> Estimate | None:
+    """The posterior of the limit, or None when nothing is known of it."""
+    if not equations and prior is None:
+        return None
+    # Normal equations of (ln limit, gain); the gain always has a prior.
+    a = b = c = d = e = 0.0
+    if prior is not None:
+        weight = 1.0 / prior.spread**2
+        a, d = weight, weight * math.log(prior.load)
+    weight = 1.0 / curve.gain_spread**2
+    c, e = weight, weight * curve.gain
+    for one in equations:
+        weight = 1.0 / one.spread**2
+        a += weight
+        b += weight * one.slope
+        c += weight * one.slope**2
+        d += weight * one.log_load
+        e += weight * one.slope * one.log_load
+    determinant = a * c - b * b
+    log_limit = (d * c - b * e) / determinant
+    gain = (a * e - b * d) / determinant
+    return Estimate(
+        math.exp(min(log_limit, 50.0)), math.sqrt(c / determinant), gain, curve.at_limit
+    )

@@ -1,0 +1,163 @@
+"""From a history to the estimate that guides, and to the verdicts that it contradicts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from search.estimate import Curve, Estimate, Prior, delivered_readings, readings, solve
+from search.model import Bracket, Observation, Verdict
+from search.signals import Signals
+from search.standing import Standing
+
+DOUBT = 2.5
+"""Standard deviations between reading and verdict from which a verdict is in doubt."""
+SHORT = -0.5
+"""Standard deviations that the answer may fall short of the estimate by a resolution."""
+PUSHES = 3
+"""Trials that ran up against a bound of one trial, from which it is in doubt."""
+
+
+@dataclass(frozen=True)
+class Guide:
+    """All that guidance rests on besides the history.
+
+    Attributes:
+        signals: how indicators are read.
+        curve: how utilization grows with load, as far as known.
+        prior: what the neighbours say, or None.
+        noise: scatter of the limit from trial to trial [σ, ratio].
+    """
+
+    signals: Signals = field(default_factory=Signals)
+    curve: Curve = field(default_factory=Curve)
+    prior: Prior | None = None
+    noise: float = 0.02
+
+    def expectation(self, history: Sequence[Observation]) -> Estimate | None:
+        """The estimate from smooth readings and neighbours, no verdict considered.
+
+        Neighbours that the cluster's own readings contradict are left out.
+        """
+        found = readings(history, self.signals, self.curve, self.noise)
+        if self.prior is not None and found:
+            alone = solve(found, None, self.curve)
+            if alone is not None and self._contradicts(alone, self.prior):
+                return alone
+        return solve(found, self.prior, self.curve)
+
+    def estimate(
+        self, history: Sequence[Observation], standings: Mapping[int, Standing], bracket: Bracket
+    ) -> Estimate | None:
+        """The estimate once verdicts have been believed.
+
+        A believed overload far below the expectation means that something without a
+        smooth reading binds: its utilization then becomes the one that shows the limit.
+        """
+        curve, prior = self.curve, self.prior
+        expected = self.expectation(history)
+        believed = [s for s in history if _stands_overloaded(s, standings)]
+        high = bracket.overloaded
+        if expected is not None and high is not None and self._is_far_above(expected, high):
+            curve = self._recalibrated(believed, high)
+            prior = None
+        found = readings(history, self.signals, curve, self.noise)
+        found += delivered_readings(believed, self.signals)
+        if prior is not None and found:
+            alone = solve(found, None, curve)
+            if alone is not None and self._contradicts(alone, prior):
+                prior = None
+        return solve(found, prior, curve)
+
+    def doubtful(
+        self, history: Sequence[Observation], standings: Mapping[int, Standing], bracket: Bracket
+    ) -> tuple[int, str] | None:
+        """The bound that rests on one trial which the evidence contradicts, and why."""
+        high, low = bracket.overloaded, bracket.sustained
+        expected = self.expectation(history)
+        if high is not None and len(standings[high].votes) == 1:
+            if expected is not None and self._is_far_above(expected, high):
+                return high, self._why(history, high, expected, "overloaded")
+            if expected is None and _pushed(history, high):
+                return high, f"the overload at np {high} rests on one trial, and all since held"
+        if low > 0 and len(standings[low].votes) == 1:
+            if expected is not None and self._is_far_below(expected, low):
+                return low, self._why(history, low, expected, "sustained")
+            if expected is None and _pushed(history, low):
+                return low, f"np {low} was sustained once, and all loads above it failed"
+        return None
+
+    def short(
+        self,
+        history: Sequence[Observation],
+        standings: Mapping[int, Standing],
+        bracket: Bracket,
+        resolution: float,
+    ) -> tuple[int, str] | None:
+        """The overload that makes a closed bracket fall short of the estimate, and why.
+
+        Verdicts scatter too, and the lowest overload wins, so that answers tend to be
+        low. Where the limit is rather more than a resolution above the sustained side
+        than less, the overload is measured once more.
+        """
+        high, low = bracket.overloaded, bracket.sustained
+        estimate = self.estimate(history, standings, bracket)
+        if high is None or low <= 0 or estimate is None or len(standings[high].votes) > 1:
+            return None
+        if math.log(estimate.load * (1.0 - resolution) / low) <= SHORT * estimate.spread:
+            return None
+        return high, f"np {high} was overloaded, but fit expects it near {estimate.load:.0f}"
+
+    def explain(self, history: Sequence[Observation], estimate: Estimate) -> str:
+        """What guides the next step: "idle 0.41 at np 96, fit says 0.20 at 131"."""
+        read = [s for s in history if self.signals.utilization(s) is not None]
+        if not read:
+            source = "trials" if self.prior is None or history else self.prior.source
+            return f"{source} put the limit near {estimate.load:.0f}"
+        nearest = min(read, key=lambda s: abs(math.log(s.load / estimate.load)))
+        seen = f"{self.signals.describe(nearest)} at np {nearest.load}"
+        expected = self.signals.describe_limit(estimate.at_limit)
+        return f"{seen}, fit says {expected} at {estimate.load:.0f}"
+
+    def _is_far_above(self, estimate: Estimate, load: int) -> bool:
+        distance = math.log(estimate.load / load)
+        return distance > DOUBT * math.hypot(estimate.spread, self.noise)
+
+    def _is_far_below(self, estimate: Estimate, load: int) -> bool:
+        distance = math.log(load / estimate.load)
+        return distance > DOUBT * math.hypot(estimate.spread, self.noise)
+
+    def _contradicts(self, alone: Estimate, prior: Prior) -> bool:
+        distance = abs(math.log(alone.load / prior.load))
+        return distance > DOUBT * math.hypot(alone.spread, prior.spread)
+
+    def _recalibrated(self, believed: Sequence[Observation], high: int) -> Curve:
+        at_bound = [self.signals.utilization(s) for s in believed if s.load == high]
+        found = [used for used in at_bound if used is not None]
+        if not found or min(found) <= 0.0:
+            return self.curve
+        at_limit = min(self.curve.at_limit, sum(found) / len(found))
+        return replace(self.curve, at_limit=at_limit, at_limit_spread=0.1)
+
+    def _why(self, history: Sequence[Observation], load: int, expected: Estimate, said: str) -> str:
+        last = next((s for s in reversed(history) if s.load == load), None)
+        seen = "" if last is None else f" with {self.signals.describe(last)}"
+        return f"np {load} was {said}{seen}, but the limit is expected near {expected.load:.0f}"
+
+
+def _stands_overloaded(seen: Observation, standings: Mapping[int, Standing]) -> bool:
+    if seen.verdict is not Verdict.OVERLOADED:
+        return False
+    return standings[seen.load].verdict is Verdict.OVERLOADED
+
+
+def _pushed(history: Sequence[Observation], bound: int) -> bool:
+    """True when the trials since the bound was set all went towards it, enough of them."""
+    valid = [seen for seen in history if seen.verdict is not Verdict.INVALID]
+    index = max(i for i, seen in enumerate(valid) if seen.load == bound)
+    since = valid[index + 1 :]
+    opposite = {seen.verdict for seen in since} == (
+        {Verdict.SUSTAINED} if valid[index].verdict is Verdict.OVERLOADED else {Verdict.OVERLOADED}
+    )
+    return len(since) >= PUSHES and opposite

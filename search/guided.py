@@ -1,0 +1,137 @@
+"""Guided bracketing: readings choose the next load, a bracket of verdicts decides.
+
+Each step aims at the load that most probably closes the bracket, given how far the
+trials so far were from their thresholds and what the neighbours on the boundary line
+say. Two safeguards keep a misleading guide harmless:
+
+* Worst case. A step is taken only when, whatever its verdict, finishing like plain
+  bisection would leave the search at most `ALLOWANCE` = 2 trials above bisection for
+  every limit still possible; otherwise the aim moves towards bisection's own next load
+  until it fits (`search.shadow` has the argument, and ITP is the model). Repeats are
+  paid from the same allowance, so the bound holds for every monotone sequence of
+  verdicts and any readings. Only trials that contradict each other buy more.
+* Flukes. A verdict that the readings contradict is measured again before it is believed;
+  a load is judged by the majority of its trials, at most three.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from search.aim import CLIMB_MAX, aim, bound_from_above
+from search.bisect import Bisection
+from search.confidence import confidence
+from search.guide import Guide
+from search.limits import Limits
+from search.model import Bracket, Decision, Done, Measure, Observation, Verdict
+from search.shadow import Shadow
+from search.standing import Standing, bracket_of_standings, notes_of, standings_of
+
+ALLOWANCE = 2
+"""Trials above plain bisection that misleading guidance may cost at most."""
+_STEPS_TO_BISECTION = 8
+
+
+class Guided:
+    """A searcher like `search.bisect.Bisection`, with a guide.
+
+    Args:
+        limits: bounds, resolution and patience.
+        guide: what readings and neighbours say; without either it bisects.
+    """
+
+    def __init__(self, limits: Limits, guide: Guide | None = None) -> None:
+        self.limits = limits
+        self.guide = guide or Guide()
+        self._shadow = Shadow(
+            Bisection(
+                limits.np_start_max, limits.np_cap, limits.resolution, limits.invalid_repeats_max
+            )
+        )
+
+    def decide(self, history: Sequence[Observation]) -> Decision:
+        """The next step, from the trials of this point alone (oldest first)."""
+        invalid = self.limits.settle_invalid(history)
+        if invalid is not None:
+            return invalid
+        standings = standings_of(history)
+        bracket = bracket_of_standings(standings)
+        used = _trials_counted(standings)
+        settled = self.limits.settle_bracket(bracket)
+        doubt = self.guide.doubtful(history, standings, bracket)
+        if doubt is None and isinstance(settled, Done):
+            doubt = self.guide.short(history, standings, bracket, self.limits.resolution)
+        if doubt is not None and self._shadow.excess(used + 1, bracket) <= ALLOWANCE:
+            load, why = doubt
+            return Measure(load, f"{why}; repeating it")
+        if isinstance(settled, Done):
+            return self._done(history, standings, bracket)
+        return settled or self._probe(history, standings, bracket, used)
+
+    def trials_left(self, history: Sequence[Observation]) -> int:
+        """Trials until the end when everything goes as the guide expects."""
+        if isinstance(self.limits.settle_invalid(history), Measure):
+            return 1 + self.trials_left(_without_invalid(history))
+        imagined, count = list(history), 0
+        while count < 30:
+            decision = self.decide(imagined)
+            if not isinstance(decision, Measure):
+                break
+            count += 1
+            imagined.append(Observation(decision.load, self._foreseen(imagined, decision.load)))
+        return count
+
+    def _done(
+        self, history: Sequence[Observation], standings: dict[int, Standing], bracket: Bracket
+    ) -> Done:
+        estimate = self.guide.estimate(history, standings, bracket)
+        sure = confidence(history, bracket, estimate, self.guide.noise)
+        return Done(bracket, round(sure, 3), notes_of(standings, bracket))
+
+    def _probe(
+        self,
+        history: Sequence[Observation],
+        standings: dict[int, Standing],
+        bracket: Bracket,
+        used: int,
+    ) -> Measure:
+        fallback = self._shadow.next_load(bracket)
+        estimate = self.guide.estimate(history, standings, bracket)
+        if estimate is None:
+            return Measure(fallback, f"no reading to go by yet; bisecting at np {fallback}")
+        climb = CLIMB_MAX if self.guide.prior is None else 2 * CLIMB_MAX
+        wish = aim(bracket, estimate, self.limits.resolution, self.limits.np_cap, climb)
+        if bracket.overloaded is None and bracket.sustained > 0:
+            if self._shadow.excess(used + 1, Bracket(wish.load, None)) >= ALLOWANCE:
+                wish = bound_from_above(wish, estimate, self.limits.np_cap)
+        load = self._affordable(used, bracket, wish.load, fallback)
+        said = self.guide.explain(history, estimate)
+        if load == wish.load:
+            return Measure(load, f"{said}; probing {load} to {wish.purpose}")
+        return Measure(load, f"{said}; probing {load}, nearer to bisection, to stay safe")
+
+    def _affordable(self, used: int, bracket: Bracket, wish: int, fallback: int) -> int:
+        for step in range(_STEPS_TO_BISECTION):
+            load = wish + round((fallback - wish) * step / _STEPS_TO_BISECTION)
+            if self._shadow.excess_after(used, bracket, load) <= ALLOWANCE:
+                return load
+        return fallback
+
+    def _foreseen(self, history: Sequence[Observation], load: int) -> Verdict:
+        standings = standings_of(history)
+        bracket = bracket_of_standings(standings)
+        estimate = self.guide.estimate(history, standings, bracket)
+        limit = 0.75 * self.limits.np_start_max if estimate is None else estimate.load
+        high = bracket.overloaded
+        if high is not None:
+            limit = min(max(limit, bracket.sustained + 0.5), high - 0.5)
+        return Verdict.SUSTAINED if load <= limit else Verdict.OVERLOADED
+
+
+def _trials_counted(standings: dict[int, Standing]) -> int:
+    """Valid trials; those of a load whose trials contradict each other count once."""
+    return sum(1 if one.is_contradictory else len(one.votes) for one in standings.values())
+
+
+def _without_invalid(history: Sequence[Observation]) -> list[Observation]:
+    return [seen for seen in history if seen.verdict is not Verdict.INVALID]

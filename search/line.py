@@ -1,0 +1,216 @@
+"""The boundary line: which message size next, and what the sizes before it teach.
+
+Each finished size sharpens two things that the next one starts from: the costs per
+record and per byte (`search.boundary_model`), which say where its limit should be, and
+the curve of utilization over load, which says how to read its trials. The first two
+sizes are the extremes, since two costs are told apart best there; then always the size
+whose limit is least certain. All of it is recomputed from the finished points, so that a
+resumed run decides the same.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from search.boundary_model import BoundaryModel, Point, ProducerRate, fit
+from search.budget import Budget, Budgeted, Spent
+from search.estimate import Curve, Estimate
+from search.guide import Guide
+from search.guided import Guided
+from search.limits import Limits
+from search.loop import OnStep, run_search
+from search.model import Decision, Done, GaveUp, Measurer, Observation, Searcher
+from search.standing import bracket_of_standings, standings_of
+
+
+VAGUE = 0.5
+"""Spread from which a prediction helps less than the first reading of a light trial."""
+
+
+@dataclass(frozen=True)
+class FinishedPoint:
+    """One message size with its answer and the trials behind it."""
+
+    bpm: int
+    result: Done | GaveUp
+    history: tuple[Observation, ...]
+
+
+@dataclass(frozen=True)
+class Line:
+    """The plan of a boundary line; it decides, and `run_line` carries out.
+
+    Attributes:
+        sizes: message sizes to measure [B].
+        rate: of one producer.
+        limits: of the search at every size.
+        brokers: that share the load evenly.
+        budget: what the whole line may cost.
+        refine_max: how many sizes may be added where the line bends.
+        guide: what is known before the first trial.
+    """
+
+    sizes: tuple[int, ...]
+    rate: ProducerRate
+    limits: Limits
+    brokers: int = 1
+    budget: Budget = field(default_factory=Budget)
+    refine_max: int = 0
+    guide: Guide = field(default_factory=Guide)
+
+    def next_bpm(self, finished: Sequence[FinishedPoint]) -> int | None:
+        """The size to measure next [B], or None when the line is complete."""
+        done = {point.bpm for point in finished}
+        left = sorted(set(self.sizes) - done)
+        if not left:
+            return self._refinement(finished)
+        for extreme in (max(self.sizes), min(self.sizes)):
+            if extreme in left:
+                return extreme
+        return max(left, key=lambda bpm: (_gap(bpm, done), bpm))
+
+    def searcher(self, bpm: int, finished: Sequence[FinishedPoint]) -> Searcher:
+        """The searcher of one size, guided by the finished ones, within the budget."""
+        guided = Guided(self.limits, self.guide_for(bpm, finished))
+        return Budgeted(guided, self.budget, self.spent(finished), self.rate.bytes(bpm))
+
+    def spent(self, finished: Sequence[FinishedPoint]) -> Spent:
+        """What the finished sizes have cost."""
+        spent = Spent()
+        for point in finished:
+            spent = spent.plus(point.history, self.rate.bytes(point.bpm))
+        return spent
+
+    def is_used_up(self, finished: Sequence[FinishedPoint]) -> bool:
+        """True when the budget allows no further trial."""
+        return self.budget.exhausted(self.spent(finished)) is not None
+
+    def guide_for(self, bpm: int, finished: Sequence[FinishedPoint]) -> Guide:
+        """What the finished sizes teach about this one."""
+        points = self.points(finished)
+        model = fit(points, self.rate, self.brokers)
+        guide = replace(self.guide, curve=self._curve(finished))
+        if model is None or (prior := model.prior(bpm, len(points))).spread > VAGUE:
+            return guide
+        return replace(guide, prior=prior)
+
+    def points(self, finished: Sequence[FinishedPoint]) -> list[Point]:
+        """The finished limits, with how well each is known."""
+        found = []
+        for point in finished:
+            estimate = self._estimate(point)
+            if estimate is not None:
+                found.append(Point(point.bpm, estimate.load, estimate.spread))
+        return found
+
+    def model(self, finished: Sequence[FinishedPoint]) -> BoundaryModel | None:
+        """The costs per record and per byte, as far as known."""
+        return fit(self.points(finished), self.rate, self.brokers)
+
+    def _estimate(self, point: FinishedPoint) -> Estimate | None:
+        """The middle of the bracket where closed, refined by the readings inside of it."""
+        bracket = point.result.bracket
+        if not isinstance(point.result, Done) or bracket.sustained < 1:
+            return None
+        high = float(bracket.overloaded or bracket.sustained)
+        standings = standings_of(point.history)
+        guess = self.guide.estimate(point.history, standings, bracket_of_standings(standings))
+        middle = math.sqrt(bracket.sustained * high)
+        if guess is None:
+            return Estimate(middle, 0.03, 1.0, 1.0)
+        inside = min(max(guess.load, float(bracket.sustained)), high)
+        return replace(guess, load=inside, spread=max(0.015, min(guess.spread, 0.03)))
+
+    def _curve(self, finished: Sequence[FinishedPoint]) -> Curve:
+        """Gain and utilization at the limit, from all readings of finished points."""
+        start = self.guide.curve
+        weight, total = 1.0 / start.gain_spread**2, start.gain / start.gain_spread**2
+        ceilings = []
+        for point in finished:
+            estimate = self._estimate(point)
+            if estimate is None:
+                continue
+            ceilings.append(estimate.at_limit)
+            for seen in point.history:
+                used = self.guide.signals.utilization(seen)
+                if used is None or not 0.04 <= used <= 1.12 * estimate.at_limit:
+                    continue
+                slope = math.log(used / estimate.at_limit)
+                error = math.hypot(0.03, 0.15 * slope)
+                weight += (slope / error) ** 2
+                total += slope * math.log(seen.load / estimate.load) / error**2
+        if not ceilings:
+            return start
+        gain, spread = max(0.1, total / weight), max(0.08, 1.0 / math.sqrt(weight))
+        at_limit = sorted(ceilings)[len(ceilings) // 2]
+        differ = max(ceilings) - min(ceilings) > 0.1
+        return Curve(gain, spread, at_limit, 0.1 if differ else 0.03 if at_limit < 1.0 else 0.0)
+
+    def _refinement(self, finished: Sequence[FinishedPoint]) -> int | None:
+        added = len({point.bpm for point in finished} - set(self.sizes))
+        return None if added >= self.refine_max else bend_of(self.points(finished), self.rate)
+
+
+def bend_of(points: Sequence[Point], rate: ProducerRate, least: float = 0.1) -> int | None:
+    """The size to add where the line bends most, or None when it bends nowhere enough.
+
+    Args:
+        points: measured limits.
+        rate: of one producer.
+        least: change of slope (of ln bytes/s over ln bpm) that is worth a point.
+    """
+    line = sorted((math.log(p.bpm), math.log(p.limit * rate.bytes(p.bpm))) for p in points)
+    best: tuple[float, float] | None = None
+    for left, here, right in zip(line, line[1:], line[2:], strict=False):
+        before = (here[1] - left[1]) / (here[0] - left[0])
+        after = (right[1] - here[1]) / (right[0] - here[0])
+        wide = left if here[0] - left[0] > right[0] - here[0] else right
+        if abs(after - before) >= least and abs(wide[0] - here[0]) > math.log(1.5):
+            score = abs(after - before) * abs(wide[0] - here[0])
+            if best is None or score > best[0]:
+                best = (score, (wide[0] + here[0]) / 2.0)
+    if best is None:
+        return None
+    bpm = round(math.exp(best[1]))
+    return None if any(point.bpm == bpm for point in points) else bpm
+
+
+def _gap(bpm: int, done: set[int]) -> float:
+    """Distance to the nearest finished size [ln]; a tie goes to the larger size."""
+    return round(min((abs(math.log(bpm / other)) for other in done), default=0.0), 6)
+
+
+def run_line(
+    line: Line,
+    measurer_for: Callable[[int], Measurer],
+    on_step: OnStep | None = None,
+    finished: Sequence[FinishedPoint] = (),
+    begun: Sequence[Observation] = (),
+) -> list[FinishedPoint]:
+    """Measure the line, size by size, until it is complete or its budget used up.
+
+    Args:
+        line: the plan.
+        measurer_for: gives the measurer of a message size [B].
+        on_step: as in `search.loop.run_search`.
+        finished: points already measured, when a run is resumed, in their order.
+        begun: trials already made of the size after them.
+    """
+    points = list(finished)
+    bpm = line.next_bpm(points)
+    while bpm is not None and not line.is_used_up(points):
+        trials: tuple[Observation, ...] = ()
+
+        def note(decision: Decision, history: Sequence[Observation]) -> None:
+            nonlocal trials
+            trials = tuple(history)
+            if on_step is not None:
+                on_step(decision, history)
+
+        result = run_search(line.searcher(bpm, points), measurer_for(bpm), note, begun)
+        points.append(FinishedPoint(bpm, result, trials))
+        begun = ()
+        bpm = line.next_bpm(points)
+    return points

@@ -1,0 +1,96 @@
+"""The worst case, kept by a copy of plain bisection that runs in the shadow.
+
+ITP (Oliveira and Takahashi, "An Enhancement of the Bisection Method Average Performance
+Preserving Minmax Optimality", ACM TOMS 47(1), 2020) interpolates, truncates and then
+projects its estimate onto the loads that still allow bisection's worst case. The same
+idea holds here for every single limit instead of the worst one, and for a maximum that
+may still have to be raised:
+
+Let B(l) be the loads that plain bisection tries when the limit is l. A trial that
+bisection would make outside of the present bracket (low, high) need not be made any
+more, since its verdict is implied; whoever continues like bisection from here needs only
+the trials of B(l) inside of it. So after `used` trials the total is at most
+
+    used + inside(l)  =  |B(l)| + used - outside(l),
+
+and `excess` is the largest `used - outside(l)` of all limits that are still possible. A
+step may be taken when, whatever its verdict, the excess stays within the allowance.
+There always is one: the first trial of B inside of the bracket is the same for all
+limits left, and it moves itself to the outside, so that excess cannot grow.
+"""
+
+from __future__ import annotations
+
+import math
+
+from search.bisect import Bisection
+from search.model import Bracket
+
+
+class Shadow:
+    """Counts how far any continuation may fall behind plain bisection.
+
+    Args:
+        bisection: the method that is not to be exceeded by much.
+    """
+
+    def __init__(self, bisection: Bisection) -> None:
+        self._bisection = bisection
+        self._limits = bisection.limits
+
+    def next_load(self, bracket: Bracket) -> int:
+        """The load that bisection, which knows no more than its own trials, tries next."""
+        low, high = bracket.sustained, _upper(bracket)
+        shadow = Bracket(0, None)
+        while True:
+            load = self._bisection.next_load(shadow)
+            if low < load < high:
+                return load
+            shadow = _after(shadow, load, load <= low)
+
+    def excess(self, used: int, bracket: Bracket) -> int:
+        """Trials above plain bisection, at worst, when continuing as it would.
+
+        Args:
+            used: valid trials so far.
+            bracket: what they showed.
+        """
+        if self._limits.settle_bracket(bracket) is not None:
+            return used - self._fewest(Bracket(0, None), bracket, count_inside=True)
+        return used - self._fewest(Bracket(0, None), bracket, count_inside=False)
+
+    def excess_after(self, used: int, bracket: Bracket, load: int) -> int:
+        """The excess after one trial more at `load`, whatever its verdict."""
+        return max(
+            self.excess(used + 1, Bracket(load, bracket.overloaded)),
+            self.excess(used + 1, Bracket(bracket.sustained, load)),
+        )
+
+    def _fewest(self, shadow: Bracket, bracket: Bracket, count_inside: bool) -> int:
+        """The least number, over the limits in `bracket`, of bisection's trials.
+
+        All of them, or only those outside of the bracket, whose verdicts are implied.
+        """
+        low, high = bracket.sustained, _upper(bracket)
+        if not count_inside and shadow.sustained >= low and _upper(shadow) <= high:
+            return 0
+        if self._limits.settle_bracket(shadow) is not None:
+            return 0
+        load = self._bisection.next_load(shadow)
+        above = _after(shadow, load, sustained=True)
+        below = _after(shadow, load, sustained=False)
+        if load <= low:
+            return 1 + self._fewest(above, bracket, count_inside)
+        if load >= high:
+            return 1 + self._fewest(below, bracket, count_inside)
+        return int(count_inside) + min(
+            self._fewest(below, bracket, count_inside), self._fewest(above, bracket, count_inside)
+        )
+
+
+def _upper(bracket: Bracket) -> float:
+    return math.inf if bracket.overloaded is None else bracket.overloaded
+
+
+def _after(shadow: Bracket, load: int, sustained: bool) -> Bracket:
+    return Bracket(load, shadow.overloaded) if sustained else Bracket(shadow.sustained, load)

@@ -1,0 +1,62 @@
+"""What the indicators of one trial say about the distance to the limit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from search.model import Observation, Verdict
+
+
+@dataclass(frozen=True)
+class Signals:
+    """Which indicators can be read as a distance, and how.
+
+    Attributes:
+        smooth: indicators that grow smoothly with load, of which the highest counts. An
+            indicator that jumps, such as the share of samples with ISR changes, is
+            evidence for a verdict but says nothing of the distance.
+        achieved: the indicator whose utilization is (1 - achieved) / (1 - achieved_min).
+        achieved_min: its threshold [ratio].
+        idle, idle_min: the idle indicator and its threshold, to speak of it in the
+            reader's numbers: its utilization is (1 - idle) / (1 - idle_min).
+    """
+
+    smooth: tuple[str, ...] = ("request_handler_idle", "network_idle", "cpu", "latency_p99")
+    achieved: str = "achieved"
+    achieved_min: float = 0.99
+    idle: str = "request_handler_idle"
+    idle_min: float = 0.20
+
+    def utilization(self, seen: Observation) -> float | None:
+        """The highest smooth utilization of a valid trial, or None when it has none."""
+        if seen.verdict is Verdict.INVALID:
+            return None
+        found = [seen.indicators[name] for name in self.smooth if name in seen.indicators]
+        return max(found, default=None)
+
+    def delivered(self, seen: Observation) -> float | None:
+        """The achieved share of an overloaded trial that fell short [ratio], or None.
+
+        Load times this share is about what the cluster can take, whatever bound it.
+        """
+        if seen.verdict is not Verdict.OVERLOADED:
+            return None
+        over = seen.indicators.get(self.achieved, 0.0)
+        share = 1.0 - over * (1.0 - self.achieved_min)
+        return share if over >= 1.0 and share > 0.05 else None
+
+    def describe(self, seen: Observation) -> str:
+        """The highest smooth reading in words: "idle 0.41", "cpu at 60 %"."""
+        found = [(seen.indicators[n], n) for n in self.smooth if n in seen.indicators]
+        if not found:
+            return "no reading"
+        used, name = max(found)
+        if name == self.idle:
+            return f"idle {max(0.0, 1.0 - used * (1.0 - self.idle_min)):.2f}"
+        return f"{name} at {100 * used:.0f} % of its threshold"
+
+    def describe_limit(self, at_limit: float) -> str:
+        """The reading that is expected at the limit, in words."""
+        if self.smooth and self.smooth[0] == self.idle:
+            return f"{1.0 - at_limit * (1.0 - self.idle_min):.2f}"
+        return f"{100 * at_limit:.0f} %"

@@ -1,0 +1,208 @@
+"""Seeded clusters that exist only as a formula: for tests, forecasts and planning.
+
+A simulated cluster has a true capacity, the highest np that it sustains, and everything
+that makes measuring it hard: noise, false alarms, drift, slow recovery, bands of load
+that fail below the capacity, and invalid trials. It implements `search.model.Measurer`.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import dataclass
+
+from search.loop import OnStep, run_search
+from search.model import Done, GaveUp, Observation, Searcher, Verdict
+
+IDLE_MIN = 0.20
+"""Handler idle fraction below which a simulated trial is overloaded."""
+ACHIEVED_MIN = 0.99
+"""Achieved share below which a simulated trial is overloaded."""
+
+
+@dataclass(frozen=True)
+class ClusterSpec:
+    """How a simulated cluster behaves. Ratios are relative to its capacity.
+
+    Attributes:
+        capacity: the true limit, in producers (np), at time 0.
+        curve_power: p in utilization = rest + (1 - rest)·(np/capacity)^p. 1 is the
+            straight line of a pool of handlers, 2 a cluster that tires late.
+        utilization_at_rest: utilization of the idle threshold at no load.
+        utilization_at_limit: the idle threshold's utilization at the capacity. Below 1,
+            something other than the handlers binds and only the shortfall shows it.
+        noise: scatter of the capacity that each trial meets [σ, ratio].
+        reading_noise: scatter of a reading of the idle fraction [σ, absolute].
+        false_alarm: chance that a trial below the limit is judged OVERLOADED although
+            the handlers show nothing of it (a lone ISR flap or stall).
+        disguised: share of the false alarms in which the handlers do show it.
+        false_calm: chance that a trial meets a capacity 30 % higher.
+        invalid: chance that a trial is INVALID.
+        drift: amplitude of a slow wave in the capacity [ratio].
+        drift_period_s: period of that wave [s].
+        recovery_s: time constant in which the scar of an overload heals [s].
+        scar: share of the capacity that an overload costs the trial right after it.
+        bands: loads, as (from, to) shares of the capacity, that fail although higher
+            ones are sustained.
+        trial_s: what one trial takes, all phases [s].
+    """
+
+    capacity: float
+    curve_power: float = 1.0
+    utilization_at_rest: float = 0.02
+    utilization_at_limit: float = 1.0
+    noise: float = 0.0
+    reading_noise: float = 0.0
+    false_alarm: float = 0.0
+    disguised: float = 0.0
+    false_calm: float = 0.0
+    invalid: float = 0.0
+    drift: float = 0.0
+    drift_period_s: float = 7200.0
+    recovery_s: float = 0.0
+    scar: float = 0.3
+    bands: tuple[tuple[float, float], ...] = ()
+    trial_s: float = 60.0
+
+
+class Clock:
+    """Simulated time, shared by all sizes of a line so that drift goes on between them."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self.overloaded_at_s = -math.inf
+
+
+class SimulatedCluster:
+    """One cluster at one message size; equal seeds give equal trials.
+
+    Args:
+        spec: how it behaves.
+        seed: of its own random numbers.
+        clock: handed in when several sizes share the cluster.
+        phase: where in the wave of the drift time 0 lies [radians].
+    """
+
+    def __init__(
+        self, spec: ClusterSpec, seed: int, clock: Clock | None = None, phase: float = 0.0
+    ) -> None:
+        self.spec = spec
+        self.trials: list[Observation] = []
+        self.capacities: list[float] = []
+        self._clock = clock or Clock()
+        self._phase = phase
+        self._random = random.Random(seed)
+
+    @property
+    def true_limit(self) -> float:
+        """The capacity without noise, averaged over the trials made so far [np]."""
+        if not self.capacities:
+            return self.spec.capacity
+        return sum(self.capacities) / len(self.capacities)
+
+    @property
+    def elapsed_s(self) -> float:
+        """Simulated time on the cluster's clock [s]."""
+        return self._clock.now_s
+
+    def measure(self, load: int) -> Observation:
+        """One simulated trial; it moves the clock by `trial_s`."""
+        spec, chance = self.spec, self._random
+        now_s = self._clock.now_s
+        capacity = spec.capacity * (
+            1.0 + spec.drift * math.sin(2 * math.pi * now_s / spec.drift_period_s + self._phase)
+        )
+        self.capacities.append(capacity)
+        # Every trial draws the same number of random numbers, so that a change of one
+        # feature leaves the others' fortunes as they were.
+        gauss, reading = chance.gauss(0.0, 1.0), chance.gauss(0.0, 1.0)
+        alarm, disguise, calm, invalid = (chance.random() for _ in range(4))
+        flap, which = chance.random(), chance.random()
+        capacity *= math.exp(spec.noise * gauss)
+        if spec.recovery_s > 0.0:
+            since_s = now_s - self._clock.overloaded_at_s
+            capacity *= 1.0 - spec.scar * math.exp(-since_s / spec.recovery_s)
+        if calm < spec.false_calm:
+            capacity *= 1.3
+        ratio = load / capacity
+        indicators = self._indicators(ratio, reading)
+        if any(low <= load / spec.capacity < high for low, high in spec.bands):
+            indicators["isr_changed_share"] = 1.2 + 0.8 * flap
+        if alarm < spec.false_alarm and max(indicators.values()) < 1.0:
+            if disguise < spec.disguised:
+                indicators["request_handler_idle"] = 1.0 + 0.2 * flap
+            if which < 0.7:
+                indicators["isr_changed_share"] = 1.05 + 0.95 * flap
+            else:
+                indicators["achieved"] = 1.05 + 6.0 * flap
+        over = max(indicators.values()) >= 1.0
+        verdict = Verdict.OVERLOADED if over else Verdict.SUSTAINED
+        if invalid < spec.invalid:
+            verdict, indicators = Verdict.INVALID, {}
+        self._clock.now_s += spec.trial_s
+        if ratio >= 1.0:
+            self._clock.overloaded_at_s = self._clock.now_s
+        seen = Observation(load, verdict, indicators, spec.trial_s)
+        self.trials.append(seen)
+        return seen
+
+    def recover(self) -> None:
+        """Wait until the scar of an overload has healed to a hundredth."""
+        if self.spec.recovery_s > 0.0:
+            healed_s = self._clock.overloaded_at_s + self.spec.recovery_s * math.log(100.0)
+            self._clock.now_s = max(self._clock.now_s, healed_s)
+
+    def _indicators(self, ratio: float, reading: float) -> dict[str, float]:
+        spec = self.spec
+        rest, at_limit = spec.utilization_at_rest, spec.utilization_at_limit
+        handlers = rest + (at_limit - rest) * ratio**spec.curve_power
+        # Idle cannot fall below zero, and what binds first keeps the handlers from more.
+        ceiling = (1.0 - 0.02) / (1.0 - IDLE_MIN) if at_limit >= 1.0 else at_limit * 1.05
+        handlers = min(handlers, ceiling) + spec.reading_noise * reading / (1.0 - IDLE_MIN)
+        # Handlers that are short of idle time still deliver a little more; any other
+        # bound shows as the shortfall itself.
+        delivered = min(1.0, (1.15 if at_limit >= 1.0 else ACHIEVED_MIN) / ratio)
+        return {
+            "request_handler_idle": max(0.0, handlers),
+            "achieved": (1.0 - delivered) / (1.0 - ACHIEVED_MIN),
+            "isr_changed_share": 0.0,
+        }
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a search made of a simulated cluster.
+
+    Attributes:
+        result: how it ended.
+        trials: trials that it took.
+        duration_s: simulated time that they took, recovery included [s].
+        true_limit: the cluster's capacity, averaged over these trials [np].
+    """
+
+    result: Done | GaveUp
+    trials: int
+    duration_s: float
+    true_limit: float
+
+    @property
+    def off_by(self) -> float:
+        """Distance of the answer (the sustained side) from the true limit [ratio].
+
+        1 when the search gave up.
+        """
+        if isinstance(self.result, GaveUp):
+            return 1.0
+        return abs(self.result.bracket.sustained - self.true_limit) / self.true_limit
+
+
+def run_on(searcher: Searcher, cluster: SimulatedCluster, on_step: OnStep | None = None) -> Outcome:
+    """Run any searcher on a simulated cluster."""
+    before_trials, before_s = len(cluster.trials), cluster.elapsed_s
+    result = run_search(searcher, cluster, on_step)
+    return Outcome(
+        result,
+        len(cluster.trials) - before_trials,
+        cluster.elapsed_s - before_s,
+        cluster.true_limit,
+    )

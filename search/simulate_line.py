@@ -1,0 +1,97 @@
+"""A simulated cluster with a boundary line: one capacity for every message size."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from search.boundary_model import ProducerRate
+from search.line import FinishedPoint, Line, run_line
+from search.model import Searcher
+from search.simulate import Clock, ClusterSpec, Outcome, SimulatedCluster, run_on
+
+
+@dataclass(frozen=True)
+class LineSpec:
+    """A cluster whose brokers pay for records and for bytes.
+
+    Attributes:
+        brokers: that share the load evenly.
+        rate: of one producer.
+        per_record_s: cost of a record [s of one broker].
+        per_byte_s: cost of a byte [s of one broker].
+        misfit: how far each size lies from the line of these costs [σ, ratio].
+        behaviour: noise and the rest; its capacity is replaced.
+    """
+
+    brokers: int
+    rate: ProducerRate
+    per_record_s: float
+    per_byte_s: float
+    misfit: float
+    behaviour: ClusterSpec
+
+    def capacity(self, bpm: int) -> float:
+        """The limit at a message size without misfit [np]."""
+        records_per_s = self.brokers / (self.per_record_s + self.per_byte_s * bpm)
+        return records_per_s / self.rate.records(bpm)
+
+
+class SimulatedLine:
+    """One simulated cluster at any message size, on one clock.
+
+    Args:
+        spec: how it behaves.
+        seed: of everything random in it; the same size is the same cluster every time.
+    """
+
+    def __init__(self, spec: LineSpec, seed: int) -> None:
+        self.spec = spec
+        self.seed = seed
+        self.clock = Clock()
+        self._phase = random.Random(seed).uniform(0.0, 2 * math.pi)
+        self._clusters: dict[int, SimulatedCluster] = {}
+
+    def cluster(self, bpm: int) -> SimulatedCluster:
+        """The cluster at a message size [B]."""
+        if bpm not in self._clusters:
+            own = random.Random(self.seed * 1_000_003 + bpm)
+            away = math.exp(self.spec.misfit * own.gauss(0.0, 1.0))
+            behaviour = replace(self.spec.behaviour, capacity=self.spec.capacity(bpm) * away)
+            self._clusters[bpm] = SimulatedCluster(
+                behaviour, own.getrandbits(32), self.clock, self._phase
+            )
+        return self._clusters[bpm]
+
+
+def run_line_on(line: Line, simulated: SimulatedLine) -> list[tuple[FinishedPoint, Outcome]]:
+    """Measure a line on a simulated cluster."""
+    begun_s: list[float] = []
+
+    def measurer_for(bpm: int) -> SimulatedCluster:
+        begun_s.append(simulated.clock.now_s)
+        return simulated.cluster(bpm)
+
+    points = run_line(line, measurer_for)
+    ended_s = [*begun_s[1:], simulated.clock.now_s]
+    return [
+        (
+            point,
+            Outcome(
+                point.result,
+                len(point.history),
+                end_s - begin_s,
+                simulated.cluster(point.bpm).true_limit,
+            ),
+        )
+        for point, begin_s, end_s in zip(points, begun_s, ended_s, strict=True)
+    ]
+
+
+def run_sizes_on(
+    make_searcher: Callable[[], Searcher], sizes: Sequence[int], simulated: SimulatedLine
+) -> list[Outcome]:
+    """Measure every size on its own, with a fresh searcher that knows no neighbours."""
+    return [run_on(make_searcher(), simulated.cluster(bpm)) for bpm in sizes]

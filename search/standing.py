@@ -1,0 +1,73 @@
+"""What the trials of a load, taken together, say of it: one fluke is not a bound."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from search.model import Bracket, Observation, Verdict
+
+TRIALS_PER_LOAD_MAX = 3
+
+
+@dataclass(frozen=True)
+class Standing:
+    """The votes of one load.
+
+    A load is measured again only when its verdict is in doubt, so a repeat that
+    contradicts the first trial has the evidence on its side: in a tie the last one wins.
+    """
+
+    load: int
+    votes: tuple[Verdict, ...]
+
+    @property
+    def verdict(self) -> Verdict:
+        """What stands, SUSTAINED or OVERLOADED."""
+        over = self.votes.count(Verdict.OVERLOADED)
+        fine = len(self.votes) - over
+        if over == fine:
+            return self.votes[-1]
+        return Verdict.OVERLOADED if over > fine else Verdict.SUSTAINED
+
+    @property
+    def is_contradictory(self) -> bool:
+        """True when not all trials of this load agree."""
+        return len(set(self.votes)) > 1
+
+
+def standings_of(history: Sequence[Observation]) -> dict[int, Standing]:
+    """The standing of every load with a valid trial."""
+    votes: dict[int, list[Verdict]] = {}
+    for seen in history:
+        if seen.verdict is not Verdict.INVALID:
+            votes.setdefault(seen.load, []).append(seen.verdict)
+    return {load: Standing(load, tuple(cast)) for load, cast in votes.items()}
+
+
+def bracket_of_standings(standings: dict[int, Standing]) -> Bracket:
+    """Like `search.bracket.bracket_of`, with one vote per load."""
+    fine = [load for load, one in standings.items() if one.verdict is Verdict.SUSTAINED]
+    over = [load for load, one in standings.items() if one.verdict is Verdict.OVERLOADED]
+    upper = min(over, default=None)
+    return Bracket(max((x for x in fine if upper is None or x < upper), default=0), upper)
+
+
+def notes_of(standings: dict[int, Standing], bracket: Bracket) -> tuple[str, ...]:
+    """What a reader of the answer has to know of the trials that contradict it."""
+    notes = []
+    for load, one in sorted(standings.items()):
+        over = one.votes.count(Verdict.OVERLOADED)
+        if load <= bracket.sustained and over:
+            notes.append(
+                f"np {load} was overloaded in {over} of {len(one.votes)} trials and counts as "
+                f"sustained, although the answer is {bracket.sustained}"
+            )
+        elif bracket.overloaded is not None and load >= bracket.overloaded:
+            fine = len(one.votes) - over
+            if fine:
+                notes.append(
+                    f"np {load} was sustained in {fine} of {len(one.votes)} trials, above the "
+                    f"overload at {bracket.overloaded}"
+                )
+    return tuple(notes)
