@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from kafka import KafkaAdminClient, TopicPartition
 from kafka import errors as kafka_errors
@@ -148,27 +148,49 @@ class KafkaAdmin:
         return frozenset(self._ask("list topics", self.client.list_topics))
 
     def create_topic(
-        self, topic: str, replicas: Mapping[int, Sequence[int]], config: Mapping[str, str]
-    ) -> None:
+        self,
+        topic: str,
+        replicas: Mapping[int, Sequence[int]],
+        config: Mapping[str, str],
+        validate_only: bool = False,
+    ) -> dict[str, str | None]:
         """Ask for a topic; it is usable only when the brokers' metadata say so.
 
         Args:
             topic: its name.
             replicas: partition → broker ids, the preferred leader first.
             config: topic properties by Kafka's names.
+            validate_only: have the cluster check the request and create nothing.
+
+        Returns:
+            The properties that the topic has or would have, defaults included; empty when
+            this client may not read them.
         """
+        what = f"create the topic {topic}"
         spec = {"assignments": {p: list(ids) for p, ids in replicas.items()}, "configs": config}
-        self._ask(
-            f"create the topic {topic}",
-            lambda: self.client.create_topics({topic: spec}, timeout_ms=self._timeout_ms),
+        answer = self._ask(
+            what,
+            lambda: self.client.create_topics(
+                {topic: spec},
+                timeout_ms=self._timeout_ms,
+                validate_only=validate_only,
+                raise_errors=False,
+            ),
         )
+        result = answer["topics"][0]
+        self._require_no_error(what, result)
+        return {key: each["value"] for key, each in (result.get("configs") or {}).items()}
 
     def delete_topic(self, topic: str) -> None:
         """Ask for a topic's deletion; it is gone only when the brokers' metadata say so."""
-        self._ask(
-            f"delete the topic {topic}",
-            lambda: self.client.delete_topics([topic], timeout_ms=self._timeout_ms),
+        what = f"delete the topic {topic}"
+        answer = self._ask(
+            what,
+            lambda: self.client.delete_topics(
+                [topic], timeout_ms=self._timeout_ms, raise_errors=False
+            ),
         )
+        self._require_no_error(what, answer["topics"][0])
 
     def partitions_seen_by(self, broker_id: int, topic: str) -> dict[int, Partition] | None:
         """A topic's partitions as this broker knows them, or None when it knows no such topic.
@@ -229,11 +251,17 @@ class KafkaAdmin:
         except kafka_errors.KafkaError as error:
             raise self._error(what, error) from error
 
+    def _require_no_error(self, what: str, result: Mapping[str, Any]) -> None:
+        error = kafka_errors.for_code(result["error_code"])
+        if error is not kafka_errors.NoError:
+            raise self._error(what, error(), result.get("error_message"))
+
     @staticmethod
-    def _error(what: str, error: Exception) -> AdminError:
+    def _error(what: str, error: Exception, told: str | None = None) -> AdminError:
         cause = type(error).__name__
         advice = ADVICE.get(cause, "check that the brokers run and can be reached, and run again")
-        return AdminError(f"the cluster did not {what} ({cause}); {advice}", cause)
+        why = f"{cause}: {told.rstrip('.')}" if told else cause
+        return AdminError(f"could not {what} ({why}); {advice}", cause)
 
 
 PERMISSION = "the user of cluster security needs Kafka ACLs for it; have them granted"

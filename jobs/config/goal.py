@@ -7,8 +7,11 @@ from typing import Annotated
 from pydantic import model_validator
 
 from jobs.config.base import ConfigModel, Name, Number, Whole
+from metrics.thresholds import Thresholds
 
 NP_CAP_MAX = 100_000
+
+Latency = Annotated[float, Number(0, 600_000, "milliseconds", above=True)]
 
 
 class Indicators(ConfigModel):
@@ -19,11 +22,22 @@ class Indicators(ConfigModel):
         isr_changed_share_max: share of samples with ISR changes or under-replicated
             partitions that is still sustained [ratio].
         achieved_min: achieved over offered [ratio].
+        network_idle_min: lowest idle fraction of any network thread [ratio].
+        latency_p50_ms_max, latency_p95_ms_max, latency_p99_ms_max: produce latency from the
+            intended send time [ms].
+        request_queue_max: most waiting requests of any broker.
+
+    The last five are off unless given.
     """
 
     request_handler_idle_min: Annotated[float, Number(0, 1, below=True)] = 0.20
     isr_changed_share_max: Annotated[float, Number(0, 1)] = 0.5
     achieved_min: Annotated[float, Number(0, 1, above=True)] = 0.99
+    network_idle_min: Annotated[float, Number(0, 1, below=True)] | None = None
+    latency_p50_ms_max: Latency | None = None
+    latency_p95_ms_max: Latency | None = None
+    latency_p99_ms_max: Latency | None = None
+    request_queue_max: Annotated[float, Number(0, 100_000, "requests")] | None = None
 
 
 class Validity(ConfigModel):
@@ -31,9 +45,16 @@ class Validity(ConfigModel):
 
     Attributes:
         missed_samples_max: share of a broker's samples that may be missing [ratio].
+        generator_share_max: share of a shortfall that may be the generator's own [ratio].
+        loop_busy_max: share of time that a task's event loop may be busy before a shortfall
+            is called the generator's own [ratio].
+        throttle_ms_max: mean throttle time of produce requests [ms].
     """
 
     missed_samples_max: Annotated[float, Number(0, 1, below=True)] = 0.1
+    generator_share_max: Annotated[float, Number(0, 1)] = 0.5
+    loop_busy_max: Annotated[float, Number(0, 1, above=True)] = 0.95
+    throttle_ms_max: Annotated[float, Number(0, 60_000, "milliseconds")] = 0.0
 
 
 class Search(ConfigModel):
@@ -74,3 +95,13 @@ class Goal(ConfigModel):
     indicators: Indicators = Indicators()
     validity: Validity = Validity()
     search: Search = Search()
+
+    def thresholds(self, window_min_s: float | None) -> Thresholds:
+        """The goal's limits as the judge takes them.
+
+        Args:
+            window_min_s: least window in which an ISR change can show [s], as read from the
+                brokers, or None to leave the check out.
+        """
+        limits = {**self.indicators.model_dump(), **self.validity.model_dump()}
+        return Thresholds(window_min_s=window_min_s, **limits)

@@ -49,7 +49,7 @@ class Producer(ConfigModel):
     ) = None
     acks: Annotated[Acks, BeforeValidator(_as_acks)] = "1"
     linger_ms: Annotated[float, Number(0, 60_000, "milliseconds")] = 5.0
-    batch_size: Annotated[int, Whole(0, 100_000_000, "bytes")] = 16_384
+    batch_size: Annotated[int, Whole(0, 16_777_216, "bytes")] = 16_384
     max_in_flight: Annotated[int, Whole(1, 1_000, "requests")] = 5
     buffer_memory: Annotated[int, Whole(1_024, 10_000_000_000, "bytes")] = 33_554_432
     max_request_size: Annotated[int, Whole(1_024, 100_000_000, "bytes")] = 1_048_576
