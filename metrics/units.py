@@ -18,7 +18,7 @@ def format_size(size_bytes: float) -> str:
 
 
 def format_volume(size_bytes: float) -> str:
-    """An amount of data, to two digits: 12_345_678 → `12 MB`."""
+    """An amount of data, to two digits or a whole number: `1.2 MB`, `12 MB`, `123 MB`."""
     return _with_unit(size_bytes, digits=2)
 
 

@@ -1,0 +1,197 @@
+"""The boundary chart: one specification, a page that loads nothing, a picture."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from metrics.charts import boundary_spec, write_chart
+from metrics.evidence import Reason, Resource
+from metrics.summary import Boundary, RunSummary, make_boundary
+from search.model import Bracket
+
+SIZES = (100, 200, 500, 1000, 2000, 10_000, 50_000, 100_000)
+
+
+def boundary(
+    bpm: int,
+    sustained: int = 95,
+    overloaded: int | None = 100,
+    limited_by: Resource = Resource.DISK,
+    text: str = "broker 2 idle 0.12, below 0.20",
+) -> Boundary:
+    return make_boundary(
+        Bracket(sustained, overloaded),
+        bpm=bpm,
+        rate_records_per_s=250_000 / bpm,
+        brokers=3,
+        trials=6,
+        reasons=[Reason("request_handler_idle", text, 0.12, 0.2, 2)] if overloaded else [],
+        limited_by=limited_by if overloaded else None,
+        gave_up=None if overloaded else "np_cap reached",
+    )
+
+
+def summary(*boundaries: Boundary, cluster: str = "testbed-3") -> RunSummary:
+    return RunSummary(
+        run_id="20261121-114632-6f2a",
+        started_at="2026-11-21T11:46:32Z",
+        finished_at="2026-11-21T11:51:40Z",
+        cluster=cluster,
+        workload="100B-to-10kB",
+        goal="default",
+        boundaries=boundaries,
+        brokers=3,
+        caveat="Small disk-bound testbed, not hardware figures.",
+    )
+
+
+CASES = {
+    "one": summary(boundary(1000)),
+    "two, one open": summary(boundary(100), boundary(1000, 95, None)),
+    "eight": summary(*[boundary(bpm) for bpm in SIZES]),
+    "one size sustains nothing": summary(boundary(100, 0, 1), boundary(1000)),
+    "nothing sustained": summary(boundary(100, 0, 1)),
+    "nothing known": summary(boundary(100, 0, None)),
+}
+
+
+def rows(spec: dict[str, Any], panel: int = 0) -> list[dict[str, Any]]:
+    """The data of a panel; Altair keeps it beside the panels, by name."""
+    data = spec["hconcat"][panel].get("data") or spec["data"]
+    found: list[dict[str, Any]] = spec["datasets"][data["name"]]
+    return found
+
+
+class Loads(HTMLParser):
+    """Collects what a page would fetch, and the text outside of scripts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.references: list[str] = []
+        self.tags: list[str] = []
+        self.text = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.references += [value or "" for name, value in attrs if name in ("src", "href")]
+
+    def handle_data(self, data: str) -> None:
+        if self.tags[-1:] != ["script"]:
+            self.text += data
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+def test_draws_both_files(case: RunSummary, tmp_path: Path) -> None:
+    html, png = tmp_path / "boundary.html", tmp_path / "boundary.png"
+    assert write_chart(case, html, png) == (html, png)
+    picture = png.read_bytes()
+    assert picture.startswith(b"\x89PNG\r\n")
+    width, height = (int.from_bytes(picture[i : i + 4], "big") for i in (16, 20))
+    assert width > 900
+    assert height > 700
+    assert "vegaEmbed(" in html.read_text(encoding="utf-8")
+
+
+def test_draws_nothing_without_a_boundary(tmp_path: Path) -> None:
+    assert write_chart(summary(), tmp_path / "a.html", tmp_path / "a.png") == ()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_page_loads_nothing(tmp_path: Path) -> None:
+    html = tmp_path / "boundary.html"
+    write_chart(CASES["eight"], html, tmp_path / "boundary.png")
+    text = html.read_text(encoding="utf-8")
+    page = Loads()
+    page.feed(text)
+    assert page.references == ["data:,"]
+    assert not {"iframe", "img", "object", "embed"} & set(page.tags)
+    assert "@import" not in text.split("</style>")[0]
+    assert len(text) < 2_000_000
+
+
+def test_the_page_shows_the_specification_of_the_picture(tmp_path: Path) -> None:
+    html = tmp_path / "boundary.html"
+    write_chart(CASES["eight"], html, tmp_path / "boundary.png")
+    found = re.search(r"^const SPEC = (.*);$", html.read_text(encoding="utf-8"), re.MULTILINE)
+    assert found is not None
+    assert json.loads(found[1]) == boundary_spec(CASES["eight"])
+
+
+def test_the_page_says_each_limit_in_words(tmp_path: Path) -> None:
+    html = tmp_path / "boundary.html"
+    write_chart(CASES["two, one open"], html, tmp_path / "boundary.png")
+    page = Loads()
+    page.feed(html.read_text(encoding="utf-8"))
+    for words in ("95–100", "95–?", "5 %", "disk", "broker 2 idle 0.12, below 0.20", "no overload"):
+        assert words in page.text
+
+
+def test_names_cannot_break_out_of_the_page(tmp_path: Path) -> None:
+    html = tmp_path / "boundary.html"
+    evil = "</script><script>alert(1)</script>"
+    bad = summary(boundary(100, text=f"{evil}<b>"), cluster=evil)
+    write_chart(bad, html, tmp_path / "boundary.png")
+    text = html.read_text(encoding="utf-8")
+    assert "<script>alert" not in text
+    assert "<b>" not in text.split("<tbody>")[1].split("</tbody>")[0]
+    assert text.count("</script>") == 2
+
+
+def test_the_data_is_the_bracket() -> None:
+    row = rows(boundary_spec(CASES["one"]))[0]
+    assert row["mb_lower"] == pytest.approx(95 * 0.25 / 3)
+    assert row["mb_upper"] == pytest.approx(100 * 0.25 / 3)
+    assert row["mps_lower"] == pytest.approx(95 * 250)
+    assert row["mps_upper"] == pytest.approx(100 * 250)
+    assert row["np"] == "95 sustained, 100 overloaded"
+    assert row["bound"] == "disk"
+    assert "idle 0.12" in row["evidence"]
+
+
+def test_a_missing_upper_bound_is_said_and_not_drawn() -> None:
+    row = rows(boundary_spec(CASES["two, one open"]))[1]
+    assert row["mb_upper"] is None
+    assert row["bound"] == "no overload seen"
+    assert row["width"] == "open"
+
+
+def test_zero_is_on_the_payload_axis_but_never_on_a_logarithm() -> None:
+    spec = boundary_spec(CASES["one size sustains nothing"])
+    assert rows(spec)[0]["mb_upper"] == pytest.approx(0.25 / 3)
+    assert [row["bpm"] for row in rows(spec, 0)] == [100, 1000]
+    assert [row["bpm"] for row in rows(spec, 1)] == [1000]
+    assert len(boundary_spec(CASES["nothing sustained"])["hconcat"]) == 1
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+def test_all_points_lie_inside_their_axes(case: RunSummary) -> None:
+    spec = boundary_spec(case)
+    for index, panel in enumerate(spec["hconcat"]):
+        name = ("mb", "mps")[index]
+        encoding = panel["layer"][1]["encoding"]
+        low, high = encoding["y"]["scale"]["domain"]
+        left, right = encoding["x"]["scale"]["domain"]
+        for row in rows(spec, index):
+            assert left < row["bpm"] < right
+            assert low <= row[f"{name}_lower"] < high
+            assert row[f"{name}_upper"] is None or row[f"{name}_upper"] < high
+
+
+def test_the_title_says_what_when_and_the_caveat() -> None:
+    title = boundary_spec(CASES["one"])["title"]
+    assert title["text"] == "Throughput limit of testbed-3 with 100B-to-10kB"
+    assert title["subtitle"][0] == "3 brokers, goal default, 2026-11-21"
+    assert title["subtitle"][1] == "Small disk-bound testbed, not hardware figures."
+
+
+def test_the_legend_names_only_what_occurs() -> None:
+    mixed = summary(boundary(100, limited_by=Resource.CPU), boundary(1000), boundary(2000, 9, None))
+    color = boundary_spec(mixed)["hconcat"][0]["layer"][5]["encoding"]["color"]
+    assert color["scale"]["domain"] == ["CPU", "disk", "no overload seen"]
+    assert len(set(color["scale"]["range"])) == 3

@@ -1,0 +1,225 @@
+"""summary.json: the contract, and the numbers that people read."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from metrics.evidence import Reason, Resource
+from metrics.summary import Boundary, RunSummary, load_summary, make_boundary, write_summary
+from metrics.units import (
+    format_count,
+    format_duration,
+    format_mb_per_s,
+    format_ratio,
+    format_size,
+    format_volume,
+    iso_utc,
+)
+from search.errors import ConfigError
+from search.model import Bracket
+
+IDLE = Reason("request_handler_idle", "broker 2 idle 0.12, below 0.20", 0.12, 0.2, 2, Resource.DISK)
+
+
+def boundary(sustained: int = 95, overloaded: int | None = 100, bpm: int = 1000) -> Boundary:
+    return make_boundary(
+        Bracket(sustained, overloaded),
+        bpm=bpm,
+        rate_records_per_s=250.0,
+        brokers=3,
+        trials=6,
+        reasons=[IDLE] if overloaded else [],
+        limited_by=Resource.DISK if overloaded else None,
+        gave_up=None if overloaded else "np_cap reached",
+    )
+
+
+def summary(*boundaries: Boundary) -> RunSummary:
+    return RunSummary(
+        run_id="20261121-114632-6f2a",
+        started_at="2026-11-21T11:46:32Z",
+        finished_at="2026-11-21T11:51:40Z",
+        cluster="testbed-3",
+        workload="100B-to-10kB",
+        goal="default",
+        boundaries=boundaries,
+        brokers=3,
+        caveat="A small disk-bound testbed.",
+    )
+
+
+def test_a_boundary_is_its_sustained_side() -> None:
+    found = boundary()
+    assert (found.np_sustained, found.np_overloaded) == (95, 100)
+    assert found.mps == 95 * 250.0
+    assert found.mb_per_s == pytest.approx(23.75)
+    assert found.mb_per_s_per_broker == pytest.approx(23.75 / 3)
+    assert found.mb_per_s_overloaded == pytest.approx(25.0)
+    assert found.mb_per_s_per_broker_overloaded == pytest.approx(25.0 / 3)
+    assert found.relative_width == pytest.approx(0.05)
+    assert found.overload_reasons == ("request_handler_idle: broker 2 idle 0.12, below 0.20",)
+    assert found.limited_by == "disk"
+
+
+def test_an_open_bracket_has_no_width_and_no_upper_side() -> None:
+    found = boundary(95, None)
+    assert found.relative_width is None
+    assert found.mb_per_s_overloaded is None
+    assert found.mb_per_s_per_broker_overloaded is None
+
+
+def test_the_file_holds_the_contract(tmp_path: Path) -> None:
+    path = tmp_path / "run" / "summary.json"
+    write_summary(summary(boundary(), boundary(95, None)), path)
+    document = json.loads(path.read_text(encoding="utf-8"))
+    contract = {"run_id", "started_at", "finished_at", "cluster", "workload", "goal", "boundaries"}
+    assert contract <= document.keys()
+    closed, unclosed = document["boundaries"]
+    assert {
+        "bpm": 1000,
+        "np_sustained": 95,
+        "np_overloaded": 100,
+        "mps": 23750.0,
+        "mb_per_s": 23.75,
+        "mb_per_s_per_broker": 23.75 / 3,
+        "overload_reasons": ["request_handler_idle: broker 2 idle 0.12, below 0.20"],
+        "limited_by": "disk",
+        "trials": 6,
+    }.items() <= closed.items()
+    assert unclosed["np_overloaded"] is None
+    assert unclosed["relative_width"] is None
+    assert unclosed["overload_reasons"] == []
+
+
+def test_reads_back_what_it_wrote(tmp_path: Path) -> None:
+    written = summary(boundary(), boundary(0, 1, 10_000), boundary(95, None))
+    path = tmp_path / "summary.json"
+    write_summary(written, path)
+    assert load_summary(path) == written
+
+
+def test_ignores_fields_of_a_newer_version(tmp_path: Path) -> None:
+    path = tmp_path / "summary.json"
+    write_summary(summary(boundary()), path)
+    document = json.loads(path.read_text(encoding="utf-8")) | {"later": 1}
+    document["boundaries"][0]["later"] = 1
+    path.write_text(json.dumps(document), encoding="utf-8")
+    assert load_summary(path) == summary(boundary())
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_a_number_without_json_keeps_the_old_file(tmp_path: Path, bad: float) -> None:
+    path = tmp_path / "summary.json"
+    write_summary(summary(boundary()), path)
+    before = path.read_bytes()
+    with pytest.raises(ValueError, match="JSON compliant"):
+        write_summary(summary(replace(boundary(), mps=bad)), path)
+    assert path.read_bytes() == before
+    assert [entry.name for entry in tmp_path.iterdir()] == ["summary.json"]
+
+
+def test_a_failed_write_leaves_the_old_file_and_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "summary.json"
+    write_summary(summary(boundary()), path)
+    before = path.read_bytes()
+
+    def disk_full(handle: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", disk_full)
+    with pytest.raises(OSError, match="No space left"):
+        write_summary(summary(), path)
+    assert path.read_bytes() == before
+    assert [entry.name for entry in tmp_path.iterdir()] == ["summary.json"]
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"boundaries": [1]}', '{"boundaries": []}'])
+def test_what_is_no_summary_is_a_configuration_error(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "summary.json"
+    path.write_text(content, encoding="utf-8")
+    with pytest.raises(ConfigError, match="is not the summary of a run"):
+        load_summary(path)
+
+
+def test_a_missing_summary_says_what_was_expected(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"OUT/RUN_ID/summary\.json"):
+        load_summary(tmp_path / "summary.json")
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [
+        (0, "0 B"),
+        (100, "100 B"),
+        (999, "999 B"),
+        (1000, "1 kB"),
+        (1024, "1.024 kB"),
+        (1500, "1.5 kB"),
+        (10_000, "10 kB"),
+        (1_048_576, "1.049 MB"),
+        (10_000_000, "10 MB"),
+        (999_999, "1 MB"),
+    ],
+)
+def test_sizes(size: int, text: str) -> None:
+    assert format_size(size) == text
+
+
+@pytest.mark.parametrize(
+    ("duration_s", "text"),
+    [
+        (None, "?"),
+        (float("nan"), "?"),
+        (-1, "0 s"),
+        (0.4, "0 s"),
+        (59.4, "59 s"),
+        (59.6, "1 min"),
+        (80, "1 min 20 s"),
+        (65, "1 min 05 s"),
+        (3599.7, "1 h 00 min"),
+        (7500, "2 h 05 min"),
+    ],
+)
+def test_durations(duration_s: float | None, text: str) -> None:
+    assert format_duration(duration_s) == text
+
+
+@pytest.mark.parametrize(
+    ("rate", "text"),
+    [
+        (None, "?"),
+        (float("inf"), "?"),
+        (0, "0"),
+        (0.0001, "<0.001"),
+        (0.1234, "0.123"),
+        (0.9996, "1.00"),
+        (1.234, "1.23"),
+        (12.34, "12.3"),
+        (999.96, "1,000"),
+        (1234.5, "1,234"),
+    ],
+)
+def test_rates(rate: float | None, text: str) -> None:
+    assert format_mb_per_s(rate) == text
+
+
+def test_ratios_counts_volumes_and_times() -> None:
+    assert [format_ratio(x) for x in (None, 0, 0.0473, 0.05, 0.0999, 0.5, 1)] == [
+        "?",
+        "0 %",
+        "4.7 %",
+        "5 %",
+        "10 %",
+        "50 %",
+        "100 %",
+    ]
+    assert format_count(12_000) == "12,000"
+    assert format_volume(12_345_678_900) == "12 GB"
+    assert format_volume(999_600) == "1 MB"
+    assert iso_utc(0) == "1970-01-01T00:00:00Z"
