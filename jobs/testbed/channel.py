@@ -1,0 +1,81 @@
+"""Messages between the owner of a testbed and its supervisor: JSON, one a line.
+
+It is a pair of connected sockets, one end inherited by the supervisor. The kernel closes the
+owner's end however the owner ends, kill -9 included, and so the supervisor learns of it.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Mapping
+from typing import Any
+
+Message = Mapping[str, Any]
+_CHUNK_BYTES = 65_536
+
+
+class ChannelClosedError(Exception):
+    """The other end is closed: its process has ended, or has done with us."""
+
+
+class Channel:
+    """One end of the pair."""
+
+    def __init__(self, end: socket.socket) -> None:
+        self._end = end
+        self._received = b""
+
+    def fileno(self) -> int:
+        """For selectors and for inheritance."""
+        return self._end.fileno()
+
+    def send(self, message: Message) -> None:
+        """Send a message.
+
+        Raises:
+            ChannelClosedError: nobody is there to read it.
+        """
+        try:
+            self._end.settimeout(None)
+            self._end.sendall(json.dumps(message).encode() + b"\n")
+        except (BrokenPipeError, ConnectionError) as error:
+            raise ChannelClosedError from error
+
+    def receive(self, timeout_s: float) -> Message | None:
+        """The next message, or None when none came in time [s].
+
+        Raises:
+            ChannelClosedError: the other end is closed and all it sent has been received.
+        """
+        deadline_s = time.monotonic() + timeout_s
+        while b"\n" not in self._received:
+            # A timeout of zero would mean non-blocking, which raises another error.
+            self._end.settimeout(max(1e-3, deadline_s - time.monotonic()))
+            try:
+                chunk = self._end.recv(_CHUNK_BYTES)
+            except TimeoutError:
+                return None
+            except ConnectionError as error:
+                raise ChannelClosedError from error
+            if not chunk:
+                raise ChannelClosedError
+            self._received += chunk
+        line, _, self._received = self._received.partition(b"\n")
+        message: Message = json.loads(line)
+        return message
+
+    def has_buffered(self) -> bool:
+        """True when a message can be received without a look at the socket."""
+        return b"\n" in self._received
+
+    def close(self) -> None:
+        """Close this end; the other end learns of it."""
+        self._end.close()
+
+
+def channel_pair() -> tuple[Channel, socket.socket]:
+    """Our end, and the socket that the other process inherits."""
+    ours, theirs = socket.socketpair()
+    return Channel(ours), theirs

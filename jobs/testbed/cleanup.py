@@ -1,0 +1,189 @@
+"""Ends and deletes what a crash left of a testbed, and nothing else.
+
+A process counts as ours only with the testbed's id on its command line, our user, and, if
+the state names its pid, the creation time that the state names.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import psutil
+from filelock import FileLock
+
+from jobs.testbed.jvm import MARKER
+from jobs.testbed.model import ProcessRecord, State, Status
+from jobs.testbed.places import (
+    FAILED,
+    FAILED_KEPT,
+    disk_bytes,
+    read_state,
+    testbed_dirs,
+    write_state,
+)
+
+log = logging.getLogger(__name__)
+
+LOCK_FILE = ".lock"
+# The kernel's start time comes in ticks of 10 ms; a pid is not used again within a second.
+_SAME_TIME_S = 1.0
+_END_DEADLINE_S = 10.0
+
+
+@dataclass(frozen=True)
+class Cleaned:
+    """What was cleaned up after one testbed.
+
+    Attributes:
+        name: the testbed's.
+        processes: how many were ended.
+        data_bytes: what was deleted [B].
+        logs: where its logs are now, or None.
+    """
+
+    name: str
+    processes: int
+    data_bytes: int
+    logs: Path | None
+
+
+def root_lock(root: Path) -> FileLock:
+    """Held while testbeds are created or swept up, so that nobody sweeps up a new one."""
+    root.mkdir(parents=True, exist_ok=True)
+    return FileLock(root / LOCK_FILE)
+
+
+def is_alive(record: ProcessRecord | None) -> bool:
+    """True when this very process still runs; a zombie does not."""
+    return record is not None and _same_process(record) is not None
+
+
+def own_record() -> ProcessRecord:
+    """The record of the process that calls."""
+    process = psutil.Process()
+    return ProcessRecord(process.pid, process.create_time())
+
+
+def node_processes(state: State) -> list[psutil.Process]:
+    """The JVMs of a testbed that still run.
+
+    The state may not name one that was started just before a crash, so all processes are
+    looked at; their command lines say whose they are.
+    """
+    created = {record.pid: record.created_s for record in state.processes}
+    mine = psutil.Process().uids().real
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.status() == psutil.STATUS_ZOMBIE or process.uids().real != mine:
+                continue
+            if f"{MARKER}{state.spec.id}" not in process.cmdline():
+                continue
+            born_s = process.create_time()
+        except (psutil.NoSuchProcess, psutil.AccessDenied):  # ended meanwhile, or not ours
+            continue
+        expected_s = created.get(process.pid)
+        if expected_s is None:
+            is_ours = born_s >= state.created_s - _SAME_TIME_S
+        else:
+            is_ours = abs(born_s - expected_s) <= _SAME_TIME_S
+        if is_ours:
+            found.append(process)
+    return found
+
+
+def end_processes(processes: list[psutil.Process]) -> None:
+    """Kill processes and wait until they are gone; their data is to be deleted anyway."""
+    for process in processes:
+        try:
+            process.kill()
+        except psutil.NoSuchProcess:  # it ended by itself
+            continue
+    _, alive = psutil.wait_procs(processes, timeout=_END_DEADLINE_S)
+    for process in alive:
+        log.error("process %d does not end although it was killed", process.pid)
+
+
+def sweep(root: Path) -> list[Cleaned]:
+    """Clean up after all testbeds whose supervisor is dead; the caller holds `root_lock`."""
+    cleaned = []
+    for folder in testbed_dirs(root):
+        state = read_state(folder)
+        if state is None:
+            # Folders are made under the lock that we hold, so nobody is at work in it.
+            cleaned.append(Cleaned(folder.name, 0, disk_bytes([folder]), None))
+            shutil.rmtree(folder, ignore_errors=True)
+        elif not is_alive(state.supervisor or state.owner):
+            cleaned.append(clean_up(folder, state))
+    return cleaned
+
+
+def clean_up(folder: Path, state: State) -> Cleaned:
+    """End what still runs of a testbed without a supervisor, and keep only its logs."""
+    processes = node_processes(state)
+    end_processes(processes)
+    data = [Path(node.directory) / "data" for node in state.nodes]
+    freed_bytes = disk_bytes(data)
+    reason = state.reason or "its supervisor ended without stopping it (killed?)"
+    kept = keep_logs(folder, replace(state, status=Status.FAILED, reason=reason, processes=()))
+    return Cleaned(state.spec.name, len(processes), freed_bytes, kept)
+
+
+def keep_logs(folder: Path, state: State) -> Path:
+    """Move a failed testbed to the failed ones without its data; returns its new folder."""
+    for node in state.nodes:
+        shutil.rmtree(Path(node.directory) / "data", ignore_errors=True)
+    write_state(folder, state)
+    failed = folder.parent / FAILED
+    failed.mkdir(exist_ok=True)
+    kept = failed / folder.name
+    folder.rename(kept)
+    _prune(failed)
+    return kept
+
+
+def _prune(failed: Path) -> None:
+    """Delete the oldest failed testbeds beyond `FAILED_KEPT`."""
+    ages = []
+    for folder in failed.iterdir():
+        try:
+            ages.append((folder.stat().st_mtime, folder))
+        except FileNotFoundError:  # somebody else prunes too
+            continue
+    for _, folder in sorted(ages)[:-FAILED_KEPT]:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def wait_gone(record: ProcessRecord, deadline_s: float) -> bool:
+    """Wait until this very process has ended; False when it has not in time [s].
+
+    Polls, as only a parent is told of an end.
+    """
+    process = _same_process(record)
+    if process is None:
+        return True
+    started_s = time.monotonic()
+    while time.monotonic() - started_s < deadline_s:
+        try:
+            process.wait(timeout=0.2)
+        except psutil.TimeoutExpired:
+            if _same_process(record) is None:  # a zombie whose parent does not reap it
+                return True
+        else:
+            return True
+    return False
+
+
+def _same_process(record: ProcessRecord) -> psutil.Process | None:
+    try:
+        process = psutil.Process(record.pid)
+        if process.status() == psutil.STATUS_ZOMBIE:
+            return None
+        is_same = abs(process.create_time() - record.created_s) <= _SAME_TIME_S
+    except psutil.NoSuchProcess:
+        return None
+    return process if is_same else None

@@ -1,0 +1,153 @@
+"""`redline testbed up|status|down`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from jobs.testbed.cleanup import Cleaned
+from jobs.testbed.control import Report, down, failed_logs, status, up
+from jobs.testbed.handle import Testbed
+from jobs.testbed.model import State
+from jobs.testbed.profile import BROKERS_MAX
+from metrics.units import format_duration
+from search.errors import ConfigError
+
+_name_option = click.option(
+    "--name", default="default", show_default=True, help="Which testbed, if there are several."
+)
+
+
+@click.group()
+def testbed() -> None:
+    """Real Kafka brokers on this machine, to try things on.
+
+    They are a small cluster: what they take says nothing about your hardware.
+    """
+
+
+@testbed.command("up")
+@click.option(
+    "--profile",
+    default="disk-bound",
+    show_default=True,
+    help="A file of conf/testbed by its name without .yaml, or a path.",
+)
+@click.option(
+    "--brokers",
+    type=click.IntRange(1, BROKERS_MAX),
+    help="How many, besides one controller; default: the profile's.",
+)
+@click.option("--kafka-version", help="Any release from 3.9.0 on; default: the profile's.")
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A broker property by Kafka's name, or heap_mb, disk_limit_bytes; may be repeated.",
+)
+@_name_option
+def up_command(
+    profile: str, brokers: int | None, kafka_version: str | None, settings: Sequence[str], name: str
+) -> None:
+    """Start brokers that run until `redline testbed down`."""
+    started = up(
+        profile,
+        brokers=brokers,
+        kafka_version=kafka_version,
+        overrides=parse_settings(settings),
+        name=name,
+    )
+    for line in up_lines(started):
+        click.echo(line)
+
+
+@testbed.command("status")
+def status_command() -> None:
+    """Show the testbeds that run, and what a crash left."""
+    for line in status_lines(status(), failed_logs()):
+        click.echo(line)
+
+
+@testbed.command("down")
+@_name_option
+def down_command(name: str) -> None:
+    """Stop a testbed and delete its data; clean what an earlier crash left."""
+    done = down(name)
+    if done.stopped is not None:
+        click.echo(f"stopped {_title(done.stopped)}")
+    for cleaned in done.cleaned:
+        click.echo(cleaned_line(cleaned))
+    if done.stopped is None and not done.cleaned:
+        click.echo(f'no testbed "{name}" was up, and nothing was left to clean')
+
+
+def parse_settings(settings: Sequence[str]) -> dict[str, object]:
+    """`KEY=VALUE` options as overrides.
+
+    Raises:
+        ConfigError: one has another form.
+    """
+    parsed: dict[str, object] = {}
+    for text in settings:
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
+            raise ConfigError(
+                f"--set {text} has another form than KEY=VALUE; expected for example "
+                "--set num.io.threads=4; correct it"
+            )
+        parsed[key.strip()] = value.strip()
+    return parsed
+
+
+def up_lines(started: Testbed) -> list[str]:
+    """What `up` says: how to reach the brokers, and how to end them."""
+    return [
+        f"{_title(started.state)} is up",
+        f"  bootstrap servers  {','.join(started.bootstrap_servers)}",
+        *(f"  JMX of broker {each}    {at}" for each, at in started.jmx_endpoints.items()),
+        f"  logs               {started.folder}",
+        f"stop it with: redline testbed down --name {started.name}",
+    ]
+
+
+def status_lines(reports: Sequence[Report], failed: Sequence[Path]) -> list[str]:
+    """What `status` says."""
+    lines = []
+    for report in reports:
+        state, spec = report.state, report.state.spec
+        kind = "ends with its command" if spec.owned else "until `redline testbed down`"
+        if not report.is_alive:
+            lines.append(f"{_title(state)}: left by a crash; `redline testbed down` cleans it up")
+            continue
+        used, limit = report.data_bytes / 1e6, spec.disk_limit_bytes / 1e6
+        lines += [
+            f"{_title(state)}: {state.status.value} for {format_duration(report.age_s)}, {kind}",
+            f"  bootstrap servers  {','.join(state.bootstrap_servers) or 'not yet known'}",
+            f"  memory             {report.memory_bytes / 1e6:.0f} MB",
+            f"  disk               {used:.0f} MB of at most {limit:.0f} MB",
+            f"  logs               {report.folder}",
+        ]
+    if not reports:
+        lines.append("no testbed is up; start one with `redline testbed up`")
+    if failed:
+        lines.append(f"logs of {len(failed)} failed testbeds; the last: {failed[-1]}")
+    return lines
+
+
+def cleaned_line(cleaned: Cleaned) -> str:
+    """What `down` says of one leftover."""
+    line = (
+        f"cleaned what testbed {cleaned.name} left: {cleaned.processes} processes ended, "
+        f"{cleaned.data_bytes / 1e6:.0f} MB deleted"
+    )
+    return f"{line}; its logs are in {cleaned.logs}" if cleaned.logs else line
+
+
+def _title(state: State) -> str:
+    spec = state.spec
+    noun = "broker" if spec.brokers == 1 else "brokers"
+    about = f", {spec.description}" if spec.description else ""
+    return f"testbed {spec.name} ({spec.brokers} {noun}, Kafka {spec.kafka_version}{about})"

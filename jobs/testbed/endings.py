@@ -1,0 +1,73 @@
+"""Why a testbed comes to its end, and how that is said to people."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+from pathlib import Path
+
+from jobs.testbed.logs import error_lines
+from jobs.testbed.processes import NodeProcess
+
+DISK_RESERVE_BYTES = 500_000_000
+"""The testbed is stopped before the file system has less free than this [B]."""
+
+
+class EndingError(Exception):
+    """Somebody wants the testbed to end, which is no failure of its own."""
+
+    def __init__(self, *, is_orphaned: bool) -> None:
+        super().__init__()
+        self.is_orphaned = is_orphaned
+
+
+class FailureError(Exception):
+    """The testbed cannot go on; `kind` is one of `jobs.testbed.errors`."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+class NodeEndedError(Exception):
+    """A process ended by itself."""
+
+    def __init__(self, process: NodeProcess) -> None:
+        super().__init__()
+        self.process = process
+
+
+def words_of(process: NodeProcess) -> str:
+    """How a process ended and why, as far as its logs say."""
+    code = process.exit_code()
+    by_signal = code is not None and code < 0
+    how = f"was ended by {signal.Signals(-(code or 0)).name}" if by_signal else f"exit code {code}"
+    said = error_lines(process.node)
+    what = f"{process.node.title} {how if by_signal else f'ended with {how}'}"
+    if not said:
+        return f"{what} and left no message"
+    return f"{what} and said:" + "".join(f"\n  {line}" for line in said)
+
+
+def disk_problem(folder: Path, used_bytes: int, limit_bytes: int) -> str | None:
+    """Why the testbed must not write more, or None.
+
+    Args:
+        folder: a folder of the file system that it writes to.
+        used_bytes: what its log dirs hold [B].
+        limit_bytes: what they may hold [B].
+    """
+    if used_bytes > limit_bytes:
+        return (
+            f"its log dirs hold {used_bytes / 1e9:.2f} GB, more than disk_limit_bytes, "
+            f"{limit_bytes / 1e9:.2f} GB; lower log.retention.bytes, use fewer partitions, or "
+            "raise the limit"
+        )
+    free_bytes = shutil.disk_usage(folder).free
+    if free_bytes < DISK_RESERVE_BYTES:
+        return (
+            f"the disk of {folder} has {free_bytes / 1e9:.2f} GB left, and the testbed leaves "
+            f"{DISK_RESERVE_BYTES / 1e9:.1f} GB alone; free some space, or name another disk in "
+            "REDLINE_CACHE"
+        )
+    return None

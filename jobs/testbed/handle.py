@@ -1,0 +1,264 @@
+"""A running testbed, as the process that started it sees it."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import threading
+import time
+from pathlib import Path
+from types import TracebackType
+
+from jobs.testbed.channel import Channel, ChannelClosedError, Message
+from jobs.testbed.cleanup import root_lock, sweep
+from jobs.testbed.errors import TestbedStartError, TestbedStateError, error_of_kind
+from jobs.testbed.logs import tail_text
+from jobs.testbed.model import CONTROLLER_ID, Node, State
+from jobs.testbed.places import SUPERVISOR_LOG, read_state
+from search.errors import RedlineError
+
+# The supervisor has its own deadlines; these are for a supervisor that hangs.
+_ANSWER_DEADLINE_S = 180.0
+_STOP_DEADLINE_S = 90.0
+_KILL_DEADLINE_S = 10.0
+
+
+class Testbed:
+    """Brokers that run, seen by the process that started them; a context manager.
+
+    It must be used by the process that started it, from any thread. On exit the brokers are
+    stopped and everything that they wrote is deleted.
+    """
+
+    __test__ = False  # not a test class, whatever pytest thinks of its name
+
+    def __init__(
+        self, folder: Path, state: State, channel: Channel, process: subprocess.Popen[bytes]
+    ) -> None:
+        self._folder = folder
+        self._state = state
+        self._channel = channel
+        self._process = process
+        self._lock = threading.RLock()
+        self._failure: RedlineError | None = None
+        self._is_stopped = False
+
+    @property
+    def state(self) -> State:
+        """What it was ordered to be, and its nodes."""
+        return self._state
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+        return self._state.spec.name
+
+    @property
+    def id(self) -> str:
+        """Its name and a random part, on the command line of each of its processes."""
+        return self._state.spec.id
+
+    @property
+    def kafka_version(self) -> str:
+        """The release that the brokers run."""
+        return self._state.spec.kafka_version
+
+    @property
+    def folder(self) -> Path:
+        """Its files while it runs."""
+        return self._folder
+
+    @property
+    def bootstrap_servers(self) -> tuple[str, ...]:
+        """Addresses of all brokers as host:port."""
+        return self._state.bootstrap_servers
+
+    @property
+    def brokers(self) -> dict[int, Node]:
+        """Broker id → ports and folder."""
+        return {node.node_id: node for node in self._state.brokers}
+
+    @property
+    def broker_ids(self) -> tuple[int, ...]:
+        """Node ids of the brokers, ascending."""
+        return tuple(sorted(self.brokers))
+
+    @property
+    def controller(self) -> Node:
+        """The one controller, which is no broker."""
+        return next(node for node in self._state.nodes if node.node_id == CONTROLLER_ID)
+
+    @property
+    def jmx_endpoints(self) -> dict[int, str]:
+        """Broker id → JMX as host:port, without a password. The controller's is
+        `controller.jmx_endpoint`.
+        """
+        return {node.node_id: node.jmx_endpoint for node in self._state.brokers}
+
+    @property
+    def pids(self) -> dict[int, int]:
+        """Node id → process id of the nodes that run now, the controller too."""
+        state = read_state(self._folder)
+        records = state.processes if state else ()
+        return {each.node_id: each.pid for each in records if each.node_id is not None}
+
+    @property
+    def supervisor_pid(self) -> int:
+        """Process id of the supervisor."""
+        return self._process.pid
+
+    def check(self) -> None:
+        """Raise when the testbed has ended by itself since the last look.
+
+        Raises:
+            TestbedLostError: a process of it ended, or its supervisor did.
+            TestbedDiskError: it reached its disk limit.
+        """
+        with self._lock:
+            if not self._is_stopped:
+                self._receive(timeout_s=0)
+
+    def kill_broker(self, broker_id: int, signum: int = signal.SIGKILL) -> None:
+        """Send a signal to a broker, on purpose: the others go on.
+
+        A signal that ends it (SIGKILL, SIGTERM, SIGINT) is waited for. SIGSTOP makes it
+        hang, SIGCONT lets it go on.
+        """
+        self._order({"order": "signal", "node": self._known(broker_id), "signal": int(signum)})
+
+    def restart_broker(self, broker_id: int) -> None:
+        """Start a broker again, with its data and ports; stops it before if it runs.
+
+        Returns when every broker that should run is registered. After a kill -9 that takes
+        until the controller misses it (broker.session.timeout.ms, 9 s).
+        """
+        self._order({"order": "restart", "node": self._known(broker_id)})
+
+    def detach(self) -> None:
+        """Let it live on when this process ends; `redline testbed down` stops it."""
+        with self._lock:
+            self._order({"order": "detach"})
+            self._close()
+
+    def stop(self) -> None:
+        """Stop the brokers and delete all that they wrote. A second call does nothing."""
+        with self._lock:
+            if self._is_stopped:
+                return
+            try:
+                self._channel.send({"order": "stop"})
+            except ChannelClosedError:
+                # It has ended by itself; what it may have left is swept up below.
+                self._process.poll()
+            self._await_supervisor(_STOP_DEADLINE_S)
+            self._close()
+            _sweep(self._folder.parent)
+
+    def __enter__(self) -> Testbed:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def await_ready(self, deadline_s: float) -> None:
+        """Wait until the supervisor says so; for `start`.
+
+        Raises:
+            TestbedStartError: with the reason, and where the logs are.
+        """
+        self._await_event("ready", deadline_s)
+        state = read_state(self._folder)
+        if state is None:
+            raise TestbedStartError(f"the state of the testbed in {self._folder} is gone")
+        self._state = state
+
+    def abandon(self) -> None:
+        """End it in haste, as if its owner had died; for a start that was interrupted."""
+        with self._lock:
+            self._close()
+            self._await_supervisor(_KILL_DEADLINE_S)
+            _sweep(self._folder.parent)
+
+    def reap(self) -> None:
+        """Take note of the supervisor's end, if it has ended; for one that was detached."""
+        self._process.poll()
+
+    def _known(self, broker_id: int) -> int:
+        if broker_id not in self.brokers:
+            raise TestbedStateError(
+                f"testbed {self.name} has no broker {broker_id}; expected one of "
+                f"{', '.join(map(str, self.broker_ids))}"
+            )
+        return broker_id
+
+    def _order(self, message: Message) -> None:
+        with self._lock:
+            if self._is_stopped:
+                raise TestbedStateError(f"testbed {self.name} is stopped; start another one")
+            self._receive(timeout_s=0)
+            try:
+                self._channel.send(message)
+            except ChannelClosedError:
+                raise self._lost() from None
+            self._await_event("done", _ANSWER_DEADLINE_S)
+
+    def _await_event(self, event: str, deadline_s: float) -> None:
+        ends_s = time.monotonic() + deadline_s
+        while time.monotonic() < ends_s:
+            message = self._receive(timeout_s=1.0)
+            if message is not None and message["event"] == event:
+                return
+        raise TestbedStartError(
+            f"the supervisor of testbed {self.name} has not answered for {deadline_s:.0f} s; "
+            f"its log is {self._folder / SUPERVISOR_LOG}"
+        )
+
+    def _receive(self, timeout_s: float) -> Message | None:
+        if self._failure is not None:
+            raise self._failure
+        try:
+            message = self._channel.receive(timeout_s)
+        except ChannelClosedError:
+            raise self._lost() from None
+        if message is not None and message["event"] == "failed":
+            self._failure = error_of_kind(message["kind"], message["message"])
+            raise self._failure
+        return message
+
+    def _lost(self) -> RedlineError:
+        code = self._process.poll()
+        said = tail_text(self._folder / SUPERVISOR_LOG, lines=3)
+        self._failure = error_of_kind(
+            "lost",
+            f"the supervisor of testbed {self.name} ended unexpectedly (exit code {code})"
+            + (f" and said:\n{said}" if said else "; was it killed?"),
+        )
+        return self._failure
+
+    def _await_supervisor(self, deadline_s: float) -> None:
+        for action, patience_s in (
+            (None, deadline_s),
+            (self._process.terminate, _KILL_DEADLINE_S),
+            (self._process.kill, _KILL_DEADLINE_S),
+        ):
+            if action is not None:
+                action()
+            try:
+                self._process.wait(patience_s)
+            except subprocess.TimeoutExpired:  # ask harder
+                continue
+            return
+
+    def _close(self) -> None:
+        self._is_stopped = True
+        self._channel.close()
+
+
+def _sweep(root: Path) -> None:
+    with root_lock(root):
+        sweep(root)

@@ -1,0 +1,85 @@
+"""All that can wake the supervisor: its owner, signals, and the end of a child."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import socket
+from types import FrameType
+
+from jobs.testbed.channel import Channel, ChannelClosedError, Message
+
+_ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+class Inbox:
+    """Waits for messages and signals together, without polling.
+
+    Attributes:
+        terminations: how many times a signal has asked us to end.
+        is_owner_gone: True once the channel was closed at the other end, or our parent,
+            which is the owner, has changed.
+    """
+
+    def __init__(self, channel: Channel) -> None:
+        self.terminations = 0
+        self.is_owner_gone = False
+        self._channel = channel
+        self._parent = os.getppid()
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(channel, selectors.EVENT_READ)
+        self._wakeup, ours = socket.socketpair()
+        self._writer = ours
+        self._wakeup.setblocking(False)
+        ours.setblocking(False)
+        self._selector.register(self._wakeup, selectors.EVENT_READ)
+        signal.set_wakeup_fd(ours.fileno(), warn_on_full_buffer=False)
+        self._handlers = {signum: signal.signal(signum, self._note) for signum in _ENDING}
+        # A handler is needed for the wake-up; what has ended is seen by polling the children.
+        self._handlers[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, lambda *_: None)
+
+    def wait(self, timeout_s: float) -> list[Message]:
+        """Messages that are there; at most `timeout_s` after the call, earlier on any event."""
+        messages: list[Message] = []
+        for key, _ in self._selector.select(timeout_s):
+            if key.fileobj is self._wakeup:
+                self._drain()
+            else:
+                messages += self._read()
+        if os.getppid() != self._parent:
+            # Some other process may have inherited the owner's end and keep it open.
+            self.is_owner_gone = True
+        return messages
+
+    def close(self) -> None:
+        """Give signals back to whoever had them."""
+        signal.set_wakeup_fd(-1)
+        for signum, handler in self._handlers.items():
+            signal.signal(signum, handler)
+        self._selector.close()
+        self._wakeup.close()
+        self._writer.close()
+
+    def _read(self) -> list[Message]:
+        messages = []
+        try:
+            while True:
+                message = self._channel.receive(timeout_s=0)
+                if message is None:
+                    break
+                messages.append(message)
+        except ChannelClosedError:
+            self.is_owner_gone = True
+            self._selector.unregister(self._channel)
+        return messages
+
+    def _drain(self) -> None:
+        try:
+            while self._wakeup.recv(4096):
+                continue
+        except BlockingIOError:  # empty: all signals are noted
+            return
+
+    def _note(self, signum: int, frame: FrameType | None) -> None:
+        self.terminations += 1

@@ -1,0 +1,118 @@
+"""Command lines of the JVMs of a testbed. Pure."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from jobs.testbed.model import HOST, Node, NodeRole, Spec
+from jobs.testbed.places import log4j2_configuration, node_files
+
+MARKER = "-Dredline.testbed="
+"""With the testbed's id behind it, the argument by which a process is known as ours."""
+
+SERVER_CLASS = "kafka.Kafka"
+FORMAT_CLASS = "kafka.tools.StorageTool"
+
+# KAFKA_JVM_PERFORMANCE_OPTS of kafka-run-class.sh, so that brokers collect and compile as
+# they do in production.
+PERFORMANCE_OPTIONS = (
+    "-server",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+    "-XX:+ExplicitGCInvokesConcurrent",
+    "-XX:MaxInlineLevel=15",
+)
+
+
+def server_command(spec: Spec, node: Node, *, write_archive_to: Path | None = None) -> list[str]:
+    """The command of a broker or controller.
+
+    Args:
+        spec: the testbed.
+        node: the node.
+        write_archive_to: the JVM writes its loaded classes there when it exits; it is the
+            controller that is asked to, never a broker that is measured.
+    """
+    paths = node_files(node)
+    return [
+        spec.java,
+        f"-Xms{spec.heap_mb}m",
+        f"-Xmx{spec.heap_mb}m",
+        *PERFORMANCE_OPTIONS,
+        "-XX:+ExitOnOutOfMemoryError",
+        *_class_archive_options(spec, write_archive_to),
+        f"{MARKER}{spec.id}",
+        *_common(paths.log),
+        *jmx_options(node.jmx_port),
+        "-cp",
+        ":".join(spec.jars),
+        SERVER_CLASS,
+        str(paths.properties),
+    ]
+
+
+def format_command(spec: Spec, node: Node, cluster_id: str) -> list[str]:
+    """The command that prepares the controller's log dir.
+
+    It runs for half a second: compiling well and collecting in parallel would only cost.
+    """
+    paths = node_files(node)
+    return [
+        spec.java,
+        "-XX:TieredStopAtLevel=1",
+        "-XX:+UseSerialGC",
+        *_class_archive_options(spec, None),
+        f"{MARKER}{spec.id}",
+        *_common(paths.format_log),
+        "-cp",
+        ":".join(spec.jars),
+        FORMAT_CLASS,
+        "format",
+        "-t",
+        cluster_id,
+        "-c",
+        str(paths.properties),
+    ]
+
+
+def jmx_options(port: int) -> list[str]:
+    """JMX without a password, bound to the loopback interface.
+
+    The JVM also opens the port of its attach API (`jconsole PID`); it cannot be bound, but
+    refuses every peer that is not of this machine.
+    """
+    prefix = "-Dcom.sun.management.jmxremote"
+    return [
+        f"{prefix}.port={port}",
+        f"{prefix}.rmi.port={port}",
+        f"{prefix}.host={HOST}",
+        f"{prefix}.authenticate=false",
+        f"{prefix}.ssl=false",
+        f"-Djava.rmi.server.hostname={HOST}",
+    ]
+
+
+def writes_archive(spec: Spec, node: Node) -> bool:
+    """True when this node should leave the class archive that later testbeds start from."""
+    if node.role is not NodeRole.CONTROLLER or spec.class_archive is None:
+        return False
+    return not Path(spec.class_archive).exists()
+
+
+def _common(log: Path) -> list[str]:
+    return [
+        "-Djava.awt.headless=true",
+        "-Djava.net.preferIPv4Stack=true",
+        f"-Dlog4j2.configurationFile={log4j2_configuration()}",
+        f"-Dredline.log={log}",
+    ]
+
+
+def _class_archive_options(spec: Spec, write_to: Path | None) -> list[str]:
+    if write_to is not None:
+        return [f"-XX:ArchiveClassesAtExit={write_to}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
+    if spec.class_archive is not None and Path(spec.class_archive).exists():
+        # An archive of another Java or class path is ignored by the JVM.
+        return [f"-XX:SharedArchiveFile={spec.class_archive}", "-Xlog:cds=off"]
+    return []

@@ -1,0 +1,171 @@
+"""`start`: real brokers for the process that calls, which end when it does."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import jobs
+from jobs.preflight import java_command
+from jobs.testbed.channel import channel_pair
+from jobs.testbed.cleanup import own_record, root_lock, sweep
+from jobs.testbed.errors import TestbedStateError
+from jobs.testbed.handle import Testbed
+from jobs.testbed.model import Spec, State, Status
+from jobs.testbed.places import (
+    SUPERVISOR_LOG,
+    class_archive,
+    default_root,
+    read_state,
+    testbed_dirs,
+    write_state,
+)
+from jobs.testbed.profile import Profile, adapted, load_profile
+from search.errors import ConfigError
+
+READY_DEADLINE_S = 120.0
+_GRACE_S = 10.0
+
+
+def start(
+    profile: str | Profile = "disk-bound",
+    *,
+    brokers: int | None = None,
+    kafka_version: str | None = None,
+    overrides: Mapping[str, object] | None = None,
+    name: str = "default",
+    owned: bool = True,
+    jars: Sequence[Path] | None = None,
+    root: Path | None = None,
+) -> Testbed:
+    """Start a testbed and return when every broker is ready.
+
+    Args:
+        profile: a profile, a file of conf/testbed by its name without .yaml, or a path.
+        brokers: how many, 1 to 5; the profile's number by default.
+        kafka_version: the release; the profile's by default.
+        overrides: broker properties by Kafka's names, or `heap_mb` and `disk_limit_bytes`.
+        name: what people call it; several owned ones may share a name.
+        owned: True when it ends with this process, whatever ends this process.
+        jars: the class path; by default that of `kafka_version`, resolved when first used.
+        root: folder of the testbeds; in the cache by default.
+
+    Raises:
+        ConfigError: a wrong profile, version or value; or the brokers did not become ready
+            (`TestbedStartError`), with what their logs say and where they are kept.
+    """
+    if not isinstance(profile, Profile):
+        profile = load_profile(profile)
+    profile = adapted(profile, brokers=brokers, kafka_version=kafka_version, overrides=overrides)
+    if jars is None:
+        from jobs.jars import kafka_jars
+
+        jars = kafka_jars(profile.kafka_version)
+    return launch(make_spec(profile, name, jars, owned=owned), root or default_root())
+
+
+def launch(spec: Spec, root: Path) -> Testbed:
+    """Start the testbed that the spec describes, as `start` does."""
+    testbed = _spawn(spec, root)
+    try:
+        testbed.await_ready(spec.ready_deadline_s + _GRACE_S)
+        if not spec.owned:
+            testbed.detach()
+    except BaseException:
+        testbed.abandon()
+        raise
+    return testbed
+
+
+def make_spec(
+    profile: Profile,
+    name: str,
+    jars: Sequence[Path],
+    *,
+    owned: bool = True,
+    ready_deadline_s: float = READY_DEADLINE_S,
+) -> Spec:
+    """The complete order for a supervisor.
+
+    Raises:
+        ConfigError: the name cannot be that of a folder, or there is no Java.
+    """
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,40}", name):
+        raise ConfigError(
+            f'"{name}" cannot be the name of a testbed; expected at most 41 letters, digits, '
+            "dots, dashes and underscores, beginning with a letter or digit; choose another"
+        )
+    java = java_command()
+    paths = tuple(str(jar) for jar in jars)
+    return Spec(
+        id=f"{name}-{secrets.token_hex(4)}",
+        name=name,
+        profile=profile.name,
+        description=profile.description,
+        kafka_version=profile.kafka_version,
+        brokers=profile.brokers,
+        heap_mb=profile.heap_mb,
+        disk_limit_bytes=profile.disk_limit_bytes,
+        broker_properties=dict(profile.broker),
+        controller_properties=dict(profile.controller),
+        java=java,
+        jars=paths,
+        class_archive=str(class_archive(profile.kafka_version, java, paths)),
+        ready_deadline_s=ready_deadline_s,
+        owned=owned,
+    )
+
+
+def _spawn(spec: Spec, root: Path) -> Testbed:
+    """Make the testbed's folder and start its supervisor."""
+    root = root.absolute()
+    with root_lock(root):
+        sweep(root)
+        if not spec.owned:
+            refuse_namesake(root, spec.name)
+        folder = root / spec.id
+        folder.mkdir()
+        state = State(spec, Status.STARTING, created_s=time.time(), owner=own_record())
+        write_state(folder, state)
+    channel, inherited = channel_pair()
+    with inherited, (folder / SUPERVISOR_LOG).open("wb") as log:
+        process = subprocess.Popen(
+            supervisor_command(folder, inherited.fileno()),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            cwd=folder,
+            env={**os.environ, "PYTHONPATH": _python_path()},
+            pass_fds=(inherited.fileno(),),
+            start_new_session=True,
+        )
+    return Testbed(folder, state, channel, process)
+
+
+def refuse_namesake(root: Path, name: str) -> None:
+    """Raise when a testbed of this name runs on its own already; the caller holds the lock."""
+    for folder in testbed_dirs(root):
+        state = read_state(folder)
+        if state is not None and state.spec.name == name and not state.spec.owned:
+            raise TestbedStateError(
+                f'a testbed "{name}" is already up at {",".join(state.bootstrap_servers)}; '
+                f"expected a new name; give another with --name, or stop it with "
+                f"`redline testbed down --name {name}`"
+            )
+
+
+def supervisor_command(folder: Path, descriptor: int) -> list[str]:
+    """The command of a supervisor; `folder`, which ends with the id, tells it from others."""
+    return [sys.executable, "-m", "jobs.testbed.supervisor", str(folder), str(descriptor)]
+
+
+def _python_path() -> str:
+    """Where our packages are, first, and then where this process finds the others."""
+    own = str(Path(jobs.__file__).resolve().parent.parent)
+    return os.pathsep.join([own, *(entry for entry in sys.path if entry and entry != own)])

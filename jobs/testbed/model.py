@@ -1,0 +1,182 @@
+"""What a testbed is asked to be, and what it is: plain data that goes through JSON files.
+
+The launcher, the supervisor and `redline testbed` are three processes; these are the
+facts that they share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from enum import Enum
+from typing import Any
+
+HOST = "127.0.0.1"
+CONTROLLER_ID = 100
+"""Node id of the controller, apart from the brokers' 1 to 5."""
+
+
+class NodeRole(str, Enum):
+    """What a Kafka process does. Roles are never combined: that would confuse the metrics."""
+
+    BROKER = "broker"
+    CONTROLLER = "controller"
+
+
+class Status(str, Enum):
+    """Where a testbed is in its life. A stopped one leaves nothing, hence no status."""
+
+    STARTING = "starting"
+    READY = "ready"
+    STOPPING = "stopping"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True)
+class ProcessRecord:
+    """A process by what tells it from a later one with the same id.
+
+    Attributes:
+        pid: process id.
+        created_s: when it was created [s since the epoch].
+        node_id: the Kafka node that it is, or None.
+    """
+
+    pid: int
+    created_s: float
+    node_id: int | None = None
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A testbed as ordered; complete, so that the supervisor decides nothing but ports.
+
+    Attributes:
+        id: name and a random part; each process carries it on its command line.
+        name: what people call it.
+        profile: name of the profile.
+        description: the profile's, for people.
+        kafka_version: the release.
+        brokers: number of brokers.
+        heap_mb: Java heap of each process [MiB].
+        disk_limit_bytes: bound of all log dirs together [B].
+        broker_properties, controller_properties: Kafka properties by name.
+        java: the Java launcher.
+        jars: the class path.
+        class_archive: file of the shared class archive; made if missing, None for none.
+        ready_deadline_s: how long the start may take [s].
+        owned: True when the testbed ends with the process that started it.
+    """
+
+    id: str
+    name: str
+    profile: str
+    description: str
+    kafka_version: str
+    brokers: int
+    heap_mb: int
+    disk_limit_bytes: int
+    broker_properties: Mapping[str, str]
+    controller_properties: Mapping[str, str]
+    java: str
+    jars: tuple[str, ...]
+    class_archive: str | None
+    ready_deadline_s: float
+    owned: bool
+
+
+@dataclass(frozen=True)
+class Node:
+    """One Kafka process of the testbed, on `HOST`.
+
+    Attributes:
+        node_id: Kafka's node id.
+        role: broker or controller.
+        port: port of its one listener.
+        jmx_port: port of its JMX registry and of its JMX objects.
+        directory: its properties, data and logs.
+    """
+
+    node_id: int
+    role: NodeRole
+    port: int
+    jmx_port: int
+    directory: str
+
+    @property
+    def address(self) -> str:
+        """The listener as host:port."""
+        return f"{HOST}:{self.port}"
+
+    @property
+    def jmx_endpoint(self) -> str:
+        """JMX as host:port."""
+        return f"{HOST}:{self.jmx_port}"
+
+    @property
+    def title(self) -> str:
+        """For people: `broker 2` or `the controller`."""
+        return "the controller" if self.role is NodeRole.CONTROLLER else f"broker {self.node_id}"
+
+
+@dataclass(frozen=True)
+class State:
+    """A testbed as it is; the supervisor rewrites its file at every change.
+
+    Attributes:
+        spec: what was ordered.
+        status: where it is in its life.
+        created_s: when it was ordered [s since the epoch].
+        reason: why it failed, or empty.
+        owner: the process that ordered it; None once it stands on its own.
+        supervisor: the process that keeps it; None before it runs.
+        nodes: the Kafka processes that belong to it, once ports are known.
+        processes: those that have been started and not yet reaped.
+    """
+
+    spec: Spec
+    status: Status
+    created_s: float
+    reason: str = ""
+    owner: ProcessRecord | None = None
+    supervisor: ProcessRecord | None = None
+    nodes: tuple[Node, ...] = ()
+    processes: tuple[ProcessRecord, ...] = field(default=())
+
+    @property
+    def brokers(self) -> tuple[Node, ...]:
+        """The nodes that are brokers."""
+        return tuple(node for node in self.nodes if node.role is NodeRole.BROKER)
+
+    @property
+    def bootstrap_servers(self) -> tuple[str, ...]:
+        """Addresses of all brokers."""
+        return tuple(node.address for node in self.brokers)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data for `json.dumps`."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> State:
+        """The reverse of `to_json`.
+
+        Raises:
+            KeyError, TypeError, ValueError: when the data is none of ours.
+        """
+        spec = dict(data["spec"])
+        spec["jars"] = tuple(spec["jars"])
+        return cls(
+            spec=Spec(**spec),
+            status=Status(data["status"]),
+            created_s=float(data["created_s"]),
+            reason=str(data["reason"]),
+            owner=_record(data["owner"]),
+            supervisor=_record(data["supervisor"]),
+            nodes=tuple(Node(**{**node, "role": NodeRole(node["role"])}) for node in data["nodes"]),
+            processes=tuple(ProcessRecord(**record) for record in data["processes"]),
+        )
+
+
+def _record(data: Mapping[str, Any] | None) -> ProcessRecord | None:
+    return None if data is None else ProcessRecord(**data)

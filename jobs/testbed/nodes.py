@@ -1,0 +1,161 @@
+"""The nodes of one testbed together: laid out, formatted, started, stopped, reaped."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import uuid
+from base64 import urlsafe_b64encode
+from collections.abc import Callable
+from pathlib import Path
+
+from jobs.testbed.jvm import format_command, server_command, writes_archive
+from jobs.testbed.model import CONTROLLER_ID, Node, NodeRole, ProcessRecord, Spec
+from jobs.testbed.places import disk_bytes, node_files
+from jobs.testbed.ports import PortAllocator
+from jobs.testbed.probe import registered_brokers
+from jobs.testbed.processes import NodeProcess
+from jobs.testbed.properties import meta_properties, node_properties, render
+
+# A JVM that was ended by SIGTERM and ran its shutdown hooks.
+_EXIT_BY_SIGTERM = 143
+_PROBE_TIMEOUT_S = 1.0
+_ARCHIVE_DRAFT = "classes.jsa"
+
+
+class Nodes:
+    """Carries out what the supervisor decides; waits for nothing.
+
+    Attributes:
+        nodes: the Kafka nodes, the controller first.
+        processes: node id → its process, once started.
+    """
+
+    def __init__(self, spec: Spec, folder: Path) -> None:
+        self.nodes: tuple[Node, ...] = ()
+        self.processes: dict[int, NodeProcess] = {}
+        self._spec = spec
+        self._folder = folder
+
+    @property
+    def brokers(self) -> list[Node]:
+        """The nodes that are brokers."""
+        return [node for node in self.nodes if node.role is NodeRole.BROKER]
+
+    @property
+    def data_dirs(self) -> list[Path]:
+        """The log dirs of all nodes."""
+        return [node_files(node).data for node in self.nodes]
+
+    def records(self) -> tuple[ProcessRecord, ...]:
+        """Records of the processes that run."""
+        running = (each for each in self.processes.values() if each.exit_code() is None)
+        return tuple(each.record for each in running)
+
+    def lay_out(self, allocate: PortAllocator) -> None:
+        """Choose ports and write all files of all nodes, over what was there before."""
+        ids = [CONTROLLER_ID, *range(1, self._spec.brokers + 1)]
+        ports = iter(allocate(2 * len(ids)))
+        for node in self.nodes:
+            shutil.rmtree(node.directory)
+        self.nodes = tuple(self._node(node_id, next(ports), next(ports)) for node_id in ids)
+        self.cluster_id = random_id()
+        for node in self.nodes:
+            files = node_files(node)
+            files.data.mkdir(parents=True)
+            properties = node_properties(
+                self._spec, node, self.nodes[0].port, data_dir=str(files.data)
+            )
+            files.properties.write_text(render(properties))
+            if node.role is NodeRole.BROKER:
+                meta = meta_properties(self.cluster_id, node.node_id, random_id())
+                (files.data / "meta.properties").write_text(render(meta))
+
+    def start_format(self) -> NodeProcess:
+        """Begin to prepare the controller's log dir; done when the process has ended with 0."""
+        controller = self.nodes[0]
+        command = format_command(self._spec, controller, self.cluster_id)
+        return NodeProcess(controller, command, node_files(controller).console)
+
+    def start(self, node: Node) -> NodeProcess:
+        """Begin to start a node."""
+        draft = None
+        if writes_archive(self._spec, node):
+            draft = Path(node.directory) / _ARCHIVE_DRAFT
+        command = server_command(self._spec, node, write_archive_to=draft)
+        process = NodeProcess(node, command, node_files(node).console)
+        self.processes[node.node_id] = process
+        return process
+
+    def ended(self) -> NodeProcess | None:
+        """A process that has ended although nobody asked it to."""
+        for process in self.processes.values():
+            if not process.is_down_on_purpose and process.exit_code() is not None:
+                return process
+        return None
+
+    def missing(self, accepts: Callable[[int, float], bool]) -> str | None:
+        """What the nodes that should run lack to be ready, in words; None when nothing.
+
+        Ready: every listener and JMX port accepts, and every broker names exactly the
+        brokers that should run as registered and unfenced.
+        """
+        up = [node for node in self.nodes if not self.processes[node.node_id].is_down_on_purpose]
+        for node in up:
+            for port, what in ((node.jmx_port, "JMX"), (node.port, "its listener")):
+                if not accepts(port, _PROBE_TIMEOUT_S):
+                    return f"{node.title} does not accept connections to {what} at port {port}"
+        brokers = [node for node in up if node.role is NodeRole.BROKER]
+        wanted = {node.node_id for node in brokers}
+        for node in brokers:
+            try:
+                known = registered_brokers(node.port, _PROBE_TIMEOUT_S)
+            except OSError as error:
+                return f"{node.title} does not answer Metadata ({error!r})"
+            if known != wanted:
+                return (
+                    f"{node.title} sees brokers {sorted(known)} registered and unfenced, "
+                    f"expected {sorted(wanted)}"
+                )
+        return None
+
+    def kill_all(self) -> None:
+        """End every process at once and reap it."""
+        for process in self.processes.values():
+            process.signal(signal.SIGKILL)
+        for process in self.processes.values():
+            process.kill()
+
+    def used_bytes(self) -> int:
+        """What all log dirs take on the disk [B]."""
+        return disk_bytes(self.data_dirs)
+
+    def keep_class_archive(self) -> None:
+        """Put the archive that the controller wrote at its end where later testbeds find it."""
+        if not self.nodes or self._spec.class_archive is None:
+            return
+        controller = self.processes.get(CONTROLLER_ID)
+        draft = Path(self.nodes[0].directory) / _ARCHIVE_DRAFT
+        # After any other end the archive may be cut off.
+        if controller is None or controller.exit_code() != _EXIT_BY_SIGTERM or not draft.exists():
+            return
+        target = Path(self._spec.class_archive)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        # Another file system perhaps: copy beside the target, then put it there at once.
+        beside = target.with_name(f"{target.name}.{os.getpid()}")
+        shutil.copyfile(draft, beside)
+        beside.replace(target)
+
+    def _node(self, node_id: int, port: int, jmx_port: int) -> Node:
+        role = NodeRole.CONTROLLER if node_id == CONTROLLER_ID else NodeRole.BROKER
+        directory = self._folder / f"{role.value}-{node_id}"
+        return Node(node_id, role, port, jmx_port, str(directory))
+
+
+def random_id() -> str:
+    """A random Kafka id: a UUID in URL-safe base64 that no tool takes for an option."""
+    while True:
+        text = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        if not text.startswith("-"):
+            return text

@@ -1,0 +1,112 @@
+"""Where a testbed keeps its files.
+
+`CACHE/testbed/ID/` holds one testbed that runs or that a crash left: state.json,
+supervisor.log, and for each node a folder (broker-1) with server.properties, data/,
+server.log and console.log. `CACHE/testbed/failed/ID/` is the same without data, for
+reading, and `CACHE/testbed/classes/` holds the shared class archives of the JVMs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+
+from jobs.places import cache_dir
+from jobs.testbed.model import Node, State
+
+STATE_FILE = "state.json"
+SUPERVISOR_LOG = "supervisor.log"
+FAILED = "failed"
+CLASSES = "classes"
+FAILED_KEPT = 5
+"""How many failed testbeds' logs are kept; older ones make room."""
+
+
+@dataclass(frozen=True)
+class NodeFiles:
+    """The files of one node."""
+
+    properties: Path
+    data: Path
+    log: Path
+    console: Path
+    format_log: Path
+
+
+def node_files(node: Node) -> NodeFiles:
+    """Where the files of a node are."""
+    folder = Path(node.directory)
+    return NodeFiles(
+        properties=folder / "server.properties",
+        data=folder / "data",
+        log=folder / "server.log",
+        console=folder / "console.log",
+        format_log=folder / "format.log",
+    )
+
+
+def default_root() -> Path:
+    """The folder of all testbeds of this checkout or user."""
+    return cache_dir() / "testbed"
+
+
+def log4j2_configuration() -> Path:
+    """The log4j2 configuration that all nodes share."""
+    return Path(str(files("conf") / "testbed" / "log4j2.properties"))
+
+
+def testbed_dirs(root: Path) -> list[Path]:
+    """Folders of the testbeds that run or that a crash left, oldest name first."""
+    if not root.is_dir():
+        return []
+    own = (FAILED, CLASSES)
+    return sorted(entry for entry in root.iterdir() if entry.is_dir() and entry.name not in own)
+
+
+def read_state(folder: Path) -> State | None:
+    """The state in a testbed's folder; None when there is none, or none that can be read."""
+    try:
+        return State.from_json(json.loads((folder / STATE_FILE).read_text(encoding="utf-8")))
+    except (OSError, KeyError, TypeError, ValueError):
+        # Gone, or cut off by a crash of the machine: then nothing is known, and the caller
+        # treats the folder so.
+        return None
+
+
+def write_state(folder: Path, state: State) -> None:
+    """Replace the state at once: a reader sees the old one or the new one, whole."""
+    draft = folder / f"{STATE_FILE}.new"
+    draft.write_text(json.dumps(state.to_json(), indent=1), encoding="utf-8")
+    draft.replace(folder / STATE_FILE)
+
+
+def disk_bytes(folders: Sequence[Path]) -> int:
+    """Bytes that the files below these folders take on the disk [B].
+
+    Counts allocated blocks: Kafka's index files are longer than what they take.
+    """
+    total = 0
+    for folder in folders:
+        for path, _, names in os.walk(folder):
+            for name in names:
+                try:
+                    total += os.lstat(os.path.join(path, name)).st_blocks * 512  # noqa: PTH118
+                except FileNotFoundError:  # the broker deleted it meanwhile
+                    continue
+    return total
+
+
+def class_archive(kafka_version: str, java: str, jars: Sequence[str]) -> Path:
+    """The shared class archive of this Kafka on this Java; it may not exist yet.
+
+    The JVM checks an archive itself; the digest keeps two Javas from undoing each other's.
+    """
+    launcher = Path(java).resolve()
+    seen = [str(launcher), str(launcher.stat().st_mtime_ns), *jars]
+    digest = hashlib.sha256("\n".join(seen).encode()).hexdigest()[:12]
+    return default_root() / CLASSES / f"kafka-{kafka_version}-{digest}.jsa"

@@ -1,0 +1,61 @@
+"""Free ports of the loopback interface."""
+
+from __future__ import annotations
+
+import random
+import socket
+from collections.abc import Callable
+from contextlib import ExitStack
+
+from jobs.testbed.errors import TestbedStartError
+from jobs.testbed.model import HOST
+
+# Below the range that Linux and macOS hand out to outgoing connections, so that no client
+# takes a port between our look and the broker's bind. What another server takes in between
+# shows as a failed bind, and the supervisor starts again with other ports.
+FIRST_PORT = 20_000
+LAST_PORT = 31_999
+_TRIES_PER_PORT = 200
+
+PortAllocator = Callable[[int], list[int]]
+
+
+def free_ports(count: int, rng: random.Random | None = None) -> list[int]:
+    """Distinct ports of `HOST` that nobody listens on now.
+
+    Args:
+        count: how many.
+        rng: where the candidates come from; the system's by default, so that testbeds which
+            start at the same moment choose different ones.
+
+    Raises:
+        TestbedStartError: too few are free.
+    """
+    rng = rng or random.SystemRandom()
+    ports: list[int] = []
+    with ExitStack() as held:
+        for _ in range(count * _TRIES_PER_PORT):
+            if len(ports) == count:
+                return ports
+            probe = held.enter_context(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
+            port = rng.randint(FIRST_PORT, LAST_PORT)
+            try:
+                # Held until all are found: the same port cannot come twice.
+                probe.bind((HOST, port))
+            except OSError:  # in use; the next candidate may not be
+                probe.close()
+                continue
+            ports.append(port)
+    if len(ports) == count:
+        return ports
+    raise TestbedStartError(
+        f"only {len(ports)} of {count} ports are free on {HOST} between {FIRST_PORT} and "
+        f"{LAST_PORT}; stop other servers, or see `redline testbed status` for testbeds"
+    )
+
+
+def accepts(port: int, timeout_s: float) -> bool:
+    """True when somebody accepts connections on this port of `HOST`."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.settimeout(timeout_s)
+        return probe.connect_ex((HOST, port)) == 0

@@ -1,0 +1,89 @@
+"""One Kafka process: started in its own process group, signalled, reaped."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import psutil
+
+from jobs.testbed.model import Node, ProcessRecord
+
+_PR_SET_PDEATHSIG = 1
+
+# What would make the JVM another one than the command line says.
+_JVM_VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "CLASSPATH")
+
+
+class NodeProcess:
+    """A JVM of the testbed.
+
+    Attributes:
+        node: which node it is.
+        is_down_on_purpose: True while somebody has asked for its end.
+    """
+
+    def __init__(self, node: Node, command: Sequence[str], console: Path) -> None:
+        self.node = node
+        self.is_down_on_purpose = False
+        with console.open("ab") as stream:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=stream,
+                stderr=subprocess.STDOUT,
+                cwd=node.directory,
+                env=jvm_environment(os.environ),
+                start_new_session=True,
+                preexec_fn=_die_with_parent(),  # noqa: PLW1509 - the supervisor has one thread
+            )
+        created_s = psutil.Process(self._process.pid).create_time()
+        self.record = ProcessRecord(self._process.pid, created_s, node.node_id)
+
+    def exit_code(self) -> int | None:
+        """None while it runs; negative for the signal that ended it. Reaps it."""
+        return self._process.poll()
+
+    def signal(self, signum: int) -> None:
+        """Send a signal to its process group, unless it has ended."""
+        if self.exit_code() is None:
+            os.killpg(self._process.pid, signum)
+
+    def terminate(self) -> None:
+        """Ask it to end, even if it is stopped."""
+        self.signal(signal.SIGTERM)
+        self.signal(signal.SIGCONT)
+
+    def kill(self) -> None:
+        """End it and reap it."""
+        self.signal(signal.SIGKILL)
+        self._process.wait()
+
+
+def jvm_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment without variables that change what a JVM does."""
+    return {key: value for key, value in environ.items() if key not in _JVM_VARIABLES}
+
+
+def _die_with_parent() -> Callable[[], None] | None:
+    """On Linux the kernel kills the child when we die, whatever kills us.
+
+    The function runs between fork and exec; all it needs is looked up before. Elsewhere the
+    next `redline testbed down` or start of a testbed cleans up after a killed supervisor.
+    """
+    if sys.platform != "linux":
+        return None
+    prctl = ctypes.CDLL(None).prctl
+    parent = os.getpid()
+
+    def arm() -> None:
+        prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:  # it died before the kernel was asked
+            os._exit(1)
+
+    return arm

@@ -1,0 +1,181 @@
+"""Profiles of conf/testbed: what kind of brokers a testbed has."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, ValidationError
+
+from jobs.config.base import ConfigModel, Name, Properties, Text, Whole
+from jobs.config.fields import nearest
+from jobs.config.problems import config_error
+from jobs.config.source import parse_map
+from search.errors import ConfigError
+
+SUFFIX = ".yaml"
+BROKERS_MAX = 5
+
+# What the launcher decides itself, because ports, folders and roles hang together.
+OWN_PROPERTIES = frozenset(
+    {
+        "process.roles",
+        "node.id",
+        "broker.id",
+        "listeners",
+        "advertised.listeners",
+        "listener.security.protocol.map",
+        "inter.broker.listener.name",
+        "security.inter.broker.protocol",
+        "controller.listener.names",
+        "controller.quorum.voters",
+        "controller.quorum.bootstrap.servers",
+        "log.dir",
+        "log.dirs",
+        "metadata.log.dir",
+    }
+)
+
+Version = Annotated[
+    str,
+    Text(
+        r"(3\.(9|[1-9]\d)|[4-9]\.\d+|[1-9]\d\.\d+)\.\d+",
+        'a Kafka version from 3.9.0 on, in quotes, such as "4.1.2"',
+    ),
+]
+
+
+class Profile(ConfigModel):
+    """A kind of testbed, as one file of conf/testbed describes it.
+
+    Attributes:
+        name: the file's name without .yaml.
+        description: a noun phrase for people.
+        brokers: number of brokers; the controller is a process of its own.
+        kafka_version: the release to run.
+        heap_mb: Java heap of each process [MiB].
+        disk_limit_bytes: the testbed is stopped when its log dirs hold more than this [B].
+        broker: broker properties by Kafka's names. The controller reads them too: it, and
+            not the brokers, applies the defaults of new topics.
+        controller: properties of the controller alone.
+    """
+
+    name: Name
+    description: str = ""
+    brokers: Annotated[int, Whole(1, BROKERS_MAX, "brokers")] = 3
+    kafka_version: Version = "4.1.2"
+    heap_mb: Annotated[int, Whole(128, 65_536, "MiB")] = 512
+    disk_limit_bytes: Annotated[int, Whole(100_000_000, 10**15, "bytes")] = 8_000_000_000
+    broker: Properties = Field(default_factory=dict)
+    controller: Properties = Field(default_factory=dict)
+
+
+def profile_names() -> tuple[str, ...]:
+    """Names of the profiles that come with the project."""
+    entries = (Path(entry.name) for entry in (files("conf") / "testbed").iterdir())
+    return tuple(sorted(entry.stem for entry in entries if entry.suffix == SUFFIX))
+
+
+def load_profile(name_or_path: str) -> Profile:
+    """Read a profile: a file of conf/testbed/ by its name without .yaml, or a path.
+
+    Raises:
+        ConfigError: when it cannot be read or is wrong; says where and what to do.
+    """
+    path = Path(name_or_path).expanduser()
+    if path.suffix in (SUFFIX, ".yml") or len(path.parts) > 1:
+        label, stem, text = str(path), path.stem, _read(path)
+    else:
+        label, stem = f"conf/testbed/{name_or_path}{SUFFIX}", name_or_path
+        text = _read_own(name_or_path)
+    source = parse_map(text, label)
+    source.data.setdefault("name", stem)
+    try:
+        profile = Profile.model_validate(source.data)
+    except ValidationError as error:
+        raise config_error(error, source, Profile) from None
+    for section in ("broker", "controller"):
+        _check_properties(getattr(profile, section), f"{label}, {section}")
+    return profile
+
+
+def adapted(
+    profile: Profile,
+    *,
+    brokers: int | None = None,
+    kafka_version: str | None = None,
+    overrides: Mapping[str, object] | None = None,
+) -> Profile:
+    """The profile with another size, version, or values of some keys.
+
+    Args:
+        profile: what to start from.
+        brokers: 1 to 5.
+        kafka_version: any release from 3.9.0 on.
+        overrides: a key of the profile (`heap_mb`, `disk_limit_bytes`) or a broker property
+            by Kafka's name, with its value; text is taken as YAML would take it.
+
+    Raises:
+        ConfigError: a value is not what its key expects, or the launcher decides it.
+    """
+    data = profile.model_dump()
+    properties = dict(profile.broker)
+    given: dict[str, object] = {"brokers": brokers, "kafka_version": kafka_version}
+    data.update({key: value for key, value in given.items() if value is not None})
+    for key, value in (overrides or {}).items():
+        if key in ("heap_mb", "disk_limit_bytes", "brokers", "kafka_version"):
+            as_number = isinstance(value, str) and value.isdecimal()
+            data[key] = int(str(value)) if as_number else value
+        else:
+            _check_properties({key: value}, "testbed override")
+            properties[key] = str(value).lower() if isinstance(value, bool) else str(value)
+    data["broker"] = properties
+    source = parse_map("name: override", "testbed override")
+    try:
+        return Profile.model_validate(data)
+    except ValidationError as error:
+        raise config_error(error, source, Profile) from None
+
+
+def _check_properties(properties: Mapping[str, object], where: str) -> None:
+    own_keys = [key for key in Profile.model_fields if key not in ("broker", "controller")]
+    for key in properties:
+        if key in OWN_PROPERTIES:
+            raise ConfigError(
+                f"{where}: {key} is given, but the testbed decides it itself, as its ports, "
+                "folders and roles hang together; remove it"
+            )
+        # Kafka ignores an unknown property with a line in its log; a name without a dot is
+        # none of Kafka's, so it is a slip that nobody would notice.
+        if not re.fullmatch(r"[a-z0-9]+([.-][a-z0-9.-]+)+", key):
+            close = nearest(key, own_keys)
+            meant = f"; did you mean {close}?" if close else ";"
+            raise ConfigError(
+                f"{where}: {key} is no name of a Kafka property{meant} expected a name such as "
+                f"num.io.threads, or one of {', '.join(own_keys[2:])}; correct it"
+            )
+
+
+def _read_own(name: str) -> str:
+    known = profile_names()
+    if name in known:
+        return (files("conf") / "testbed" / f"{name}{SUFFIX}").read_text(encoding="utf-8")
+    close = nearest(name, known)
+    meant = f"the nearest is {close}; " if close else ""
+    raise ConfigError(
+        f'testbed profile "{name}" names no file of conf/testbed; {meant}'
+        f"expected one of {', '.join(known)}, or the path of a YAML file"
+    )
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"testbed profile {path} cannot be read ({error}); expected a YAML file, or one of "
+            f"{', '.join(profile_names())}; correct the path"
+        ) from None

@@ -1,0 +1,285 @@
+"""The process that keeps a testbed: `python -m jobs.testbed.supervisor FOLDER FD`.
+
+It alone starts and ends the JVMs. It has a session of its own, so that a Ctrl-C at the
+terminal does not reach it, and a channel to its owner whose end it notices however the
+owner ends. When it is killed itself, the kernel (on Linux) ends the JVMs, and what is left
+on the disk is cleaned by the next start, or by `redline testbed down`.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from jobs.testbed.channel import Channel, ChannelClosedError, Message
+from jobs.testbed.cleanup import keep_logs, own_record
+from jobs.testbed.endings import (
+    EndingError,
+    FailureError,
+    NodeEndedError,
+    disk_problem,
+    words_of,
+)
+from jobs.testbed.inbox import Inbox
+from jobs.testbed.logs import says_address_in_use
+from jobs.testbed.model import NodeRole, State, Status
+from jobs.testbed.nodes import Nodes
+from jobs.testbed.places import FAILED, read_state, write_state
+from jobs.testbed.ports import PortAllocator, accepts, free_ports
+from jobs.testbed.processes import NodeProcess
+
+log = logging.getLogger("jobs.testbed.supervisor")
+
+POLL_S = 0.1
+DISK_CHECK_S = 2.0
+BROKER_STOP_S = 10.0
+CONTROLLER_STOP_S = 5.0
+ARCHIVE_STOP_S = 60.0
+NODE_STOP_S = 30.0
+PORT_ATTEMPTS = 3
+_ENDING_SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
+
+
+class Supervisor:
+    """Brings a testbed up, watches it, and takes it down; one thread, woken by events."""
+
+    def __init__(
+        self,
+        folder: Path,
+        state: State,
+        channel: Channel,
+        inbox: Inbox,
+        allocate: PortAllocator = free_ports,
+        clock_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._folder = folder
+        self._state = state
+        self._channel = channel
+        self._inbox = inbox
+        self._allocate = allocate
+        self._clock_s = clock_s
+        self._nodes = Nodes(state.spec, folder)
+        self._is_detached = False
+
+    def run(self) -> None:
+        """From the first file to the last process."""
+        try:
+            self._save(supervisor=own_record())
+            self._bring_up()
+            self._save(status=Status.READY)
+            self._tell({"event": "ready"})
+            self._watch()
+        except EndingError as ending:
+            if ending.is_orphaned:
+                self._fail("lost", "its owner ended without stopping it", is_hasty=True)
+            else:
+                self._end()
+        except NodeEndedError as lost:
+            self._fail("lost", words_of(lost.process))
+        except FailureError as failure:
+            self._fail(failure.kind, str(failure))
+        except Exception as error:  # whatever it is, the JVMs must not outlive it
+            log.exception("unexpected")
+            self._fail("unexpected", f"the supervisor failed with {type(error).__name__}: {error}")
+            raise
+
+    def _bring_up(self) -> None:
+        deadline_s = self._clock_s() + self._state.spec.ready_deadline_s
+        for attempt in range(1, PORT_ATTEMPTS + 1):
+            self._nodes.lay_out(self._allocate)
+            self._save(nodes=self._nodes.nodes)
+            try:
+                self._format(deadline_s)
+                for node in self._nodes.nodes:
+                    self._nodes.start(node)
+                self._save(processes=self._nodes.records())
+                self._await_ready(deadline_s)
+            except NodeEndedError as ended:
+                if not says_address_in_use(ended.process.node):
+                    raise FailureError("start", words_of(ended.process)) from None
+                log.warning("attempt %d: somebody took a port of %s", attempt, ended.process.node)
+                self._nodes.kill_all()
+                self._nodes.processes.clear()
+            else:
+                return
+        raise FailureError(
+            "start",
+            f"in {PORT_ATTEMPTS} attempts another process took one of its ports before the "
+            "brokers did; stop what opens ports on this machine, and try again",
+        )
+
+    def _format(self, deadline_s: float) -> None:
+        process = self._nodes.start_format()
+        try:
+            while process.exit_code() is None:
+                self._check_deadline(deadline_s, "the controller's log dir is not formatted")
+                self._tick(POLL_S)
+        finally:
+            process.kill()
+        if process.exit_code() != 0:
+            raise NodeEndedError(process)
+
+    def _await_ready(self, deadline_s: float) -> None:
+        while True:
+            missing = self._nodes.missing(accepts)
+            if missing is None:
+                return
+            self._check_deadline(deadline_s, missing)
+            self._tick(POLL_S)
+
+    def _check_deadline(self, deadline_s: float, missing: str) -> None:
+        if self._clock_s() > deadline_s:
+            raise FailureError(
+                "start",
+                f"it is not ready after {self._state.spec.ready_deadline_s:.0f} s: {missing}; "
+                "stop other programs on this machine, or start fewer brokers",
+            )
+
+    def _watch(self) -> None:
+        """Until something ends the testbed."""
+        next_check_s = self._clock_s()
+        while True:
+            if self._clock_s() >= next_check_s:
+                self._guard_disk()
+                next_check_s = self._clock_s() + DISK_CHECK_S
+            self._tick(DISK_CHECK_S)
+
+    def _guard_disk(self) -> None:
+        limit_bytes = self._state.spec.disk_limit_bytes
+        problem = disk_problem(self._folder, self._nodes.used_bytes(), limit_bytes)
+        if problem is not None:
+            raise FailureError("disk", problem)
+
+    def _tick(self, timeout_s: float) -> None:
+        """Wait for the next event, at most so long, and act on it."""
+        for message in self._inbox.wait(timeout_s):
+            self._obey(message)
+        if self._inbox.is_owner_gone and not self._is_detached:
+            raise EndingError(is_orphaned=True)
+        if self._inbox.terminations:
+            raise EndingError(is_orphaned=False)
+        ended = self._nodes.ended()
+        if ended is not None:
+            raise NodeEndedError(ended)
+
+    def _obey(self, message: Message) -> None:
+        order = message["order"]
+        if order == "stop":
+            raise EndingError(is_orphaned=False)
+        if order == "detach":
+            self._is_detached = True
+            self._save(owner=None)
+        elif order == "signal":
+            self._signal(self._nodes.processes[message["node"]], message["signal"])
+        elif order == "restart":
+            self._restart(self._nodes.processes[message["node"]])
+        self._tell({"event": "done", "order": order})
+
+    def _signal(self, process: NodeProcess, signum: int) -> None:
+        """Send a signal; one that ends the process is waited for."""
+        if signum in _ENDING_SIGNALS:
+            process.is_down_on_purpose = True
+            process.signal(signum)
+            self._await_end([process], NODE_STOP_S)
+            self._save(processes=self._nodes.records())
+        else:
+            process.signal(signum)
+
+    def _restart(self, process: NodeProcess) -> None:
+        process.is_down_on_purpose = True
+        process.terminate()
+        self._await_end([process], NODE_STOP_S)
+        self._nodes.start(process.node)
+        self._save(processes=self._nodes.records())
+        self._await_ready(self._clock_s() + self._state.spec.ready_deadline_s)
+
+    def _await_end(self, processes: list[NodeProcess], deadline_s: float) -> None:
+        """Wait until these have ended; kill them at the deadline, or when we should hurry."""
+        ends_s = self._clock_s() + deadline_s
+        hurry_at = self._inbox.terminations + 1
+        while any(each.exit_code() is None for each in processes):
+            self._inbox.wait(POLL_S)
+            is_orphaned = self._inbox.is_owner_gone and not self._is_detached
+            if self._clock_s() > ends_s or is_orphaned or self._inbox.terminations >= hurry_at:
+                break
+        for each in processes:
+            each.kill()
+
+    def _stop_nodes(self) -> None:
+        """Brokers first: they hand over to a controller that still runs."""
+        for process in self._nodes.processes.values():
+            process.is_down_on_purpose = True
+        by_role: dict[NodeRole, list[NodeProcess]] = {role: [] for role in NodeRole}
+        for process in self._nodes.processes.values():
+            by_role[process.node.role].append(process)
+        spec = self._state.spec
+        leaves_archive = spec.class_archive is not None and not Path(spec.class_archive).exists()
+        controller_stop_s = ARCHIVE_STOP_S if leaves_archive else CONTROLLER_STOP_S
+        for role, deadline_s in (
+            (NodeRole.BROKER, BROKER_STOP_S),
+            (NodeRole.CONTROLLER, controller_stop_s),
+        ):
+            for process in by_role[role]:
+                process.terminate()
+            self._await_end(by_role[role], deadline_s)
+
+    def _end(self) -> None:
+        """Stop in order and leave nothing."""
+        was_ready = self._state.status is Status.READY
+        self._save(status=Status.STOPPING)
+        if was_ready:
+            self._stop_nodes()
+            self._nodes.keep_class_archive()
+        self._nodes.kill_all()
+        shutil.rmtree(self._folder)
+        self._tell({"event": "stopped"})
+
+    def _fail(self, kind: str, reason: str, *, is_hasty: bool = False) -> None:
+        """Stop, keep the logs, and say why and where."""
+        if not is_hasty and self._state.status is Status.READY:
+            self._stop_nodes()
+        self._nodes.kill_all()
+        kept = self._folder.parent / FAILED / self._folder.name
+        spec = self._state.spec
+        message = (
+            f"testbed {spec.name} ({spec.brokers} brokers, Kafka {spec.kafka_version}): {reason}. "
+            f"Its logs are in {kept}"
+        )
+        self._state = replace(self._state, status=Status.FAILED, reason=reason, processes=())
+        keep_logs(self._folder, self._state)
+        log.error("%s", message)
+        self._tell({"event": "failed", "kind": kind, "message": message})
+
+    def _save(self, **changes: object) -> None:
+        self._state = replace(self._state, **changes)  # type: ignore[arg-type]
+        write_state(self._folder, self._state)
+
+    def _tell(self, message: Message) -> None:
+        try:
+            self._channel.send(message)
+        except ChannelClosedError:
+            # Nobody listens: the state file and the log say the same.
+            log.info("not delivered: %s", message)
+
+
+def main(folder: Path, descriptor: int) -> int:
+    """Keep the testbed of this folder until it ends; its state says what was ordered."""
+    logging.basicConfig(level=logging.INFO, format="[%(asctime)s] %(levelname)s %(message)s")
+    channel = Channel(socket.socket(fileno=descriptor))
+    state = read_state(folder)
+    if state is None:
+        log.error("%s holds no state of a testbed", folder)
+        return 2
+    Supervisor(folder, state, channel, Inbox(channel)).run()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]), int(sys.argv[2])))
