@@ -1,0 +1,53 @@
+"""Marks tests by folder, runs the cheap ones first, and holds the one Spark session."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+HERE = Path(__file__).parent
+FOLDERS = ("unit", "spark", "kafka", "e2e")
+SPARK_SLOTS = 4
+# PySpark leaves the socket of each collect() to the garbage collector.
+PYSPARK_LEAK = pytest.mark.filterwarnings("ignore:unclosed <socket.socket:ResourceWarning")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Every test has the marker of its folder; folders run in order of their cost."""
+    for item in items:
+        item.add_marker(_folder(item))
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(PYSPARK_LEAK)
+    items.sort(key=lambda item: FOLDERS.index(_folder(item)))
+
+
+def _folder(item: pytest.Item) -> str:
+    name = item.path.relative_to(HERE).parts[0]
+    if name not in FOLDERS:
+        raise pytest.UsageError(f"{item.path}: tests live in tests/{{{','.join(FOLDERS)}}}")
+    return name
+
+
+@pytest.fixture(scope="session")
+def spark_for_all(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """One local session with Delta for the whole run, with room for four barrier tasks."""
+    from jobs.spark_session import close_session, local_session
+
+    log = tmp_path_factory.mktemp("spark") / "spark.log"
+    session = local_session(SPARK_SLOTS, "kafka-redline tests", log=log)
+    yield session
+    close_session(session)
+
+
+@pytest.fixture
+def spark(spark_for_all: SparkSession) -> Iterator[SparkSession]:
+    """The session of the run; what PySpark leaks goes while its warning is still excused."""
+    yield spark_for_all
+    gc.collect()
