@@ -23,6 +23,9 @@ Answer = TypeVar("Answer")
 
 NO_LEADER = -1
 
+LOOK_TIMEOUT_MS = 5_000
+"""A broker that does not tell its metadata within this time counts as silent [ms]."""
+
 
 class AdminError(RedlineError):
     """The cluster refused or did not answer a request of its administration.
@@ -204,7 +207,7 @@ class KafkaAdmin:
         manager = self.client._manager
         answer = self._ask(
             f"ask broker {broker_id} about the topic {topic}",
-            lambda: manager.run(manager.send, request, broker_id),
+            lambda: manager.run(manager.send, request, broker_id, LOOK_TIMEOUT_MS),
         )
         found = answer.topics[0]
         error = kafka_errors.for_code(found.error_code)
@@ -247,7 +250,13 @@ class KafkaAdmin:
 
     def _ask(self, what: str, request: Callable[[], Answer]) -> Answer:
         try:
-            return request()
+            try:
+                return request()
+            except kafka_errors.UnknownBrokerIdError:
+                # The client forgot a broker while it was away, and does not look again itself.
+                manager = self.client._manager
+                manager.run(manager.cluster.refresh_metadata)
+                return request()
         except kafka_errors.KafkaError as error:
             raise self._error(what, error) from error
 

@@ -19,6 +19,9 @@ from search.errors import ConfigError
 PROBE_SHARE = 0.3
 """Share of the time limit that the look at the bare addresses may take."""
 
+RECONNECT_BACKOFF_MAX_MS = 1_000
+"""A broker that comes back is noticed within about this time [ms]."""
+
 CLIENT_ID = "kafka-redline-admin"
 
 
@@ -102,6 +105,7 @@ def _bootstrap(
             client_id=CLIENT_ID,
             bootstrap_timeout_ms=int(timeout_s * (1 - PROBE_SHARE) * 1000),
             request_timeout_ms=int(request_timeout_s * 1000),
+            reconnect_backoff_max_ms=RECONNECT_BACKOFF_MAX_MS,
             kafka_client=remember,
             **options,
         )
