@@ -12,7 +12,7 @@ from typing import NoReturn
 
 import click
 
-from jobs.console import open_reporter
+from jobs.console import make_reporter
 from jobs.places import cache_dir
 from jobs.reporter_model import Level, Notice
 from search.errors import ConfigError, RedlineError
@@ -59,7 +59,7 @@ def _code_of(command: click.Command, args: Sequence[str] | None) -> int:
 
 
 def _say(text: str) -> None:
-    with open_reporter() as reporter:
+    with make_reporter() as reporter:
         reporter.report(Notice(Level.ERROR, text))
 
 

@@ -1,0 +1,56 @@
+"""All that is open while a run lasts: Spark, the cluster, its metrics, the tables."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from jobs.config import Goal, Workload
+from jobs.load import Generator
+from jobs.reporter_model import Reporter
+from jobs.topics import Topics
+from metrics.schema import Trial
+from metrics.sources.source import MetricsSource
+from metrics.store import TableStore
+from metrics.thresholds import Thresholds
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What trials share.
+
+    Attributes:
+        addresses: broker id → advertised (host, port).
+        numbers: numbers the trials of the run, from 1.
+        trials: the finished trials, oldest first.
+    """
+
+    run_id: str
+    workload: Workload
+    goal: Goal
+    thresholds: Thresholds
+    reporter: Reporter
+    generator: Generator
+    topics: Topics
+    addresses: Mapping[int, tuple[str, int]]
+    source: MetricsSource
+    tables: TableStore
+    environment: dict[str, str]
+    numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
+    trials: list[Trial] = field(default_factory=list)
+
+
+def thresholds_of(goal: Goal, window_min_s: float | None) -> Thresholds:
+    """The goal's numbers as the verdict takes them.
+
+    Args:
+        window_min_s: least window in which an ISR change can show [s], or None.
+    """
+    return Thresholds(
+        request_handler_idle_min=goal.indicators.request_handler_idle_min,
+        isr_changed_share_max=goal.indicators.isr_changed_share_max,
+        achieved_min=goal.indicators.achieved_min,
+        missed_samples_max=goal.validity.missed_samples_max,
+        window_min_s=window_min_s,
+    )

@@ -1,0 +1,90 @@
+"""`redline find-limit`: the boundary line of a cluster.
+
+The same as a script for schedulers: spark-submit --py-files WHEEL jobs/find_limit.py …
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from jobs.config import Configuration, load
+from jobs.console import make_reporter
+from jobs.entry import run
+from jobs.estimate import plan_of
+from jobs.reporter_model import PlanShown, Reporter
+from jobs.run import LimitRun
+from search.errors import ConfigError
+
+
+@click.command("find-limit")
+@click.option("--cluster", default="testbed", show_default=True, metavar="NAME|FILE",
+              help="The brokers: a file of conf/clusters, or a path.")  # fmt: skip
+@click.option("--workload", default="demo", show_default=True, metavar="NAME|FILE",
+              help="The traffic pattern: a file of conf/workloads, or a path.")  # fmt: skip
+@click.option("--goal", default="default", show_default=True, metavar="NAME|FILE",
+              help="What counts as sustained: a file of conf/goals, or a path.")  # fmt: skip
+@click.option("--set", "overrides", multiple=True, metavar="FILE.KEY=VALUE",
+              help="Override a key, as workload.producer.acks=all; may be repeated.")  # fmt: skip
+@click.option("--out", default="out", show_default=True, metavar="DIR",
+              type=click.Path(file_okay=False, path_type=Path),
+              help="Where the run's own folder is made.")  # fmt: skip
+@click.option("--tables", metavar="PATH|SCHEMA",
+              help="The Delta tables: any path of Spark's, or a catalog's schema.  "
+                   "[default: OUT/tables]")  # fmt: skip
+@click.option("--slots", type=click.IntRange(min=1),
+              help="Tasks of a local Spark session.  [default: one per core]")  # fmt: skip
+@click.option("--dry-run", is_flag=True,
+              help="Print the plan, its duration and the bytes it writes; load nothing.")  # fmt: skip
+@click.option("--yes", is_flag=True,
+              help="Load a cluster that is not a testbed without asking.")  # fmt: skip
+def find_limit(  # noqa: PLR0913, PLR0917 - one for each option
+    cluster: str,
+    workload: str,
+    goal: str,
+    overrides: tuple[str, ...],
+    out: Path,
+    tables: str | None,
+    slots: int | None,
+    dry_run: bool,
+    yes: bool,
+) -> None:
+    """Find the highest load that a cluster sustains, for each message size.
+
+    A binary search over the number of identical producers: each trial offers a load by one
+    Spark stage, judges it by the brokers' own metrics, and is appended to the Delta tables.
+    """
+    config = load(cluster, workload, goal, overrides)
+    with make_reporter() as reporter:
+        if dry_run:
+            plan = plan_of(config.cluster, config.workload, config.goal, out)
+            reporter.report(PlanShown(plan))
+            return
+        require_consent(config, reporter, yes)
+        where = tables or str(out.absolute() / "tables")
+        LimitRun(config, reporter, out.absolute(), where, slots).execute()
+
+
+def require_consent(config: Configuration, reporter: Reporter, yes: bool) -> None:
+    """Ask before a cluster is loaded that others may use.
+
+    Raises:
+        ConfigError: there is nobody to ask, or the answer is no.
+    """
+    servers = config.cluster.bootstrap_servers
+    if yes or servers is None:
+        return
+    told = f"cluster {config.cluster.name} at {', '.join(servers)} is no testbed"
+    if not sys.stdin.isatty():
+        raise ConfigError(
+            f"{told}: it would be loaded until it is overloaded; expected --yes, "
+            "as nobody can be asked; see what it would do with --dry-run"
+        )
+    if not reporter.confirm(f"{told}: load it until it is overloaded?"):
+        raise ConfigError(f"{told}, and the answer was no; nothing was loaded")
+
+
+if __name__ == "__main__":
+    run(find_limit)

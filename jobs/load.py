@@ -1,0 +1,129 @@
+"""Offering a load: one barrier stage of Spark that acts as np identical producers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from py4j.protocol import Py4JJavaError
+
+from jobs.config import Workload
+from jobs.engine.pattern import ProducerPattern, TrialPlan
+from jobs.engine.stage import stage_frame
+from metrics.client import TaskRow
+from search.errors import RedlineError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class StageFailedError(RedlineError):
+    """Spark could not run the stage to its end, for example because an executor was lost."""
+
+
+class GeneratorError(RedlineError):
+    """A task could not take part, for example because it could not reach a broker."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """The topic to write to and where its brokers are.
+
+    Attributes:
+        leaders: broker id that leads partition 0, 1, 2, …
+        brokers: broker id → (host, port).
+    """
+
+    topic: str
+    leaders: tuple[int, ...]
+    brokers: Mapping[int, tuple[str, int]]
+
+
+def pattern_of(workload: Workload, message_bytes: int) -> ProducerPattern:
+    """What one producer does at this message size."""
+    producer, payload = workload.producer, workload.payload
+    return ProducerPattern(
+        message_bytes=message_bytes,
+        rate_records_per_s=producer.records_per_s(message_bytes),
+        acks=producer.acks_code,
+        linger_ms=producer.linger_ms,
+        batch_size=producer.batch_size,
+        max_in_flight=producer.max_in_flight,
+        buffer_memory=producer.buffer_memory,
+        max_request_size=producer.max_request_size,
+        request_timeout_ms=producer.request_timeout_ms,
+        payload_seed=payload.seed,
+        pool_bytes=payload.pool_bytes,
+    )
+
+
+class Generator:
+    """Runs trials' loads on a Spark session.
+
+    Args:
+        slots: tasks that can run at the same time; a trial uses at most as many.
+        client_options: connection options of kafka-python, secrets resolved.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        workload: Workload,
+        slots: int,
+        client_options: Mapping[str, object],
+    ) -> None:
+        self._spark = spark
+        self._workload = workload
+        self._slots = slots
+        self._client_options = client_options
+
+    def offer(
+        self,
+        trial_id: str,
+        target: Target,
+        message_bytes: int,
+        np: int,
+        warmup_s: float | None = None,
+        measure_s: float | None = None,
+    ) -> list[TaskRow]:
+        """Run np producers for warm-up and window; the workload's unless given.
+
+        Returns one row per task.
+
+        Raises:
+            StageFailedError: the stage did not end; Spark has stopped its tasks.
+            GeneratorError: a task could not take part, so nothing was offered.
+        """
+        trial = self._workload.trial
+        plan = TrialPlan(
+            trial_id=trial_id,
+            topic=target.topic,
+            pattern=pattern_of(self._workload, message_bytes),
+            np=np,
+            tasks=min(np, self._slots),
+            leaders=target.leaders,
+            brokers=target.brokers,
+            warmup_s=trial.warmup_s if warmup_s is None else warmup_s,
+            measure_s=trial.measure_s if measure_s is None else measure_s,
+            drain_timeout_s=trial.drain_timeout_s,
+            client_options=self._client_options,
+        )
+        try:
+            collected = stage_frame(self._spark, plan).collect()
+        except Py4JJavaError as error:
+            raise StageFailedError(
+                f"the stage of trial {trial_id} failed: {_cause(error)}"
+            ) from error
+        rows = [TaskRow.from_mapping(row.asDict()) for row in collected]
+        problems = [row.error for row in rows if row.error]
+        if problems:
+            raise GeneratorError(f"{len(problems)} of {len(rows)} tasks failed: {problems[0]}")
+        return rows
+
+
+def _cause(error: Py4JJavaError) -> str:
+    """The first line that says something, of a Java error that runs to pages."""
+    text = str(error.java_exception.getMessage() or error)
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[0][:300] if lines else type(error).__name__

@@ -1,0 +1,244 @@
+"""One trial on real brokers: prepare, load, sample, account, judge, keep."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from jobs.bench import Bench
+from jobs.engine.pattern import TrialPlan
+from jobs.kafka_admin import AdminError
+from jobs.load import GeneratorError, StageFailedError, Target, pattern_of
+from jobs.reporter_model import PhaseStarted, TrialFinished, TrialStarted
+from jobs.ticker import Ticker
+from jobs.topics import Topic
+from metrics.client import TaskRow, merge
+from metrics.evidence import BrokerSample, ClientWindow, Judgement
+from metrics.sampler import Sampler
+from metrics.schema import Pattern, Trial
+from metrics.sources.source import brokers_of, controllers_of
+from metrics.verdict import judge
+from metrics.windows import BrokerWindow, broker_windows
+from search.model import Observation
+
+STAGE_LAUNCH_S = 1.0
+"""From asking Spark for the stage to its tasks' agreement, as measured on a warm session [s]."""
+
+REPLICATED_DEADLINE_S = 15.0
+"""How long followers may take to fetch what was acknowledged before the end offsets count [s]."""
+
+RECOVERY_DEADLINE_S = 60.0
+RECOVERED_IDLE = 0.8
+_POLL_S = 0.25
+
+
+@dataclass
+class Outlook:
+    """What the search expects next, for progress; set before each trial."""
+
+    reason: str = ""
+    trials_left: int = 0
+
+
+class TrialMeasurer:
+    """Measures np at one message size on its topic; implements `search.model.Measurer`."""
+
+    def __init__(self, bench: Bench, topic: Topic, outlook: Outlook) -> None:
+        self._bench = bench
+        self._topic = topic
+        self._outlook = outlook
+        self._bpm = topic.message_bytes
+        self._pattern = pattern_of(bench.workload, topic.message_bytes)
+
+    def measure(self, load: int) -> Observation:
+        """Offer np = `load`, judge it, and append trial and samples to the tables."""
+        number, started_s = next(self._bench.numbers), time.time()
+        self._announce(number, load)
+        evidence = self._run(number, load)
+        judgement = judge(
+            evidence.client,
+            evidence.brokers,
+            self._bench.thresholds,
+            evidence.controllers,
+            evidence.growth,
+        )
+        trial = self._trial(number, load, started_s, evidence, judgement)
+        self._bench.tables.append_trial(trial, evidence.samples)
+        self._bench.trials.append(trial)
+        duration_s = time.time() - started_s
+        self._report(trial, duration_s)
+        return Observation(load, judgement.verdict, dict(judgement.utilization), duration_s)
+
+    def recover(self) -> None:
+        """Wait until the brokers' handlers are idle again, at most a minute.
+
+        What is not well by then shows in the next trial's check of the topic.
+        """
+        self._bench.reporter.report(PhaseStarted("waiting for the brokers to recover"))
+        wait_until_idle(self._bench)
+
+    # --- the trial ----------------------------------------------------------
+
+    def _run(self, number: int, load: int) -> Evidence:
+        bench = self._bench
+        checked = bench.topics.check(self._topic)
+        if not checked.ok:
+            return Evidence.missing(load, " ".join(checked.sentences()))
+        try:
+            before = bench.topics.end_offsets(self._topic)
+            client, samples = self._offer(number, load)
+            growth = self._growth(before, client)
+        except (StageFailedError, GeneratorError, AdminError) as error:
+            return Evidence.missing(load, str(error))
+        windows = {
+            "brokers": brokers_of(bench.source),
+            "controllers": controllers_of(bench.source) - brokers_of(bench.source),
+        }
+        interval_s = bench.workload.trial.sample_interval_s
+        made = {
+            kind: tuple(broker_windows(samples, ids, client.start_s, client.end_s, interval_s))
+            for kind, ids in windows.items()
+        }
+        return Evidence(client, tuple(samples), made["brokers"], made["controllers"], growth)
+
+    def _offer(self, number: int, load: int) -> tuple[ClientWindow, list[BrokerSample]]:
+        bench, trial = self._bench, self._bench.workload.trial
+        target = Target(self._topic.name, self._topic.leaders, bench.addresses)
+        trial_id = f"{bench.run_id}-{number}"
+        with Sampler(bench.source, trial.sample_interval_s) as sampler:
+            lead_s = STAGE_LAUNCH_S + TrialPlan.start_lead_s
+            with Ticker(bench.reporter, sampler, trial, trial.sample_interval_s, lead_s):
+                rows = bench.generator.offer(trial_id, target, self._bpm, load)
+            return merge(rows), sampler.stop()
+
+    def _growth(self, before: Mapping[int, int], client: ClientWindow) -> dict[int, int]:
+        """How much each partition's end offset grew.
+
+        The end offset that clients see is the high watermark, which waits for followers
+        although acks=1 does not; so wait until it covers what was acknowledged.
+        """
+        deadline_s = time.monotonic() + REPLICATED_DEADLINE_S
+        while True:
+            after = self._bench.topics.end_offsets(self._topic)
+            growth = {partition: end - before[partition] for partition, end in after.items()}
+            if sum(growth.values()) >= client.acked_total or time.monotonic() > deadline_s:
+                return growth
+            time.sleep(_POLL_S)
+
+    # --- what is said and kept ----------------------------------------------
+
+    def _announce(self, number: int, load: int) -> None:
+        trial = self._bench.workload.trial
+        self._bench.reporter.report(
+            TrialStarted(
+                number=number,
+                bpm=self._bpm,
+                np=load,
+                offered_mb_per_s=load * self._pattern.rate_records_per_s * self._bpm / 1e6,
+                reason=self._outlook.reason,
+                duration_s=trial.load_s + STAGE_LAUNCH_S + TrialPlan.start_lead_s,
+            )
+        )
+
+    def _trial(
+        self, number: int, load: int, started_s: float, evidence: Evidence, judgement: Judgement
+    ) -> Trial:
+        growth = evidence.growth
+        return Trial(
+            run_id=self._bench.run_id,
+            trial=number,
+            topic=self._topic.name,
+            started_at_s=started_s,
+            finished_at_s=time.time(),
+            pattern=self._pattern_row(load),
+            client=evidence.client,
+            brokers=evidence.brokers,
+            judgement=judgement,
+            metrics_source=self._bench.source.name,
+            controllers=evidence.controllers,
+            end_offset_growth_records=None if growth is None else sum(growth.values()),
+        )
+
+    def _pattern_row(self, load: int) -> Pattern:
+        pattern, topic = self._pattern, self._bench.workload.topic
+        return Pattern(
+            bpm=self._bpm,
+            np=load,
+            rate_records_per_s=pattern.rate_records_per_s,
+            acks=self._bench.workload.producer.acks,
+            linger_ms=pattern.linger_ms,
+            batch_size_bytes=pattern.batch_size,
+            max_in_flight=pattern.max_in_flight,
+            buffer_memory_bytes=pattern.buffer_memory,
+            max_request_bytes=pattern.max_request_size,
+            request_timeout_ms=pattern.request_timeout_ms,
+            partitions_per_broker=topic.partitions_per_broker,
+            replication_factor=topic.replication_factor,
+            brokers=len(self._bench.addresses),
+            payload=self._bench.workload.payload.kind,
+        )
+
+    def _report(self, trial: Trial, duration_s: float) -> None:
+        client, judgement = trial.client, trial.judgement
+        idle = [(w.handler_idle, w.broker_id) for w in trial.brokers if w.handler_idle is not None]
+        lowest = min(idle, default=(None, None))
+        shares = [w.isr_changed_share for w in trial.brokers if w.isr_changed_share is not None]
+        offered_rate = trial.pattern.np * trial.pattern.rate_records_per_s
+        left = max(0, self._outlook.trials_left - 1)
+        self._bench.reporter.report(
+            TrialFinished(
+                number=trial.trial,
+                bpm=self._bpm,
+                np=trial.pattern.np,
+                offered_mb_per_s=offered_rate * self._bpm / 1e6,
+                achieved_mb_per_s=(
+                    client.acked_bytes / client.duration_s / 1e6 if client.offered_records else None
+                ),
+                idle_lowest=lowest[0],
+                idle_broker=lowest[1],
+                isr_changed_share=max(shares, default=None),
+                verdict=judgement.verdict,
+                reason=judgement.reasons[0].text if judgement.reasons else "",
+                duration_s=duration_s,
+                trials_left=left,
+                time_left_s=left * duration_s,
+            )
+        )
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """All that one trial left behind, before it is judged."""
+
+    client: ClientWindow
+    samples: tuple[BrokerSample, ...] = ()
+    brokers: tuple[BrokerWindow, ...] = ()
+    controllers: tuple[BrokerWindow, ...] = ()
+    growth: Mapping[int, int] | None = None
+
+    @classmethod
+    def missing(cls, load: int, problem: str) -> Evidence:
+        """Of a trial that could not be carried out, which the verdict makes INVALID."""
+        now_s = time.time()
+        return cls(merge([TaskRow(0, "", load, now_s, now_s, error=problem)]))
+
+
+def wait_until_idle(bench: Bench, deadline_s: float = RECOVERY_DEADLINE_S) -> float:
+    """Wait until every broker's request handlers are idle again; returns how long it took [s]."""
+    began_s = time.time()
+    interval_s = 4 * _POLL_S
+    while True:
+        from_s = time.time()
+        samples = bench.source.sample_all()
+        while time.time() < from_s + interval_s:
+            time.sleep(_POLL_S)
+        samples += bench.source.sample_all()
+        windows = broker_windows(
+            samples, brokers_of(bench.source), from_s - 1, time.time(), interval_s
+        )
+        idle = [w.handler_idle for w in windows]
+        waited_s = time.time() - began_s
+        calm = all(value is not None and value >= RECOVERED_IDLE for value in idle)
+        if calm or waited_s > deadline_s:
+            return waited_s

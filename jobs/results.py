@@ -1,0 +1,116 @@
+"""What a run leaves beside its trials: boundaries, summary.json, chart, and where they are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from jobs.config import Configuration, describe
+from jobs.estimate import TESTBED_CAVEAT
+from metrics.charts import write_chart
+from metrics.schema import RunRow, Trial, utc
+from metrics.summary import Boundary, RunSummary, make_boundary, write_summary
+from search.errors import GuardStopError, NoConclusionError
+from search.model import Done, GaveUp, Verdict
+
+INTERRUPTED_CODE = 130
+NO_CONCLUSION = "no conclusion"
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a run ended: `status` and `exit_code` as in summary.json."""
+
+    status: str
+    exit_code: int
+    error: str | None = None
+
+
+def ending_of(error: BaseException | None, boundaries: Iterable[Boundary]) -> Ending:
+    """How a run ended that raised this, or nothing."""
+    if error is None:
+        open_points = [b for b in boundaries if b.gave_up is not None]
+        if not open_points:
+            return Ending("done", 0)
+        told = "; ".join(f"{b.bpm} B: {b.gave_up}" for b in open_points)
+        return Ending(NO_CONCLUSION, NoConclusionError.exit_code, f"no conclusion for {told}")
+    if isinstance(error, KeyboardInterrupt):
+        return Ending("interrupted", INTERRUPTED_CODE, "interrupted")
+    code = getattr(error, "exit_code", 1)
+    if isinstance(error, NoConclusionError):
+        return Ending(NO_CONCLUSION, code, str(error))
+    status = "stopped by a guard" if isinstance(error, GuardStopError) else "failed"
+    return Ending(status, code, f"{error}" or type(error).__name__)
+
+
+def boundary_of(
+    outcome: Done | GaveUp, trials: Iterable[Trial], bpm: int, rate: float, brokers: int
+) -> Boundary:
+    """The boundary of one search, with the reasons of the trial at its overloaded side.
+
+    Args:
+        trials: all of the run, oldest first.
+        rate: what one producer offers [records/s].
+    """
+    own = [trial for trial in trials if trial.pattern.bpm == bpm]
+    overloads = [
+        trial
+        for trial in own
+        if trial.pattern.np == outcome.bracket.overloaded
+        and trial.judgement.verdict is Verdict.OVERLOADED
+    ]
+    last = overloads[-1].judgement if overloads else None
+    return make_boundary(
+        outcome.bracket,
+        bpm=bpm,
+        rate_records_per_s=rate,
+        brokers=brokers,
+        trials=len(own),
+        reasons=last.reasons if last else (),
+        limited_by=last.limited_by if last else None,
+        gave_up=outcome.reason if isinstance(outcome, GaveUp) else None,
+    )
+
+
+def run_row(
+    run_id: str,
+    event: str,
+    at_s: float,
+    config: Configuration,
+    brokers: int,
+    environment: dict[str, str],
+    ending: Ending | None = None,
+) -> RunRow:
+    """A row of the table `runs`; `ending` None while it runs."""
+    settings = {kind: describe(getattr(config, kind)) for kind in ("cluster", "workload", "goal")}
+    return RunRow(
+        run_id=run_id,
+        event=event,
+        at=utc(at_s),
+        cluster=config.cluster.name,
+        workload=config.workload.name,
+        goal=config.goal.name,
+        brokers=brokers,
+        status=ending.status if ending else "running",
+        exit_code=ending.exit_code if ending else None,
+        error=ending.error if ending else None,
+        config=json.dumps(settings, default=str, sort_keys=True),
+        environment=environment,
+        caveat=caveat_of(config),
+    )
+
+
+def caveat_of(config: Configuration) -> str:
+    """What a reader of the figures must know about the cluster."""
+    return TESTBED_CAVEAT if config.cluster.testbed else ""
+
+
+def write_results(summary: RunSummary, folder: Path, tables: str) -> tuple[tuple[str, str], ...]:
+    """Write summary.json and the chart; returns what was left, as (what, where)."""
+    path = folder / "summary.json"
+    write_summary(summary, path)
+    drawn = write_chart(summary, folder / "boundary.html", folder / "boundary.png")
+    files = [("summary", str(path)), *(("chart", str(each)) for each in drawn)]
+    return (*files, ("tables", tables))

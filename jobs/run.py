@@ -1,0 +1,205 @@
+"""A run: one search per message size against one cluster, from opening to the last file."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from pathlib import Path
+
+from jobs.bench import Bench, thresholds_of
+from jobs.cluster import OpenCluster, open_cluster, require_fitting, window_needed_s
+from jobs.config import Configuration
+from jobs.environment import environment_of
+from jobs.estimate import plan_of, searcher_of
+from jobs.load import Generator, Target
+from jobs.measure import Outlook, TrialMeasurer, wait_until_idle
+from jobs.reporter_model import PhaseStarted, PointFinished, Reporter, RunFinished, RunStarted
+from jobs.results import boundary_of, caveat_of, ending_of, run_row, write_results
+from jobs.spark_session import close_session, local_session
+from jobs.topics import Topic, Topics
+from metrics.schema import RunRow
+from metrics.sources.chooser import open_source
+from metrics.store import TableStore
+from metrics.summary import Boundary, RunSummary
+from metrics.units import iso_utc
+from search.errors import NoConclusionError
+from search.loop import run_search
+from search.model import Decision, Measure, Observation
+
+WARM_UP_S = 12.0
+"""Load on cold JVMs before the first trial [s]; without it they reach less than half of
+their speed."""
+
+
+def new_run_id(at_s: float) -> str:
+    """A name that sorts by time and that no other run has."""
+    at = datetime.fromtimestamp(at_s, tz=timezone.utc)
+    return f"{at:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+
+
+@dataclass
+class LimitRun:
+    """Finds the boundary points of a configuration, and keeps what it found however it ends.
+
+    Args:
+        out: the run's own folder is made in here.
+        tables: path or catalog name of the Delta tables.
+        slots: tasks of a local Spark session; None for one per core.
+    """
+
+    config: Configuration
+    reporter: Reporter
+    out: Path
+    tables: str
+    slots: int | None = None
+    run_id: str = field(default_factory=lambda: new_run_id(time.time()))
+    boundaries: list[Boundary] = field(default_factory=list)
+    brokers: int = 0
+
+    def execute(self) -> RunSummary:
+        """Run to the end, and leave summary.json, chart and tables.
+
+        Raises:
+            NoConclusionError: a size ended without a valid bracket.
+            RedlineError: as opening the cluster, the session or the tables raises.
+            KeyboardInterrupt: it was interrupted.
+        """
+        started_s = time.time()
+        plan = plan_of(self.config.cluster, self.config.workload, self.config.goal, self._folder)
+        self.reporter.report(RunStarted(self.run_id, plan))
+        try:
+            with ExitStack() as stack:
+                self._run(stack)
+        except BaseException as error:
+            self._conclude(started_s, error)
+            raise
+        summary = self._conclude(started_s, None)
+        if summary.exit_code:
+            raise NoConclusionError(summary.error or summary.status)
+        return summary
+
+    @property
+    def _folder(self) -> Path:
+        return self.out / self.run_id
+
+    def _phase(self, text: str) -> None:
+        self.reporter.report(PhaseStarted(text))
+
+    # --- opening ------------------------------------------------------------
+
+    def _run(self, stack: ExitStack) -> None:
+        workload, goal = self.config.workload, self.config.goal
+        opened = open_cluster(self.config.cluster, self.reporter, stack)
+        self.brokers = len(opened.info.brokers)
+        topics = Topics(opened.admin, self.run_id)
+        require_fitting(opened, workload, goal)
+        for bpm in workload.message_bytes:
+            topics.validate(workload, bpm)
+        bench = self._bench(opened, topics, stack)
+        bench.tables.append_run(self._row("started", bench, None))
+        try:
+            self._search_all(bench, opened)
+        except BaseException as error:
+            bench.tables.append_run(self._row("finished", bench, error))
+            raise
+        bench.tables.append_run(self._row("finished", bench, None))
+        bench.tables.compact()
+
+    def _bench(self, opened: OpenCluster, topics: Topics, stack: ExitStack) -> Bench:
+        workload, goal = self.config.workload, self.config.goal
+        self._phase("starting Spark")
+        spark = local_session(self.slots, log=self._folder / "spark.log")
+        stack.callback(close_session, spark)
+        self._phase("opening the Delta tables")
+        tables = TableStore(spark, self.tables).open()
+        self._phase("connecting to the brokers' metrics")
+        source = open_source(opened.jmx, getattr(spark, "_jvm", None))
+        stack.callback(source.close)
+        slots = spark.sparkContext.defaultParallelism
+        options = self.config.cluster.client_kwargs()
+        return Bench(
+            run_id=self.run_id,
+            workload=workload,
+            goal=goal,
+            thresholds=thresholds_of(goal, window_needed_s(opened, workload)),
+            reporter=self.reporter,
+            generator=Generator(spark, workload, slots, options),
+            topics=topics,
+            addresses=opened.info.addresses,
+            source=source,
+            tables=tables,
+            environment=environment_of(spark, source.nodes),
+        )
+
+    # --- searching ----------------------------------------------------------
+
+    def _search_all(self, bench: Bench, opened: OpenCluster) -> None:
+        for bpm in bench.workload.message_bytes:
+            topic = bench.topics.create(bench.workload, bpm)
+            try:
+                if opened.is_cold and not bench.trials:
+                    self._warm_up(bench, topic)
+                self._search(bench, topic)
+            finally:
+                bench.topics.delete(topic)
+
+    def _warm_up(self, bench: Bench, topic: Topic) -> None:
+        self._phase("warming up the brokers' JVMs")
+        target = Target(topic.name, topic.leaders, bench.addresses)
+        np = max(1, bench.goal.search.np_start_max // 2)
+        bench.generator.offer(
+            f"{self.run_id}-warm-up", target, topic.message_bytes, np, 0.0, WARM_UP_S
+        )
+        wait_until_idle(bench)
+
+    def _search(self, bench: Bench, topic: Topic) -> None:
+        searcher, outlook = searcher_of(bench.goal), Outlook()
+        sizes = bench.workload.message_bytes
+        to_come = len(sizes) - len(self.boundaries) - 1
+
+        def look_ahead(decision: Decision, history: Sequence[Observation]) -> None:
+            if isinstance(decision, Measure):
+                outlook.reason = decision.reason
+                outlook.trials_left = searcher.trials_left(
+                    history
+                ) + to_come * searcher.trials_left(())
+
+        outcome = run_search(searcher, TrialMeasurer(bench, topic, outlook), look_ahead)
+        rate = bench.workload.producer.records_per_s(topic.message_bytes)
+        boundary = boundary_of(outcome, bench.trials, topic.message_bytes, rate, self.brokers)
+        self.boundaries.append(boundary)
+        names = (self.config.cluster.name, self.config.workload.name, self.config.goal.name)
+        bench.tables.append_boundary(self.run_id, time.time(), names, boundary)
+        self.reporter.report(PointFinished(boundary))
+
+    # --- concluding ---------------------------------------------------------
+
+    def _row(self, event: str, bench: Bench, error: BaseException | None) -> RunRow:
+        ending = ending_of(error, self.boundaries) if event == "finished" else None
+        return run_row(
+            self.run_id, event, time.time(), self.config, self.brokers, bench.environment, ending
+        )
+
+    def _conclude(self, started_s: float, error: BaseException | None) -> RunSummary:
+        ending, finished_s = ending_of(error, self.boundaries), time.time()
+        summary = RunSummary(
+            run_id=self.run_id,
+            started_at=iso_utc(started_s),
+            finished_at=iso_utc(finished_s),
+            cluster=self.config.cluster.name,
+            workload=self.config.workload.name,
+            goal=self.config.goal.name,
+            boundaries=tuple(self.boundaries),
+            brokers=self.brokers,
+            status=ending.status,
+            exit_code=ending.exit_code,
+            error=ending.error,
+            caveat=caveat_of(self.config),
+        )
+        files = write_results(summary, self._folder, self.tables)
+        self.reporter.report(RunFinished(summary, finished_s - started_s, files))
+        return summary

@@ -1,0 +1,88 @@
+"""Live progress of a running trial, from the samples taken so far."""
+
+from __future__ import annotations
+
+import threading
+import time
+from types import TracebackType
+
+from jobs.config import Trial
+from jobs.reporter_model import Reporter, TrialProgress
+from metrics.sampler import Sampler
+from metrics.windows import broker_window
+
+_INTERVAL_S = 0.5
+_RECENT_S = 2.0
+
+
+class Ticker:
+    """Reports where a trial stands, twice a second, until left; a context manager.
+
+    Args:
+        load_starts_after_s: expected time from now to the first record [s].
+    """
+
+    def __init__(
+        self,
+        reporter: Reporter,
+        sampler: Sampler,
+        trial: Trial,
+        interval_s: float,
+        load_starts_after_s: float,
+    ) -> None:
+        self._reporter = reporter
+        self._sampler = sampler
+        self._trial = trial
+        self._interval_s = interval_s
+        self._load_starts_after_s = load_starts_after_s
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="redline-ticker", daemon=True)
+
+    def __enter__(self) -> Ticker:
+        self._started_s = time.time()
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stopped.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stopped.wait(_INTERVAL_S):
+            now_s = time.time()
+            elapsed_s = now_s - self._started_s
+            idle = self._idle(now_s)
+            self._reporter.report(
+                TrialProgress(
+                    stage=stage_at(elapsed_s - self._load_starts_after_s, self._trial),
+                    elapsed_s=elapsed_s,
+                    idle_lowest=idle[0] if idle else None,
+                    idle_broker=idle[1] if idle else None,
+                )
+            )
+
+    def _idle(self, now_s: float) -> tuple[float, int] | None:
+        """Lowest idle fraction of the last seconds, and its broker."""
+        samples = [s for s in self._sampler.so_far() if s.at_s >= now_s - _RECENT_S]
+        windows = [
+            broker_window(samples, broker, now_s - _RECENT_S, now_s, self._interval_s)
+            for broker in {sample.broker_id for sample in samples}
+        ]
+        known = [(w.handler_idle, w.broker_id) for w in windows if w.handler_idle is not None]
+        return min(known, default=None)
+
+
+def stage_at(load_s: float, trial: Trial) -> str:
+    """The phase that a trial is in so many seconds after its first record [s]."""
+    if load_s < 0:
+        return "preparing"
+    if load_s < trial.warmup_s:
+        return "warming up"
+    if load_s < trial.load_s:
+        return "measuring"
+    return "draining"
