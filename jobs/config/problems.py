@@ -32,11 +32,21 @@ def config_error(error: ValidationError, source: Source, model: Model) -> Config
     Several problems give several lines, at most `LINES_MAX`. Values of keys that may hold
     a secret are not repeated.
     """
-    lines = [_line(details, source, model) for details in error.errors(include_url=False)]
+    lines = [_line(details, source, model) for details in _own(error.errors(include_url=False))]
     shown = lines[:LINES_MAX]
     if len(lines) > LINES_MAX:
         shown.append(f"and {len(lines) - LINES_MAX} more problems in {source.label}")
     return ConfigError("\n".join(shown))
+
+
+def _own(problems: list[ErrorDetails]) -> list[ErrorDetails]:
+    """Without lists that are too short only because pydantic dropped their wrong items."""
+    above = {details["loc"][:-1] for details in problems if details["loc"]}
+    return [
+        details
+        for details in problems
+        if details["type"] != "too_short" or details["loc"] not in above
+    ]
 
 
 def _line(details: ErrorDetails, source: Source, model: Model) -> str:

@@ -1,0 +1,127 @@
+"""Secrets: read from where a reference points, never written in a file, never repeated."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from jobs.config import load_cluster
+from jobs.config.security import Security, read_secret
+from search.errors import ConfigError
+
+SECRET = "hunter2"
+SASL = [
+    "cluster.security.protocol=SASL_SSL",
+    "cluster.security.sasl_mechanism=SCRAM-SHA-512",
+    "cluster.security.username_from=env:TEST_KAFKA_USER",
+]
+
+
+def test_plaintext_is_the_default() -> None:
+    assert load_cluster("example").client_kwargs() == {"security_protocol": "PLAINTEXT"}
+
+
+def test_references_become_the_options_of_kafka_python(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    password, authority = tmp_path / "password", tmp_path / "ca.pem"
+    password.write_text(f"{SECRET}\n", encoding="utf-8")
+    authority.write_text("certificate", encoding="utf-8")
+    monkeypatch.setenv("TEST_KAFKA_USER", "alice")
+    cluster = load_cluster(
+        "example",
+        [
+            *SASL,
+            f"cluster.security.password_from=file:{password}",
+            f"cluster.security.cafile={authority}",
+            "cluster.security.check_hostname=false",
+        ],
+    )
+    assert cluster.client_kwargs() == {
+        "security_protocol": "SASL_SSL",
+        "sasl_mechanism": "SCRAM-SHA-512",
+        "sasl_plain_username": "alice",
+        "sasl_plain_password": SECRET,
+        "ssl_cafile": str(authority),
+        "ssl_check_hostname": False,
+    }
+    assert SECRET not in repr(cluster)
+
+
+def test_mutual_tls_passes_certificate_key_and_its_password(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("TEST_KEY_PASSWORD", SECRET)
+    pem = tmp_path / "client.pem"
+    pem.write_text("certificate and key", encoding="utf-8")
+    security = Security(
+        protocol="SSL",
+        certfile=str(pem),
+        keyfile=str(pem),
+        key_password_from="env:TEST_KEY_PASSWORD",
+    )
+    assert security.client_kwargs() == {
+        "security_protocol": "SSL",
+        "ssl_check_hostname": True,
+        "ssl_certfile": str(pem),
+        "ssl_keyfile": str(pem),
+        "ssl_password": SECRET,
+    }
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        f"cluster.security.password={SECRET}",
+        f"cluster.security.password_from={SECRET}",
+        f"cluster.security.sasl_plain_password={SECRET}",
+        f"cluster.security.password_from={{value: {SECRET}}}",
+        f"cluster.password={SECRET}",
+    ],
+)
+def test_a_literal_secret_is_refused_and_not_repeated(override: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_cluster("example", [*SASL, override])
+    assert SECRET not in str(caught.value)
+    assert "env:" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "part"),
+    [
+        (["cluster.security.protocol=SASL_SSL"], "needs sasl_mechanism as well"),
+        (SASL, "needs password_from as well"),
+        (["cluster.security.username_from=env:A"], "no effect with protocol PLAINTEXT"),
+        (["cluster.security.cafile=/ca.pem"], "expected protocol SSL or SASL_SSL"),
+        (
+            ["cluster.security.protocol=SSL", "cluster.security.certfile=/c.pem"],
+            "certfile and keyfile belong together",
+        ),
+    ],
+)
+def test_security_that_would_not_work_as_written_is_refused(
+    overrides: list[str], part: str
+) -> None:
+    with pytest.raises(ConfigError, match=part):
+        load_cluster("example", overrides)
+
+
+def test_a_file_that_is_not_there_is_named_before_any_connection() -> None:
+    with pytest.raises(ConfigError, match=r"security\.cafile is /nowhere/ca\.pem"):
+        Security(protocol="SSL", cafile="/nowhere/ca.pem").client_kwargs()
+
+
+def test_a_secret_that_is_not_there_says_where_it_was_looked_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("TEST_KAFKA_NOWHERE", raising=False)
+    empty = tmp_path / "empty"
+    empty.write_text("\n", encoding="utf-8")
+    for reference, part in (
+        ("env:TEST_KAFKA_NOWHERE", "TEST_KAFKA_NOWHERE is not set or empty"),
+        (f"file:{tmp_path / 'missing'}", "cannot be read"),
+        (f"file:{empty}", "is empty"),
+    ):
+        with pytest.raises(ConfigError, match=part):
+            read_secret(reference, "security.password_from")
