@@ -1,1 +1,4 @@
-"""Which load to try next, and when to stop: pure decisions, no Spark, Kafka, clock or environment."""
+"""Which load to try next, and when to stop.
+
+Pure decisions from the standard library alone: no Spark, Kafka, clock or environment.
+"""

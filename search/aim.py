@@ -12,7 +12,7 @@ CLIMB_MAX = 4.0
 """How many times the highest sustained load a step without neighbours may offer."""
 CAUTION = 1.0
 """How many standard deviations below the estimate the lower bound is placed."""
-SURE = 0.6
+SURE = 0.5
 """How many standard deviations on its side of the estimate a closing load has to be."""
 
 ASSURED = 1.2
@@ -66,22 +66,38 @@ def aim(bracket: Bracket, estimate: Estimate, resolution: float, cap: int, climb
         ceiling = min(ceiling, max(low + 1, int(low * climb_max)))
     limit = max(float(low), min(estimate.load, float("inf") if high is None else float(high)))
     margin = SURE * min(estimate.spread, 0.1)
-    # Closing from above succeeds when the limit is below the load, and the reverse.
-    if low > 0:
-        above = highest_closing(low, resolution)
-        if above >= limit * math.exp(margin) and above <= ceiling:
-            return Aim(above, "close from above")
-    if high is not None:
-        below = lowest_closing(high, resolution)
-        if low < below <= limit * math.exp(-margin):
-            return Aim(below, "close from below")
+    closing = _closing(bracket, limit, resolution)
+    enough = margin if high is None else 0.0
+    if closing is not None and closing[1] >= enough and closing[0].load <= ceiling:
+        return closing[0]
     step_back = max(resolution / 2.0, CAUTION * min(estimate.spread, 0.7))
     load = min(round(limit * math.exp(-step_back)), ceiling)
+    if high is None and low < load <= low * (1.0 + resolution):
+        # A step this short is better made later, once there is an upper bound to close with.
+        above = math.ceil(max(highest_closing(load, resolution), limit * math.exp(margin)))
+        return Aim(min(above, ceiling), "bound it from above")
     if load > low:
         return Aim(load, "set the lower bound")
     if low > 0:
         return Aim(max(low + 1, min(highest_closing(low, resolution), ceiling)), "close from above")
     return Aim(1, "set the lower bound")
+
+
+def _closing(bracket: Bracket, limit: float, resolution: float) -> tuple[Aim, float] | None:
+    """The load most likely to close the bracket, and how far on its right side it is [ln]."""
+    found: list[tuple[float, Aim]] = []
+    if bracket.overloaded is not None:
+        below = lowest_closing(bracket.overloaded, resolution)
+        if below > bracket.sustained:
+            found.append((math.log(limit / below), Aim(below, "close from below")))
+    if bracket.sustained > 0:
+        above = highest_closing(bracket.sustained, resolution)
+        if bracket.overloaded is None or above < bracket.overloaded:
+            found.append((math.log(above / limit), Aim(above, "close from above")))
+    if not found:
+        return None
+    gap, best = max(found, key=lambda one: one[0])
+    return best, gap
 
 
 def bound_from_above(wish: Aim, estimate: Estimate, cap: int) -> Aim:

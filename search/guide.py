@@ -13,7 +13,7 @@ from search.standing import Standing
 
 DOUBT = 2.5
 """Standard deviations between reading and verdict from which a verdict is in doubt."""
-SHORT = -0.5
+SHORT = -1.2
 """Standard deviations that the answer may fall short of the estimate by a resolution."""
 PUSHES = 3
 """Trials that ran up against a bound of one trial, from which it is in doubt."""
@@ -108,6 +108,10 @@ class Guide:
         if math.log(estimate.load * (1.0 - resolution) / low) <= SHORT * estimate.spread:
             return None
         return high, f"np {high} was overloaded, but fit expects it near {estimate.load:.0f}"
+
+    def is_read(self, seen: Observation) -> bool:
+        """True when the trial's utilization enters the estimate."""
+        return bool(readings([seen], self.signals, self.curve, self.noise))
 
     def explain(self, history: Sequence[Observation], estimate: Estimate) -> str:
         """What guides the next step: "idle 0.41 at np 96, fit says 0.20 at 131"."""

@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from search.aim import CLIMB_MAX, aim, bound_from_above
 from search.bisect import Bisection
 from search.confidence import confidence
+from search.estimate import Estimate
 from search.guide import Guide
 from search.limits import Limits
 from search.model import Bracket, Decision, Done, Measure, Observation, Verdict
@@ -78,14 +79,16 @@ class Guided:
             if not isinstance(decision, Measure):
                 break
             count += 1
-            imagined.append(Observation(decision.load, self._foreseen(imagined, decision.load)))
+            imagined.append(self._foreseen(imagined, decision.load))
         return count
 
     def _done(
         self, history: Sequence[Observation], standings: dict[int, Standing], bracket: Bracket
     ) -> Done:
         estimate = self.guide.estimate(history, standings, bracket)
-        sure = confidence(history, bracket, estimate, self.guide.noise)
+        # A reading that entered the estimate and its verdict are one piece of evidence.
+        alone = [seen for seen in history if not self.guide.is_read(seen)]
+        sure = confidence(alone, bracket, estimate, self.guide.noise)
         return Done(bracket, round(sure, 3), notes_of(standings, bracket))
 
     def _probe(
@@ -101,9 +104,9 @@ class Guided:
             return Measure(fallback, f"no reading to go by yet; bisecting at np {fallback}")
         climb = CLIMB_MAX if self.guide.prior is None else 2 * CLIMB_MAX
         wish = aim(bracket, estimate, self.limits.resolution, self.limits.np_cap, climb)
-        if bracket.overloaded is None and bracket.sustained > 0:
-            if self._shadow.excess(used + 1, Bracket(wish.load, None)) >= ALLOWANCE:
-                wish = bound_from_above(wish, estimate, self.limits.np_cap)
+        half_open = bracket.overloaded is None and bracket.sustained > 0
+        if half_open and self._shadow.excess(used + 1, Bracket(wish.load, None)) >= ALLOWANCE:
+            wish = bound_from_above(wish, estimate, self.limits.np_cap)
         load = self._affordable(used, bracket, wish.load, fallback)
         said = self.guide.explain(history, estimate)
         if load == wish.load:
@@ -117,15 +120,19 @@ class Guided:
                 return load
         return fallback
 
-    def _foreseen(self, history: Sequence[Observation], load: int) -> Verdict:
+    def _foreseen(self, history: Sequence[Observation], load: int) -> Observation:
+        """What a trial would show if everything went as expected."""
         standings = standings_of(history)
         bracket = bracket_of_standings(standings)
         estimate = self.guide.estimate(history, standings, bracket)
-        limit = 0.75 * self.limits.np_start_max if estimate is None else estimate.load
-        high = bracket.overloaded
-        if high is not None:
-            limit = min(max(limit, bracket.sustained + 0.5), high - 0.5)
-        return Verdict.SUSTAINED if load <= limit else Verdict.OVERLOADED
+        if estimate is None:
+            curve = self.guide.curve
+            estimate = Estimate(0.75 * self.limits.np_start_max, 1.0, curve.gain, curve.at_limit)
+        high = float("inf") if bracket.overloaded is None else bracket.overloaded - 0.5
+        limit = min(max(estimate.load, bracket.sustained + 0.5), high)
+        verdict = Verdict.SUSTAINED if load <= limit else Verdict.OVERLOADED
+        reading = {name: estimate.utilization_at(load) for name in self.guide.signals.smooth[:1]}
+        return Observation(load, verdict, reading)
 
 
 def _trials_counted(standings: dict[int, Standing]) -> int:

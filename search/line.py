@@ -24,7 +24,6 @@ from search.loop import OnStep, run_search
 from search.model import Decision, Done, GaveUp, Measurer, Observation, Searcher
 from search.standing import bracket_of_standings, standings_of
 
-
 VAGUE = 0.5
 """Spread from which a prediction helps less than the first reading of a light trial."""
 

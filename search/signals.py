@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from search.model import Observation, Verdict
 
+FAR_SHORT = 0.97
+"""Achieved share below which a smooth utilization has stopped growing [ratio]."""
+
 
 @dataclass(frozen=True)
 class Signals:
@@ -21,15 +24,20 @@ class Signals:
             reader's numbers: its utilization is (1 - idle) / (1 - idle_min).
     """
 
-    smooth: tuple[str, ...] = ("request_handler_idle", "network_idle", "cpu", "latency_p99")
+    smooth: tuple[str, ...] = ("request_handler_idle", "network_idle")
     achieved: str = "achieved"
     achieved_min: float = 0.99
     idle: str = "request_handler_idle"
     idle_min: float = 0.20
 
     def utilization(self, seen: Observation) -> float | None:
-        """The highest smooth utilization of a valid trial, or None when it has none."""
-        if seen.verdict is Verdict.INVALID:
+        """The highest smooth utilization of a valid trial, or None when it says nothing.
+
+        Well past the limit a utilization stands still, at whatever binds first, so a trial
+        that fell far short is read by its shortfall alone.
+        """
+        share = self.delivered(seen)
+        if seen.verdict is Verdict.INVALID or (share is not None and share < FAR_SHORT):
             return None
         found = [seen.indicators[name] for name in self.smooth if name in seen.indicators]
         return max(found, default=None)

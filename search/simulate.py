@@ -127,12 +127,12 @@ class SimulatedCluster:
         ratio = load / capacity
         indicators = self._indicators(ratio, reading)
         if any(low <= load / spec.capacity < high for low, high in spec.bands):
-            indicators["isr_changed_share"] = 1.2 + 0.8 * flap
+            indicators["isr"] = 1.2 + 0.8 * flap
         if alarm < spec.false_alarm and max(indicators.values()) < 1.0:
             if disguise < spec.disguised:
                 indicators["request_handler_idle"] = 1.0 + 0.2 * flap
             if which < 0.7:
-                indicators["isr_changed_share"] = 1.05 + 0.95 * flap
+                indicators["isr"] = 1.05 + 0.95 * flap
             else:
                 indicators["achieved"] = 1.05 + 6.0 * flap
         over = max(indicators.values()) >= 1.0
@@ -165,7 +165,7 @@ class SimulatedCluster:
         return {
             "request_handler_idle": max(0.0, handlers),
             "achieved": (1.0 - delivered) / (1.0 - ACHIEVED_MIN),
-            "isr_changed_share": 0.0,
+            "isr": 0.0,
         }
 
 
