@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 
 from chispa import assert_df_equality
 from pyspark.sql import SparkSession
 
-from jobs.spark_session import close_session, local_session
+from jobs.spark_session import local_session
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_delta_appends_and_reads_back(spark: SparkSession, tmp_path: Path) -> None:
@@ -47,9 +50,37 @@ def test_the_session_listens_on_loopback_only_and_has_no_ui(spark: SparkSession)
     assert spark.sparkContext.uiWebUrl is None
 
 
-def test_an_active_session_is_taken_and_never_closed(spark: SparkSession) -> None:
-    log = Path(spark.conf.get("spark.local.dir") or "").parent
+def test_an_active_session_is_taken_and_has_not_littered(spark: SparkSession) -> None:
     taken = local_session(slots=2)
     assert taken.sparkContext.applicationId == spark.sparkContext.applicationId
-    assert log.is_dir()
-    assert not [name for name in os.listdir() if name in ("spark-warehouse", "derby.log")]
+    litter = [Path(name) for name in ("spark-warehouse", "metastore_db", "derby.log")]
+    assert not [path for path in litter if path.exists()]
+
+
+def test_closing_ends_the_jvm_and_leaves_no_files_and_no_words(tmp_path: Path) -> None:
+    # In a process of its own: this one holds the session of all tests.
+    done = subprocess.run(
+        [sys.executable, "-c", LIFE],
+        cwd=ROOT,
+        env=_environ(tmp_path),
+        capture_output=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr.decode(), done.stdout.decode()) == (0, "", "ended\n")
+    assert not list(tmp_path.glob("redline-spark-*"))
+
+
+LIFE = """
+from jobs.spark_session import close_session, local_session
+from pyspark import SparkContext
+session = local_session(slots=2)
+process = SparkContext._gateway.proc
+assert process.poll() is None
+close_session(session)
+assert process.poll() is not None
+print("ended")
+"""
+
+
+def _environ(tmp_path: Path) -> dict[str, str]:
+    return {**os.environ, "TMPDIR": str(tmp_path)}

@@ -1,0 +1,46 @@
+"""Without a network: what is cached is used, what is not is one sentence."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def dead_url() -> Iterator[str]:
+    """An address that refuses connections for as long as the test runs."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{bound.getsockname()[1]}/"
+
+
+def _fetch(url: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "jobs.jars"],
+        cwd=ROOT,
+        env={**os.environ, "REDLINE_MAVEN_URL": url, **environ},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_what_set_up_cached_needs_no_network(dead_url: str) -> None:
+    done = _fetch(dead_url)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_offline_and_not_cached_is_one_sentence(dead_url: str, tmp_path: Path) -> None:
+    done = _fetch(dead_url, REDLINE_CACHE=str(tmp_path))
+    (sentence,) = done.stderr.splitlines()
+    assert done.returncode == 2
+    assert f"is not in the cache, and {dead_url} could not be reached to fetch it." in sentence
+    assert not list(tmp_path.rglob("*.jar"))

@@ -1,0 +1,152 @@
+"""Set-up tells what failed in one sentence; the real set-up is what runs these tests."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from jobs import bootstrap
+from search.errors import ConfigError
+
+ROOT = Path(__file__).parents[2]
+OFFLINE_LOG = """Looking in links: /wheels
+WARNING: Retrying (Retry(total=0)) after connection broken by 'NewConnectionError("Failed to \
+establish a new connection: [Errno -3] Temporary failure in name resolution")': /simple/setuptools/
+ERROR: Could not find a version that satisfies the requirement setuptools (from versions: none)
+ERROR: No matching distribution found for setuptools
+"""
+
+
+def test_pip_without_a_network() -> None:
+    problem = bootstrap.pip_problem(OFFLINE_LOG, Path("/c/setup.log"))
+    assert problem.startswith("Set-up needs the network the first time, and pip could not reach")
+    assert "No matching distribution found for setuptools" in problem
+    assert problem.endswith("The whole story is in /c/setup.log.")
+    assert "\n" not in problem
+
+
+def test_pip_that_fails_for_another_reason() -> None:
+    log = "ERROR: Could not install packages due to an OSError: [Errno 28] No space left\n"
+    problem = bootstrap.pip_problem(log, Path("/c/setup.log"))
+    assert problem.startswith("pip could not install the packages (Could not install packages due")
+    assert "No space left" in problem
+    assert "network" not in problem
+
+
+class QuickBuilder:
+    """Makes an environment whose Python is this one; the real builder takes seconds."""
+
+    def __init__(self, *, with_pip: bool, clear: bool, symlinks: bool) -> None:
+        assert with_pip
+        assert clear
+        assert symlinks
+
+    def create(self, folder: Path) -> None:
+        shutil.rmtree(folder, ignore_errors=True)
+        (folder / "bin").mkdir(parents=True)
+        (folder / "bin" / "python").write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+        (folder / "bin" / "python").chmod(0o755)
+
+
+def test_an_environment_that_works_is_kept_and_a_broken_one_made_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("venv.EnvBuilder", QuickBuilder)
+    folder = tmp_path / ".venv"
+    python = bootstrap.make_environment(folder)
+    kept = folder / "kept"
+    kept.write_text("")
+    assert bootstrap.make_environment(folder) == python
+    assert kept.exists()
+    python.unlink()
+    assert bootstrap.make_environment(folder) == python
+    assert python.exists()
+    assert not kept.exists()
+
+
+def test_a_cache_that_cannot_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("REDLINE_CACHE", str(tmp_path / "file" / "cache"))
+    with pytest.raises(ConfigError, match="Name another one in the environment variable REDLINE"):
+        bootstrap.set_up(ROOT)
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """As much of a checkout as set-up touches before it installs anything."""
+    for name in ("jobs", "search", "conf"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("Makefile", "setup.py"):
+        shutil.copy(ROOT / name, tmp_path / name)
+    return tmp_path
+
+
+def _make(checkout: Path, *arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    command = [shutil.which("make") or "make", *arguments]
+    surroundings = {**os.environ, "REDLINE_CACHE": str(checkout / ".cache"), **environ}
+    return subprocess.run(
+        command,
+        cwd=checkout,
+        env=surroundings,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def _python(checkout: Path, script: str) -> str:
+    path = checkout / "some-python"
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    return f"PYTHON={path}"
+
+
+@pytest.mark.parametrize(
+    ("script", "sentence"),
+    [
+        ("echo 3.9", "Python 3.9 is too old: redline needs 3.10 or newer. Install one and name"),
+        ("echo 2.7", "Python 2.7 is too old: redline needs 3.10 or newer. Install one and name"),
+        ("echo no such version >&2; exit 127", "No Python runs as '"),
+    ],
+)
+def test_make_refuses_a_python_in_one_sentence(checkout: Path, script: str, sentence: str) -> None:
+    done = _make(checkout, "test", _python(checkout, script))
+    told = done.stderr.splitlines()
+    assert done.returncode == 2
+    assert told[0].startswith(sentence)
+    assert [line for line in told[1:] if not line.startswith("make")] == []
+    assert not (checkout / ".venv").exists()
+
+
+def test_make_without_any_python(checkout: Path) -> None:
+    done = _make(checkout, "demo", "PYTHON=/no/such/python")
+    assert done.returncode == 2
+    assert done.stderr.startswith("No Python runs as '/no/such/python': install Python 3.10")
+
+
+def test_make_without_java(checkout: Path) -> None:
+    tools = checkout / "tools"
+    tools.mkdir()
+    shell = shutil.which("sh")
+    assert shell is not None
+    (tools / "sh").symlink_to(shell)
+    # No java on this PATH.
+    done = _make(checkout, "setup", f"PYTHON={sys.executable}", PATH=str(tools), JAVA_HOME="")
+    assert done.returncode == 2
+    assert done.stderr.startswith("No java was found on PATH and JAVA_HOME is not set. Install")
+    assert not (checkout / ".venv").exists()
+
+
+def test_make_lists_every_target() -> None:
+    done = subprocess.run(["make"], cwd=ROOT, capture_output=True, text=True, check=True)
+    listed = {line.split()[1] for line in done.stdout.splitlines() if line.startswith("  make ")}
+    phony = next(
+        line for line in (ROOT / "Makefile").read_text().splitlines() if line.startswith(".PHONY")
+    )
+    assert listed == set(phony.split()[1:])

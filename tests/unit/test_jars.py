@@ -1,0 +1,157 @@
+"""The cache of jars: whole or not at all; and what is asked for. The real fetch is set-up's."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+
+import pytest
+
+from jobs import ivy, jars
+from jobs.ivy import Coordinate, NotFoundError, UnreachableError
+from jobs.jar_cache import MANIFEST, JarCache
+from search.errors import ConfigError
+
+KAFKA = Coordinate("org.apache.kafka", "kafka_2.13", "4.1.2")
+
+
+class Fetcher:
+    """Writes two jars, and counts how often it is asked to."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.calls = 0
+        self._error = error
+
+    def __call__(self, target: Path, work: Path) -> None:
+        self.calls += 1
+        work.mkdir()
+        (work / "log").write_text("half a download")
+        (target / "b.jar").write_bytes(b"bbb")
+        if self._error:
+            raise self._error
+        (target / "a.jar").write_bytes(b"aaa")
+
+
+def test_a_set_is_fetched_once_and_sorted(tmp_path: Path) -> None:
+    fetch = Fetcher()
+    for _ in range(2):
+        found = JarCache(tmp_path).jars("kafka-1", "recipe", fetch)
+        assert found == [tmp_path / "kafka-1" / "a.jar", tmp_path / "kafka-1" / "b.jar"]
+    assert fetch.calls == 1
+    assert {path.name for path in tmp_path.iterdir()} <= {"kafka-1", ".kafka-1.lock"}
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda folder: (folder / "a.jar").unlink(),
+        lambda folder: (folder / "a.jar").write_bytes(b"aa"),
+        lambda folder: (folder / "a.jar").write_bytes(b"aab"),
+        lambda folder: (folder / MANIFEST).unlink(),
+        lambda folder: (folder / MANIFEST).write_text('{"recipe": "rec'),
+        lambda folder: (folder / MANIFEST).write_text("[]"),
+        lambda folder: (folder / MANIFEST).write_text('{"recipe": "recipe", "jars": {}}'),
+    ],
+    ids=["missing", "short", "altered", "no manifest", "cut manifest", "not ours", "empty"],
+)
+def test_a_damaged_set_is_noticed_and_fetched_again(tmp_path: Path, damage: object) -> None:
+    fetch = Fetcher()
+    JarCache(tmp_path).jars("kafka-1", "recipe", fetch)
+    assert callable(damage)
+    damage(tmp_path / "kafka-1")
+    assert JarCache(tmp_path).intact("kafka-1", "recipe") is None
+    found = JarCache(tmp_path).jars("kafka-1", "recipe", fetch)
+    assert [path.read_bytes() for path in found] == [b"aaa", b"bbb"]
+    assert fetch.calls == 2
+
+
+def test_a_set_of_another_recipe_is_made_anew(tmp_path: Path) -> None:
+    fetch = Fetcher()
+    JarCache(tmp_path).jars("kafka-1", "without a binding", fetch)
+    JarCache(tmp_path).jars("kafka-1", "with a binding", fetch)
+    assert fetch.calls == 2
+
+
+def test_a_fetch_that_fails_leaves_nothing_that_looks_whole(tmp_path: Path) -> None:
+    with pytest.raises(UnreachableError):
+        JarCache(tmp_path).jars("kafka-1", "recipe", Fetcher(UnreachableError("no network")))
+    assert {path.name for path in tmp_path.iterdir()} <= {".kafka-1.lock"}
+
+
+def test_what_a_killed_fetch_left_is_cleared_away(tmp_path: Path) -> None:
+    for name in (".kafka-1.partial", ".kafka-1.work"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "half.jar").write_bytes(b"h")
+    found = JarCache(tmp_path).jars("kafka-1", "recipe", Fetcher())
+    assert [path.name for path in found] == ["a.jar", "b.jar"]
+    manifest = json.loads((tmp_path / "kafka-1" / MANIFEST).read_text())
+    assert sorted(manifest["jars"]) == ["a.jar", "b.jar"]
+
+
+def test_two_at_the_same_time_fetch_once(tmp_path: Path) -> None:
+    fetch, found = Fetcher(), list[list[Path]]()
+    threads = [
+        threading.Thread(target=lambda: found.append(JarCache(tmp_path).jars("k", "r", fetch)))
+        for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert fetch.calls == 1
+    assert found == [[tmp_path / "k" / "a.jar", tmp_path / "k" / "b.jar"]] * 4
+
+
+def test_a_cache_that_cannot_be_written_names_the_way_out(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match=r"Name another cache folder .* REDLINE_CACHE"):
+        JarCache(tmp_path / "file" / "jars").jars("kafka-1", "recipe", Fetcher())
+
+
+@pytest.mark.parametrize(
+    ("names", "binding"),
+    [
+        (["slf4j-api-1.7.36.jar"], f"log4j-slf4j-impl:{jars.LOG4J_VERSION}"),
+        (["slf4j-api-1.7.36.jar", "log4j-core-2.25.4.jar"], "log4j-slf4j-impl:2.25.4"),
+        (["slf4j-api-2.0.17.jar", "log4j-core-2.26.0.jar"], "log4j-slf4j2-impl:2.26.0"),
+    ],
+)
+def test_the_binding_fits_the_slf4j_and_the_log4j_that_came(names: list[str], binding: str) -> None:
+    assert str(jars.binding_for(names)) == f"org.apache.logging.log4j:{binding}"
+
+
+def test_no_second_binding() -> None:
+    assert jars.binding_for(["slf4j-api-2.0.17.jar", "log4j-slf4j2-impl-2.26.0.jar"]) is None
+
+
+@pytest.mark.parametrize("version", ["latest", "4.1", "4.1.2-rc1", "", "4.1.2/../x"])
+def test_a_kafka_version_is_three_numbers(version: str) -> None:
+    with pytest.raises(ConfigError, match=r"is not of the form 4\.1\.2"):
+        jars.kafka_jars(version)
+
+
+def test_a_kafka_older_than_kraft_as_we_start_it_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"Kafka 3\.8\.1 is older than 3\.9"):
+        jars.kafka_jars("3.8.1")
+
+
+def test_offline_is_told_from_not_there() -> None:
+    offline = """:::: WARNINGS
+\tHost repo.example.org not found. url=https://repo.example.org/kafka_2.13-4.1.2.pom
+\t\t:: org.apache.kafka#kafka_2.13;4.1.2: not found
+"""
+    absent = "\t\t:: org.apache.kafka#kafka_2.13;9.9.9: not found\n"
+    assert isinstance(ivy.failure(offline, [KAFKA]), UnreachableError)
+    assert "Connect to the network once" in str(ivy.failure(offline, [KAFKA]))
+    error = ivy.failure(absent, [KAFKA])
+    assert isinstance(error, NotFoundError)
+    assert "has no org.apache.kafka:kafka_2.13:9.9.9." in str(error)
+    assert "No space left" in str(ivy.failure("java.io.IOException: No space left\n", [KAFKA]))
+
+
+def test_a_proxy_of_the_environment_reaches_java() -> None:
+    url = "https://repo.example.org/maven2/"
+    options = ivy.proxy_options(url, {"https": "http://proxy.example.org:3128"})
+    assert options == ["-Dhttps.proxyHost=proxy.example.org", "-Dhttps.proxyPort=3128"]
+    assert ivy.proxy_options(url, {}) == []

@@ -1,0 +1,138 @@
+"""Each lack of the machine is one sentence with its remedy."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from jobs import preflight
+from jobs.preflight import Machine
+from search.errors import ConfigError
+
+
+def _java(folder: Path, script: str) -> dict[str, str]:
+    launcher = folder / "bin" / "java"
+    launcher.parent.mkdir(parents=True)
+    launcher.write_text(f"#!/bin/sh\n{script}\n")
+    launcher.chmod(0o755)
+    return {"PATH": f"{launcher.parent}:{os.defpath}"}
+
+
+def _says(version: str) -> str:
+    return f"echo 'openjdk version \"{version}\" 2024-04-16' >&2"
+
+
+def _machine(tmp_path: Path, environ: dict[str, str] | None = None) -> Machine:
+    return Machine(environ=environ or {}, proc=tmp_path / "proc", cgroup=tmp_path / "cgroup")
+
+
+@pytest.mark.parametrize(
+    ("text", "version"), [("1.8.0_402", 8), ("11.0.22", 11), ("17.0.15", 17), ("25", 25)]
+)
+def test_java_says_its_version(tmp_path: Path, text: str, version: int) -> None:
+    environ = _java(tmp_path, _says(text))
+    assert preflight.java_version(preflight.java_command(environ)) == version
+
+
+def test_a_too_old_java_is_named_with_the_remedy(tmp_path: Path) -> None:
+    problem = preflight.java_problem(_machine(tmp_path, _java(tmp_path, _says("11.0.22"))))
+    assert problem is not None
+    assert problem.startswith(f"{tmp_path}/bin/java is Java 11: redline needs 17 or newer.")
+    assert "JAVA_HOME" in problem
+    assert "\n" not in problem
+
+
+def test_java_17_will_do(tmp_path: Path) -> None:
+    assert preflight.java_problem(_machine(tmp_path, _java(tmp_path, _says("17.0.1")))) is None
+
+
+def test_no_java_at_all(tmp_path: Path) -> None:
+    problem = preflight.java_problem(_machine(tmp_path, {"PATH": str(tmp_path)}))
+    assert problem is not None
+    assert problem.startswith("No java was found on PATH and JAVA_HOME is not set. Install")
+
+
+def test_java_home_wins_and_must_be_right(tmp_path: Path) -> None:
+    _java(tmp_path / "home", _says("21.0.2"))
+    environ = {**_java(tmp_path / "path", _says("11")), "JAVA_HOME": str(tmp_path / "home")}
+    assert preflight.java_command(environ) == str(tmp_path / "home" / "bin" / "java")
+    with pytest.raises(ConfigError, match="JAVA_HOME is /nowhere, but there is no"):
+        preflight.java_command({**environ, "JAVA_HOME": "/nowhere"})
+
+
+def test_a_launcher_that_finds_no_java_behind_it_counts_as_none(tmp_path: Path) -> None:
+    stub = "echo 'The operation could not be completed. Unable to locate a Java Runtime.'; exit 1"
+    problem = preflight.java_problem(_machine(tmp_path, _java(tmp_path, stub)))
+    assert problem is not None
+    assert "does not say which Java it is. Install" in problem
+
+
+def test_a_too_old_python() -> None:
+    problem = preflight.python_problem((3, 9))
+    assert problem is not None
+    assert problem.startswith("Python 3.9 is too old: redline needs 3.10 or newer. Install")
+    assert preflight.python_problem((3, 10)) is None
+
+
+def test_a_python_without_venv(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert preflight.venv_problem() is None
+    monkeypatch.setattr("importlib.util.find_spec", {"venv": object()}.get)
+    problem = preflight.venv_problem()
+    assert problem is not None
+    assert "lacks the module ensurepip" in problem
+    assert f"python{sys.version_info[0]}.{sys.version_info[1]}-venv" in problem
+
+
+def test_too_little_disk_names_the_folder_that_exists(tmp_path: Path) -> None:
+    assert preflight.disk_problem(tmp_path / "not" / "yet", needed_bytes=1) is None
+    problem = preflight.disk_problem(tmp_path / "not" / "yet", needed_bytes=10**18)
+    assert problem is not None
+    assert problem.startswith(f"The disk of {tmp_path} has ")
+    assert "redline needs 1000000000.0 GB" in problem
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def test_the_kernel_says_what_memory_is_available(tmp_path: Path) -> None:
+    machine = _machine(tmp_path)
+    _write(machine.proc / "meminfo", "MemTotal: 9999999 kB\nMemAvailable:    1000000 kB\n")
+    assert preflight.available_memory_bytes(machine) == 1_024_000_000
+    problem = preflight.memory_problem(machine)
+    assert problem is not None
+    assert problem.startswith("1.0 GB of memory is available: the brokers and Spark need 4.0 GB.")
+
+
+@pytest.mark.parametrize("own", ["", "service.slice/"])
+def test_a_container_may_leave_less_and_its_page_cache_is_free(tmp_path: Path, own: str) -> None:
+    machine = _machine(tmp_path)
+    _write(machine.proc / "meminfo", "MemAvailable:    99000000 kB\n")
+    _write(machine.proc / "self" / "cgroup", f"0::/{own}\n")
+    _write(machine.cgroup / own / "memory.max", "5000000000\n")
+    _write(machine.cgroup / own / "memory.current", "3000000000\n")
+    _write(machine.cgroup / own / "memory.stat", "anon 1\ninactive_file 500000000\n")
+    assert preflight.available_memory_bytes(machine) == 2_500_000_000
+
+
+def test_a_container_without_a_limit_leaves_what_the_kernel_has(tmp_path: Path) -> None:
+    machine = _machine(tmp_path)
+    _write(machine.proc / "meminfo", "MemAvailable:    8000000 kB\n")
+    _write(machine.cgroup / "memory.max", "max\n")
+    _write(machine.cgroup / "memory.current", "3000000000\n")
+    assert preflight.available_memory_bytes(machine) == 8_192_000_000
+    assert preflight.memory_problem(machine) is None
+
+
+def test_all_lacks_are_told_at_once(tmp_path: Path) -> None:
+    machine = _machine(tmp_path, {"PATH": str(tmp_path)})
+    _write(machine.proc / "meminfo", "MemAvailable:    1000000 kB\n")
+    with pytest.raises(ConfigError) as caught:
+        preflight.check_machine(tmp_path, machine)
+    java, memory = str(caught.value).splitlines()
+    assert java.startswith("No java was found")
+    assert memory.startswith("1.0 GB of memory")
