@@ -87,7 +87,7 @@ class Number(Checked):
         of = f" of {self.unit}" if self.unit else ""
         low = f"above {self.low:.12g}" if self.above else f"from {self.low:.12g}"
         if self.below:
-            return f"a number{of} {low} and below {self.high:.12g}"
+            return f"a number{of} {low} to below {self.high:.12g}"
         return f"a number{of} {low} {'up ' if self.above else ''}to {self.high:.12g}"
 
     def accepts(self, value: Any) -> bool:

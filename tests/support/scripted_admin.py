@@ -1,0 +1,89 @@
+"""An administration that plays a cluster, for tests of what is asked of it and when."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from jobs.kafka_admin import AdminError, Broker, ClusterInfo, KafkaAdmin, Partition
+
+
+class ScriptedAdmin(KafkaAdmin):
+    """Three brokers in memory.
+
+    Attributes:
+        topics: topic → partition → what all brokers see.
+        requests: what was asked that changes something, in order.
+        fail: method → the error that it raises, once for each entry.
+        before_look: called before brokers are asked about a topic, to let things happen.
+    """
+
+    def __init__(self, broker_ids: Sequence[int] = (1, 2, 3)) -> None:
+        self.broker_ids = list(broker_ids)
+        self.topics: dict[str, dict[int, Partition]] = {}
+        self.properties: dict[str, str | None] = {"max.message.bytes": "1048588"}
+        self.requests: list[str] = []
+        self.fail: dict[str, list[AdminError]] = {}
+        self.before_look: Callable[[], None] = lambda: None
+        self.deletes = True
+
+    def _may_fail(self, method: str) -> None:
+        if self.fail.get(method):
+            raise self.fail[method].pop(0)
+
+    def close(self) -> None:
+        self.requests.append("close")
+
+    def describe_cluster(self) -> ClusterInfo:
+        brokers = tuple(Broker(each, "localhost", 9_000 + each) for each in self.broker_ids)
+        return ClusterInfo("scripted", brokers, (), (4, 1))
+
+    def create_topic(
+        self,
+        topic: str,
+        replicas: Mapping[int, Sequence[int]],
+        config: Mapping[str, str],
+        validate_only: bool = False,
+    ) -> dict[str, str | None]:
+        self._may_fail("validate" if validate_only else "create_topic")
+        if not validate_only:
+            self.requests.append(f"create {topic}")
+            self.topics[topic] = {
+                number: Partition(each[0], tuple(each), tuple(each))
+                for number, each in replicas.items()
+            }
+        return {**self.properties, **config}
+
+    def delete_topic(self, topic: str) -> None:
+        self.requests.append(f"delete {topic}")
+        self._may_fail("delete_topic")
+        if self.deletes:
+            self.topics.pop(topic, None)
+
+    def partitions_seen_by(self, broker_id: int, topic: str) -> dict[int, Partition] | None:
+        self._may_fail("partitions_seen_by")
+        self.before_look()
+        return self.topics.get(topic)
+
+    def elect_preferred_leaders(self, topic: str, partitions: Iterable[int]) -> None:
+        self.requests.append(f"elect {sorted(partitions)}")
+        self._may_fail("elect_preferred_leaders")
+        for number in partitions:
+            old = self.topics[topic][number]
+            self.topics[topic][number] = Partition(old.replicas[0], old.replicas, old.isr)
+
+    def end_offsets(self, topic: str, partitions: Iterable[int]) -> dict[int, int]:
+        return {number: number * 10 for number in partitions}
+
+
+class FakeTime:
+    """A clock that only pauses move."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+    def pause(self, duration_s: float) -> None:
+        """Let `duration_s` pass [s]."""
+        self.now_s += duration_s

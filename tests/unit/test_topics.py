@@ -1,0 +1,247 @@
+"""What a run does to its topics, and to no others."""
+
+from __future__ import annotations
+
+import pytest
+
+from jobs.config import Workload, load_workload
+from jobs.kafka_admin import NO_LEADER, AdminError, Partition
+from jobs.topics import Topic, TopicError, Topics
+from search.errors import ConfigError
+from tests.support.scripted_admin import FakeTime, ScriptedAdmin
+
+NAME = "redline-run1-100"
+
+
+@pytest.fixture
+def admin() -> ScriptedAdmin:
+    return ScriptedAdmin()
+
+
+@pytest.fixture
+def clock() -> FakeTime:
+    return FakeTime()
+
+
+@pytest.fixture
+def topics(admin: ScriptedAdmin, clock: FakeTime) -> Topics:
+    return Topics(admin, "run1", clock=clock, pause=clock.pause)
+
+
+@pytest.fixture
+def workload() -> Workload:
+    return load_workload("demo")
+
+
+@pytest.fixture
+def topic(topics: Topics, workload: Workload, admin: ScriptedAdmin) -> Topic:
+    made = topics.create(workload, 100)
+    admin.requests.clear()
+    return made
+
+
+def change(admin: ScriptedAdmin, number: int, leader: int, isr: tuple[int, ...] = ()) -> None:
+    replicas = admin.topics[NAME][number].replicas
+    admin.topics[NAME][number] = Partition(leader, replicas, isr or replicas)
+
+
+def failure(cause: str) -> AdminError:
+    return AdminError(f"could not do it ({cause})", cause)
+
+
+def test_a_topic_is_made_as_planned(
+    topics: Topics, workload: Workload, admin: ScriptedAdmin
+) -> None:
+    topic = topics.create(workload, 100)
+    assert topic.name == NAME
+    assert admin.requests == [f"create {NAME}"]
+    assert topic.leaders == (1, 2, 3) * 10
+    assert topics.made == (topic,)
+
+
+def test_a_new_topic_is_ready_only_when_all_replicas_are_in_sync(
+    topics: Topics, workload: Workload, admin: ScriptedAdmin, clock: FakeTime
+) -> None:
+    def slow_start() -> None:
+        change(
+            admin, 0, leader=1 if clock() > 103 else NO_LEADER, isr=() if clock() > 105 else (1,)
+        )
+
+    admin.before_look = slow_start
+    topics.create(workload, 100)
+    assert 105 < clock() < 106
+
+
+def test_a_topic_that_does_not_get_ready_is_an_error_and_still_ours_to_delete(
+    topics: Topics, workload: Workload, admin: ScriptedAdmin, clock: FakeTime
+) -> None:
+    admin.before_look = lambda: change(admin, 4, leader=NO_LEADER)
+    with pytest.raises(TopicError, match=r"after 20 s: partition 4 without a leader"):
+        topics.create(workload, 100, deadline_s=20)
+    assert 120 <= clock() < 121
+    assert [each.name for each in topics.made] == [NAME]
+
+
+def test_a_request_without_an_answer_may_have_made_the_topic(
+    topics: Topics, workload: Workload, admin: ScriptedAdmin
+) -> None:
+    admin.fail["create_topic"] = [failure("RequestTimedOutError")]
+    with pytest.raises(AdminError):
+        topics.create(workload, 100)
+    assert [each.name for each in topics.made] == [NAME]
+
+
+def test_a_topic_of_somebody_else_never_becomes_ours(
+    topics: Topics, workload: Workload, admin: ScriptedAdmin
+) -> None:
+    admin.fail["create_topic"] = [failure("TopicAlreadyExistsError")]
+    with pytest.raises(AdminError):
+        topics.create(workload, 100)
+    assert topics.made == ()
+    foreign = Topic(NAME, 100, {0: (1,)})
+    with pytest.raises(TopicError, match="was not made by run run1"):
+        topics.delete(foreign)
+    assert admin.requests == []
+
+
+def test_a_topic_is_made_once(topics: Topics, topic: Topic, workload: Workload) -> None:
+    with pytest.raises(TopicError, match="already"):
+        topics.create(workload, 100)
+    assert topics.made == (topic,)
+
+
+@pytest.mark.parametrize("cause", ["InvalidConfigurationError", "PolicyViolationError"])
+def test_a_topic_that_the_cluster_would_refuse_is_a_configuration_error(
+    topics: Topics, workload: Workload, admin: ScriptedAdmin, cause: str
+) -> None:
+    admin.fail["validate"] = [failure(cause)]
+    with pytest.raises(ConfigError, match=cause):
+        topics.create(workload, 100)
+    assert admin.requests == []
+    assert topics.made == ()
+
+
+def test_batches_that_the_brokers_would_refuse_make_no_topic(
+    topics: Topics, workload: Workload, admin: ScriptedAdmin
+) -> None:
+    admin.properties["max.message.bytes"] = "1000"
+    with pytest.raises(ConfigError, match=r"max\.message\.bytes 1000 B"):
+        topics.create(workload, 100)
+    assert admin.requests == []
+
+
+def test_a_well_topic_is_left_alone(topics: Topics, topic: Topic, admin: ScriptedAdmin) -> None:
+    report = topics.check(topic)
+    assert report.ok
+    assert report.sentences() == ()
+    assert (report.elections, report.waited_s) == (0, 0.0)
+    assert admin.requests == []
+
+
+def test_moved_leaders_are_elected_back(topics: Topics, topic: Topic, admin: ScriptedAdmin) -> None:
+    change(admin, 0, leader=2)
+    change(admin, 3, leader=3)
+    report = topics.check(topic)
+    assert report.ok
+    assert report.before.moved == (0, 3)
+    assert admin.requests == ["elect [0, 3]"]
+
+
+def test_a_failed_election_is_tried_again_but_not_at_every_look(
+    topics: Topics, topic: Topic, admin: ScriptedAdmin, clock: FakeTime
+) -> None:
+    change(admin, 0, leader=2)
+    admin.fail["elect_preferred_leaders"] = [failure("PreferredLeaderNotAvailableError")] * 2
+    report = topics.check(topic)
+    assert report.ok
+    assert report.elections == 3
+    assert 4 <= report.waited_s < 5
+    assert report.sentences() == ()
+
+
+def test_replicas_get_time_to_catch_up(
+    topics: Topics, topic: Topic, admin: ScriptedAdmin, clock: FakeTime
+) -> None:
+    change(admin, 7, leader=topic.leaders[7], isr=(topic.leaders[7],))
+
+    def catch_up() -> None:
+        if clock() > 110:
+            change(admin, 7, leader=topic.leaders[7])
+
+    admin.before_look = catch_up
+    report = topics.check(topic)
+    assert report.ok
+    assert report.before.lagging == (7,)
+    assert 10 < report.waited_s < 11
+
+
+def test_what_cannot_be_restored_is_reported_in_words(
+    topics: Topics, topic: Topic, admin: ScriptedAdmin, clock: FakeTime
+) -> None:
+    change(admin, 0, leader=2)
+    admin.fail["elect_preferred_leaders"] = [failure("PreferredLeaderNotAvailableError")] * 99
+    report = topics.check(topic, deadline_s=5)
+    assert not report.ok
+    assert 5 <= report.waited_s < 6
+    assert report.sentences() == (
+        f"topic {NAME} after 5 s: partition 0 led by another broker than assigned",
+        "could not do it (PreferredLeaderNotAvailableError)",
+    )
+
+
+def test_a_silent_broker_makes_no_exception_but_no_trial_either(
+    topics: Topics, topic: Topic, admin: ScriptedAdmin
+) -> None:
+    admin.fail["partitions_seen_by"] = [failure("RequestTimedOutError")] * 999
+    report = topics.check(topic, deadline_s=3)
+    assert not report.ok
+    assert "RequestTimedOutError" in report.sentences()[0]
+
+
+def test_a_topic_that_vanished_is_not_made_again(
+    topics: Topics, topic: Topic, admin: ScriptedAdmin
+) -> None:
+    admin.topics.clear()
+    report = topics.check(topic, deadline_s=3)
+    assert len(report.after.missing) == 30
+    assert admin.requests == []
+
+
+def test_end_offsets_are_read_of_all_partitions(topics: Topics, topic: Topic) -> None:
+    assert topics.end_offsets(topic) == {number: number * 10 for number in range(30)}
+
+
+def test_a_topic_is_deleted_and_confirmed_gone(
+    topics: Topics, topic: Topic, admin: ScriptedAdmin
+) -> None:
+    topics.delete(topic)
+    assert admin.requests == [f"delete {NAME}"]
+    assert topics.made == ()
+
+
+def test_a_topic_that_is_gone_already_counts_as_deleted(
+    topics: Topics, topic: Topic, admin: ScriptedAdmin
+) -> None:
+    admin.fail["delete_topic"] = [failure("UnknownTopicOrPartitionError")]
+    admin.topics.clear()
+    topics.delete(topic)
+    assert topics.made == ()
+
+
+def test_a_refused_deletion_leaves_the_topic_ours(
+    topics: Topics, topic: Topic, admin: ScriptedAdmin
+) -> None:
+    admin.fail["delete_topic"] = [failure("TopicDeletionDisabledError")]
+    with pytest.raises(AdminError, match="TopicDeletionDisabledError"):
+        topics.delete(topic)
+    assert topics.made == (topic,)
+
+
+def test_a_topic_that_does_not_go_is_an_error(
+    topics: Topics, topic: Topic, admin: ScriptedAdmin, clock: FakeTime
+) -> None:
+    admin.deletes = False
+    with pytest.raises(TopicError, match="not gone after 10 s: broker 1 still knows it"):
+        topics.delete(topic, deadline_s=10)
+    assert 110 <= clock() < 111
+    assert topics.made == (topic,)
