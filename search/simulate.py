@@ -195,6 +195,14 @@ class Outcome:
             return 1.0
         return abs(self.result.bracket.sustained - self.true_limit) / self.true_limit
 
+    @property
+    def holds_the_limit(self) -> bool:
+        """True when the bracket of a finished search holds the true limit."""
+        bracket = self.result.bracket
+        if isinstance(self.result, GaveUp) or bracket.overloaded is None:
+            return False
+        return bracket.sustained <= self.true_limit < bracket.overloaded
+
 
 def run_on(searcher: Searcher, cluster: SimulatedCluster, on_step: OnStep | None = None) -> Outcome:
     """Run any searcher on a simulated cluster."""

@@ -1,0 +1,170 @@
+"""Search methods side by side on the same simulated clusters.
+
+A cluster is drawn with a random size, bend and curve; a line of eight message sizes is
+measured on it by each contestant. What counts is what a boundary point costs and how far
+its answer, the sustained side of the bracket, lies from the true capacity averaged over
+the time of its trials. A search that gave up counts as wrong by 100 %.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from search.bisect import Bisection
+from search.boundary_model import ProducerRate
+from search.limits import Limits
+from search.line import Line
+from search.model import Done
+from search.simulate import ClusterSpec, Outcome
+from search.simulate_line import LineSpec, SimulatedLine, run_line_on, run_sizes_on
+
+SIZES = (100, 268, 720, 1931, 5179, 13895, 37276, 100000)
+"""Message sizes of a line [B], even in their logarithm."""
+LIMITS = Limits(np_start_max=1024, np_cap=4096, resolution=0.05, invalid_repeats_max=3)
+RATE = ProducerRate(bytes_per_s=1e6)
+
+Run = Callable[[SimulatedLine, Sequence[int]], list[Outcome]]
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """A way to measure a line: `run` gets a fresh simulated line and its sizes."""
+
+    name: str
+    run: Run
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """Conditions to measure under.
+
+    Attributes:
+        name: for people.
+        behaviour: of every cluster; capacity and curve are drawn per cluster.
+        misfit: how far sizes lie from a line of two costs [σ, ratio].
+        lines: how many clusters.
+    """
+
+    name: str
+    behaviour: ClusterSpec
+    misfit: float = 0.03
+    lines: int = 100
+
+
+@dataclass(frozen=True)
+class Row:
+    """One contestant under one scenario. Shares and means are over all points.
+
+    Attributes:
+        trials_mean, trials_p95: trials per point.
+        seconds_mean: simulated trial time per point, waiting for recovery included [s].
+        off_5, off_10: share of points off by more than 5 % and 10 % [ratio].
+        inside: share of brackets that hold the true limit [ratio].
+        confidence: mean confidence that the contestant gave, or None.
+    """
+
+    scenario: str
+    contestant: str
+    points: int
+    trials_mean: float
+    trials_p95: int
+    seconds_mean: float
+    off_5: float
+    off_10: float
+    inside: float
+    confidence: float | None
+
+
+_USUAL = ClusterSpec(capacity=1.0, reading_noise=0.005, noise=0.02, false_alarm=0.02)
+
+
+def scenarios(scale: float = 1.0) -> tuple[Scenario, ...]:
+    """The conditions of the benchmark; `scale` multiplies the number of clusters."""
+    few = max(1, round(75 * scale))
+    return (
+        Scenario(
+            "no noise, no false alarms", replace(_USUAL, noise=0.0, false_alarm=0.0), lines=few
+        ),
+        Scenario("2 % noise, 2 % false alarms", _USUAL, lines=max(1, round(400 * scale))),
+        Scenario(
+            "drift of 5 %, 10 % false alarms",
+            replace(_USUAL, false_alarm=0.10, drift=0.05),
+            lines=2 * few,
+        ),
+        Scenario("5 % noise", replace(_USUAL, noise=0.05), lines=few),
+        Scenario(
+            "CPU binds, idle stays at 0.52", replace(_USUAL, utilization_at_limit=0.6), lines=few
+        ),
+        Scenario("half of the alarms show in idle", replace(_USUAL, disguised=0.5), lines=few),
+        Scenario("2 % false calms", replace(_USUAL, false_calm=0.02), lines=few),
+        Scenario("slow recovery, 2 min", replace(_USUAL, recovery_s=120.0), lines=few),
+        Scenario("3 % invalid trials", replace(_USUAL, invalid=0.03), lines=few),
+        Scenario("neighbours mislead by 15 %", _USUAL, misfit=0.15, lines=few),
+    )
+
+
+def draw_line(scenario: Scenario, seed: int) -> SimulatedLine:
+    """A random cluster with between 30 and 1,000 producers at every size, misfit aside."""
+    chance = random.Random(seed)
+    bend = math.exp(chance.uniform(math.log(30.0), math.log(2000.0)))
+    lightest = max(60.0, 30.0 * (1.0 + bend / min(SIZES)))
+    largest = math.exp(chance.uniform(math.log(min(lightest, 1000.0)), math.log(1000.0)))
+    per_byte = 3.0 / ((RATE.bytes_per_s or 1.0) * largest)
+    behaviour = replace(scenario.behaviour, curve_power=chance.uniform(0.8, 2.0))
+    spec = LineSpec(3, RATE, per_byte * bend, per_byte, scenario.misfit, behaviour)
+    return SimulatedLine(spec, seed)
+
+
+def _bisect(simulated: SimulatedLine, sizes: Sequence[int]) -> list[Outcome]:
+    def searcher() -> Bisection:
+        return Bisection(
+            LIMITS.np_start_max, LIMITS.np_cap, LIMITS.resolution, LIMITS.invalid_repeats_max
+        )
+
+    return run_sizes_on(searcher, sizes, simulated)
+
+
+def _guided(simulated: SimulatedLine, sizes: Sequence[int]) -> list[Outcome]:
+    line = Line(tuple(sizes), RATE, LIMITS, simulated.spec.brokers)
+    return [outcome for _, outcome in run_line_on(line, simulated)]
+
+
+OURS = (Contestant("plain bisection", _bisect), Contestant("redline", _guided))
+
+
+def compare(
+    contestants: Iterable[Contestant] = OURS, conditions: Iterable[Scenario] | None = None
+) -> Iterator[Row]:
+    """One row per scenario and contestant, as they are done."""
+    for scenario in scenarios() if conditions is None else conditions:
+        for contestant in contestants:
+            outcomes: list[Outcome] = []
+            for seed in range(scenario.lines):
+                outcomes += contestant.run(draw_line(scenario, seed), SIZES)
+            yield row_of(scenario.name, contestant.name, outcomes)
+
+
+def row_of(scenario: str, contestant: str, outcomes: Sequence[Outcome]) -> Row:
+    """Sum up what a contestant made of a scenario."""
+    count = len(outcomes)
+    trials = sorted(outcome.trials for outcome in outcomes)
+    sure = [
+        outcome.result.confidence
+        for outcome in outcomes
+        if isinstance(outcome.result, Done) and outcome.result.confidence is not None
+    ]
+    return Row(
+        scenario,
+        contestant,
+        count,
+        sum(trials) / count,
+        trials[min(count - 1, math.ceil(0.95 * count) - 1)],
+        sum(outcome.duration_s for outcome in outcomes) / count,
+        sum(outcome.off_by > 0.05 for outcome in outcomes) / count,
+        sum(outcome.off_by > 0.10 for outcome in outcomes) / count,
+        sum(outcome.holds_the_limit for outcome in outcomes) / count,
+        sum(sure) / len(sure) if sure else None,
+    )
