@@ -12,6 +12,8 @@ import pytest
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytest_plugins = ["tests.support.kafka_fixtures"]
+
 HERE = Path(__file__).parent
 FOLDERS = ("unit", "spark", "kafka", "e2e")
 SPARK_SLOTS = 4

@@ -147,7 +147,5 @@ def cleaned_line(cleaned: Cleaned) -> str:
 
 
 def _title(state: State) -> str:
-    spec = state.spec
-    noun = "broker" if spec.brokers == 1 else "brokers"
-    about = f", {spec.description}" if spec.description else ""
-    return f"testbed {spec.name} ({spec.brokers} {noun}, Kafka {spec.kafka_version}{about})"
+    about = state.spec.description
+    return f"{state.spec.title}, {about}" if about else state.spec.title

@@ -37,16 +37,22 @@ class NodeEndedError(Exception):
         self.process = process
 
 
-def words_of(process: NodeProcess) -> str:
-    """How a process ended and why, as far as its logs say."""
+def words_of(process: NodeProcess, what: str | None = None) -> str:
+    """How a process ended and why, as far as its logs say.
+
+    Args:
+        process: the process.
+        what: what it was, for people; the node by default.
+    """
     code = process.exit_code()
-    by_signal = code is not None and code < 0
-    how = f"was ended by {signal.Signals(-(code or 0)).name}" if by_signal else f"exit code {code}"
+    how = (
+        f"was ended by {signal.Signals(-code).name}" if code and code < 0 else f"exited with {code}"
+    )
     said = error_lines(process.node)
-    what = f"{process.node.title} {how if by_signal else f'ended with {how}'}"
+    begin = f"{what or process.node.title} {how}"
     if not said:
-        return f"{what} and left no message"
-    return f"{what} and said:" + "".join(f"\n  {line}" for line in said)
+        return f"{begin} and left no message"
+    return f"{begin} and said:" + "".join(f"\n  {line}" for line in said)
 
 
 def disk_problem(folder: Path, used_bytes: int, limit_bytes: int) -> str | None:

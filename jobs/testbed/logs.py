@@ -13,7 +13,9 @@ _TAIL_BYTES = 200_000
 _LINES_MAX = 4
 _LINE_CHARS_MAX = 300
 _ADDRESS_IN_USE = re.compile(r"Address already in use|Port already in use")
-_TELLING = re.compile(r"\] (ERROR|FATAL) |^(\S+\.)+\w*(Exception|Error)\b|^Caused by: |^Error: ")
+_TELLING = re.compile(
+    r"\] (ERROR|FATAL) |^(\S+\.)+\w*(Exception|Error)\b|^Caused by: |^Error: |^Exception in thread "
+)
 
 
 def error_lines(node: Node) -> list[str]:

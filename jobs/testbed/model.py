@@ -84,6 +84,12 @@ class Spec:
     ready_deadline_s: float
     owned: bool
 
+    @property
+    def title(self) -> str:
+        """For people: `testbed default (3 brokers, Kafka 4.1.2)`."""
+        noun = "broker" if self.brokers == 1 else "brokers"
+        return f"testbed {self.name} ({self.brokers} {noun}, Kafka {self.kafka_version})"
+
 
 @dataclass(frozen=True)
 class Node:

@@ -124,7 +124,7 @@ class Supervisor:
         finally:
             process.kill()
         if process.exit_code() != 0:
-            raise NodeEndedError(process)
+            raise FailureError("start", words_of(process, "the formatting of its log dir"))
 
     def _await_ready(self, deadline_s: float) -> None:
         while True:
@@ -248,10 +248,8 @@ class Supervisor:
         self._nodes.kill_all()
         kept = self._folder.parent / FAILED / self._folder.name
         spec = self._state.spec
-        message = (
-            f"testbed {spec.name} ({spec.brokers} brokers, Kafka {spec.kafka_version}): {reason}. "
-            f"Its logs are in {kept}"
-        )
+        separator = "\n" if "\n" in reason else ". "
+        message = f"{spec.title} failed: {reason}{separator}Its logs are in {kept}"
         self._state = replace(self._state, status=Status.FAILED, reason=reason, processes=())
         keep_logs(self._folder, self._state)
         log.error("%s", message)

@@ -1,0 +1,148 @@
+"""However a testbed ends, nothing of it keeps running, and what failed keeps its logs."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from jobs.jars import kafka_jars
+from jobs.testbed.control import down, status
+from jobs.testbed.errors import TestbedDiskError, TestbedLostError, TestbedStartError
+from jobs.testbed.launcher import launch, make_spec, start
+from jobs.testbed.places import read_state, write_state
+from jobs.testbed.profile import adapted, load_profile
+from tests.support.processes import becomes, processes_with
+
+# Enough for a machine under load; on an idle one all is gone within a second.
+GONE_S = 10.0
+
+
+@contextmanager
+def owner_process(root: Path) -> Iterator[subprocess.Popen[str]]:
+    """Another Python that starts a testbed in `root`."""
+    command = [sys.executable, "-m", "tests.support.testbed_owner", str(root)]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env) as owner:
+        try:
+            yield owner
+        finally:
+            owner.kill()
+
+
+def next_line(owner: subprocess.Popen[str]) -> str:
+    assert owner.stdout is not None
+    return owner.stdout.readline().strip()
+
+
+@pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_it_ends_with_its_owner(tmp_path: Path, signum: signal.Signals) -> None:
+    with owner_process(tmp_path) as owner:
+        testbed_id = next_line(owner)
+        assert next_line(owner) == "ready"
+        assert len(processes_with(testbed_id)) == 3
+        owner.send_signal(signum)
+        owner.wait(GONE_S)
+        assert becomes(lambda: not processes_with(testbed_id), GONE_S)
+    failed = tmp_path / "failed" / testbed_id
+    if signum == signal.SIGINT:
+        assert not failed.exists()  # KeyboardInterrupt leaves the `with` in good order
+        return
+    assert becomes(failed.is_dir, GONE_S)
+    assert (failed / "broker-1" / "server.log").stat().st_size > 0
+    assert not (failed / "broker-1" / "data").exists()
+
+
+def test_it_ends_with_an_owner_that_is_killed_while_it_starts(tmp_path: Path) -> None:
+    with owner_process(tmp_path) as owner:
+        testbed_id = next_line(owner)
+        # The supervisor and, a moment later, JVMs that are far from ready.
+        assert becomes(lambda: len(processes_with(testbed_id)) >= 2, 30)
+        owner.kill()
+        assert becomes(lambda: not processes_with(testbed_id), GONE_S)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere `down` cleans up, see below")
+def test_brokers_die_with_a_supervisor_that_is_killed(tmp_path: Path) -> None:
+    testbed = start(brokers=1, root=tmp_path)
+    try:
+        os.kill(testbed.supervisor_pid, signal.SIGKILL)
+        assert becomes(lambda: not processes_with(testbed.id), GONE_S)
+        with pytest.raises(TestbedLostError, match="supervisor of testbed default ended"):
+            testbed.check()
+        assert testbed.folder.exists()
+    finally:
+        testbed.stop()
+    assert not testbed.folder.exists()
+    assert (tmp_path / "failed" / testbed.id / "broker-1" / "server.log").exists()
+
+
+def test_down_cleans_what_a_crash_left_and_leaves_a_living_testbed_alone(tmp_path: Path) -> None:
+    with start(brokers=1, root=tmp_path) as alive:
+        crashed = tmp_path / "default-deadbeef"
+        crashed.mkdir()
+        state = read_state(alive.folder)
+        assert state is not None and state.supervisor is not None
+        # As a supervisor leaves it that was killed after it started JVMs: the recorded
+        # processes are the living testbed's, as if their ids had been used again.
+        dead = replace(state.supervisor, created_s=state.supervisor.created_s - 1000)
+        spec = replace(state.spec, id=crashed.name)
+        nodes = tuple(
+            replace(node, directory=str(crashed / f"node-{node.node_id}")) for node in state.nodes
+        )
+        write_state(crashed, replace(state, spec=spec, supervisor=dead, nodes=nodes))
+        assert [report.is_alive for report in status(tmp_path)].count(False) == 1
+        done = down("default", tmp_path)
+        assert done.stopped is None
+        assert [(each.name, each.processes) for each in done.cleaned] == [("default", 0)]
+        assert not crashed.exists()
+        assert len(processes_with(alive.id)) == 3
+        alive.check()
+
+
+def test_a_broker_that_cannot_start_says_why_and_keeps_its_logs(tmp_path: Path) -> None:
+    with pytest.raises(TestbedStartError) as caught:
+        start(brokers=1, root=tmp_path, overrides={"num.io.threads": "many"})
+    assert caught.value.exit_code == 2
+    text = str(caught.value)
+    assert "Invalid value many for configuration num.io.threads" in text
+    (kept,) = (tmp_path / "failed").iterdir()
+    assert str(kept) in text
+    assert processes_with(kept.name) == []
+    assert not list(kept.glob("*/data"))
+    assert any("num.io.threads" in log.read_text() for log in kept.glob("*/*.log"))
+
+
+def test_a_broker_that_dies_ends_the_testbed(tmp_path: Path) -> None:
+    with start(brokers=2, root=tmp_path) as testbed:
+        testbed.check()
+        os.kill(testbed.pids[2], signal.SIGKILL)
+        assert becomes(lambda: not processes_with(testbed.id), 30)
+        with pytest.raises(TestbedLostError, match="broker 2 was ended by SIGKILL"):
+            testbed.check()
+    assert (tmp_path / "failed" / testbed.id / "broker-2" / "server.log").exists()
+
+
+def test_it_stops_before_it_holds_more_than_its_disk_limit(tmp_path: Path) -> None:
+    profile = adapted(load_profile("disk-bound"), brokers=1)
+    spec = make_spec(profile, "small", kafka_jars(profile.kafka_version))
+    with launch(replace(spec, disk_limit_bytes=1000), tmp_path) as testbed:
+        assert becomes(lambda: not processes_with(testbed.id), 30)
+        with pytest.raises(TestbedDiskError, match="more than disk_limit_bytes") as caught:
+            testbed.check()
+        assert caught.value.exit_code == 5
+
+
+def test_a_start_that_takes_too_long_says_what_was_missing(tmp_path: Path) -> None:
+    profile = adapted(load_profile("disk-bound"), brokers=1)
+    spec = make_spec(profile, "slow", kafka_jars(profile.kafka_version), ready_deadline_s=0.3)
+    with pytest.raises(TestbedStartError, match=r"not ready after 0 s: .* (accept|formatted)"):
+        launch(spec, tmp_path)
+    assert processes_with(spec.id) == []

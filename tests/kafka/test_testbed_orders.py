@@ -1,0 +1,129 @@
+"""What one can do to a running testbed: kill and restart brokers, keep it between commands."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from jobs.jars import kafka_jars
+from jobs.testbed import commands
+from jobs.testbed.channel import Channel, channel_pair
+from jobs.testbed.cleanup import own_record
+from jobs.testbed.control import find
+from jobs.testbed.errors import TestbedStateError
+from jobs.testbed.inbox import Inbox
+from jobs.testbed.launcher import make_spec, start
+from jobs.testbed.model import HOST, State, Status
+from jobs.testbed.ports import accepts, free_ports
+from jobs.testbed.probe import registered_brokers
+from jobs.testbed.profile import adapted, load_profile
+from jobs.testbed.supervisor import Supervisor
+from tests.support.processes import becomes, processes_with
+
+
+def test_a_broker_is_killed_and_restarted_and_the_testbed_goes_on(tmp_path: Path) -> None:
+    # The controller misses a killed broker after this time; the default is 9 s.
+    quick = {"broker.session.timeout.ms": 3000, "broker.heartbeat.interval.ms": 500}
+    with start(brokers=2, root=tmp_path, overrides=quick) as testbed:
+        first, second = testbed.brokers[1], testbed.brokers[2]
+        before = testbed.pids[2]
+        testbed.kill_broker(2)
+        assert 2 not in testbed.pids
+        assert not accepts(second.port, timeout_s=1)
+        assert becomes(lambda: registered_brokers(first.port, timeout_s=5) == {1}, 20)
+        testbed.check()
+
+        testbed.restart_broker(2)
+        assert testbed.pids[2] != before
+        assert registered_brokers(first.port, timeout_s=5) == {1, 2}
+
+        testbed.kill_broker(1, signal.SIGSTOP)
+        with pytest.raises(OSError, match="timed out"):
+            registered_brokers(first.port, timeout_s=0.3)
+        testbed.kill_broker(1, signal.SIGCONT)
+        assert becomes(lambda: registered_brokers(first.port, timeout_s=5) == {1, 2}, 20)
+
+        with pytest.raises(TestbedStateError, match="has no broker 3; expected one of 1, 2"):
+            testbed.kill_broker(3)
+    with pytest.raises(TestbedStateError, match="is stopped"):
+        testbed.kill_broker(1)
+
+
+def test_up_status_and_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jobs.testbed.control.default_root", lambda: tmp_path)
+    monkeypatch.setattr("jobs.testbed.launcher.default_root", lambda: tmp_path)
+
+    def run(*args: str) -> str:
+        return CliRunner().invoke(commands.testbed, args, catch_exceptions=False).output
+
+    try:
+        said = run("up", "--brokers", "1", "--name", "kept", "--set", "num.network.threads=2")
+        state = find("kept", tmp_path)
+        assert state is not None and state.bootstrap_servers[0] in said
+        assert registered_brokers(state.brokers[0].port, timeout_s=5) == {1}
+        properties = (Path(state.brokers[0].directory) / "server.properties").read_text()
+        assert "num.network.threads=2\n" in properties
+        assert "ready for" in run("status") and state.bootstrap_servers[0] in run("status")
+        with pytest.raises(TestbedStateError, match='"kept" is already up'):
+            run("up", "--brokers", "1", "--name", "kept")
+        assert 'no testbed "other" was up' in run("down", "--name", "other")
+        assert len(processes_with(state.spec.id)) == 3
+    finally:
+        said = run("down", "--name", "kept")
+    assert said == "stopped testbed kept (1 broker, Kafka 4.1.2), a small disk-bound cluster\n"
+    assert processes_with(state.spec.id) == []
+    assert run("status") == "no testbed is up; start one with `redline testbed up`\n"
+
+
+def test_another_process_that_takes_a_port_first_only_costs_another_attempt(
+    tmp_path: Path,
+) -> None:
+    profile = adapted(load_profile("disk-bound"), brokers=1)
+    spec = make_spec(profile, "unlucky", kafka_jars(profile.kafka_version))
+    state = State(spec, Status.STARTING, created_s=time.time(), owner=own_record())
+    folder = tmp_path / spec.id
+    folder.mkdir()
+    ours, inherited = channel_pair()
+    attempts: list[list[int]] = []
+
+    with socket.socket() as other:
+        other.bind((HOST, 0))
+        other.listen()
+
+        def allocate(count: int) -> list[int]:
+            ports = free_ports(count)
+            if not attempts:
+                ports[-1] = other.getsockname()[1]  # JMX of the broker
+            attempts.append(ports)
+            return ports
+
+        def stop_when_ready() -> None:
+            while True:
+                message = ours.receive(timeout_s=100)
+                if message is None or message["event"] != "stopped":
+                    said.append(message)
+                    ours.send({"order": "stop"})
+                else:
+                    return
+
+        said: list[object] = []
+        owner = threading.Thread(target=stop_when_ready)
+        owner.start()
+        channel = Channel(inherited)
+        inbox = Inbox(channel)
+        try:
+            Supervisor(folder, state, channel, inbox, allocate=allocate).run()
+        finally:
+            inbox.close()
+            channel.close()
+            owner.join()
+            ours.close()
+    assert said == [{"event": "ready"}]
+    assert len(attempts) == 2
+    assert processes_with(spec.id) == []

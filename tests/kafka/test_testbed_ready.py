@@ -1,0 +1,80 @@
+"""A ready testbed is what it says, and a stopped one leaves nothing."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import psutil
+import pytest
+
+from jobs.testbed.handle import Testbed
+from jobs.testbed.launcher import start
+from jobs.testbed.model import CONTROLLER_ID, HOST
+from jobs.testbed.ports import accepts
+from jobs.testbed.probe import registered_brokers
+from tests.support.processes import processes_with
+
+
+def test_every_broker_knows_all_brokers_and_the_controller_is_none(kafka_testbed: Testbed) -> None:
+    assert kafka_testbed.broker_ids == (1, 2, 3)
+    for broker in kafka_testbed.brokers.values():
+        assert registered_brokers(broker.port, timeout_s=5) == {1, 2, 3}
+    assert CONTROLLER_ID not in kafka_testbed.broker_ids
+    assert set(kafka_testbed.pids) == {CONTROLLER_ID, 1, 2, 3}
+
+
+def test_kafka_python_reaches_it_by_its_bootstrap_servers(kafka_testbed: Testbed) -> None:
+    from kafka import KafkaAdminClient
+
+    admin = KafkaAdminClient(bootstrap_servers=list(kafka_testbed.bootstrap_servers))
+    try:
+        cluster = admin.describe_cluster()
+    finally:
+        admin.close()
+    at = {f"{each['host']}:{each['port']}" for each in cluster["brokers"]}
+    assert at == set(kafka_testbed.bootstrap_servers)
+
+
+def test_what_we_open_listens_on_loopback_only(kafka_testbed: Testbed) -> None:
+    nodes = [kafka_testbed.controller, *kafka_testbed.brokers.values()]
+    for node in nodes:
+        listening = {
+            connection.laddr.port: connection.laddr.ip
+            for connection in psutil.Process(kafka_testbed.pids[node.node_id]).net_connections()
+            if connection.status == psutil.CONN_LISTEN
+        }
+        assert listening.pop(node.port) == HOST
+        assert listening.pop(node.jmx_port) == HOST
+        # The JVM's attach port: the JVM itself turns away who is not of this machine.
+        assert len(listening) == 1
+
+
+def test_jmx_of_every_broker_accepts(kafka_testbed: Testbed) -> None:
+    assert set(kafka_testbed.jmx_endpoints) == {1, 2, 3}
+    for endpoint in kafka_testbed.jmx_endpoints.values():
+        host, port = endpoint.split(":")
+        assert host == HOST
+        assert accepts(int(port), timeout_s=5)
+
+
+def test_logs_are_kept_while_it_runs_and_tell_the_version(kafka_testbed: Testbed) -> None:
+    for node in kafka_testbed.brokers.values():
+        log = (Path(node.directory) / "server.log").read_text()
+        assert f"Kafka version: {kafka_testbed.kafka_version}" in log
+
+
+def test_a_stopped_one_leaves_no_process_no_port_and_no_file(tmp_path: Path) -> None:
+    with start(brokers=1, name="short", root=tmp_path) as testbed:
+        ports = [testbed.controller.port, testbed.controller.jmx_port]
+        ports += [each for node in testbed.brokers.values() for each in (node.port, node.jmx_port)]
+        pids = [*testbed.pids.values(), testbed.supervisor_pid]
+        assert len(processes_with(testbed.id)) == 3
+        assert all(accepts(port, timeout_s=5) for port in ports)
+    testbed.stop()  # a second time does nothing
+    assert processes_with(testbed.id) == []
+    assert not any(accepts(port, timeout_s=1) for port in ports)
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == [".lock"]
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
