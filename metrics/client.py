@@ -10,12 +10,13 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
-from typing import Any, get_type_hints
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 import pyarrow as pa
 from hdrh.histogram import HdrHistogram
 
+from metrics.columns import ddl, fields_of, plain
 from metrics.evidence import ClientWindow
 
 LOWEST_US = 1
@@ -133,35 +134,16 @@ class TaskRow:
         return asdict(self)
 
 
-_ARROW: Mapping[Any, tuple[pa.DataType, str]] = {
-    int: (pa.int64(), "bigint"),
-    float: (pa.float64(), "double"),
-    str: (pa.string(), "string"),
-    str | None: (pa.string(), "string"),
-    Mapping[int, int]: (pa.map_(pa.int64(), pa.int64()), "map<bigint,bigint>"),
-    Mapping[str, int]: (pa.map_(pa.string(), pa.int64()), "map<string,bigint>"),
-}
-
-
-def _columns() -> list[tuple[str, pa.DataType, str]]:
-    hints = get_type_hints(TaskRow)
-    return [(item.name, *_ARROW[hints[item.name]]) for item in fields(TaskRow)]
-
-
-TASK_ROW_SCHEMA: pa.Schema = pa.schema([(name, arrow) for name, arrow, _ in _columns()])
+TASK_ROW_SCHEMA: pa.Schema = pa.schema(fields_of(TaskRow))
 """Arrow schema of a task's row."""
 
-TASK_ROW_DDL: str = ", ".join(f"`{name}` {ddl}" for name, _, ddl in _columns())
+TASK_ROW_DDL: str = ddl(TASK_ROW_SCHEMA)
 """The same schema for `mapInArrow(f, schema)`."""
 
 
 def task_rows_to_batch(rows: Sequence[TaskRow]) -> pa.RecordBatch:
     """The rows as one Arrow batch with `TASK_ROW_SCHEMA`, for `mapInArrow` to yield."""
-    dicts = [row.to_dict() for row in rows]
-    for values in dicts:
-        for name in ("acked_by_partition", "errors"):
-            values[name] = list(values[name].items())
-    return pa.RecordBatch.from_pylist(dicts, schema=TASK_ROW_SCHEMA)
+    return pa.RecordBatch.from_pylist([plain(row) for row in rows], schema=TASK_ROW_SCHEMA)
 
 
 def _quantile_ms(histogram: HdrHistogram, percentile: float) -> float:
