@@ -1,0 +1,175 @@
+"""Topics on real brokers: made as planned, restored when leaders moved, counted, gone."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+from kafka import KafkaProducer, TopicPartition
+
+from jobs.config import Workload, load_workload
+from jobs.kafka_admin import AdminError, KafkaAdmin
+from jobs.kafka_connect import connect
+from jobs.testbed.handle import Testbed
+from jobs.topics import Topic, Topics
+from search.errors import ConfigError
+
+
+@pytest.fixture
+def admin(kafka_testbed: Testbed) -> Iterator[KafkaAdmin]:
+    with connect(kafka_testbed.bootstrap_servers) as connected:
+        yield connected
+
+
+@pytest.fixture
+def topics(admin: KafkaAdmin) -> Iterator[Topics]:
+    keeper = Topics(admin, f"test-{uuid.uuid4().hex[:8]}")
+    yield keeper
+    for topic in keeper.made:
+        keeper.delete(topic)
+
+
+@pytest.fixture
+def workload() -> Workload:
+    return load_workload("demo")
+
+
+@pytest.fixture
+def topic(topics: Topics, workload: Workload) -> Topic:
+    return topics.create(workload, 1_000)
+
+
+def reassign(admin: KafkaAdmin, topic: Topic, partition: int, replicas: tuple[int, ...]) -> None:
+    """Ask for other replicas, or another order, without telling those who made the topic."""
+    key = TopicPartition(topic.name, partition)
+    assert admin.client.alter_partition_reassignments({key: list(replicas)}) == {key: None}
+    deadline = time.monotonic() + 20
+    for broker in set(topic.leaders):
+        while (seen := admin.partitions_seen_by(broker, topic.name)) is None or (
+            seen[partition].replicas != replicas
+        ):
+            assert time.monotonic() < deadline, f"broker {broker} still sees {seen}"
+            time.sleep(0.05)
+
+
+def test_the_cluster_is_described(kafka_testbed: Testbed, admin: KafkaAdmin) -> None:
+    info = admin.describe_cluster()
+    assert info.broker_ids == kafka_testbed.broker_ids
+    assert info.fenced == ()
+    assert {f"{host}:{port}" for host, port in info.addresses.values()} == set(
+        kafka_testbed.bootstrap_servers
+    )
+    version = tuple(int(part) for part in kafka_testbed.kafka_version.split(".")[:2])
+    assert info.api_version[:2] == version
+    config = admin.broker_config(info.broker_ids[0])
+    assert int(config["replica.lag.time.max.ms"] or 0) > 0
+
+
+def test_every_broker_leads_ten_partitions_and_follows_ten(
+    kafka_testbed: Testbed, admin: KafkaAdmin, topic: Topic
+) -> None:
+    for broker in kafka_testbed.broker_ids:
+        seen = admin.partitions_seen_by(broker, topic.name)
+        assert seen is not None
+        assert Counter(each.leader for each in seen.values()) == dict.fromkeys(
+            kafka_testbed.broker_ids, 10
+        )
+        followers = Counter(each.replicas[1] for each in seen.values())
+        assert followers == dict.fromkeys(kafka_testbed.broker_ids, 10)
+        assert all(set(each.isr) == set(each.replicas) for each in seen.values())
+        assert tuple(seen[number].leader for number in sorted(seen)) == topic.leaders
+    config = admin.topic_config(topic.name)
+    assert config["segment.bytes"] == load_workload("demo").topic.config["segment.bytes"]
+
+
+def test_a_leader_that_moved_is_elected_back(
+    admin: KafkaAdmin, topics: Topics, topic: Topic
+) -> None:
+    assert topics.check(topic).ok
+    first, second = topic.replicas[0]
+    reassign(admin, topic, 0, (second, first))
+    shown = topics.check(topic, deadline_s=1)
+    assert not shown.ok
+    assert shown.after.reassigned == (0,)
+    assert "partition 0 with other replicas than assigned" in shown.sentences()[0]
+
+    admin.elect_preferred_leaders(topic.name, [0])
+    reassign(admin, topic, 0, (first, second))
+    report = topics.check(topic, deadline_s=30)
+    assert report.ok, report.sentences()
+    assert report.before.moved == (0,)
+    assert report.elections >= 1
+    for broker in set(topic.leaders):
+        seen = admin.partitions_seen_by(broker, topic.name)
+        assert seen is not None
+        assert seen[0].leader == first
+
+
+def test_end_offsets_count_what_was_written(
+    kafka_testbed: Testbed, topics: Topics, topic: Topic
+) -> None:
+    assert topics.end_offsets(topic) == dict.fromkeys(range(30), 0)
+    producer = KafkaProducer(bootstrap_servers=list(kafka_testbed.bootstrap_servers), acks="all")
+    for number in range(100):
+        producer.send(topic.name, b"x" * 1_000, partition=number % 20)
+    producer.flush(timeout=30)
+    producer.close()
+    assert topics.end_offsets(topic) == {number: 5 if number < 20 else 0 for number in range(30)}
+
+
+def test_a_deleted_topic_is_unknown_to_every_broker(
+    kafka_testbed: Testbed, admin: KafkaAdmin, topics: Topics, topic: Topic
+) -> None:
+    topics.delete(topic)
+    assert topic.name not in admin.topic_names()
+    for broker in kafka_testbed.broker_ids:
+        assert admin.partitions_seen_by(broker, topic.name) is None
+    assert topics.made == ()
+    assert not topics.check(topic, deadline_s=0).ok
+    assert topic.name not in admin.topic_names(), "looking creates nothing"
+
+
+def test_a_topic_that_exists_is_not_taken_over(
+    admin: KafkaAdmin, topics: Topics, topic: Topic, workload: Workload
+) -> None:
+    run_id = topic.name.removeprefix("redline-").removesuffix("-1000")
+    with pytest.raises(AdminError, match="TopicAlreadyExistsError"):
+        Topics(admin, run_id).create(workload, 1_000)
+    assert topics.check(topic).ok
+
+
+@pytest.mark.parametrize(
+    ("override", "part"),
+    [
+        ("topic.config.no.such.property=1", "Unknown topic config name: no.such.property"),
+        ("topic.config.retention.bytes=many", "Invalid value many"),
+        (
+            "topic.config.max.message.bytes=500",
+            "--set workload.topic.config.max.message.bytes=16384",
+        ),
+        ("topic.replication_factor=4", "the cluster has 3 brokers that serve"),
+    ],
+)
+def test_a_topic_that_could_not_be_written_to_is_refused_and_not_made(
+    admin: KafkaAdmin, topics: Topics, override: str, part: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        topics.create(load_workload("demo", [f"workload.{override}"]), 1_000)
+    assert part in str(caught.value)
+    assert topics.made == ()
+    assert not [name for name in admin.topic_names() if name.startswith("redline-test-")]
+
+
+def test_a_plain_broker_refuses_another_protocol_within_seconds(kafka_testbed: Testbed) -> None:
+    options = {
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": "PLAIN",
+        "sasl_plain_username": "alice",
+        "sasl_plain_password": "hunter2",
+    }
+    with pytest.raises(ConfigError, match="no Kafka broker that speaks SASL_PLAINTEXT") as caught:
+        connect(kafka_testbed.bootstrap_servers[:1], options, timeout_s=3.0)
+    assert "hunter2" not in str(caught.value)

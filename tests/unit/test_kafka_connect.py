@@ -1,0 +1,67 @@
+"""A cluster that cannot be reached: one sentence, soon, and nothing left running."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from jobs.kafka_connect import connect, probe
+from search.errors import ConfigError
+
+
+@pytest.fixture
+def refusing() -> Iterator[str]:
+    """An address that nobody listens on, kept so while the test runs."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        yield f"127.0.0.1:{held.getsockname()[1]}"
+
+
+@pytest.fixture
+def silent() -> Iterator[str]:
+    """An address that takes connections and says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield f"127.0.0.1:{listener.getsockname()[1]}"
+
+
+def test_probe_tells_only_of_addresses_that_do_not_answer(refusing: str, silent: str) -> None:
+    troubles = probe([refusing, silent, "no-such-host.invalid:9092"], timeout_s=2.0)
+    assert set(troubles) == {refusing, "no-such-host.invalid:9092"}
+    assert "refused" in troubles[refusing]
+    assert "does not resolve" in troubles["no-such-host.invalid:9092"]
+
+
+def test_an_address_where_nobody_listens_is_refused_at_once(refusing: str) -> None:
+    began = time.monotonic()
+    with pytest.raises(ConfigError) as caught:
+        connect([refusing], timeout_s=10.0)
+    assert time.monotonic() - began < 5.0
+    assert refusing in str(caught.value)
+    assert "start it, or correct the addresses" in str(caught.value)
+
+
+def test_what_is_no_kafka_broker_is_refused_in_time_and_leaves_no_thread(
+    silent: str, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    threads, began = threading.active_count(), time.monotonic()
+    with pytest.raises(ConfigError) as caught:
+        connect([silent], timeout_s=1.0)
+    assert time.monotonic() - began < 5.0
+    assert f"{silent} takes connections, but no Kafka broker" in str(caught.value)
+    assert "PLAINTEXT" in str(caught.value)
+    assert threading.active_count() == threads
+    assert capfd.readouterr().err == "", "kafka-python's own lines"
+    assert any(record.name.startswith("kafka.") for record in caplog.records), "still loggable"
+
+
+def test_listening_for_the_reason_ends_with_the_attempt(silent: str) -> None:
+    logger = logging.getLogger("kafka.net.manager")
+    before = list(logger.handlers)
+    with pytest.raises(ConfigError):
+        connect([silent], timeout_s=0.5)
+    assert logger.handlers == before
