@@ -34,6 +34,7 @@ REQUIRES = [
     "filelock>=3.15",
     "numpy>=2.0",
     "pyarrow>=18.0",
+    "pandas>=2.2,<3",
 ]
 
 EXTRAS = {

@@ -37,7 +37,7 @@ from search.errors import ConfigError
 @click.option("--slots", type=click.IntRange(min=1),
               help="Tasks of a local Spark session.  [default: one per core]")  # fmt: skip
 @click.option("--dry-run", is_flag=True,
-              help="Print the plan, its duration and the bytes it writes; load nothing.")  # fmt: skip
+              help="Print the plan, its duration and its bytes; load nothing.")  # fmt: skip
 @click.option("--yes", is_flag=True,
               help="Load a cluster that is not a testbed without asking.")  # fmt: skip
 def find_limit(  # noqa: PLR0913, PLR0917 - one for each option

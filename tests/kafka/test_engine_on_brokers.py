@@ -1,0 +1,127 @@
+"""The engine against real brokers: every acknowledged record is in the log, none more."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import pytest
+from kafka import KafkaConsumer, TopicPartition
+
+from jobs.engine.pattern import ProducerPattern, TrialPlan
+from jobs.engine.stage import run_task
+from jobs.kafka_admin import KafkaAdmin
+from jobs.kafka_connect import connect
+from jobs.testbed.handle import Testbed
+from jobs.topic_plan import assignment
+from metrics.client import ClientWindow, merge
+
+PARTITIONS_PER_BROKER = 2
+
+
+class OneTask:
+    """The barrier of a stage of one task."""
+
+    def partitionId(self) -> int:  # noqa: N802 - Spark's name
+        return 0
+
+    def allGather(self, message: str) -> list[str]:  # noqa: N802 - Spark's name
+        return [message]
+
+
+class Bench:
+    """A topic on the testbed, and trials on it."""
+
+    def __init__(self, testbed: Testbed, admin: KafkaAdmin, replicas: int = 2) -> None:
+        self.admin = admin
+        self.bootstrap = list(testbed.bootstrap_servers)
+        self.topic = f"engine-{uuid.uuid4().hex[:8]}"
+        self.assigned = assignment(testbed.broker_ids, PARTITIONS_PER_BROKER, replicas)
+        admin.create_topic(self.topic, self.assigned, {})
+        self.brokers = admin.describe_cluster().addresses
+
+    def run(self, np: int = 2, measure_s: float = 1.5, **pattern: Any) -> ClientWindow:
+        fields = {"message_bytes": 1_000, "rate_records_per_s": 300.0, "pool_bytes": 200_000}
+        plan = TrialPlan(
+            trial_id="t",
+            topic=self.topic,
+            pattern=ProducerPattern(**(fields | pattern)),
+            np=np,
+            tasks=1,
+            leaders=tuple(self.assigned[p][0] for p in sorted(self.assigned)),
+            brokers=self.brokers,
+            warmup_s=0.5,
+            measure_s=measure_s,
+            start_lead_s=0.2,
+        )
+        row = run_task(plan, OneTask())
+        assert row.error is None, row.error
+        return merge([row])
+
+    def end_offsets(self) -> dict[int, int]:
+        return self.admin.end_offsets(self.topic, self.assigned)
+
+
+@pytest.fixture
+def admin(kafka_testbed: Testbed) -> Any:
+    with connect(kafka_testbed.bootstrap_servers) as connected:
+        yield connected
+
+
+@pytest.fixture
+def bench(kafka_testbed: Testbed, admin: KafkaAdmin) -> Any:
+    made = Bench(kafka_testbed, admin, replicas=1)
+    yield made
+    admin.delete_topic(made.topic)
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+@pytest.mark.parametrize("message_bytes", [1, 100, 10_000])
+def test_acknowledged_equals_growth(bench: Bench, acks: int, message_bytes: int) -> None:
+    client = bench.run(acks=acks, message_bytes=message_bytes)
+    assert client.acked_total == sum(bench.end_offsets().values()) > 0
+    assert dict(client.acked_by_partition) == {
+        partition: end for partition, end in bench.end_offsets().items() if end
+    }
+    assert client.failed_total == 0
+
+
+def test_acks_0_arrives_too(bench: Bench) -> None:
+    client = bench.run(acks=0)
+    assert client.acked_total == sum(bench.end_offsets().values()) > 0
+
+
+def test_a_real_consumer_reads_what_was_sent(bench: Bench) -> None:
+    client = bench.run(np=3, rate_records_per_s=100.0, pool_bytes=4_000_000)
+    consumer = KafkaConsumer(
+        bootstrap_servers=bench.bootstrap,
+        auto_offset_reset="earliest",
+        consumer_timeout_ms=3_000,
+        check_crcs=True,
+    )
+    try:
+        consumer.assign([TopicPartition(bench.topic, p) for p in bench.assigned])
+        values = [record.value for record in consumer]
+    finally:
+        consumer.close()
+    assert len(values) == client.acked_total
+    assert {len(value) for value in values} == {1_000}
+    assert len(set(values)) > len(values) // 2, "random payload, not one record again and again"
+
+
+def test_the_rate_is_kept_exactly(bench: Bench) -> None:
+    client = bench.run(np=20, rate_records_per_s=100.0, measure_s=4.0)
+    assert client.offered_records == pytest.approx(8_000, rel=0.001)
+    assert client.sent_records == pytest.approx(8_000, rel=0.005)
+
+
+def test_a_refused_record_is_counted_by_its_error(bench: Bench) -> None:
+    client = bench.run(message_bytes=2_000_000, rate_records_per_s=5.0, pool_bytes=8_000_000)
+    assert set(client.errors) == {"MessageSizeTooLargeError"}
+    assert client.acked_total == 0 == sum(bench.end_offsets().values())
+
+
+def test_an_unreachable_broker_is_a_row_and_no_exception(bench: Bench) -> None:
+    bench.brokers = {broker: ("127.0.0.1", 1) for broker in bench.brokers}
+    with pytest.raises(AssertionError, match=r"broker \d at 127.0.0.1:1"):
+        bench.run()

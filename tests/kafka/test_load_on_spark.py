@@ -1,0 +1,61 @@
+"""A barrier stage on real Spark against real brokers."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING
+
+import pytest
+
+from jobs.config import load_workload
+from jobs.kafka_connect import connect
+from jobs.load import Generator, GeneratorError, Target
+from jobs.testbed.handle import Testbed
+from jobs.topics import Topics
+from metrics.client import merge
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+WORKLOAD = load_workload(
+    "demo",
+    [
+        "workload.topic.replication_factor=1",
+        "workload.topic.partitions_per_broker=2",
+        "workload.producer.rate_bytes_per_s=100000",
+        "workload.trial.warmup_s=0.5",
+        "workload.trial.measure_s=2",
+    ],
+)
+
+
+@pytest.mark.parametrize("np", [1, 3, 8])
+def test_producers_spread_over_tasks_that_start_together(
+    spark: SparkSession, kafka_testbed: Testbed, np: int
+) -> None:
+    slots = 3
+    with connect(kafka_testbed.bootstrap_servers) as admin:
+        topics = Topics(admin, uuid.uuid4().hex[:6])
+        topic = topics.create(WORKLOAD, 1_000)
+        try:
+            target = Target(topic.name, topic.leaders, admin.describe_cluster().addresses)
+            rows = Generator(spark, WORKLOAD, slots, {}).offer("t", target, 1_000, np)
+            grown = sum(topics.end_offsets(topic).values())
+        finally:
+            topics.delete(topic)
+    assert len(rows) == min(np, slots)
+    assert sorted(row.np for row in rows)[-1] - min(row.np for row in rows) <= 1
+    assert len({(row.start_s, row.end_s) for row in rows}) == 1
+    client = merge(rows)
+    assert client.np == np
+    assert client.acked_total == grown
+    assert client.offered_records == pytest.approx(np * 200, rel=0.01)
+
+
+def test_a_task_without_a_broker_ends_the_trial_and_not_the_session(
+    spark: SparkSession, kafka_testbed: Testbed
+) -> None:
+    nowhere = Target("t", (1,), {1: ("127.0.0.1", 1)})
+    with pytest.raises(GeneratorError, match="127.0.0.1:1"):
+        Generator(spark, WORKLOAD, 2, {}).offer("t", nowhere, 1_000, 2)
+    assert spark.range(3).count() == 3
