@@ -39,10 +39,15 @@ class Guided:
     Args:
         limits: bounds, resolution and patience.
         guide: what readings and neighbours say; without either it bisects.
+        allowance: trials above plain bisection that a misleading guide may cost. A search
+            that is also handed the trials of other goals needs more, as they count too.
     """
 
-    def __init__(self, limits: Limits, guide: Guide | None = None) -> None:
+    def __init__(
+        self, limits: Limits, guide: Guide | None = None, allowance: int = ALLOWANCE
+    ) -> None:
         self.limits = limits
+        self._allowance = allowance
         self.guide = guide or Guide()
         self._shadow = Shadow(
             Bisection(
@@ -62,7 +67,7 @@ class Guided:
         doubt = self.guide.doubtful(history, standings, bracket)
         if doubt is None and isinstance(settled, Done):
             doubt = self.guide.short(history, standings, bracket, self.limits.resolution)
-        if doubt is not None and self._shadow.excess(used + 1, bracket) <= ALLOWANCE:
+        if doubt is not None and self._shadow.excess(used + 1, bracket) <= self._allowance:
             load, why = doubt
             return Measure(load, f"{why}; repeating it")
         if isinstance(settled, Done):
@@ -105,7 +110,7 @@ class Guided:
         climb = CLIMB_MAX if self.guide.prior is None else 2 * CLIMB_MAX
         wish = aim(bracket, estimate, self.limits.resolution, self.limits.np_cap, climb)
         half_open = bracket.overloaded is None and bracket.sustained > 0
-        if half_open and self._shadow.excess(used + 1, Bracket(wish.load, None)) >= ALLOWANCE:
+        if half_open and self._shadow.excess(used + 1, Bracket(wish.load, None)) >= self._allowance:
             wish = bound_from_above(wish, estimate, self.limits.np_cap)
         load = self._affordable(used, bracket, wish.load, fallback)
         said = self.guide.explain(history, estimate)
@@ -116,7 +121,7 @@ class Guided:
     def _affordable(self, used: int, bracket: Bracket, wish: int, fallback: int) -> int:
         for step in range(_STEPS_TO_BISECTION):
             load = wish + round((fallback - wish) * step / _STEPS_TO_BISECTION)
-            if self._shadow.excess_after(used, bracket, load) <= ALLOWANCE:
+            if self._shadow.excess_after(used, bracket, load) <= self._allowance:
                 return load
         return fallback
 

@@ -21,7 +21,7 @@ from search.guide import Guide
 from search.guided import Guided
 from search.limits import Limits
 from search.loop import OnStep, run_search
-from search.model import Decision, Done, GaveUp, Measurer, Observation, Searcher
+from search.model import Decision, Done, GaveUp, Measurer, Observation, Recovers, Searcher, Verdict
 from search.standing import bracket_of_standings, standings_of
 
 VAGUE = 0.5
@@ -208,7 +208,10 @@ def run_line(
             if on_step is not None:
                 on_step(decision, history)
 
-        result = run_search(line.searcher(bpm, points), measurer_for(bpm), note, begun)
+        measurer = measurer_for(bpm)
+        result = run_search(line.searcher(bpm, points), measurer, note, begun)
+        if trials and trials[-1].verdict is Verdict.OVERLOADED and isinstance(measurer, Recovers):
+            measurer.recover()
         points.append(FinishedPoint(bpm, result, trials))
         begun = ()
         bpm = line.next_bpm(points)

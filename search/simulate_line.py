@@ -94,4 +94,8 @@ def run_sizes_on(
     make_searcher: Callable[[], Searcher], sizes: Sequence[int], simulated: SimulatedLine
 ) -> list[Outcome]:
     """Measure every size on its own, with a fresh searcher that knows no neighbours."""
-    return [run_on(make_searcher(), simulated.cluster(bpm)) for bpm in sizes]
+    outcomes = []
+    for bpm in sizes:
+        outcomes.append(run_on(make_searcher(), simulated.cluster(bpm)))
+        simulated.cluster(bpm).recover()
+    return outcomes

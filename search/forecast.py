@@ -1,0 +1,127 @@
+"""What a line will cost, before it begins and while it runs.
+
+Before: the same line is measured on simulated clusters whose limits are drawn around what
+is known, which is little at first: somewhere between an eighth of np_start_max and twice
+of it. While it runs, what is known are the finished points, and the forecast narrows.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from search.line import FinishedPoint, Line, run_line
+from search.model import Observation
+from search.simulate import ClusterSpec
+from search.simulate_line import LineSpec, SimulatedLine
+
+TYPICAL_TRIALS = 4
+"""Trials of a point that has not begun, rounded up from the benchmark's mean."""
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A forecast quantity: one in ten runs needs less than `low`, one in ten more than `high`."""
+
+    low: float
+    median: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What is still to come of a line.
+
+    Attributes:
+        trials: how many.
+        seconds: how long [s].
+        bytes: payload offered, replicas not counted [B].
+    """
+
+    trials: Spread
+    seconds: Spread
+    bytes: Spread
+
+
+def forecast(
+    line: Line,
+    trial_s: float,
+    finished: Sequence[FinishedPoint] = (),
+    clusters: int = 40,
+    seed: int = 1,
+) -> Forecast:
+    """Simulate what is left of a line.
+
+    Args:
+        line: the plan; its budget cuts the forecast as it would cut the run.
+        trial_s: what one trial takes, all phases [s].
+        finished: points already measured.
+        clusters: how many clusters are simulated.
+        seed: equal seeds give equal forecasts.
+    """
+    before = line.spent(finished)
+    runs = []
+    for number in range(clusters):
+        simulated = SimulatedLine(_draw(line, finished, trial_s, seed * 7919 + number), number)
+        points = run_line(line, simulated.cluster, finished=finished)
+        spent = line.spent(points)
+        runs.append(
+            (
+                float(spent.trials - before.trials),
+                spent.seconds - before.seconds,
+                spent.bytes - before.bytes,
+            )
+        )
+    trials, seconds, volume = zip(*runs, strict=True)
+    return Forecast(_spread(trials), _spread(seconds), _spread(volume))
+
+
+def trials_left(line: Line, finished: Sequence[FinishedPoint], begun: Sequence[Observation]) -> int:
+    """Trials still to come, quickly: the present point's own estimate and typical others."""
+    bpm = line.next_bpm(finished)
+    if bpm is None:
+        return 0
+    others = len(set(line.sizes) - {point.bpm for point in finished} - {bpm})
+    left = line.searcher(bpm, finished).trials_left(begun) + others * TYPICAL_TRIALS
+    if line.budget.trials is None:
+        return left
+    return max(0, min(left, line.budget.trials - line.spent(finished).trials - len(begun)))
+
+
+def _draw(line: Line, finished: Sequence[FinishedPoint], trial_s: float, seed: int) -> LineSpec:
+    """A cluster like what is known of this one."""
+    chance = random.Random(seed)
+    behaviour = ClusterSpec(
+        capacity=1.0,
+        curve_power=chance.uniform(0.8, 2.0),
+        noise=line.guide.noise,
+        reading_noise=0.005,
+        false_alarm=0.02,
+        trial_s=trial_s,
+    )
+    model = line.model(finished)
+    if model is not None:
+        bends = [(bend, per_byte) for _, bend, per_byte in model.bends]
+        weights = [weight for weight, _, _ in model.bends]
+        bend, per_byte = chance.choices(bends, weights)[0]
+        return LineSpec(line.brokers, line.rate, per_byte * bend, per_byte, 0.05, behaviour)
+    start = line.limits.np_start_max
+    middle = sorted(line.sizes)[len(line.sizes) // 2]
+    limit = min(
+        start * math.exp(chance.uniform(math.log(0.125), math.log(2.0))), line.limits.np_cap
+    )
+    bend = math.exp(chance.uniform(math.log(30.0), math.log(3000.0)))
+    unscaled = LineSpec(line.brokers, line.rate, bend, 1.0, 0.05, behaviour)
+    per_byte = unscaled.capacity(middle) / limit
+    return replace(unscaled, per_record_s=per_byte * bend, per_byte_s=per_byte)
+
+
+def _spread(values: Sequence[float]) -> Spread:
+    ranked = sorted(values)
+
+    def at(share: float) -> float:
+        return ranked[min(len(ranked) - 1, int(share * len(ranked)))]
+
+    return Spread(at(0.1), at(0.5), at(0.9))

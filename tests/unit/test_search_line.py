@@ -1,0 +1,221 @@
+"""The boundary line: its order, what sizes teach each other, budgets, resume, goals."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from search.bench import LIMITS, RATE, SIZES, Scenario, draw_line
+from search.boundary_model import Point, ProducerRate, fit
+from search.budget import Budget
+from search.errors import ConfigError
+from search.forecast import forecast, trials_left
+from search.goals import run_goals
+from search.guided import Guided
+from search.limits import Limits
+from search.line import FinishedPoint, Line, bend_of, run_line
+from search.model import Bracket, Decision, Done, GaveUp, Observation, Verdict
+from search.simulate import ClusterSpec, SimulatedCluster
+from search.simulate_line import LineSpec, SimulatedLine, run_line_on
+
+USUAL = Scenario(
+    "usual", ClusterSpec(capacity=1.0, noise=0.02, reading_noise=0.005, false_alarm=0.02)
+)
+LINE = Line(SIZES, RATE, LIMITS, brokers=3)
+
+
+def test_extremes_come_first_and_then_the_widest_gap() -> None:
+    order: list[int] = []
+    points: list[FinishedPoint] = []
+    line = Line((100, 1000, 10_000, 100_000), RATE, LIMITS)
+    while (bpm := line.next_bpm(points)) is not None:
+        order.append(bpm)
+        points.append(FinishedPoint(bpm, GaveUp(Bracket(0, None), "none"), ()))
+    assert order == [100_000, 100, 10_000, 1000]
+
+
+def test_every_size_is_measured_and_neighbours_save_trials() -> None:
+    first, later = [], []
+    for seed in range(12):
+        found = run_line_on(LINE, draw_line(USUAL, seed))
+        assert sorted(point.bpm for point, _ in found) == sorted(SIZES)
+        assert all(isinstance(point.result, Done) for point, _ in found)
+        first += [outcome.trials for _, outcome in found[:2]]
+        later += [outcome.trials for _, outcome in found[2:]]
+    assert sum(later) / len(later) < sum(first) / len(first)
+    assert sum(later) / len(later) < 4.0
+
+
+def test_killed_after_any_trial_and_resumed_it_decides_the_same() -> None:
+    def measure(finished: Sequence[FinishedPoint], begun: Sequence[Observation], seed: int) -> None:
+        simulated = draw_line(USUAL, seed)
+        # The same cluster, at the moment of the kill: it has made the trials before.
+        for point in finished:
+            for seen in point.history:
+                simulated.cluster(point.bpm).measure(seen.load)
+        bpm = line.next_bpm(finished)
+        for seen in begun:
+            assert bpm is not None
+            simulated.cluster(bpm).measure(seen.load)
+        assert run_line(line, simulated.cluster, None, finished, begun) == whole
+
+    line = Line((100, 1000, 10_000), RATE, LIMITS, brokers=3)
+    for seed in (1, 2):
+        whole = run_line(line, draw_line(USUAL, seed).cluster)
+        for index, point in enumerate(whole):
+            for cut in range(len(point.history)):
+                measure(whole[:index], point.history[:cut], seed)
+
+
+@pytest.mark.parametrize(
+    ("budget", "names"),
+    [
+        (Budget(trials=7), "budget of 7 trials"),
+        (Budget(seconds=400.0), "budget of 400 s"),
+        (Budget(bytes=60e9), "budget of 60000 MB"),
+    ],
+)
+def test_a_budget_ends_the_line_with_the_best_bracket_so_far(budget: Budget, names: str) -> None:
+    line = Line(SIZES, RATE, LIMITS, brokers=3, budget=budget)
+    points = run_line(line, draw_line(USUAL, 4).cluster)
+    spent = line.spent(points)
+    assert 0 < len(points) < len(SIZES)
+    assert budget.exhausted(spent) is not None
+    without_last = points[-1].history[:-1]
+    assert budget.exhausted(line.spent(points[:-1]).plus(without_last, 1e6)) is None
+    last = points[-1].result
+    if isinstance(last, GaveUp):
+        assert names in last.reason
+        assert "trials more" in last.reason
+
+
+def test_two_costs_are_recovered_from_three_points() -> None:
+    rate = ProducerRate(records_per_s=1000.0)
+    spec = LineSpec(3, rate, 2e-6, 4e-9, 0.0, ClusterSpec(capacity=1.0))
+    points = [Point(bpm, spec.capacity(bpm), 0.01) for bpm in (100, 1000, 100_000)]
+    model = fit(points, rate, brokers=3)
+    assert model is not None
+    assert model.per_byte_s == pytest.approx(4e-9, rel=0.1)
+    assert model.per_record_s == pytest.approx(2e-6, rel=0.1)
+    for bpm in (300, 5000, 30_000):
+        expected, spread = model.predict(bpm)
+        assert expected == pytest.approx(spec.capacity(bpm), rel=0.05)
+        assert spread < 0.1
+
+
+def test_one_point_predicts_near_sizes_better_than_far_ones() -> None:
+    model = fit([Point(1000, 200.0, 0.02)], RATE)
+    assert model is not None
+    spreads = [model.predict(bpm)[1] for bpm in (1000, 2000, 10_000)]
+    assert spreads == sorted(spreads)
+    assert model.predict(1000)[0] == pytest.approx(200.0, rel=0.01)
+    assert fit([], RATE) is None
+
+
+def test_a_producer_has_exactly_one_rate() -> None:
+    with pytest.raises(ConfigError, match="exactly one"):
+        ProducerRate()
+    with pytest.raises(ConfigError, match="exactly one"):
+        ProducerRate(records_per_s=1.0, bytes_per_s=1.0)
+
+
+def test_the_line_is_refined_where_it_bends() -> None:
+    rate = ProducerRate(bytes_per_s=1e6)
+    bend = 1000.0
+    points = [
+        Point(bpm, 300.0 / (1.0 + bend / bpm), 0.02) for bpm in (10, 100, 3000, 30_000, 100_000)
+    ]
+    added = bend_of(points, rate)
+    assert added is not None
+    assert 100 < added < 3000
+    straight = [Point(bpm, 300.0, 0.02) for bpm in (10, 100, 3000, 100_000)]
+    assert bend_of(straight, rate) is None
+    line = Line((100, 3000, 100_000), rate, LIMITS, brokers=3, refine_max=2)
+    measured = run_line(line, draw_line(USUAL, 3).cluster)
+    assert 3 <= len(measured) <= 5
+
+
+def test_a_forecast_covers_what_comes_and_narrows() -> None:
+    line = Line((100, 1000, 10_000), RATE, Limits(128, 20_000, 0.05, 3), brokers=3)
+    before = forecast(line, trial_s=40.0, clusters=30)
+    assert before == forecast(line, trial_s=40.0, clusters=30)
+    assert before.trials.low <= before.trials.median <= before.trials.high
+    assert before.seconds.median == pytest.approx(before.trials.median * 40.0)
+    spec = LineSpec(
+        3, RATE, 1e-5, 1e-8, 0.03, ClusterSpec(capacity=1.0, noise=0.02, reading_noise=0.005)
+    )
+    points = run_line(line, SimulatedLine(spec, 5).cluster)
+    assert before.trials.low <= line.spent(points).trials <= before.trials.high + 3
+    after = forecast(line, 40.0, points[:1], clusters=30)
+    assert after.trials.high <= before.trials.high
+    assert forecast(line, 40.0, points, clusters=3).trials.high == 0
+    assert trials_left(line, points, ()) == 0
+    assert trials_left(line, points[:2], ()) >= 1
+    capped = Line(line.sizes, RATE, line.limits, 3, Budget(trials=5))
+    assert forecast(capped, 40.0, clusters=10).trials.high <= 5
+    assert trials_left(capped, (), ()) == 5
+
+
+def test_a_hundred_brokers_and_twenty_thousand_producers_can_be_planned() -> None:
+    rate = ProducerRate(bytes_per_s=300e3)
+    behaviour = ClusterSpec(capacity=1.0, noise=0.02, reading_noise=0.005, false_alarm=0.02)
+    spec = LineSpec(100, rate, 1e-6, 1.0 / 60e6, 0.03, behaviour)
+    line = Line((100, 1000, 10_000), rate, Limits(10_000, 40_000, 0.05, 3), brokers=100)
+    found = run_line_on(line, SimulatedLine(spec, 1))
+    assert max(point.result.bracket.sustained for point, _ in found) > 15_000
+    for _, outcome in found:
+        assert outcome.off_by < 0.10
+
+
+class TwoGoals:
+    """Sustains up to a limit that depends on the goal."""
+
+    def __init__(self, limits: Mapping[str, int]) -> None:
+        self.limits = limits
+        self.loads: list[int] = []
+
+    def measure(self, load: int) -> dict[str, Observation]:
+        self.loads.append(load)
+        return {
+            name: Observation(
+                load,
+                Verdict.SUSTAINED if load <= limit else Verdict.OVERLOADED,
+                {"request_handler_idle": min(1.2, load / (limit + 0.5))},
+            )
+            for name, limit in self.limits.items()
+        }
+
+
+@pytest.mark.parametrize("limits", [(50, 60), (100, 400), (90, 90)])
+def test_several_goals_share_their_trials(limits: tuple[int, int]) -> None:
+    goals = dict(zip(("strict", "loose"), limits, strict=True))
+    search = Limits(256, 1024, 0.05, 3)
+    measurer = TwoGoals(goals)
+    results = run_goals({name: Guided(search, allowance=8) for name in goals}, measurer)
+    apart = 0
+    for name, limit in goals.items():
+        result = results[name]
+        assert isinstance(result, Done)
+        assert result.bracket.overloaded is not None
+        assert result.bracket.sustained <= limit < result.bracket.overloaded
+        alone = TwoGoals({name: limit})
+        run_goals({name: Guided(search)}, alone)
+        apart += len(alone.loads)
+    assert len(measurer.loads) < apart
+
+
+def test_on_step_hears_every_decision_of_the_line() -> None:
+    heard: list[Decision] = []
+    points = run_line(LINE, draw_line(USUAL, 1).cluster, lambda decision, _: heard.append(decision))
+    assert [one for one in heard if isinstance(one, (Done, GaveUp))] == [p.result for p in points]
+    assert len(heard) == len(points) + sum(len(point.history) for point in points)
+
+
+def test_equal_seeds_make_equal_clusters() -> None:
+    spec = ClusterSpec(capacity=100.0, noise=0.02, false_alarm=0.1, invalid=0.1)
+    loads = [10, 50, 90, 99, 101, 120]
+    one, other = SimulatedCluster(spec, 7), SimulatedCluster(spec, 7)
+    assert [one.measure(load) for load in loads] == [other.measure(load) for load in loads]
+    assert math.isclose(one.elapsed_s, 360.0)

@@ -1,0 +1,187 @@
+"""Simulated clusters do what their specification says, and the benchmark's goals hold."""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import replace
+from statistics import fmean
+
+import pytest
+
+from search.bench import OURS, compare, scenarios
+from search.bisect import Bisection
+from search.confidence import confidence
+from search.early_stop import Progress, StopRule
+from search.guided import Guided
+from search.limits import Limits
+from search.model import Bracket, Done, Observation, Verdict
+from search.simulate import ClusterSpec, SimulatedCluster, run_on
+
+LIMITS = Limits(256, 2048, 0.05, 3)
+PLAIN = ClusterSpec(capacity=150.0)
+
+
+@pytest.mark.parametrize("at_limit", [1.0, 0.6])
+@pytest.mark.parametrize("power", [0.7, 1.0, 2.0])
+def test_without_noise_the_verdict_changes_at_the_capacity(at_limit: float, power: float) -> None:
+    spec = replace(PLAIN, utilization_at_limit=at_limit, curve_power=power)
+    cluster = SimulatedCluster(spec, 1)
+    verdicts = [cluster.measure(load).verdict for load in range(1, 400)]
+    assert verdicts[:149] == [Verdict.SUSTAINED] * 149
+    assert verdicts[150:] == [Verdict.OVERLOADED] * 249
+    handlers = [seen.indicators["request_handler_idle"] for seen in cluster.trials]
+    assert handlers == sorted(handlers)
+
+
+def share(spec: ClusterSpec, load: int, verdict: Verdict, trials: int = 2000) -> float:
+    cluster = SimulatedCluster(spec, 3)
+    return fmean(cluster.measure(load).verdict is verdict for _ in range(trials))
+
+
+def test_flukes_come_as_often_as_specified() -> None:
+    assert share(replace(PLAIN, false_alarm=0.1), 75, Verdict.OVERLOADED) == pytest.approx(
+        0.1, abs=0.02
+    )
+    assert share(replace(PLAIN, false_calm=0.1), 180, Verdict.SUSTAINED) == pytest.approx(
+        0.1, abs=0.02
+    )
+    assert share(replace(PLAIN, invalid=0.1), 75, Verdict.INVALID) == pytest.approx(0.1, abs=0.02)
+    noisy = replace(PLAIN, noise=0.05)
+    assert share(noisy, 150, Verdict.SUSTAINED) == pytest.approx(0.5, abs=0.04)
+    assert share(noisy, 135, Verdict.OVERLOADED) < 0.05
+
+
+def test_an_overload_leaves_a_scar_that_recovery_heals() -> None:
+    spec = replace(PLAIN, recovery_s=600.0)
+    hurt, healed = SimulatedCluster(spec, 1), SimulatedCluster(spec, 1)
+    for cluster in (hurt, healed):
+        assert cluster.measure(300).verdict is Verdict.OVERLOADED
+    healed.recover()
+    assert hurt.measure(140).verdict is Verdict.OVERLOADED
+    assert healed.measure(140).verdict is Verdict.SUSTAINED
+    assert healed.elapsed_s > hurt.elapsed_s
+
+
+def test_a_search_waits_for_recovery_after_an_overload() -> None:
+    cluster = SimulatedCluster(replace(PLAIN, recovery_s=600.0), 1)
+    outcome = run_on(Guided(LIMITS), cluster)
+    assert outcome.holds_the_limit
+    assert outcome.duration_s > outcome.trials * PLAIN.trial_s + 600.0
+
+
+def test_a_band_that_fails_below_the_limit_is_never_answered_over_in_silence() -> None:
+    for low in range(20, 140, 6):
+        band = (low / 150.0, (low + 20) / 150.0)
+        cluster = SimulatedCluster(replace(PLAIN, bands=(band,)), 1)
+        result = run_on(Guided(LIMITS), cluster).result
+        assert isinstance(result, Done)
+        overloads = [s.load for s in cluster.trials if s.verdict is Verdict.OVERLOADED]
+        below = [load for load in overloads if load <= result.bracket.sustained]
+        assert not below or result.notes
+
+
+def test_drift_moves_the_capacity_and_the_truth_follows() -> None:
+    cluster = SimulatedCluster(replace(PLAIN, drift=0.1, drift_period_s=600.0), 1)
+    for _ in range(3):
+        cluster.measure(50)
+    assert cluster.true_limit == pytest.approx(
+        fmean(150.0 * (1 + 0.1 * math.sin(2 * math.pi * t / 600.0)) for t in (0, 60, 120))
+    )
+
+
+def test_the_goals_of_the_benchmark_hold() -> None:
+    """The full table is `make bench-search`; here on fewer clusters, with room for chance."""
+    usual, rough = scenarios()[1], scenarios()[2]
+    conditions = [replace(usual, lines=60), replace(rough, lines=30)]
+    rows = {(row.scenario, row.contestant): row for row in compare(OURS, conditions)}
+    ours = rows[usual.name, "redline"]
+    assert ours.trials_mean <= 4.0
+    assert ours.off_5 <= 0.06
+    assert ours.off_10 <= 0.005
+    assert ours.confidence == pytest.approx(ours.inside, abs=0.10)
+    ours_rough, bisection_rough = rows[rough.name, "redline"], rows[rough.name, "plain bisection"]
+    assert ours_rough.off_10 < 0.5 * bisection_rough.off_10
+    assert ours_rough.off_5 < 0.5 * bisection_rough.off_5
+    assert ours_rough.trials_mean < 5.0
+
+
+def test_clusters_with_no_reading_are_bisected_and_flukes_still_found() -> None:
+    class Blind(SimulatedCluster):
+        def measure(self, load: int) -> Observation:
+            return replace(super().measure(load), indicators={})
+
+    off = {"guided": 0, "bisection": 0}
+    for seed in range(200):
+        spec = replace(PLAIN, capacity=40.0 + seed, false_alarm=0.03)
+        off["guided"] += run_on(Guided(LIMITS), Blind(spec, seed)).off_by > 0.1
+        off["bisection"] += run_on(Bisection(256, 2048, 0.05, 3), Blind(spec, seed)).off_by > 0.1
+    assert off["guided"] < off["bisection"]
+
+
+def test_confidence_falls_with_contradiction() -> None:
+    held, over = Verdict.SUSTAINED, Verdict.OVERLOADED
+    clear = [Observation(90, held), Observation(110, over)]
+    contested = [*clear, Observation(90, over), Observation(90, held)]
+    wide = Bracket(90, 110)
+    assert confidence(clear, wide, None, 0.02) > 0.8
+    assert confidence(contested, wide, None, 0.02) < confidence(clear, wide, None, 0.02)
+    assert confidence(clear, Bracket(90, None), None, 0.02) == 0.0
+
+
+def slices(chance: random.Random, mean: float, deviation: float, correlation: float) -> list[float]:
+    state, values = chance.gauss(0.0, 1.0), []
+    for _ in range(30):
+        fresh = math.sqrt(1.0 - correlation**2) * chance.gauss(0.0, 1.0)
+        state = correlation * state + fresh
+        values.append(max(0.0, mean + deviation * state))
+    return values
+
+
+@pytest.mark.parametrize("correlation", [0.0, 0.3, 0.5])
+def test_early_stops_are_wrong_no_more_often_than_stated(correlation: float) -> None:
+    chance, rule = random.Random(1), StopRule(error_rate=0.01)
+    wrong = stopped = saved = 0
+    trials = 800
+    for _ in range(trials):
+        mean = chance.choice([0.6, 0.9, 0.95, 0.98, 1.0, 1.02, 1.05, 1.1, 1.3])
+        values = slices(chance, mean, chance.choice([0.02, 0.05, 0.1, 0.2]), correlation)
+        whole = Verdict.OVERLOADED if fmean(values) >= 1.0 else Verdict.SUSTAINED
+        for seen in range(1, 30):
+            early = rule.verdict(Progress(30, {"idle": values[:seen]}))
+            if early is not None:
+                wrong += early is not whole
+                stopped += 1
+                saved += 30 - seen
+                break
+    assert wrong / trials <= 0.01
+    assert stopped / trials > 0.5
+    assert saved / (30 * trials) > 0.2
+
+
+def test_a_creeping_overload_is_not_stopped_as_sustained() -> None:
+    creeping = [0.5 + 0.04 * step for step in range(30)]
+    assert fmean(creeping) > 1.0
+    for seen in range(1, 30):
+        assert StopRule().verdict(Progress(30, {"idle": creeping[:seen]})) is not Verdict.SUSTAINED
+
+
+def test_shares_are_judged_by_counting() -> None:
+    calm = {"idle": [0.4] * 16}
+    flaps = {"isr": ([True] * 16, 0.5)}
+    assert StopRule().verdict(Progress(30, calm, flaps)) is Verdict.OVERLOADED
+    mixed = {"isr": ([True, False] * 8, 0.5)}
+    assert StopRule().verdict(Progress(30, calm, mixed)) is None
+    quiet = {"isr": ([False] * 16, 0.5)}
+    assert StopRule().verdict(Progress(30, calm, quiet)) is Verdict.SUSTAINED
+
+
+def test_nothing_is_sustained_before_half_of_the_trial() -> None:
+    for seen in range(15):
+        assert StopRule().verdict(Progress(30, {"idle": [0.1] * seen})) is None
+
+
+def test_scenarios_name_themselves_once() -> None:
+    names = [scenario.name for scenario in scenarios(0.01)]
+    assert len(set(names)) == len(names)
+    assert all(one.lines >= 1 for one in scenarios(0.01))
