@@ -1,0 +1,130 @@
+"""Made-up evidence: samples of a broker whose counters grow at known rates, and windows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from metrics.beans import PHASES
+from metrics.evidence import BrokerSample, ClientWindow
+from metrics.windows import BrokerWindow, RequestWindow
+
+START_S = 1_000_000.0
+
+
+def client(**changes: Any) -> ClientWindow:
+    """A window of 10 s in which everything offered was acknowledged."""
+    window = ClientWindow(
+        start_s=START_S,
+        end_s=START_S + 10,
+        np=4,
+        offered_records=10_000,
+        sent_records=10_000,
+        acked_records=10_000,
+        failed_records=0,
+        offered_bytes=1_000_000,
+        acked_bytes=1_000_000,
+        unsent_own_records=0,
+        lateness_p99_ms=0.5,
+        loop_busy=0.2,
+        latency_p50_ms=2.0,
+        latency_p95_ms=4.0,
+        latency_p99_ms=8.0,
+        latency_max_ms=20.0,
+        acked_total=12_000,
+        failed_total=0,
+        acked_by_partition={0: 6_000, 1: 6_000},
+        errors={},
+    )
+    return replace(window, **changes)
+
+
+def broker(broker_id: int = 1, **changes: Any) -> BrokerWindow:
+    """A broker at ease, all samples there."""
+    window = BrokerWindow(
+        broker_id=broker_id,
+        start_s=START_S,
+        end_s=START_S + 10,
+        interval_s=1.0,
+        samples_expected=10,
+        samples_missed=0,
+        edge_gap_s=0.5,
+        handler_idle=0.8,
+        network_idle=0.9,
+        request_queue_max=1.0,
+        produce=RequestWindow(
+            per_s=100.0,
+            total_ms=2.0,
+            request_queue_ms=0.1,
+            local_ms=1.0,
+            remote_ms=0.0,
+            throttle_ms=0.0,
+            response_queue_ms=0.0,
+            response_send_ms=0.1,
+        ),
+        isr_shrinks=0.0,
+        isr_expands=0.0,
+        isr_changed_share=0.0,
+        under_replicated_max=0.0,
+        bytes_in_per_s=1e6,
+        replication_bytes_in_per_s=0.0,
+        cpu_cores=0.3,
+        cpu_machine_share=0.4,
+        flush_per_s=100.0,
+        flush_ms=0.2,
+        flush_threads=0.02,
+        leader_partitions_min=10.0,
+        leader_partitions_max=10.0,
+    )
+    return replace(window, **changes)
+
+
+def sample(
+    at_s: float, values: Mapping[str, float] | None = None, broker_id: int = 1
+) -> BrokerSample:
+    """A good sample `at_s` seconds after START_S; its uptime follows the wall clock."""
+    readings = {"uptime_ms": (1_000 + at_s) * 1000.0, **(values or {})}
+    return BrokerSample(broker_id, START_S + at_s, readings)
+
+
+def busy_samples(seconds: int = 12, idle: float = 0.5, first_s: float = -1.0) -> list[BrokerSample]:
+    """Samples each second of a broker with everything known about it per second.
+
+    Idle as given, 200 produce requests of 4 ms, 3 ms of it local, 10 flushes of 20 ms,
+    5,000 messages and 500,000 bytes, half a core of CPU, 10 ms of collection.
+    """
+    taken = []
+    for second in range(seconds):
+        counters = {
+            "handler_idle_ns": 7e9 + idle * 1e9 * second,
+            "network_wait_ns:PLAINTEXT/0": 3e9 + 0.6e9 * second,
+            "network_wait_ns:PLAINTEXT/1": 9e9 + 0.3e9 * second,
+            "messages_in": 70 + 5_000.0 * second,
+            "bytes_in": 7_000 + 500_000.0 * second,
+            "process_cpu_ns": 4e9 + 0.5e9 * second,
+            "gc_ms:G1 Young Generation": 40 + 7.0 * second,
+            "gc_ms:G1 Old Generation": 3.0 * second,
+            "isr_shrinks": 2.0,
+            "isr_expands": 2.0,
+        }
+        gauges = {
+            "processors": 2.0,
+            "machine_cpu_share": 0.75,
+            "under_replicated_partitions": 0.0,
+            "request_queue_size": float(second % 3),
+            "leader_partitions": 10.0,
+            "heap_used_bytes": 100.0 + second,
+            "heap_max_bytes": 1000.0,
+        }
+        produce = {"total": 4.0, "local": 3.0, "request_queue": 0.5}
+        histograms = {
+            f"produce_{phase}_ms": (200, produce.get(phase, 0.0), 50, 9.0) for phase in PHASES
+        } | {"log_flush_ms": (10, 20.0, 5, 100.0)}
+        values = {**counters, **gauges}
+        for name, (per_s, mean, count_0, mean_0) in histograms.items():
+            count = count_0 + per_s * second
+            values[f"{name}_count"] = float(count)
+            values[f"{name}_mean"] = (count_0 * mean_0 + per_s * second * mean) / count
+        taken.append(sample(first_s + second, values))
+    return taken

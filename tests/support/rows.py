@@ -1,0 +1,62 @@
+"""Made-up rows for the tables."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from metrics.evidence import Judgement, Reason, Resource
+from metrics.schema import Pattern, Trial
+from metrics.summary import Boundary
+from search.model import Verdict
+from tests.support.evidence import START_S, broker, client
+
+PATTERN = Pattern(
+    bpm=100,
+    np=4,
+    rate_records_per_s=5_000.0,
+    acks="1",
+    linger_ms=10.0,
+    batch_size_bytes=16_384,
+    max_in_flight=5,
+    buffer_memory_bytes=33_554_432,
+    max_request_bytes=1_048_576,
+    request_timeout_ms=30_000,
+    partitions_per_broker=10,
+    replication_factor=2,
+    brokers=2,
+)
+
+BOUNDARY = Boundary(
+    bpm=100,
+    np_sustained=20,
+    np_overloaded=21,
+    mps=100_000.0,
+    mb_per_s=10.0,
+    mb_per_s_per_broker=5.0,
+    overload_reasons=("request_handler_idle: idle 0.1",),
+    limited_by="disk",
+    trials=6,
+)
+
+
+def trial(number: int = 1, run_id: str = "run-1", **changes: Any) -> Trial:
+    """An overloaded trial of two brokers."""
+    reason = Reason("request_handler_idle", "idle 0.1", 0.1, 0.2, 2, Resource.REQUEST_HANDLERS)
+    judgement = Judgement(
+        Verdict.OVERLOADED, (reason,), {"request_handler_idle": 1.125}, Resource.DISK, "disk: …"
+    )
+    whole = Trial(
+        run_id=run_id,
+        trial=number,
+        topic="redline-100",
+        started_at_s=START_S - 3,
+        finished_at_s=START_S + 12,
+        pattern=PATTERN,
+        client=client(),
+        brokers=(broker(1), broker(2, handler_idle=0.1)),
+        judgement=judgement,
+        metrics_source="driver-jvm",
+        end_offset_growth_records=12_000,
+    )
+    return replace(whole, **changes)

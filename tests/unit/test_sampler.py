@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+
+import pytest
+
+from metrics.evidence import BrokerSample
+from metrics.sampler import Sampler
+from metrics.sources.source import NodeInfo
+from search.errors import RedlineError
+
+
+class FakeTime:
+    """A clock that only waiting and slow polls move; says stop after some seconds."""
+
+    def __init__(self, stop_at_s: float) -> None:
+        self.now_s = 1000.0
+        self._stop_at_s = 1000.0 + stop_at_s
+
+    def clock(self) -> float:
+        return self.now_s
+
+    def wait(self, seconds: float) -> bool:
+        self.now_s += seconds
+        return self.now_s >= self._stop_at_s
+
+
+class FakeSource:
+    name = "fake"
+    nodes: Mapping[int, NodeInfo] = {}
+
+    def __init__(self, time: FakeTime, polls_s: dict[int, float] | None = None) -> None:
+        self._time = time
+        self._polls_s = polls_s or {}
+        self.polls = 0
+
+    def open(self) -> None:
+        return None
+
+    def sample_all(self) -> list[BrokerSample]:
+        self.polls += 1
+        at_s = self._time.now_s
+        self._time.now_s += self._polls_s.get(self.polls, 0.1)
+        return [BrokerSample(i, at_s) for i in (1, 2)]
+
+    def close(self) -> None:
+        return None
+
+
+def sampled_at(time: FakeTime, source: FakeSource, interval_s: float = 1.0) -> list[float]:
+    sampler = Sampler(source, interval_s, time.clock, time.wait).start()
+    sampler._thread.join()
+    samples = sampler.stop()
+    assert [s.broker_id for s in samples] == [1, 2] * (len(samples) // 2)
+    return [s.at_s - 1000.0 for s in samples[::2]]
+
+
+def test_samples_at_intended_times_not_after_each_other() -> None:
+    time = FakeTime(stop_at_s=4.5)
+    assert sampled_at(time, FakeSource(time)) == pytest.approx([0, 1, 2, 3, 4])
+
+
+def test_a_slow_poll_leaves_slots_out_and_the_schedule_stays() -> None:
+    time = FakeTime(stop_at_s=6.5)
+    assert sampled_at(time, FakeSource(time, {2: 2.3})) == pytest.approx([0, 1, 4, 5, 6])
+
+
+def test_an_interval_that_does_not_fit_floats_does_not_drift() -> None:
+    time = FakeTime(stop_at_s=100.05)
+    at_s = sampled_at(time, FakeSource(time, dict.fromkeys(range(2000), 0.0)), 0.1)
+    assert len(at_s) == 1001
+    assert at_s[-1] == pytest.approx(100.0)
+
+
+class BrokenSource(FakeSource):
+    def sample_all(self) -> list[BrokerSample]:
+        if self.polls == 2:
+            raise OSError("the JVM is gone")
+        return super().sample_all()
+
+
+def test_an_error_of_the_source_comes_out_of_stop() -> None:
+    time = FakeTime(stop_at_s=10)
+    sampler = Sampler(BrokenSource(time), 1.0, time.clock, time.wait).start()
+    with pytest.raises(OSError, match="the JVM is gone"):
+        sampler.stop()
+
+
+def fail_while_sampling(sampler: Sampler) -> None:
+    with sampler:
+        sampler._thread.join()
+        raise KeyError("mine")
+
+
+def test_an_error_comes_out_of_the_context_unless_another_is_on_its_way() -> None:
+    time = FakeTime(stop_at_s=10)
+    with (
+        pytest.raises(OSError, match="the JVM is gone"),
+        Sampler(BrokenSource(time), 1.0, time.clock, time.wait) as sampler,
+    ):
+        sampler._thread.join()
+    with pytest.raises(KeyError, match="mine"):
+        fail_while_sampling(Sampler(BrokenSource(time), 1.0, time.clock, time.wait))
+
+
+def test_too_many_samples_are_an_error_and_not_a_full_memory() -> None:
+    time = FakeTime(stop_at_s=1e9)
+    source = FakeSource(time)
+    sampler = Sampler(source, 1.0, time.clock, time.wait, max_samples=9).start()
+    sampler._thread.join()
+    with pytest.raises(RedlineError, match=r"10 broker samples .* sample less often"):
+        sampler.stop()
+    assert source.polls == 5
+
+
+def test_stop_ends_the_wait_at_once() -> None:
+    time = FakeTime(stop_at_s=1e9)
+    polled = threading.Event()
+
+    class Announcing(FakeSource):
+        def sample_all(self) -> list[BrokerSample]:
+            polled.set()
+            return super().sample_all()
+
+    sampler = Sampler(Announcing(time), 3600.0, time.clock).start()
+    assert polled.wait(10)
+    assert len(sampler.stop()) == 2
+    assert not sampler._thread.is_alive()
+
+
+def test_an_interval_of_nothing_is_refused() -> None:
+    time = FakeTime(1)
+    with pytest.raises(ValueError, match="interval_s is 0"):
+        Sampler(FakeSource(time), 0)

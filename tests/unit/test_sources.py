@@ -1,0 +1,185 @@
+from __future__ import annotations
+
+import json
+import os
+from itertools import pairwise
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from metrics.beans import PROBE, Role, beans_for, readings_of
+from metrics.sources.chooser import open_source
+from metrics.sources.driver_jvm import numbers, parse_answers, plan_text
+from metrics.sources.jmxquery_source import JmxQuerySource, match_values, parse_object_name
+from metrics.sources.poller_java import named_source
+from metrics.sources.probe import brief, node_info
+from metrics.sources.source import JmxEndpoint
+from search.errors import ConfigError
+
+ENDPOINT = JmxEndpoint(3, "broker-3", 9999)
+READINGS = readings_of(beans_for(3, "3.9.2", [Role.BROKER]))
+
+
+@pytest.mark.parametrize(
+    ("address", "host", "port"), [("a.b:99", "a.b", 99), ("[::1]:9999", "[::1]", 9999)]
+)
+def test_addresses(address: str, host: str, port: int) -> None:
+    endpoint = JmxEndpoint.parse(1, address)
+    assert (endpoint.host, endpoint.port, endpoint.address) == (host, port, address)
+    assert endpoint.url == f"service:jmx:rmi:///jndi/rmi://{address}/jmxrmi"
+
+
+@pytest.mark.parametrize("address", ["", "host", ":99", "host:", "host:no", "host:0", "host:65536"])
+def test_bad_addresses_are_refused(address: str) -> None:
+    with pytest.raises(ConfigError, match=r"of broker 1 is not understood; expected host:port"):
+        JmxEndpoint.parse(1, address)
+
+
+def test_no_address_at_all_is_refused_with_the_remedy() -> None:
+    with pytest.raises(ConfigError, match=r"set jmx\.port or jmx\.endpoints"):
+        open_source({}, jvm=None)
+
+
+def test_a_poll_is_read_and_a_failed_one_keeps_its_error() -> None:
+    text = (
+        "#\t1\t1000000\t3000000\t\nbytes_in\t12\nmachine_cpu_share\tNaN\ngc_ms:G1 Old\t1.5E3\n"
+        "#\t2\t4000000\t4000000\tjava.io.IOException: gone\n"
+    )
+    first, second = parse_answers(text)
+    assert (first.node_id, first.at_s, first.error) == (1, 2.0, None)
+    assert numbers(first.values) == {"bytes_in": 12.0, "gc_ms:G1 Old": 1500.0}
+    assert (second.node_id, second.error, second.values) == (2, "java.io.IOException: gone", {})
+
+
+def test_a_plan_keeps_the_readings_of_a_bean_together() -> None:
+    beans = [line.split("\t")[1] for line in plan_text(READINGS).split("\n")]
+    changes = sum(before != after for before, after in pairwise(beans))
+    assert changes + 1 == len(set(beans)), "each bean costs one round trip"
+
+
+def test_two_pollers_in_one_jvm_have_different_names() -> None:
+    (first, source), (second, _) = named_source(), named_source()
+    assert first != second
+    assert f"public class {first} " in source
+
+
+def test_the_innermost_cause_of_a_java_error_is_what_a_user_reads() -> None:
+    error = (
+        "java.io.IOException: Failed to retrieve RMIServer stub: javax.naming.ServiceUnavailable"
+        "Exception [Root exception is java.rmi.ConnectException: Connection refused to host: a; "
+        "nested exception is: \n\tjava.net.ConnectException: Connection refused]"
+    )
+    assert brief(error) == "ConnectException: Connection refused"
+
+
+def test_a_node_tells_its_version_and_roles() -> None:
+    node = node_info(ENDPOINT, {"version:3": "4.3.1", "broker": "10", "controller": "0"})
+    assert (node.version, node.roles) == ("4.3.1", frozenset({Role.BROKER, Role.CONTROLLER}))
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({}, "no running Kafka broker"),
+        ({"version:4": "3.9.2"}, "answers as node 4, expected node 3"),
+    ],
+)
+def test_the_wrong_process_is_refused(values: dict[str, str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        node_info(ENDPOINT, values)
+
+
+def result(bean: str, attribute: str, value: object, key: str | None = None) -> SimpleNamespace:
+    return SimpleNamespace(mBeanName=bean, attribute=attribute, attributeKey=key, value=value)
+
+
+def test_jmxquery_results_find_their_names() -> None:
+    found = match_values(
+        READINGS,
+        [
+            result("java.lang:name=G1 Old Generation,type=GarbageCollector", "CollectionTime", 4),
+            result("java.lang:type=Memory", "HeapMemoryUsage", 77, "used"),
+            result("java.lang:type=Memory", "HeapMemoryUsage", 5, "init"),
+            result(
+                "kafka.server:type=socket-server-metrics,networkProcessor=2,listener=TLS",
+                "io-wait-time-ns-total",
+                1.5,
+            ),
+            result(
+                "kafka.server:type=socket-server-metrics,listener=TLS", "io-wait-time-ns-total", 9
+            ),
+            result("kafka.log:type=LogFlushStats,name=LogFlushRateAndTimeMs", "Mean", 2.5),
+            result("kafka.log:type=LogFlushStats,name=LogFlushRateAndTimeMs", "Count", None),
+        ],
+    )
+    assert found == {
+        "gc_ms:G1 Old Generation": 4,
+        "heap_used_bytes": 77,
+        "network_wait_ns:TLS/2": 1.5,
+        "log_flush_ms_mean": 2.5,
+    }
+
+
+def test_object_names() -> None:
+    assert parse_object_name("a.b:type=X,name=Y Z") == ("a.b", {"type": "X", "name": "Y Z"})
+
+
+def fake_java(folder: Path, script: str) -> str:
+    path = folder / "java"
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    os.chmod(path, 0o755)  # noqa: PTH101
+    return str(path)
+
+
+ROWS = json.dumps(
+    [
+        {
+            "mBeanName": "kafka.server:type=app-info,id=3",
+            "attribute": "Version",
+            "attributeType": "String",
+            "value": "3.9.2",
+        },
+        {
+            "mBeanName": PROBE[2].object_name,
+            "attribute": "Value",
+            "attributeType": "Integer",
+            "value": 10,
+        },
+    ]
+)
+
+
+def test_jmxquery_polls_fail_one_by_one(tmp_path: Path) -> None:
+    java = fake_java(tmp_path, f"echo '{ROWS}'")
+    source = JmxQuerySource([ENDPOINT], 5.0, java, clock=lambda: 42.0)
+    source.open()
+    assert source.nodes[3].version == "3.9.2"
+    (good,) = source.sample_all()
+    assert (good.at_s, good.error, dict(good.values)) == (42.0, None, {"leader_partitions": 10.0})
+    fake_java(tmp_path, 'echo \'{"error": "connection-error", "message":"refused"}\'; exit 2')
+    (bad,) = source.sample_all()
+    assert bad.values == {}
+    assert "refused" in (bad.error or "")
+    source.close()
+    source.close()
+    with pytest.raises(RuntimeError, match="not open"):
+        source.sample_all()
+
+
+def test_jmxquery_that_hangs_is_a_missed_sample(tmp_path: Path) -> None:
+    java = fake_java(tmp_path, f"echo '{ROWS}'")
+    source = JmxQuerySource([ENDPOINT], 0.2, java)
+    source.open()
+    fake_java(tmp_path, "exec sleep 30")
+    (missed,) = source.sample_all()
+    source.close()
+    assert missed.error == "no answer within 0.2 s"
+
+
+def test_jmxquery_without_java_says_so(tmp_path: Path) -> None:
+    source = JmxQuerySource([ENDPOINT], 1.0, str(tmp_path / "none"))
+    with pytest.raises(
+        ConfigError, match=r"broker 3 does not answer JMX at broker-3:9999.*Java 17"
+    ):
+        source.open()

@@ -1,0 +1,196 @@
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from metrics.evidence import BrokerSample
+from metrics.spans import Span, find_contradiction, good_samples
+from metrics.windows import BrokerWindow, broker_window, broker_windows
+from tests.support.evidence import START_S, busy_samples, sample
+
+
+def window_of(samples: list[BrokerSample], seconds: float = 10.0) -> BrokerWindow:
+    return broker_window(samples, 1, START_S, START_S + seconds, 1.0)
+
+
+def test_rates_and_means_are_exact() -> None:
+    window = window_of(busy_samples())
+    assert window.samples_missed == 0
+    assert window.contradiction is None
+    assert window.handler_idle == pytest.approx(0.5)
+    assert window.network_idle == pytest.approx(0.3), "the busiest of two network threads"
+    assert window.produce.per_s == pytest.approx(200)
+    assert window.produce.total_ms == pytest.approx(4.0)
+    assert window.produce.local_ms == pytest.approx(3.0)
+    assert window.produce.remote_ms == pytest.approx(0.0)
+    assert window.messages_in_per_s == pytest.approx(5_000)
+    assert window.bytes_in_per_s == pytest.approx(500_000)
+    assert window.flush_ms == pytest.approx(20.0)
+    assert window.flush_threads == pytest.approx(0.2)
+    assert window.cpu_cores == pytest.approx(0.5)
+    assert window.cpu_process_share == pytest.approx(0.25)
+    assert window.cpu_machine_share == pytest.approx(0.75)
+    assert window.gc_share == pytest.approx(0.010)
+    assert window.request_queue_max == 2
+    assert window.heap_used_share_max == pytest.approx(0.111)
+    assert window.isr_changed_share == 0.0
+    assert (window.leader_partitions_min, window.leader_partitions_max) == (10, 10)
+
+
+def test_what_the_samples_do_not_show_is_none_and_not_zero() -> None:
+    window = window_of([sample(second, {"bytes_in": 1.0}) for second in range(11)])
+    assert window.bytes_in_per_s == 0.0
+    known = {"bytes_in_per_s", "broker_id", "start_s", "end_s", "interval_s", "samples_expected"}
+    known |= {"samples_missed", "edge_gap_s", "produce", "fetch_consumer", "fetch_follower"}
+    values = {name: value for name, value in vars(window).items() if name not in known}
+    assert set(values.values()) == {None}
+    assert set(vars(window.produce).values()) == {None}
+
+
+def test_a_histogram_that_recorded_nothing_has_no_mean() -> None:
+    still = {"log_flush_ms_count": 5.0, "log_flush_ms_mean": 3.0}
+    window = window_of([sample(second, still) for second in range(11)])
+    assert window.flush_ms is None
+    assert window.flush_per_s == 0.0
+    assert window.flush_threads == 0.0
+
+
+def test_only_samples_inside_count_because_the_load_outside_is_another() -> None:
+    calm_before = [sample(-3.0, {"handler_idle_ns": 0.0}), sample(-0.01, {"handler_idle_ns": 3e9})]
+    inside = [sample(s, {"handler_idle_ns": 3e9 + 0.1e9 * s}) for s in range(11)]
+    calm_after = [sample(11.0, {"handler_idle_ns": 5e9})]
+    window = window_of(calm_before + inside + calm_after)
+    assert window.handler_idle == pytest.approx(0.1)
+
+
+def test_time_between_samples_is_the_brokers_own() -> None:
+    late_poll = [
+        BrokerSample(1, START_S + 0.2, {"uptime_ms": 10_000.0, "bytes_in": 0.0}),
+        BrokerSample(1, START_S + 8.0, {"uptime_ms": 18_000.0, "bytes_in": 800.0}),
+    ]
+    assert window_of(late_poll).bytes_in_per_s == pytest.approx(100.0)
+    no_uptime = [replace(s, values={"bytes_in": s.values["bytes_in"]}) for s in late_poll]
+    assert window_of(no_uptime).bytes_in_per_s == pytest.approx(800 / 7.8)
+
+
+def test_order_and_repetition_of_samples_do_not_matter() -> None:
+    samples = busy_samples()
+    shuffled = samples + samples[3:6]
+    random.Random(4).shuffle(shuffled)
+    assert window_of(shuffled) == window_of(samples)
+
+
+def test_a_late_answer_with_the_same_uptime_is_one_sample() -> None:
+    first = sample(0.0)
+    again = replace(first, at_s=first.at_s + 0.4)
+    assert good_samples([again, first], 1) == [first]
+
+
+def test_a_restart_inside_is_a_contradiction_and_nothing_is_computed() -> None:
+    samples = busy_samples()
+    samples[6] = replace(samples[6], values={**samples[6].values, "uptime_ms": 400.0})
+    window = window_of(samples)
+    assert window.contradiction == "broker 1 restarted: its uptime fell to 0.4 s"
+    assert window.handler_idle is None
+    assert window.produce.per_s is None
+
+
+def test_a_counter_that_falls_is_a_contradiction() -> None:
+    samples = busy_samples()
+    samples[6] = replace(samples[6], values={**samples[6].values, "messages_in": 1.0})
+    assert "counter messages_in fell from 25070 to 1" in (window_of(samples).contradiction or "")
+    assert find_contradiction(busy_samples()) is None
+
+
+def test_a_restart_before_the_window_is_not_inside() -> None:
+    samples = busy_samples()
+    samples[0] = replace(samples[0], values={**samples[0].values, "uptime_ms": 9e9})
+    assert window_of(samples).contradiction is None
+
+
+@pytest.mark.parametrize(("idle", "contradicts"), [(1.1, False), (1.13, False), (1.2, True)])
+def test_idle_slightly_above_one_is_normal_and_far_above_is_two_pools(
+    idle: float, contradicts: bool
+) -> None:
+    window = window_of(busy_samples(idle=idle))
+    assert window.handler_idle == pytest.approx(idle), "never clamped"
+    assert (window.contradiction is not None) is contradicts
+
+
+def test_missed_samples_are_counted_and_errors_are_no_samples() -> None:
+    samples = busy_samples()
+    failed = [replace(s, values={}, error="no answer") for s in samples[3:7]]
+    window = window_of(samples[:3] + failed + samples[7:])
+    assert (window.samples_expected, window.samples_missed) == (10, 3)
+    assert window.missed_share == pytest.approx(0.3)
+    assert window.handler_idle == pytest.approx(0.5), "counters bridge a gap"
+
+
+@pytest.mark.parametrize("kept", [0, 1])
+def test_fewer_than_two_samples_make_no_window(kept: int) -> None:
+    window = window_of(busy_samples()[1 : 1 + kept])
+    assert window.start_s is None
+    assert window.handler_idle is None
+    assert window.samples_missed == 10 - kept
+
+
+def test_the_edge_gap_is_the_larger_side() -> None:
+    window = window_of([sample(s) for s in (0.5, 3.0, 6.0)])
+    assert window.edge_gap_s == pytest.approx(4.0)
+
+
+@pytest.mark.parametrize(
+    ("under_replicated", "shrinks", "share"),
+    [
+        ([0, 0, 0, 0], [5, 5, 5, 5], 0.0),
+        ([0, 0, 3, 3], [5, 5, 6, 6], 0.5),  # one shrink that persists
+        ([0, 0, 0, 0], [5, 6, 7, 8], 0.75),  # the first has none before it
+        ([2, 2, 2, 2], [5, 5, 5, 5], 1.0),
+        ([0, 3, 0, 0], [5, 6, 6, 6], 0.25),
+    ],
+)
+def test_isr_changes_and_under_replication_count_per_sample(
+    under_replicated: list[int], shrinks: list[int], share: float
+) -> None:
+    samples = [
+        sample(second, {"under_replicated_partitions": float(u), "isr_shrinks": float(s)})
+        for second, (u, s) in enumerate(zip(under_replicated, shrinks, strict=True))
+    ]
+    assert window_of(samples, 3.0).isr_changed_share == pytest.approx(share)
+
+
+def test_a_change_since_the_sample_before_the_window_counts() -> None:
+    samples = [
+        sample(s, {"under_replicated_partitions": 0.0, "isr_expands": float(s >= 0)})
+        for s in (-1, 0, 1, 2, 3)
+    ]
+    assert window_of(samples, 3.0).isr_changed_share == pytest.approx(0.25)
+
+
+def test_the_jvms_not_known_is_left_out() -> None:
+    samples = [sample(s, {"machine_cpu_share": -1.0}) for s in range(11)]
+    assert window_of(samples).cpu_machine_share is None
+
+
+def test_every_node_has_a_window() -> None:
+    windows = broker_windows(busy_samples(), {2, 1}, START_S, START_S + 10, 1.0)
+    assert [w.broker_id for w in windows] == [1, 2]
+    assert windows[1].start_s is None
+
+
+@given(
+    st.lists(st.integers(1, 5_000), min_size=1, max_size=60),
+    st.lists(st.integers(1, 5_000), min_size=1, max_size=60),
+)
+def test_a_windows_mean_is_the_mean_of_what_was_recorded_in_it(
+    before: list[int], inside: list[int]
+) -> None:
+    everything = before + inside
+    first = sample(0, {"x_count": len(before), "x_mean": sum(before) / len(before)})
+    last = sample(10, {"x_count": len(everything), "x_mean": sum(everything) / len(everything)})
+    mean = Span([first, last]).mean("x")
+    assert mean == pytest.approx(sum(inside) / len(inside), rel=1e-6)
