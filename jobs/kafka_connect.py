@@ -113,27 +113,27 @@ def _bootstrap(
         for client in made:
             client.close()
             client._manager._net.stop()
-        raise _refused(servers, options, error, trouble.text) from error
+        raise _refused(servers, options, trouble.text) from error
     finally:
         trouble.stop()
 
 
-def _refused(
-    servers: list[str], options: Mapping[str, Any], error: Exception, seen: str
-) -> ConfigError:
-    """Why there is something at the addresses and yet no cluster for us."""
-    where = ", ".join(servers)
-    protocol = options.get("security_protocol", "PLAINTEXT")
-    if isinstance(error, kafka_errors.SaslAuthenticationFailedError):
-        return ConfigError(
-            f"{where} refused the credentials of cluster security ({type(error).__name__}); "
-            f"expected a user that may log in by {options.get('sasl_mechanism')}; check "
-            "username_from, password_from and sasl_mechanism"
-        )
+def _refused(servers: list[str], options: Mapping[str, Any], seen: str) -> ConfigError:
+    """Why there is something at the addresses and yet no cluster for us.
+
+    A refused password looks like any closed connection: kafka-python does not tell it apart.
+    """
+    protocol = str(options.get("security_protocol", "PLAINTEXT"))
+    what, check = "a broker's listener", "the port and cluster security.protocol"
+    if protocol.startswith("SASL_"):
+        what += f" and a user who may log in by {options.get('sasl_mechanism')}"
+        check += ", sasl_mechanism, username_from and password_from"
+    if protocol.endswith("SSL"):
+        what += " with a certificate that we trust"
+        check += ", and the files of cluster security"
     return ConfigError(
-        f"{where} takes connections, but no Kafka broker that speaks {protocol} answers"
-        f"{f' ({seen})' if seen else ''}; expected a broker's listener; check the port and "
-        "cluster security"
+        f"{', '.join(servers)} takes connections, but no Kafka broker that speaks {protocol} "
+        f"lets us in{f' ({seen})' if seen else ''}; expected {what}; check {check}"
     )
 
 
