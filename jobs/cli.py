@@ -29,3 +29,7 @@ redline.add_command(testbed)
 def main() -> NoReturn:
     """The console command's entry point."""
     run(redline)
+
+
+if __name__ == "__main__":
+    main()

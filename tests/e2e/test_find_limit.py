@@ -1,0 +1,133 @@
+"""`redline find-limit` on a real testbed, from the command line to the Delta tables."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from metrics.store import TableStore
+from tests.support.commands import RunningCommand, gone_within, listening_ports
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+QUICK = (
+    "find-limit",
+    "--set=workload.message_bytes=[1000]",
+    "--set=workload.trial.warmup_s=1",
+    "--set=workload.trial.measure_s=4",
+    "--set=goal.search.resolution=0.3",
+)
+START_S = 150.0
+"""A testbed, a Spark session and the warm-up, on two busy cores [s]."""
+TRIAL_S = 60.0
+
+
+class Run:
+    """A finished run: what it printed and what it left."""
+
+    def __init__(self, folder: Path) -> None:
+        with RunningCommand(*QUICK, folder=folder) as command:
+            self.code = command.wait(deadline_s=280)
+            self.text = command.text
+        self.tables = folder / "out" / "tables"
+        summaries = list((folder / "out").glob("*/summary.json"))
+        assert len(summaries) == 1, self.text
+        self.folder = summaries[0].parent
+        self.summary: dict[str, Any] = json.loads(summaries[0].read_text())
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+    return Run(tmp_path_factory.mktemp("run"))
+
+
+def test_it_ends_well_and_says_the_limit(run: Run) -> None:
+    assert run.code == 0, run.text
+    assert "Limits of testbed" in run.text
+    assert "Traceback" not in run.text
+
+
+def test_the_summary_keeps_its_contract(run: Run) -> None:
+    names = {"run_id", "started_at", "finished_at", "cluster", "workload", "goal", "boundaries"}
+    assert names <= run.summary.keys()
+    (point,) = run.summary["boundaries"]
+    assert point["bpm"] == 1_000
+    assert 0 < point["np_sustained"] < point["np_overloaded"]
+    assert point["mb_per_s"] == pytest.approx(point["mps"] * 1_000 / 1e6)
+    assert point["mb_per_s_per_broker"] == pytest.approx(point["mb_per_s"] / 3)
+    assert point["overload_reasons"]
+    width = 1 - point["np_sustained"] / point["np_overloaded"]
+    assert width <= 0.3 or point["np_overloaded"] - point["np_sustained"] == 1
+
+
+def test_every_trial_is_in_the_tables_with_its_evidence(run: Run, spark: SparkSession) -> None:
+    tables = TableStore(spark, str(run.tables))
+    run_id = run.summary["run_id"]
+    trials = tables.trials(run_id).collect()
+    (point,) = run.summary["boundaries"]
+    assert [trial.trial for trial in trials] == list(range(1, point["trials"] + 1))
+    for trial in trials:
+        assert trial.acked_total == trial.end_offset_growth_records > 0
+        assert trial.failed_total == 0
+        assert trial.reasons
+        assert len(trial.broker_windows) == 3
+    assert {trial.verdict for trial in trials} >= {"SUSTAINED", "OVERLOADED"}
+    assert tables.samples(run_id).select("broker_id").distinct().count() == 4
+    assert tables.boundaries(run_id).count() == 1
+    ended = tables.runs().where(f"run_id = '{run_id}'").collect()
+    assert [(row.status, row.exit_code) for row in ended] == [("done", 0)]
+    assert ended[0].environment["kafka"] == "4.1.2"
+
+
+def test_the_chart_is_there(run: Run) -> None:
+    assert (run.folder / "boundary.png").read_bytes().startswith(b"\x89PNG")
+    assert "<html" in (run.folder / "boundary.html").read_text()
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 130)])
+def test_an_interruption_leaves_finished_trials_and_nothing_running(
+    tmp_path: Path, spark: SparkSession, number: int, code: int
+) -> None:
+    with RunningCommand(*QUICK, folder=tmp_path) as command:
+        _interrupt_second_trial(command, number)
+        assert command.wait(deadline_s=90) == code, command.text
+        assert "interrupted" in command.text
+        assert "Traceback" not in command.text
+    _assert_one_trial_kept(tmp_path, spark, status="interrupted")
+
+
+def test_kill_9_leaves_finished_trials_and_nothing_running(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    with RunningCommand(*QUICK, folder=tmp_path) as command:
+        _interrupt_second_trial(command, signal.SIGKILL)
+        assert command.wait(deadline_s=10) == -signal.SIGKILL
+    _assert_one_trial_kept(tmp_path, spark, status="running")
+
+
+def _interrupt_second_trial(command: RunningCommand, number: int) -> None:
+    command.await_line("trial-finished trial=1 ", START_S + TRIAL_S)
+    command.await_line("trial-started trial=2 ", TRIAL_S)
+    family = command.family()
+    ports = listening_ports(family)
+    assert len(family) > 5, "the command, its supervisor, four nodes, Spark"
+    assert len(ports) >= 8, "listeners and JMX of four nodes"
+    command.signal(number)
+    assert gone_within(family, deadline_s=90 if number != signal.SIGKILL else 15) == []
+    for port in ports:
+        with socket.socket() as probe:
+            assert probe.connect_ex(("127.0.0.1", port)) != 0, f"port {port} is still in use"
+
+
+def _assert_one_trial_kept(folder: Path, spark: SparkSession, status: str) -> None:
+    tables = TableStore(spark, str(folder / "out" / "tables"))
+    (run,) = tables.runs().collect()
+    assert run.status == status
+    assert [trial.trial for trial in tables.trials(run.run_id).collect()] == [1]

@@ -1,0 +1,120 @@
+"""The `redline` command as its users run it: a process of its own, watched line by line."""
+
+from __future__ import annotations
+
+import os
+import queue
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+
+import psutil
+
+ROOT = Path(__file__).resolve().parents[2]
+COMMAND = (sys.executable, "-m", "jobs.cli")
+
+
+class RunningCommand:
+    """A command that runs; a context manager that ends it and what it started."""
+
+    def __init__(self, *arguments: str, folder: Path) -> None:
+        self._process = subprocess.Popen(
+            [*COMMAND, *arguments],
+            cwd=folder,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        self.lines: list[str] = []
+        self._new: queue.Queue[str | None] = queue.Queue()
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    def __enter__(self) -> RunningCommand:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for process in self.family():
+            process.kill()
+        self._process.wait()
+        self._thread.join()
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+
+    @property
+    def text(self) -> str:
+        """All output so far."""
+        return "".join(self.lines)
+
+    def await_line(self, part: str, deadline_s: float) -> str:
+        """The next line that holds `part`."""
+        end_s = time.monotonic() + deadline_s
+        for line in self._coming(end_s):
+            if part in line:
+                return line
+        raise AssertionError(f"no line with {part!r} within {deadline_s} s:\n{self.text}")
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the command alone."""
+        self._process.send_signal(number)
+
+    def wait(self, deadline_s: float) -> int:
+        """The exit code."""
+        code = self._process.wait(deadline_s)
+        self._thread.join(deadline_s)
+        return code
+
+    def family(self) -> list[psutil.Process]:
+        """The command's processes that run now, its children and theirs."""
+        try:
+            parent = psutil.Process(self._process.pid)
+            return [*parent.children(recursive=True), parent]
+        except psutil.NoSuchProcess:
+            return []
+
+    def _coming(self, end_s: float) -> Iterator[str]:
+        while (left_s := end_s - time.monotonic()) > 0:
+            try:
+                line = self._new.get(timeout=left_s)
+            except queue.Empty:
+                return
+            if line is None:
+                return
+            yield line
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self.lines.append(line)
+            self._new.put(line)
+        self._new.put(None)
+
+
+def gone_within(processes: list[psutil.Process], deadline_s: float) -> list[psutil.Process]:
+    """Wait until these have ended; returns those that have not."""
+    _, alive = psutil.wait_procs(processes, timeout=deadline_s)
+    return [p for p in alive if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
+
+
+def listening_ports(processes: list[psutil.Process]) -> set[int]:
+    """TCP ports on which these processes listen."""
+    ports = set()
+    for process in processes:
+        try:
+            connections = process.net_connections(kind="tcp")
+        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            continue
+        ports |= {c.laddr.port for c in connections if c.status == psutil.CONN_LISTEN}
+    return ports
