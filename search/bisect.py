@@ -21,15 +21,21 @@ class Bisection:
         np_cap: no load above this is ever offered.
         resolution: relative width at which the bracket is a boundary point [ratio].
         invalid_repeats_max: how often in a row an INVALID trial is repeated.
+        axis: what a load is, for people.
 
     Raises:
         ConfigError: when one of them makes no sense.
     """
 
     def __init__(
-        self, np_start_max: int, np_cap: int, resolution: float, invalid_repeats_max: int
+        self,
+        np_start_max: int,
+        np_cap: int,
+        resolution: float,
+        invalid_repeats_max: int,
+        axis: str = "np",
     ) -> None:
-        self.limits = Limits(np_start_max, np_cap, resolution, invalid_repeats_max)
+        self.limits = Limits(np_start_max, np_cap, resolution, invalid_repeats_max, axis)
 
     def decide(self, history: Sequence[Observation]) -> Decision:
         """The next step, from the trials of this point alone (oldest first)."""
@@ -54,17 +60,17 @@ class Bisection:
         return self._probe(bracket).load
 
     def _probe(self, bracket: Bracket) -> Measure:
-        low, high = bracket.sustained, bracket.overloaded
+        low, high, axis = bracket.sustained, bracket.overloaded, self.limits.axis
         if high is not None:
-            return Measure((low + high) // 2, f"halving the bracket from np {low} to {high}")
+            return Measure((low + high) // 2, f"halving the bracket from {axis} {low} to {high}")
         start_max = self.limits.np_start_max
         if low < start_max:
             middle = (start_max + 1) // 2
             if low < middle:
-                return Measure(middle, f"starting light, in the middle of np 0 to {start_max}")
-            return Measure(start_max, f"np {low} was sustained; trying the maximum {start_max}")
+                return Measure(middle, f"starting light, in the middle of {axis} 0 to {start_max}")
+            return Measure(start_max, f"{axis} {low} was sustained; trying the maximum {start_max}")
         load = min(2 * low, self.limits.np_cap)
-        return Measure(load, f"np {low} was sustained; raising the maximum to {load}")
+        return Measure(load, f"{axis} {low} was sustained; raising the maximum to {load}")
 
     def _halvings(self, bracket: Bracket) -> int:
         low, high = bracket.sustained, bracket.overloaded or self.limits.np_cap

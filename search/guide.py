@@ -28,12 +28,14 @@ class Guide:
         curve: how utilization grows with load, as far as known.
         prior: what the neighbours say, or None.
         noise: scatter of the limit from trial to trial [σ, ratio].
+        axis: what a load is, for people.
     """
 
     signals: Signals = field(default_factory=Signals)
     curve: Curve = field(default_factory=Curve)
     prior: Prior | None = None
     noise: float = 0.02
+    axis: str = "np"
 
     def expectation(self, history: Sequence[Observation]) -> Estimate | None:
         """The estimate from smooth readings and neighbours, no verdict considered.
@@ -80,12 +82,15 @@ class Guide:
             if expected is not None and self._is_far_above(expected, high):
                 return high, self._why(history, high, expected, "overloaded")
             if expected is None and _pushed(history, high):
-                return high, f"the overload at np {high} rests on one trial, and all since held"
+                return (
+                    high,
+                    f"the overload at {self.axis} {high} rests on one trial, and all since held",
+                )
         if low > 0 and len(standings[low].votes) == 1:
             if expected is not None and self._is_far_below(expected, low):
                 return low, self._why(history, low, expected, "sustained")
             if expected is None and _pushed(history, low):
-                return low, f"np {low} was sustained once, and all loads above it failed"
+                return low, f"{self.axis} {low} was sustained once, and all loads above it failed"
         return None
 
     def short(
@@ -107,7 +112,10 @@ class Guide:
             return None
         if math.log(estimate.load * (1.0 - resolution) / low) <= SHORT * estimate.spread:
             return None
-        return high, f"np {high} was overloaded, but fit expects it near {estimate.load:.0f}"
+        return (
+            high,
+            f"{self.axis} {high} was overloaded, but fit expects it near {estimate.load:.0f}",
+        )
 
     def is_read(self, seen: Observation) -> bool:
         """True when the trial's utilization enters the estimate."""
@@ -120,7 +128,7 @@ class Guide:
             source = "trials" if self.prior is None or history else self.prior.source
             return f"{source} put the limit near {estimate.load:.0f}"
         nearest = min(read, key=lambda s: abs(math.log(s.load / estimate.load)))
-        seen = f"{self.signals.describe(nearest)} at np {nearest.load}"
+        seen = f"{self.signals.describe(nearest)} at {self.axis} {nearest.load}"
         expected = self.signals.describe_limit(estimate.at_limit)
         return f"{seen}, fit says {expected} at {estimate.load:.0f}"
 
@@ -147,7 +155,8 @@ class Guide:
     def _why(self, history: Sequence[Observation], load: int, expected: Estimate, said: str) -> str:
         last = next((s for s in reversed(history) if s.load == load), None)
         seen = "" if last is None else f" with {self.signals.describe(last)}"
-        return f"np {load} was {said}{seen}, but the limit is expected near {expected.load:.0f}"
+        limit = f"the limit is expected near {expected.load:.0f}"
+        return f"{self.axis} {load} was {said}{seen}, but {limit}"
 
 
 def _stands_overloaded(seen: Observation, standings: Mapping[int, Standing]) -> bool:

@@ -17,6 +17,7 @@ say. Two safeguards keep a misleading guide harmless:
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from search.aim import CLIMB_MAX, aim, bound_from_above
 from search.bisect import Bisection
@@ -48,7 +49,7 @@ class Guided:
     ) -> None:
         self.limits = limits
         self._allowance = allowance
-        self.guide = guide or Guide()
+        self.guide = replace(guide or Guide(), axis=limits.axis)
         self._shadow = Shadow(
             Bisection(
                 limits.np_start_max, limits.np_cap, limits.resolution, limits.invalid_repeats_max
@@ -94,7 +95,7 @@ class Guided:
         # A reading that entered the estimate and its verdict are one piece of evidence.
         alone = [seen for seen in history if not self.guide.is_read(seen)]
         sure = confidence(alone, bracket, estimate, self.guide.noise)
-        return Done(bracket, round(sure, 3), notes_of(standings, bracket))
+        return Done(bracket, round(sure, 3), notes_of(standings, bracket, self.limits.axis))
 
     def _probe(
         self,
@@ -106,7 +107,9 @@ class Guided:
         fallback = self._shadow.next_load(bracket)
         estimate = self.guide.estimate(history, standings, bracket)
         if estimate is None:
-            return Measure(fallback, f"no reading to go by yet; bisecting at np {fallback}")
+            return Measure(
+                fallback, f"no reading to go by yet; bisecting at {self.limits.axis} {fallback}"
+            )
         climb = CLIMB_MAX if self.guide.prior is None else 2 * CLIMB_MAX
         wish = aim(bracket, estimate, self.limits.resolution, self.limits.np_cap, climb)
         half_open = bracket.overloaded is None and bracket.sustained > 0

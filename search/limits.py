@@ -12,13 +12,14 @@ from search.model import Bracket, Decision, Done, GaveUp, Measure, Observation
 
 @dataclass(frozen=True)
 class Limits:
-    """Bounds and patience of a search along one axis.
+    """Bounds and patience of a search along one axis, on which load grows.
 
     Attributes:
         np_start_max: the first guess of a load above the limit; doubled while sustained.
         np_cap: no load above this is ever offered.
         resolution: relative width at which a bracket is a boundary point [ratio].
         invalid_repeats_max: how often in a row an INVALID trial is repeated.
+        axis: what a load is, for people: np, partitions, consumer groups.
 
     Raises:
         ConfigError: when a value makes no sense.
@@ -28,6 +29,7 @@ class Limits:
     np_cap: int
     resolution: float
     invalid_repeats_max: int
+    axis: str = "np"
 
     def __post_init__(self) -> None:
         if not 1 <= self.np_start_max <= self.np_cap:
@@ -54,12 +56,14 @@ class Limits:
         if invalid > self.invalid_repeats_max:
             return GaveUp(
                 bracket_of(history),
-                f"{invalid} invalid trials in a row at np {load}, and "
+                f"{invalid} invalid trials in a row at {self.axis} {load}, and "
                 f"search.invalid_repeats_max allows {self.invalid_repeats_max} repeats; remove "
                 "what made them invalid (their reasons are in the trials table) and run again",
             )
         repeat = f"{invalid} of {self.invalid_repeats_max}"
-        return Measure(load, f"the trial at np {load} was invalid; repeating it ({repeat})")
+        return Measure(
+            load, f"the trial at {self.axis} {load} was invalid; repeating it ({repeat})"
+        )
 
     def settle_bracket(self, bracket: Bracket) -> Done | GaveUp | None:
         """The end of the search when the bracket decides it, or None."""
@@ -68,7 +72,7 @@ class Limits:
         if bracket.overloaded is None and bracket.sustained >= self.np_cap:
             return GaveUp(
                 bracket,
-                f"np {self.np_cap} was sustained and search.np_cap allows no more; raise "
+                f"{self.axis} {self.np_cap} was sustained and search.np_cap allows no more; raise "
                 "search.np_cap, or the rate of each producer so that fewer of them are needed",
             )
         return None

@@ -53,21 +53,21 @@ def bracket_of_standings(standings: dict[int, Standing]) -> Bracket:
     return Bracket(max((x for x in fine if upper is None or x < upper), default=0), upper)
 
 
-def notes_of(standings: dict[int, Standing], bracket: Bracket) -> tuple[str, ...]:
+def notes_of(standings: dict[int, Standing], bracket: Bracket, axis: str = "np") -> tuple[str, ...]:
     """What a reader of the answer has to know of the trials that contradict it."""
     notes = []
     for load, one in sorted(standings.items()):
         over = one.votes.count(Verdict.OVERLOADED)
         if load <= bracket.sustained and over:
             notes.append(
-                f"np {load} was overloaded in {over} of {len(one.votes)} trials and counts as "
+                f"{axis} {load} was overloaded in {over} of {len(one.votes)} trials and counts as "
                 f"sustained, although the answer is {bracket.sustained}"
             )
         elif bracket.overloaded is not None and load >= bracket.overloaded:
             fine = len(one.votes) - over
             if fine:
                 notes.append(
-                    f"np {load} was sustained in {fine} of {len(one.votes)} trials, above the "
+                    f"{axis} {load} was sustained in {fine} of {len(one.votes)} trials, above the "
                     f"overload at {bracket.overloaded}"
                 )
     return tuple(notes)
