@@ -12,6 +12,7 @@ help: ## List the targets
 	@echo "Set-up happens on the first use, with PYTHON=$(PYTHON) (3.10 or newer) and Java 17 or newer."
 
 setup: $(STAMP) ## Make .venv with its redline command, and resolve all jars once
+	@echo "Set up: .venv/bin/redline is ready."
 
 demo: $(STAMP) ## Find the throughput limit of a real three-broker Kafka on this machine
 	@$(BIN)/python -m jobs.preflight

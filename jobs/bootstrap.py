@@ -22,7 +22,7 @@ STAMP = ".ready"
 LOG_NAME = "setup.log"
 
 _OFFLINE = re.compile(
-    r"name resolution|NameResolutionError|Name or service not known|NewConnectionError"
+    r"[Ff]ailure in name resolution|NameResolutionError|Name or service not known|NewConnectionError"
     r"|Connection refused|ConnectTimeout|Network is unreachable|ProxyError|Max retries exceeded"
     r"|ReadTimeoutError|Errno -[23]\b"
 )
@@ -85,15 +85,16 @@ def install_packages(python: Path, root: Path, log: Path) -> None:
 
 def pip_problem(log_text: str, log: Path) -> str:
     """One sentence for people from the log of a failed pip."""
+    unreachable = _OFFLINE.search(log_text)
+    if unreachable:
+        return (
+            "Set-up needs the network the first time, and pip could not reach its package "
+            f"index ({unreachable.group(0)}). Connect, or set pip's index or proxy, then run "
+            f"make setup again. The whole story is in {log}."
+        )
     errors = [line for line in log_text.splitlines() if line.startswith("ERROR")]
     lines = errors or [line for line in log_text.splitlines() if line.strip()] or ["no output"]
     last = lines[-1].removeprefix("ERROR: ")[:300]
-    if _OFFLINE.search(log_text):
-        return (
-            "Set-up needs the network the first time, and pip could not reach its package "
-            f"index ({last}). Connect, or set pip's index or proxy, then run make setup again. "
-            f"The whole story is in {log}."
-        )
     return (
         f"pip could not install the packages ({last}). "
         f"The whole story is in {log}; run make setup again when it is mended."

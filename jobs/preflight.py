@@ -147,7 +147,8 @@ def java_version(command: str, environ: Mapping[str, str] | None = None) -> int:
         raise ConfigError(f"{command} does not run ({error}). {_JAVA_REMEDY}") from error
     match = _JAVA_VERSION.search(done.stderr + done.stdout)
     if match is None:
-        raise ConfigError(f"{command} -version does not say which Java it is. {_JAVA_REMEDY}")
+        lines = (done.stderr + done.stdout).strip().splitlines() or ["nothing at all"]
+        raise ConfigError(f"{command} -version says: {lines[-1][:200]} {_JAVA_REMEDY}")
     return int(match.group(1))
 
 

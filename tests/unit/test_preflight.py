@@ -64,10 +64,10 @@ def test_java_home_wins_and_must_be_right(tmp_path: Path) -> None:
 
 
 def test_a_launcher_that_finds_no_java_behind_it_counts_as_none(tmp_path: Path) -> None:
-    stub = "echo 'The operation could not be completed. Unable to locate a Java Runtime.'; exit 1"
+    stub = "echo 'Unable to locate a Java Runtime.'; exit 1"
     problem = preflight.java_problem(_machine(tmp_path, _java(tmp_path, stub)))
     assert problem is not None
-    assert "does not say which Java it is. Install" in problem
+    assert "bin/java -version says: Unable to locate a Java Runtime. Install" in problem
 
 
 def test_a_too_old_python() -> None:
