@@ -117,7 +117,8 @@ def sweep(root: Path) -> list[Cleaned]:
             # Folders are made under the lock that we hold, so nobody is at work in it.
             cleaned.append(Cleaned(folder.name, 0, disk_bytes([folder]), None))
             shutil.rmtree(folder, ignore_errors=True)
-        elif not is_alive(state.supervisor or state.owner):
+        elif not is_alive(state.supervisor or state.owner) and folder.exists():
+            # It exists still, so its supervisor did not tidy up in this very moment.
             cleaned.append(clean_up(folder, state))
     return cleaned
 

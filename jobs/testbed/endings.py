@@ -14,11 +14,17 @@ DISK_RESERVE_BYTES = 500_000_000
 
 
 class EndingError(Exception):
-    """Somebody wants the testbed to end, which is no failure of its own."""
+    """Somebody wants the testbed to end, which is no failure of its own.
 
-    def __init__(self, *, is_orphaned: bool) -> None:
+    Attributes:
+        is_hasty: True when there is no time to let the brokers end by themselves.
+        reason: what failed elsewhere, which makes the logs worth keeping; or empty.
+    """
+
+    def __init__(self, *, is_hasty: bool = False, reason: str = "") -> None:
         super().__init__()
-        self.is_orphaned = is_orphaned
+        self.is_hasty = is_hasty
+        self.reason = reason
 
 
 class FailureError(Exception):
@@ -53,6 +59,18 @@ def words_of(process: NodeProcess, what: str | None = None) -> str:
     if not said:
         return f"{begin} and left no message"
     return f"{begin} and said:" + "".join(f"\n  {line}" for line in said)
+
+
+def start_words(process: NodeProcess, profile: str, what: str | None = None) -> str:
+    """As `words_of`, for a process that did not get ready; with the remedy.
+
+    Args:
+        process: the process.
+        profile: name of the profile that its properties come from.
+        what: as `words_of`.
+    """
+    remedy = f"If it names a property, correct that in profile {profile} or where you override it"
+    return f"{words_of(process, what)}\n{remedy}."
 
 
 def disk_problem(folder: Path, used_bytes: int, limit_bytes: int) -> str | None:

@@ -140,13 +140,18 @@ class Testbed:
             self._order({"order": "detach"})
             self._close()
 
-    def stop(self) -> None:
-        """Stop the brokers and delete all that they wrote. A second call does nothing."""
+    def stop(self, *, is_hasty: bool = False, reason: str = "") -> None:
+        """Stop the brokers and delete all that they wrote. A second call does nothing.
+
+        Args:
+            is_hasty: kill them at once.
+            reason: what failed; then their logs are kept under it.
+        """
         with self._lock:
             if self._is_stopped:
                 return
             try:
-                self._channel.send({"order": "stop"})
+                self._channel.send({"order": "stop", "is_hasty": is_hasty, "reason": reason})
             except ChannelClosedError:
                 # It has ended by itself; what it may have left is swept up below.
                 self._process.poll()
@@ -163,7 +168,10 @@ class Testbed:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self.stop()
+        # Whoever interrupts wants it gone; and after an error the logs may tell why.
+        is_error = kind is not None and issubclass(kind, Exception)
+        reason = f"its owner stopped with {kind.__name__}: {error}" if kind and is_error else ""
+        self.stop(is_hasty=kind is not None, reason=reason)
 
     def await_ready(self, deadline_s: float) -> None:
         """Wait until the supervisor says so; for `start`.

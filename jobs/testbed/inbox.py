@@ -20,11 +20,13 @@ class Inbox:
         terminations: how many times a signal has asked us to end.
         is_owner_gone: True once the channel was closed at the other end, or our parent,
             which is the owner, has changed.
+        is_detached: True once the testbed lives on without its owner.
     """
 
     def __init__(self, channel: Channel) -> None:
         self.terminations = 0
         self.is_owner_gone = False
+        self.is_detached = False
         self._channel = channel
         self._parent = os.getppid()
         self._selector = selectors.DefaultSelector()
@@ -38,6 +40,11 @@ class Inbox:
         self._handlers = {signum: signal.signal(signum, self._note) for signum in _ENDING}
         # A handler is needed for the wake-up; what has ended is seen by polling the children.
         self._handlers[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, lambda *_: None)
+
+    @property
+    def is_orphaned(self) -> bool:
+        """True when the owner is gone and was not meant to go first."""
+        return self.is_owner_gone and not self.is_detached
 
     def wait(self, timeout_s: float) -> list[Message]:
         """Messages that are there; at most `timeout_s` after the call, earlier on any event."""

@@ -25,23 +25,22 @@ from jobs.testbed.endings import (
     FailureError,
     NodeEndedError,
     disk_problem,
+    start_words,
     words_of,
 )
 from jobs.testbed.inbox import Inbox
 from jobs.testbed.logs import says_address_in_use
-from jobs.testbed.model import NodeRole, State, Status
+from jobs.testbed.model import State, Status
 from jobs.testbed.nodes import Nodes
 from jobs.testbed.places import FAILED, read_state, write_state
 from jobs.testbed.ports import PortAllocator, accepts, free_ports
 from jobs.testbed.processes import NodeProcess
+from jobs.testbed.stopping import Stopper
 
 log = logging.getLogger("jobs.testbed.supervisor")
 
 POLL_S = 0.1
 DISK_CHECK_S = 2.0
-BROKER_STOP_S = 10.0
-CONTROLLER_STOP_S = 5.0
-ARCHIVE_STOP_S = 60.0
 NODE_STOP_S = 30.0
 PORT_ATTEMPTS = 3
 _ENDING_SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
@@ -66,7 +65,7 @@ class Supervisor:
         self._allocate = allocate
         self._clock_s = clock_s
         self._nodes = Nodes(state.spec, folder)
-        self._is_detached = False
+        self._stopper = Stopper(inbox, clock_s)
 
     def run(self) -> None:
         """From the first file to the last process."""
@@ -77,10 +76,10 @@ class Supervisor:
             self._tell({"event": "ready"})
             self._watch()
         except EndingError as ending:
-            if ending.is_orphaned:
-                self._fail("lost", "its owner ended without stopping it", is_hasty=True)
+            if ending.reason:
+                self._fail("lost", ending.reason, is_hasty=ending.is_hasty)
             else:
-                self._end()
+                self._end(is_hasty=ending.is_hasty)
         except NodeEndedError as lost:
             self._fail("lost", words_of(lost.process))
         except FailureError as failure:
@@ -89,6 +88,8 @@ class Supervisor:
             log.exception("unexpected")
             self._fail("unexpected", f"the supervisor failed with {type(error).__name__}: {error}")
             raise
+        finally:
+            self._nodes.kill_all()
 
     def _bring_up(self) -> None:
         deadline_s = self._clock_s() + self._state.spec.ready_deadline_s
@@ -103,7 +104,9 @@ class Supervisor:
                 self._await_ready(deadline_s)
             except NodeEndedError as ended:
                 if not says_address_in_use(ended.process.node):
-                    raise FailureError("start", words_of(ended.process)) from None
+                    raise FailureError(
+                        "start", start_words(ended.process, self._state.spec.profile)
+                    ) from None
                 log.warning("attempt %d: somebody took a port of %s", attempt, ended.process.node)
                 self._nodes.kill_all()
                 self._nodes.processes.clear()
@@ -124,7 +127,10 @@ class Supervisor:
         finally:
             process.kill()
         if process.exit_code() != 0:
-            raise FailureError("start", words_of(process, "the formatting of its log dir"))
+            raise FailureError(
+                "start",
+                start_words(process, self._state.spec.profile, "the formatting of its log dir"),
+            )
 
     def _await_ready(self, deadline_s: float) -> None:
         while True:
@@ -161,10 +167,10 @@ class Supervisor:
         """Wait for the next event, at most so long, and act on it."""
         for message in self._inbox.wait(timeout_s):
             self._obey(message)
-        if self._inbox.is_owner_gone and not self._is_detached:
-            raise EndingError(is_orphaned=True)
+        if self._inbox.is_orphaned:
+            raise EndingError(is_hasty=True, reason="its owner ended without stopping it")
         if self._inbox.terminations:
-            raise EndingError(is_orphaned=False)
+            raise EndingError
         ended = self._nodes.ended()
         if ended is not None:
             raise NodeEndedError(ended)
@@ -172,9 +178,9 @@ class Supervisor:
     def _obey(self, message: Message) -> None:
         order = message["order"]
         if order == "stop":
-            raise EndingError(is_orphaned=False)
+            raise EndingError(is_hasty=message["is_hasty"], reason=message["reason"])
         if order == "detach":
-            self._is_detached = True
+            self._inbox.is_detached = True
             self._save(owner=None)
         elif order == "signal":
             self._signal(self._nodes.processes[message["node"]], message["signal"])
@@ -187,7 +193,7 @@ class Supervisor:
         if signum in _ENDING_SIGNALS:
             process.is_down_on_purpose = True
             process.signal(signum)
-            self._await_end([process], NODE_STOP_S)
+            self._stopper.await_end([process], NODE_STOP_S)
             self._save(processes=self._nodes.records())
         else:
             process.signal(signum)
@@ -195,47 +201,17 @@ class Supervisor:
     def _restart(self, process: NodeProcess) -> None:
         process.is_down_on_purpose = True
         process.terminate()
-        self._await_end([process], NODE_STOP_S)
+        self._stopper.await_end([process], NODE_STOP_S)
         self._nodes.start(process.node)
         self._save(processes=self._nodes.records())
         self._await_ready(self._clock_s() + self._state.spec.ready_deadline_s)
 
-    def _await_end(self, processes: list[NodeProcess], deadline_s: float) -> None:
-        """Wait until these have ended; kill them at the deadline, or when we should hurry."""
-        ends_s = self._clock_s() + deadline_s
-        hurry_at = self._inbox.terminations + 1
-        while any(each.exit_code() is None for each in processes):
-            self._inbox.wait(POLL_S)
-            is_orphaned = self._inbox.is_owner_gone and not self._is_detached
-            if self._clock_s() > ends_s or is_orphaned or self._inbox.terminations >= hurry_at:
-                break
-        for each in processes:
-            each.kill()
-
-    def _stop_nodes(self) -> None:
-        """Brokers first: they hand over to a controller that still runs."""
-        for process in self._nodes.processes.values():
-            process.is_down_on_purpose = True
-        by_role: dict[NodeRole, list[NodeProcess]] = {role: [] for role in NodeRole}
-        for process in self._nodes.processes.values():
-            by_role[process.node.role].append(process)
-        spec = self._state.spec
-        leaves_archive = spec.class_archive is not None and not Path(spec.class_archive).exists()
-        controller_stop_s = ARCHIVE_STOP_S if leaves_archive else CONTROLLER_STOP_S
-        for role, deadline_s in (
-            (NodeRole.BROKER, BROKER_STOP_S),
-            (NodeRole.CONTROLLER, controller_stop_s),
-        ):
-            for process in by_role[role]:
-                process.terminate()
-            self._await_end(by_role[role], deadline_s)
-
-    def _end(self) -> None:
-        """Stop in order and leave nothing."""
+    def _end(self, *, is_hasty: bool) -> None:
+        """Stop, in order unless there is no time, and leave nothing."""
         was_ready = self._state.status is Status.READY
         self._save(status=Status.STOPPING)
-        if was_ready:
-            self._stop_nodes()
+        if was_ready and not is_hasty:
+            self._stopper.stop_all(self._nodes, self._state.spec)
             self._nodes.keep_class_archive()
         self._nodes.kill_all()
         shutil.rmtree(self._folder)
@@ -244,12 +220,12 @@ class Supervisor:
     def _fail(self, kind: str, reason: str, *, is_hasty: bool = False) -> None:
         """Stop, keep the logs, and say why and where."""
         if not is_hasty and self._state.status is Status.READY:
-            self._stop_nodes()
+            self._stopper.stop_all(self._nodes, self._state.spec)
         self._nodes.kill_all()
         kept = self._folder.parent / FAILED / self._folder.name
         spec = self._state.spec
-        separator = "\n" if "\n" in reason else ". "
-        message = f"{spec.title} failed: {reason}{separator}Its logs are in {kept}"
+        end = "\n" if reason.endswith(".") else ". "
+        message = f"{spec.title} failed: {reason}{end}Its logs are in {kept}"
         self._state = replace(self._state, status=Status.FAILED, reason=reason, processes=())
         keep_logs(self._folder, self._state)
         log.error("%s", message)
@@ -274,6 +250,7 @@ def main(folder: Path, descriptor: int) -> int:
     state = read_state(folder)
     if state is None:
         log.error("%s holds no state of a testbed", folder)
+        channel.close()
         return 2
     Supervisor(folder, state, channel, Inbox(channel)).run()
     return 0

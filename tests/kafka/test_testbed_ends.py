@@ -114,7 +114,10 @@ def test_a_broker_that_cannot_start_says_why_and_keeps_its_logs(tmp_path: Path) 
     text = str(caught.value)
     assert "Invalid value many for configuration num.io.threads" in text
     (kept,) = (tmp_path / "failed").iterdir()
-    assert str(kept) in text
+    assert text.endswith(
+        "If it names a property, correct that in profile disk-bound or where you override it.\n"
+        f"Its logs are in {kept}"
+    )
     assert processes_with(kept.name) == []
     assert not list(kept.glob("*/data"))
     assert any("num.io.threads" in log.read_text() for log in kept.glob("*/*.log"))
@@ -138,6 +141,16 @@ def test_it_stops_before_it_holds_more_than_its_disk_limit(tmp_path: Path) -> No
         with pytest.raises(TestbedDiskError, match="more than disk_limit_bytes") as caught:
             testbed.check()
         assert caught.value.exit_code == 5
+
+
+def test_an_error_of_the_owner_keeps_the_logs(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="of mine"), start(brokers=1, root=tmp_path) as testbed:
+        raise ValueError("of mine")
+    assert processes_with(testbed.id) == []
+    kept = read_state(tmp_path / "failed" / testbed.id)
+    assert kept is not None
+    assert kept.reason == "its owner stopped with ValueError: of mine"
+    assert Path(kept.nodes[0].directory).name == "controller-100"
 
 
 def test_a_start_that_takes_too_long_says_what_was_missing(tmp_path: Path) -> None:

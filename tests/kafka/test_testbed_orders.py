@@ -108,7 +108,7 @@ def test_another_process_that_takes_a_port_first_only_costs_another_attempt(
                 message = ours.receive(timeout_s=100)
                 if message is None or message["event"] != "stopped":
                     said.append(message)
-                    ours.send({"order": "stop"})
+                    ours.send({"order": "stop", "is_hasty": False, "reason": ""})
                 else:
                     return
 

@@ -1,0 +1,268 @@
+"""Cleaning up ends what is ours by id, time and command line, and nothing else."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+from click.testing import CliRunner
+
+from jobs.testbed import commands
+from jobs.testbed.channel import ChannelClosedError, channel_pair
+from jobs.testbed.cleanup import (
+    is_alive,
+    node_processes,
+    own_record,
+    root_lock,
+    sweep,
+    wait_gone,
+)
+from jobs.testbed.commands import parse_settings
+from jobs.testbed.control import down, failed_logs, status
+from jobs.testbed.endings import DISK_RESERVE_BYTES, disk_problem
+from jobs.testbed.errors import TestbedStateError
+from jobs.testbed.jvm import MARKER
+from jobs.testbed.launcher import make_spec, refuse_namesake
+from jobs.testbed.model import HOST, Node, NodeRole, ProcessRecord, Spec, State, Status
+from jobs.testbed.places import FAILED_KEPT, read_state, write_state
+from jobs.testbed.profile import load_profile
+from jobs.testbed.supervisor import main as supervise
+from search.errors import ConfigError
+from tests.support.processes import becomes
+from tests.support.testbed_spec import SPEC
+
+Starter = Callable[[str], ProcessRecord]
+
+
+@pytest.fixture
+def impostor() -> Iterator[Starter]:
+    """Starts processes that only sleep, with a marker of choice on their command line."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(testbed_id: str) -> ProcessRecord:
+        command = [sys.executable, "-c", "import time; time.sleep(60)", f"{MARKER}{testbed_id}"]
+        started.append(subprocess.Popen(command))
+        process = psutil.Process(started[-1].pid)
+        # Until exec has happened the command line is still that of this process.
+        assert becomes(lambda: f"{MARKER}{testbed_id}" in process.cmdline(), 10)
+        return ProcessRecord(process.pid, process.create_time(), 1)
+
+    yield start
+    for each in started:
+        each.kill()
+        each.wait()
+
+
+def crashed(root: Path, spec: Spec, *processes: ProcessRecord, created_s: float) -> Path:
+    """What a supervisor leaves that was killed."""
+    folder = root / spec.id
+    data = folder / "broker-1" / "data"
+    data.mkdir(parents=True)
+    (data / "segment").write_bytes(os.urandom(100_000))
+    (folder / "broker-1" / "server.log").write_text("[x] ERROR something\n")
+    dead = ProcessRecord(os.getpid(), own_record().created_s - 1000)
+    node = Node(1, NodeRole.BROKER, 20001, 20011, str(folder / "broker-1"))
+    state = State(
+        spec,
+        Status.READY,
+        created_s=created_s,
+        supervisor=dead,
+        nodes=(node,),
+        processes=processes,
+    )
+    write_state(folder, state)
+    return folder
+
+
+def test_a_record_is_this_very_process_only() -> None:
+    own = own_record()
+    assert is_alive(own)
+    assert not is_alive(replace(own, created_s=own.created_s - 5))
+    assert not is_alive(None)
+
+
+def test_only_what_is_ours_is_ended(tmp_path: Path, impostor: Starter) -> None:
+    before_s = time.time()
+    ours = impostor(SPEC.id)
+    unrecorded = impostor(SPEC.id)
+    other_testbed = impostor("other-00000000")
+    prefix = impostor(f"{SPEC.id}0")
+    used_again = impostor(SPEC.id)
+    folder = crashed(
+        tmp_path,
+        SPEC,
+        ours,
+        # A process that has our pid but not our marker, and one born at another time.
+        other_testbed,
+        replace(used_again, created_s=used_again.created_s - 100),
+        created_s=before_s,
+    )
+    state = read_state(folder)
+    assert state is not None
+    found = {process.pid for process in node_processes(state)}
+    assert found == {ours.pid, unrecorded.pid}
+    with root_lock(tmp_path):
+        (cleaned,) = sweep(tmp_path)
+    assert (cleaned.name, cleaned.processes) == ("small", 2)
+    assert cleaned.data_bytes >= 100_000
+    assert not is_alive(ours) and not is_alive(unrecorded)
+    assert is_alive(other_testbed) and is_alive(prefix) and is_alive(used_again)
+
+
+def test_a_process_older_than_the_testbed_is_not_its(tmp_path: Path, impostor: Starter) -> None:
+    older = impostor(SPEC.id)
+    folder = crashed(tmp_path, SPEC, created_s=time.time() + 60)
+    state = read_state(folder)
+    assert state is not None
+    assert node_processes(state) == []
+    assert is_alive(older)
+
+
+def test_logs_are_kept_and_data_is_not(tmp_path: Path) -> None:
+    folder = crashed(tmp_path, SPEC, created_s=time.time())
+    done = down("default", tmp_path)
+    (cleaned,) = done.cleaned
+    assert done.stopped is None and not folder.exists()
+    assert cleaned.logs == tmp_path / "failed" / SPEC.id
+    assert (cleaned.logs / "broker-1" / "server.log").exists()
+    assert not (cleaned.logs / "broker-1" / "data").exists()
+    state = read_state(cleaned.logs)
+    assert state is not None
+    assert state.status is Status.FAILED and "supervisor ended" in state.reason
+    assert failed_logs(tmp_path) == [cleaned.logs]
+    assert down("default", tmp_path).cleaned == ()
+
+
+def test_only_the_newest_logs_are_kept(tmp_path: Path) -> None:
+    for number in range(FAILED_KEPT + 2):
+        crashed(tmp_path, replace(SPEC, id=f"small-{number:08x}"), created_s=time.time())
+        down("default", tmp_path)
+        os.utime(tmp_path / "failed" / f"small-{number:08x}", (number, number))
+    kept = [folder.name for folder in failed_logs(tmp_path)]
+    assert kept == [f"small-{number:08x}" for number in range(2, FAILED_KEPT + 2)]
+
+
+def test_a_testbed_that_is_just_being_started_is_left_alone(tmp_path: Path) -> None:
+    folder = tmp_path / SPEC.id
+    folder.mkdir()
+    write_state(folder, State(SPEC, Status.STARTING, created_s=time.time(), owner=own_record()))
+    assert down("small", tmp_path).cleaned == ()
+    assert folder.exists()
+    (report,) = status(tmp_path)
+    assert report.is_alive
+
+
+def test_a_folder_without_a_state_is_a_crash_of_the_start(tmp_path: Path) -> None:
+    (tmp_path / "half-made").mkdir()
+    (cleaned,) = down("default", tmp_path).cleaned
+    assert cleaned.logs is None
+    assert not (tmp_path / "half-made").exists()
+
+
+def test_a_name_is_up_only_once(tmp_path: Path) -> None:
+    folder = tmp_path / SPEC.id
+    folder.mkdir()
+    kept = replace(SPEC, owned=False)
+    write_state(folder, State(kept, Status.READY, created_s=time.time(), supervisor=own_record()))
+    with pytest.raises(TestbedStateError, match='"small" is already up') as caught:
+        refuse_namesake(tmp_path, "small")
+    assert caught.value.exit_code == 2
+    refuse_namesake(tmp_path, "other")
+
+
+def test_waiting_for_a_process_ends_when_it_does(impostor: Starter) -> None:
+    record = impostor("any")
+    assert not wait_gone(record, 0.3)
+    psutil.Process(record.pid).kill()
+    assert wait_gone(record, 10)  # although nobody has reaped it yet
+
+
+def test_a_channel_carries_whole_messages_and_tells_of_its_end() -> None:
+    ours, inherited = channel_pair()
+    try:
+        assert ours.receive(timeout_s=0) is None
+        inherited.sendall(b'{"event": "rea')
+        assert ours.receive(timeout_s=0.01) is None
+        inherited.sendall(b'dy"}\n{"event": "two"}\n')
+        assert ours.receive(timeout_s=1) == {"event": "ready"}
+        assert ours.receive(timeout_s=0) == {"event": "two"}
+        inherited.close()
+        with pytest.raises(ChannelClosedError):
+            ours.receive(timeout_s=1)
+        with pytest.raises(ChannelClosedError):
+            ours.send({"order": "stop"})
+    finally:
+        inherited.close()
+        ours.close()
+
+
+def test_the_disk_guard_speaks_of_its_limit_and_of_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert disk_problem(tmp_path, 5, 5) is None
+    text = disk_problem(tmp_path, 2_000_000_000, 1_000_000_000)
+    assert text is not None and "2.00 GB, more than disk_limit_bytes, 1.00 GB" in text
+
+    class AlmostFull:
+        free = DISK_RESERVE_BYTES - 1
+
+    monkeypatch.setattr("jobs.testbed.endings.shutil.disk_usage", lambda _: AlmostFull)
+    text = disk_problem(tmp_path, 5, 5)
+    assert text is not None and "0.50 GB left" in text
+
+
+@pytest.mark.parametrize("name", ["../up", "", "a b", "-x", "x" * 42])
+def test_names_that_are_no_folders_are_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match="cannot be the name of a testbed"):
+        make_spec(load_profile("disk-bound"), name, [])
+
+
+def test_settings_are_taken_apart_at_the_first_equals_sign() -> None:
+    assert parse_settings(["a.b=c=d", "heap_mb = 300"]) == {"a.b": "c=d", "heap_mb": "300"}
+    with pytest.raises(ConfigError, match="has another form than KEY=VALUE"):
+        parse_settings(["num.io.threads"])
+
+
+def test_status_shows_what_runs_and_what_a_crash_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jobs.testbed.control.default_root", lambda: tmp_path)
+    result = CliRunner().invoke(commands.testbed, ["status"])
+    assert result.output == "no testbed is up; start one with `redline testbed up`\n"
+
+    crashed(tmp_path, SPEC, created_s=time.time())
+    running = replace(SPEC, id="other-00000001", name="other")
+    folder = tmp_path / running.id
+    folder.mkdir()
+    node = Node(1, NodeRole.BROKER, 20001, 20011, str(folder / "broker-1"))
+    state = State(
+        running, Status.READY, created_s=time.time(), supervisor=own_record(), nodes=(node,)
+    )
+    write_state(folder, state)
+    text = CliRunner().invoke(commands.testbed, ["status"]).output
+    assert "testbed small (2 brokers, Kafka 4.1.2): left by a crash" in text
+    assert "testbed other (2 brokers, Kafka 4.1.2): ready for 0 s, ends with its command" in text
+    assert f"{HOST}:20001" in text
+    assert "of at most 1000 MB" in text
+
+    text = CliRunner().invoke(commands.testbed, ["down"]).output
+    assert text.startswith("cleaned what testbed small left: 0 processes ended, 0 MB deleted; its")
+    text = CliRunner().invoke(commands.testbed, ["status"]).output
+    assert f"logs of 1 failed testbeds; the last: {tmp_path / 'failed' / SPEC.id}\n" in text
+
+
+def test_a_supervisor_without_a_state_ends_with_an_error(tmp_path: Path) -> None:
+    ours, inherited = channel_pair()
+    try:
+        assert supervise(tmp_path, inherited.detach()) == 2
+        with pytest.raises(ChannelClosedError):
+            ours.receive(timeout_s=1)
+    finally:
+        ours.close()

@@ -1,0 +1,212 @@
+"""The files and command lines of nodes, and the state that three processes share."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import socket
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from jobs.testbed.errors import TestbedStartError
+from jobs.testbed.jvm import MARKER, format_command, server_command, writes_archive
+from jobs.testbed.logs import error_lines, says_address_in_use
+from jobs.testbed.model import (
+    CONTROLLER_ID,
+    HOST,
+    Node,
+    NodeRole,
+    ProcessRecord,
+    State,
+    Status,
+)
+from jobs.testbed.nodes import Nodes, random_id
+from jobs.testbed.places import disk_bytes, node_files, read_state, write_state
+from jobs.testbed.ports import FIRST_PORT, LAST_PORT, free_ports
+from jobs.testbed.properties import node_properties, render
+from tests.support.testbed_spec import SPEC
+
+
+def broker(folder: Path) -> Node:
+    return Node(2, NodeRole.BROKER, 20002, 20012, str(folder / "broker-2"))
+
+
+def controller(folder: Path) -> Node:
+    return Node(CONTROLLER_ID, NodeRole.CONTROLLER, 20000, 20010, str(folder / "controller"))
+
+
+def test_a_broker_listens_on_loopback_and_finds_the_controller(tmp_path: Path) -> None:
+    properties = node_properties(SPEC, broker(tmp_path), 20000, "/data")
+    assert properties["process.roles"] == "broker"
+    assert properties["node.id"] == "2"
+    assert (
+        properties["listeners"]
+        == properties["advertised.listeners"]
+        == ("PLAINTEXT://127.0.0.1:20002")
+    )
+    assert properties["controller.quorum.voters"] == "100@127.0.0.1:20000"
+    assert properties["log.dirs"] == "/data"
+    assert properties["num.io.threads"] == "2"
+
+
+def test_internal_topics_fit_the_cluster_unless_the_profile_says_otherwise(tmp_path: Path) -> None:
+    properties = node_properties(SPEC, broker(tmp_path), 20000, "/data")
+    assert properties["transaction.state.log.replication.factor"] == "2"
+    assert properties["offsets.topic.replication.factor"] == "1"
+
+
+def test_the_controller_reads_the_brokers_properties_and_then_its_own(tmp_path: Path) -> None:
+    properties = node_properties(SPEC, controller(tmp_path), 20000, "/data")
+    assert properties["process.roles"] == "controller"
+    assert properties["listeners"] == "CONTROLLER://127.0.0.1:20000"
+    assert properties["num.io.threads"] == "1"
+    assert properties["offsets.topic.replication.factor"] == "1"
+    assert "advertised.listeners" not in properties
+
+
+def test_no_property_undoes_what_the_launcher_decides(tmp_path: Path) -> None:
+    spec = replace(SPEC, broker_properties={"listeners": "PLAINTEXT://0.0.0.0:9092"})
+    properties = node_properties(spec, broker(tmp_path), 20000, "/data")
+    assert properties["listeners"] == "PLAINTEXT://127.0.0.1:20002"
+
+
+def test_rendering_escapes_as_java_reads_it() -> None:
+    text = render({"b": " C:\\x\ny", "a key:": "é=1"})
+    assert text == "a\\ key\\:=\\u00e9=1\nb=\\ C:\\\\x\\ny\n"
+
+
+def test_a_server_carries_the_marker_and_opens_jmx_on_loopback(tmp_path: Path) -> None:
+    node = broker(tmp_path)
+    command = server_command(SPEC, node)
+    assert command[0] == SPEC.java
+    assert f"{MARKER}small-00c0ffee" in command
+    assert "-Xmx256m" in command
+    assert "-Dcom.sun.management.jmxremote.port=20012" in command
+    assert "-Dcom.sun.management.jmxremote.rmi.port=20012" in command
+    assert f"-Dcom.sun.management.jmxremote.host={HOST}" in command
+    assert f"-Djava.rmi.server.hostname={HOST}" in command
+    assert command[-2:] == ["kafka.Kafka", str(node_files(node).properties)]
+    assert command[command.index("-cp") + 1] == "/jars/a.jar:/jars/b.jar"
+
+
+def test_formatting_carries_the_marker_too(tmp_path: Path) -> None:
+    command = format_command(SPEC, controller(tmp_path), "abc")
+    assert f"{MARKER}small-00c0ffee" in command
+    assert command[-5:-1] == ["format", "-t", "abc", "-c"]
+
+
+def test_only_the_controller_writes_the_class_archive_and_only_once(tmp_path: Path) -> None:
+    spec = replace(SPEC, class_archive=str(tmp_path / "classes.jsa"))
+    assert writes_archive(spec, controller(tmp_path))
+    assert not writes_archive(spec, broker(tmp_path))
+    assert not writes_archive(SPEC, controller(tmp_path))
+    (tmp_path / "classes.jsa").touch()
+    assert not writes_archive(spec, controller(tmp_path))
+    assert f"-XX:SharedArchiveFile={spec.class_archive}" in server_command(spec, broker(tmp_path))
+
+
+def test_laying_out_twice_leaves_only_the_second_files(tmp_path: Path) -> None:
+    nodes = Nodes(SPEC, tmp_path)
+    nodes.lay_out(lambda count: list(range(21_000, 21_000 + count)))
+    (node_files(nodes.brokers[0]).data / "old").touch()
+    nodes.lay_out(lambda count: list(range(22_000, 22_000 + count)))
+    assert [node.node_id for node in nodes.nodes] == [CONTROLLER_ID, 1, 2]
+    assert [node.port for node in nodes.nodes] == [22_000, 22_002, 22_004]
+    assert [node.jmx_port for node in nodes.nodes] == [22_001, 22_003, 22_005]
+    data = node_files(nodes.brokers[0]).data
+    assert [entry.name for entry in data.iterdir()] == ["meta.properties"]
+    assert f"cluster.id={nodes.cluster_id}\n" in (data / "meta.properties").read_text()
+    # The format tool refuses a folder that is formatted already.
+    assert list(node_files(nodes.nodes[0]).data.iterdir()) == []
+
+
+def test_random_ids_are_no_options() -> None:
+    ids = {random_id() for _ in range(500)}
+    assert len(ids) == 500
+    assert all(len(each) == 22 and not each.startswith("-") for each in ids)
+
+
+def test_state_survives_its_file_and_a_torn_one_is_none(tmp_path: Path) -> None:
+    state = State(
+        SPEC,
+        Status.READY,
+        created_s=123.5,
+        owner=ProcessRecord(1, 2.5),
+        supervisor=ProcessRecord(3, 4.5),
+        nodes=(controller(tmp_path), broker(tmp_path)),
+        processes=(ProcessRecord(5, 6.5, 2),),
+    )
+    write_state(tmp_path, state)
+    assert read_state(tmp_path) == state
+    assert state.bootstrap_servers == ("127.0.0.1:20002",)
+    text = (tmp_path / "state.json").read_text()
+    for damaged in (text[: len(text) // 2], "[]", json.dumps({"spec": {}})):
+        (tmp_path / "state.json").write_text(damaged)
+        assert read_state(tmp_path) is None
+    (tmp_path / "state.json").unlink()
+    assert read_state(tmp_path) is None
+
+
+def test_free_ports_are_distinct_bindable_and_below_the_clients_range() -> None:
+    ports = free_ports(12, random.Random(1))
+    assert len(set(ports)) == 12
+    assert all(FIRST_PORT <= port <= LAST_PORT for port in ports)
+    for port in ports:
+        with socket.socket() as mine:
+            mine.bind((HOST, port))
+
+
+def test_a_port_in_use_is_passed_over() -> None:
+    first = free_ports(1, random.Random(7))[0]
+    with socket.socket() as other:
+        other.bind((HOST, first))
+        assert free_ports(1, random.Random(7))[0] != first
+
+
+def test_too_few_free_ports_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    (port,) = free_ports(1)
+    monkeypatch.setattr("jobs.testbed.ports.FIRST_PORT", port)
+    monkeypatch.setattr("jobs.testbed.ports.LAST_PORT", port)
+    with pytest.raises(TestbedStartError, match=r"only 1 of 2 ports are free on 127\.0\.0\.1"):
+        free_ports(2)
+
+
+def test_disk_use_counts_blocks_and_not_lengths(tmp_path: Path) -> None:
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "full").write_bytes(os.urandom(1_000_000))
+    with (tmp_path / "sparse").open("wb") as stream:
+        stream.truncate(50_000_000)
+    assert 1_000_000 <= disk_bytes([tmp_path]) < 2_000_000
+    assert disk_bytes([tmp_path / "absent"]) == 0
+
+
+def test_error_lines_are_the_telling_ones(tmp_path: Path) -> None:
+    node = broker(tmp_path)
+    files = node_files(node)
+    files.log.parent.mkdir()
+    files.log.write_text(
+        "[2026-11-21 10:00:00,000] INFO starting (kafka.Kafka)\n"
+        "[2026-11-21 10:00:01,000] ERROR Exiting Kafka (kafka.Kafka)\n"
+        "org.apache.kafka.common.config.ConfigException: Invalid value many\n"
+        "\tat kafka.Kafka.main(Kafka.scala)\n"
+        "[2026-11-21 10:00:02,000] ERROR Exiting Kafka (kafka.Kafka)\n"
+    )
+    assert error_lines(node) == [
+        "[2026-11-21 10:00:01,000] ERROR Exiting Kafka (kafka.Kafka)",
+        "org.apache.kafka.common.config.ConfigException: Invalid value many",
+    ]
+    assert not says_address_in_use(node)
+
+
+def test_a_node_that_logged_nothing_is_quoted_from_its_console(tmp_path: Path) -> None:
+    node = broker(tmp_path)
+    files = node_files(node)
+    assert error_lines(node) == []
+    files.console.parent.mkdir()
+    files.console.write_text("Could not reserve enough space for object heap\n\n")
+    assert error_lines(node) == ["Could not reserve enough space for object heap"]
+    files.console.write_text("Error: JMX connector server: Port already in use: 20012\n")
+    assert says_address_in_use(node)

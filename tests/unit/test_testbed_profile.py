@@ -1,0 +1,99 @@
+"""Profiles of conf/testbed, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from jobs.jars import DEFAULT_KAFKA_VERSION
+from jobs.testbed.profile import adapted, load_profile, profile_names
+from search.errors import ConfigError
+
+
+def test_both_profiles_load_and_bound_the_disk() -> None:
+    assert profile_names() == ("default", "disk-bound")
+    for name in profile_names():
+        profile = load_profile(name)
+        assert profile.name == name and profile.description
+        assert profile.kafka_version == DEFAULT_KAFKA_VERSION
+        # Ten partitions a broker, three replicas each, all on this one disk; and a second
+        # segment each that waits for its deletion.
+        replicas = 10 * profile.brokers * 3
+        per_replica = int(profile.broker["log.retention.bytes"]) + 2 * int(
+            profile.broker["log.segment.bytes"]
+        )
+        assert replicas * per_replica < profile.disk_limit_bytes
+
+
+def test_the_default_profile_lets_handlers_give_out_before_two_cores_do() -> None:
+    broker = load_profile("disk-bound").broker
+    assert broker["num.io.threads"] == "2"
+    assert broker["log.flush.interval.messages"] == "1"
+    assert broker["replica.lag.time.max.ms"] == "2000"
+    assert broker["auto.create.topics.enable"] == "false"
+    assert "num.io.threads" not in load_profile("default").broker
+
+
+def test_a_profile_of_ones_own_by_path(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text("brokers: 1\nbroker: {num.io.threads: 3, auto.create.topics.enable: true}\n")
+    profile = load_profile(str(path))
+    assert profile.name == "mine"
+    assert dict(profile.broker) == {"num.io.threads": "3", "auto.create.topics.enable": "true"}
+
+
+def test_adapted_replaces_only_what_is_given() -> None:
+    profile = load_profile("disk-bound")
+    overrides = {"num.io.threads": 4, "compression.type": "lz4", "heap_mb": "256"}
+    other = adapted(profile, brokers=1, kafka_version="3.9.2", overrides=overrides)
+    assert (other.brokers, other.kafka_version, other.heap_mb) == (1, "3.9.2", 256)
+    changed = {key for key in other.broker if other.broker[key] != profile.broker.get(key)}
+    assert changed == {"num.io.threads", "compression.type"}
+    assert other.disk_limit_bytes == profile.disk_limit_bytes
+    assert adapted(profile) == profile
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        ({"heap_mb": "lots"}, r"heap_mb is \"lots\", a text; expected a whole number of MiB"),
+        ({"heap_m": 1}, "heap_m is no name of a Kafka property; did you mean heap_mb?"),
+        ({"listeners": "x"}, "listeners is given, but the testbed decides it itself"),
+        ({"disk_limit_bytes": 1}, "disk_limit_bytes is 1; expected a whole number of bytes from"),
+    ],
+)
+def test_wrong_overrides_say_what_was_expected(overrides: dict[str, object], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        adapted(load_profile("disk-bound"), overrides=overrides)
+
+
+def test_sizes_and_versions_that_cannot_be() -> None:
+    profile = load_profile("disk-bound")
+    with pytest.raises(ConfigError, match="brokers is 6; expected a whole number of brokers"):
+        adapted(profile, brokers=6)
+    with pytest.raises(ConfigError, match=r'kafka_version is "3\.8\.1"'):
+        adapted(profile, kafka_version="3.8.1")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("brokrs: 2", "line 1: brokrs is an unknown key; the nearest known key is brokers"),
+        ("broker: {node.id: 3}", "broker: node.id is given, but the testbed decides it itself"),
+        ("controller: {listeners: x}", "controller: listeners is given"),
+        ("brokers: two", 'line 1: brokers is "two", a text; expected a whole number of brokers'),
+    ],
+)
+def test_a_wrong_profile_says_where(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "wrong.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=said.replace("?", r"\?")):
+        load_profile(str(path))
+
+
+def test_an_unknown_profile_names_the_nearest(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="the nearest is disk-bound; expected one of default, "):
+        load_profile("disk-bond")
+    with pytest.raises(ConfigError, match="cannot be read"):
+        load_profile(str(tmp_path / "absent.yaml"))
