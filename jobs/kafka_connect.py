@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import re
+import selectors
 import socket
+import ssl
+import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -99,6 +103,8 @@ def _bootstrap(
 
     trouble = _LastWarning()
     trouble.listen()
+    handshakes = _HandshakeLimit(timeout_s)
+    handshakes.start()
     try:
         return KafkaAdminClient(
             bootstrap_servers=servers,
@@ -107,6 +113,7 @@ def _bootstrap(
             request_timeout_ms=int(request_timeout_s * 1000),
             reconnect_backoff_max_ms=RECONNECT_BACKOFF_MAX_MS,
             kafka_client=remember,
+            selector=lambda: handshakes.selector,
             **options,
         )
     except kafka_errors.KafkaError as error:
@@ -115,6 +122,7 @@ def _bootstrap(
             client._manager._net.stop()
         raise _refused(servers, options, trouble.text) from error
     finally:
+        handshakes.end()
         trouble.stop()
 
 
@@ -150,6 +158,40 @@ def _require_reachable_brokers(admin: KafkaAdmin, timeout_s: float) -> None:
             "address that this machine can reach; correct advertised.listeners of the broker, or "
             "name resolution here"
         )
+
+
+class _HandshakeLimit(threading.Thread):
+    """Ends TLS handshakes that last; kafka-python waits for their answer without a limit.
+
+    Attributes:
+        selector: for the client to wait with; it tells which sockets the client waits for.
+    """
+
+    def __init__(self, after_s: float) -> None:
+        super().__init__(name="redline-handshake-limit", daemon=True)
+        self.selector = selectors.DefaultSelector()
+        self._after_s = after_s
+        self._ended = threading.Event()
+        self._cut: set[ssl.SSLSocket] = set()
+
+    def run(self) -> None:
+        """Wait, then shut sockets down as long as there are any."""
+        wait_s = self._after_s
+        while not self._ended.wait(wait_s):
+            wait_s = 0.2
+            # The client's thread uses the map and the sockets; what fails is tried again.
+            with contextlib.suppress(OSError, RuntimeError):
+                for key in list((self.selector.get_map() or {}).values()):
+                    if isinstance(key.fileobj, ssl.SSLSocket):
+                        self._cut.add(key.fileobj)
+                        socket.socket.shutdown(key.fileobj, socket.SHUT_RDWR)
+
+    def end(self) -> None:
+        """Cut no more, and close what was cut, which the client forgets to."""
+        self._ended.set()
+        self.join()
+        for each in self._cut:
+            each.close()
 
 
 class _LastWarning(logging.Handler):

@@ -59,6 +59,24 @@ def test_what_is_no_kafka_broker_is_refused_in_time_and_leaves_no_thread(
     assert any(record.name.startswith("kafka.") for record in caplog.records), "still loggable"
 
 
+def test_a_tls_handshake_without_an_answer_ends_in_time(silent: str) -> None:
+    threads, began = threading.active_count(), time.monotonic()
+    options = {
+        "security_protocol": "SASL_SSL",
+        "sasl_mechanism": "PLAIN",
+        "sasl_plain_username": "alice",
+        "sasl_plain_password": "hunter2",
+    }
+    with pytest.raises(ConfigError) as caught:
+        connect([silent], options, timeout_s=1.0)
+    assert time.monotonic() - began < 5.0
+    message = str(caught.value)
+    assert "SASL_SSL" in message
+    assert "username_from and password_from" in message
+    assert "hunter2" not in message
+    assert threading.active_count() == threads
+
+
 def test_listening_for_the_reason_ends_with_the_attempt(silent: str) -> None:
     logger = logging.getLogger("kafka.net.manager")
     before = list(logger.handlers)
