@@ -15,6 +15,8 @@ CAUTION = 1.0
 SURE = 0.5
 """How many standard deviations on its side of the estimate a closing load has to be."""
 
+FAR = 0.2
+"""Distance above the estimate from which an overload is hardly a bound [ln]."""
 ASSURED = 1.2
 """How many standard deviations above the estimate an overload is taken for granted."""
 
@@ -72,7 +74,7 @@ def aim(bracket: Bracket, estimate: Estimate, resolution: float, cap: int, climb
         return closing[0]
     step_back = max(resolution / 2.0, CAUTION * min(estimate.spread, 0.7))
     load = min(round(limit * math.exp(-step_back)), ceiling)
-    if high is None and low < load <= low * (1.0 + resolution):
+    if is_open_above(bracket, estimate) and low < load <= low * (1.0 + resolution):
         # A step this short is better made later, once there is an upper bound to close with.
         above = math.ceil(max(highest_closing(load, resolution), limit * math.exp(margin)))
         return Aim(min(above, ceiling), "bound it from above")
@@ -81,6 +83,13 @@ def aim(bracket: Bracket, estimate: Estimate, resolution: float, cap: int, climb
     if low > 0:
         return Aim(max(low + 1, min(highest_closing(low, resolution), ceiling)), "close from above")
     return Aim(1, "set the lower bound")
+
+
+def is_open_above(bracket: Bracket, estimate: Estimate) -> bool:
+    """True when there is no overload, or none near the estimate."""
+    if bracket.overloaded is None:
+        return True
+    return bracket.overloaded > estimate.load * math.exp(FAR)
 
 
 def _closing(bracket: Bracket, limit: float, resolution: float) -> tuple[Aim, float] | None:
@@ -100,10 +109,10 @@ def _closing(bracket: Bracket, limit: float, resolution: float) -> tuple[Aim, fl
     return best, gap
 
 
-def bound_from_above(wish: Aim, estimate: Estimate, cap: int) -> Aim:
+def bound_from_above(wish: Aim, estimate: Estimate, ceiling: int) -> Aim:
     """The aim where one more sustained trial would use up the allowance.
 
     An overload is worth more than a narrow bracket then, so it is made probable.
     """
-    load = min(cap, math.ceil(estimate.load * math.exp(ASSURED * min(estimate.spread, 0.1))))
+    load = min(ceiling, math.ceil(estimate.load * math.exp(ASSURED * min(estimate.spread, 0.1))))
     return wish if load <= wish.load else Aim(load, "bound it from above")

@@ -15,6 +15,8 @@ DOUBT = 2.5
 """Standard deviations between reading and verdict from which a verdict is in doubt."""
 SHORT = -1.2
 """Standard deviations that the answer may fall short of the estimate by a resolution."""
+CEILING_SPREAD = 0.05
+"""How well a ceiling tells the utilization at the limit [σ of its logarithm]."""
 PUSHES = 3
 """Trials that ran up against a bound of one trial, from which it is in doubt."""
 
@@ -42,12 +44,26 @@ class Guide:
 
         Neighbours that the cluster's own readings contradict are left out.
         """
-        found = readings(history, self.signals, self.curve, self.noise)
+        curve = self.curve_of(history)
+        found = readings(history, self.signals, curve, self.noise)
         if self.prior is not None and found:
-            alone = solve(found, None, self.curve)
+            alone = solve(found, None, curve)
             if alone is not None and self._contradicts(alone, self.prior):
                 return alone
-        return solve(found, self.prior, self.curve)
+        return solve(found, self.prior, curve)
+
+    def curve_of(self, history: Sequence[Observation]) -> Curve:
+        """The curve, with a lower ceiling where an overload stood still below it.
+
+        A sustained trial above that ceiling shows that it was a stall.
+        """
+        found = [self.signals.ceiling(seen) for seen in history]
+        ceiling = min((used for used in found if used is not None), default=1.0)
+        held = [self.signals.utilization(s) for s in history if s.verdict is Verdict.SUSTAINED]
+        highest = max((used for used in held if used is not None), default=0.0)
+        if not 0.05 < ceiling < 0.9 * self.curve.at_limit or highest > 1.05 * ceiling:
+            return self.curve
+        return replace(self.curve, at_limit=ceiling, at_limit_spread=CEILING_SPREAD)
 
     def estimate(
         self, history: Sequence[Observation], standings: Mapping[int, Standing], bracket: Bracket
@@ -57,7 +73,7 @@ class Guide:
         A believed overload far below the expectation means that something without a
         smooth reading binds: its utilization then becomes the one that shows the limit.
         """
-        curve, prior = self.curve, self.prior
+        curve, prior = self.curve_of(history), self.prior
         expected = self.expectation(history)
         believed = [s for s in history if _stands_overloaded(s, standings)]
         high = bracket.overloaded
@@ -119,7 +135,7 @@ class Guide:
 
     def is_read(self, seen: Observation) -> bool:
         """True when the trial's utilization enters the estimate."""
-        return bool(readings([seen], self.signals, self.curve, self.noise))
+        return bool(readings([seen], self.signals, self.curve_of([seen]), self.noise))
 
     def explain(self, history: Sequence[Observation], estimate: Estimate) -> str:
         """What guides the next step: "idle 0.41 at np 96, fit says 0.20 at 131"."""

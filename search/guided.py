@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from search.aim import CLIMB_MAX, aim, bound_from_above
+from search.aim import CLIMB_MAX, aim, bound_from_above, is_open_above
 from search.bisect import Bisection
 from search.confidence import confidence
 from search.estimate import Estimate
@@ -112,9 +112,15 @@ class Guided:
             )
         climb = CLIMB_MAX if self.guide.prior is None else 2 * CLIMB_MAX
         wish = aim(bracket, estimate, self.limits.resolution, self.limits.np_cap, climb)
-        half_open = bracket.overloaded is None and bracket.sustained > 0
-        if half_open and self._shadow.excess(used + 1, Bracket(wish.load, None)) >= self._allowance:
-            wish = bound_from_above(wish, estimate, self.limits.np_cap)
+        high = bracket.overloaded
+        held = Bracket(wish.load, high)
+        if (
+            bracket.sustained > 0
+            and is_open_above(bracket, estimate)
+            and self._shadow.excess(used + 1, held) >= self._allowance
+        ):
+            top = self.limits.np_cap if high is None else high - 1
+            wish = bound_from_above(wish, estimate, top)
         load = self._affordable(used, bracket, wish.load, fallback)
         said = self.guide.explain(history, estimate)
         if load == wish.load:

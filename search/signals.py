@@ -9,6 +9,9 @@ from search.model import Observation, Verdict
 FAR_SHORT = 0.97
 """Achieved share below which a smooth utilization has stopped growing [ratio]."""
 
+VERY_SHORT = 0.8
+"""Achieved share below which it is taken for saturation, not for a passing stall [ratio]."""
+
 
 @dataclass(frozen=True)
 class Signals:
@@ -36,22 +39,35 @@ class Signals:
         Well past the limit a utilization stands still, at whatever binds first, so a trial
         that fell far short is read by its shortfall alone.
         """
-        share = self.delivered(seen)
-        if seen.verdict is Verdict.INVALID or (share is not None and share < FAR_SHORT):
+        if seen.verdict is Verdict.INVALID or self._achieved(seen) < FAR_SHORT:
             return None
-        found = [seen.indicators[name] for name in self.smooth if name in seen.indicators]
-        return max(found, default=None)
+        return self._highest(seen)
+
+    def ceiling(self, seen: Observation) -> float | None:
+        """The utilization at which an overload that fell very short stood still, or None.
+
+        Where something without a smooth reading binds, this is below 1.
+        """
+        if seen.verdict is not Verdict.OVERLOADED or self._achieved(seen) >= VERY_SHORT:
+            return None
+        return self._highest(seen)
 
     def delivered(self, seen: Observation) -> float | None:
         """The achieved share of an overloaded trial that fell short [ratio], or None.
 
         Load times this share is about what the cluster can take, whatever bound it.
         """
-        if seen.verdict is not Verdict.OVERLOADED:
+        share = self._achieved(seen)
+        if seen.verdict is not Verdict.OVERLOADED or share > self.achieved_min:
             return None
-        over = seen.indicators.get(self.achieved, 0.0)
-        share = 1.0 - over * (1.0 - self.achieved_min)
-        return share if over >= 1.0 and share > 0.05 else None
+        return share if share > 0.05 else None
+
+    def _achieved(self, seen: Observation) -> float:
+        return 1.0 - seen.indicators.get(self.achieved, 0.0) * (1.0 - self.achieved_min)
+
+    def _highest(self, seen: Observation) -> float | None:
+        found = [seen.indicators[name] for name in self.smooth if name in seen.indicators]
+        return max(found, default=None)
 
     def describe(self, seen: Observation) -> str:
         """The highest smooth reading in words: "idle 0.41", "cpu at 60 %"."""
