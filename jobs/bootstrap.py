@@ -22,9 +22,9 @@ STAMP = ".ready"
 LOG_NAME = "setup.log"
 
 _OFFLINE = re.compile(
-    r"[Ff]ailure in name resolution|NameResolutionError|Name or service not known|NewConnectionError"
-    r"|Connection refused|ConnectTimeout|Network is unreachable|ProxyError|Max retries exceeded"
-    r"|ReadTimeoutError|Errno -[23]\b"
+    r"failure in name resolution|NameResolutionError|Name or service not known"
+    r"|NewConnectionError|Connection refused|ConnectTimeout|ReadTimeoutError"
+    r"|Network is unreachable|ProxyError|Max retries exceeded|Errno -[23]\b"
 )
 
 

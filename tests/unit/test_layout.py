@@ -16,7 +16,8 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = ("search", "metrics", "jobs")
 # The benchmark compares the search with a published one; nothing that runs imports it.
 BENCHMARK_ALSO = {"numpy", "MLRsearch"}
-MAX_LINES = 300
+# The aim is about 250; a module beyond this is two modules.
+MAX_LINES = 400
 INFO = ".dist-info/"
 
 

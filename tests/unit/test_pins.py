@@ -1,0 +1,74 @@
+"""Set-up installs exactly what is pinned: every package, and what it needs in turn."""
+
+from __future__ import annotations
+
+import ast
+import importlib.metadata
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).parents[2]
+
+
+def _name(text: str) -> str:
+    return re.sub(r"[-_.]+", "-", text).lower()
+
+
+def _pins() -> dict[str, str]:
+    """Name → version, of the lines that hold for this Python."""
+    pins: dict[str, str] = {}
+    for line in (ROOT / "conf" / "constraints.txt").read_text().splitlines():
+        if not line or line.startswith("#"):
+            continue
+        pin = Requirement(line)
+        if pin.marker is None or pin.marker.evaluate():
+            assert re.fullmatch(r"==[^*,]+", str(pin.specifier)), f"not exact: {line}"
+            assert _name(pin.name) not in pins, f"pinned twice: {line}"
+            pins[_name(pin.name)] = str(pin.specifier)[2:]
+    return pins
+
+
+def _direct() -> dict[str, list[str]]:
+    """The lists of requirements in setup.py, by name."""
+    found: dict[str, list[str]] = {}
+    for node in ast.parse((ROOT / "setup.py").read_text()).body:
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            name = node.targets[0].id
+            if name == "REQUIRES":
+                found["required"] = ast.literal_eval(node.value)
+            elif name == "EXTRAS":
+                found.update(ast.literal_eval(node.value))
+    return found
+
+
+def _closure(wanted: Iterable[str]) -> set[str]:
+    """The names of all that `wanted` needs, as far as it is installed here."""
+    queue, seen = [Requirement(text) for text in wanted], set[str]()
+    while queue:
+        requirement = queue.pop()
+        name = _name(requirement.name)
+        if name in seen:
+            continue
+        seen.add(name)
+        for text in importlib.metadata.requires(name) or ():
+            needed = Requirement(text)
+            if needed.marker is None or needed.marker.evaluate({"extra": ""}):
+                queue.append(needed)
+    return seen
+
+
+def test_every_package_that_is_installed_is_pinned_at_its_version() -> None:
+    direct, pins = _direct(), _pins()
+    names = _closure([*direct["required"], *direct["dev"]])
+    installed = {name: importlib.metadata.version(name) for name in names}
+    assert {name: pins.get(name) for name in names} == installed
+
+
+def test_the_extras_are_pinned_and_every_pin_is_within_its_range() -> None:
+    pins = _pins()
+    for text in [text for texts in _direct().values() for text in texts]:
+        requirement = Requirement(text)
+        assert requirement.specifier.contains(pins[_name(requirement.name)]), text
