@@ -39,18 +39,3 @@ class Bench:
     environment: dict[str, str]
     numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
     trials: list[Trial] = field(default_factory=list)
-
-
-def thresholds_of(goal: Goal, window_min_s: float | None) -> Thresholds:
-    """The goal's numbers as the verdict takes them.
-
-    Args:
-        window_min_s: least window in which an ISR change can show [s], or None.
-    """
-    return Thresholds(
-        request_handler_idle_min=goal.indicators.request_handler_idle_min,
-        isr_changed_share_max=goal.indicators.isr_changed_share_max,
-        achieved_min=goal.indicators.achieved_min,
-        missed_samples_max=goal.validity.missed_samples_max,
-        window_min_s=window_min_s,
-    )

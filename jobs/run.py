@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
 
-from jobs.bench import Bench, thresholds_of
+from jobs.bench import Bench
 from jobs.cluster import OpenCluster, open_cluster, require_fitting, window_needed_s
 from jobs.config import Configuration
 from jobs.environment import environment_of
@@ -125,7 +125,7 @@ class LimitRun:
             run_id=self.run_id,
             workload=workload,
             goal=goal,
-            thresholds=thresholds_of(goal, window_needed_s(opened, workload)),
+            thresholds=goal.thresholds(window_needed_s(opened, workload)),
             reporter=self.reporter,
             generator=Generator(spark, workload, slots, options),
             topics=topics,

@@ -14,7 +14,8 @@ from jobs.kafka_admin import KafkaAdmin
 from jobs.kafka_connect import connect
 from jobs.testbed.handle import Testbed
 from jobs.topic_plan import assignment
-from metrics.client import ClientWindow, merge
+from metrics.client import merge
+from metrics.evidence import ClientWindow
 
 PARTITIONS_PER_BROKER = 2
 
@@ -122,6 +123,6 @@ def test_a_refused_record_is_counted_by_its_error(bench: Bench) -> None:
 
 
 def test_an_unreachable_broker_is_a_row_and_no_exception(bench: Bench) -> None:
-    bench.brokers = {broker: ("127.0.0.1", 1) for broker in bench.brokers}
+    bench.brokers = dict.fromkeys(bench.brokers, ("127.0.0.1", 1))
     with pytest.raises(AssertionError, match=r"broker \d at 127.0.0.1:1"):
         bench.run()

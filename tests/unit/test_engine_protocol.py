@@ -6,13 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.protocol.producer import ProduceRequest, ProduceResponse
 
+from jobs.engine.exchange import drop_bytes
 from jobs.engine.protocol import (
     PRODUCE_VERSION,
     FrameReader,
     ProduceEncoder,
     decode_produce_response,
 )
-from jobs.engine.wire import drop_bytes
 
 
 def test_request_bytes_equal_those_of_kafka_python() -> None:

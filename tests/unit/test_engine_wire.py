@@ -34,7 +34,7 @@ def test_what_is_acknowledged_is_what_the_broker_got() -> None:
     offered = loop.producers[0].records_due_between(loop.window_start_s, loop.window_end_s)
     assert offered == 1_000
     assert loop.account.acked_total == broker.records == loop.producers[0].opened
-    assert broker.records == pytest.approx(1_200, rel=0.01)
+    assert broker.records == pytest.approx(1_200, rel=0.05)
     assert loop.account.acked_records == pytest.approx(offered, rel=0.05)
     assert sum(loop.account.acked_by_partition.values()) == broker.records
     assert loop.unsent_own_records == 0
