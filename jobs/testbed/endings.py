@@ -58,7 +58,7 @@ def words_of(process: NodeProcess, what: str | None = None) -> str:
     begin = f"{what or process.node.title} {how}"
     if not said:
         return f"{begin} and left no message"
-    return f"{begin} and said:" + "".join(f"\n  {line}" for line in said)
+    return f"{begin} and said " + ", ".join(f'"{line}"' for line in said)
 
 
 def start_words(process: NodeProcess, profile: str, what: str | None = None) -> str:
@@ -70,7 +70,7 @@ def start_words(process: NodeProcess, profile: str, what: str | None = None) -> 
         what: as `words_of`.
     """
     remedy = f"If it names a property, correct that in profile {profile} or where you override it"
-    return f"{words_of(process, what)}\n{remedy}."
+    return f"{words_of(process, what)}. {remedy}"
 
 
 def disk_problem(folder: Path, used_bytes: int, limit_bytes: int) -> str | None:

@@ -224,8 +224,7 @@ class Supervisor:
         self._nodes.kill_all()
         kept = self._folder.parent / FAILED / self._folder.name
         spec = self._state.spec
-        end = "\n" if reason.endswith(".") else ". "
-        message = f"{spec.title} failed: {reason}{end}Its logs are in {kept}"
+        message = f"{spec.title} failed: {reason}. Its logs are in {kept}"
         self._state = replace(self._state, status=Status.FAILED, reason=reason, processes=())
         keep_logs(self._folder, self._state)
         log.error("%s", message)

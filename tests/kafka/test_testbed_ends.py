@@ -115,7 +115,7 @@ def test_a_broker_that_cannot_start_says_why_and_keeps_its_logs(tmp_path: Path) 
     assert "Invalid value many for configuration num.io.threads" in text
     (kept,) = (tmp_path / "failed").iterdir()
     assert text.endswith(
-        "If it names a property, correct that in profile disk-bound or where you override it.\n"
+        "If it names a property, correct that in profile disk-bound or where you override it. "
         f"Its logs are in {kept}"
     )
     assert processes_with(kept.name) == []
