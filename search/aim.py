@@ -17,6 +17,8 @@ SURE = 0.5
 
 FAR = 0.2
 """Distance above the estimate from which an overload is hardly a bound [ln]."""
+LIGHT = 0.06
+"""Distance below the estimate at which a load is taken for sustained [ln]."""
 ASSURED = 1.2
 """How many standard deviations above the estimate an overload is taken for granted."""
 
@@ -116,3 +118,10 @@ def bound_from_above(wish: Aim, estimate: Estimate, ceiling: int) -> Aim:
     """
     load = min(ceiling, math.ceil(estimate.load * math.exp(ASSURED * min(estimate.spread, 0.1))))
     return wish if load <= wish.load else Aim(load, "bound it from above")
+
+
+def bound_from_below(wish: Aim, estimate: Estimate) -> Aim:
+    """The aim where one more overload would use up the allowance, with nothing sustained yet."""
+    back = max(LIGHT, ASSURED * min(estimate.spread, 0.5))
+    load = math.floor(estimate.load * math.exp(-back))
+    return Aim(load, "bound it from below") if 0 < load < wish.load else wish

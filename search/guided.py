@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from search.aim import CLIMB_MAX, aim, bound_from_above, is_open_above
+from search.aim import CLIMB_MAX, Aim, aim, bound_from_above, bound_from_below, is_open_above
 from search.bisect import Bisection
 from search.confidence import confidence
 from search.estimate import Estimate
@@ -72,7 +72,7 @@ class Guided:
             load, why = doubt
             return Measure(load, f"{why}; repeating it")
         if isinstance(settled, Done):
-            return self._done(history, standings, bracket)
+            return self._done(history, standings, bracket, doubt)
         return settled or self._probe(history, standings, bracket, used)
 
     def trials_left(self, history: Sequence[Observation]) -> int:
@@ -89,13 +89,20 @@ class Guided:
         return count
 
     def _done(
-        self, history: Sequence[Observation], standings: dict[int, Standing], bracket: Bracket
+        self,
+        history: Sequence[Observation],
+        standings: dict[int, Standing],
+        bracket: Bracket,
+        doubt: tuple[int, str] | None,
     ) -> Done:
         estimate = self.guide.estimate(history, standings, bracket)
         # A reading that entered the estimate and its verdict are one piece of evidence.
         alone = [seen for seen in history if not self.guide.is_read(seen)]
         sure = confidence(alone, bracket, estimate, self.guide.noise)
-        return Done(bracket, round(sure, 3), notes_of(standings, bracket, self.limits.axis))
+        notes = notes_of(standings, bracket, self.limits.axis)
+        if doubt is not None:
+            notes += (f"{doubt[1]}; it was not repeated, as its trials were used up",)
+        return Done(bracket, round(sure, 3), notes)
 
     def _probe(
         self,
@@ -112,20 +119,26 @@ class Guided:
             )
         climb = CLIMB_MAX if self.guide.prior is None else 2 * CLIMB_MAX
         wish = aim(bracket, estimate, self.limits.resolution, self.limits.np_cap, climb)
-        high = bracket.overloaded
-        held = Bracket(wish.load, high)
-        if (
-            bracket.sustained > 0
-            and is_open_above(bracket, estimate)
-            and self._shadow.excess(used + 1, held) >= self._allowance
-        ):
-            top = self.limits.np_cap if high is None else high - 1
-            wish = bound_from_above(wish, estimate, top)
+        wish = self._bound_in_time(used, bracket, estimate, wish)
         load = self._affordable(used, bracket, wish.load, fallback)
         said = self.guide.explain(history, estimate)
         if load == wish.load:
             return Measure(load, f"{said}; probing {load} to {wish.purpose}")
         return Measure(load, f"{said}; probing {load}, nearer to bisection, to stay safe")
+
+    def _bound_in_time(self, used: int, bracket: Bracket, estimate: Estimate, wish: Aim) -> Aim:
+        """The wish, or a surer one where the wrong verdict would use up the allowance."""
+        low, high = bracket.sustained, bracket.overloaded
+        if low > 0 and is_open_above(bracket, estimate):
+            if self._shadow.excess(used + 1, Bracket(wish.load, high)) >= self._allowance:
+                top = self.limits.np_cap if high is None else high - 1
+                return bound_from_above(wish, estimate, top)
+            return wish
+        if low > 0 or high is None:
+            return wish
+        if self._shadow.excess(used + 1, Bracket(0, wish.load)) >= self._allowance:
+            return bound_from_below(wish, estimate)
+        return wish
 
     def _affordable(self, used: int, bracket: Bracket, wish: int, fallback: int) -> int:
         for step in range(_STEPS_TO_BISECTION):

@@ -270,3 +270,17 @@ def test_any_axis_on_which_load_grows_is_searched_and_named() -> None:
     reasons = [step.reason for step in steps if isinstance(step, Measure)]
     assert all("consumer groups" in reason for reason in reasons)
     assert not any("np " in reason for reason in reasons)
+
+
+def test_a_doubt_that_could_not_be_settled_is_noted() -> None:
+    """Readings that mislead all the way use up the allowance, and the answer says so."""
+    limits = Limits(128, 1024, 0.05, 3)
+    noted = 0
+    for limit in range(10, 100):
+        cluster = Scripted(limit, as_if_limit_were(3.0 * limit))
+        result = run_search(Guided(limits), cluster)
+        assert_right(result, limit, limits)
+        assert isinstance(result, Done)
+        assert len(cluster.trials) <= bisection_trials(limits, limit) + ALLOWANCE
+        noted += any("was not repeated" in note for note in result.notes)
+    assert noted > 0
