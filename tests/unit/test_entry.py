@@ -1,0 +1,97 @@
+"""Every way a command can end has its exit code and one sentence."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+import pytest
+
+from jobs.entry import run
+from search.errors import ConfigError, GuardStopError, NoConclusionError, RedlineError
+
+
+def _command(action: Callable[[], object]) -> click.Command:
+    @click.command()
+    @click.option("--size", type=int)
+    def job(size: int | None) -> object:
+        """A job."""
+        return action()
+
+    return job
+
+
+def _raiser(error: BaseException) -> Callable[[], object]:
+    def raise_it() -> object:
+        raise error
+
+    return raise_it
+
+
+def _ends(action: Callable[[], object], *args: str) -> int:
+    with pytest.raises(SystemExit) as ended:
+        run(_command(action), args)
+    assert isinstance(ended.value.code, int)
+    return ended.value.code
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REDLINE_CACHE", str(tmp_path))
+    for name in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(name, signal.getsignal(name))
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (ConfigError("no such file; expected one"), 2),
+        (NoConclusionError("no valid bracket"), 3),
+        (GuardStopError("disk is full"), 5),
+        (RedlineError("something known"), 1),
+        (KeyboardInterrupt(), 130),
+        (click.Abort(), 130),
+    ],
+)
+def test_an_error_is_one_sentence_and_its_code(
+    error: BaseException, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _ends(_raiser(error)) == code
+    shown = capsys.readouterr().err
+    assert (str(error) or "interrupted") in shown
+    assert "Traceback" not in shown
+    assert len(shown.strip().splitlines()) == 1
+
+
+def test_an_unexpected_error_keeps_its_traceback_in_a_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _ends(_raiser(ZeroDivisionError("by nothing"))) == 1
+    shown = capsys.readouterr().err
+    assert "ZeroDivisionError: by nothing" in shown
+    assert "Traceback" not in shown
+    assert str(tmp_path) in shown
+    assert "in raise_it" in (tmp_path / "last-error.txt").read_text()
+
+
+def test_done_is_0() -> None:
+    assert _ends(lambda: None) == 0
+    assert _ends(lambda: None, "--help") == 0
+
+
+def test_wrong_usage_is_2(capsys: pytest.CaptureFixture[str]) -> None:
+    assert _ends(lambda: None, "--sise", "3") == 2
+    assert "--size" in capsys.readouterr().err, "names the nearest option"
+    assert _ends(lambda: None, "--size", "big") == 2
+
+
+def test_sigterm_interrupts() -> None:
+    def wait_for_it() -> object:
+        os.kill(os.getpid(), signal.SIGTERM)
+        signal.pause()
+        return None
+
+    assert _ends(wait_for_it) == 130

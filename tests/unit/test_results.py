@@ -1,0 +1,52 @@
+"""What a run's end and its boundaries say."""
+
+from __future__ import annotations
+
+import pytest
+
+from jobs.config import load
+from jobs.estimate import plan_of
+from jobs.results import ending_of
+from metrics.summary import Boundary
+from search.errors import ConfigError, GuardStopError, NoConclusionError
+
+
+def _boundary(gave_up: str | None = None) -> Boundary:
+    return Boundary(100, 5, 6, 5.0, 0.0005, 0.0002, ("x",), "disk", 4, 6.0, gave_up)
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "code"),
+    [
+        (None, "done", 0),
+        (KeyboardInterrupt(), "interrupted", 130),
+        (NoConclusionError("none"), "no conclusion", 3),
+        (GuardStopError("full"), "stopped by a guard", 5),
+        (ConfigError("wrong"), "failed", 2),
+        (ZeroDivisionError(), "failed", 1),
+    ],
+)
+def test_how_a_run_ends(error: BaseException | None, status: str, code: int) -> None:
+    ending = ending_of(error, [_boundary()])
+    assert (ending.status, ending.exit_code) == (status, code)
+
+
+def test_one_point_without_an_answer_is_no_conclusion() -> None:
+    ending = ending_of(None, [_boundary(), _boundary("np_cap reached")])
+    assert (ending.status, ending.exit_code) == ("no conclusion", 3)
+    assert ending.error is not None
+    assert "100 B: np_cap reached" in ending.error
+
+
+def test_the_plan_adds_up() -> None:
+    config = load("testbed", "demo", "default", ["workload.message_bytes=[100,1000]"])
+    plan = plan_of(config.cluster, config.workload, config.goal)
+    assert plan.trials_estimated % 2 == 0
+    assert plan.duration_s == pytest.approx(plan.trials_estimated * plan.trial_s)
+    assert plan.trial_s > config.workload.trial.load_s
+    assert plan.write_bytes_max is not None
+    one = load("testbed", "demo", "default", ["workload.message_bytes=[100]"])
+    single = plan_of(one.cluster, one.workload, one.goal)
+    assert plan.write_bytes_max == pytest.approx(2 * (single.write_bytes_max or 0))
+    assert plan.brokers == 3
+    assert "hardware" in plan.notes[0]
