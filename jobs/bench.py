@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from jobs.config import Goal, Workload
@@ -21,6 +21,7 @@ class Bench:
     """What trials share.
 
     Attributes:
+        check_cluster: raises when the cluster has ended by itself.
         addresses: broker id → advertised (host, port).
         numbers: numbers the trials of the run, from 1.
         trials: the finished trials, oldest first.
@@ -33,6 +34,7 @@ class Bench:
     reporter: Reporter
     generator: Generator
     topics: Topics
+    check_cluster: Callable[[], None]
     addresses: Mapping[int, tuple[str, int]]
     source: MetricsSource
     tables: TableStore

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 
@@ -17,6 +18,10 @@ LAG_CHECKS = 1.5
 the ISR shows after at most so many times that time."""
 
 
+def _never_ends() -> None:
+    """Brokers that are not ours end without telling us; the next trial's check finds out."""
+
+
 @dataclass(frozen=True)
 class OpenCluster:
     """A cluster that answers.
@@ -24,12 +29,14 @@ class OpenCluster:
     Attributes:
         jmx: node id → host:port of its JMX, controllers too where known.
         is_cold: its JVMs have just started.
+        check: raises when the cluster has ended by itself, as a testbed can.
     """
 
     admin: KafkaAdmin
     info: ClusterInfo
     jmx: dict[int, str]
     is_cold: bool
+    check: Callable[[], None] = _never_ends
 
 
 def open_cluster(cluster: Cluster, reporter: Reporter, stack: ExitStack) -> OpenCluster:
@@ -55,7 +62,7 @@ def open_cluster(cluster: Cluster, reporter: Reporter, stack: ExitStack) -> Open
     admin = stack.enter_context(connect(testbed.bootstrap_servers))
     controller = testbed.controller
     jmx = {**testbed.jmx_endpoints, controller.node_id: controller.jmx_endpoint}
-    return OpenCluster(admin, admin.describe_cluster(), jmx, is_cold=True)
+    return OpenCluster(admin, admin.describe_cluster(), jmx, is_cold=True, check=testbed.check)
 
 
 def _running(cluster: Cluster, reporter: Reporter, stack: ExitStack) -> OpenCluster:

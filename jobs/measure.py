@@ -68,6 +68,7 @@ class TrialMeasurer:
         self._bench.trials.append(trial)
         duration_s = time.time() - started_s
         self._report(trial, duration_s)
+        self._bench.check_cluster()
         return Observation(load, judgement.verdict, dict(judgement.utilization), duration_s)
 
     def recover(self) -> None:

@@ -129,6 +129,7 @@ class LimitRun:
             reporter=self.reporter,
             generator=Generator(spark, workload, slots, options),
             topics=topics,
+            check_cluster=opened.check,
             addresses=opened.info.addresses,
             source=source,
             tables=tables,
