@@ -10,7 +10,7 @@ from jobs.bench_mlrsearch import mlrsearch
 from search.bench import OURS, Row, compare, scenarios
 
 _HEAD = (
-    f"{'':26}{'points':>7}{'trials':>8}{'p95':>5}{'seconds':>9}{'off >5 %':>10}{'>10 %':>8}"
+    f"{'':28}{'points':>7}{'trials':>8}{'p95':>5}{'seconds':>9}{'off >5 %':>10}{'>10 %':>8}"
     f"{'inside':>8}{'stated':>8}"
 )
 
@@ -19,7 +19,7 @@ def line_of(row: Row) -> str:
     """One row of the table."""
     stated = "" if row.confidence is None else f"{row.confidence:.0%}"
     return (
-        f"  {row.contestant:24}{row.points:7}{row.trials_mean:8.2f}{row.trials_p95:5}"
+        f"  {row.contestant:26}{row.points:7}{row.trials_mean:8.2f}{row.trials_p95:5}"
         f"{row.seconds_mean:9.0f}{row.off_5:10.1%}{row.off_10:8.2%}{row.inside:8.0%}{stated:>8}"
     )
 
