@@ -57,7 +57,11 @@ def mlrsearch(trials: int) -> Contestant:
     """MLRsearch that believes a load after `trials` trials, more than half of one kind."""
 
     def run(simulated: SimulatedLine, sizes: Sequence[int]) -> list[Outcome]:
-        return [_search(simulated.cluster(bpm), trials) for bpm in sizes]
+        outcomes = []
+        for bpm in sizes:
+            outcomes.append(_search(simulated.cluster(bpm), trials))
+            simulated.cluster(bpm).recover()
+        return outcomes
 
     return Contestant(f"MLRsearch, {trials} trials a load", run)
 
