@@ -176,19 +176,19 @@ def accounting_mismatch(
 
 
 def cluster_changed(
-    brokers: Iterable[BrokerWindow], controllers: Iterable[BrokerWindow]
+    brokers: Sequence[BrokerWindow], controllers: Sequence[BrokerWindow]
 ) -> list[Reason]:
     """A broker that was fenced, or partitions that changed their leader in the window."""
     reasons = [
         Reason(
             "broker_fenced",
-            f"controller {window.broker_id} saw up to {window.fenced_brokers_max:.0f} fenced "
+            f"node {window.broker_id} saw up to {window.fenced_brokers_max:.0f} fenced "
             f"brokers in the window",
             window.fenced_brokers_max,
             0.0,
             window.broker_id,
         )
-        for window in controllers
+        for window in (*controllers, *brokers)
         if window.fenced_brokers_max is not None and window.fenced_brokers_max > 0
     ]
     for window in brokers:

@@ -1,0 +1,223 @@
+"""Both JMX sources against real brokers, and against nodes that hang and die."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from jobs.config import load_workload
+from jobs.kafka_connect import connect
+from jobs.load import Generator, Target
+from jobs.testbed.handle import Testbed
+from jobs.topics import Topics
+from metrics.beans import NETWORK_WAIT_NS, Role, beans_for, readings_of
+from metrics.client import merge
+from metrics.evidence import BrokerSample, ClientWindow
+from metrics.sampler import Sampler
+from metrics.sources.chooser import open_source
+from metrics.sources.source import MetricsSource, brokers_of, controllers_of
+from metrics.spans import seconds_between
+from metrics.thresholds import Thresholds
+from metrics.verdict import judge
+from metrics.windows import broker_windows
+from search.errors import ConfigError
+from search.model import Verdict
+from tests.support.jmx_nodes import JmxNode, free_port
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NAMES = ("driver-jvm", "jmxquery")
+WORKLOAD = load_workload(
+    "demo",
+    [
+        "workload.topic.replication_factor=2",
+        "workload.topic.partitions_per_broker=2",
+        "workload.producer.rate_bytes_per_s=100000",
+        "workload.trial.warmup_s=1",
+        "workload.trial.measure_s=4",
+    ],
+)
+
+
+def jvm_for(name: str, spark: SparkSession) -> Any:
+    return spark._jvm if name == "driver-jvm" else None
+
+
+def addresses_of(testbed: Testbed) -> dict[int, str]:
+    controller = testbed.controller
+    return {**testbed.jmx_endpoints, controller.node_id: controller.jmx_endpoint}
+
+
+@pytest.fixture(params=NAMES)
+def source(
+    request: pytest.FixtureRequest, spark: SparkSession, kafka_testbed: Testbed
+) -> Iterator[MetricsSource]:
+    opened = open_source(addresses_of(kafka_testbed), jvm_for(request.param, spark), 10.0)
+    assert opened.name == request.param
+    with closing(opened):
+        yield opened
+
+
+def test_a_source_finds_versions_and_roles(source: MetricsSource, kafka_testbed: Testbed) -> None:
+    assert brokers_of(source) == frozenset(kafka_testbed.broker_ids)
+    assert controllers_of(source) == frozenset({kafka_testbed.controller.node_id})
+    assert {node.version for node in source.nodes.values()} == {kafka_testbed.kafka_version}
+
+
+def test_a_sample_has_every_reading_of_the_catalogue(
+    source: MetricsSource, kafka_testbed: Testbed
+) -> None:
+    for sample in source.sample_all():
+        assert sample.error is None
+        assert sample.at_s == pytest.approx(time.time(), abs=10)
+        node = source.nodes[sample.broker_id]
+        asked = {r.name for r in readings_of(beans_for(node.node_id, node.version, node.roles))}
+        given = {name.partition(":")[0] for name in sample.values}
+        assert given == asked
+        waits = [name for name in sample.values if name.startswith(NETWORK_WAIT_NS)]
+        assert bool(waits) is (Role.BROKER in node.roles)
+
+
+def test_a_load_is_seen_exactly_and_sustained(
+    source: MetricsSource, spark: SparkSession, kafka_testbed: Testbed
+) -> None:
+    client, samples = offer_some_load(source, spark, kafka_testbed)
+    brokers = [s for s in samples if s.broker_id in kafka_testbed.broker_ids]
+    first = {s.broker_id: s for s in reversed(brokers)}
+    last = {s.broker_id: s for s in brokers}
+    grown = {
+        name: sum(last[i].values[name] - first[i].values[name] for i in first)
+        for name in ("messages_in", "produce_total_ms_count")
+    }
+    assert grown["messages_in"] == client.acked_total
+    assert grown["produce_total_ms_count"] > 0
+    # A poll through jmxquery may take seconds here, so its window is all that there is.
+    start_s, end_s = min(s.at_s for s in brokers), max(s.at_s for s in brokers)
+    if source.name == "driver-jvm":
+        start_s, end_s = client.start_s, client.end_s
+    windows = broker_windows(samples, brokers_of(source), start_s, end_s, 1.0)
+    for window in windows:
+        assert window.handler_idle is not None
+        assert 0.1 < window.handler_idle < 1.1
+        assert window.network_idle is not None
+        assert 0.0 < window.network_idle <= 1.01
+        assert window.produce.local_ms is not None
+        assert window.flush_ms is not None, "this profile flushes on every append"
+        assert window.replication_bytes_in_per_s is not None
+        assert window.replication_bytes_in_per_s > 0
+    controllers = broker_windows(samples, controllers_of(source), start_s, end_s, 1.0)
+    assert controllers[0].fenced_brokers_max == 0
+    if source.name == "driver-jvm":  # the other's JVMs crowd a small machine
+        judgement = judge(client, windows, Thresholds(achieved_min=0.9), controllers)
+        assert judgement.verdict is Verdict.SUSTAINED, judgement.reasons
+
+
+def offer_some_load(
+    source: MetricsSource, spark: SparkSession, testbed: Testbed
+) -> tuple[ClientWindow, list[BrokerSample]]:
+    with connect(testbed.bootstrap_servers) as admin:
+        topics = Topics(admin, uuid.uuid4().hex[:6])
+        topic = topics.create(WORKLOAD, 1_000)
+        try:
+            target = Target(topic.name, topic.leaders, admin.describe_cluster().addresses)
+            before = source.sample_all()
+            with Sampler(source, 1.0) as sampler:
+                rows = Generator(spark, WORKLOAD, 2, {}).offer("t", target, 1_000, 3)
+                during = sampler.stop()
+            return merge(rows), before + during + source.sample_all()
+        finally:
+            topics.delete(topic)
+
+
+def test_both_sources_read_the_same(spark: SparkSession, kafka_testbed: Testbed) -> None:
+    addresses = addresses_of(kafka_testbed)
+    with (
+        closing(open_source(addresses, spark._jvm, 10.0)) as fast,
+        closing(open_source(addresses, None, 10.0)) as forking,
+    ):
+        rounds = [(fast.sample_all(), forking.sample_all(), fast.sample_all()) for _ in range(2)]
+    for before, between, after in rounds:
+        for low, middle, high in zip(before, between, after, strict=True):
+            assert low.values.keys() == middle.values.keys() == high.values.keys()
+            for name, value in middle.values.items():
+                if name.endswith(("_ns", "_count", "_in", "_out", "uptime_ms")):
+                    assert low.values[name] <= value <= high.values[name], name
+    for broker_id in kafka_testbed.broker_ids:
+        idle = []
+        for which in (0, 1):
+            first, last = (
+                next(s for s in samples[which] if s.broker_id == broker_id) for samples in rounds
+            )
+            grown = last.values["handler_idle_ns"] - first.values["handler_idle_ns"]
+            idle.append(grown / 1e9 / seconds_between(first, last))
+        # One wait of up to 0.3 s counts on either side of each of the two edges.
+        assert idle[0] == pytest.approx(idle[1], abs=0.03 + 2 * 0.3 / seconds_between(first, last))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_nobody_there_is_a_configuration_error(name: str, spark: SparkSession) -> None:
+    port = free_port()
+    with pytest.raises(ConfigError) as raised:
+        open_source({7: f"127.0.0.1:{port}"}, jvm_for(name, spark))
+    message = str(raised.value)
+    assert f"broker 7 does not answer JMX at 127.0.0.1:{port}: ConnectException" in message
+    assert f"JMX_PORT={port}" in message
+    assert "\n" not in message
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_somebody_else_there_is_a_configuration_error(
+    name: str, spark: SparkSession, kafka_testbed: Testbed
+) -> None:
+    broker_id, address = next(iter(kafka_testbed.jmx_endpoints.items()))
+    with pytest.raises(ConfigError, match=f"answers as node {broker_id}, expected node 77"):
+        open_source({77: address}, jvm_for(name, spark))
+
+
+def test_a_node_that_hangs_is_missed_and_does_not_hold_up_the_others(spark: SparkSession) -> None:
+    with JmxNode(1, free_port()) as well, JmxNode(2, free_port()) as hung:
+        addresses = {1: well.address, 2: hung.address}
+        with closing(open_source(addresses, spark._jvm, 2.0)) as source:
+            assert [s.error for s in source.sample_all()] == [None, None]
+            hung.hang()
+            began_s = time.monotonic()
+            first, missed = source.sample_all()
+            assert time.monotonic() - began_s < 6
+            assert first.error is None
+            assert missed.error is not None
+            assert missed.error.startswith("no answer from service:jmx:rmi:///")
+            assert missed.values == {}
+            again = source.sample_all()[1]
+            assert again.error is not None, "the poll that hangs is not asked a second time"
+            hung.resume()
+            assert_recovers(source)
+
+
+def test_a_node_that_died_and_came_back_is_sampled_again(spark: SparkSession) -> None:
+    port = free_port()
+    with JmxNode(1, port) as node:
+        source = open_source({1: node.address}, spark._jvm, 5.0)
+        with closing(source):
+            assert source.sample_all()[0].error is None
+            node.kill()
+            (dead,) = source.sample_all()
+            assert dead.error is not None
+            with JmxNode(1, port):
+                back = assert_recovers(source)
+                assert back.values["leader_partitions"] == 10
+
+
+def assert_recovers(source: MetricsSource, deadline_s: float = 30.0) -> BrokerSample:
+    """Sample until all nodes answer again; the samples themselves wait for an answer."""
+    end_s = time.monotonic() + deadline_s
+    while True:
+        samples = source.sample_all()
+        if all(sample.error is None for sample in samples):
+            return samples[0]
+        assert time.monotonic() < end_s, [sample.error for sample in samples]

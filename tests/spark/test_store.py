@@ -1,0 +1,217 @@
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+from chispa import assert_df_equality
+
+from metrics.columns import ddl
+from metrics.evidence import BrokerSample
+from metrics.schema import SCHEMAS, RunRow, sample_record, utc
+from metrics.store import TABLES, TableStore
+from search.errors import ConfigError
+from tests.support.rows import BOUNDARY, trial
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NAMES = ("testbed", "demo", "default")
+SAMPLES = [
+    BrokerSample(1, 100.25, {"bytes_in": 5.0, "gc_ms:G1 Old Generation": 0.0}),
+    BrokerSample(2, 100.5, error="no answer"),
+]
+
+
+def run_row(run_id: str, event: str, at_s: float, **values: object) -> RunRow:
+    return RunRow(run_id, event, utc(at_s), *NAMES, **values)  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def tables(
+    spark_for_all: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, TableStore]:
+    base = tmp_path_factory.mktemp("store") / "tables"
+    return {"shared": TableStore(spark_for_all, str(base)).open()}
+
+
+@pytest.fixture
+def store(spark: SparkSession, tables: dict[str, TableStore]) -> TableStore:
+    """One store for all tests, each with runs of its own: making tables takes seconds."""
+    return tables["shared"]
+
+
+@pytest.fixture
+def fresh(spark: SparkSession, tmp_path: Path) -> TableStore:
+    return TableStore(spark, str(tmp_path / "tables")).open()
+
+
+@pytest.fixture
+def run_id(request: pytest.FixtureRequest) -> str:
+    name: str = request.node.name
+    return name
+
+
+def test_all_tables_exist_at_once_with_their_schema(fresh: TableStore, spark: SparkSession) -> None:
+    for table in TABLES:
+        expected = spark.createDataFrame([], ddl(SCHEMAS[table]))
+        assert_df_equality(fresh.read(table), expected)
+
+
+def test_an_append_that_is_tried_again_adds_nothing(store: TableStore, run_id: str) -> None:
+    for _ in range(2):
+        store.append_run(run_row(run_id, "started", 1.0))
+        store.append_trial(trial(1, run_id), SAMPLES)
+        store.append_trial(trial(2, run_id), SAMPLES)
+        store.append_boundary(run_id, 5.0, NAMES, BOUNDARY)
+        store.append_run(run_row(run_id, "finished", 2.0))
+    counts = {table: store.read(table, run_id).count() for table in TABLES}
+    assert counts == {"runs": 2, "trials": 2, "samples": 4, "boundaries": 1}
+
+
+def test_a_trial_whose_row_was_lost_is_completed(store: TableStore, run_id: str) -> None:
+    # As if it had been killed between the samples and the trial.
+    lost = [sample_record(run_id, 1, sample) for sample in SAMPLES]
+    store._append("samples", run_id, 1, lost)
+    store.append_trial(trial(1, run_id), SAMPLES)
+    assert (store.trials(run_id).count(), store.samples(run_id).count()) == (1, 2)
+
+
+def test_a_resumed_run_goes_on_after_what_was_left(store: TableStore, run_id: str) -> None:
+    assert store.next_trial(run_id) == 1
+    store.append_trial(trial(1, run_id), SAMPLES)
+    store.append_trial(trial(7, f"not {run_id}"))
+    assert store.next_trial(run_id) == 2
+    store._append("samples", run_id, 2, [sample_record(run_id, 2, SAMPLES[0])])
+    assert store.next_trial(run_id) == 3
+
+
+def test_a_trial_reads_back_as_it_was(store: TableStore, run_id: str) -> None:
+    store.append_trial(trial(3, run_id), SAMPLES)
+    (row,) = store.trials(run_id).collect()
+    assert (row.trial, row.bpm, row.np, row.acks, row.verdict) == (3, 100, 4, "1", "OVERLOADED")
+    assert (row.offered_records, row.acked_total) == (10_000, 12_000)
+    assert row.reasons[0].indicator == "request_handler_idle"
+    assert row.reasons[0].broker_id == 2
+    assert row.utilization == {"request_handler_idle": 1.125}
+    assert [w.handler_idle for w in row.broker_windows] == [0.8, 0.1]
+    assert row.broker_windows[0].produce.local_ms == 1.0
+    assert row.acked_by_partition == {0: 6_000, 1: 6_000}
+    assert row.limited_by == "disk"
+
+
+def test_samples_read_back_in_order(store: TableStore, spark: SparkSession, run_id: str) -> None:
+    store.append_trial(trial(1, f"not {run_id}"), SAMPLES)
+    store.append_trial(trial(2, run_id), SAMPLES[::-1])
+    readings = {"bytes_in": 5.0, "gc_ms:G1 Old Generation": 0.0}
+    expected = spark.createDataFrame(
+        [
+            (run_id, 2, 1, utc(100.25), None, readings),
+            (run_id, 2, 2, utc(100.5), "no answer", {}),
+        ],
+        ddl(SCHEMAS["samples"]),
+    )
+    assert_df_equality(store.samples(run_id), expected)
+
+
+def test_the_newest_row_of_a_run_counts(store: TableStore, spark: SparkSession) -> None:
+    store.append_run(run_row("newest a", "started", 1.0))
+    store.append_run(run_row("newest b", "started", 2.0))
+    store.append_run(run_row("newest a", "finished", 3.0, status="done", exit_code=0))
+    runs = store.runs().where("run_id like 'newest %'")
+    expected = spark.createDataFrame(
+        [("newest a", "finished", "done", 0), ("newest b", "started", "running", None)],
+        "run_id string, event string, status string, exit_code bigint",
+    )
+    actual = runs.select("run_id", "event", "status", "exit_code")
+    assert_df_equality(actual, expected, ignore_row_order=True)
+
+
+def test_boundaries_read_back_by_size(store: TableStore, run_id: str) -> None:
+    for bpm in (1_000, 100):
+        store.append_boundary(run_id, 5.0, NAMES, replace(BOUNDARY, bpm=bpm))
+    small, large = store.boundaries(run_id).collect()
+    assert (small.bpm, small.np_sustained, small.np_overloaded) == (100, 20, 21)
+    assert (large.bpm, large.cluster) == (1_000, "testbed")
+    assert large.overload_reasons == ["request_handler_idle: idle 0.1"]
+    assert store.boundaries(f"not {run_id}").count() == 0
+
+
+def test_compacting_merges_the_one_file_of_each_append(fresh: TableStore) -> None:
+    for number in (1, 2):
+        fresh.append_trial(trial(number, "r"), SAMPLES * 20)
+    assert len(fresh.read("samples").inputFiles()) == 2
+    before = fresh.samples("r").collect()
+    fresh.compact()
+    assert len(fresh.read("samples").inputFiles()) == 1
+    assert fresh.samples("r").collect() == before
+    fresh.append_trial(trial(2, "r"), SAMPLES)
+    assert fresh.samples("r").count() == len(before), "what was appended is still known"
+
+
+def test_an_older_table_gets_the_new_columns(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = str(tmp_path / "tables")
+    older = pa.schema([f for f in SCHEMAS["runs"] if f.name not in {"caveat", "environment"}])
+    with monkeypatch.context() as patched:
+        patched.setitem(SCHEMAS, "runs", older)
+        TableStore(spark, base).open()
+    spark.sql(f"INSERT INTO delta.`{base}/runs` (run_id, event) VALUES ('old', 'started')")
+    store = TableStore(spark, base).open()
+    store.append_run(run_row("new", "started", 1.0, caveat="small"))
+    rows = {row.run_id: row.caveat for row in store.read("runs").collect()}
+    assert rows == {"old": None, "new": "small"}
+
+
+def test_a_newer_table_takes_our_rows(fresh: TableStore, spark: SparkSession) -> None:
+    spark.sql(f"ALTER TABLE delta.`{fresh.address('runs')}` ADD COLUMNS (later string)")
+    fresh.open()
+    fresh.append_run(run_row("r", "started", 1.0))
+    assert fresh.read("runs").select("run_id", "later").collect() == [("r", None)]
+
+
+def test_two_runs_that_append_at_the_same_time_both_succeed(store: TableStore, run_id: str) -> None:
+    names = (f"{run_id} a", f"{run_id} b")
+    errors: list[BaseException] = []
+
+    def append(run_id: str) -> Callable[[], None]:
+        def work() -> None:
+            try:
+                for number in (1, 2):
+                    store.append_trial(trial(number, run_id), SAMPLES)
+            except BaseException as error:  # noqa: BLE001 - shown by the test
+                errors.append(error)
+
+        return work
+
+    threads = [threading.Thread(target=append(name)) for name in names]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    assert [store.trials(name).count() for name in names] == [2, 2]
+    assert [store.samples(name).count() for name in names] == [4, 4]
+
+
+def test_a_schema_of_the_catalog_serves_as_well(spark: SparkSession) -> None:
+    store = TableStore(spark, "redline_tests").open()
+    try:
+        for _ in range(2):
+            store.append_run(run_row("r", "started", 1.0))
+        assert store.runs().count() == 1
+        assert spark.catalog.tableExists("redline_tests.trials")
+        store.compact()
+    finally:
+        spark.sql("DROP SCHEMA redline_tests CASCADE")
+
+
+@pytest.mark.parametrize("base", ["", "a.b.c", "no such", "x;y"])
+def test_a_name_that_is_neither_path_nor_schema_is_refused(spark: SparkSession, base: str) -> None:
+    with pytest.raises(ConfigError, match=r"--tables is .*; expected a path with a slash"):
+        TableStore(spark, base)

@@ -1,0 +1,111 @@
+"""Small JVMs that answer JMX as a broker does, to be hung, killed and started again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import pyspark
+from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
+
+_BEANS = """
+import java.lang.management.ManagementFactory;
+import javax.management.*;
+
+public class Beans {
+    public interface InfoMBean { String getVersion(); }
+    public static class Info implements InfoMBean {
+        public String getVersion() { return "3.9.2"; }
+    }
+    public interface LeadersMBean { int getValue(); }
+    public static class Leaders implements LeadersMBean {
+        public int getValue() { return 10; }
+    }
+    public static void register(int nodeId) throws Exception {
+        MBeanServer server = ManagementFactory.getPlatformMBeanServer();
+        server.registerMBean(
+            new StandardMBean(new Info(), InfoMBean.class),
+            new ObjectName("kafka.server:type=app-info,id=" + nodeId));
+        server.registerMBean(
+            new StandardMBean(new Leaders(), LeadersMBean.class),
+            new ObjectName("kafka.server:type=ReplicaManager,name=LeaderCount"));
+    }
+}
+"""
+
+
+def free_port() -> int:
+    """A port that nothing listens on just now."""
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        port: int = sock.getsockname()[1]
+        return port
+
+
+def java_gateway(options: list[str]) -> tuple[JavaGateway, subprocess.Popen[bytes]]:
+    """A JVM with Spark's Janino, and a way to talk to it."""
+    jars = Path(pyspark.__file__).parent.glob("jars/*.jar")
+    names = ("janino", "commons-compiler")
+    classpath = ":".join(str(jar) for jar in jars if jar.name.startswith(names))
+    launched: Any = launch_gateway(
+        classpath=classpath, javaopts=options, die_on_exit=True, return_proc=True
+    )
+    port, process = launched
+    return JavaGateway(gateway_parameters=GatewayParameters(port=port)), process
+
+
+class JmxNode:
+    """A node with the beans that tell a broker, and those of every JVM."""
+
+    def __init__(self, node_id: int, port: int) -> None:
+        self.address = f"127.0.0.1:{port}"
+        prefix = "-Dcom.sun.management.jmxremote"
+        self._gateway, self._process = java_gateway(
+            [
+                f"{prefix}.port={port}",
+                f"{prefix}.rmi.port={port}",
+                f"{prefix}.host=127.0.0.1",
+                f"{prefix}.authenticate=false",
+                f"{prefix}.ssl=false",
+                "-Djava.rmi.server.hostname=127.0.0.1",
+                "-Xmx32m",
+            ]
+        )
+        compiler = self._gateway.jvm.org.codehaus.janino.SimpleCompiler()
+        compiler.cook(_BEANS)
+        loaded = compiler.getClassLoader().loadClass("Beans").newInstance()
+        loaded.register(node_id)
+
+    def hang(self) -> None:
+        """Stop it in its tracks, connections open."""
+        os.kill(self._process.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let it go on."""
+        os.kill(self._process.pid, signal.SIGCONT)
+
+    def kill(self) -> None:
+        """End it without a farewell."""
+        self._process.kill()
+        self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
+            if stream is not None:
+                stream.close()
+        self._gateway.close()
+
+    def __enter__(self) -> JmxNode:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._process.poll() is None:
+            self.kill()
