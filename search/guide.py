@@ -13,8 +13,8 @@ from search.standing import Standing
 
 DOUBT = 2.5
 """Standard deviations between reading and verdict from which a verdict is in doubt."""
-SHORT = -1.2
-"""Standard deviations that the answer may fall short of the estimate by a resolution."""
+SHORT = -0.8
+"""How far, in units of the noise, the estimate may lie beyond a resolution above the answer."""
 CEILING_SPREAD = 0.05
 """How well a ceiling tells the utilization at the limit [σ of its logarithm]."""
 PUSHES = 3
@@ -126,7 +126,7 @@ class Guide:
         estimate = self.estimate(history, standings, bracket)
         if high is None or low <= 0 or estimate is None or len(standings[high].votes) > 1:
             return None
-        if math.log(estimate.load * (1.0 - resolution) / low) <= SHORT * estimate.spread:
+        if math.log(estimate.load * (1.0 - resolution) / low) <= SHORT * self.noise:
             return None
         return (
             high,

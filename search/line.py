@@ -13,7 +13,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
+from search.bisect import Bisection
 from search.boundary_model import BoundaryModel, Point, ProducerRate, fit
 from search.budget import Budget, Budgeted, Spent
 from search.estimate import Curve, Estimate
@@ -23,6 +25,8 @@ from search.limits import Limits
 from search.loop import OnStep, run_search
 from search.model import Decision, Done, GaveUp, Measurer, Observation, Recovers, Searcher, Verdict
 from search.standing import bracket_of_standings, standings_of
+
+Method = Literal["guided", "bisection"]
 
 VAGUE = 0.5
 """Spread from which a prediction helps less than the first reading of a light trial."""
@@ -49,6 +53,8 @@ class Line:
         budget: what the whole line may cost.
         refine_max: how many sizes may be added where the line bends.
         guide: what is known before the first trial.
+        method: `guided`, or `bisection` for comparison, which learns nothing from
+            readings and neighbours.
     """
 
     sizes: tuple[int, ...]
@@ -58,6 +64,7 @@ class Line:
     budget: Budget = field(default_factory=Budget)
     refine_max: int = 0
     guide: Guide = field(default_factory=Guide)
+    method: Method = "guided"
 
     def next_bpm(self, finished: Sequence[FinishedPoint]) -> int | None:
         """The size to measure next [B], or None when the line is complete."""
@@ -72,8 +79,16 @@ class Line:
 
     def searcher(self, bpm: int, finished: Sequence[FinishedPoint]) -> Searcher:
         """The searcher of one size, guided by the finished ones, within the budget."""
-        guided = Guided(self.limits, self.guide_for(bpm, finished))
-        return Budgeted(guided, self.budget, self.spent(finished), self.rate.bytes(bpm))
+        spent, rate = self.spent(finished), self.rate.bytes(bpm)
+        return Budgeted(self._searcher(bpm, finished), self.budget, spent, rate)
+
+    def _searcher(self, bpm: int, finished: Sequence[FinishedPoint]) -> Searcher:
+        if self.method == "guided":
+            return Guided(self.limits, self.guide_for(bpm, finished))
+        limits = self.limits
+        return Bisection(
+            limits.np_start_max, limits.np_cap, limits.resolution, limits.invalid_repeats_max
+        )
 
     def spent(self, finished: Sequence[FinishedPoint]) -> Spent:
         """What the finished sizes have cost."""
@@ -187,6 +202,7 @@ def run_line(
     on_step: OnStep | None = None,
     finished: Sequence[FinishedPoint] = (),
     begun: Sequence[Observation] = (),
+    on_point: Callable[[FinishedPoint], None] | None = None,
 ) -> list[FinishedPoint]:
     """Measure the line, size by size, until it is complete or its budget used up.
 
@@ -196,6 +212,7 @@ def run_line(
         on_step: as in `search.loop.run_search`.
         finished: points already measured, when a run is resumed, in their order.
         begun: trials already made of the size after them.
+        on_point: told every point as soon as it is finished.
     """
     points = list(finished)
     bpm = line.next_bpm(points)
@@ -213,6 +230,8 @@ def run_line(
         if trials and trials[-1].verdict is Verdict.OVERLOADED and isinstance(measurer, Recovers):
             measurer.recover()
         points.append(FinishedPoint(bpm, result, trials))
+        if on_point is not None:
+            on_point(points[-1])
         begun = ()
         bpm = line.next_bpm(points)
     return points
