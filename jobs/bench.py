@@ -7,16 +7,16 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from jobs.config import Goal, Workload
+from jobs.history import TrialRecord
 from jobs.load import Generator
 from jobs.reporter_model import Reporter
 from jobs.topics import Topics
-from metrics.schema import Trial
 from metrics.sources.source import MetricsSource
 from metrics.store import TableStore
 from metrics.thresholds import Thresholds
 
 
-@dataclass(frozen=True)
+@dataclass
 class Bench:
     """What trials share.
 
@@ -24,7 +24,7 @@ class Bench:
         check_cluster: raises when the cluster has ended by itself.
         addresses: broker id → advertised (host, port).
         numbers: numbers the trials of the run, from 1.
-        trials: the finished trials, oldest first.
+        records: the finished trials, oldest first.
     """
 
     run_id: str
@@ -40,4 +40,4 @@ class Bench:
     tables: TableStore
     environment: dict[str, str]
     numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
-    trials: list[Trial] = field(default_factory=list)
+    records: list[TrialRecord] = field(default_factory=list)

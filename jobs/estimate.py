@@ -6,18 +6,34 @@ from pathlib import Path
 
 from jobs.config import Cluster, Goal, Workload
 from jobs.reporter_model import Plan
-from search.bisect import Bisection
+from search.boundary_model import ProducerRate
+from search.forecast import forecast
+from search.guide import Guide
+from search.limits import Limits
+from search.line import Line
+from search.signals import Signals
 
 STAGE_OVERHEAD_S = 5.0
 """A trial beside its warm-up and window: checking the topic, launching the barrier stage,
 agreeing on the start, draining, judging and appending to the tables [s]; measured 4 to 6."""
 
 
-def searcher_of(goal: Goal) -> Bisection:
-    """The search that a goal asks for."""
-    search = goal.search
-    return Bisection(
-        search.np_start_max, search.np_cap, search.resolution, search.invalid_repeats_max
+def line_of(workload: Workload, goal: Goal, brokers: int) -> Line:
+    """The boundary line that a goal asks for, as the search takes it."""
+    search, producer = goal.search, workload.producer
+    signals = Signals(
+        achieved_min=goal.indicators.achieved_min,
+        idle_min=goal.indicators.request_handler_idle_min,
+    )
+    return Line(
+        sizes=workload.message_bytes,
+        rate=ProducerRate(producer.rate_records_per_s, producer.rate_bytes_per_s),
+        limits=Limits(
+            search.np_start_max, search.np_cap, search.resolution, search.invalid_repeats_max
+        ),
+        brokers=brokers,
+        guide=Guide(signals=signals),
+        method=search.method,
     )
 
 
@@ -27,29 +43,26 @@ def trial_s(workload: Workload) -> float:
 
 
 def plan_of(cluster: Cluster, workload: Workload, goal: Goal, out: Path | None = None) -> Plan:
-    """The plan of a run. Bytes are payload with all its replicas, at most."""
-    per_point = searcher_of(goal).trials_left(())
-    trials = per_point * len(workload.message_bytes)
-    bytes_max = sum(
-        per_point
-        * goal.search.np_start_max
-        * workload.producer.bytes_per_s(size)
-        * workload.trial.load_s
-        * workload.topic.replication_factor
-        for size in workload.message_bytes
-    )
+    """The plan of a run, forecast on simulated clusters.
+
+    `write_bytes_max`, with all replicas, is what one run in ten exceeds.
+    """
+    one_s = trial_s(workload)
+    brokers = cluster.testbed.brokers if cluster.testbed else None
+    expected = forecast(line_of(workload, goal, brokers or 1), one_s)
+    loaded_share = workload.trial.load_s / one_s
     return Plan(
         cluster=cluster.name,
         workload=workload.name,
         goal=goal.name,
-        brokers=cluster.testbed.brokers if cluster.testbed else None,
+        brokers=brokers,
         message_bytes=workload.message_bytes,
         producer=describe_producer(workload),
         resolution=goal.search.resolution,
-        trial_s=trial_s(workload),
-        trials_estimated=trials,
-        duration_s=trials * trial_s(workload),
-        write_bytes_max=bytes_max,
+        trial_s=one_s,
+        trials_estimated=round(expected.trials.median),
+        duration_s=expected.seconds.median,
+        write_bytes_max=(expected.bytes.high * loaded_share * workload.topic.replication_factor),
         out=out,
         notes=_notes(cluster),
     )

@@ -6,6 +6,7 @@ The same as a script for schedulers: spark-submit --py-files WHEEL jobs/find_lim
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
 
 import click
@@ -15,7 +16,7 @@ from jobs.console import make_reporter
 from jobs.entry import run
 from jobs.estimate import plan_of
 from jobs.reporter_model import PlanShown, Reporter
-from jobs.run import LimitRun
+from jobs.run import LimitRun, new_run_id
 from search.errors import ConfigError
 
 
@@ -36,6 +37,8 @@ from search.errors import ConfigError
                    "[default: OUT/tables]")  # fmt: skip
 @click.option("--slots", type=click.IntRange(min=1),
               help="Tasks of a local Spark session.  [default: one per core]")  # fmt: skip
+@click.option("--resume", metavar="RUN_ID",
+              help="Go on with a run that stopped; same options as it had.")  # fmt: skip
 @click.option("--dry-run", is_flag=True,
               help="Print the plan, its duration and its bytes; load nothing.")  # fmt: skip
 @click.option("--yes", is_flag=True,
@@ -48,6 +51,7 @@ def find_limit(  # noqa: PLR0913, PLR0917 - one for each option
     out: Path,
     tables: str | None,
     slots: int | None,
+    resume: str | None,
     dry_run: bool,
     yes: bool,
 ) -> None:
@@ -64,7 +68,9 @@ def find_limit(  # noqa: PLR0913, PLR0917 - one for each option
             return
         require_consent(config, reporter, yes)
         where = tables or str(out.absolute() / "tables")
-        LimitRun(config, reporter, out.absolute(), where, slots).execute()
+        run_id = resume or new_run_id(time.time())
+        resumes = resume is not None
+        LimitRun(config, reporter, out.absolute(), where, run_id, slots, resumes).execute()
 
 
 def require_consent(config: Configuration, reporter: Reporter, yes: bool) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from jobs.bench import Bench
 from jobs.engine.pattern import TrialPlan
+from jobs.history import record_of
 from jobs.kafka_admin import AdminError
 from jobs.load import GeneratorError, StageFailedError, Target, pattern_of
 from jobs.reporter_model import PhaseStarted, TrialFinished, TrialStarted
@@ -65,11 +66,11 @@ class TrialMeasurer:
         )
         trial = self._trial(number, load, started_s, evidence, judgement)
         self._bench.tables.append_trial(trial, evidence.samples)
-        self._bench.trials.append(trial)
-        duration_s = time.time() - started_s
-        self._report(trial, duration_s)
+        record = record_of(trial)
+        self._bench.records.append(record)
+        self._report(trial, time.time() - started_s)
         self._bench.check_cluster()
-        return Observation(load, judgement.verdict, dict(judgement.utilization), duration_s)
+        return record.observation
 
     def recover(self) -> None:
         """Wait until the brokers' handlers are idle again, at most a minute.

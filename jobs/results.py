@@ -9,11 +9,13 @@ from pathlib import Path
 
 from jobs.config import Configuration, describe
 from jobs.estimate import TESTBED_CAVEAT
+from jobs.history import TrialRecord
 from metrics.charts import write_chart
-from metrics.schema import RunRow, Trial, utc
+from metrics.schema import RunRow, utc
 from metrics.summary import Boundary, RunSummary, make_boundary, write_summary
 from search.errors import GuardStopError, NoConclusionError
-from search.model import Done, GaveUp, Verdict
+from search.line import FinishedPoint
+from search.model import GaveUp, Verdict
 
 INTERRUPTED_CODE = 130
 NO_CONCLUSION = "no conclusion"
@@ -46,31 +48,32 @@ def ending_of(error: BaseException | None, boundaries: Iterable[Boundary]) -> En
 
 
 def boundary_of(
-    outcome: Done | GaveUp, trials: Iterable[Trial], bpm: int, rate: float, brokers: int
+    point: FinishedPoint, records: Iterable[TrialRecord], rate: float, brokers: int
 ) -> Boundary:
     """The boundary of one search, with the reasons of the trial at its overloaded side.
 
     Args:
-        trials: all of the run, oldest first.
+        records: all trials of the run, oldest first.
         rate: what one producer offers [records/s].
     """
-    own = [trial for trial in trials if trial.pattern.bpm == bpm]
+    bracket = point.result.bracket
+    own = [record for record in records if record.bpm == point.bpm]
     overloads = [
-        trial
-        for trial in own
-        if trial.pattern.np == outcome.bracket.overloaded
-        and trial.judgement.verdict is Verdict.OVERLOADED
+        record
+        for record in own
+        if record.observation.load == bracket.overloaded
+        and record.observation.verdict is Verdict.OVERLOADED
     ]
-    last = overloads[-1].judgement if overloads else None
+    last = overloads[-1] if overloads else None
     return make_boundary(
-        outcome.bracket,
-        bpm=bpm,
+        bracket,
+        bpm=point.bpm,
         rate_records_per_s=rate,
         brokers=brokers,
         trials=len(own),
         reasons=last.reasons if last else (),
         limited_by=last.limited_by if last else None,
-        gave_up=outcome.reason if isinstance(outcome, GaveUp) else None,
+        gave_up=point.result.reason if isinstance(point.result, GaveUp) else None,
     )
 
 
@@ -84,7 +87,6 @@ def run_row(
     ending: Ending | None = None,
 ) -> RunRow:
     """A row of the table `runs`; `ending` None while it runs."""
-    settings = {kind: describe(getattr(config, kind)) for kind in ("cluster", "workload", "goal")}
     return RunRow(
         run_id=run_id,
         event=event,
@@ -96,10 +98,16 @@ def run_row(
         status=ending.status if ending else "running",
         exit_code=ending.exit_code if ending else None,
         error=ending.error if ending else None,
-        config=json.dumps(settings, default=str, sort_keys=True),
+        config=config_text(config),
         environment=environment,
         caveat=caveat_of(config),
     )
+
+
+def config_text(config: Configuration) -> str:
+    """The whole configuration as JSON; it holds references to secrets and no secrets."""
+    settings = {kind: describe(getattr(config, kind)) for kind in ("cluster", "workload", "goal")}
+    return json.dumps(settings, default=str, sort_keys=True)
 
 
 def caveat_of(config: Configuration) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import secrets
 import time
 from collections.abc import Sequence
@@ -14,20 +15,30 @@ from jobs.bench import Bench
 from jobs.cluster import OpenCluster, open_cluster, require_fitting, window_needed_s
 from jobs.config import Configuration
 from jobs.environment import environment_of
-from jobs.estimate import plan_of, searcher_of
-from jobs.load import Generator, Target
-from jobs.measure import Outlook, TrialMeasurer, wait_until_idle
+from jobs.estimate import line_of, plan_of
+from jobs.history import replay, resumed_records
+from jobs.load import Generator
+from jobs.measure import Outlook, TrialMeasurer
+from jobs.point_topics import PointTopics
 from jobs.reporter_model import PhaseStarted, PointFinished, Reporter, RunFinished, RunStarted
-from jobs.results import boundary_of, caveat_of, ending_of, run_row, write_results
+from jobs.results import (
+    boundary_of,
+    caveat_of,
+    config_text,
+    ending_of,
+    run_row,
+    write_results,
+)
 from jobs.spark_session import close_session, local_session
-from jobs.topics import Topic, Topics
+from jobs.topics import Topics
 from metrics.schema import RunRow
 from metrics.sources.chooser import open_source
 from metrics.store import TableStore
 from metrics.summary import Boundary, RunSummary
 from metrics.units import iso_utc
 from search.errors import NoConclusionError
-from search.loop import run_search
+from search.forecast import trials_left
+from search.line import FinishedPoint, run_line
 from search.model import Decision, Measure, Observation
 
 WARM_UP_S = 12.0
@@ -48,15 +59,18 @@ class LimitRun:
     Args:
         out: the run's own folder is made in here.
         tables: path or catalog name of the Delta tables.
+        run_id: names the run in tables and topics; see `new_run_id`.
         slots: tasks of a local Spark session; None for one per core.
+        resumes: True when `run_id` names a run to go on with.
     """
 
     config: Configuration
     reporter: Reporter
     out: Path
     tables: str
+    run_id: str
     slots: int | None = None
-    run_id: str = field(default_factory=lambda: new_run_id(time.time()))
+    resumes: bool = False
     boundaries: list[Boundary] = field(default_factory=list)
     brokers: int = 0
 
@@ -95,11 +109,15 @@ class LimitRun:
         workload, goal = self.config.workload, self.config.goal
         opened = open_cluster(self.config.cluster, self.reporter, stack)
         self.brokers = len(opened.info.brokers)
-        topics = Topics(opened.admin, self.run_id)
+        # A run that is resumed may have left a topic behind, which is not to be written to.
+        name = f"{self.run_id}-{secrets.token_hex(2)}" if self.resumes else self.run_id
+        topics = Topics(opened.admin, name)
         require_fitting(opened, workload, goal)
         for bpm in workload.message_bytes:
             topics.validate(workload, bpm)
         bench = self._bench(opened, topics, stack)
+        if self.resumes:
+            self._resume(bench)
         bench.tables.append_run(self._row("started", bench, None))
         try:
             self._search_all(bench, opened)
@@ -136,42 +154,46 @@ class LimitRun:
             environment=environment_of(spark, source.nodes),
         )
 
+    def _resume(self, bench: Bench) -> None:
+        """Take over the trials of the run that is resumed, if it had the same plan."""
+        bench.records.extend(resumed_records(bench.tables, self.run_id, config_text(self.config)))
+        bench.numbers = itertools.count(len(bench.records) + 1)
+
     # --- searching ----------------------------------------------------------
 
     def _search_all(self, bench: Bench, opened: OpenCluster) -> None:
-        for bpm in bench.workload.message_bytes:
-            topic = bench.topics.create(bench.workload, bpm)
-            try:
-                if opened.is_cold and not bench.trials:
-                    self._warm_up(bench, topic)
-                self._search(bench, topic)
-            finally:
-                bench.topics.delete(topic)
-
-    def _warm_up(self, bench: Bench, topic: Topic) -> None:
-        self._phase("warming up the brokers' JVMs")
-        target = Target(topic.name, topic.leaders, bench.addresses)
-        np = max(1, bench.goal.search.np_start_max // 2)
-        bench.generator.offer(
-            f"{self.run_id}-warm-up", target, topic.message_bytes, np, 0.0, WARM_UP_S
-        )
-        wait_until_idle(bench)
-
-    def _search(self, bench: Bench, topic: Topic) -> None:
-        searcher, outlook = searcher_of(bench.goal), Outlook()
-        sizes = bench.workload.message_bytes
-        to_come = len(sizes) - len(self.boundaries) - 1
+        self._line = line_of(bench.workload, bench.goal, self.brokers)
+        self._points, begun = replay(self._line, bench.records)
+        for point in self._points:
+            self._keep(bench, point)
+        outlook = Outlook()
+        topics = PointTopics(bench, warm_up_s=WARM_UP_S if opened.is_cold else 0.0)
 
         def look_ahead(decision: Decision, history: Sequence[Observation]) -> None:
             if isinstance(decision, Measure):
                 outlook.reason = decision.reason
-                outlook.trials_left = searcher.trials_left(
-                    history
-                ) + to_come * searcher.trials_left(())
+                outlook.trials_left = trials_left(self._line, self._points, history)
 
-        outcome = run_search(searcher, TrialMeasurer(bench, topic, outlook), look_ahead)
-        rate = bench.workload.producer.records_per_s(topic.message_bytes)
-        boundary = boundary_of(outcome, bench.trials, topic.message_bytes, rate, self.brokers)
+        def end_point(point: FinishedPoint) -> None:
+            topics.close()
+            self._points.append(point)
+            self._keep(bench, point)
+
+        try:
+            run_line(
+                self._line,
+                lambda bpm: TrialMeasurer(bench, topics.open(bpm), outlook),
+                look_ahead,
+                tuple(self._points),
+                begun,
+                end_point,
+            )
+        finally:
+            topics.close()
+
+    def _keep(self, bench: Bench, point: FinishedPoint) -> None:
+        rate = bench.workload.producer.records_per_s(point.bpm)
+        boundary = boundary_of(point, bench.records, rate, self.brokers)
         self.boundaries.append(boundary)
         names = (self.config.cluster.name, self.config.workload.name, self.config.goal.name)
         bench.tables.append_boundary(self.run_id, time.time(), names, boundary)
@@ -194,7 +216,7 @@ class LimitRun:
             cluster=self.config.cluster.name,
             workload=self.config.workload.name,
             goal=self.config.goal.name,
-            boundaries=tuple(self.boundaries),
+            boundaries=tuple(sorted(self.boundaries, key=lambda boundary: boundary.bpm)),
             brokers=self.brokers,
             status=ending.status,
             exit_code=ending.exit_code,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import model_validator
 
@@ -65,12 +65,15 @@ class Search(ConfigModel):
         np_cap: no np above this is ever offered.
         resolution: relative width at which a bracket is a boundary point [ratio].
         invalid_repeats_max: how often in a row an INVALID trial is repeated.
+        method: "guided" by the trials' readings and by the sizes before, or plain
+            "bisection", for comparison.
     """
 
     np_start_max: Annotated[int, Whole(1, NP_CAP_MAX, "producers")] = 128
     np_cap: Annotated[int, Whole(1, NP_CAP_MAX, "producers")] = 20_000
     resolution: Annotated[float, Number(0, 0.5, above=True)] = 0.05
     invalid_repeats_max: Annotated[int, Whole(0, 20, "repeats")] = 3
+    method: Literal["guided", "bisection"] = "guided"
 
     @model_validator(mode="after")
     def _start_below_cap(self) -> Search:
