@@ -157,7 +157,7 @@ class LimitRun:
     def _resume(self, bench: Bench) -> None:
         """Take over the trials of the run that is resumed, if it had the same plan."""
         bench.records.extend(resumed_records(bench.tables, self.run_id, config_text(self.config)))
-        bench.numbers = itertools.count(len(bench.records) + 1)
+        bench.numbers = itertools.count(bench.tables.next_trial(self.run_id))
 
     # --- searching ----------------------------------------------------------
 

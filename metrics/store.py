@@ -109,8 +109,8 @@ class TableStore:
         self._save(table, frame, {"txnAppId": f"redline/{table}/{key}", "txnVersion": f"{version}"})
 
     def append_run(self, row: RunRow) -> None:
-        """Append the start or the end of a run."""
-        version = 2 if row.event == "finished" else 1
+        """Append the start or the end of a run; one that was resumed has several of each."""
+        version = int(row.at.timestamp() * 1000)
         self._append("runs", row.run_id, version, [run_record(row)])
 
     def append_trial(self, trial: Trial, samples: Sequence[BrokerSample] = ()) -> None:
