@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -125,16 +128,32 @@ def _start(conf: SparkConf, log: Path) -> SparkSession:
             # Own streams also keep the JVM's start-up chatter off the terminal.
             launch: Any = launch_gateway  # it has no types
             gateway = launch(conf, {"stdout": stream, "stderr": stream})
-        context = SparkContext(conf=conf, gateway=gateway)
+        with _own_interrupts():
+            context = SparkContext(conf=conf, gateway=gateway)
     except (PySparkException, OSError) as error:
         raise RedlineError(f"Spark did not start ({error}). What it said is in {log}.") from error
     context.setLogLevel("WARN")
     return SparkSession.builder.getOrCreate()
 
 
+@contextmanager
+def _own_interrupts() -> Iterator[None]:
+    """Keep our answer to Ctrl-C while a context is made.
+
+    PySpark's handler cancels the jobs over the very connection that waits for one, so the
+    interrupt arrives as a network error. Ours is an ordinary KeyboardInterrupt; whoever
+    catches it closes the session, and that ends the jobs.
+    """
+    ours = signal.getsignal(signal.SIGINT)
+    yield
+    if ours is not None and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, ours)
+
+
 def _submitted_session(app_name: str, settings: Mapping[str, str]) -> SparkSession:
     """The session of spark-submit; Delta is added where the submitter did not name it."""
-    context = SparkContext.getOrCreate(SparkConf().setAppName(app_name))
+    with _own_interrupts():
+        context = SparkContext.getOrCreate(SparkConf().setAppName(app_name))
     context.setLogLevel("ERROR")
     builder = SparkSession.builder.appName(app_name)
     if not _has_class(context, DELTA["spark.sql.extensions"]):

@@ -58,16 +58,14 @@ def test_an_active_session_is_taken_and_has_not_littered(spark: SparkSession) ->
 
 
 def test_closing_ends_the_jvm_and_leaves_no_files_and_no_words(tmp_path: Path) -> None:
-    # In a process of its own: this one holds the session of all tests.
-    done = subprocess.run(
-        [sys.executable, "-c", LIFE],
-        cwd=ROOT,
-        env=_environ(tmp_path),
-        capture_output=True,
-        check=False,
-    )
-    assert (done.returncode, done.stderr.decode(), done.stdout.decode()) == (0, "", "ended\n")
+    done = _in_a_process_of_its_own(LIFE, tmp_path)
+    assert (done.returncode, done.stderr, done.stdout) == (0, "", "ended\n")
     assert not list(tmp_path.glob("redline-spark-*"))
+
+
+def test_an_interrupt_in_a_job_is_one_and_the_session_still_closes(tmp_path: Path) -> None:
+    done = _in_a_process_of_its_own(INTERRUPT, tmp_path)
+    assert (done.returncode, done.stderr, done.stdout) == (0, "", "interrupted, ended\n")
 
 
 LIFE = """
@@ -81,6 +79,38 @@ assert process.poll() is not None
 print("ended")
 """
 
+INTERRUPT = """
+import logging, os, signal, threading, time
+from jobs.spark_session import close_session, local_session
+from pyspark import SparkContext
+logging.getLogger().addHandler(logging.NullHandler())  # Py4J tells of the interrupt there
 
-def _environ(tmp_path: Path) -> dict[str, str]:
-    return {**os.environ, "TMPDIR": str(tmp_path)}
+def interrupt_when_it_runs():
+    while not session.sparkContext.statusTracker().getActiveStageIds():
+        time.sleep(0.05)
+    os.kill(os.getpid(), signal.SIGINT)
+
+session = local_session(slots=2)
+process = SparkContext._gateway.proc
+threading.Thread(target=interrupt_when_it_runs, daemon=True).start()
+try:
+    session.sparkContext.parallelize([1], 1).foreach(lambda _: time.sleep(300))
+except KeyboardInterrupt:
+    print("interrupted, ", end="")
+close_session(session)
+assert process.poll() is not None
+print("ended")
+"""
+
+
+def _in_a_process_of_its_own(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run code outside of this process, which holds the session of all tests."""
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        env={**os.environ, "TMPDIR": str(folder)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
