@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import sys
 import traceback
@@ -27,6 +28,8 @@ def run(command: click.Command, args: Sequence[str] | None = None) -> NoReturn:
     0 done, 1 unexpected error, 2 bad usage or configuration, 3 no conclusion,
     4 regression found, 5 stopped by a guard, 130 interrupted.
     """
+    # Libraries log what we say in a sentence of our own; a run keeps it in its folder.
+    logging.getLogger().addHandler(logging.NullHandler())
     for name in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(name, _interrupt)
     sys.exit(_code_of(command, args))

@@ -11,6 +11,7 @@ from jobs.engine.pattern import TrialPlan
 from jobs.history import record_of
 from jobs.kafka_admin import AdminError
 from jobs.load import GeneratorError, StageFailedError, Target, pattern_of
+from jobs.recovery import wait_until_calm
 from jobs.reporter_model import PhaseStarted, TrialFinished, TrialStarted
 from jobs.ticker import Ticker
 from jobs.topics import Topic
@@ -29,8 +30,6 @@ STAGE_LAUNCH_S = 1.0
 REPLICATED_DEADLINE_S = 15.0
 """How long followers may take to fetch what was acknowledged before the end offsets count [s]."""
 
-RECOVERY_DEADLINE_S = 60.0
-RECOVERED_IDLE = 0.8
 _POLL_S = 0.25
 
 
@@ -73,12 +72,12 @@ class TrialMeasurer:
         return record.observation
 
     def recover(self) -> None:
-        """Wait until the brokers' handlers are idle again, at most a minute.
+        """Wait until the brokers are at rest again, or for as long as that is worth.
 
         What is not well by then shows in the next trial's check of the topic.
         """
         self._bench.reporter.report(PhaseStarted("waiting for the brokers to recover"))
-        wait_until_idle(self._bench)
+        wait_until_calm(self._bench.source)
 
     # --- the trial ----------------------------------------------------------
 
@@ -224,23 +223,3 @@ class Evidence:
         """Of a trial that could not be carried out, which the verdict makes INVALID."""
         now_s = time.time()
         return cls(merge([TaskRow(0, "", load, now_s, now_s, error=problem)]))
-
-
-def wait_until_idle(bench: Bench, deadline_s: float = RECOVERY_DEADLINE_S) -> float:
-    """Wait until every broker's request handlers are idle again; returns how long it took [s]."""
-    began_s = time.time()
-    interval_s = 4 * _POLL_S
-    while True:
-        from_s = time.time()
-        samples = bench.source.sample_all()
-        while time.time() < from_s + interval_s:
-            time.sleep(_POLL_S)
-        samples += bench.source.sample_all()
-        windows = broker_windows(
-            samples, brokers_of(bench.source), from_s - 1, time.time(), interval_s
-        )
-        idle = [w.handler_idle for w in windows]
-        waited_s = time.time() - began_s
-        calm = all(value is not None and value >= RECOVERED_IDLE for value in idle)
-        if calm or waited_s > deadline_s:
-            return waited_s

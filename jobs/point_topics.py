@@ -3,32 +3,29 @@
 from __future__ import annotations
 
 from jobs.bench import Bench
-from jobs.load import Target
-from jobs.measure import wait_until_idle
-from jobs.reporter_model import PhaseStarted
 from jobs.topics import Topic
+from jobs.warm_up import warm_up
 
 
 class PointTopics:
     """Opens one topic at a time; `close` deletes it and confirms that it is gone.
 
     Args:
-        warm_up_s: load on the first topic before its first trial [s]; the JVMs of brokers
-            that have just started reach less than half of their speed.
+        is_cold: the brokers have just started, so the first topic begins with a warm-up.
     """
 
-    def __init__(self, bench: Bench, warm_up_s: float) -> None:
+    def __init__(self, bench: Bench, is_cold: bool) -> None:
         self._bench = bench
-        self._warm_up_s = warm_up_s
+        self._is_cold = is_cold
         self._topic: Topic | None = None
 
     def open(self, message_bytes: int) -> Topic:
         """A fresh topic for this message size."""
         bench = self._bench
         self._topic = bench.topics.create(bench.workload, message_bytes)
-        if self._warm_up_s:
-            self._warm_up(self._topic)
-            self._warm_up_s = 0.0
+        if self._is_cold:
+            warm_up(bench, self._topic)
+            self._is_cold = False
         return self._topic
 
     def close(self) -> None:
@@ -36,12 +33,3 @@ class PointTopics:
         topic, self._topic = self._topic, None
         if topic is not None:
             self._bench.topics.delete(topic)
-
-    def _warm_up(self, topic: Topic) -> None:
-        bench = self._bench
-        bench.reporter.report(PhaseStarted("warming up the brokers' JVMs"))
-        target = Target(topic.name, topic.leaders, bench.addresses)
-        np = max(1, bench.goal.search.np_start_max // 2)
-        name = f"{bench.run_id}-warm-up"
-        bench.generator.offer(name, target, topic.message_bytes, np, 0.0, self._warm_up_s)
-        wait_until_idle(bench)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import secrets
 import time
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
@@ -41,15 +42,27 @@ from search.forecast import trials_left
 from search.line import FinishedPoint, run_line
 from search.model import Decision, Measure, Observation
 
-WARM_UP_S = 12.0
-"""Load on cold JVMs before the first trial [s]; without it they reach less than half of
-their speed."""
-
 
 def new_run_id(at_s: float) -> str:
     """A name that sorts by time and that no other run has."""
     at = datetime.fromtimestamp(at_s, tz=timezone.utc)
     return f"{at:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+
+
+@contextmanager
+def logged_to(path: Path) -> Iterator[None]:
+    """Keep the warnings of libraries in a file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handler = logging.FileHandler(path, delay=True, encoding="utf-8")
+    handler.setLevel(logging.WARNING)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    root = logging.getLogger()
+    root.addHandler(handler)
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)
+        handler.close()
 
 
 @dataclass
@@ -87,6 +100,7 @@ class LimitRun:
         self.reporter.report(RunStarted(self.run_id, plan))
         try:
             with ExitStack() as stack:
+                stack.enter_context(logged_to(self._folder / "run.log"))
                 self._run(stack)
         except BaseException as error:
             self._conclude(started_s, error)
@@ -167,7 +181,7 @@ class LimitRun:
         for point in self._points:
             self._keep(bench, point)
         outlook = Outlook()
-        topics = PointTopics(bench, warm_up_s=WARM_UP_S if opened.is_cold else 0.0)
+        topics = PointTopics(bench, opened.is_cold)
 
         def look_ahead(decision: Decision, history: Sequence[Observation]) -> None:
             if isinstance(decision, Measure):

@@ -41,7 +41,7 @@ class Thresholds:
     latency_p95_ms_max: float | None = None
     latency_p99_ms_max: float | None = None
     request_queue_max: float | None = None
-    missed_samples_max: float = 0.1
+    missed_samples_max: float = 0.25
     generator_share_max: float = 0.5
     loop_busy_max: float = 0.95
     throttle_ms_max: float = 0.0

@@ -87,6 +87,8 @@ class Reading:
 _CURVE_ERROR = 0.08
 _IDLE_ERROR = 0.01
 _DELIVERED_ERROR = 0.10
+# With no idle left, batches grow under the pressure: much more gets through than at the limit.
+_SATURATED, _SATURATED_ERROR = 1.2, 0.5
 # Outside of this range a utilization says little: rest below, a floor of idle above.
 _READABLE = (0.04, 1.12)
 
@@ -118,7 +120,10 @@ def delivered_readings(history: Iterable[Observation], signals: Signals) -> list
         share = signals.delivered(seen)
         if share is not None:
             log_load = math.log(seen.load * min(1.0, share / signals.achieved_min))
-            found.append(Reading(log_load, 0.0, _DELIVERED_ERROR))
+            used = signals.highest(seen)
+            is_saturated = used is not None and used >= _SATURATED
+            spread = _SATURATED_ERROR if is_saturated else _DELIVERED_ERROR
+            found.append(Reading(log_load, 0.0, spread))
     return found
 
 

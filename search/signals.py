@@ -41,7 +41,7 @@ class Signals:
         """
         if seen.verdict is Verdict.INVALID or self._achieved(seen) < FAR_SHORT:
             return None
-        return self._highest(seen)
+        return self.highest(seen)
 
     def ceiling(self, seen: Observation) -> float | None:
         """The utilization at which an overload that fell very short stood still, or None.
@@ -50,7 +50,7 @@ class Signals:
         """
         if seen.verdict is not Verdict.OVERLOADED or self._achieved(seen) >= VERY_SHORT:
             return None
-        return self._highest(seen)
+        return self.highest(seen)
 
     def delivered(self, seen: Observation) -> float | None:
         """The achieved share of an overloaded trial that fell short [ratio], or None.
@@ -65,7 +65,8 @@ class Signals:
     def _achieved(self, seen: Observation) -> float:
         return 1.0 - seen.indicators.get(self.achieved, 0.0) * (1.0 - self.achieved_min)
 
-    def _highest(self, seen: Observation) -> float | None:
+    def highest(self, seen: Observation) -> float | None:
+        """The highest smooth utilization as it was read, or None."""
         found = [seen.indicators[name] for name in self.smooth if name in seen.indicators]
         return max(found, default=None)
 

@@ -51,7 +51,7 @@ class Validity(ConfigModel):
         throttle_ms_max: mean throttle time of produce requests [ms].
     """
 
-    missed_samples_max: Annotated[float, Number(0, 1, below=True)] = 0.1
+    missed_samples_max: Annotated[float, Number(0, 1, below=True)] = 0.25
     generator_share_max: Annotated[float, Number(0, 1)] = 0.5
     loop_busy_max: Annotated[float, Number(0, 1, above=True)] = 0.95
     throttle_ms_max: Annotated[float, Number(0, 60_000, "milliseconds")] = 0.0

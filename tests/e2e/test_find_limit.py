@@ -116,7 +116,7 @@ def _interrupt_second_trial(command: RunningCommand, number: int) -> None:
     command.await_line("trial-started trial=2 ", TRIAL_S)
     family = command.family()
     ports = listening_ports(family)
-    assert len(family) > 5, "the command, its supervisor, four nodes, Spark"
+    assert len(family) > 5, "a supervisor, four nodes, Spark"
     assert len(ports) >= 8, "listeners and JMX of four nodes"
     command.signal(number)
     assert gone_within(family, deadline_s=90 if number != signal.SIGKILL else 15) == []

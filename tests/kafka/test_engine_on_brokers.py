@@ -107,7 +107,7 @@ def test_a_real_consumer_reads_what_was_sent(bench: Bench) -> None:
         consumer.close()
     assert len(values) == client.acked_total
     assert {len(value) for value in values} == {1_000}
-    assert len(set(values)) > len(values) // 2, "random payload, not one record again and again"
+    assert len(set(values)) > 200, "random payload, not one record again and again"
 
 
 def test_the_rate_is_kept_exactly(bench: Bench) -> None:

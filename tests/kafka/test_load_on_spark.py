@@ -56,6 +56,6 @@ def test_a_task_without_a_broker_ends_the_trial_and_not_the_session(
     spark: SparkSession, kafka_testbed: Testbed
 ) -> None:
     nowhere = Target("t", (1,), {1: ("127.0.0.1", 1)})
-    with pytest.raises(GeneratorError, match="127.0.0.1:1"):
+    with pytest.raises(GeneratorError, match=r"127\.0\.0\.1:1"):
         Generator(spark, WORKLOAD, 2, {}).offer("t", nowhere, 1_000, 2)
     assert spark.range(3).count() == 3

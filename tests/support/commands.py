@@ -48,6 +48,7 @@ class RunningCommand:
     ) -> None:
         for process in self.family():
             process.kill()
+        self._process.kill()
         self._process.wait()
         self._thread.join()
         if self._process.stdout is not None:
@@ -77,10 +78,9 @@ class RunningCommand:
         return code
 
     def family(self) -> list[psutil.Process]:
-        """The command's processes that run now, its children and theirs."""
+        """What the command started and what that started, as far as it runs now."""
         try:
-            parent = psutil.Process(self._process.pid)
-            return [*parent.children(recursive=True), parent]
+            return psutil.Process(self._process.pid).children(recursive=True)
         except psutil.NoSuchProcess:
             return []
 
