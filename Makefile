@@ -15,11 +15,11 @@ setup: $(STAMP) ## Make .venv with its redline command, and resolve all jars onc
 	@echo "Set up: .venv/bin/redline is ready."
 
 demo: $(STAMP) ## Find the throughput limit of a real three-broker Kafka on this machine
-	@$(BIN)/python -m jobs.preflight
+	@$(BIN)/python -m jobs.setup.preflight
 	$(BIN)/redline find-limit --cluster testbed --workload demo --goal default --out out
 
 test: $(STAMP) ## Run all tests, those without a JVM first
-	@$(BIN)/python -m jobs.preflight
+	@$(BIN)/python -m jobs.setup.preflight
 	$(BIN)/python -m pytest
 
 lint: $(STAMP) ## Check style and types
@@ -46,4 +46,4 @@ $(STAMP): setup.py conf/constraints.txt
 	'') echo "No Python runs as '$(PYTHON)': install Python 3.10 or newer, or name yours: make setup PYTHON=/path/to/python3." >&2; exit 2 ;; \
 	*) echo "Python $$version is too old: redline needs 3.10 or newer. Install one and name it: make setup PYTHON=/path/to/python3." >&2; exit 2 ;; \
 	esac
-	@"$(PYTHON)" -m jobs.bootstrap
+	@"$(PYTHON)" -m jobs.setup.bootstrap

@@ -61,9 +61,13 @@ PACKAGES = [
     "metrics",
     "metrics.sources",
     "jobs",
+    "jobs.brokers",
     "jobs.config",
+    "jobs.display",
     "jobs.engine",
+    "jobs.setup",
     "jobs.testbed",
+    "jobs.trials",
     "conf",
 ]
 

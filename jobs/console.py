@@ -15,9 +15,9 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from jobs.console_live import Activity, activity_lines
-from jobs.console_plain import plain_event
-from jobs.console_rich import (
+from jobs.display.live import Activity, activity_lines
+from jobs.display.plain import plain_event
+from jobs.display.rich import (
     final_lines,
     notice_lines,
     plan_lines,
@@ -26,8 +26,8 @@ from jobs.console_rich import (
     table,
     trial_lines,
 )
-from jobs.console_text import clean, limit_table, limit_title, table_lines
-from jobs.reporter_model import (
+from jobs.display.text import clean, limit_table, limit_title, table_lines
+from jobs.events import (
     Event,
     Level,
     Notice,
@@ -110,11 +110,14 @@ def _plain_tail(event: Event) -> list[str]:
         return [f"  {line}" for line in table_lines(event)]
     if not isinstance(event, RunFinished):
         return []
+    files = ["", *(f"{what}: {where}" for what, where in event.files)]
+    if not event.summary.boundaries:
+        return files
     heading, rows = limit_table(event.summary.boundaries)
     lines = ["", limit_title(event.summary), heading]
     for line, evidence in rows:
         lines += [line, *(f"        {sentence}" for sentence in evidence)]
-    return [*lines, "", *(f"{what}: {where}" for what, where in event.files)]
+    return [*lines, *files]
 
 
 def _write(stream: TextIO, lines: list[str]) -> None:

@@ -14,8 +14,8 @@ from typing import NoReturn
 import click
 
 from jobs.console import make_reporter
-from jobs.places import cache_dir
-from jobs.reporter_model import Level, Notice
+from jobs.events import Level, Notice
+from jobs.setup.places import cache_dir
 from search.errors import ConfigError, RedlineError
 
 INTERRUPTED = 130

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from jobs.config import Cluster, Goal, Workload
-from jobs.reporter_model import Plan
+from jobs.events import Plan
 from search.boundary_model import ProducerRate
 from search.forecast import forecast
 from search.guide import Guide

@@ -15,7 +15,7 @@ from jobs.config import Configuration, load
 from jobs.console import make_reporter
 from jobs.entry import run
 from jobs.estimate import plan_of
-from jobs.reporter_model import PlanShown, Reporter
+from jobs.events import PlanShown, Reporter
 from jobs.run import LimitRun, new_run_id
 from search.errors import ConfigError
 

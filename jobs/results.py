@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from jobs.config import Configuration, describe
 from jobs.estimate import TESTBED_CAVEAT
-from jobs.history import TrialRecord
+from jobs.trials.history import TrialRecord
 from metrics.charts import write_chart
 from metrics.schema import RunRow, utc
 from metrics.summary import Boundary, RunSummary, make_boundary, write_summary
@@ -65,7 +65,7 @@ def boundary_of(
         and record.observation.verdict is Verdict.OVERLOADED
     ]
     last = overloads[-1] if overloads else None
-    return make_boundary(
+    boundary = make_boundary(
         bracket,
         bpm=point.bpm,
         rate_records_per_s=rate,
@@ -75,6 +75,11 @@ def boundary_of(
         limited_by=last.limited_by if last else None,
         gave_up=point.result.reason if isinstance(point.result, GaveUp) else None,
     )
+    evidence = last.evidence if last else ""
+    if isinstance(point.result, GaveUp):
+        return replace(boundary, evidence=evidence)
+    confidence, notes = point.result.confidence, point.result.notes
+    return replace(boundary, evidence=evidence, confidence=confidence, notes=notes)
 
 
 def run_row(

@@ -12,16 +12,12 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
 
-from jobs.bench import Bench
-from jobs.cluster import OpenCluster, open_cluster, require_fitting, window_needed_s
+from jobs.brokers.cluster import OpenCluster, open_cluster, require_fitting, window_needed_s
+from jobs.brokers.topics import Topics
 from jobs.config import Configuration
 from jobs.environment import environment_of
 from jobs.estimate import line_of, plan_of
-from jobs.history import replay, resumed_records
-from jobs.load import Generator
-from jobs.measure import Outlook, TrialMeasurer
-from jobs.point_topics import PointTopics
-from jobs.reporter_model import PhaseStarted, PointFinished, Reporter, RunFinished, RunStarted
+from jobs.events import PhaseStarted, PointFinished, Reporter, RunFinished, RunStarted
 from jobs.results import (
     boundary_of,
     caveat_of,
@@ -31,7 +27,11 @@ from jobs.results import (
     write_results,
 )
 from jobs.spark_session import close_session, local_session
-from jobs.topics import Topics
+from jobs.trials.bench import Bench
+from jobs.trials.history import replay, resumed_records
+from jobs.trials.load import Generator
+from jobs.trials.measure import Outlook, TrialMeasurer
+from jobs.trials.point_topics import PointTopics
 from metrics.schema import RunRow
 from metrics.sources.chooser import open_source
 from metrics.store import TableStore
@@ -86,6 +86,8 @@ class LimitRun:
     resumes: bool = False
     boundaries: list[Boundary] = field(default_factory=list)
     brokers: int = 0
+    _points: list[FinishedPoint] = field(default_factory=list)
+    _begun: tuple[Observation, ...] = ()
 
     def execute(self) -> RunSummary:
         """Run to the end, and leave summary.json, chart and tables.
@@ -95,6 +97,8 @@ class LimitRun:
             RedlineError: as opening the cluster, the session or the tables raises.
             KeyboardInterrupt: it was interrupted.
         """
+        # What an earlier part of the run left stays as it is until this one goes on with it.
+        self._is_begun = not self.resumes
         started_s = time.time()
         plan = plan_of(self.config.cluster, self.config.workload, self.config.goal, self._folder)
         self.reporter.report(RunStarted(self.run_id, plan))
@@ -103,7 +107,8 @@ class LimitRun:
                 stack.enter_context(logged_to(self._folder / "run.log"))
                 self._run(stack)
         except BaseException as error:
-            self._conclude(started_s, error)
+            if self._is_begun:
+                self._conclude(started_s, error)
             raise
         summary = self._conclude(started_s, None)
         if summary.exit_code:
@@ -130,8 +135,7 @@ class LimitRun:
         for bpm in workload.message_bytes:
             topics.validate(workload, bpm)
         bench = self._bench(opened, topics, stack)
-        if self.resumes:
-            self._resume(bench)
+        self._resume(bench)
         bench.tables.append_run(self._row("started", bench, None))
         try:
             self._search_all(bench, opened)
@@ -169,15 +173,18 @@ class LimitRun:
         )
 
     def _resume(self, bench: Bench) -> None:
-        """Take over the trials of the run that is resumed, if it had the same plan."""
+        """Take over the trials of the run that is resumed, and see where it stood."""
+        self._line = line_of(bench.workload, bench.goal, self.brokers)
+        if not self.resumes:
+            return
         bench.records.extend(resumed_records(bench.tables, self.run_id, config_text(self.config)))
         bench.numbers = itertools.count(bench.tables.next_trial(self.run_id))
+        self._points, self._begun = replay(self._line, bench.records)
+        self._is_begun = True
 
     # --- searching ----------------------------------------------------------
 
     def _search_all(self, bench: Bench, opened: OpenCluster) -> None:
-        self._line = line_of(bench.workload, bench.goal, self.brokers)
-        self._points, begun = replay(self._line, bench.records)
         for point in self._points:
             self._keep(bench, point)
         outlook = Outlook()
@@ -199,7 +206,7 @@ class LimitRun:
                 lambda bpm: TrialMeasurer(bench, topics.open(bpm), outlook),
                 look_ahead,
                 tuple(self._points),
-                begun,
+                self._begun,
                 end_point,
             )
         finally:

@@ -20,8 +20,8 @@ from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from jobs.jars import delta_jars
-from jobs.preflight import java_command
+from jobs.setup.jars import delta_jars
+from jobs.setup.preflight import java_command
 from search.errors import RedlineError
 
 LOOPBACK = "127.0.0.1"

@@ -117,6 +117,6 @@ def _table_row(boundary: Boundary) -> str:
         "open" if width is None else format_ratio(width),
     )
     bound = boundary.limited_by or ("not known" if boundary.np_overloaded else "no overload seen")
-    evidence = boundary.gave_up or "; ".join(boundary.overload_reasons)
+    evidence = boundary.gave_up or boundary.evidence or "; ".join(boundary.overload_reasons)
     last = f"<td>{escape(bound)}<small>{escape(evidence)}</small></td>"
     return "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + last + "</tr>"

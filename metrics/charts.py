@@ -79,7 +79,9 @@ def _row(boundary: Boundary, brokers: int) -> dict[str, Any]:
         "np": f"{boundary.np_sustained} sustained, {UNKNOWN if over is None else over} overloaded",
         "width": "open" if over is None else format_ratio(boundary.relative_width),
         "bound": _NOT_BOUND if over is None else bound,
-        "evidence": boundary.gave_up or "; ".join(boundary.overload_reasons) or UNKNOWN,
+        "evidence": (
+            boundary.gave_up or boundary.evidence or "; ".join(boundary.overload_reasons) or UNKNOWN
+        ),
         "trials": boundary.trials,
     }
 

@@ -36,6 +36,9 @@ class Boundary:
         trials: trials spent on this size, invalid ones included.
         mps_overloaded: messages per second at `np_overloaded` [1/s], or None.
         gave_up: why the search ended without closing the bracket, or None.
+        evidence: what `limited_by` rests on, with the use of the other resources.
+        confidence: the search's probability that the limit lies inside the bracket, or None.
+        notes: what a reader of the answer has to know, such as trials that were outvoted.
     """
 
     bpm: int
@@ -49,6 +52,9 @@ class Boundary:
     trials: int
     mps_overloaded: float | None = None
     gave_up: str | None = None
+    evidence: str = ""
+    confidence: float | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def mb_per_s_overloaded(self) -> float | None:
@@ -191,7 +197,8 @@ def _boundary_document(boundary: Boundary) -> dict[str, Any]:
 
 def _boundary(document: Mapping[str, Any]) -> Boundary:
     known = _known(Boundary, document)
-    return Boundary(**(known | {"overload_reasons": tuple(document["overload_reasons"])}))
+    lists = {name: tuple(document.get(name, ())) for name in ("overload_reasons", "notes")}
+    return Boundary(**(known | lists))
 
 
 def _known(kind: type[Any], document: Mapping[str, Any]) -> dict[str, Any]:

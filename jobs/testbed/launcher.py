@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import jobs
-from jobs.preflight import java_command
+from jobs.setup.preflight import java_command
 from jobs.testbed.channel import channel_pair
 from jobs.testbed.cleanup import own_record, root_lock, sweep
 from jobs.testbed.errors import TestbedStateError
@@ -64,7 +64,7 @@ def start(
         profile = load_profile(profile)
     profile = adapted(profile, brokers=brokers, kafka_version=kafka_version, overrides=overrides)
     if jars is None:
-        from jobs.jars import kafka_jars
+        from jobs.setup.jars import kafka_jars
 
         jars = kafka_jars(profile.kafka_version)
     return launch(make_spec(profile, name, jars, owned=owned), root or default_root())

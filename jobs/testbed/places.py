@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
-from jobs.places import cache_dir
+from jobs.setup.places import cache_dir
 from jobs.testbed.model import Node, State
 
 STATE_FILE = "state.json"

@@ -90,25 +90,41 @@ def test_the_chart_is_there(run: Run) -> None:
     assert "<html" in (run.folder / "boundary.html").read_text()
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 130)])
 def test_an_interruption_leaves_finished_trials_and_nothing_running(
-    tmp_path: Path, spark: SparkSession, number: int, code: int
+    tmp_path: Path, spark: SparkSession
 ) -> None:
     with RunningCommand(*QUICK, folder=tmp_path) as command:
-        _interrupt_second_trial(command, number)
-        assert command.wait(deadline_s=90) == code, command.text
+        _interrupt_second_trial(command, signal.SIGINT)
+        assert command.wait(deadline_s=90) == 130, command.text
         assert "interrupted" in command.text
         assert "Traceback" not in command.text
     _assert_one_trial_kept(tmp_path, spark, status="interrupted")
 
 
-def test_kill_9_leaves_finished_trials_and_nothing_running(
+def test_kill_9_leaves_finished_trials_and_nothing_running_and_can_be_resumed(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     with RunningCommand(*QUICK, folder=tmp_path) as command:
         _interrupt_second_trial(command, signal.SIGKILL)
         assert command.wait(deadline_s=10) == -signal.SIGKILL
-    _assert_one_trial_kept(tmp_path, spark, status="running")
+    run_id = _assert_one_trial_kept(tmp_path, spark, status="running")
+    _assert_another_plan_is_refused(tmp_path, run_id)
+    with RunningCommand(*QUICK, f"--resume={run_id}", folder=tmp_path) as command:
+        assert command.wait(deadline_s=280) == 0, command.text
+        assert "trial-started trial=1 " not in command.text
+    tables = TableStore(spark, str(tmp_path / "out" / "tables"))
+    trials = tables.trials(run_id).collect()
+    assert len({trial.trial for trial in trials}) == len(trials)
+    (point,) = json.loads((tmp_path / "out" / run_id / "summary.json").read_text())["boundaries"]
+    assert point["trials"] == len(trials)
+    assert point["np_overloaded"] is not None
+
+
+def _assert_another_plan_is_refused(folder: Path, run_id: str) -> None:
+    other = (*QUICK[:-1], "--set=goal.search.resolution=0.2", f"--resume={run_id}")
+    with RunningCommand(*other, folder=folder) as command:
+        assert command.wait(deadline_s=START_S) == 2, command.text
+        assert "goal.search.resolution was 0.3 and is 0.2" in command.text
 
 
 def _interrupt_second_trial(command: RunningCommand, number: int) -> None:
@@ -125,8 +141,10 @@ def _interrupt_second_trial(command: RunningCommand, number: int) -> None:
             assert probe.connect_ex(("127.0.0.1", port)) != 0, f"port {port} is still in use"
 
 
-def _assert_one_trial_kept(folder: Path, spark: SparkSession, status: str) -> None:
+def _assert_one_trial_kept(folder: Path, spark: SparkSession, status: str) -> str:
     tables = TableStore(spark, str(folder / "out" / "tables"))
     (run,) = tables.runs().collect()
     assert run.status == status
-    assert [trial.trial for trial in tables.trials(run.run_id).collect()] == [1]
+    run_id: str = run.run_id
+    assert [trial.trial for trial in tables.trials(run_id).collect()] == [1]
+    return run_id

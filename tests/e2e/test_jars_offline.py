@@ -24,7 +24,7 @@ def dead_url() -> Iterator[str]:
 
 def _fetch(url: str, **environ: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "jobs.jars"],
+        [sys.executable, "-m", "jobs.setup.jars"],
         cwd=ROOT,
         env={**os.environ, "REDLINE_MAVEN_URL": url, **environ},
         capture_output=True,

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from kafka import KafkaConsumer, TopicPartition
 
+from jobs.brokers.admin import KafkaAdmin
+from jobs.brokers.connect import connect
+from jobs.brokers.topic_plan import assignment
 from jobs.engine.pattern import ProducerPattern, TrialPlan
 from jobs.engine.stage import run_task
-from jobs.kafka_admin import KafkaAdmin
-from jobs.kafka_connect import connect
 from jobs.testbed.handle import Testbed
-from jobs.topic_plan import assignment
 from metrics.client import merge
 from metrics.evidence import ClientWindow
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from jobs.brokers.connect import connect
+from jobs.brokers.topics import Topics
 from jobs.config import load_workload
-from jobs.kafka_connect import connect
-from jobs.load import Generator, GeneratorError, Target
 from jobs.testbed.handle import Testbed
-from jobs.topics import Topics
+from jobs.trials.load import Generator, GeneratorError, Target
 from metrics.client import merge
 
 if TYPE_CHECKING:

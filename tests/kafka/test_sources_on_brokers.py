@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from jobs.brokers.connect import connect
+from jobs.brokers.topics import Topics
 from jobs.config import load_workload
-from jobs.kafka_connect import connect
-from jobs.load import Generator, Target
 from jobs.testbed.handle import Testbed
-from jobs.topics import Topics
+from jobs.trials.load import Generator, Target
 from metrics.beans import NETWORK_WAIT_NS, Role, beans_for, readings_of
 from metrics.client import merge
 from metrics.evidence import BrokerSample, ClientWindow

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.jars import kafka_jars
+from jobs.setup.jars import kafka_jars
 from jobs.testbed.control import down, status
 from jobs.testbed.errors import TestbedDiskError, TestbedLostError, TestbedStartError
 from jobs.testbed.launcher import launch, make_spec, start

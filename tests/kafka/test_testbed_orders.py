@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from jobs.jars import kafka_jars
+from jobs.setup.jars import kafka_jars
 from jobs.testbed import commands
 from jobs.testbed.channel import Channel, channel_pair
 from jobs.testbed.cleanup import own_record

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 import pytest
 from kafka import KafkaProducer, TopicPartition
 
+from jobs.brokers.admin import AdminError, KafkaAdmin
+from jobs.brokers.connect import connect
+from jobs.brokers.topics import Topic, Topics
 from jobs.config import Workload, load_workload
-from jobs.kafka_admin import AdminError, KafkaAdmin
-from jobs.kafka_connect import connect
 from jobs.testbed.handle import Testbed
-from jobs.topics import Topic, Topics
 from search.errors import ConfigError
 
 

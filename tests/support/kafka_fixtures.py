@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.jars import kafka_jars
+from jobs.setup.jars import kafka_jars
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import make_spec, start
 from jobs.testbed.profile import load_profile

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs import bootstrap
+from jobs.setup import bootstrap
 from search.errors import ConfigError
 
 ROOT = Path(__file__).parents[2]

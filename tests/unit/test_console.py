@@ -19,8 +19,9 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from jobs.console import PlainReporter, TerminalReporter, make_reporter
-from jobs.console_live import Activity, activity_lines
-from jobs.reporter_model import (
+from jobs.display.live import Activity, activity_lines
+from jobs.display.text import limit_evidence
+from jobs.events import (
     Event,
     Level,
     Notice,
@@ -463,3 +464,12 @@ def test_the_recording_reporter_keeps_events() -> None:
         reporter.report(STARTED)
         assert reporter.confirm("Load it?")
     assert recording.events == [STARTED]
+
+
+def test_the_evidence_of_the_binding_resource_is_told() -> None:
+    evidence = "disk: broker 2: flushes took 87% of their time in appends"
+    told = replace(CLOSED, evidence=evidence, notes=("one overload at np 110 was outvoted",))
+    assert limit_evidence(told) == [
+        "one overload at np 110 was outvoted",
+        "bound by disk: broker 2: flushes took 87% of their time in appends",
+    ]

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from jobs import ivy, jars
-from jobs.ivy import Coordinate, NotFoundError, UnreachableError
-from jobs.jar_cache import MANIFEST, JarCache
+from jobs.setup import ivy, jars
+from jobs.setup.ivy import Coordinate, NotFoundError, UnreachableError
+from jobs.setup.jar_cache import MANIFEST, JarCache
 from search.errors import ConfigError
 
 KAFKA = Coordinate("org.apache.kafka", "kafka_2.13", "4.1.2")

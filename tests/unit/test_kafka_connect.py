@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from jobs.kafka_connect import connect, probe
+from jobs.brokers.connect import connect, probe
 from search.errors import ConfigError
 
 

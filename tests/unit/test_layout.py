@@ -75,10 +75,11 @@ def test_the_search_benchmark_adds_only_what_it_compares_with() -> None:
 
 def test_set_up_runs_before_any_package_is_installed() -> None:
     own = {"jobs", "search"}
-    for name in ("bootstrap", "preflight", "places", "version"):
+    for name in ("setup/bootstrap", "setup/preflight", "setup/places", "version"):
         path = ROOT / "jobs" / f"{name}.py"
         assert set(_imports(path)) <= {*sys.stdlib_module_names, *own}, path
-    code = "import jobs.bootstrap, sys; print(sorted(set(sys.modules) & {'filelock', 'pyspark'}))"
+    heavy = {"filelock", "pyspark"}
+    code = f"import jobs.setup.bootstrap, sys; print(sorted(set(sys.modules) & {heavy}))"
     done = subprocess.run(
         [sys.executable, "-S", "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
     )

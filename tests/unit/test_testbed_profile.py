@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.jars import DEFAULT_KAFKA_VERSION
+from jobs.setup.jars import DEFAULT_KAFKA_VERSION
 from jobs.testbed.profile import adapted, load_profile, profile_names
 from search.errors import ConfigError
 

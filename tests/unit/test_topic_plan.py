@@ -8,10 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.config import Workload, load_workload
-from jobs.engine.pattern import BATCH_HEADER_BYTES, ProducerPattern, record_bytes
-from jobs.kafka_admin import NO_LEADER, Partition
-from jobs.topic_plan import (
+from jobs.brokers.admin import NO_LEADER, Partition
+from jobs.brokers.topic_plan import (
     Assignment,
     TopicState,
     assignment,
@@ -20,6 +18,8 @@ from jobs.topic_plan import (
     state_of,
     topic_name,
 )
+from jobs.config import Workload, load_workload
+from jobs.engine.pattern import BATCH_HEADER_BYTES, ProducerPattern, record_bytes
 from search.errors import ConfigError
 
 ids = st.sets(st.integers(0, 10_000), min_size=1, max_size=25)

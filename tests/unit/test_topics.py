@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from jobs.brokers.admin import NO_LEADER, AdminError, Partition
+from jobs.brokers.topics import Topic, TopicError, Topics
 from jobs.config import Workload, load_workload
-from jobs.kafka_admin import NO_LEADER, AdminError, Partition
-from jobs.topics import Topic, TopicError, Topics
 from search.errors import ConfigError
 from tests.support.scripted_admin import FakeTime, ScriptedAdmin
 

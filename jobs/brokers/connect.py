@@ -17,7 +17,7 @@ from kafka import KafkaAdminClient
 from kafka import errors as kafka_errors
 from kafka.net.compat import KafkaNetClient
 
-from jobs.kafka_admin import AdminError, KafkaAdmin
+from jobs.brokers.admin import AdminError, KafkaAdmin
 from search.errors import ConfigError
 
 PROBE_SHARE = 0.3

@@ -14,8 +14,8 @@ import venv
 from collections.abc import Sequence
 from pathlib import Path
 
-from jobs.places import cache_dir, checkout_root
-from jobs.preflight import check_machine, venv_problem
+from jobs.setup.places import cache_dir, checkout_root
+from jobs.setup.preflight import check_machine, venv_problem
 from search.errors import ConfigError, RedlineError
 
 STAMP = ".ready"
@@ -113,7 +113,7 @@ def _run_pip(command: Sequence[str], root: Path, log: Path) -> None:
 
 
 def _run_jars(python: Path, root: Path) -> None:
-    done = subprocess.run([str(python), "-m", "jobs.jars"], cwd=root, check=False)
+    done = subprocess.run([str(python), "-m", "jobs.setup.jars"], cwd=root, check=False)
     if done.returncode != 0:
         # It has said why, on our standard error.
         raise SystemExit(done.returncode)

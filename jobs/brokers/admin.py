@@ -96,7 +96,7 @@ class Partition:
 
 
 class KafkaAdmin:
-    """A connection to a cluster's administration; `jobs.kafka_connect.connect` makes one.
+    """A connection to a cluster's administration; `jobs.brokers.connect.connect` makes one.
 
     A context manager. Every method may raise `AdminError`.
     """

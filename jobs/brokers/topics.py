@@ -6,9 +6,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from jobs.config import Workload
-from jobs.kafka_admin import AdminError, KafkaAdmin
-from jobs.topic_plan import (
+from jobs.brokers.admin import AdminError, KafkaAdmin
+from jobs.brokers.topic_plan import (
     Assignment,
     TopicState,
     assignment,
@@ -16,6 +15,7 @@ from jobs.topic_plan import (
     state_of,
     topic_name,
 )
+from jobs.config import Workload
 from search.errors import ConfigError, RedlineError
 
 POLL_S = 0.2

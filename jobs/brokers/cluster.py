@@ -6,10 +6,10 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 
+from jobs.brokers.admin import ClusterInfo, KafkaAdmin
+from jobs.brokers.connect import connect
 from jobs.config import Cluster, Goal, Workload
-from jobs.kafka_admin import ClusterInfo, KafkaAdmin
-from jobs.kafka_connect import connect
-from jobs.reporter_model import PhaseStarted, Reporter
+from jobs.events import PhaseStarted, Reporter
 from jobs.testbed.launcher import start
 from search.errors import ConfigError
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from statistics import fmean
 
-from jobs.bench import Bench
-from jobs.load import Target
-from jobs.recovery import wait_until_calm
-from jobs.reporter_model import PhaseProgress, PhaseStarted
-from jobs.topics import Topic
+from jobs.brokers.topics import Topic
+from jobs.events import PhaseProgress, PhaseStarted
+from jobs.trials.bench import Bench
+from jobs.trials.load import Target
+from jobs.trials.recovery import wait_until_calm
 from metrics.client import merge
 from metrics.sampler import Sampler
 from metrics.sources.source import brokers_of

@@ -6,15 +6,15 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from jobs.bench import Bench
+from jobs.brokers.admin import AdminError
+from jobs.brokers.topics import Topic
 from jobs.engine.pattern import TrialPlan
-from jobs.history import record_of
-from jobs.kafka_admin import AdminError
-from jobs.load import GeneratorError, StageFailedError, Target, pattern_of
-from jobs.recovery import wait_until_calm
-from jobs.reporter_model import PhaseStarted, TrialFinished, TrialStarted
-from jobs.ticker import Ticker
-from jobs.topics import Topic
+from jobs.events import PhaseStarted, TrialFinished, TrialStarted
+from jobs.trials.bench import Bench
+from jobs.trials.history import record_of
+from jobs.trials.load import GeneratorError, StageFailedError, Target, pattern_of
+from jobs.trials.recovery import wait_until_calm
+from jobs.trials.ticker import Ticker
 from metrics.client import TaskRow, merge
 from metrics.evidence import BrokerSample, ClientWindow, Judgement
 from metrics.sampler import Sampler

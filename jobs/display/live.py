@@ -9,8 +9,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from jobs.console_text import clean, idle_words
-from jobs.reporter_model import PhaseProgress, PhaseStarted, TrialProgress, TrialStarted
+from jobs.display.text import clean, idle_words
+from jobs.events import PhaseProgress, PhaseStarted, TrialProgress, TrialStarted
 from metrics.units import format_duration, format_mb_per_s, format_size
 
 _FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"

@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from jobs.brokers.admin import NO_LEADER, Partition
 from jobs.config import Workload
 from jobs.engine.pattern import BATCH_HEADER_BYTES, record_bytes
-from jobs.kafka_admin import NO_LEADER, Partition
 from search.errors import ConfigError
 
 PREFIX = "redline-"

@@ -7,7 +7,7 @@ import time
 from types import TracebackType
 
 from jobs.config import Trial
-from jobs.reporter_model import Reporter, TrialProgress
+from jobs.events import Reporter, TrialProgress
 from metrics.sampler import Sampler
 from metrics.windows import broker_window
 

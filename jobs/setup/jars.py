@@ -1,6 +1,6 @@
 """The jars of Delta and of Kafka: which ones, fetched once, then taken from the cache.
 
-`spark.jars.packages` would ask the network at every start. `python -m jobs.jars` fetches
+`spark.jars.packages` would ask the network at every start. `python -m jobs.setup.jars` fetches
 what a first run needs, and the Kafka versions that it is given.
 """
 
@@ -15,9 +15,9 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from jobs.ivy import Coordinate, NotFoundError, retrieve
-from jobs.jar_cache import JarCache
-from jobs.places import cache_dir
+from jobs.setup.ivy import Coordinate, NotFoundError, retrieve
+from jobs.setup.jar_cache import JarCache
+from jobs.setup.places import cache_dir
 from search.errors import ConfigError, RedlineError
 
 DEFAULT_KAFKA_VERSION = "4.1.2"

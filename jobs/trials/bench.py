@@ -6,11 +6,11 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from jobs.brokers.topics import Topics
 from jobs.config import Goal, Workload
-from jobs.history import TrialRecord
-from jobs.load import Generator
-from jobs.reporter_model import Reporter
-from jobs.topics import Topics
+from jobs.events import Reporter
+from jobs.trials.history import TrialRecord
+from jobs.trials.load import Generator
 from metrics.sources.source import MetricsSource
 from metrics.store import TableStore
 from metrics.thresholds import Thresholds

@@ -22,7 +22,7 @@ class TrialRecord:
     Attributes:
         number: within the run, from 1.
         reasons: of its verdict.
-        limited_by: what bound the brokers, of an overload.
+        limited_by: what bound the brokers, of an overload; `evidence` says why.
     """
 
     number: int
@@ -30,6 +30,7 @@ class TrialRecord:
     observation: Observation
     reasons: tuple[Reason, ...]
     limited_by: Resource | None
+    evidence: str = ""
 
 
 def record_of(trial: Trial) -> TrialRecord:
@@ -42,7 +43,12 @@ def record_of(trial: Trial) -> TrialRecord:
         duration_s=trial.finished_at_s - trial.started_at_s,
     )
     return TrialRecord(
-        trial.trial, trial.pattern.bpm, seen, judgement.reasons, judgement.limited_by
+        trial.trial,
+        trial.pattern.bpm,
+        seen,
+        judgement.reasons,
+        judgement.limited_by,
+        judgement.attribution,
     )
 
 
@@ -58,7 +64,8 @@ def record_from(row: Mapping[str, Any]) -> TrialRecord:
         Reason(**{**reason, "resource": Resource(reason["resource"])}) for reason in row["reasons"]
     )
     limited_by = None if row["limited_by"] is None else Resource(row["limited_by"])
-    return TrialRecord(row["trial"], row["bpm"], seen, reasons, limited_by)
+    evidence = row["attribution"] or ""
+    return TrialRecord(row["trial"], row["bpm"], seen, reasons, limited_by, evidence)
 
 
 def resumed_records(tables: TableStore, run_id: str, config_text: str) -> list[TrialRecord]:

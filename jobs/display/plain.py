@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from jobs.console_text import clean, plan_rows, point_words
-from jobs.reporter_model import (
+from jobs.display.text import clean, plan_rows, point_words
+from jobs.events import (
     Event,
     Notice,
     PhaseStarted,

@@ -11,7 +11,7 @@ CACHE_VARIABLE = "REDLINE_CACHE"
 
 def checkout_root() -> Path | None:
     """The root of the checkout that this code runs from; None from an installed wheel."""
-    root = Path(__file__).resolve().parent.parent
+    root = Path(__file__).resolve().parents[2]
     return root if (root / "setup.py").is_file() and (root / "Makefile").is_file() else None
 
 

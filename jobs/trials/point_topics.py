@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from jobs.bench import Bench
-from jobs.topics import Topic
-from jobs.warm_up import warm_up
+from jobs.brokers.topics import Topic
+from jobs.trials.bench import Bench
+from jobs.trials.warm_up import warm_up
 
 
 class PointTopics:

@@ -7,7 +7,7 @@ from rich.padding import Padding
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from jobs.console_text import (
+from jobs.display.text import (
     clean,
     limit_table,
     limit_title,
@@ -17,7 +17,7 @@ from jobs.console_text import (
     trial_header,
     trial_line,
 )
-from jobs.reporter_model import Level, Notice, Plan, RunFinished, Table, TrialFinished
+from jobs.events import Level, Notice, Plan, RunFinished, Table, TrialFinished
 from metrics.summary import Boundary
 from metrics.units import format_duration, format_size
 from search.model import Verdict

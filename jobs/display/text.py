@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from jobs.reporter_model import Plan, Table, TrialFinished
+from jobs.events import Plan, Table, TrialFinished
 from metrics.summary import Boundary, RunSummary
 from metrics.units import (
     UNKNOWN,
@@ -152,6 +152,9 @@ def limit_evidence(boundary: Boundary) -> list[str]:
     reasons = "; ".join(reason_words(reason) for reason in boundary.overload_reasons)
     if boundary.np_overloaded is None:
         return [*sentences, "no overload was seen, so the limit is at least this"]
+    sentences += [clean(note) for note in boundary.notes]
+    if boundary.evidence:
+        return [*sentences, f"bound by {clean(boundary.evidence)}"]
     bound = f"bound by {boundary.limited_by}" if boundary.limited_by else "bound by: not known"
     return [*sentences, f"{bound}: {reasons}" if reasons else bound]
 

@@ -1,0 +1,1 @@
+"""The cluster under load: connecting, its administration, the topics of a run."""

@@ -1,0 +1,1 @@
+"""How events look: on a terminal, and as plain lines."""

@@ -1,0 +1,1 @@
+"""One trial after the other: load, metrics, verdict, what is kept, and rest in between."""
