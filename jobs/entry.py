@@ -30,13 +30,17 @@ def run(command: click.Command, args: Sequence[str] | None = None) -> NoReturn:
     """
     # Libraries log what we say in a sentence of our own; a run keeps it in its folder.
     logging.getLogger().addHandler(logging.NullHandler())
-    for name in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(name, _interrupt)
-    sys.exit(_code_of(command, args))
+    interrupts: list[int] = []
 
+    def interrupt(number: int, _frame: FrameType | None) -> None:
+        interrupts.append(number)
+        raise KeyboardInterrupt
 
-def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
+    for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(name, interrupt)
+    code = _code_of(command, args)
+    # What an interrupt breaks on its way is no error of its own.
+    sys.exit(INTERRUPTED if interrupts and code == UNEXPECTED else code)
 
 
 def _code_of(command: click.Command, args: Sequence[str] | None) -> int:

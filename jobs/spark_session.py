@@ -9,10 +9,11 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyspark
 from pyspark import SparkConf, SparkContext
@@ -23,6 +24,8 @@ from pyspark.sql import SparkSession
 from jobs.setup.jars import delta_jars
 from jobs.setup.preflight import java_command
 from search.errors import RedlineError
+
+Answer = TypeVar("Answer")
 
 LOOPBACK = "127.0.0.1"
 STOP_TIMEOUT_S = 20.0
@@ -101,6 +104,29 @@ def close_session(session: SparkSession) -> None:
         _end_jvm()
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+
+
+def run_interruptibly(session: SparkSession, group: str, action: Callable[[], Answer]) -> Answer:
+    """Run an action that waits for Spark jobs, so that an interrupt ends them.
+
+    py4j does not survive an exception that a signal raises inside of its calls, so the
+    action runs on a thread of its own and this one only waits.
+
+    Args:
+        group: names the action's jobs, which are cancelled when this thread is interrupted.
+    """
+
+    def grouped() -> Answer:
+        session.sparkContext.setJobGroup(group, group, interruptOnCancel=True)
+        return action()
+
+    with ThreadPoolExecutor(1, thread_name_prefix="redline-action") as pool:
+        future = pool.submit(grouped)
+        try:
+            return future.result()
+        except KeyboardInterrupt:
+            session.sparkContext.cancelJobGroup(group)
+            raise
 
 
 def _local_conf(slots: int, app_name: str, scratch: Path) -> SparkConf:

@@ -88,7 +88,7 @@ _CURVE_ERROR = 0.08
 _IDLE_ERROR = 0.01
 _DELIVERED_ERROR = 0.10
 # With no idle left, batches grow under the pressure: much more gets through than at the limit.
-_SATURATED, _SATURATED_ERROR = 1.2, 0.5
+_SATURATED, _SATURATED_ERROR = 1.2, 0.15
 # Outside of this range a utilization says little: rest below, a floor of idle above.
 _READABLE = (0.04, 1.12)
 

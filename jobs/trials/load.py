@@ -11,6 +11,7 @@ from py4j.protocol import Py4JJavaError
 from jobs.config import Workload
 from jobs.engine.pattern import ProducerPattern, TrialPlan
 from jobs.engine.stage import stage_frame
+from jobs.spark_session import run_interruptibly
 from metrics.client import TaskRow
 from search.errors import RedlineError
 
@@ -110,7 +111,8 @@ class Generator:
             client_options=self._client_options,
         )
         try:
-            collected = stage_frame(self._spark, plan).collect()
+            frame = stage_frame(self._spark, plan)
+            collected = run_interruptibly(self._spark, trial_id, frame.collect)
         except Py4JJavaError as error:
             raise StageFailedError(
                 f"the stage of trial {trial_id} failed: {_cause(error)}"

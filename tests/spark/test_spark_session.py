@@ -81,7 +81,7 @@ print("ended")
 
 INTERRUPT = """
 import logging, os, signal, threading, time
-from jobs.spark_session import close_session, local_session
+from jobs.spark_session import close_session, local_session, run_interruptibly
 from pyspark import SparkContext
 logging.getLogger().addHandler(logging.NullHandler())  # Py4J tells of the interrupt there
 
@@ -94,7 +94,8 @@ session = local_session(slots=2)
 process = SparkContext._gateway.proc
 threading.Thread(target=interrupt_when_it_runs, daemon=True).start()
 try:
-    session.sparkContext.parallelize([1], 1).foreach(lambda _: time.sleep(300))
+    job = session.sparkContext.parallelize([1], 1)
+    run_interruptibly(session, "sleep", lambda: job.foreach(lambda _: time.sleep(300)))
 except KeyboardInterrupt:
     print("interrupted, ", end="")
 close_session(session)

@@ -161,7 +161,7 @@ def test_describe_gives_the_paths_that_set_takes() -> None:
         ("producer.rate_bytes_per_s=.inf", ("is inf", "up to 10000000000")),
         ("producer.rate_records_per_s=5", ("both are given", "exactly one")),
         ("producer.rate_bytes_per_s=null", ("neither is given", "exactly one")),
-        ("producer.rate_bytes_per_s=10", ("0.6 messages of 100 B", "raise the producer's rate")),
+        ("producer.rate_bytes_per_s=10", ("0.8 messages of 100 B", "raise the producer's rate")),
         ("producer.acks=2", ("producer.acks is 2", "expected 0, 1 or all")),
         ("producer.acks=true", ("expected 0, 1 or all",)),
         ("producer=5", ("producer is 5", "a map of keys and values")),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import click
@@ -39,10 +39,13 @@ def _ends(action: Callable[[], object], *args: str) -> int:
 
 
 @pytest.fixture(autouse=True)
-def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _own_cache_and_signals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("REDLINE_CACHE", str(tmp_path))
-    for name in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(name, signal.getsignal(name))
+    names = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {name: signal.getsignal(name) for name in names}
+    yield
+    for name, handler in before.items():
+        signal.signal(name, handler)
 
 
 @pytest.mark.parametrize(
@@ -95,3 +98,15 @@ def test_sigterm_interrupts() -> None:
         return None
 
     assert _ends(wait_for_it) == 130
+
+
+def test_what_an_interrupt_breaks_is_an_interrupt() -> None:
+    def break_something() -> object:
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+            signal.pause()
+        except KeyboardInterrupt:
+            raise ValueError("a half-read answer") from None
+        return None
+
+    assert _ends(break_something) == 130

@@ -108,7 +108,7 @@ def test_the_latency_objective_is_off_until_it_has_a_threshold() -> None:
 
 INVALID: dict[str, tuple[ClientWindow, tuple[BrokerWindow, ...]]] = {
     "task_failed": (client(task_errors=("task 0 on a: out of memory",)), BROKERS),
-    "metrics_incomplete": (client(), with_one(samples_missed=2)),
+    "metrics_incomplete": (client(), with_one(samples_missed=3)),
     "metrics_contradictory": (client(), with_one(contradiction="broker 2 restarted")),
     "leaders_moved": (client(errors={"NotLeaderForPartitionError": 3}), BROKERS),
     "unexpected_errors": (client(errors={"ConnectionClosed": 3}), BROKERS),
@@ -162,7 +162,7 @@ def test_timeouts_are_judged_by_the_shortfall(error: str) -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"samples_missed": 2},
+        {"samples_missed": 3},
         {"edge_gap_s": 2.1},
         {"handler_idle": None},
         {"start_s": None, "handler_idle": None, "samples_missed": 10},
