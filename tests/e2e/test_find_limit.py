@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from metrics.store import TableStore
-from tests.support.commands import RunningCommand, gone_within, listening_ports
+from tests.support.commands import (
+    SUBMITTED_FIND_LIMIT,
+    RunningCommand,
+    gone_within,
+    listening_ports,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -101,7 +106,7 @@ def test_an_interruption_leaves_finished_trials_and_nothing_running(
     _assert_one_trial_kept(tmp_path, spark, status="interrupted")
 
 
-def test_kill_9_leaves_finished_trials_and_nothing_running_and_can_be_resumed(
+def test_kill_9_leaves_finished_trials_and_nothing_running_and_is_resumed_by_spark_submit(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     with RunningCommand(*QUICK, folder=tmp_path) as command:
@@ -109,7 +114,8 @@ def test_kill_9_leaves_finished_trials_and_nothing_running_and_can_be_resumed(
         assert command.wait(deadline_s=10) == -signal.SIGKILL
     run_id = _assert_one_trial_kept(tmp_path, spark, status="running")
     _assert_another_plan_is_refused(tmp_path, run_id)
-    with RunningCommand(*QUICK, f"--resume={run_id}", folder=tmp_path) as command:
+    options = (*QUICK[1:], f"--resume={run_id}")
+    with RunningCommand(*options, folder=tmp_path, program=SUBMITTED_FIND_LIMIT) as command:
         assert command.wait(deadline_s=280) == 0, command.text
         assert "trial-started trial=1 " not in command.text
     tables = TableStore(spark, str(tmp_path / "out" / "tables"))

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -16,16 +16,20 @@ import psutil
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND = (sys.executable, "-m", "jobs.cli")
+SPARK_SUBMIT = str(Path(sys.executable).with_name("spark-submit"))
+SUBMITTED_FIND_LIMIT = (SPARK_SUBMIT, str(ROOT / "jobs" / "find_limit.py"))
+"""What a scheduler runs; it takes the options of `redline find-limit`."""
 
 
 class RunningCommand:
     """A command that runs; a context manager that ends it and what it started."""
 
-    def __init__(self, *arguments: str, folder: Path) -> None:
+    def __init__(self, *arguments: str, folder: Path, program: Sequence[str] = COMMAND) -> None:
+        paths = {"PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable}
         self._process = subprocess.Popen(
-            [*COMMAND, *arguments],
+            [*program, *arguments],
             cwd=folder,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            env={**os.environ, **paths},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
