@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from statistics import fmean
 
 from jobs.brokers.topics import Topic
@@ -15,9 +16,11 @@ from metrics.sources.source import brokers_of
 from metrics.windows import BrokerWindow, broker_windows
 
 BLOCK_S = 10.0
-BLOCKS_MAX = 8
-STEADY = 0.08
-"""Gain of speed from one block of load to the next below which the JVMs count as warm [ratio]."""
+BLOCKS_MAX = 10
+GAIN_LEAST = 0.03
+"""A block that is cheaper than all before it by less than this has gained nothing [ratio]."""
+STEADY_BLOCKS = 2
+"""Blocks in a row that gain nothing, after which the JVMs count as warm."""
 
 
 def warm_up(bench: Bench, topic: Topic) -> None:
@@ -27,16 +30,24 @@ def warm_up(bench: Bench, topic: Topic) -> None:
     minute or more, so time alone would be a guess.
     """
     bench.reporter.report(PhaseStarted("warming up the brokers' JVMs"))
-    cheapest: float | None = None
-    for block in range(1, BLOCKS_MAX + 1):
-        cost_ms = _block(bench, topic, block)
-        if cheapest is not None and cost_ms is not None and cost_ms > (1 - STEADY) * cheapest:
+    costs_ms: list[float] = []
+    while len(costs_ms) < BLOCKS_MAX and not is_steady(costs_ms):
+        cost_ms = _block(bench, topic, len(costs_ms) + 1)
+        if cost_ms is None:  # without this metric there is nothing to wait for
             break
-        cheapest = cost_ms if cheapest is None else min(cheapest, cost_ms or cheapest)
-        bench.reporter.report(
-            PhaseProgress(f"{block * BLOCK_S:.0f} s of load, {cost_ms or 0:.2f} ms a request")
-        )
+        costs_ms.append(cost_ms)
+        loaded_s = len(costs_ms) * BLOCK_S
+        detail = f"{loaded_s:.0f} s of load, {cost_ms:.2f} ms a request"
+        bench.reporter.report(PhaseProgress(detail))
     wait_until_calm(bench.source)
+
+
+def is_steady(costs: Sequence[float]) -> bool:
+    """True when the last blocks were no cheaper than the cheapest before them."""
+    if len(costs) <= STEADY_BLOCKS:
+        return False
+    before, last = costs[:-STEADY_BLOCKS], costs[-STEADY_BLOCKS:]
+    return min(last) > (1 - GAIN_LEAST) * min(before)
 
 
 def _block(bench: Bench, topic: Topic, block: int) -> float | None:
