@@ -188,7 +188,7 @@ class LimitRun:
         for point in self._points:
             self._keep(bench, point)
         outlook = Outlook()
-        topics = PointTopics(bench, opened.is_cold)
+        topics = PointTopics(bench, opened.warm_up_max_s)
 
         def look_ahead(decision: Decision, history: Sequence[Observation]) -> None:
             if isinstance(decision, Measure):

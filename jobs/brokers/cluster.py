@@ -28,14 +28,14 @@ class OpenCluster:
 
     Attributes:
         jmx: node id → host:port of its JMX, controllers too where known.
-        is_cold: its JVMs have just started.
+        warm_up_max_s: load that JVMs which have just started get first, at most [s].
         check: raises when the cluster has ended by itself, as a testbed can.
     """
 
     admin: KafkaAdmin
     info: ClusterInfo
     jmx: dict[int, str]
-    is_cold: bool
+    warm_up_max_s: float = 0.0
     check: Callable[[], None] = _never_ends
 
 
@@ -62,7 +62,7 @@ def open_cluster(cluster: Cluster, reporter: Reporter, stack: ExitStack) -> Open
     admin = stack.enter_context(connect(testbed.bootstrap_servers))
     controller = testbed.controller
     jmx = {**testbed.jmx_endpoints, controller.node_id: controller.jmx_endpoint}
-    return OpenCluster(admin, admin.describe_cluster(), jmx, is_cold=True, check=testbed.check)
+    return OpenCluster(admin, admin.describe_cluster(), jmx, wanted.warm_up_max_s, testbed.check)
 
 
 def _running(cluster: Cluster, reporter: Reporter, stack: ExitStack) -> OpenCluster:
@@ -71,7 +71,7 @@ def _running(cluster: Cluster, reporter: Reporter, stack: ExitStack) -> OpenClus
     reporter.report(PhaseStarted(f"connecting to {', '.join(cluster.bootstrap_servers)}"))
     admin = stack.enter_context(connect(cluster.bootstrap_servers, cluster.client_kwargs()))
     info = admin.describe_cluster()
-    return OpenCluster(admin, info, cluster.jmx.addresses(info.hosts), is_cold=False)
+    return OpenCluster(admin, info, cluster.jmx.addresses(info.hosts))
 
 
 def window_needed_s(opened: OpenCluster, workload: Workload) -> float | None:

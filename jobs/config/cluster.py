@@ -7,7 +7,16 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from jobs.config.base import ConfigModel, HostPort, Name, Properties, Text, Whole, unexpected
+from jobs.config.base import (
+    ConfigModel,
+    HostPort,
+    Name,
+    Number,
+    Properties,
+    Text,
+    Whole,
+    unexpected,
+)
 from jobs.config.security import Security
 from search.errors import ConfigError
 
@@ -20,6 +29,8 @@ class Testbed(ConfigModel):
         brokers: number of brokers; the controller is a process of its own.
         kafka_version: any release from 3.9.0 on.
         properties: broker properties by Kafka's names that replace the profile's.
+        warm_up_max_s: load on the cold JVMs before the first trial, at most [s]; it ends
+            earlier when more load makes them no faster.
     """
 
     __test__ = False  # not a test class, whatever pytest thinks of its name
@@ -34,6 +45,7 @@ class Testbed(ConfigModel):
         ),
     ] = "4.1.2"
     properties: Properties = Field(default_factory=dict)
+    warm_up_max_s: Annotated[float, Number(0, 600, "seconds")] = 60.0
 
 
 def _as_endpoints(value: Any) -> Any:

@@ -11,21 +11,22 @@ class PointTopics:
     """Opens one topic at a time; `close` deletes it and confirms that it is gone.
 
     Args:
-        is_cold: the brokers have just started, so the first topic begins with a warm-up.
+        warm_up_max_s: load on the first topic before its first trial, at most [s]; for
+            brokers that have just started.
     """
 
-    def __init__(self, bench: Bench, is_cold: bool) -> None:
+    def __init__(self, bench: Bench, warm_up_max_s: float) -> None:
         self._bench = bench
-        self._is_cold = is_cold
+        self._warm_up_max_s = warm_up_max_s
         self._topic: Topic | None = None
 
     def open(self, message_bytes: int) -> Topic:
         """A fresh topic for this message size."""
         bench = self._bench
         self._topic = bench.topics.create(bench.workload, message_bytes)
-        if self._is_cold:
-            warm_up(bench, self._topic)
-            self._is_cold = False
+        if self._warm_up_max_s > 0:
+            warm_up(bench, self._topic, self._warm_up_max_s)
+            self._warm_up_max_s = 0.0
         return self._topic
 
     def close(self) -> None:

@@ -16,22 +16,21 @@ from metrics.sources.source import brokers_of
 from metrics.windows import BrokerWindow, broker_windows
 
 BLOCK_S = 10.0
-BLOCKS_MAX = 10
 GAIN_LEAST = 0.03
 """A block that is cheaper than all before it by less than this has gained nothing [ratio]."""
 STEADY_BLOCKS = 2
 """Blocks in a row that gain nothing, after which the JVMs count as warm."""
 
 
-def warm_up(bench: Bench, topic: Topic) -> None:
+def warm_up(bench: Bench, topic: Topic, load_max_s: float) -> None:
     """Load a fresh cluster in blocks of 10 s until its cost per request stands still.
 
     A cold JVM reaches less than half of its speed, and on few cores its compilers take a
-    minute or more, so time alone would be a guess.
+    minute or more, so time alone would be a guess. At most `load_max_s` of load [s].
     """
     bench.reporter.report(PhaseStarted("warming up the brokers' JVMs"))
     costs_ms: list[float] = []
-    while len(costs_ms) < BLOCKS_MAX and not is_steady(costs_ms):
+    while (len(costs_ms) + 1) * BLOCK_S <= load_max_s and not is_steady(costs_ms):
         cost_ms = _block(bench, topic, len(costs_ms) + 1)
         if cost_ms is None:  # without this metric there is nothing to wait for
             break
