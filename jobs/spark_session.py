@@ -178,8 +178,10 @@ def _own_interrupts() -> Iterator[None]:
 
 def _submitted_session(app_name: str, settings: Mapping[str, str]) -> SparkSession:
     """The session of spark-submit; Delta is added where the submitter did not name it."""
+    # A session takes its SQL extensions from the context's settings, not from the builder's.
+    conf = SparkConf().setAppName(app_name).setAll([*DELTA.items(), *settings.items()])
     with _own_interrupts():
-        context = SparkContext.getOrCreate(SparkConf().setAppName(app_name))
+        context = SparkContext.getOrCreate(conf)
     context.setLogLevel("ERROR")
     builder = SparkSession.builder.appName(app_name)
     if not _has_class(context, DELTA["spark.sql.extensions"]):
