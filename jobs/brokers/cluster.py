@@ -68,6 +68,12 @@ def open_cluster(cluster: Cluster, reporter: Reporter, stack: ExitStack) -> Open
 def _running(cluster: Cluster, reporter: Reporter, stack: ExitStack) -> OpenCluster:
     if cluster.bootstrap_servers is None or cluster.jmx is None:
         raise ConfigError(f"cluster {cluster.name} names neither a testbed nor running brokers")
+    if cluster.security.protocol.endswith("SSL"):
+        raise ConfigError(
+            f"cluster {cluster.name} has security.protocol {cluster.security.protocol}, and the "
+            "producers do not speak TLS yet; expected a PLAINTEXT or SASL_PLAINTEXT listener; "
+            "name one in bootstrap_servers"
+        )
     reporter.report(PhaseStarted(f"connecting to {', '.join(cluster.bootstrap_servers)}"))
     admin = stack.enter_context(connect(cluster.bootstrap_servers, cluster.client_kwargs()))
     info = admin.describe_cluster()
