@@ -5,7 +5,7 @@ BIN := .venv/bin
 STAMP := .venv/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint dist bench-search clean
+.PHONY: help setup demo test test-long lint dist bench-search clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -23,6 +23,10 @@ demo: $(STAMP) ## Find the throughput limit of a real three-broker Kafka on this
 test: $(STAMP) ## Run all tests, those without a JVM first
 	@$(BIN)/python -m jobs.setup.preflight
 	$(BIN)/python -m pytest
+
+test-long: $(STAMP) ## Run the validations that take minutes each
+	@$(BIN)/python -m jobs.setup.preflight
+	$(BIN)/python -m pytest -m long --timeout 3600
 
 lint: $(STAMP) ## Check style and types
 	$(BIN)/ruff check .

@@ -28,6 +28,7 @@ from jobs.results import (
 )
 from jobs.spark_session import close_session, local_session
 from jobs.trials.bench import Bench
+from jobs.trials.control import control_of
 from jobs.trials.history import replay, resumed_records
 from jobs.trials.load import Generator
 from jobs.trials.measure import Outlook, TrialMeasurer
@@ -155,6 +156,7 @@ class LimitRun:
         self._phase("connecting to the brokers' metrics")
         source = open_source(opened.jmx, getattr(spark, "_jvm", None))
         stack.callback(source.close)
+        control = stack.enter_context(control_of(spark))
         slots = spark.sparkContext.defaultParallelism
         options = self.config.cluster.client_kwargs()
         return Bench(
@@ -163,7 +165,7 @@ class LimitRun:
             goal=goal,
             thresholds=goal.thresholds(window_needed_s(opened, workload)),
             reporter=self.reporter,
-            generator=Generator(spark, workload, slots, options),
+            generator=Generator(spark, workload, slots, options, control),
             topics=topics,
             check_cluster=opened.check,
             addresses=opened.info.addresses,

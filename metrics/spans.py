@@ -102,6 +102,15 @@ def good_samples(samples: Iterable[BrokerSample], broker_id: int) -> list[Broker
     return kept
 
 
+def isr_changed(before: BrokerSample, after: BrokerSample) -> bool:
+    """True when the ISR changed between two samples, or the later one lacks replicas."""
+    moved = any(
+        after.values.get(name, 0.0) != before.values.get(name, after.values.get(name, 0.0))
+        for name in ("isr_shrinks", "isr_expands")
+    )
+    return moved or after.values.get("under_replicated_partitions", 0.0) > 0
+
+
 def find_contradiction(samples: Sequence[BrokerSample]) -> str | None:
     """Why consecutive samples cannot be of one broker that kept running, or None."""
     for before, after in pairwise(samples):

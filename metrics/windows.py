@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from metrics.beans import GC_MS, HANDLER_IDLE_NS, NETWORK_WAIT_NS
 from metrics.evidence import BrokerSample
-from metrics.spans import Span, find_contradiction, good_samples, over
+from metrics.spans import Span, find_contradiction, good_samples, isr_changed, over
 
 HANDLER_POLL_S = 0.3
 """The longest single wait of a request handler, which its idle counter adds at its end [s]."""
@@ -136,13 +136,7 @@ def _isr_changed_share(
     if not known:
         return None
     chain = [earlier if earlier is not None else known[0], *known]
-    changed = 0
-    for before, after in pairwise(chain):
-        moved = any(
-            after.values.get(name, 0.0) != before.values.get(name, after.values.get(name, 0.0))
-            for name in ("isr_shrinks", "isr_expands")
-        )
-        changed += moved or after.values["under_replicated_partitions"] > 0
+    changed = sum(isr_changed(before, after) for before, after in pairwise(chain))
     return changed / len(known)
 
 

@@ -7,6 +7,8 @@ stop when that leaves the threshold out of reach at the error rate that was aske
 which is shared out evenly between looks (Bonferroni), since looking often finds flukes.
 An indicator that drifts is judged by its later half too, and a share of samples, such as
 those with ISR changes, by counting: it may stop when no rest could change the outcome.
+What builds up, such as records that wait, is judged by where it ends: overloaded once it
+is beyond the limit and still grows, sustained while it stays below half of the limit.
 
 The stated rate is the chance that the early verdict is not the one of the whole trial; a
 test holds the rule to it in simulation, slices correlated by up to 0.5.
@@ -26,6 +28,7 @@ _CORRELATION_LEAST = 0.3
 _CORRELATION_MOST = 0.8
 # Utilizations are known no better than this; it also keeps a flat line from zero variance.
 _DEVIATION_LEAST = 0.01
+_STOCK_LOW = 0.5
 
 
 @dataclass(frozen=True)
@@ -38,11 +41,17 @@ class Progress:
             the trial is judged by the mean over all slices.
         shares: by indicator, whether each slice so far counts against it, and the share
             of all slices beyond which the trial is overloaded [ratio].
+        stocks: by indicator, what has built up by the end of each slice so far, in units
+            of what the whole trial may leave (1 is the threshold).
+        known_at_end: True when an indicator is known at the end only, so that nothing
+            before it says SUSTAINED.
     """
 
     planned: int
     means: Mapping[str, Sequence[float]]
     shares: Mapping[str, tuple[Sequence[bool], float]] = field(default_factory=dict)
+    stocks: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    known_at_end: bool = False
 
 
 @dataclass(frozen=True)
@@ -69,7 +78,7 @@ class StopRule:
             return None
         looks = 1 + (progress.planned - 1 - self.first) // self.every
         # Either side of the threshold may be missed, by any of the indicators.
-        tail = self.error_rate / (looks * max(1, len(progress.means)))
+        tail = self.error_rate / (looks * max(1, len(progress.means) + len(progress.stocks)))
         sides = [
             _side_of_mean(values, progress.planned, tail) for values in progress.means.values()
         ]
@@ -77,17 +86,19 @@ class StopRule:
             _side_of_share(against, limit, progress.planned)
             for against, limit in progress.shares.values()
         ]
+        sides += [_side_of_stock(levels, tail) for levels in progress.stocks.values()]
         if Verdict.OVERLOADED in sides:
             return Verdict.OVERLOADED
-        late_enough = seen >= self.sustained_from * progress.planned
-        if late_enough and sides and all(side is Verdict.SUSTAINED for side in sides):
-            return Verdict.SUSTAINED
-        return None
+        if progress.known_at_end or seen < self.sustained_from * progress.planned:
+            return None
+        agreed = bool(sides) and all(side is Verdict.SUSTAINED for side in sides)
+        return Verdict.SUSTAINED if agreed else None
 
 
 def _slices(progress: Progress) -> int:
     lengths = [len(values) for values in progress.means.values()]
     lengths += [len(against) for against, _ in progress.shares.values()]
+    lengths += [len(levels) for levels in progress.stocks.values()]
     return min(lengths, default=0)
 
 
@@ -120,6 +131,18 @@ def _side_of_share(against: Sequence[bool], limit: float, planned: int) -> Verdi
     if counted + planned - len(against) <= limit * planned:
         return Verdict.SUSTAINED
     return None
+
+
+def _side_of_stock(levels: Sequence[float], tail: float) -> Verdict | None:
+    """Which side what builds up will end on, or None while open."""
+    later = levels[len(levels) // 2 :]
+    if max(later) <= _STOCK_LOW:
+        return Verdict.SUSTAINED
+    growth = [after - before for before, after in pairwise(levels)]
+    if len(growth) < 4 or min(later) <= 1.0:
+        return None
+    reach = _student(tail, len(growth) - 1) * math.sqrt(variance(growth) / len(growth))
+    return Verdict.OVERLOADED if fmean(growth) - reach > 0.0 else None
 
 
 def _neighbours(values: Sequence[float]) -> float:

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from jobs.config.base import ConfigModel, Name, Number, Properties, Whole, unexpected
+from search.early_stop import StopRule
 
 MESSAGE_BYTES_MAX = 10_000_000
 RECORDS_MIN = 10
@@ -130,12 +131,21 @@ class Trial(ConfigModel):
         measure_s: the measured window [s].
         drain_timeout_s: how long to wait for the last acknowledgements [s].
         sample_interval_s: between two samples of a broker [s].
+        early_end_error_rate: a window ends as soon as its verdict would change with no
+            more than this probability if it went on [ratio]; 0 holds every trial for its
+            full time.
     """
 
     warmup_s: Annotated[float, Number(0, 3_600, "seconds")]
     measure_s: Annotated[float, Number(1, 86_400, "seconds")]
     drain_timeout_s: Annotated[float, Number(0, 600, "seconds", above=True)] = 10.0
     sample_interval_s: Annotated[float, Number(0.05, 60, "seconds")] = 1.0
+    early_end_error_rate: Annotated[float, Number(0, 0.2)] = 0.01
+
+    @property
+    def stop_rule(self) -> StopRule | None:
+        """When a window may end early; None when it never may."""
+        return StopRule(self.early_end_error_rate) if self.early_end_error_rate else None
 
     @model_validator(mode="after")
     def _enough_samples(self) -> Trial:

@@ -6,6 +6,8 @@ import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from jobs.engine.control import ControlAddress
+
 BATCH_HEADER_BYTES = 61
 """Size of a record batch header, format v2 [B]."""
 
@@ -103,6 +105,7 @@ class TrialPlan:
         leaders: broker id that leads partition 0, 1, 2, …
         brokers: broker id → (host, port).
         client_options: connection options of kafka-python (security and the like).
+        control: where the driver listens to the tasks; None when it does not.
         warmup_s, measure_s: seconds before and inside the measured window.
         drain_timeout_s: how long to wait for the last acknowledgements [s].
         start_lead_s: from the agreement of the tasks to the first record [s]; barrier
@@ -122,6 +125,7 @@ class TrialPlan:
     connect_timeout_s: float = 20.0
     start_lead_s: float = 1.5
     client_options: Mapping[str, object] = field(default_factory=dict)
+    control: ControlAddress | None = None
 
     def producers_of(self, task: int) -> range:
         """The producers that this task hosts."""

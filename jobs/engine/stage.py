@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from jobs.engine.batches import BatchPool
 from jobs.engine.connections import open_connections
+from jobs.engine.control import DriverLine
 from jobs.engine.pattern import ProducerPattern, TrialPlan
 from jobs.engine.wire import WireLoop, client_id_of
 from metrics.client import TASK_ROW_DDL, TaskRow, encode_histogram, task_rows_to_batch
@@ -68,7 +69,11 @@ def run_task(plan: TrialPlan, barrier: Barrier) -> TaskRow:
     task = barrier.partitionId()
     sockets: dict[tuple[str, int], socket.socket] = {}
     problem: str | None = None
+    line: DriverLine | None = None
     try:
+        if plan.control is not None:
+            wait_s = plan.connect_timeout_s
+            line = DriverLine.connect(plan.control, task, wait_s, time.monotonic)
         wanted = [(client_id_of(plan, i), b) for i in plan.producers_of(task) for b in plan.brokers]
         options = dict(plan.client_options)
         sockets = open_connections(wanted, plan.brokers, options, plan.connect_timeout_s)
@@ -81,8 +86,12 @@ def run_task(plan: TrialPlan, barrier: Barrier) -> TaskRow:
         problems = [a["problem"] for a in answers if a["problem"]]
         if problems:
             return _absent(plan, task, start_wall_s, problem or f"another task: {problems[0]}")
-        return _run_loop(plan, task, sockets, pool, start_wall_s)
+        if line is not None:
+            line.say(start_s=start_wall_s)
+        return _run_loop(plan, task, sockets, pool, start_wall_s, line)
     finally:
+        if line is not None:
+            line.close()
         for sock in sockets.values():
             sock.close()
 
@@ -108,13 +117,14 @@ def _run_loop(
     sockets: dict[tuple[str, int], socket.socket],
     pool: BatchPool,
     start_wall_s: float,
+    line: DriverLine | None,
 ) -> TaskRow:
     wall_offset_s = time.time() - time.monotonic()
     start_s = start_wall_s - wall_offset_s
     late_s = time.monotonic() - start_s
     if late_s > 0:
         return _absent(plan, task, start_wall_s, f"left the barrier {late_s:.2f} s after the start")
-    loop = WireLoop(plan, task, sockets, pool)
+    loop = WireLoop(plan, task, sockets, pool, line=line)
     try:
         loop.run(start_s, wall_offset_s)
     except (RedlineError, OSError) as error:
@@ -123,7 +133,7 @@ def _run_loop(
 
 
 def _report(plan: TrialPlan, task: int, loop: WireLoop, start_wall_s: float) -> TaskRow:
-    begin, end = _window(plan, start_wall_s)
+    begin, _planned_end = _window(plan, start_wall_s)
     account, size = loop.account, plan.pattern.message_bytes
     window = (loop.window_start_s, loop.window_end_s)
     offered = sum(p.records_due_between(*window) for p in loop.producers)
@@ -132,7 +142,7 @@ def _report(plan: TrialPlan, task: int, loop: WireLoop, start_wall_s: float) -> 
         "host": socket.gethostname(),
         "np": len(loop.producers),
         "start_s": begin,
-        "end_s": end,
+        "end_s": begin + (loop.window_end_s - loop.window_start_s),
         "warmup_s": plan.warmup_s,
         "drain_s": loop.drain_s,
         "offered_records": offered,

@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from jobs.engine.batches import BatchPool
+from jobs.engine.control import DriverLine, OrphanedError
 from jobs.engine.exchange import Exchange
 from jobs.engine.pattern import TrialPlan
 from jobs.engine.producer import Connection, Producer
@@ -27,19 +28,26 @@ from search.errors import RedlineError
 
 _GOLDEN = 0.6180339887498949
 _EVENTS_PER_TURN = 256
-_CHECK_INTERVAL_S = 0.5
+_CHECK_INTERVAL_S = 0.25
 _NEVER = float("inf")
 
 UNACKNOWLEDGED = "Unacknowledged"
 """Error name of records that were sent and not answered by the end of the drain."""
 
 
-class OrphanedError(RedlineError):
-    """The process that asked for the load is gone, so the load must end."""
+class EndMissedError(RedlineError):
+    """The driver ended the window at a moment that had passed here."""
 
 
 class WireLoop:
-    """The producers of one task, from their first record to the last acknowledgement."""
+    """The producers of one task, from their first record to the last acknowledgement.
+
+    Args:
+        line: to the driver, which may end the window early; None when nobody listens.
+
+    Attributes:
+        window_start_s, window_end_s: the measured window on this loop's clock [s].
+    """
 
     def __init__(
         self,
@@ -48,8 +56,10 @@ class WireLoop:
         sockets: Mapping[tuple[str, int], socket.socket],
         pool: BatchPool,
         clock: Callable[[], float] = time.monotonic,
+        line: DriverLine | None = None,
     ) -> None:
         self._plan = plan
+        self._line = line
         self._task = task
         self._sockets = sockets
         self._pool = pool
@@ -68,7 +78,8 @@ class WireLoop:
             wall_offset_s: what to add to this clock for seconds since the epoch.
 
         Raises:
-            OrphanedError: the parent process died; nothing more is sent.
+            OrphanedError: the parent process or the driver died; nothing more is sent.
+            EndMissedError: the driver's end of the window came too late.
         """
         plan, pattern = self._plan, self._plan.pattern
         self.window_start_s = start_s + plan.warmup_s
@@ -111,15 +122,16 @@ class WireLoop:
         return producer
 
     def _run_phases(self) -> None:
-        self._turn_until(self.window_start_s)
+        self._turn_until(lambda: self.window_start_s)
         cpu_s, waited_s = time.thread_time(), self._waited_s
-        self._turn_until(self.window_end_s)
+        self._turn_until(lambda: self.window_end_s)
         self.cpu_s = time.thread_time() - cpu_s
-        self.loop_busy = 1.0 - (self._waited_s - waited_s) / self._plan.measure_s
+        window_s = self.window_end_s - self.window_start_s
+        self.loop_busy = 1.0 - (self._waited_s - waited_s) / window_s
         self.unsent_own_records = sum(self._unsent_own(p) for p in self.producers)
         self._exchange.is_open = False
         self._heap.clear()
-        self._turn_until(self.window_end_s + self._plan.drain_timeout_s)
+        self._turn_until(lambda: self.window_end_s + self._plan.drain_timeout_s)
         self.drain_s = self._clock() - self.window_end_s
         for connection in self._connections():
             if connection.in_flight:
@@ -145,9 +157,9 @@ class WireLoop:
         if at_s < self.window_end_s:
             heapq.heappush(self._heap, (at_s, next(self._order), producer))
 
-    def _turn_until(self, end_s: float) -> None:
+    def _turn_until(self, phase_end_s: Callable[[], float]) -> None:
         clock, heap, exchange = self._clock, self._heap, self._exchange
-        while (now := clock()) < end_s and exchange.has_work:
+        while (now := clock()) < (end_s := phase_end_s()) and exchange.has_work:
             for _ in range(_EVENTS_PER_TURN):
                 if not heap or heap[0][0] > now or now >= end_s:
                     break
@@ -168,10 +180,31 @@ class WireLoop:
     def _check(self, now: float) -> None:
         if os.getppid() != self._parent:
             raise OrphanedError("the process that started this load has ended, so it stops too")
+        if self._line is not None:
+            self._talk(self._line, now)
         timeout_s = self._plan.pattern.request_timeout_ms / 1000.0
         for connection in self._connections():
             if connection.in_flight and now - connection.in_flight[0][1] > timeout_s:
                 self._exchange.lose(connection, "RequestTimedOutError")
+
+    def _talk(self, line: DriverLine, now: float) -> None:
+        line.listen()
+        if not self._exchange.is_open:
+            return
+        if line.end_after_s is not None:
+            self._end_after(line.end_after_s, now)
+        if now >= self.window_start_s:
+            line.say(at_s=now - self.window_start_s, acked=self.account.acked_records)
+
+    def _end_after(self, window_s: float, now: float) -> None:
+        end_s = self.window_start_s + window_s
+        if end_s >= self.window_end_s:
+            return
+        if end_s < now:
+            raise EndMissedError(
+                f"the driver ended the window {now - end_s:.2f} s before this task heard of it"
+            )
+        self.window_end_s = self.account.window_end_s = end_s
 
     # --- sending ------------------------------------------------------------
 

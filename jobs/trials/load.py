@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,11 +13,16 @@ from jobs.config import Workload
 from jobs.engine.pattern import ProducerPattern, TrialPlan
 from jobs.engine.stage import stage_frame
 from jobs.spark_session import run_interruptibly
+from jobs.trials.control import ControlServer, TrialLine
 from metrics.client import TaskRow
 from search.errors import RedlineError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+Watch = Callable[[TrialLine], AbstractContextManager[object]]
+"""What looks on while a load runs; entered before it and left after it."""
 
 
 class StageFailedError(RedlineError):
@@ -65,6 +71,7 @@ class Generator:
     Args:
         slots: tasks that can run at the same time; a trial uses at most as many.
         client_options: connection options of kafka-python, secrets resolved.
+        control: where tasks report; without it they end their load.
     """
 
     def __init__(
@@ -73,11 +80,13 @@ class Generator:
         workload: Workload,
         slots: int,
         client_options: Mapping[str, object],
+        control: ControlServer,
     ) -> None:
         self._spark = spark
         self._workload = workload
         self._slots = slots
         self._client_options = client_options
+        self._control = control
 
     def offer(
         self,
@@ -87,6 +96,7 @@ class Generator:
         np: int,
         warmup_s: float | None = None,
         measure_s: float | None = None,
+        watch: Watch = nullcontext,
     ) -> list[TaskRow]:
         """Run np producers for warm-up and window; the workload's unless given.
 
@@ -96,8 +106,22 @@ class Generator:
             StageFailedError: the stage did not end; Spark has stopped its tasks.
             GeneratorError: a task could not take part, so nothing was offered.
         """
+        with self._control.line(min(np, self._slots)) as line, watch(line):
+            plan = self._plan(trial_id, target, message_bytes, np, warmup_s, measure_s, line)
+            return self._run(plan)
+
+    def _plan(
+        self,
+        trial_id: str,
+        target: Target,
+        message_bytes: int,
+        np: int,
+        warmup_s: float | None,
+        measure_s: float | None,
+        line: TrialLine,
+    ) -> TrialPlan:
         trial = self._workload.trial
-        plan = TrialPlan(
+        return TrialPlan(
             trial_id=trial_id,
             topic=target.topic,
             pattern=pattern_of(self._workload, message_bytes),
@@ -109,13 +133,16 @@ class Generator:
             measure_s=trial.measure_s if measure_s is None else measure_s,
             drain_timeout_s=trial.drain_timeout_s,
             client_options=self._client_options,
+            control=line.address,
         )
+
+    def _run(self, plan: TrialPlan) -> list[TaskRow]:
         try:
             frame = stage_frame(self._spark, plan)
-            collected = run_interruptibly(self._spark, trial_id, frame.collect)
+            collected = run_interruptibly(self._spark, plan.trial_id, frame.collect)
         except Py4JJavaError as error:
             raise StageFailedError(
-                f"the stage of trial {trial_id} failed: {_cause(error)}"
+                f"the stage of trial {plan.trial_id} failed: {_cause(error)}"
             ) from error
         rows = [TaskRow.from_mapping(row.asDict()) for row in collected]
         problems = [row.error for row in rows if row.error]

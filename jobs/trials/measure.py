@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 from jobs.brokers.admin import AdminError
 from jobs.brokers.topics import Topic
 from jobs.engine.pattern import TrialPlan
-from jobs.events import PhaseStarted, TrialFinished, TrialStarted
+from jobs.events import PhaseProgress, PhaseStarted, TrialFinished, TrialStarted
 from jobs.trials.bench import Bench
+from jobs.trials.control import TrialLine
+from jobs.trials.early_end import EarlyEnd
 from jobs.trials.history import record_of
 from jobs.trials.load import GeneratorError, StageFailedError, Target, pattern_of
 from jobs.trials.recovery import wait_until_calm
@@ -76,8 +80,18 @@ class TrialMeasurer:
 
         What is not well by then shows in the next trial's check of the topic.
         """
-        self._bench.reporter.report(PhaseStarted("waiting for the brokers to recover"))
-        wait_until_calm(self._bench.source)
+        report = self._bench.reporter.report
+        report(PhaseStarted("waiting for the brokers to recover"))
+        recovery = wait_until_calm(
+            self._bench.source, tell=lambda sentence: report(PhaseProgress(sentence))
+        )
+        if recovery.unrest:
+            report(
+                PhaseStarted(
+                    f"going on although not at rest after {recovery.duration_s:.0f} s: "
+                    f"{'; '.join(recovery.unrest)}"
+                )
+            )
 
     # --- the trial ----------------------------------------------------------
 
@@ -108,10 +122,25 @@ class TrialMeasurer:
         target = Target(self._topic.name, self._topic.leaders, bench.addresses)
         trial_id = f"{bench.run_id}-{number}"
         with Sampler(bench.source, trial.sample_interval_s) as sampler:
-            lead_s = STAGE_LAUNCH_S + TrialPlan.start_lead_s
-            with Ticker(bench.reporter, sampler, trial, trial.sample_interval_s, lead_s):
-                rows = bench.generator.offer(trial_id, target, self._bpm, load)
+            watch = partial(self._watched, sampler, load)
+            rows = bench.generator.offer(trial_id, target, self._bpm, load, watch=watch)
             return merge(rows), sampler.stop()
+
+    @contextmanager
+    def _watched(self, sampler: Sampler, load: int, line: TrialLine) -> Iterator[None]:
+        bench, trial = self._bench, self._bench.workload.trial
+        early_end = EarlyEnd(
+            trial.stop_rule,
+            line,
+            sampler,
+            brokers_of(bench.source),
+            (trial.warmup_s, trial.measure_s),
+            trial.sample_interval_s,
+            bench.thresholds,
+            load * self._pattern.rate_records_per_s,
+        )
+        with early_end, Ticker(bench.reporter, sampler, trial, line):
+            yield
 
     def _growth(self, before: Mapping[int, int], client: ClientWindow) -> dict[int, int]:
         """How much each partition's end offset grew.

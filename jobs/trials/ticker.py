@@ -8,6 +8,7 @@ from types import TracebackType
 
 from jobs.config import Trial
 from jobs.events import Reporter, TrialProgress
+from jobs.trials.control import TrialLine
 from metrics.sampler import Sampler
 from metrics.windows import broker_window
 
@@ -16,25 +17,19 @@ _RECENT_S = 2.0
 
 
 class Ticker:
-    """Reports where a trial stands, twice a second, until left; a context manager.
-
-    Args:
-        load_starts_after_s: expected time from now to the first record [s].
-    """
+    """Reports where a trial stands, twice a second, until left; a context manager."""
 
     def __init__(
         self,
         reporter: Reporter,
         sampler: Sampler,
         trial: Trial,
-        interval_s: float,
-        load_starts_after_s: float,
+        line: TrialLine,
     ) -> None:
         self._reporter = reporter
         self._sampler = sampler
         self._trial = trial
-        self._interval_s = interval_s
-        self._load_starts_after_s = load_starts_after_s
+        self._line = line
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="redline-ticker", daemon=True)
 
@@ -56,10 +51,11 @@ class Ticker:
         while not self._stopped.wait(_INTERVAL_S):
             now_s = time.time()
             elapsed_s = now_s - self._started_s
+            start_s = self._line.start_s
             idle = self._idle(now_s)
             self._reporter.report(
                 TrialProgress(
-                    stage=stage_at(elapsed_s - self._load_starts_after_s, self._trial),
+                    stage=stage_at(-1.0 if start_s is None else now_s - start_s, self._trial),
                     elapsed_s=elapsed_s,
                     idle_lowest=idle[0] if idle else None,
                     idle_broker=idle[1] if idle else None,
@@ -68,9 +64,10 @@ class Ticker:
 
     def _idle(self, now_s: float) -> tuple[float, int] | None:
         """Lowest idle fraction of the last seconds, and its broker."""
+        interval_s = self._trial.sample_interval_s
         samples = [s for s in self._sampler.so_far() if s.at_s >= now_s - _RECENT_S]
         windows = [
-            broker_window(samples, broker, now_s - _RECENT_S, now_s, self._interval_s)
+            broker_window(samples, broker, now_s - _RECENT_S, now_s, interval_s)
             for broker in {sample.broker_id for sample in samples}
         ]
         known = [(w.handler_idle, w.broker_id) for w in windows if w.handler_idle is not None]

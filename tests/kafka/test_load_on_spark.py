@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import threading
+import time
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,6 +15,7 @@ from jobs.brokers.connect import connect
 from jobs.brokers.topics import Topics
 from jobs.config import load_workload
 from jobs.testbed.handle import Testbed
+from jobs.trials.control import TrialLine, control_of
 from jobs.trials.load import Generator, GeneratorError, Target
 from metrics.client import merge
 
@@ -39,7 +44,9 @@ def test_producers_spread_over_tasks_that_start_together(
         topic = topics.create(WORKLOAD, 1_000)
         try:
             target = Target(topic.name, topic.leaders, admin.describe_cluster().addresses)
-            rows = Generator(spark, WORKLOAD, slots, {}).offer("t", target, 1_000, np)
+            with control_of(spark) as control:
+                generator = Generator(spark, WORKLOAD, slots, {}, control)
+                rows = generator.offer("t", target, 1_000, np)
             grown = sum(topics.end_offsets(topic).values())
         finally:
             topics.delete(topic)
@@ -52,10 +59,45 @@ def test_producers_spread_over_tasks_that_start_together(
     assert client.offered_records == pytest.approx(np * 200, rel=0.01)
 
 
+def test_the_driver_ends_the_window_of_all_tasks_early(
+    spark: SparkSession, kafka_testbed: Testbed
+) -> None:
+    @contextmanager
+    def cut(line: TrialLine) -> Iterator[None]:
+        thread = threading.Thread(target=_end_after, args=(line, 2.0))
+        thread.start()
+        yield
+        thread.join()
+
+    with connect(kafka_testbed.bootstrap_servers) as admin, control_of(spark) as control:
+        topics = Topics(admin, uuid.uuid4().hex[:6])
+        topic = topics.create(WORKLOAD, 1_000)
+        try:
+            target = Target(topic.name, topic.leaders, admin.describe_cluster().addresses)
+            generator = Generator(spark, WORKLOAD, 2, {}, control)
+            rows = generator.offer("t", target, 1_000, 4, measure_s=60.0, watch=cut)
+            grown = sum(topics.end_offsets(topic).values())
+        finally:
+            topics.delete(topic)
+    client = merge(rows)
+    assert client.duration_s == pytest.approx(2.0)
+    assert client.offered_records == pytest.approx(4 * 100 * 2.0, rel=0.01)
+    assert client.acked_total == grown
+
+
+def _end_after(line: TrialLine, window_s: float) -> None:
+    deadline = time.monotonic() + 60.0
+    while line.start_s is None and time.monotonic() < deadline:
+        time.sleep(0.02)
+    line.end_after(window_s)
+
+
 def test_a_task_without_a_broker_ends_the_trial_and_not_the_session(
     spark: SparkSession, kafka_testbed: Testbed
 ) -> None:
     nowhere = Target("t", (1,), {1: ("127.0.0.1", 1)})
-    with pytest.raises(GeneratorError, match=r"127\.0\.0\.1:1"):
-        Generator(spark, WORKLOAD, 2, {}).offer("t", nowhere, 1_000, 2)
+    with control_of(spark) as control:
+        generator = Generator(spark, WORKLOAD, 2, {}, control)
+        with pytest.raises(GeneratorError, match=r"127\.0\.0\.1:1"):
+            generator.offer("t", nowhere, 1_000, 2)
     assert spark.range(3).count() == 3

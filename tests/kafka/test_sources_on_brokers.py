@@ -14,6 +14,7 @@ from jobs.brokers.connect import connect
 from jobs.brokers.topics import Topics
 from jobs.config import load_workload
 from jobs.testbed.handle import Testbed
+from jobs.trials.control import control_of
 from jobs.trials.load import Generator, Target
 from metrics.beans import NETWORK_WAIT_NS, Role, beans_for, readings_of
 from metrics.client import merge
@@ -127,8 +128,9 @@ def offer_some_load(
         try:
             target = Target(topic.name, topic.leaders, admin.describe_cluster().addresses)
             before = source.sample_all()
-            with Sampler(source, 1.0) as sampler:
-                rows = Generator(spark, WORKLOAD, 2, {}).offer("t", target, 1_000, 3)
+            with control_of(spark) as control, Sampler(source, 1.0) as sampler:
+                generator = Generator(spark, WORKLOAD, 2, {}, control)
+                rows = generator.offer("t", target, 1_000, 3)
                 during = sampler.stop()
             return merge(rows), before + during + source.sample_all()
         finally:

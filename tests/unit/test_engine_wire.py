@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from jobs.engine.batches import BatchPool
+from jobs.engine.control import OrphanedError
 from jobs.engine.pattern import ProducerPattern, TrialPlan
-from jobs.engine.wire import OrphanedError, WireLoop, client_id_of
+from jobs.engine.wire import WireLoop, client_id_of
 from tests.support.scripted_broker import Answer, Script, ScriptedBroker
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from jobs.trials.recovery import is_calm, wait_until_calm
+from jobs.trials.recovery import unrest, wait_until_calm
 from jobs.trials.warm_up import handler_cost_ms, is_steady
 from metrics.beans import HANDLER_IDLE_NS, UPTIME_MS, Role
 from metrics.evidence import BrokerSample
@@ -29,7 +29,7 @@ WINDOW = BrokerWindow(1, 0.0, 1.0, 1.0, 1, 0, handler_idle=0.97)
     ],
 )
 def test_what_counts_as_rest(change: dict[str, float | None], calm: bool) -> None:
-    assert is_calm(replace(WINDOW, **change)) is calm  # type: ignore[arg-type]
+    assert (unrest(replace(WINDOW, **change)) is None) is calm  # type: ignore[arg-type]
 
 
 class Source:
@@ -64,11 +64,16 @@ def busy() -> Source:
 
 
 def test_it_waits_for_a_whole_second_of_rest(busy: Source) -> None:
-    assert wait_until_calm(busy, 60.0, busy.clock, busy.pause) == pytest.approx(7.0)
+    heard: list[str] = []
+    recovery = wait_until_calm(busy, 60.0, busy.clock, busy.pause, heard.append)
+    assert recovery.duration_s == pytest.approx(7.0)
+    assert recovery.unrest == ()
+    assert heard == ["broker 1: request handlers idle 0.00"] * 7
 
 
 def test_it_does_not_wait_for_ever(busy: Source) -> None:
-    assert wait_until_calm(busy, 5.0, busy.clock, busy.pause) is None
+    recovery = wait_until_calm(busy, 5.0, busy.clock, busy.pause)
+    assert recovery.unrest == ("broker 1: request handlers idle 0.00",)
     assert busy.now_s < 1_007.0
 
 

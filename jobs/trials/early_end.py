@@ -1,0 +1,98 @@
+"""Ends a trial's window as soon as its verdict will hardly change any more."""
+
+from __future__ import annotations
+
+import threading
+import time
+from types import TracebackType
+
+from jobs.trials.control import TrialLine
+from metrics.progress import progress_of
+from metrics.sampler import Sampler
+from metrics.thresholds import Thresholds
+from search.early_stop import StopRule
+from search.model import Verdict
+
+NOTICE_S = 1.0
+"""How far ahead the end is set, so that every task hears of it in time [s]."""
+
+
+class EarlyEnd:
+    """Watches a running trial and ends its window early where the rule allows it.
+
+    A context manager around the load; its thread only looks and at most once speaks.
+
+    Args:
+        rule: None to hold every trial for its full time.
+        offered_per_s: records that all producers together offer [1/s].
+
+    Attributes:
+        verdict: what the rule ended the window with, or None.
+    """
+
+    def __init__(
+        self,
+        rule: StopRule | None,
+        line: TrialLine,
+        sampler: Sampler,
+        broker_ids: frozenset[int],
+        times: tuple[float, float],
+        interval_s: float,
+        thresholds: Thresholds,
+        offered_per_s: float,
+    ) -> None:
+        self.verdict: Verdict | None = None
+        self._rule = rule
+        self._line = line
+        self._sampler = sampler
+        self._broker_ids = broker_ids
+        self._warmup_s, self._measure_s = times
+        self._interval_s = interval_s
+        self._thresholds = thresholds
+        self._offered_per_s = offered_per_s
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="redline-early-end", daemon=True)
+
+    def __enter__(self) -> EarlyEnd:
+        if self._rule is not None:
+            self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stopped.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stopped.wait(self._interval_s / 2):
+            end_s = self._end_now(time.time())
+            if end_s is not None:
+                self._line.end_after(end_s)
+                return
+
+    def _end_now(self, now_s: float) -> float | None:
+        """The length that the window may be cut to, or None while it has to go on [s]."""
+        start_s, rule = self._line.start_s, self._rule
+        if start_s is None or rule is None:
+            return None
+        begun_s = start_s + self._warmup_s
+        least_s = self._thresholds.window_min_s or 0.0
+        end_s = max(now_s - begun_s + NOTICE_S, least_s)
+        if now_s <= begun_s or end_s >= self._measure_s:
+            return None
+        progress = progress_of(
+            self._sampler.so_far(),
+            self._broker_ids,
+            (begun_s, begun_s + self._measure_s),
+            self._interval_s,
+            self._thresholds,
+            self._line.acked(),
+            self._offered_per_s,
+        )
+        self.verdict = rule.verdict(progress)
+        return None if self.verdict is None else end_s

@@ -1,0 +1,156 @@
+"""The line between driver and tasks: what is said arrives, and silence ends the load."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from jobs.engine.control import SILENCE_MAX_S, ControlAddress, DriverLine, OrphanedError
+from jobs.trials.control import ControlServer, TrialLine
+from search.errors import ConfigError, RedlineError
+
+PATIENCE_S = 5.0
+
+
+@pytest.fixture
+def server() -> Iterator[ControlServer]:
+    with ControlServer("127.0.0.1", "127.0.0.1") as server:
+        yield server
+
+
+def _call(line: TrialLine, task: int) -> DriverLine:
+    return DriverLine.connect(line.address, task, PATIENCE_S, time.monotonic)
+
+
+def _until(holds: Callable[[], object]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not holds():
+        assert time.monotonic() < deadline, "it never came about"
+        time.sleep(0.005)
+
+
+def test_the_driver_hears_when_the_load_starts_and_what_is_acknowledged(
+    server: ControlServer,
+) -> None:
+    with server.line(2) as line:
+        one, other = _call(line, 0), _call(line, 1)
+        assert line.start_s is None
+        one.say(start_s=100.0)
+        other.say(start_s=100.0)
+        one.say(at_s=0.5, acked=10)
+        _until(lambda: line.start_s == 100.0)
+        assert line.acked() == [], "the other task has not told yet"
+        other.say(at_s=0.6, acked=5)
+        one.say(at_s=1.0, acked=20)
+        _until(lambda: line.acked() == [(0.5, 15)])
+        one.close()
+        other.close()
+
+
+def test_tasks_hear_when_their_window_ends(server: ControlServer) -> None:
+    with server.line(1) as line:
+        task = _call(line, 0)
+        task.say(start_s=1.0)
+        _until(lambda: line.start_s)
+        task.listen()
+        assert task.end_after_s is None
+        line.end_after(3.5)
+        _until(lambda: _listened(task) == 3.5)
+        task.close()
+
+
+def _listened(task: DriverLine) -> float | None:
+    task.listen()
+    return task.end_after_s
+
+
+def test_a_task_without_the_token_is_not_listened_to(server: ControlServer) -> None:
+    with server.line(1) as line:
+        stranger = ControlAddress(line.address.host, line.address.port, "guess")
+        task = DriverLine.connect(stranger, 0, PATIENCE_S, time.monotonic)
+        with pytest.raises(OrphanedError):
+            _until(task.listen)
+        task.close()
+        assert line.start_s is None
+
+
+def test_what_is_no_message_ends_the_line_and_not_the_server(server: ControlServer) -> None:
+    with server.line(1) as line:
+        address = (line.address.host, line.address.port)
+        for junk in (b"GET / HTTP/1.1\r\n\r\n", b"[1]\n", b"x" * 10_000):
+            with socket.create_connection(address, PATIENCE_S) as sock:
+                sock.sendall(junk)
+                sock.settimeout(PATIENCE_S)
+                assert _hangs_up(sock)
+        task = _call(line, 0)
+        task.say(start_s=7.0)
+        _until(lambda: line.start_s == 7.0)
+        task.close()
+
+
+def _hangs_up(sock: socket.socket) -> bool:
+    try:
+        return sock.recv(1) == b""
+    except ConnectionResetError:
+        return True
+
+
+def test_tasks_that_still_run_when_the_trial_is_over_end_their_load(
+    server: ControlServer,
+) -> None:
+    with server.line(1) as line:
+        task = _call(line, 0)
+        task.say(start_s=1.0)
+        _until(lambda: line.start_s)
+    with pytest.raises(OrphanedError, match="driver has ended"):
+        _until(task.listen)
+    task.close()
+
+
+def test_a_closed_server_ends_the_load() -> None:
+    server = ControlServer("127.0.0.1", "127.0.0.1")
+    with server.line(1) as line:
+        task = _call(line, 0)
+        task.say(start_s=1.0)
+        _until(lambda: line.start_s)
+        server.close()
+        with pytest.raises(OrphanedError):
+            _until(task.listen)
+        task.close()
+
+
+def test_a_silent_driver_is_taken_for_dead_and_one_that_speaks_is_not() -> None:
+    ours, theirs = socket.socketpair()
+    now = [0.0]
+    task = DriverLine(ours, lambda: now[0])
+    now[0] = SILENCE_MAX_S - 1
+    theirs.sendall(b"\n")
+    task.listen()
+    now[0] += SILENCE_MAX_S - 1
+    task.listen()
+    now[0] += 2
+    with pytest.raises(OrphanedError, match="nothing heard"):
+        task.listen()
+    task.close()
+    theirs.close()
+
+
+def test_a_driver_out_of_reach_is_an_error_with_a_remedy() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    with pytest.raises(RedlineError, match=r"spark\.redline\.control\.port"):
+        DriverLine.connect(ControlAddress("127.0.0.1", port, "t"), 0, 1.0, time.monotonic)
+
+
+def test_a_port_that_is_taken_is_an_error_with_a_remedy() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ConfigError, match=r"spark\.redline\.control\.port"):
+            ControlServer("127.0.0.1", "127.0.0.1", port)
+
+
+def test_the_token_is_not_shown() -> None:
+    assert "secret-word" not in repr(ControlAddress("h", 1, "secret-word"))

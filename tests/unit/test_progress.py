@@ -1,0 +1,110 @@
+"""A running trial as slices, and what the rule makes of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from metrics.beans import HANDLER_IDLE_NS, UPTIME_MS
+from metrics.evidence import BrokerSample
+from metrics.progress import Acked, progress_of
+from metrics.thresholds import Thresholds
+from search.early_stop import Progress, StopRule
+from search.model import Verdict
+
+START_S, LENGTH_S, INTERVAL_S = 100.0, 20.0, 1.0
+OFFERED_PER_S = 1_000.0
+
+
+def _samples(idle: float, seconds: int, under_replicated: float = 0.0) -> list[BrokerSample]:
+    return [
+        BrokerSample(
+            broker,
+            START_S - 1 + second,
+            {
+                UPTIME_MS: 1_000.0 * second,
+                HANDLER_IDLE_NS: second * idle * 1e9,
+                "isr_shrinks": 0.0,
+                "under_replicated_partitions": under_replicated if broker == 2 else 0.0,
+            },
+        )
+        for second in range(seconds + 2)
+        for broker in (1, 2)
+    ]
+
+
+def _acked(seconds: int, share: float = 1.0) -> Acked:
+    return [(float(s), int(OFFERED_PER_S * share * s)) for s in range(1, seconds + 1)]
+
+
+def _progress(
+    idle: float = 0.9,
+    seconds: int = 10,
+    share: float = 1.0,
+    under_replicated: float = 0.0,
+    thresholds: Thresholds | None = None,
+) -> Progress:
+    return progress_of(
+        _samples(idle, seconds, under_replicated),
+        (1, 2),
+        (START_S, START_S + LENGTH_S),
+        INTERVAL_S,
+        thresholds or Thresholds(),
+        _acked(seconds, share),
+        OFFERED_PER_S,
+    )
+
+
+def test_slices_lie_between_the_samples_of_the_window() -> None:
+    progress = _progress(idle=0.6, seconds=10)
+    assert progress.planned == 20
+    assert progress.means["request_handler_idle/1"] == pytest.approx([0.5] * 10)
+    assert progress.shares["isr/2"] == ([False] * 10, 0.5)
+    assert progress.stocks["achieved"] == [0.0] * 10
+
+
+def test_a_clearly_idle_trial_may_end() -> None:
+    assert StopRule().verdict(_progress(idle=0.9)) is Verdict.SUSTAINED
+
+
+def test_a_trial_near_its_threshold_goes_on() -> None:
+    assert StopRule().verdict(_progress(idle=0.205)) is None
+
+
+def test_a_hopeless_overload_may_end() -> None:
+    assert StopRule().verdict(_progress(idle=0.02)) is Verdict.OVERLOADED
+
+
+def test_a_shortfall_that_grows_is_an_overload_and_a_small_one_keeps_the_trial_going() -> None:
+    assert StopRule().verdict(_progress(share=0.9)) is Verdict.OVERLOADED
+    assert StopRule().verdict(_progress(share=0.988)) is None
+
+
+def test_under_replication_in_most_samples_is_an_overload() -> None:
+    progress = _progress(seconds=12, under_replicated=3.0)
+    assert StopRule().verdict(progress) is Verdict.OVERLOADED
+
+
+def test_a_latency_objective_is_known_at_the_end_only() -> None:
+    asked = replace(Thresholds(), latency_p99_ms_max=50.0)
+    assert StopRule().verdict(_progress(thresholds=asked)) is None
+    overloaded = _progress(idle=0.02, thresholds=asked)
+    assert StopRule().verdict(overloaded) is Verdict.OVERLOADED
+
+
+def test_without_a_word_from_the_tasks_nothing_ends() -> None:
+    progress = progress_of(
+        _samples(0.9, 10),
+        (1, 2),
+        (START_S, START_S + LENGTH_S),
+        INTERVAL_S,
+        Thresholds(),
+        [],
+        OFFERED_PER_S,
+    )
+    assert StopRule().verdict(progress) is None
+
+
+def test_where_nothing_may_be_missing_nothing_ends_early() -> None:
+    assert StopRule().verdict(_progress(thresholds=Thresholds(achieved_min=1.0))) is None
