@@ -20,6 +20,7 @@ from kafka.net.transport import KafkaTCPTransport
 from kafka.protocol.producer import ProduceRequest
 
 from jobs.engine.protocol import PRODUCE_VERSION
+from jobs.engine.transport import PlainTransport, Transport
 from search.errors import ConfigError, RedlineError
 
 _AT_ONCE = 64
@@ -58,8 +59,8 @@ def open_connections(
     brokers: Mapping[int, Address],
     options: Mapping[str, object],
     timeout_s: float,
-) -> dict[tuple[str, int], socket.socket]:
-    """Open one authenticated, non-blocking socket per (client id, broker id).
+) -> dict[tuple[str, int], Transport]:
+    """Open one authenticated transport per (client id, broker id).
 
     Raises:
         BrokerConnectError: a broker refused, or did not answer within `timeout_s`.
@@ -68,14 +69,14 @@ def open_connections(
     ensure_descriptors(len(wanted))
     net = NetworkSelector(slow_task_threshold_secs=0)
     deadline = time.monotonic() + timeout_s
-    opened: dict[tuple[str, int], socket.socket] = {}
+    opened: dict[tuple[str, int], Transport] = {}
     try:
         for first in range(0, len(wanted), _AT_ONCE):
             chunk = wanted[first : first + _AT_ONCE]
             net.run(_open_chunk, net, chunk, brokers, options, deadline, opened)
     except BaseException:
-        for sock in opened.values():
-            sock.close()
+        for transport in opened.values():
+            transport.close()
         raise
     finally:
         net.close()
@@ -88,7 +89,7 @@ async def _open_chunk(
     brokers: Mapping[int, Address],
     options: Mapping[str, object],
     deadline: float,
-    opened: dict[tuple[str, int], socket.socket],
+    opened: dict[tuple[str, int], Transport],
 ) -> None:
     futures = [
         (key, net.call_soon_with_future(_open_one, net, key, brokers[key[1]], options, deadline))
@@ -110,7 +111,7 @@ async def _open_one(
     address: Address,
     options: Mapping[str, object],
     deadline: float,
-) -> socket.socket:
+) -> Transport:
     client_id, broker_id = key
     host, port = address
     where = f"broker {broker_id} at {host}:{port}"
@@ -131,7 +132,7 @@ async def _open_one(
             f"{where} speaks produce requests up to version {newest}; "
             f"version {PRODUCE_VERSION} is needed, which Kafka has since 2.1"
         )
-    return _take_over(net, transport)
+    return PlainTransport(_take_over(net, transport))
 
 
 def _take_over(net: Any, transport: Any) -> socket.socket:

@@ -60,7 +60,7 @@ class Exchange:
 
     def add(self, connection: Connection) -> None:
         """Listen to a connection's answers."""
-        self._selector.register(connection.sock, selectors.EVENT_READ, connection)
+        self._selector.register(connection.transport, selectors.EVENT_READ, connection)
 
     def close(self) -> None:
         """Stop listening; the sockets stay open."""
@@ -102,16 +102,14 @@ class Exchange:
     def _transmit(self, connection: Connection, buffers: list[Buffer]) -> bool:
         """Hand the buffers to the socket, keeping what it does not take; False if it is lost."""
         try:
-            taken = connection.sock.sendmsg(buffers)
-        except (BlockingIOError, InterruptedError):
-            taken = 0
+            taken = connection.transport.send(buffers)
         except OSError as error:
             self.lose(connection, type(error).__name__)
             return False
         rest = drop_bytes(buffers, taken)
         if bool(rest) != bool(connection.unwritten):
             mask = selectors.EVENT_READ | (selectors.EVENT_WRITE if rest else 0)
-            self._selector.modify(connection.sock, mask, connection)
+            self._selector.modify(connection.transport, mask, connection)
             self.unflushed += 1 if rest else -1
         connection.unwritten = rest
         return True
@@ -164,11 +162,11 @@ class Exchange:
 
     def _receive(self, connection: Connection) -> None:
         try:
-            size = connection.sock.recv_into(self._receive_buffer)
-        except (BlockingIOError, InterruptedError):
-            return
+            size = connection.transport.receive_into(self._receive_buffer)
         except OSError as error:
             self.lose(connection, type(error).__name__)
+            return
+        if size is None:
             return
         if size == 0:
             self.lose(connection, "ConnectionClosed")
@@ -202,8 +200,8 @@ class Exchange:
         if connection.closed:
             return
         connection.closed = True
-        self._selector.unregister(connection.sock)
-        connection.sock.close()
+        self._selector.unregister(connection.transport)
+        connection.transport.close()
         lost = [b for _, _, batches in connection.in_flight for b in batches]
         self.unanswered -= len(connection.in_flight)
         self.unflushed -= 1 if connection.unwritten else 0

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import random
-import socket
 from collections import deque
 
 from jobs.engine.pattern import ProducerPattern
 from jobs.engine.protocol import Buffer, FrameReader, ProduceEncoder
+from jobs.engine.transport import Transport
 
 Batch = tuple[int, int, int]
 """(partition, index of the first record, records)."""
@@ -34,14 +34,14 @@ class Connection:
         "producer",
         "queue",
         "reader",
-        "sock",
+        "transport",
         "unwritten",
     )
 
     def __init__(
-        self, sock: socket.socket, encoder: ProduceEncoder, producer: Producer, max_in_flight: int
+        self, transport: Transport, encoder: ProduceEncoder, producer: Producer, max_in_flight: int
     ) -> None:
-        self.sock = sock
+        self.transport = transport
         self.encoder = encoder
         self.producer = producer
         self.max_in_flight = max_in_flight

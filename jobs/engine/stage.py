@@ -19,6 +19,7 @@ from jobs.engine.batches import BatchPool
 from jobs.engine.connections import open_connections
 from jobs.engine.control import DriverLine
 from jobs.engine.pattern import ProducerPattern, TrialPlan
+from jobs.engine.transport import Transport
 from jobs.engine.wire import WireLoop, client_id_of
 from metrics.client import TASK_ROW_DDL, TaskRow, encode_histogram, task_rows_to_batch
 from search.errors import RedlineError
@@ -67,7 +68,7 @@ def run_task(plan: TrialPlan, barrier: Barrier) -> TaskRow:
     a second time.
     """
     task = barrier.partitionId()
-    sockets: dict[tuple[str, int], socket.socket] = {}
+    transports: dict[tuple[str, int], Transport] = {}
     problem: str | None = None
     line: DriverLine | None = None
     try:
@@ -76,7 +77,7 @@ def run_task(plan: TrialPlan, barrier: Barrier) -> TaskRow:
             line = DriverLine.connect(plan.control, task, wait_s, time.monotonic)
         wanted = [(client_id_of(plan, i), b) for i in plan.producers_of(task) for b in plan.brokers]
         options = dict(plan.client_options)
-        sockets = open_connections(wanted, plan.brokers, options, plan.connect_timeout_s)
+        transports = open_connections(wanted, plan.brokers, options, plan.connect_timeout_s)
         pool = _pool_of(plan.pattern)
     except (RedlineError, OSError, MemoryError) as error:
         problem = f"{type(error).__name__}: {error}"
@@ -88,12 +89,12 @@ def run_task(plan: TrialPlan, barrier: Barrier) -> TaskRow:
             return _absent(plan, task, start_wall_s, problem or f"another task: {problems[0]}")
         if line is not None:
             line.say(start_s=start_wall_s)
-        return _run_loop(plan, task, sockets, pool, start_wall_s, line)
+        return _run_loop(plan, task, transports, pool, start_wall_s, line)
     finally:
         if line is not None:
             line.close()
-        for sock in sockets.values():
-            sock.close()
+        for transport in transports.values():
+            transport.close()
 
 
 def _readiness(problem: str | None) -> str:
@@ -114,7 +115,7 @@ def _absent(plan: TrialPlan, task: int, start_wall_s: float, problem: str) -> Ta
 def _run_loop(
     plan: TrialPlan,
     task: int,
-    sockets: dict[tuple[str, int], socket.socket],
+    transports: dict[tuple[str, int], Transport],
     pool: BatchPool,
     start_wall_s: float,
     line: DriverLine | None,
@@ -124,7 +125,7 @@ def _run_loop(
     late_s = time.monotonic() - start_s
     if late_s > 0:
         return _absent(plan, task, start_wall_s, f"left the barrier {late_s:.2f} s after the start")
-    loop = WireLoop(plan, task, sockets, pool, line=line)
+    loop = WireLoop(plan, task, transports, pool, line=line)
     try:
         loop.run(start_s, wall_offset_s)
     except (RedlineError, OSError) as error:

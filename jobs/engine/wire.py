@@ -13,7 +13,6 @@ import gc
 import heapq
 import itertools
 import os
-import socket
 import time
 from collections.abc import Callable, Mapping
 
@@ -24,6 +23,7 @@ from jobs.engine.pattern import TrialPlan
 from jobs.engine.producer import Connection, Producer
 from jobs.engine.protocol import ProduceEncoder
 from jobs.engine.statistics import Account
+from jobs.engine.transport import Transport
 from search.errors import RedlineError
 
 _GOLDEN = 0.6180339887498949
@@ -53,7 +53,7 @@ class WireLoop:
         self,
         plan: TrialPlan,
         task: int,
-        sockets: Mapping[tuple[str, int], socket.socket],
+        transports: Mapping[tuple[str, int], Transport],
         pool: BatchPool,
         clock: Callable[[], float] = time.monotonic,
         line: DriverLine | None = None,
@@ -61,7 +61,7 @@ class WireLoop:
         self._plan = plan
         self._line = line
         self._task = task
-        self._sockets = sockets
+        self._transports = transports
         self._pool = pool
         self._clock = clock
         self._heap: list[tuple[float, int, Producer]] = []
@@ -114,8 +114,8 @@ class WireLoop:
         client_id = client_id_of(plan, index)
         encoder = ProduceEncoder(plan.topic, client_id, pattern.acks, pattern.request_timeout_ms)
         for broker in plan.brokers:
-            sock = self._sockets[client_id, broker]
-            connection = Connection(sock, encoder, producer, pattern.max_in_flight)
+            transport = self._transports[client_id, broker]
+            connection = Connection(transport, encoder, producer, pattern.max_in_flight)
             producer.connections[broker] = connection
             self._exchange.add(connection)
         self._schedule(producer, producer.ready_s)

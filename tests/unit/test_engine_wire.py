@@ -11,6 +11,7 @@ import pytest
 from jobs.engine.batches import BatchPool
 from jobs.engine.control import OrphanedError
 from jobs.engine.pattern import ProducerPattern, TrialPlan
+from jobs.engine.transport import PlainTransport
 from jobs.engine.wire import WireLoop, client_id_of
 from tests.support.scripted_broker import Answer, Script, ScriptedBroker
 
@@ -22,8 +23,8 @@ def _run(script: Script, rate: float = 2_000.0, **options: Any) -> tuple[WireLoo
         "x", "t", pattern, 1, 1, (7,) * 4, {7: ("h", 1)}, 0.1, 0.5, drain_timeout_s=1.0
     )
     with ScriptedBroker(script) as broker:
-        sockets = {(client_id_of(plan, 0), 7): broker.client_socket}
-        loop = WireLoop(plan, 0, sockets, BatchPool(pattern))
+        transports = {(client_id_of(plan, 0), 7): PlainTransport(broker.client_socket)}
+        loop = WireLoop(plan, 0, transports, BatchPool(pattern))
         now = time.monotonic()
         with broker.client_socket:
             loop.run(now + 0.05, time.time() - now)
