@@ -29,7 +29,7 @@ def line_of(workload: Workload, goal: Goal, brokers: int) -> Line:
         sizes=workload.message_bytes,
         rate=ProducerRate(producer.rate_records_per_s, producer.rate_bytes_per_s),
         limits=Limits(
-            search.np_start_max, search.np_cap, search.resolution, search.invalid_repeats_max
+            search.load_start_max, search.load_cap, search.resolution, search.invalid_repeats_max
         ),
         brokers=brokers,
         guide=Guide(signals=signals),

@@ -23,7 +23,7 @@ from search.simulate_line import LineSpec, SimulatedLine, run_line_on, run_sizes
 
 SIZES = (100, 268, 720, 1931, 5179, 13895, 37276, 100000)
 """Message sizes of a line [B], even in their logarithm."""
-LIMITS = Limits(np_start_max=1024, np_cap=4096, resolution=0.05, invalid_repeats_max=3)
+LIMITS = Limits(load_start_max=1024, load_cap=4096, resolution=0.05, invalid_repeats_max=3)
 RATE = ProducerRate(bytes_per_s=1e6)
 
 Run = Callable[[SimulatedLine, Sequence[int]], list[Outcome]]
@@ -121,7 +121,7 @@ def draw_line(scenario: Scenario, seed: int) -> SimulatedLine:
 def _bisect(simulated: SimulatedLine, sizes: Sequence[int]) -> list[Outcome]:
     def searcher() -> Bisection:
         return Bisection(
-            LIMITS.np_start_max, LIMITS.np_cap, LIMITS.resolution, LIMITS.invalid_repeats_max
+            LIMITS.load_start_max, LIMITS.load_cap, LIMITS.resolution, LIMITS.invalid_repeats_max
         )
 
     return run_sizes_on(searcher, sizes, simulated)

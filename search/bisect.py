@@ -13,12 +13,12 @@ from search.model import Bracket, Decision, Measure, Observation
 class Bisection:
     """Halves the interval between the highest sustained and the lowest overloaded load.
 
-    Light loads come first: the middle of [0, np_start_max] before np_start_max itself.
-    A maximum that turns out sustained is doubled, at most up to np_cap.
+    Light loads come first: the middle of [0, load_start_max] before load_start_max itself.
+    A maximum that turns out sustained is doubled, at most up to load_cap.
 
     Args:
-        np_start_max: the first guess of a load above the limit.
-        np_cap: no load above this is ever offered.
+        load_start_max: the first guess of a load above the limit.
+        load_cap: no load above this is ever offered.
         resolution: relative width at which the bracket is a boundary point [ratio].
         invalid_repeats_max: how often in a row an INVALID trial is repeated.
         axis: what a load is, for people.
@@ -29,13 +29,13 @@ class Bisection:
 
     def __init__(
         self,
-        np_start_max: int,
-        np_cap: int,
+        load_start_max: int,
+        load_cap: int,
         resolution: float,
         invalid_repeats_max: int,
         axis: str = "np",
     ) -> None:
-        self.limits = Limits(np_start_max, np_cap, resolution, invalid_repeats_max, axis)
+        self.limits = Limits(load_start_max, load_cap, resolution, invalid_repeats_max, axis)
 
     def decide(self, history: Sequence[Observation]) -> Decision:
         """The next step, from the trials of this point alone (oldest first)."""
@@ -63,16 +63,16 @@ class Bisection:
         low, high, axis = bracket.sustained, bracket.overloaded, self.limits.axis
         if high is not None:
             return Measure((low + high) // 2, f"halving the bracket from {axis} {low} to {high}")
-        start_max = self.limits.np_start_max
+        start_max = self.limits.load_start_max
         if low < start_max:
             middle = (start_max + 1) // 2
             if low < middle:
                 return Measure(middle, f"starting light, in the middle of {axis} 0 to {start_max}")
             return Measure(start_max, f"{axis} {low} was sustained; trying the maximum {start_max}")
-        load = min(2 * low, self.limits.np_cap)
+        load = min(2 * low, self.limits.load_cap)
         return Measure(load, f"{axis} {low} was sustained; raising the maximum to {load}")
 
     def _halvings(self, bracket: Bracket) -> int:
-        low, high = bracket.sustained, bracket.overloaded or self.limits.np_cap
+        low, high = bracket.sustained, bracket.overloaded or self.limits.load_cap
         width = max(1.0, self.limits.resolution * (low + high) / 2)
         return max(0, math.ceil(math.log2(max(1.0, (high - low) / width))))

@@ -1,7 +1,7 @@
 """What a line will cost, before it begins and while it runs.
 
 Before: the same line is measured on simulated clusters whose limits are drawn around what
-is known, which is little at first: somewhere between an eighth of np_start_max and twice
+is known, which is little at first: somewhere between an eighth of load_start_max and twice
 of it. While it runs, what is known are the finished points, and the forecast narrows.
 """
 
@@ -107,10 +107,10 @@ def _draw(line: Line, finished: Sequence[FinishedPoint], trial_s: float, seed: i
         weights = [weight for weight, _, _ in model.bends]
         bend, per_byte = chance.choices(bends, weights)[0]
         return LineSpec(line.brokers, line.rate, per_byte * bend, per_byte, 0.05, behaviour)
-    start = line.limits.np_start_max
+    start = line.limits.load_start_max
     middle = sorted(line.sizes)[len(line.sizes) // 2]
     limit = min(
-        start * math.exp(chance.uniform(math.log(0.125), math.log(2.0))), line.limits.np_cap
+        start * math.exp(chance.uniform(math.log(0.125), math.log(2.0))), line.limits.load_cap
     )
     bend = math.exp(chance.uniform(math.log(30.0), math.log(3000.0)))
     unscaled = LineSpec(line.brokers, line.rate, bend, 1.0, 0.05, behaviour)

@@ -52,7 +52,10 @@ class Guided:
         self.guide = replace(guide or Guide(), axis=limits.axis)
         self._shadow = Shadow(
             Bisection(
-                limits.np_start_max, limits.np_cap, limits.resolution, limits.invalid_repeats_max
+                limits.load_start_max,
+                limits.load_cap,
+                limits.resolution,
+                limits.invalid_repeats_max,
             )
         )
 
@@ -118,7 +121,7 @@ class Guided:
                 fallback, f"no reading to go by yet; bisecting at {self.limits.axis} {fallback}"
             )
         climb = CLIMB_MAX if self.guide.prior is None else 2 * CLIMB_MAX
-        wish = aim(bracket, estimate, self.limits.resolution, self.limits.np_cap, climb)
+        wish = aim(bracket, estimate, self.limits.resolution, self.limits.load_cap, climb)
         wish = self._bound_in_time(used, bracket, estimate, wish)
         load = self._affordable(used, bracket, wish.load, fallback)
         said = self.guide.explain(history, estimate)
@@ -131,7 +134,7 @@ class Guided:
         low, high = bracket.sustained, bracket.overloaded
         if low > 0 and is_open_above(bracket, estimate):
             if self._shadow.excess(used + 1, Bracket(wish.load, high)) >= self._allowance:
-                top = self.limits.np_cap if high is None else high - 1
+                top = self.limits.load_cap if high is None else high - 1
                 return bound_from_above(wish, estimate, top)
             return wish
         if low > 0 or high is None:
@@ -154,7 +157,7 @@ class Guided:
         estimate = self.guide.estimate(history, standings, bracket)
         if estimate is None:
             curve = self.guide.curve
-            estimate = Estimate(0.75 * self.limits.np_start_max, 1.0, curve.gain, curve.at_limit)
+            estimate = Estimate(0.75 * self.limits.load_start_max, 1.0, curve.gain, curve.at_limit)
         high = float("inf") if bracket.overloaded is None else bracket.overloaded - 0.5
         limit = min(max(estimate.load, bracket.sustained + 0.5), high)
         verdict = Verdict.SUSTAINED if load <= limit else Verdict.OVERLOADED

@@ -9,14 +9,16 @@ from search.bracket import bracket_of, invalid_in_a_row
 from search.errors import ConfigError
 from search.model import Bracket, Decision, Done, GaveUp, Measure, Observation
 
+_OTHER_WAY = {"np": ", or the rate of each producer so that fewer of them are needed"}
+
 
 @dataclass(frozen=True)
 class Limits:
     """Bounds and patience of a search along one axis, on which load grows.
 
     Attributes:
-        np_start_max: the first guess of a load above the limit; doubled while sustained.
-        np_cap: no load above this is ever offered.
+        load_start_max: the first guess of a load above the limit; doubled while sustained.
+        load_cap: no load above this is ever offered.
         resolution: relative width at which a bracket is a boundary point [ratio].
         invalid_repeats_max: how often in a row an INVALID trial is repeated.
         axis: what a load is, for people: np, partitions, consumer groups.
@@ -25,17 +27,18 @@ class Limits:
         ConfigError: when a value makes no sense.
     """
 
-    np_start_max: int
-    np_cap: int
+    load_start_max: int
+    load_cap: int
     resolution: float
     invalid_repeats_max: int
     axis: str = "np"
 
     def __post_init__(self) -> None:
-        if not 1 <= self.np_start_max <= self.np_cap:
+        if not 1 <= self.load_start_max <= self.load_cap:
             raise ConfigError(
-                f"search.np_start_max is {self.np_start_max} and search.np_cap {self.np_cap}; "
-                "expected 1 <= np_start_max <= np_cap; change one of them in the goal"
+                f"search.load_start_max is {self.load_start_max} and search.load_cap "
+                f"{self.load_cap}; expected 1 <= load_start_max <= load_cap; change one of them "
+                "in the goal"
             )
         if not 0.0 < self.resolution < 1.0:
             raise ConfigError(
@@ -69,11 +72,11 @@ class Limits:
         """The end of the search when the bracket decides it, or None."""
         if bracket.is_closed(self.resolution):
             return Done(bracket)
-        if bracket.overloaded is None and bracket.sustained >= self.np_cap:
+        if bracket.overloaded is None and bracket.sustained >= self.load_cap:
             return GaveUp(
                 bracket,
-                f"{self.axis} {self.np_cap} was sustained and search.np_cap allows no more; raise "
-                "search.np_cap, or the rate of each producer so that fewer of them are needed",
+                f"{self.axis} {self.load_cap} was sustained and search.load_cap allows no more; "
+                f"raise search.load_cap{_OTHER_WAY.get(self.axis, '')}",
             )
         return None
 

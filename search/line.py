@@ -87,7 +87,7 @@ class Line:
             return Guided(self.limits, self.guide_for(bpm, finished))
         limits = self.limits
         return Bisection(
-            limits.np_start_max, limits.np_cap, limits.resolution, limits.invalid_repeats_max
+            limits.load_start_max, limits.load_cap, limits.resolution, limits.invalid_repeats_max
         )
 
     def spent(self, finished: Sequence[FinishedPoint]) -> Spent:

@@ -9,7 +9,9 @@ from pydantic import model_validator
 from jobs.config.base import ConfigModel, Name, Number, Whole
 from metrics.thresholds import Thresholds
 
-NP_CAP_MAX = 100_000
+LOAD_CAP_MAX = 100_000_000
+
+Axis = Literal["np", "rate", "message_bytes", "partitions", "consumer_groups"]
 
 Latency = Annotated[float, Number(0, 600_000, "milliseconds", above=True)]
 
@@ -57,30 +59,54 @@ class Validity(ConfigModel):
     throttle_ms_max: Annotated[float, Number(0, 60_000, "milliseconds")] = 0.0
 
 
-class Search(ConfigModel):
-    """Bounds and patience of the search on np.
+class Budget(ConfigModel):
+    """What a run may cost at most; each is off unless given.
+
+    A trial is started only while all of them have something left.
 
     Attributes:
-        np_start_max: first guess of an np above the limit; raised while sustained.
-        np_cap: no np above this is ever offered.
+        trials: trials of all message sizes together.
+        duration_s: time in trials [s].
+        payload_bytes: payload offered in trials, replicas not counted [B].
+    """
+
+    trials: Annotated[int, Whole(1, 1_000_000, "trials")] | None = None
+    duration_s: Annotated[float, Number(0, 31_536_000, "seconds", above=True)] | None = None
+    payload_bytes: Annotated[int, Whole(1, 10**18, "bytes")] | None = None
+
+
+class Search(ConfigModel):
+    """Bounds and patience of the search.
+
+    Attributes:
+        axis: what is searched along, the rest of the traffic pattern being fixed: "np",
+            the number of producers; "rate", records per second of each producer;
+            "message_bytes"; "partitions", of each broker; "consumer_groups".
+        load_start_max: first guess of a load above the limit; raised while sustained.
+        load_cap: no load above this is ever offered.
         resolution: relative width at which a bracket is a boundary point [ratio].
         invalid_repeats_max: how often in a row an INVALID trial is repeated.
         method: "guided" by the trials' readings and by the sizes before, or plain
             "bisection", for comparison.
+        refine_max: message sizes that may be added where the boundary line bends.
+        budget: what all trials may cost.
     """
 
-    np_start_max: Annotated[int, Whole(1, NP_CAP_MAX, "producers")] = 128
-    np_cap: Annotated[int, Whole(1, NP_CAP_MAX, "producers")] = 20_000
+    axis: Axis = "np"
+    load_start_max: Annotated[int, Whole(1, LOAD_CAP_MAX)] = 128
+    load_cap: Annotated[int, Whole(1, LOAD_CAP_MAX)] = 20_000
     resolution: Annotated[float, Number(0, 0.5, above=True)] = 0.05
     invalid_repeats_max: Annotated[int, Whole(0, 20, "repeats")] = 3
     method: Literal["guided", "bisection"] = "guided"
+    refine_max: Annotated[int, Whole(0, 20, "sizes")] = 0
+    budget: Budget = Budget()
 
     @model_validator(mode="after")
     def _start_below_cap(self) -> Search:
-        if self.np_start_max > self.np_cap:
+        if self.load_start_max > self.load_cap:
             raise ValueError(
-                f"np_start_max is {self.np_start_max} and np_cap {self.np_cap}; expected a start "
-                "no higher than the cap; lower np_start_max or raise np_cap"
+                f"load_start_max is {self.load_start_max} and load_cap {self.load_cap}; expected "
+                "a start no higher than the cap; lower load_start_max or raise load_cap"
             )
         return self
 

@@ -170,6 +170,7 @@ class Workload(ConfigModel):
         name: the file's name without .yaml unless the file says another.
         description: a sentence for people.
         message_bytes: sizes of a message's value, in the order of the search [B].
+        np: producers, when the search is along another axis; left out when along np.
     """
 
     name: Name
@@ -178,6 +179,7 @@ class Workload(ConfigModel):
         tuple[Annotated[int, Whole(1, MESSAGE_BYTES_MAX, "bytes")], ...],
         Field(strict=False, min_length=1, max_length=100),
     ]
+    np: Annotated[int, Whole(1, 100_000, "producers")] | None = None
     producer: Producer
     payload: Payload = Payload()
     topic: Topic

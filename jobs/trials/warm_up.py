@@ -52,7 +52,7 @@ def is_steady(costs: Sequence[float]) -> bool:
 def _block(bench: Bench, topic: Topic, block: int) -> float | None:
     """One block of load; what a produce request cost a handler [ms], or None if unknown."""
     target = Target(topic.name, topic.leaders, bench.addresses)
-    np = max(1, bench.goal.search.np_start_max // 2)
+    np = max(1, bench.goal.search.load_start_max // 2)
     interval_s = bench.workload.trial.sample_interval_s
     with Sampler(bench.source, interval_s) as sampler:
         name = f"{bench.run_id}-warm-up-{block}"

@@ -33,7 +33,7 @@ def boundary(
         trials=6,
         reasons=[Reason("request_handler_idle", text, 0.12, 0.2, 2)] if overloaded else [],
         limited_by=limited_by if overloaded else None,
-        gave_up=None if overloaded else "np_cap reached",
+        gave_up=None if overloaded else "load_cap reached",
     )
 
 

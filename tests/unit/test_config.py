@@ -77,7 +77,7 @@ def test_a_path_names_the_goal_after_the_file(goal_file: Path) -> None:
     goal = load_goal(str(goal_file))
     assert goal.name == "strict"
     assert goal.search.resolution == 0.1
-    assert goal.search.np_cap == 20_000
+    assert goal.search.load_cap == 20_000
 
 
 def test_a_file_may_say_another_name(goal_file: Path) -> None:
@@ -90,12 +90,12 @@ def test_overrides_replace_single_keys_and_the_last_one_wins() -> None:
         "workload.producer.linger_ms=20",
         "workload.producer.linger_ms=0",
         "workload.message_bytes=[10, 20]",
-        "goal.search.np_cap=200",
+        "goal.search.load_cap=200",
     ]
     workload = load_workload("demo", overrides)
     assert workload.producer.linger_ms == 0.0
     assert workload.message_bytes == (10, 20)
-    assert load_goal("default", overrides).search.np_cap == 200
+    assert load_goal("default", overrides).search.load_cap == 200
 
 
 def test_kafka_properties_keep_their_dots_and_become_text() -> None:
@@ -236,7 +236,7 @@ def test_a_malformed_option_is_refused_whichever_file_is_read(option: str, part:
         ("---\n", "is empty"),
         ("[1, 2]", "holds a list"),
         ("resolution", "holds a text"),
-        ("search:\n\tnp_cap: 4", "line 2, column 1: found character"),
+        ("search:\n\tload_cap: 4", "line 2, column 1: found character"),
         ("search: {resolution: 0.1,\n  resolution: 0.2}", "line 2: search.resolution is given a"),
         ("search: {}\nsearch: {}", "line 2: search is given a second time, first in"),
         ("search: &a [*a]", "refers to what it is a part of"),
@@ -244,9 +244,9 @@ def test_a_malformed_option_is_refused_whichever_file_is_read(option: str, part:
         ("search: {}\n---\nsearch: {}", "another document"),
         ("true: 1", '"true" stands for a key'),
         ("[1]: 1", "a list or map stands for a key"),
-        ("search: {np_cap: !!int x}", "not of the type that its tag says"),
-        ("search: {np_cap: 12:30}", '"12:30", a text'),
-        ("search: {np_start_max: 9, np_cap: 8}", "np_start_max is 9 and np_cap 8"),
+        ("search: {load_cap: !!int x}", "not of the type that its tag says"),
+        ("search: {load_cap: 12:30}", '"12:30", a text'),
+        ("search: {load_start_max: 9, load_cap: 8}", "load_start_max is 9 and load_cap 8"),
         ("search: {resolution: 0.6}", "a number above 0 up to 0.5"),
         ("search: {resolution: 0}", "a number above 0 up to 0.5"),
         ("indicators: {achieved_min: 1.1}", "a number above 0 up to 1"),
@@ -263,10 +263,10 @@ def test_a_wrong_file_is_refused_with_its_line(goal_file: Path, text: str, part:
 
 
 def test_yaml_numbers_are_read_as_people_mean_them(goal_file: Path) -> None:
-    goal_file.write_text("search: {resolution: 5e-2, np_cap: 0200}", encoding="utf-8")
+    goal_file.write_text("search: {resolution: 5e-2, load_cap: 0200}", encoding="utf-8")
     goal = load_goal(str(goal_file))
     assert goal.search.resolution == 0.05
-    assert goal.search.np_cap == 200
+    assert goal.search.load_cap == 200
 
 
 def test_what_is_no_readable_text_is_refused(tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ CLOSED = make_boundary(
     limited_by=Resource.REQUEST_HANDLERS,
 )
 OPEN = make_boundary(
-    Bracket(95, None), bpm=100, rate_records_per_s=2500, brokers=3, trials=6, gave_up="np_cap hit"
+    Bracket(95, None), bpm=100, rate_records_per_s=2500, brokers=3, trials=6, gave_up="load_cap hit"
 )
 SUMMARY = RunSummary(
     run_id="run-1",
@@ -250,7 +250,7 @@ def test_the_final_table_says_limit_bracket_and_what_bound_it(render: object) ->
     ] in limits
     assert ["100", "B", "95", "237,500", "23.8", "7.92", "95-?", "23.8-?", "open"] in limits
     assert "bound by request handlers: broker 2 idle 0.12, below 0.20" in text
-    assert "no conclusion: np_cap hit" in text
+    assert "no conclusion: load_cap hit" in text
     assert "no overload was seen" in text
     assert "out/run/summary.json" in text
     assert "no conclusion" in text

@@ -32,10 +32,10 @@ def test_how_a_run_ends(error: BaseException | None, status: str, code: int) -> 
 
 
 def test_one_point_without_an_answer_is_no_conclusion() -> None:
-    ending = ending_of(None, [_boundary(), _boundary("np_cap reached")])
+    ending = ending_of(None, [_boundary(), _boundary("load_cap reached")])
     assert (ending.status, ending.exit_code) == ("no conclusion", 3)
     assert ending.error is not None
-    assert "100 B: np_cap reached" in ending.error
+    assert "100 B: load_cap reached" in ending.error
 
 
 def test_the_plan_adds_up() -> None:

@@ -39,7 +39,7 @@ def assert_right(result: Done | GaveUp, limit: int, cap: int, resolution: float)
     if limit >= cap:
         assert isinstance(result, GaveUp)
         assert result.bracket == Bracket(cap, None)
-        assert "np_cap" in result.reason
+        assert "load_cap" in result.reason
         return
     assert isinstance(result, Done)
     low, high = result.bracket.sustained, result.bracket.overloaded
@@ -162,8 +162,8 @@ def test_trials_left_is_exact_within_one_inside_the_maximum() -> None:
 @pytest.mark.parametrize(
     ("start_max", "cap", "resolution", "repeats", "names"),
     [
-        (0, 10, 0.05, 3, "np_start_max is 0"),
-        (11, 10, 0.05, 3, "np_cap 10"),
+        (0, 10, 0.05, 3, "load_start_max is 0"),
+        (11, 10, 0.05, 3, "load_cap 10"),
         (1, 10, 0.0, 3, "resolution is 0.0"),
         (1, 10, 1.0, 3, "resolution is 1.0"),
         (1, 10, 0.05, -1, "invalid_repeats_max is -1"),

@@ -49,7 +49,7 @@ def as_if_limit_were(fake: float) -> Readings:
 
 def bisection_of(limits: Limits) -> Bisection:
     return Bisection(
-        limits.np_start_max, limits.np_cap, limits.resolution, limits.invalid_repeats_max
+        limits.load_start_max, limits.load_cap, limits.resolution, limits.invalid_repeats_max
     )
 
 
@@ -60,9 +60,9 @@ def bisection_trials(limits: Limits, limit: int) -> int:
 
 
 def assert_right(result: Done | GaveUp, limit: int, limits: Limits) -> None:
-    if limit >= limits.np_cap:
+    if limit >= limits.load_cap:
         assert isinstance(result, GaveUp)
-        assert result.bracket == Bracket(limits.np_cap, None)
+        assert result.bracket == Bracket(limits.load_cap, None)
         return
     assert isinstance(result, Done)
     high = result.bracket.overloaded
@@ -83,16 +83,16 @@ SMALL = [
 def test_whatever_affordable_loads_are_chosen_the_worst_case_holds(limits: Limits) -> None:
     """Plays every affordable wish of every conceivable guide against every limit."""
     shadow = Shadow(bisection_of(limits))
-    allowed = [bisection_trials(limits, limit) + ALLOWANCE for limit in range(limits.np_cap + 1)]
+    allowed = [bisection_trials(limits, limit) + ALLOWANCE for limit in range(limits.load_cap + 1)]
 
     @cache
     def play(used: int, low: int, high: int | None) -> bool:
         bracket = Bracket(low, high)
         if limits.settle_bracket(bracket) is not None:
-            reach = limits.np_cap + 1 if high is None else high
+            reach = limits.load_cap + 1 if high is None else high
             assert all(used <= allowed[limit] for limit in range(low, reach))
             return True
-        top = limits.np_cap if high is None else high - 1
+        top = limits.load_cap if high is None else high - 1
         fallback = shadow.next_load(bracket)
         affordable = [
             load
@@ -109,16 +109,16 @@ def test_whatever_affordable_loads_are_chosen_the_worst_case_holds(limits: Limit
 
 @pytest.mark.parametrize("limits", [Limits(8, 24, 0.05, 3), Limits(20, 20, 0.1, 3)], ids=str)
 def test_misleading_readings_and_neighbours_cost_two_trials_at_most(limits: Limits) -> None:
-    for limit in range(limits.np_cap + 1):
+    for limit in range(limits.load_cap + 1):
         most = bisection_trials(limits, limit) + ALLOWANCE
-        for fake in range(1, limits.np_cap + 8, 3):
-            for prior in (None, Prior(1.0, 0.05), Prior(fake, 0.05), Prior(limits.np_cap, 0.3)):
+        for fake in range(1, limits.load_cap + 8, 3):
+            for prior in (None, Prior(1.0, 0.05), Prior(fake, 0.05), Prior(limits.load_cap, 0.3)):
                 for readings in (no_readings, as_if_limit_were(fake)):
                     cluster = Scripted(limit, readings)
                     result = run_search(Guided(limits, Guide(prior=prior)), cluster)
                     assert_right(result, limit, limits)
                     assert len(cluster.trials) <= most
-                    assert all(1 <= seen.load <= limits.np_cap for seen in cluster.trials)
+                    assert all(1 <= seen.load <= limits.load_cap for seen in cluster.trials)
 
 
 utilizations = st.floats(0.0, 30.0) | st.sampled_from([0.0, 0.5, 0.99, 1.0, 1.2])
@@ -177,7 +177,7 @@ def test_it_always_ends_and_never_answers_above_an_overload_without_saying_so(
     cluster = AnyVerdict(script)
     result = run_search(Guided(limits, Guide(prior=prior)), cluster)
     assert len(cluster.trials) < 150
-    assert all(1 <= seen.load <= limits.np_cap for seen in cluster.trials)
+    assert all(1 <= seen.load <= limits.load_cap for seen in cluster.trials)
     if isinstance(result, Done):
         assert result.confidence is not None
         assert 0.0 <= result.confidence <= 1.0

@@ -34,7 +34,7 @@ def boundary(sustained: int = 95, overloaded: int | None = 100, bpm: int = 1000)
         trials=6,
         reasons=[IDLE] if overloaded else [],
         limited_by=Resource.DISK if overloaded else None,
-        gave_up=None if overloaded else "np_cap reached",
+        gave_up=None if overloaded else "load_cap reached",
     )
 
 
