@@ -65,6 +65,7 @@ PACKAGES = [
     "jobs.config",
     "jobs.display",
     "jobs.engine",
+    "jobs.engine.clients",
     "jobs.setup",
     "jobs.testbed",
     "jobs.trials",

@@ -104,6 +104,7 @@ class TrialPlan:
         tasks: tasks of the stage; task i hosts the producers i, i + tasks, i + 2·tasks, …
         leaders: broker id that leads partition 0, 1, 2, …
         brokers: broker id → (host, port).
+        client: which producer client sends, as `producer.client` of a workload.
         client_options: connection options of kafka-python (security and the like).
         control: where the driver listens to the tasks; None when it does not.
         warmup_s, measure_s: seconds before and inside the measured window.
@@ -124,6 +125,7 @@ class TrialPlan:
     drain_timeout_s: float = 10.0
     connect_timeout_s: float = 20.0
     start_lead_s: float = 1.5
+    client: str = "wire"
     client_options: Mapping[str, object] = field(default_factory=dict)
     control: ControlAddress | None = None
 

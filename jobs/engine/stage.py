@@ -15,12 +15,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
-from jobs.engine.batches import BatchPool
-from jobs.engine.connections import open_connections
+from jobs.engine.clients.chooser import client_of
+from jobs.engine.clients.client import Outcome, ProducerClient
 from jobs.engine.control import DriverLine
-from jobs.engine.pattern import ProducerPattern, TrialPlan
-from jobs.engine.transport import Transport
-from jobs.engine.wire import WireLoop, client_id_of
+from jobs.engine.pattern import TrialPlan
 from metrics.client import TASK_ROW_DDL, TaskRow, encode_histogram, task_rows_to_batch
 from search.errors import RedlineError
 
@@ -38,12 +36,6 @@ class Barrier(Protocol):
     def allGather(self, message: str) -> list[str]:  # noqa: N802 - Spark's name
         """The messages of all tasks, when all have called."""
         ...
-
-
-@functools.lru_cache(maxsize=2)
-def _pool_of(pattern: ProducerPattern) -> BatchPool:
-    # Python workers are used again, and encoding a pool can take longer than a trial's warm-up.
-    return BatchPool(pattern)
 
 
 def stage_frame(spark: SparkSession, plan: TrialPlan) -> DataFrame:
@@ -68,33 +60,31 @@ def run_task(plan: TrialPlan, barrier: Barrier) -> TaskRow:
     a second time.
     """
     task = barrier.partitionId()
-    transports: dict[tuple[str, int], Transport] = {}
+    client: ProducerClient | None = None
     problem: str | None = None
     line: DriverLine | None = None
     try:
         if plan.control is not None:
             wait_s = plan.connect_timeout_s
             line = DriverLine.connect(plan.control, task, wait_s, time.monotonic)
-        wanted = [(client_id_of(plan, i), b) for i in plan.producers_of(task) for b in plan.brokers]
-        options = dict(plan.client_options)
-        transports = open_connections(wanted, plan.brokers, options, plan.connect_timeout_s)
-        pool = _pool_of(plan.pattern)
+        client = client_of(plan, task)
+        client.open()
     except (RedlineError, OSError, MemoryError) as error:
         problem = f"{type(error).__name__}: {error}"
     try:
         answers = [json.loads(a) for a in barrier.allGather(_readiness(problem))]
         start_wall_s = max(a["now_s"] for a in answers) + plan.start_lead_s
         problems = [a["problem"] for a in answers if a["problem"]]
-        if problems:
+        if problems or client is None:
             return _absent(plan, task, start_wall_s, problem or f"another task: {problems[0]}")
         if line is not None:
             line.say(start_s=start_wall_s)
-        return _run_loop(plan, task, transports, pool, start_wall_s, line)
+        return _run_client(plan, task, client, start_wall_s, line)
     finally:
         if line is not None:
             line.close()
-        for transport in transports.values():
-            transport.close()
+        if client is not None:
+            client.close()
 
 
 def _readiness(problem: str | None) -> str:
@@ -112,11 +102,10 @@ def _absent(plan: TrialPlan, task: int, start_wall_s: float, problem: str) -> Ta
     return TaskRow(task, socket.gethostname(), hosted, begin, end, error=problem)
 
 
-def _run_loop(
+def _run_client(
     plan: TrialPlan,
     task: int,
-    transports: dict[tuple[str, int], Transport],
-    pool: BatchPool,
+    client: ProducerClient,
     start_wall_s: float,
     line: DriverLine | None,
 ) -> TaskRow:
@@ -125,38 +114,37 @@ def _run_loop(
     late_s = time.monotonic() - start_s
     if late_s > 0:
         return _absent(plan, task, start_wall_s, f"left the barrier {late_s:.2f} s after the start")
-    loop = WireLoop(plan, task, transports, pool, line=line)
     try:
-        loop.run(start_s, wall_offset_s)
+        outcome = client.run(start_s, wall_offset_s, line)
     except (RedlineError, OSError) as error:
         return _absent(plan, task, start_wall_s, f"{type(error).__name__}: {error}")
-    return _report(plan, task, loop, start_wall_s)
+    return _report(plan, task, outcome, start_wall_s)
 
 
-def _report(plan: TrialPlan, task: int, loop: WireLoop, start_wall_s: float) -> TaskRow:
+def _report(plan: TrialPlan, task: int, outcome: Outcome, start_wall_s: float) -> TaskRow:
     begin, _planned_end = _window(plan, start_wall_s)
-    account, size = loop.account, plan.pattern.message_bytes
-    window = (loop.window_start_s, loop.window_end_s)
-    offered = sum(p.records_due_between(*window) for p in loop.producers)
+    account, size = outcome.account, plan.pattern.message_bytes
+    window = (outcome.window_start_s, outcome.window_end_s)
+    offered = sum(p.records_due_between(*window) for p in outcome.producers)
     row: dict[str, Any] = {
         "task_id": task,
         "host": socket.gethostname(),
-        "np": len(loop.producers),
+        "np": len(outcome.producers),
         "start_s": begin,
-        "end_s": begin + (loop.window_end_s - loop.window_start_s),
+        "end_s": begin + (outcome.window_end_s - outcome.window_start_s),
         "warmup_s": plan.warmup_s,
-        "drain_s": loop.drain_s,
+        "drain_s": outcome.drain_s,
         "offered_records": offered,
         "offered_bytes": offered * size,
         "sent_records": account.sent_records,
         "acked_records": account.acked_records,
         "acked_bytes": account.acked_records * size,
         "failed_records": account.failed_records,
-        "unsent_own_records": loop.unsent_own_records,
+        "unsent_own_records": outcome.unsent_own_records,
         "latency_us": encode_histogram(account.latency.histogram),
         "lateness_us": encode_histogram(account.lateness.histogram),
-        "loop_busy": loop.loop_busy,
-        "cpu_s": loop.cpu_s,
+        "loop_busy": outcome.loop_busy,
+        "cpu_s": outcome.cpu_s,
         "throttle_ms": account.throttle_ms,
         "acked_total": account.acked_total,
         "failed_total": account.failed_total,

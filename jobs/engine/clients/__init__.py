@@ -1,0 +1,1 @@
+"""Producer clients behind one protocol: the engine's own, kafka-python's and librdkafka."""
