@@ -45,6 +45,7 @@ def server_command(spec: Spec, node: Node, *, write_archive_to: Path | None = No
         f"{MARKER}{spec.id}",
         *_common(paths.log),
         *jmx_options(node.jmx_port),
+        *spec.java_options.get(str(node.node_id), ()),
         "-cp",
         ":".join(spec.jars),
         SERVER_CLASS,

@@ -90,8 +90,14 @@ def make_spec(
     *,
     owned: bool = True,
     ready_deadline_s: float = READY_DEADLINE_S,
+    java_options: Mapping[int, Sequence[str]] | None = None,
 ) -> Spec:
     """The complete order for a supervisor.
+
+    Args:
+        profile, name, jars, owned: as of `start`.
+        ready_deadline_s: how long the start may take [s].
+        java_options: node id → options of its JVM besides ours, such as a -javaagent.
 
     Raises:
         ConfigError: the name cannot be that of a folder, or there is no Java.
@@ -119,6 +125,7 @@ def make_spec(
         class_archive=str(class_archive(profile.kafka_version, java, paths)),
         ready_deadline_s=ready_deadline_s,
         owned=owned,
+        java_options={str(node): tuple(given) for node, given in (java_options or {}).items()},
     )
 
 

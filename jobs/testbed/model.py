@@ -66,6 +66,7 @@ class Spec:
         class_archive: file of the shared class archive; made if missing, None for none.
         ready_deadline_s: how long the start may take [s].
         owned: True when the testbed ends with the process that started it.
+        java_options: node id → options of its JVM besides ours, such as a -javaagent.
     """
 
     id: str
@@ -83,6 +84,7 @@ class Spec:
     class_archive: str | None
     ready_deadline_s: float
     owned: bool
+    java_options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def title(self) -> str:
@@ -172,6 +174,8 @@ class State:
         """
         spec = dict(data["spec"])
         spec["jars"] = tuple(spec["jars"])
+        options = spec.get("java_options", {})
+        spec["java_options"] = {node: tuple(given) for node, given in options.items()}
         return cls(
             spec=Spec(**spec),
             status=Status(data["status"]),

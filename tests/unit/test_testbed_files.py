@@ -92,6 +92,17 @@ def test_a_server_carries_the_marker_and_opens_jmx_on_loopback(tmp_path: Path) -
     assert command[command.index("-cp") + 1] == "/jars/a.jar:/jars/b.jar"
 
 
+def test_a_node_gets_its_own_java_options_and_no_other(tmp_path: Path) -> None:
+    node = broker(tmp_path)
+    agent = "-javaagent:/agent.jar=127.0.0.1:9404:/rules.yaml"
+    spec = replace(SPEC, java_options={str(node.node_id): (agent,)})
+    command = server_command(spec, node)
+    assert command.index(agent) < command.index("-cp")
+    assert agent not in server_command(spec, controller(tmp_path))
+    state = State(spec, Status.STARTING, created_s=1.0)
+    assert State.from_json(json.loads(json.dumps(state.to_json()))) == state
+
+
 def test_formatting_carries_the_marker_too(tmp_path: Path) -> None:
     command = format_command(SPEC, controller(tmp_path), "abc")
     assert f"{MARKER}small-00c0ffee" in command
