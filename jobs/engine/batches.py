@@ -23,7 +23,6 @@ _CRC = struct.Struct(">I")
 _AFTER_CRC = struct.Struct(">hiqqqhii")
 _LENGTH_OFFSET = 12
 _MAGIC = 2
-_NO_PRODUCER_ID = -1
 
 
 @dataclass(frozen=True)
@@ -87,12 +86,20 @@ class BatchPool:
         """Size of a batch of this many records, header included [B]."""
         return BATCH_HEADER_BYTES + self._pool[0].ends[records]
 
-    def take(self, records: int, base_timestamp_ms: int) -> tuple[bytes, memoryview]:
+    def take(
+        self,
+        records: int,
+        base_timestamp_ms: int,
+        producer_id: int = -1,
+        epoch: int = -1,
+        sequence: int = -1,
+    ) -> tuple[bytes, memoryview]:
         """A batch ready to be sent: its header, and its records without a copy.
 
         Args:
             records: 1 to `records_per_full_batch`.
             base_timestamp_ms: create time of its first record [ms since the epoch].
+            producer_id, epoch, sequence: of an idempotent producer; -1 for none.
         """
         encoded = self._pool[self._next]
         self._next = (self._next + 1) % len(self._pool)
@@ -102,9 +109,9 @@ class BatchPool:
             records - 1,
             base_timestamp_ms,
             base_timestamp_ms + int((records - 1) * self._interval_ms),
-            _NO_PRODUCER_ID,
-            -1,
-            -1,
+            producer_id,
+            epoch,
+            sequence,
             records,
         )
         length = BATCH_HEADER_BYTES - _LENGTH_OFFSET + len(body)

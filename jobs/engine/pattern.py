@@ -57,6 +57,14 @@ class ProducerPattern:
             producer blocks, as a real one does, and falls behind its schedule.
         max_request_size: upper bound of a produce request, one batch excepted [B].
         request_timeout_ms: an unanswered request fails after this time [ms].
+        retries: how often a batch is sent again, within `delivery_timeout_ms`.
+        retry_backoff_ms, retry_backoff_max_ms: wait before the first retry, doubled for each
+            further one up to the second (KIP-580) [ms].
+        delivery_timeout_ms: a batch fails so long after its first record was due [ms].
+        enable_idempotence: every batch carries producer id, epoch and sequence, so that the
+            broker drops what it has already.
+        send_buffer_bytes, receive_buffer_bytes: of the sockets; -1 leaves them to the
+            kernel's tuning [B].
         payload_seed: seed of the random payload and of the partitioner.
         pool_bytes: encoded records kept per task to send from [B].
     """
@@ -70,6 +78,13 @@ class ProducerPattern:
     buffer_memory: int = 33_554_432
     max_request_size: int = 1_048_576
     request_timeout_ms: int = 30_000
+    retries: int = 2_147_483_647
+    retry_backoff_ms: float = 100.0
+    retry_backoff_max_ms: float = 1_000.0
+    delivery_timeout_ms: int = 120_000
+    enable_idempotence: bool = False
+    send_buffer_bytes: int = -1
+    receive_buffer_bytes: int = -1
     payload_seed: int = 1
     pool_bytes: int = 8_388_608
 
