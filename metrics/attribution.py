@@ -1,9 +1,8 @@
 """Which resource of a broker bound it, by the USE method, with the evidence in words.
 
-Utilization, saturation and errors of each resource are read from the broker's window
-(Gregg, "The USE method"). The request handlers come first, because whatever they wait for
-shows in them: a handler that waits for the disk and one that lacks CPU are both busy.
-What they wait for then names the resource.
+The request handlers come first, because whatever they wait for shows in them: a handler
+that waits for the disk and one that lacks CPU are both busy. What they wait for then names
+the resource. The numbers are those of `metrics.use`.
 """
 
 from __future__ import annotations
@@ -13,10 +12,17 @@ from dataclasses import dataclass, field
 
 from metrics.evidence import Resource
 from metrics.thresholds import Thresholds
+from metrics.use import (
+    CPU_SATURATED,
+    flush_share,
+    link_share,
+    network_in,
+    network_out,
+    remote_share,
+    use_of,
+    waiting_share,
+)
 from metrics.windows import BrokerWindow
-
-CPU_SATURATED = 0.90
-"""Busy share of the machine from which on threads wait for a core [ratio]."""
 
 NETWORK_IDLE_LOW = 0.20
 """Idle fraction of a network thread below which it is a bottleneck [ratio]."""
@@ -24,6 +30,13 @@ NETWORK_IDLE_LOW = 0.20
 DISK_SHARE_HIGH = 0.5
 """Share of the handlers' time in appends that went into flushes, or into waiting without
 using CPU, from which on the disk explains why they are busy [ratio]."""
+
+GC_SHARE_HIGH = 0.25
+"""Share of time in garbage collection from which on the heap explains why they are busy [ratio]."""
+
+LINK_SHARE_HIGH = 0.90
+"""Use of the network interface by Kafka's own bytes from which on it is full [ratio]: headers
+of TCP, IP and Ethernet take 4 to 6 % of it."""
 
 REMOTE_SHARE_HIGH = 0.5
 """Share of a produce request's time spent waiting for followers that is most of it [ratio]."""
@@ -43,58 +56,9 @@ class Attribution:
     utilization: Mapping[Resource, float] = field(default_factory=dict)
 
 
-def local_threads(window: BrokerWindow) -> float | None:
-    """Threads that work on requests locally at a time: rate × mean local time, summed."""
-    parts = [
-        request.per_s * request.local_ms / 1000.0
-        for request in (window.produce, window.fetch_consumer, window.fetch_follower)
-        if request.per_s is not None and request.local_ms is not None
-    ]
-    return sum(parts) if parts else None
-
-
-def flush_share(window: BrokerWindow) -> float | None:
-    """Share of the handlers' time in produce appends that went into log flushes [ratio].
-
-    Followers flush too, on threads of their own; their part is taken to be that of the
-    replicated bytes.
-    """
-    produce = window.produce
-    if window.flush_threads is None or not produce.per_s or not produce.local_ms:
-        return None
-    led, followed = window.bytes_in_per_s, window.replication_bytes_in_per_s
-    if led is None or led + (followed or 0.0) <= 0:
-        return None
-    flushing = window.flush_threads * led / (led + (followed or 0.0))
-    return min(1.0, flushing / (produce.per_s * produce.local_ms / 1000.0))
-
-
-def waiting_share(window: BrokerWindow) -> float | None:
-    """Share of the handlers' local time that used no CPU, at least [ratio]."""
-    threads = local_threads(window)
-    if not threads or window.cpu_cores is None:
-        return None
-    return max(0.0, 1.0 - window.cpu_cores / threads)
-
-
-def remote_share(window: BrokerWindow) -> float | None:
-    """Share of a produce request's time spent waiting for followers [ratio]."""
-    produce = window.produce
-    if produce.remote_ms is None or not produce.total_ms:
-        return None
-    return produce.remote_ms / produce.total_ms
-
-
 def utilization(window: BrokerWindow) -> dict[Resource, float]:
     """How used each resource of a broker was [ratio], as far as the window tells."""
-    found = {
-        Resource.REQUEST_HANDLERS: None if window.handler_idle is None else 1 - window.handler_idle,
-        Resource.NETWORK_THREADS: None if window.network_idle is None else 1 - window.network_idle,
-        Resource.CPU: window.cpu_machine_share,
-        Resource.DISK: None if window.flush_threads is None else min(1.0, window.flush_threads),
-        Resource.REPLICATION: window.isr_changed_share,
-    }
-    return {name: max(0.0, value) for name, value in found.items() if value is not None}
+    return {row.resource: row.utilization for row in use_of(window) if row.utilization is not None}
 
 
 def _others(window: BrokerWindow, resource: Resource) -> str:
@@ -105,10 +69,14 @@ def _others(window: BrokerWindow, resource: Resource) -> str:
 def _times(window: BrokerWindow) -> str:
     """The produce request's time and where it went."""
     produce = window.produce
-    if produce.total_ms is None or produce.local_ms is None:
+    if not produce.total_ms or produce.local_ms is None:
         return "no produce request was timed"
     queue = "" if produce.request_queue_ms is None else f", {produce.request_queue_ms:.1f} queued"
-    return f"produce took {produce.total_ms:.1f} ms, {produce.local_ms:.1f} of it local{queue}"
+    share = produce.local_ms / produce.total_ms
+    return (
+        f"produce took {produce.total_ms:.1f} ms, {produce.local_ms:.1f} of it local{queue} "
+        f"({share:.0%} local)"
+    )
 
 
 def _busy_handlers(window: BrokerWindow) -> tuple[Resource, str]:
@@ -120,6 +88,8 @@ def _busy_handlers(window: BrokerWindow) -> tuple[Resource, str]:
             f"{idle}, and flushes took {flushing:.0%} of their time in appends "
             f"({window.flush_ms:.1f} ms each); {_times(window)}"
         )
+    if window.gc_share is not None and window.gc_share >= GC_SHARE_HIGH:
+        return Resource.HEAP, f"{idle}, and {_collections(window)}; {_times(window)}"
     if window.cpu_machine_share is not None and window.cpu_machine_share >= CPU_SATURATED:
         return Resource.CPU, (
             f"{idle} on a machine {window.cpu_machine_share:.0%} busy, of which the broker "
@@ -136,39 +106,80 @@ def _busy_handlers(window: BrokerWindow) -> tuple[Resource, str]:
     )
 
 
-def _attribute(window: BrokerWindow, thresholds: Thresholds) -> tuple[Resource, str]:
+def _collections(window: BrokerWindow) -> str:
+    least = window.heap_used_share_min
+    full = "" if least is None else f", with never less than {least:.0%} of the heap in use"
+    return f"garbage collection stopped all threads for {window.gc_share:.0%} of the time{full}"
+
+
+def _attribute(
+    window: BrokerWindow, thresholds: Thresholds, brokers: Sequence[BrokerWindow]
+) -> tuple[Resource, str]:
     """The resource that binds one broker, and the evidence."""
-    if window.produce.throttle_ms is not None and window.produce.throttle_ms > 0:
-        return Resource.QUOTA, (
-            f"produce requests were throttled for {window.produce.throttle_ms:.1f} ms on average"
+    throttle_ms = window.produce.throttle_ms
+    if throttle_ms is not None and throttle_ms > thresholds.throttle_ms_max:
+        return (
+            Resource.QUOTA,
+            f"produce requests were throttled for {throttle_ms:.1f} ms on average",
         )
     idle = window.handler_idle
     if idle is not None and idle < thresholds.request_handler_idle_min:
         return _busy_handlers(window)
+    link = link_share(window)
+    if link is not None and link >= LINK_SHARE_HIGH:
+        return Resource.NETWORK, (
+            f"Kafka's bytes filled {link:.0%} of the {window.link_mbit_per_s:g} Mbit/s interface "
+            f"({_mbit(network_in(window))} in, {_mbit(network_out(window))} out)"
+        )
     if window.network_idle is not None and window.network_idle < NETWORK_IDLE_LOW:
         return Resource.NETWORK_THREADS, (
             f"the busiest network thread was idle {window.network_idle:.2f}"
         )
+    if window.gc_share is not None and window.gc_share >= GC_SHARE_HIGH:
+        return Resource.HEAP, _collections(window)
     if window.cpu_machine_share is not None and window.cpu_machine_share >= CPU_SATURATED:
         return Resource.CPU, f"the machine was {window.cpu_machine_share:.0%} busy"
+    return _replication(window, thresholds, brokers)
+
+
+def _mbit(bytes_per_s: float | None) -> str:
+    return "unknown" if bytes_per_s is None else f"{bytes_per_s * 8 / 1e6:.0f} Mbit/s"
+
+
+def _replication(
+    window: BrokerWindow, thresholds: Thresholds, brokers: Sequence[BrokerWindow]
+) -> tuple[Resource, str]:
+    """The followers, or nothing that the metrics show."""
     changed, remote = window.isr_changed_share, remote_share(window)
     if changed is not None and changed > thresholds.isr_changed_share_max:
         return Resource.REPLICATION, (
             f"followers fell behind: ISR changes or under-replicated partitions in "
-            f"{changed:.0%} of the samples"
+            f"{changed:.0%} of the samples{_furthest_behind(brokers)}"
         )
     if remote is not None and remote >= REMOTE_SHARE_HIGH:
         return Resource.REPLICATION, (
             f"waiting for followers took {remote:.0%} of a produce request "
             f"({window.produce.remote_ms:.1f} of {window.produce.total_ms:.1f} ms)"
+            f"{_furthest_behind(brokers)}"
         )
     return Resource.UNKNOWN, "no resource that the metrics show was near its limit"
+
+
+def _furthest_behind(brokers: Sequence[BrokerWindow]) -> str:
+    """The broker whose replicas lag most: what binds the leaders is over there."""
+    lags = [(w.replica_lag_max_records or 0.0, -w.broker_id) for w in brokers]
+    records, broker_id = max(lags, default=(0.0, 0))
+    if records <= 0:
+        return ""
+    return f", the replicas on broker {-broker_id} by up to {records:.0f} records"
 
 
 _ORDER = (
     Resource.QUOTA,
     Resource.DISK,
+    Resource.HEAP,
     Resource.REQUEST_HANDLERS,
+    Resource.NETWORK,
     Resource.NETWORK_THREADS,
     Resource.CPU,
     Resource.REPLICATION,
@@ -186,7 +197,7 @@ def attribute(brokers: Sequence[BrokerWindow], thresholds: Thresholds) -> Attrib
     judged = [
         (_ORDER.index(resource), _idle_or_one(window), window, resource, text)
         for window in brokers
-        for resource, text in [_attribute(window, thresholds)]
+        for resource, text in [_attribute(window, thresholds, brokers)]
     ]
     if not judged:
         return Attribution(Resource.UNKNOWN, "no broker was sampled")

@@ -22,6 +22,8 @@ from search.errors import ConfigError
 UPTIME_MS = "uptime_ms"
 HANDLER_IDLE_NS = "handler_idle_ns"
 NETWORK_WAIT_NS = "network_wait_ns"
+NETWORK_IN_BYTES = "network_in_bytes"
+NETWORK_OUT_BYTES = "network_out_bytes"
 GC_MS = "gc_ms"
 
 REQUESTS = {
@@ -142,6 +144,8 @@ def _broker(handler_bean: str) -> list[Bean]:
     return [
         _meter(HANDLER_IDLE_NS, _HANDLER_POOL + handler_bean),
         Bean(NETWORK_WAIT_NS, processors, Kind.COUNTER, "io-wait-time-ns-total"),
+        Bean(NETWORK_IN_BYTES, processors, Kind.COUNTER, "incoming-byte-total"),
+        Bean(NETWORK_OUT_BYTES, processors, Kind.COUNTER, "outgoing-byte-total"),
         _gauge("request_queue_size", "kafka.network:type=RequestChannel,name=RequestQueueSize"),
         *_request_times(),
         _meter("isr_shrinks", replicas + "IsrShrinksPerSec"),

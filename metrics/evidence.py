@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -15,6 +16,7 @@ class Resource(str, Enum):
     REQUEST_HANDLERS = "request handlers"
     NETWORK_THREADS = "network threads"
     CPU = "CPU"
+    HEAP = "heap"
     DISK = "disk"
     NETWORK = "network"
     REPLICATION = "replication"
@@ -89,6 +91,7 @@ class ClientWindow:
     task_errors: tuple[str, ...] = ()
     throttle_ms: int = 0
     cpu_s: float = 0.0
+    latency_p999_ms: float = math.nan
 
     @property
     def duration_s(self) -> float:

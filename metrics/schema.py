@@ -17,6 +17,7 @@ import pyarrow as pa
 from metrics.columns import fields_of, plain
 from metrics.evidence import BrokerSample, ClientWindow, Judgement, Reason, Resource
 from metrics.summary import Boundary
+from metrics.use import ResourceUse, use_table
 from metrics.windows import BrokerWindow
 from search.model import Verdict
 
@@ -68,6 +69,8 @@ class Pattern:
         np: identical producers.
         rate_records_per_s: what each of them offers [1/s].
         acks: `0`, `1` or `all`.
+        axis, load: what was searched along, and where on it this pattern lies.
+        point_bpm: message size of the boundary point that it was offered for [B].
     """
 
     bpm: int
@@ -87,6 +90,9 @@ class Pattern:
     compression: str = "none"
     consumer_groups: int = 0
     client: str = "wire"
+    axis: str = "np"
+    load: int | None = None
+    point_bpm: int | None = None
 
 
 @dataclass(frozen=True)
@@ -139,6 +145,7 @@ class _TrialTail:
     controller_windows: tuple[BrokerWindow, ...]
     metrics_source: str
     end_offset_growth_records: int | None
+    resources: tuple[ResourceUse, ...]
 
 
 @dataclass(frozen=True)
@@ -214,6 +221,7 @@ def trial_record(trial: Trial) -> dict[str, Any]:
         controller_windows=trial.controllers,
         metrics_source=trial.metrics_source,
         end_offset_growth_records=trial.end_offset_growth_records,
+        resources=use_table(trial.brokers),
     )
     client = {k: v for k, v in plain(trial.client).items() if k not in _CLIENT_SKIP}
     window = {"window_start": utc(trial.client.start_s), "window_end": utc(trial.client.end_s)}

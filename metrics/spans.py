@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
 from metrics.beans import HANDLER_IDLE_NS, UPTIME_MS
 from metrics.evidence import BrokerSample
+
+HANDLER_POLL_S = 0.3
+"""The longest single wait of a request handler, which its idle counter adds at its end [s]."""
 
 _COUNTERS = (
     HANDLER_IDLE_NS,
@@ -46,6 +49,11 @@ class Span:
             for name, value in self._last.items()
             if name.startswith(f"{prefix}:") and name in self._first
         }
+
+    def total_per_s(self, prefix: str) -> float | None:
+        """Growth per second of all counters of a bean with `*` together [1/s]."""
+        grown = self.deltas(prefix)
+        return over(sum(grown.values()), self.duration_s) if grown else None
 
     def mean(self, name: str) -> float | None:
         """Exact mean of a histogram inside: None when it recorded nothing.
@@ -109,6 +117,53 @@ def isr_changed(before: BrokerSample, after: BrokerSample) -> bool:
         for name in ("isr_shrinks", "isr_expands")
     )
     return moved or after.values.get("under_replicated_partitions", 0.0) > 0
+
+
+def isr_changed_share(
+    earlier: BrokerSample | None, samples: Sequence[BrokerSample]
+) -> float | None:
+    """Share of samples after an ISR change or with under-replicated partitions [ratio].
+
+    Args:
+        earlier: the last sample before these, if there is one.
+    """
+    known = [s for s in samples if "under_replicated_partitions" in s.values]
+    if not known:
+        return None
+    chain = [earlier if earlier is not None else known[0], *known]
+    changed = sum(isr_changed(before, after) for before, after in pairwise(chain))
+    return changed / len(known)
+
+
+def impossible_idle(broker_id: int, idle: float | None, duration_s: float) -> str | None:
+    """An idle fraction above what waits across the edges explain is of two thread pools."""
+    if idle is None or idle <= 1.1 + HANDLER_POLL_S / duration_s:
+        return None
+    return (
+        f"broker {broker_id}: request handlers idle {idle:.2f}, above 1: the metric seems to "
+        f"cover a controller's handlers too"
+    )
+
+
+def heap_shares(samples: Sequence[BrokerSample]) -> list[float]:
+    """Used share of the heap in each sample that tells it [ratio]."""
+    return [
+        sample.values["heap_used_bytes"] / sample.values["heap_max_bytes"]
+        for sample in samples
+        if "heap_used_bytes" in sample.values and sample.values.get("heap_max_bytes", 0) > 0
+    ]
+
+
+def pauses(collection_ms: Mapping[str, float]) -> dict[str, float]:
+    """The collectors whose time stopped the threads: ZGC and Shenandoah also count cycles
+    that run beside them.
+    """
+    return {name: ms for name, ms in collection_ms.items() if not name.endswith("Cycles")}
+
+
+def mean(values: Sequence[float]) -> float | None:
+    """The arithmetic mean; None of nothing."""
+    return sum(values) / len(values) if values else None
 
 
 def find_contradiction(samples: Sequence[BrokerSample]) -> str | None:

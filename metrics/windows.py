@@ -8,15 +8,27 @@ after it is another. What the samples do not show is None, never 0.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+from dataclasses import dataclass, replace
 
-from metrics.beans import GC_MS, HANDLER_IDLE_NS, NETWORK_WAIT_NS
+from metrics.beans import (
+    GC_MS,
+    HANDLER_IDLE_NS,
+    NETWORK_IN_BYTES,
+    NETWORK_OUT_BYTES,
+    NETWORK_WAIT_NS,
+)
 from metrics.evidence import BrokerSample
-from metrics.spans import Span, find_contradiction, good_samples, isr_changed, over
-
-HANDLER_POLL_S = 0.3
-"""The longest single wait of a request handler, which its idle counter adds at its end [s]."""
+from metrics.spans import (
+    Span,
+    find_contradiction,
+    good_samples,
+    heap_shares,
+    impossible_idle,
+    isr_changed_share,
+    mean,
+    over,
+    pauses,
+)
 
 
 @dataclass(frozen=True)
@@ -56,17 +68,27 @@ class BrokerWindow:
             change since the sample before [ratio].
         under_replicated_max: most under-replicated partitions in a sample.
         replica_lag_max_records: largest lag of a follower in a sample [records].
-        messages_in_per_s and the like: from producers, to consumers, from and to
-            replicas [1/s, B/s].
+        messages_in_per_s: from producers [1/s].
+        bytes_in_per_s, bytes_out_per_s: of record batches, from producers and to
+            consumers [B/s].
+        replication_bytes_in_per_s, replication_bytes_out_per_s: of record batches, from
+            leaders and to followers [B/s].
+        network_in_bytes_per_s, network_out_bytes_per_s: of everything on the sockets of
+            the broker's listeners, which serve clients and followers [B/s].
+        link_mbit_per_s: stated speed of the network interface, one direction [Mbit/s].
+        failed_produce_requests_per_s: refused or failed [1/s].
         cpu_cores: CPU time of the process per second [cores].
         cpu_process_share: the same per core of the machine [ratio].
         cpu_machine_share: busy share of the machine, mean of the samples [ratio].
-        gc_share: share of time in garbage collection [ratio].
-        heap_used_share_max: largest used share of the heap in a sample [ratio].
-        flush_per_s, flush_ms: log flushes and their exact mean.
+        gc_share: share of time that garbage collection stopped the threads [ratio].
+        heap_used_share_min, heap_used_share_max: used share of the heap over the samples;
+            the least is near what collections leave [ratio].
+        flush_per_s: log flushes [1/s].
+        flush_ms: their exact mean time [ms].
         flush_threads: time in flushes per second: threads that flush at a time.
         disk_read_bytes_per_s, disk_write_bytes_per_s: of the process [B/s].
         leader_partitions_min, leader_partitions_max: partitions led, over the samples.
+        offline_replicas_max: most replicas on failed disks in a sample.
         fenced_brokers_max: of a controller.
     """
 
@@ -94,11 +116,15 @@ class BrokerWindow:
     bytes_out_per_s: float | None = None
     replication_bytes_in_per_s: float | None = None
     replication_bytes_out_per_s: float | None = None
+    network_in_bytes_per_s: float | None = None
+    network_out_bytes_per_s: float | None = None
+    link_mbit_per_s: float | None = None
     failed_produce_requests_per_s: float | None = None
     cpu_cores: float | None = None
     cpu_process_share: float | None = None
     cpu_machine_share: float | None = None
     gc_share: float | None = None
+    heap_used_share_min: float | None = None
     heap_used_share_max: float | None = None
     flush_per_s: float | None = None
     flush_ms: float | None = None
@@ -107,6 +133,7 @@ class BrokerWindow:
     disk_write_bytes_per_s: float | None = None
     leader_partitions_min: float | None = None
     leader_partitions_max: float | None = None
+    offline_replicas_max: float | None = None
     fenced_brokers_max: float | None = None
 
     @property
@@ -117,27 +144,6 @@ class BrokerWindow:
 
 def _scaled(value: float | None, factor: float) -> float | None:
     return None if value is None else value * factor
-
-
-def _impossible_idle(broker_id: int, idle: float | None, duration_s: float) -> str | None:
-    """An idle fraction above what waits across the edges explain is of two thread pools."""
-    if idle is None or idle <= 1.1 + HANDLER_POLL_S / duration_s:
-        return None
-    return (
-        f"broker {broker_id}: request handlers idle {idle:.2f}, above 1: the metric seems to "
-        f"cover a controller's handlers too"
-    )
-
-
-def _isr_changed_share(
-    earlier: BrokerSample | None, samples: Sequence[BrokerSample]
-) -> float | None:
-    known = [s for s in samples if "under_replicated_partitions" in s.values]
-    if not known:
-        return None
-    chain = [earlier if earlier is not None else known[0], *known]
-    changed = sum(isr_changed(before, after) for before, after in pairwise(chain))
-    return changed / len(known)
 
 
 def _request_window(span: Span, request: str) -> RequestWindow:
@@ -151,19 +157,6 @@ def _request_window(span: Span, request: str) -> RequestWindow:
         response_queue_ms=span.mean(f"{request}_response_queue_ms"),
         response_send_ms=span.mean(f"{request}_response_send_ms"),
     )
-
-
-def _heap_share(samples: Sequence[BrokerSample]) -> float | None:
-    shares = [
-        sample.values["heap_used_bytes"] / sample.values["heap_max_bytes"]
-        for sample in samples
-        if "heap_used_bytes" in sample.values and sample.values.get("heap_max_bytes", 0) > 0
-    ]
-    return max(shares, default=None)
-
-
-def _mean(values: Sequence[float]) -> float | None:
-    return sum(values) / len(values) if values else None
 
 
 def broker_window(
@@ -215,7 +208,8 @@ def _measured(
     span = Span(inside)
     idle = _scaled(span.per_s(HANDLER_IDLE_NS), 1e-9)
     network_wait_s = [delta / 1e9 for delta in span.deltas(NETWORK_WAIT_NS).values()]
-    gc_ms = span.deltas(GC_MS)
+    gc_ms = pauses(span.deltas(GC_MS))
+    heap = heap_shares(inside)
     cpu_cores = _scaled(span.per_s("process_cpu_ns"), 1e-9)
     leaders = span.gauges("leader_partitions")
     return BrokerWindow(
@@ -226,7 +220,7 @@ def _measured(
         samples_expected=expected,
         samples_missed=missed,
         edge_gap_s=edge_gap_s,
-        contradiction=_impossible_idle(broker_id, idle, span.duration_s),
+        contradiction=impossible_idle(broker_id, idle, span.duration_s),
         handler_idle=idle,
         network_idle=over(min(network_wait_s, default=None), span.duration_s),
         request_queue_max=span.gauge_max("request_queue_size"),
@@ -235,7 +229,7 @@ def _measured(
         fetch_follower=_request_window(span, "fetch_follower"),
         isr_shrinks=span.delta("isr_shrinks"),
         isr_expands=span.delta("isr_expands"),
-        isr_changed_share=_isr_changed_share(earlier, inside),
+        isr_changed_share=isr_changed_share(earlier, inside),
         under_replicated_max=span.gauge_max("under_replicated_partitions"),
         replica_lag_max_records=span.gauge_max("replica_max_lag_records"),
         messages_in_per_s=span.per_s("messages_in"),
@@ -243,12 +237,15 @@ def _measured(
         bytes_out_per_s=span.per_s("bytes_out"),
         replication_bytes_in_per_s=span.per_s("replication_bytes_in"),
         replication_bytes_out_per_s=span.per_s("replication_bytes_out"),
+        network_in_bytes_per_s=span.total_per_s(NETWORK_IN_BYTES),
+        network_out_bytes_per_s=span.total_per_s(NETWORK_OUT_BYTES),
         failed_produce_requests_per_s=span.per_s("failed_produce_requests"),
         cpu_cores=cpu_cores,
         cpu_process_share=over(cpu_cores, span.gauge_max("processors")),
-        cpu_machine_share=_mean(span.gauges("machine_cpu_share")[1:]),
+        cpu_machine_share=mean(span.gauges("machine_cpu_share")[1:]),
         gc_share=over(sum(gc_ms.values()) / 1000.0, span.duration_s) if gc_ms else None,
-        heap_used_share_max=_heap_share(inside),
+        heap_used_share_min=min(heap, default=None),
+        heap_used_share_max=max(heap, default=None),
         flush_per_s=span.per_s("log_flush_ms_count"),
         flush_ms=span.mean("log_flush_ms"),
         flush_threads=_scaled(span.sum_per_s("log_flush_ms"), 1e-3),
@@ -256,6 +253,7 @@ def _measured(
         disk_write_bytes_per_s=span.per_s("disk_write_bytes"),
         leader_partitions_min=min(leaders, default=None),
         leader_partitions_max=max(leaders, default=None),
+        offline_replicas_max=span.gauge_max("offline_replicas"),
         fenced_brokers_max=span.gauge_max("fenced_brokers"),
     )
 
@@ -266,9 +264,17 @@ def broker_windows(
     start_s: float,
     end_s: float,
     interval_s: float,
+    link_mbit_per_s: float | None = None,
 ) -> tuple[BrokerWindow, ...]:
-    """The windows of all these nodes, one each even where no sample was answered."""
+    """The windows of all these nodes, one each even where no sample was answered.
+
+    Args:
+        link_mbit_per_s: stated speed of their network interfaces, None where unknown.
+    """
     return tuple(
-        broker_window(samples, broker_id, start_s, end_s, interval_s)
+        replace(
+            broker_window(samples, broker_id, start_s, end_s, interval_s),
+            link_mbit_per_s=link_mbit_per_s,
+        )
         for broker_id in sorted(broker_ids)
     )
