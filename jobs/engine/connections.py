@@ -9,18 +9,21 @@ from __future__ import annotations
 
 import resource
 import socket
+import ssl
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kafka import errors as kafka_errors
 from kafka.net.connection import KafkaConnection
 from kafka.net.inet import create_connection
 from kafka.net.selector import NetworkSelector
-from kafka.net.transport import KafkaTCPTransport
+from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
 from kafka.protocol.producer import ProduceRequest
 
 from jobs.engine.protocol import PRODUCE_VERSION
-from jobs.engine.transport import PlainTransport, Transport
+from jobs.engine.refusals import why_not
+from jobs.engine.transport import PlainTransport, TlsTransport, Transport
 from search.errors import ConfigError, RedlineError
 
 _AT_ONCE = 64
@@ -34,7 +37,7 @@ Address = tuple[str, int]
 
 
 class BrokerConnectError(RedlineError):
-    """A producer could not connect to a broker."""
+    """No connection to a broker could be opened; says which one and why."""
 
 
 def ensure_descriptors(sockets: int) -> None:
@@ -57,92 +60,195 @@ def ensure_descriptors(sockets: int) -> None:
 def open_connections(
     wanted: Sequence[tuple[str, int]],
     brokers: Mapping[int, Address],
-    options: Mapping[str, object],
+    options: Mapping[str, Any],
     timeout_s: float,
 ) -> dict[tuple[str, int], Transport]:
     """Open one authenticated transport per (client id, broker id).
 
+    Args:
+        wanted: the connections.
+        brokers: broker id → (host, port).
+        options: connection options of kafka-python, as of `Security.client_kwargs`.
+        timeout_s: for all of them together [s].
+
     Raises:
         BrokerConnectError: a broker refused, or did not answer within `timeout_s`.
-        ConfigError: a broker does not speak the produce version that the engine uses.
+        ConfigError: a broker does not speak the produce version that the engine uses, or a
+            file of the security options cannot be used.
     """
+    opened, refused = _open_all(wanted, brokers, options, timeout_s)
+    if refused:
+        for transport in opened.values():
+            transport.close()
+        raise next(iter(refused.values()))
+    return opened
+
+
+def refusals_of(
+    brokers: Mapping[int, Address], options: Mapping[str, Any], timeout_s: float
+) -> dict[int, str]:
+    """Brokers that no connection can be opened to, each with a sentence that says why.
+
+    Args:
+        brokers: broker id → (host, port); a negative id where it is not known yet.
+        options: connection options of kafka-python.
+        timeout_s: for all of them together [s].
+
+    Raises:
+        ConfigError: a file of the security options cannot be used.
+    """
+    wanted = [("redline-check", broker) for broker in brokers]
+    opened, refused = _open_all(wanted, brokers, options, timeout_s)
+    for transport in opened.values():
+        transport.close()
+    return {broker: str(error) for (_, broker), error in refused.items()}
+
+
+_Opened = dict[tuple[str, int], Transport]
+_Refused = dict[tuple[str, int], RedlineError]
+
+
+def _open_all(
+    wanted: Sequence[tuple[str, int]],
+    brokers: Mapping[int, Address],
+    options: Mapping[str, Any],
+    timeout_s: float,
+) -> tuple[_Opened, _Refused]:
+    """What could be opened and what not; nothing more is tried after a chunk with a refusal."""
     ensure_descriptors(len(wanted))
     net = NetworkSelector(slow_task_threshold_secs=0)
-    deadline = time.monotonic() + timeout_s
-    opened: dict[tuple[str, int], Transport] = {}
+    opened: _Opened = {}
+    refused: _Refused = {}
     try:
+        opener = _Opener(net, options, time.monotonic() + timeout_s)
         for first in range(0, len(wanted), _AT_ONCE):
             chunk = wanted[first : first + _AT_ONCE]
-            net.run(_open_chunk, net, chunk, brokers, options, deadline, opened)
+            net.run(_open_chunk, net, opener, chunk, brokers, opened, refused)
+            if refused:
+                break
     except BaseException:
         for transport in opened.values():
             transport.close()
         raise
     finally:
         net.close()
-    return opened
+    return opened, refused
 
 
 async def _open_chunk(
     net: Any,
+    opener: _Opener,
     chunk: Sequence[tuple[str, int]],
     brokers: Mapping[int, Address],
-    options: Mapping[str, object],
-    deadline: float,
-    opened: dict[tuple[str, int], Transport],
+    opened: _Opened,
+    refused: _Refused,
 ) -> None:
     futures = [
-        (key, net.call_soon_with_future(_open_one, net, key, brokers[key[1]], options, deadline))
-        for key in chunk
+        (key, net.call_soon_with_future(opener.open, *key, brokers[key[1]])) for key in chunk
     ]
-    failure: RedlineError | None = None
     for key, future in futures:
         try:
             opened[key] = await future
         except RedlineError as error:  # every future is awaited before the first is reported
-            failure = failure or error
-    if failure is not None:
-        raise failure
+            refused[key] = error
 
 
-async def _open_one(
-    net: Any,
-    key: tuple[str, int],
-    address: Address,
-    options: Mapping[str, object],
-    deadline: float,
-) -> Transport:
-    client_id, broker_id = key
-    host, port = address
-    where = f"broker {broker_id} at {host}:{port}"
+class _Opener:
+    """Opens connections with the same options until a deadline on the monotonic clock [s]."""
+
+    def __init__(self, net: Any, options: Mapping[str, Any], deadline_s: float) -> None:
+        self._net = net
+        self._options = options
+        self._deadline_s = deadline_s
+        # One context for all: reading the system's certificates takes as long as a trial's start.
+        self._tls = tls_context(options)
+
+    async def open(self, client_id: str, broker_id: int, address: Address) -> Transport:
+        host, port = address
+        where = f"broker {broker_id} at {host}:{port}" if broker_id >= 0 else f"{host}:{port}"
+        sock: socket.socket | None = None
+        try:
+            sock = await create_connection(
+                self._net, host, port, _SOCKET_OPTIONS, timeout_at=self._deadline_s
+            )
+            transport = self._transport(sock, host)
+            sock = transport._sock
+            if isinstance(sock, ssl.SSLSocket):
+                await self._shake_hands(sock)
+            connection = KafkaConnection(
+                self._net, node_id=broker_id, client_id=client_id, **self._options
+            )
+            connection.connection_made(transport)
+            await connection.initialize(timeout_at=self._deadline_s)
+            await connection
+        except Exception as error:
+            if sock is not None:
+                sock.close()
+            raise BrokerConnectError(f"{where}: {why_not(error, self._options)}") from error
+        newest = connection.broker_version_data.api_version(ProduceRequest)
+        if newest < PRODUCE_VERSION:
+            sock.close()
+            raise ConfigError(
+                f"{where} speaks produce requests up to version {newest}; "
+                f"version {PRODUCE_VERSION} is needed, which Kafka has since 2.1"
+            )
+        return _take_over(self._net, connection, transport)
+
+    def _transport(self, sock: socket.socket, host: str) -> Any:
+        if self._tls is None:
+            return KafkaTCPTransport(self._net, sock, host=host)
+        return KafkaSSLTransport(self._net, sock, host=host, ssl_context=self._tls)
+
+    async def _shake_hands(self, sock: ssl.SSLSocket) -> None:
+        """As kafka-python's, which waits for a silent peer without a limit."""
+        while True:
+            try:
+                sock.do_handshake()
+            except ssl.SSLWantReadError:
+                await self._net.wait_read(sock, timeout_at=self._deadline_s)
+            except ssl.SSLWantWriteError:
+                await self._net.wait_write(sock, timeout_at=self._deadline_s)
+            else:
+                return
+            if time.monotonic() >= self._deadline_s:
+                raise kafka_errors.KafkaTimeoutError("no end of the TLS handshake")
+
+
+def tls_context(options: Mapping[str, Any]) -> ssl.SSLContext | None:
+    """What TLS connections share; None when the protocol has no TLS.
+
+    Raises:
+        ConfigError: a file of the options holds no certificate or key that can be used.
+    """
+    if not str(options.get("security_protocol", "")).endswith("SSL"):
+        return None
+    config = {key: options.get(key, value) for key, value in _TLS_DEFAULTS.items()}
     try:
-        sock = await create_connection(net, host, port, _SOCKET_OPTIONS, timeout_at=deadline)
-        transport = KafkaTCPTransport(net, sock, host=host)
-        await transport.handshake()
-        connection = KafkaConnection(net, node_id=broker_id, client_id=client_id, **options)
-        connection.connection_made(transport)
-        await connection.initialize(timeout_at=deadline)
-        await connection
-    except Exception as error:
-        raise BrokerConnectError(f"{where}: {type(error).__name__}: {error}") from error
-    newest = connection.broker_version_data.api_version(ProduceRequest)
-    if newest < PRODUCE_VERSION:
-        sock.close()
+        context: ssl.SSLContext = KafkaSSLTransport._build_ssl_context(config)
+    except (ssl.SSLError, OSError) as error:
+        names = [str(config[key]) for key in ("ssl_cafile", "ssl_certfile", "ssl_keyfile")
+                 if config[key]]  # fmt: skip
         raise ConfigError(
-            f"{where} speaks produce requests up to version {newest}; "
-            f"version {PRODUCE_VERSION} is needed, which Kafka has since 2.1"
-        )
-    return PlainTransport(_take_over(net, transport))
+            f"the files of cluster security ({', '.join(names)}) cannot be used: "
+            f"{getattr(error, 'reason', None) or error}; expected PEM files: certificates in "
+            "security.cafile, and the key in security.keyfile that belongs to the certificate in "
+            "security.certfile, with security.key_password_from when it is encrypted"
+        ) from error
+    return context
 
 
-def _take_over(net: Any, transport: Any) -> socket.socket:
+_TLS_DEFAULTS: Mapping[str, Any] = KafkaSSLTransport.DEFAULT_CONFIG
+
+
+def _take_over(net: Any, connection: Any, transport: Any) -> Transport:
     """Detach the socket from kafka-python's event loop.
 
-    Reads the transport's private fields; the exact kafka-python version is pinned, and
-    a test against a real broker fails when they change.
+    Reads private fields; the exact kafka-python version is pinned, and a test against a
+    real broker fails when they change.
     """
+    connection._reauth.cancel()
     transport.pause_reading()
     net.cancel(transport._read_task)
-    sock: socket.socket = transport._sock
+    sock = transport._sock
     transport._sock = None
-    return sock
+    return TlsTransport(sock) if isinstance(sock, ssl.SSLSocket) else PlainTransport(sock)

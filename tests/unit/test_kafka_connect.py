@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import socket
 import threading
 import time
@@ -52,8 +51,7 @@ def test_what_is_no_kafka_broker_is_refused_in_time_and_leaves_no_thread(
     with pytest.raises(ConfigError) as caught:
         connect([silent], timeout_s=1.0)
     assert time.monotonic() - began < 5.0
-    assert f"{silent} takes connections, but no Kafka broker" in str(caught.value)
-    assert "PLAINTEXT" in str(caught.value)
+    assert f"{silent}: it takes connections and does not answer as PLAINTEXT" in str(caught.value)
     assert threading.active_count() == threads
     assert capfd.readouterr().err == "", "kafka-python's own lines"
     assert any(record.name.startswith("kafka.") for record in caplog.records), "still loggable"
@@ -71,15 +69,7 @@ def test_a_tls_handshake_without_an_answer_ends_in_time(silent: str) -> None:
         connect([silent], options, timeout_s=1.0)
     assert time.monotonic() - began < 5.0
     message = str(caught.value)
-    assert "SASL_SSL" in message
-    assert "username_from and password_from" in message
+    assert f"{silent}: it takes connections and does not answer as SASL_SSL" in message
+    assert "check the port and cluster security.protocol" in message
     assert "hunter2" not in message
     assert threading.active_count() == threads
-
-
-def test_listening_for_the_reason_ends_with_the_attempt(silent: str) -> None:
-    logger = logging.getLogger("kafka.net.manager")
-    before = list(logger.handlers)
-    with pytest.raises(ConfigError):
-        connect([silent], timeout_s=0.5)
-    assert logger.handlers == before

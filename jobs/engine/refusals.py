@@ -1,0 +1,111 @@
+"""Why a broker and we do not come together, in a sentence that says what to check."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Mapping
+from typing import Any
+
+from kafka import errors as kafka_errors
+
+# Of OpenSSL's x509_vfy.h; Python's ssl has no names for them.
+_NOT_YET_VALID, _EXPIRED = 9, 10
+_WRONG_HOST, _WRONG_ADDRESS = 62, 64
+_UNTRUSTED = (2, 18, 19, 20, 21)
+
+_LOGIN_KEYS = {
+    "OAUTHBEARER": "security.token_from, or the oauth keys",
+    None: "security.username_from and security.password_from",
+}
+
+
+def why_not(error: BaseException, options: Mapping[str, Any]) -> str:
+    """What went wrong while a connection was opened, what was expected, and what to check.
+
+    Args:
+        error: as Python's ssl, the socket or kafka-python raised it.
+        options: connection options of kafka-python; no value of theirs is repeated but the
+            protocol and the mechanism.
+    """
+    error = _cause(error)
+    protocol = str(options.get("security_protocol", "PLAINTEXT"))
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return _certificate(error)
+    if isinstance(error, ssl.SSLError):
+        return _tls(error, protocol)
+    if isinstance(error, kafka_errors.SaslAuthenticationFailedError):
+        return _login(error, options)
+    if isinstance(error, kafka_errors.UnsupportedSaslMechanismError):
+        return (
+            f"it does not offer the SASL mechanism {options.get('sasl_mechanism')}; expected one "
+            "of its sasl.enabled.mechanisms; change cluster security.sasl_mechanism"
+        )
+    if isinstance(error, kafka_errors.IllegalSaslStateError):
+        return f"its listener wants no login, but {protocol} has one; {_CHECK_PROTOCOL}"
+    if isinstance(error, kafka_errors.KafkaTimeoutError | kafka_errors.RequestTimedOutError):
+        return f"it takes connections and does not answer as {protocol}; {_CHECK_PROTOCOL}"
+    return (
+        f"it takes connections, but no Kafka broker that speaks {protocol} lets us in "
+        f"({_brief(error)}); {_CHECK_PROTOCOL}"
+    )
+
+
+_CHECK_PROTOCOL = (
+    "expected a broker's listener of that kind; check the port and cluster security.protocol"
+)
+
+
+def _cause(error: BaseException) -> BaseException:
+    """kafka-python hands TLS errors on as the argument of its own."""
+    inner = error.args[0] if error.args else None
+    if isinstance(error, kafka_errors.KafkaConnectionError) and isinstance(inner, BaseException):
+        return inner
+    return error
+
+
+def _certificate(error: ssl.SSLCertVerificationError) -> str:
+    code = error.verify_code
+    if code in (_WRONG_HOST, _WRONG_ADDRESS):
+        return (
+            f"its certificate is for another host ({error.verify_message.rstrip('.')}); expected "
+            "one that names the host it is reached by; correct advertised.listeners or the "
+            "certificate (cluster security.check_hostname=false trusts any name)"
+        )
+    if code == _EXPIRED:
+        return "its certificate has expired; expected a valid one; renew the broker's certificate"
+    if code == _NOT_YET_VALID:
+        return "its certificate is not valid yet; check the clocks of the broker and of this host"
+    if code in _UNTRUSTED:
+        return (
+            f"its certificate is not trusted ({error.verify_message}); expected one that is "
+            "signed by an authority in cluster security.cafile, or by one that the system knows "
+            "when that is left out; name the authority's PEM file there"
+        )
+    return f"its certificate is refused ({error.verify_message}); check it"
+
+
+def _tls(error: ssl.SSLError, protocol: str) -> str:
+    reason = error.reason or str(error)
+    if reason in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "UNEXPECTED_EOF_WHILE_READING"):
+        return f"its listener does not speak TLS, as {protocol} needs; {_CHECK_PROTOCOL}"
+    if "CERTIFICATE" in reason or "UNKNOWN_CA" in reason:
+        return (
+            f"it refuses the client's certificate ({reason.lower().replace('_', ' ')}); expected "
+            "one that its truststore trusts; check cluster security.certfile and "
+            "security.keyfile"
+        )
+    return f"TLS fails ({reason.lower().replace('_', ' ')}); check the files of cluster security"
+
+
+def _login(error: Exception, options: Mapping[str, Any]) -> str:
+    mechanism = options.get("sasl_mechanism")
+    keys = _LOGIN_KEYS.get(mechanism, _LOGIN_KEYS[None])
+    return (
+        f"it refuses the login by {mechanism} ({_brief(error)}); expected a user that it knows; "
+        f"check what cluster {keys} point at"
+    )
+
+
+def _brief(error: BaseException) -> str:
+    text = " ".join(str(error).split())[:200]
+    return text or type(error).__name__
