@@ -65,7 +65,9 @@ class ProducerPattern:
             broker drops what it has already.
         send_buffer_bytes, receive_buffer_bytes: of the sockets; -1 leaves them to the
             kernel's tuning [B].
-        payload_seed: seed of the random payload and of the partitioner.
+        arrivals: "fixed" for evenly spaced records; "poisson"; or "bursts" of
+            `burst_on_s` with pauses of `burst_off_s` [s], at the same mean rate.
+        payload_seed: seed of the random payload, of the partitioner and of arrivals.
         pool_bytes: encoded records kept per task to send from [B].
     """
 
@@ -85,6 +87,9 @@ class ProducerPattern:
     enable_idempotence: bool = False
     send_buffer_bytes: int = -1
     receive_buffer_bytes: int = -1
+    arrivals: str = "fixed"
+    burst_on_s: float = 1.0
+    burst_off_s: float = 1.0
     payload_seed: int = 1
     pool_bytes: int = 8_388_608
 
@@ -123,6 +128,7 @@ class TrialPlan:
         client_options: connection options of kafka-python (security and the like).
         control: where the driver listens to the tasks; None when it does not.
         warmup_s, measure_s: seconds before and inside the measured window.
+        ramp_up_s: how long the rate grows evenly from 0, within `warmup_s` [s].
         drain_timeout_s: how long to wait for the last acknowledgements [s].
         start_lead_s: from the agreement of the tasks to the first record [s]; barrier
             calls poll once a second, so tasks leave them up to a second apart.
@@ -137,6 +143,7 @@ class TrialPlan:
     brokers: Mapping[int, tuple[str, int]]
     warmup_s: float
     measure_s: float
+    ramp_up_s: float = 0.0
     drain_timeout_s: float = 10.0
     connect_timeout_s: float = 20.0
     start_lead_s: float = 1.5

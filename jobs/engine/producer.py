@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import random
 from collections import deque
 
 from jobs.engine.pattern import ProducerPattern
 from jobs.engine.protocol import Buffer, FrameReader, ProduceEncoder
+from jobs.engine.schedule import Schedule
 from jobs.engine.transport import Transport
 
 Batch = tuple[int, int, int]
@@ -60,15 +60,16 @@ class Connection:
 
 
 class Producer:
-    """A schedule of records at a fixed rate, and the batch that is filling up.
+    """A schedule of records, and the batch that is filling up.
 
-    Record k is due at `start_s + k/rate`. Records gather in an open batch for one sticky
-    partition; the batch is ready when the record that no longer fits is due, or when
-    `linger_ms` is over. After `batch_size` bytes the partition changes at random, as
-    Kafka's default partitioner does (KIP-794).
+    Records gather in an open batch for one sticky partition; the batch is ready when the
+    record that no longer fits is due, or when `linger_ms` is over. After `batch_size` bytes
+    the partition changes at random, as Kafka's default partitioner does (KIP-794).
 
     Attributes:
         opened: index of the open batch's first record, so also the records sealed so far.
+        full_s: when the first record that no longer fits into the open batch is due.
+        ready_s: when the open batch is to be sent: full, or lingered long enough.
         scheduled_s: when the event loop looks at this producer next.
         buffered_bytes: size of the full batches that wait for room.
         blocked: `buffer_memory` is used up, so nothing is added until a broker takes some.
@@ -79,17 +80,18 @@ class Producer:
         "_linger_s",
         "_partition_bytes",
         "_partitions",
-        "_rate",
         "_rng",
+        "_schedule",
         "blocked",
         "buffered_bytes",
         "connections",
         "full_records",
+        "full_s",
         "index",
         "opened",
         "partition",
+        "ready_s",
         "scheduled_s",
-        "start_s",
     )
 
     def __init__(
@@ -98,47 +100,35 @@ class Producer:
         pattern: ProducerPattern,
         full_records: int,
         partitions: int,
-        start_s: float,
+        schedule: Schedule,
     ) -> None:
         self.index = index
-        self.start_s = start_s
         self.full_records = full_records
         self.connections: dict[int, Connection] = {}
         self.opened = 0
         self.buffered_bytes = 0
         self.blocked = False
-        self.scheduled_s = start_s
-        self._rate = pattern.rate_records_per_s
+        self._schedule = schedule
         self._linger_s = pattern.linger_ms / 1000.0
         self._batch_size = pattern.batch_size
         self._partitions = partitions
         self._rng = random.Random(f"{pattern.payload_seed}/producer/{index}")
         self._partition_bytes = 0
         self.partition = self._rng.randrange(partitions)
+        self._open()
+        self.scheduled_s = self.ready_s
 
     def due_s(self, record: int) -> float:
         """When this record is due."""
-        return self.start_s + record / self._rate
-
-    @property
-    def full_s(self) -> float:
-        """When the first record that no longer fits into the open batch is due."""
-        return self.start_s + (self.opened + self.full_records) / self._rate
-
-    @property
-    def ready_s(self) -> float:
-        """When the open batch is to be sent: full, or lingered long enough."""
-        return min(self.full_s, self.start_s + self.opened / self._rate + self._linger_s)
+        return self._schedule.due_s(record)
 
     def records_by(self, at_s: float) -> int:
         """Records in the open batch at this time, at most a full batch, at least one."""
-        due = math.floor((at_s - self.start_s) * self._rate + 1e-6) + 1 - self.opened
-        return max(1, min(self.full_records, due))
+        return max(1, min(self.full_records, self._schedule.due_until(at_s) - self.opened))
 
     def records_due_between(self, from_s: float, to_s: float) -> int:
         """How many records are due in [from_s, to_s)."""
-        before_end = max(0, math.ceil((to_s - self.start_s) * self._rate - 1e-6))
-        return before_end - max(0, math.ceil((from_s - self.start_s) * self._rate - 1e-6))
+        return self._schedule.due_between(from_s, to_s)
 
     def seal(self, records: int, size_bytes: int) -> Batch:
         """Close the open batch after this many records and open the next one."""
@@ -148,4 +138,10 @@ class Producer:
         if self._partition_bytes >= self._batch_size:
             self._partition_bytes = 0
             self.partition = self._rng.randrange(self._partitions)
+        self._open()
         return batch
+
+    def _open(self) -> None:
+        due_s = self._schedule.due_s
+        self.full_s = due_s(self.opened + self.full_records)
+        self.ready_s = min(self.full_s, due_s(self.opened) + self._linger_s)

@@ -22,11 +22,11 @@ from jobs.engine.exchange import Exchange
 from jobs.engine.pattern import TrialPlan
 from jobs.engine.producer import Connection, Producer
 from jobs.engine.protocol import ProduceEncoder
+from jobs.engine.schedule import schedule_of
 from jobs.engine.statistics import Account
 from jobs.engine.transport import Transport
 from search.errors import RedlineError
 
-_GOLDEN = 0.6180339887498949
 _EVENTS_PER_TURN = 256
 _CHECK_INTERVAL_S = 0.25
 _NEVER = float("inf")
@@ -102,14 +102,12 @@ class WireLoop:
 
     def _producer(self, index: int, start_s: float) -> Producer:
         plan, pattern = self._plan, self._plan.pattern
-        # Producers start together but out of step, or their batches would arrive in bursts.
-        phase_s = pattern.batch_interval_s * (index * _GOLDEN % 1.0)
         producer = Producer(
             index,
             pattern,
             self._pool.records_per_full_batch,
             len(plan.leaders),
-            start_s + phase_s,
+            schedule_of(pattern, index, start_s, plan.ramp_up_s),
         )
         client_id = client_id_of(plan, index)
         encoder = ProduceEncoder(plan.topic, client_id, pattern.acks, pattern.request_timeout_ms)

@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 
 from jobs.engine.pattern import ProducerPattern, TrialPlan
 from jobs.engine.producer import Producer
+from jobs.engine.schedule import EvenSchedule
 
 
 def _producer(rate: float = 1_000.0, full: int = 16, **options: object) -> Producer:
     pattern = ProducerPattern(1_000, rate, **options)  # type: ignore[arg-type]
-    return Producer(0, pattern, full, 30, start_s=100.0)
+    return Producer(0, pattern, full, 30, EvenSchedule(rate, 100.0))
 
 
 def test_a_lingering_batch_is_ready_after_linger() -> None:
