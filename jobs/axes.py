@@ -6,6 +6,7 @@ replaced, so everything behind it (topics, plans, rows) sees an ordinary workloa
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from jobs.config import Configuration, Goal, Workload
@@ -14,15 +15,6 @@ from search.errors import ConfigError
 
 LOAD_MAX = {"message_bytes": 10_000_000, "partitions": 1_000, "consumer_groups": 100}
 """The highest load on axes whose parameter has a bound of its own."""
-
-WORDS = {
-    "np": "producers",
-    "rate": "records/s per producer",
-    "message_bytes": "bytes per message",
-    "partitions": "partitions per broker",
-    "consumer_groups": "consumer groups",
-}
-"""What a load on each axis counts."""
 
 
 @dataclass(frozen=True)
@@ -76,8 +68,15 @@ def traffic_at(workload: Workload, axis: str, bpm: int, load: int) -> Traffic:
     return Traffic(axis, load, sized, np, load)
 
 
-def _with(workload: Workload, section: str, values: dict[str, object]) -> Workload:
-    part = getattr(workload, section).model_copy(update=values)
+def heaviest(workload: Workload, goal: Goal, bpm: int) -> Traffic:
+    """The traffic at a boundary point that a topic can least take, to ask beforehand."""
+    search = goal.search
+    load = search.load_cap if search.axis == "message_bytes" else 1
+    return traffic_at(workload, search.axis, bpm, load)
+
+
+def _with(workload: Workload, section: str, values: Mapping[str, object]) -> Workload:
+    part = getattr(workload, section).model_copy(update=dict(values))
     return workload.model_copy(update={section: part})
 
 

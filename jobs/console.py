@@ -230,7 +230,7 @@ class TerminalReporter:
             return plan_lines(f"run {event.run_id}", event.plan)
         if isinstance(event, TrialStarted) and event.bpm != self._size_shown:
             self._size_shown = event.bpm
-            return size_heading(event.bpm)
+            return size_heading(event.bpm, event.axis)
         if isinstance(event, TrialFinished):
             return trial_lines(event)
         if isinstance(event, PointFinished):

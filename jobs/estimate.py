@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from jobs.axes import payload_rate
 from jobs.config import Cluster, Goal, Workload
 from jobs.events import Plan
-from search.boundary_model import ProducerRate
+from search.budget import Budget
 from search.forecast import forecast
 from search.guide import Guide
 from search.limits import Limits
@@ -20,18 +21,24 @@ agreeing on the start, draining, judging and appending to the tables [s]; measur
 
 def line_of(workload: Workload, goal: Goal, brokers: int) -> Line:
     """The boundary line that a goal asks for, as the search takes it."""
-    search, producer = goal.search, workload.producer
+    search, budget = goal.search, goal.search.budget
     signals = Signals(
         achieved_min=goal.indicators.achieved_min,
         idle_min=goal.indicators.request_handler_idle_min,
     )
     return Line(
         sizes=workload.message_bytes,
-        rate=ProducerRate(producer.rate_records_per_s, producer.rate_bytes_per_s),
+        rate=payload_rate(workload, goal),
         limits=Limits(
-            search.load_start_max, search.load_cap, search.resolution, search.invalid_repeats_max
+            search.load_start_max,
+            search.load_cap,
+            search.resolution,
+            search.invalid_repeats_max,
+            search.axis,
         ),
         brokers=brokers,
+        budget=Budget(budget.trials, budget.duration_s, budget.payload_bytes),
+        refine_max=search.refine_max,
         guide=Guide(signals=signals),
         method=search.method,
     )

@@ -90,6 +90,8 @@ class TrialStarted:
     number: int
     bpm: int
     np: int
+    axis: str
+    load: int
     offered_mb_per_s: float
     reason: str
     duration_s: float | None = None
@@ -129,6 +131,8 @@ class TrialFinished:
     number: int
     bpm: int
     np: int
+    axis: str
+    load: int
     offered_mb_per_s: float
     achieved_mb_per_s: float | None
     idle_lowest: float | None

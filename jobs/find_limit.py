@@ -11,6 +11,7 @@ from pathlib import Path
 
 import click
 
+from jobs.axes import require_axis
 from jobs.config import Configuration, load
 from jobs.console import make_reporter
 from jobs.entry import run
@@ -61,6 +62,7 @@ def find_limit(  # noqa: PLR0913, PLR0917 - one for each option
     Spark stage, judges it by the brokers' own metrics, and is appended to the Delta tables.
     """
     config = load(cluster, workload, goal, overrides)
+    require_axis(config)
     with make_reporter() as reporter:
         if dry_run:
             plan = plan_of(config.cluster, config.workload, config.goal, out)

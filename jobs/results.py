@@ -48,14 +48,17 @@ def ending_of(error: BaseException | None, boundaries: Iterable[Boundary]) -> En
 
 
 def boundary_of(
-    point: FinishedPoint, records: Iterable[TrialRecord], rate: float, brokers: int
+    point: FinishedPoint,
+    records: Iterable[TrialRecord],
+    config: Configuration,
+    brokers: int,
 ) -> Boundary:
     """The boundary of one search, with the reasons of the trial at its overloaded side.
 
     Args:
         records: all trials of the run, oldest first.
-        rate: what one producer offers [records/s].
     """
+    workload, axis = config.workload, config.goal.search.axis
     bracket = point.result.bracket
     own = [record for record in records if record.bpm == point.bpm]
     overloads = [
@@ -68,12 +71,14 @@ def boundary_of(
     boundary = make_boundary(
         bracket,
         bpm=point.bpm,
-        rate_records_per_s=rate,
+        rate_records_per_s=workload.producer.records_per_s(point.bpm),
         brokers=brokers,
         trials=len(own),
         reasons=last.reasons if last else (),
         limited_by=last.limited_by if last else None,
         gave_up=point.result.reason if isinstance(point.result, GaveUp) else None,
+        axis=axis,
+        np=workload.np or 0,
     )
     evidence = last.evidence if last else ""
     if isinstance(point.result, GaveUp):

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
 
+from jobs.axes import heaviest
 from jobs.brokers.cluster import OpenCluster, open_cluster, require_fitting, window_needed_s
 from jobs.brokers.topics import Topics
 from jobs.config import Configuration
@@ -134,7 +135,8 @@ class LimitRun:
         topics = Topics(opened.admin, name)
         require_fitting(opened, workload, goal)
         for bpm in workload.message_bytes:
-            topics.validate(workload, bpm)
+            largest = heaviest(workload, goal, bpm)
+            topics.validate(largest.workload, largest.bpm)
         bench = self._bench(opened, topics, stack)
         self._resume(bench)
         bench.tables.append_run(self._row("started", bench, None))
@@ -165,7 +167,7 @@ class LimitRun:
             goal=goal,
             thresholds=goal.thresholds(window_needed_s(opened, workload)),
             reporter=self.reporter,
-            generator=Generator(spark, workload, slots, options, control),
+            generator=Generator(spark, slots, options, control),
             topics=topics,
             check_cluster=opened.check,
             addresses=opened.info.addresses,
@@ -205,7 +207,7 @@ class LimitRun:
         try:
             run_line(
                 self._line,
-                lambda bpm: TrialMeasurer(bench, topics.open(bpm), outlook),
+                lambda bpm: TrialMeasurer(bench, topics, bpm, outlook),
                 look_ahead,
                 tuple(self._points),
                 self._begun,
@@ -215,8 +217,7 @@ class LimitRun:
             topics.close()
 
     def _keep(self, bench: Bench, point: FinishedPoint) -> None:
-        rate = bench.workload.producer.records_per_s(point.bpm)
-        boundary = boundary_of(point, bench.records, rate, self.brokers)
+        boundary = boundary_of(point, bench.records, self.config, self.brokers)
         self.boundaries.append(boundary)
         names = (self.config.cluster.name, self.config.workload.name, self.config.goal.name)
         bench.tables.append_boundary(self.run_id, time.time(), names, boundary)

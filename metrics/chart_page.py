@@ -11,15 +11,22 @@ from typing import Any
 import vl_convert
 
 from metrics.summary import Boundary, RunSummary
-from metrics.units import UNKNOWN, format_count, format_mb_per_s, format_ratio, format_size
+from metrics.units import (
+    UNKNOWN,
+    format_count,
+    format_load,
+    format_mb_per_s,
+    format_ratio,
+    format_size,
+)
 
 _COLUMNS = (
     "Message size",
-    "Producers",
+    "Load",
     "Messages/s",
     "MB/s",
     "MB/s per broker",
-    "Bracket (producers)",
+    "Bracket",
     "Width",
     "What bound it",
 )
@@ -105,15 +112,16 @@ def _script_json(value: Mapping[str, Any]) -> str:
 
 
 def _table_row(boundary: Boundary) -> str:
-    over = UNKNOWN if boundary.np_overloaded is None else f"{boundary.np_overloaded}"
+    low, high = boundary.loads
+    over = UNKNOWN if high is None else f"{high}"
     width = boundary.relative_width
     cells = (
         format_size(boundary.bpm),
-        format_count(boundary.np_sustained),
+        format_load(low, boundary.axis),
         format_count(boundary.mps),
         format_mb_per_s(boundary.mb_per_s),
         format_mb_per_s(boundary.mb_per_s_per_broker),
-        f"{boundary.np_sustained}–{over}",
+        f"{low}–{over}",
         "open" if width is None else format_ratio(width),
     )
     bound = boundary.limited_by or ("not known" if boundary.np_overloaded else "no overload seen")

@@ -17,6 +17,7 @@ from metrics.summary import Boundary, RunSummary, write_atomic
 from metrics.units import (
     UNKNOWN,
     format_count,
+    format_load,
     format_mb_per_s,
     format_ratio,
     format_size,
@@ -62,7 +63,7 @@ def _row(boundary: Boundary, brokers: int) -> dict[str, Any]:
     upper = boundary.mb_per_s_per_broker_overloaded
     if upper is None and boundary.mb_per_s_overloaded is not None and brokers:
         upper = boundary.mb_per_s_overloaded / brokers
-    over = boundary.np_overloaded
+    low, over = boundary.loads
     bound = boundary.limited_by or Resource.UNKNOWN.value
     return {
         "bpm": boundary.bpm,
@@ -76,7 +77,7 @@ def _row(boundary: Boundary, brokers: int) -> dict[str, Any]:
         "messages": format_count(boundary.mps),
         "cluster": f"{format_mb_per_s(boundary.mb_per_s)} MB/s",
         "per_broker": f"{format_mb_per_s(boundary.mb_per_s_per_broker)} MB/s",
-        "np": f"{boundary.np_sustained} sustained, {UNKNOWN if over is None else over} overloaded",
+        "load": f"{format_load(low, boundary.axis)} sustained, {over or UNKNOWN} overloaded",
         "width": "open" if over is None else format_ratio(boundary.relative_width),
         "bound": _NOT_BOUND if over is None else bound,
         "evidence": (
@@ -191,7 +192,7 @@ def _tooltip() -> list[alt.Tooltip]:
         "per_broker": "per broker",
         "cluster": "cluster",
         "messages": "messages/s",
-        "np": "producers",
+        "load": "load",
         "width": "bracket width",
         "bound": "bound by",
         "evidence": "evidence",

@@ -109,6 +109,9 @@ class Trial:
         judgement: what it means.
         metrics_source: `driver-jvm`, `jmxquery`, …
         end_offset_growth_records: growth of the end offsets over the trial, or None.
+        recovery_s: from the end of an overload until the brokers were at rest [s]; None
+            when it was no overload, or when they did not come to rest.
+        verdicts: goal → its judgement, of all goals that the run judges by.
     """
 
     run_id: str
@@ -123,6 +126,16 @@ class Trial:
     metrics_source: str
     controllers: tuple[BrokerWindow, ...] = ()
     end_offset_growth_records: int | None = None
+    recovery_s: float | None = None
+    verdicts: Mapping[str, Judgement] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class GoalVerdict:
+    """What a goal says of a trial; `reason` is the first of its reasons, or empty."""
+
+    verdict: Verdict
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -146,6 +159,8 @@ class _TrialTail:
     metrics_source: str
     end_offset_growth_records: int | None
     resources: tuple[ResourceUse, ...]
+    recovery_s: float | None
+    verdicts: Mapping[str, GoalVerdict]
 
 
 @dataclass(frozen=True)
@@ -222,6 +237,11 @@ def trial_record(trial: Trial) -> dict[str, Any]:
         metrics_source=trial.metrics_source,
         end_offset_growth_records=trial.end_offset_growth_records,
         resources=use_table(trial.brokers),
+        recovery_s=trial.recovery_s,
+        verdicts={
+            goal: GoalVerdict(each.verdict, each.reasons[0].text if each.reasons else "")
+            for goal, each in trial.verdicts.items()
+        },
     )
     client = {k: v for k, v in plain(trial.client).items() if k not in _CLIENT_SKIP}
     window = {"window_start": utc(trial.client.start_s), "window_end": utc(trial.client.end_s)}

@@ -39,6 +39,9 @@ class Boundary:
         evidence: what `limited_by` rests on, with the use of the other resources.
         confidence: the search's probability that the limit lies inside the bracket, or None.
         notes: what a reader of the answer has to know, such as trials that were outvoted.
+        axis: what was searched along; along any other axis than `np`, that is fixed.
+        load_sustained, load_overloaded: the bracket on the axis, as np_sustained and
+            np_overloaded are on the axis np.
     """
 
     bpm: int
@@ -55,11 +58,17 @@ class Boundary:
     evidence: str = ""
     confidence: float | None = None
     notes: tuple[str, ...] = ()
+    axis: str = "np"
+    load_sustained: int | None = None
+    load_overloaded: int | None = None
 
     @property
     def mb_per_s_overloaded(self) -> float | None:
-        """Payload at `np_overloaded`, whole cluster [MB/s]."""
-        return None if self.mps_overloaded is None else self.mps_overloaded * self.bpm / 1e6
+        """Payload at the overloaded side, whole cluster [MB/s]."""
+        if self.mps_overloaded is None:
+            return None
+        grown = self.load_overloaded if self.axis == "message_bytes" else None
+        return self.mps_overloaded * (grown or self.bpm) / 1e6
 
     @property
     def mb_per_s_per_broker_overloaded(self) -> float | None:
@@ -71,13 +80,19 @@ class Boundary:
 
     @property
     def relative_width(self) -> float | None:
-        """1 - np_sustained/np_overloaded [ratio]; None while there is no upper bound."""
-        if self.np_overloaded is None:
-            return None
-        return Bracket(self.np_sustained, self.np_overloaded).relative_width
+        """1 - sustained/overloaded load [ratio]; None while there is no upper bound."""
+        low, high = self.loads
+        return None if high is None else Bracket(low, high).relative_width
+
+    @property
+    def loads(self) -> tuple[int, int | None]:
+        """The bracket on the searched axis: highest sustained, lowest overloaded above it."""
+        if self.axis == "np":
+            return self.np_sustained, self.np_overloaded
+        return self.load_sustained or 0, self.load_overloaded
 
 
-def make_boundary(
+def make_boundary(  # noqa: PLR0913 - one for each field, all by name
     bracket: Bracket,
     *,
     bpm: int,
@@ -87,29 +102,48 @@ def make_boundary(
     reasons: Sequence[Reason] = (),
     limited_by: Resource | None = None,
     gave_up: str | None = None,
+    axis: str = "np",
+    np: int = 0,
 ) -> Boundary:
     """The boundary of a bracket.
 
     Args:
-        rate_records_per_s: what one producer offers [records/s].
+        bpm: message size of the point; on the axis `message_bytes` the bracket's own
+            sustained size takes its place [B].
+        rate_records_per_s: what one producer offers [records/s]; on the axis `rate` the
+            loads are the rates.
+        axis: what the bracket is on.
+        np: producers, on any other axis than `np`.
         reasons: of the trial at the overloaded side, the most telling first.
         gave_up: why the search ended early, or None when it closed the bracket.
     """
-    mps = bracket.sustained * rate_records_per_s
+    low, over = bracket.sustained, bracket.overloaded
+
+    def producers(load: int) -> int:
+        return load if axis == "np" else np if load else 0
+
+    def messages_per_s(load: int) -> float:
+        return producers(load) * (float(load) if axis == "rate" else rate_records_per_s)
+
+    mps = messages_per_s(low)
+    if axis == "message_bytes" and low:
+        bpm = low
     mb_per_s = mps * bpm / 1e6
-    over = bracket.overloaded
     return Boundary(
         bpm=bpm,
-        np_sustained=bracket.sustained,
-        np_overloaded=over,
+        np_sustained=producers(low),
+        np_overloaded=None if over is None else producers(over),
         mps=mps,
         mb_per_s=mb_per_s,
         mb_per_s_per_broker=mb_per_s / brokers,
         overload_reasons=tuple(f"{reason.indicator}: {reason.text}" for reason in reasons),
         limited_by=None if limited_by is None else limited_by.value,
         trials=trials,
-        mps_overloaded=None if over is None else over * rate_records_per_s,
+        mps_overloaded=None if over is None else messages_per_s(over),
         gave_up=gave_up,
+        axis=axis,
+        load_sustained=low,
+        load_overloaded=over,
     )
 
 

@@ -92,7 +92,8 @@ class Budgeted:
 
     def _more(self, history: Sequence[Observation], decision: Measure) -> str:
         left = max(1, self._searcher.trials_left(history))
-        each_s = history[-1].duration_s if history else 0.0
+        spent = self._before.plus(history, self._bytes_per_s)
+        each_s = spent.seconds / max(1, spent.trials)
         size = decision.load * self._bytes_per_s * each_s / 1e6
         return (
             f"about {left} trials more, of {each_s:.0f} s and {size:.0f} MB each, would finish "

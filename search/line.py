@@ -164,7 +164,9 @@ class Line:
 
     def _refinement(self, finished: Sequence[FinishedPoint]) -> int | None:
         added = len({point.bpm for point in finished} - set(self.sizes))
-        return None if added >= self.refine_max else bend_of(self.points(finished), self.rate)
+        if added >= self.refine_max or self.is_used_up(finished):
+            return None
+        return bend_of(self.points(finished), self.rate)
 
 
 def bend_of(points: Sequence[Point], rate: ProducerRate, least: float = 0.1) -> int | None:
@@ -204,7 +206,7 @@ def run_line(
     begun: Sequence[Observation] = (),
     on_point: Callable[[FinishedPoint], None] | None = None,
 ) -> list[FinishedPoint]:
-    """Measure the line, size by size, until it is complete or its budget used up.
+    """Measure the line, size by size; sizes that the budget leaves no trial for give up.
 
     Args:
         line: the plan.
@@ -216,7 +218,7 @@ def run_line(
     """
     points = list(finished)
     bpm = line.next_bpm(points)
-    while bpm is not None and not line.is_used_up(points):
+    while bpm is not None:
         trials: tuple[Observation, ...] = ()
 
         def note(decision: Decision, history: Sequence[Observation]) -> None:

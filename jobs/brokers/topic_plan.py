@@ -49,13 +49,13 @@ def assignment(
     return result
 
 
-def topic_name(run_id: str, message_bytes: int) -> str:
-    """The name of the topic that a run makes for a message size, the same in every call.
+def topic_name(run_id: str, message_bytes: int, partitions_per_broker: int) -> str:
+    """The name of the topic that a run makes for such traffic, the same in every call.
 
     Raises:
         ConfigError: when Kafka could not name a topic after this run.
     """
-    name = f"{PREFIX}{run_id}-{message_bytes}"
+    name = f"{PREFIX}{run_id}-{message_bytes}B-{partitions_per_broker}p"
     if len(name) > NAME_LENGTH_MAX or not re.fullmatch(r"[A-Za-z0-9._-]+", name):
         raise ConfigError(
             f'the run id "{run_id}" cannot be part of a topic name; expected at most '

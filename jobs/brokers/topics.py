@@ -211,7 +211,7 @@ class Topics:
     def _planned(self, workload: Workload, message_bytes: int) -> Topic:
         wanted = workload.topic
         return Topic(
-            topic_name(self._run_id, message_bytes),
+            topic_name(self._run_id, message_bytes, wanted.partitions_per_broker),
             message_bytes,
             assignment(
                 self._admin.describe_cluster().broker_ids,

@@ -40,7 +40,7 @@ class Activity:
         if isinstance(self.event, PhaseStarted):
             return clean(self.event.text)
         event = self.event
-        return f"trial {event.number}, {format_size(event.bpm)}, np {event.np}"
+        return f"trial {event.number}, {format_size(event.bpm)}, {event.axis} {event.load}"
 
 
 def activity_lines(activity: Activity, now_s: float, width: int) -> list[RenderableType]:

@@ -49,7 +49,7 @@ def _trial_started_pairs(event: TrialStarted) -> list[tuple[str, str]]:
     return [
         ("trial", str(event.number)),
         ("size", format_size(event.bpm)),
-        ("np", str(event.np)),
+        (event.axis, str(event.load)),
         ("offered", f"{format_mb_per_s(event.offered_mb_per_s)} MB/s"),
         ("why", event.reason),
     ]
@@ -59,7 +59,7 @@ def _trial_finished_pairs(event: TrialFinished) -> list[tuple[str, str]]:
     pairs = [
         ("trial", str(event.number)),
         ("size", format_size(event.bpm)),
-        ("np", str(event.np)),
+        (event.axis, str(event.load)),
         ("offered", f"{format_mb_per_s(event.offered_mb_per_s)} MB/s"),
         ("achieved", f"{format_mb_per_s(event.achieved_mb_per_s)} MB/s"),
         ("idle", UNKNOWN if event.idle_lowest is None else f"{event.idle_lowest:.2f}"),

@@ -69,9 +69,9 @@ def point_lines(boundary: Boundary) -> list[RenderableType]:
     return [_indented(Text(point_words(boundary), style="bold"), 2)]
 
 
-def size_heading(bpm: int) -> list[RenderableType]:
+def size_heading(bpm: int, axis: str) -> list[RenderableType]:
     """What stands above the trials of a message size."""
-    headers = [Text(line, style="dim", no_wrap=True) for line in trial_header()]
+    headers = [Text(line, style="dim", no_wrap=True) for line in trial_header(axis)]
     return [Text(), Text(f"Messages of {format_size(bpm)}", style="bold"), *headers]
 
 

@@ -10,27 +10,21 @@ from metrics.units import (
     UNKNOWN,
     format_count,
     format_duration,
+    format_load,
     format_mb_per_s,
     format_ratio,
     format_size,
     format_volume,
 )
 
+AXIS_NAMES = {"message_bytes": "bytes", "partitions": "parts", "consumer_groups": "groups"}
+"""Axes whose own name is too long for a column."""
+
 TRIAL_HEADER = (
-    ("#", "size", "np", "offered", "achieved", "low idle", "ISR", "verdict", "left"),
+    ("#", "size", "", "offered", "achieved", "low idle", "ISR", "verdict", "left"),
     ("", "", "", "MB/s", "MB/s", "(broker)", "", "", "trials, time"),
 )
 _TRIAL_WIDTHS = (3, 7, 6, 8, 8, 8, 5, -10, -16)  # negative: aligned left
-_LIMIT_HEADER = (
-    "size",
-    "np",
-    "messages/s",
-    "MB/s",
-    "MB/s/broker",
-    "bracket np",
-    "bracket MB/s",
-    "width",
-)
 
 
 def clean(text: str) -> str:
@@ -48,9 +42,10 @@ def align(cells: Sequence[str], widths: Sequence[int]) -> str:
     return " ".join(padded).rstrip()
 
 
-def trial_header() -> tuple[str, str]:
-    """The two heading lines above trials."""
+def trial_header(axis: str) -> tuple[str, str]:
+    """The two heading lines above trials along an axis."""
     first, second = TRIAL_HEADER
+    first = (*first[:2], AXIS_NAMES.get(axis, axis), *first[3:])
     return align(first, _TRIAL_WIDTHS), align(second, _TRIAL_WIDTHS)
 
 
@@ -59,7 +54,7 @@ def trial_cells(trial: TrialFinished) -> tuple[str, ...]:
     return (
         str(trial.number),
         format_size(trial.bpm),
-        str(trial.np),
+        str(trial.load),
         format_mb_per_s(trial.offered_mb_per_s),
         format_mb_per_s(trial.achieved_mb_per_s),
         idle_words(trial.idle_lowest, trial.idle_broker),
@@ -124,23 +119,39 @@ def limit_title(summary: RunSummary) -> str:
 def limit_table(boundaries: Sequence[Boundary]) -> tuple[str, list[tuple[str, list[str]]]]:
     """The final table: its heading, and for each size its line and the sentences under it."""
     rows = [limit_cells(boundary) for boundary in boundaries]
-    widths = [max(len(row[i]) for row in [_LIMIT_HEADER, *rows]) + 1 for i in range(8)]
+    header = _limit_header(boundaries[0].axis if boundaries else "np")
+    widths = [max(len(row[i]) for row in [header, *rows]) + 1 for i in range(len(header))]
     lines = [align(row, widths) for row in rows]
     evidence = [limit_evidence(boundary) for boundary in boundaries]
-    return align(_LIMIT_HEADER, widths), list(zip(lines, evidence, strict=True))
+    return align(header, widths), list(zip(lines, evidence, strict=True))
+
+
+def _limit_header(axis: str) -> tuple[str, ...]:
+    name = AXIS_NAMES.get(axis, axis)
+    return (
+        "size",
+        name,
+        "messages/s",
+        "MB/s",
+        "MB/s/broker",
+        f"bracket {name}",
+        "bracket MB/s",
+        "width",
+    )
 
 
 def limit_cells(boundary: Boundary) -> tuple[str, ...]:
     """One size in the columns of the final table."""
-    over = UNKNOWN if boundary.np_overloaded is None else str(boundary.np_overloaded)
+    low, high = boundary.loads
+    over = UNKNOWN if high is None else str(high)
     width = boundary.relative_width
     return (
         format_size(boundary.bpm),
-        str(boundary.np_sustained),
+        str(low),
         format_count(boundary.mps),
         format_mb_per_s(boundary.mb_per_s),
         format_mb_per_s(boundary.mb_per_s_per_broker),
-        f"{boundary.np_sustained}-{over}",
+        f"{low}-{over}",
         f"{format_mb_per_s(boundary.mb_per_s)}-{format_mb_per_s(boundary.mb_per_s_overloaded)}",
         "open" if width is None else format_ratio(width),
     )
@@ -167,9 +178,9 @@ def reason_words(reason: str) -> str:
 
 def point_words(boundary: Boundary) -> str:
     """One size in a sentence."""
-    size, producers = format_size(boundary.bpm), count_words(boundary.np_sustained, "producer")
+    size, load = format_size(boundary.bpm), format_load(boundary.loads[0], boundary.axis)
     value = (
-        f"{producers}, {format_count(boundary.mps)} messages/s, "
+        f"{load}, {format_count(boundary.mps)} messages/s, "
         f"{format_mb_per_s(boundary.mb_per_s)} MB/s "
         f"({format_mb_per_s(boundary.mb_per_s_per_broker)} MB/s per broker)"
     )

@@ -21,6 +21,7 @@ class TrialRecord:
 
     Attributes:
         number: within the run, from 1.
+        bpm: message size of the boundary point that it belongs to [B].
         reasons: of its verdict.
         limited_by: what bound the brokers, of an overload; `evidence` says why.
     """
@@ -37,14 +38,14 @@ def record_of(trial: Trial) -> TrialRecord:
     """A trial that was just made."""
     judgement = trial.judgement
     seen = Observation(
-        load=trial.pattern.np,
+        load=trial.pattern.load or trial.pattern.np,
         verdict=judgement.verdict,
         indicators=dict(judgement.utilization),
         duration_s=trial.finished_at_s - trial.started_at_s,
     )
     return TrialRecord(
         trial.trial,
-        trial.pattern.bpm,
+        trial.pattern.point_bpm or trial.pattern.bpm,
         seen,
         judgement.reasons,
         judgement.limited_by,
@@ -55,7 +56,7 @@ def record_of(trial: Trial) -> TrialRecord:
 def record_from(row: Mapping[str, Any]) -> TrialRecord:
     """A row of the table `trials`, as `Row.asDict(recursive=True)` gives it."""
     seen = Observation(
-        load=row["np"],
+        load=row.get("load") or row["np"],
         verdict=Verdict(row["verdict"]),
         indicators=dict(row["utilization"]),
         duration_s=(row["finished_at"] - row["started_at"]).total_seconds(),
@@ -65,7 +66,9 @@ def record_from(row: Mapping[str, Any]) -> TrialRecord:
     )
     limited_by = None if row["limited_by"] is None else Resource(row["limited_by"])
     evidence = row["attribution"] or ""
-    return TrialRecord(row["trial"], row["bpm"], seen, reasons, limited_by, evidence)
+    return TrialRecord(
+        row["trial"], row.get("point_bpm") or row["bpm"], seen, reasons, limited_by, evidence
+    )
 
 
 def resumed_records(tables: TableStore, run_id: str, config_text: str) -> list[TrialRecord]:
@@ -96,12 +99,16 @@ def resumed_records(tables: TableStore, run_id: str, config_text: str) -> list[T
 
 
 def differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """What differs between two configurations, by file and key: `key was A and is B`."""
+    """What differs between two configurations, by file and key: `key was A and is B`.
+
+    A budget may differ: raising it is what a run that used it up is resumed for.
+    """
     return [
         f"{kind}.{key} was {then.get(kind, {}).get(key)} and is {now.get(kind, {}).get(key)}"
         for kind in sorted({*then, *now})
         for key in sorted({*then.get(kind, {}), *now.get(kind, {})})
-        if then.get(kind, {}).get(key) != now.get(kind, {}).get(key)
+        if not key.startswith("search.budget.")
+        and then.get(kind, {}).get(key) != now.get(kind, {}).get(key)
     ]
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JJavaError
 
+from jobs.axes import Traffic
 from jobs.config import Workload
 from jobs.engine.pattern import ProducerPattern, TrialPlan
 from jobs.engine.stage import stage_frame
@@ -77,13 +78,11 @@ class Generator:
     def __init__(
         self,
         spark: SparkSession,
-        workload: Workload,
         slots: int,
         client_options: Mapping[str, object],
         control: ControlServer,
     ) -> None:
         self._spark = spark
-        self._workload = workload
         self._slots = slots
         self._client_options = client_options
         self._control = control
@@ -92,13 +91,10 @@ class Generator:
         self,
         trial_id: str,
         target: Target,
-        message_bytes: int,
-        np: int,
-        warmup_s: float | None = None,
-        measure_s: float | None = None,
+        traffic: Traffic,
         watch: Watch = nullcontext,
     ) -> list[TaskRow]:
-        """Run np producers for warm-up and window; the workload's unless given.
+        """Run the traffic's producers through warm-up, window and drain.
 
         Returns one row per task.
 
@@ -106,31 +102,21 @@ class Generator:
             StageFailedError: the stage did not end; Spark has stopped its tasks.
             GeneratorError: a task could not take part, so nothing was offered.
         """
-        with self._control.line(min(np, self._slots)) as line, watch(line):
-            plan = self._plan(trial_id, target, message_bytes, np, warmup_s, measure_s, line)
-            return self._run(plan)
+        with self._control.line(min(traffic.np, self._slots)) as line, watch(line):
+            return self._run(self._plan(trial_id, target, traffic, line))
 
-    def _plan(
-        self,
-        trial_id: str,
-        target: Target,
-        message_bytes: int,
-        np: int,
-        warmup_s: float | None,
-        measure_s: float | None,
-        line: TrialLine,
-    ) -> TrialPlan:
-        trial = self._workload.trial
+    def _plan(self, trial_id: str, target: Target, traffic: Traffic, line: TrialLine) -> TrialPlan:
+        trial = traffic.workload.trial
         return TrialPlan(
             trial_id=trial_id,
             topic=target.topic,
-            pattern=pattern_of(self._workload, message_bytes),
-            np=np,
-            tasks=min(np, self._slots),
+            pattern=pattern_of(traffic.workload, traffic.bpm),
+            np=traffic.np,
+            tasks=min(traffic.np, self._slots),
             leaders=target.leaders,
             brokers=target.brokers,
-            warmup_s=trial.warmup_s if warmup_s is None else warmup_s,
-            measure_s=trial.measure_s if measure_s is None else measure_s,
+            warmup_s=trial.warmup_s,
+            measure_s=trial.measure_s,
             drain_timeout_s=trial.drain_timeout_s,
             client_options=self._client_options,
             control=line.address,

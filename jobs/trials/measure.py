@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
+from jobs.axes import Traffic, traffic_at
 from jobs.brokers.admin import AdminError
 from jobs.brokers.topics import Topic
 from jobs.engine.pattern import TrialPlan
@@ -17,6 +18,7 @@ from jobs.trials.control import TrialLine
 from jobs.trials.early_end import EarlyEnd
 from jobs.trials.history import record_of
 from jobs.trials.load import GeneratorError, StageFailedError, Target, pattern_of
+from jobs.trials.point_topics import PointTopics
 from jobs.trials.recovery import wait_until_calm
 from jobs.trials.ticker import Ticker
 from metrics.client import TaskRow, merge
@@ -46,20 +48,26 @@ class Outlook:
 
 
 class TrialMeasurer:
-    """Measures np at one message size on its topic; implements `search.model.Measurer`."""
+    """Measures loads for one boundary point; implements `search.model.Measurer`.
 
-    def __init__(self, bench: Bench, topic: Topic, outlook: Outlook) -> None:
+    Args:
+        bpm: message size of the point [B].
+    """
+
+    def __init__(self, bench: Bench, topics: PointTopics, bpm: int, outlook: Outlook) -> None:
         self._bench = bench
-        self._topic = topic
+        self._topics = topics
         self._outlook = outlook
-        self._bpm = topic.message_bytes
-        self._pattern = pattern_of(bench.workload, topic.message_bytes)
+        self._bpm = bpm
 
     def measure(self, load: int) -> Observation:
-        """Offer np = `load`, judge it, and append trial and samples to the tables."""
+        """Offer `load` on the goal's axis, judge it, and append trial and samples."""
+        axis = self._bench.goal.search.axis
+        traffic = traffic_at(self._bench.workload, axis, self._bpm, load)
+        topic = self._topics.open(traffic)
         number, started_s = next(self._bench.numbers), time.time()
-        self._announce(number, load)
-        evidence = self._run(number, load)
+        self._announce(number, traffic)
+        evidence = self._run(number, traffic, topic)
         judgement = judge(
             evidence.client,
             evidence.brokers,
@@ -67,11 +75,11 @@ class TrialMeasurer:
             evidence.controllers,
             evidence.growth,
         )
-        trial = self._trial(number, load, started_s, evidence, judgement)
+        trial = self._trial(number, traffic, topic, started_s, evidence, judgement)
         self._bench.tables.append_trial(trial, evidence.samples)
         record = record_of(trial)
         self._bench.records.append(record)
-        self._report(trial, time.time() - started_s)
+        self._report(trial, traffic, time.time() - started_s)
         self._bench.check_cluster()
         return record.observation
 
@@ -89,23 +97,23 @@ class TrialMeasurer:
             report(
                 PhaseStarted(
                     f"going on although not at rest after {recovery.duration_s:.0f} s: "
-                    f"{'; '.join(recovery.unrest)}"
+                    f"{'; '.join(each.text for each in recovery.unrest)}"
                 )
             )
 
     # --- the trial ----------------------------------------------------------
 
-    def _run(self, number: int, load: int) -> Evidence:
+    def _run(self, number: int, traffic: Traffic, topic: Topic) -> Evidence:
         bench = self._bench
-        checked = bench.topics.check(self._topic)
+        checked = bench.topics.check(topic)
         if not checked.ok:
-            return Evidence.missing(load, " ".join(checked.sentences()))
+            return Evidence.missing(traffic.np, " ".join(checked.sentences()))
         try:
-            before = bench.topics.end_offsets(self._topic)
-            client, samples = self._offer(number, load)
-            growth = self._growth(before, client)
+            before = bench.topics.end_offsets(topic)
+            client, samples = self._offer(number, traffic, topic)
+            growth = self._growth(topic, before, client)
         except (StageFailedError, GeneratorError, AdminError) as error:
-            return Evidence.missing(load, str(error))
+            return Evidence.missing(traffic.np, str(error))
         windows = {
             "brokers": brokers_of(bench.source),
             "controllers": controllers_of(bench.source) - brokers_of(bench.source),
@@ -117,17 +125,19 @@ class TrialMeasurer:
         }
         return Evidence(client, tuple(samples), made["brokers"], made["controllers"], growth)
 
-    def _offer(self, number: int, load: int) -> tuple[ClientWindow, list[BrokerSample]]:
+    def _offer(
+        self, number: int, traffic: Traffic, topic: Topic
+    ) -> tuple[ClientWindow, list[BrokerSample]]:
         bench, trial = self._bench, self._bench.workload.trial
-        target = Target(self._topic.name, self._topic.leaders, bench.addresses)
+        target = Target(topic.name, topic.leaders, bench.addresses)
         trial_id = f"{bench.run_id}-{number}"
         with Sampler(bench.source, trial.sample_interval_s) as sampler:
-            watch = partial(self._watched, sampler, load)
-            rows = bench.generator.offer(trial_id, target, self._bpm, load, watch=watch)
+            watch = partial(self._watched, sampler, traffic)
+            rows = bench.generator.offer(trial_id, target, traffic, watch)
             return merge(rows), sampler.stop()
 
     @contextmanager
-    def _watched(self, sampler: Sampler, load: int, line: TrialLine) -> Iterator[None]:
+    def _watched(self, sampler: Sampler, traffic: Traffic, line: TrialLine) -> Iterator[None]:
         bench, trial = self._bench, self._bench.workload.trial
         early_end = EarlyEnd(
             trial.stop_rule,
@@ -137,12 +147,14 @@ class TrialMeasurer:
             (trial.warmup_s, trial.measure_s),
             trial.sample_interval_s,
             bench.thresholds,
-            load * self._pattern.rate_records_per_s,
+            traffic.np * traffic.rate_records_per_s,
         )
         with early_end, Ticker(bench.reporter, sampler, trial, line):
             yield
 
-    def _growth(self, before: Mapping[int, int], client: ClientWindow) -> dict[int, int]:
+    def _growth(
+        self, topic: Topic, before: Mapping[int, int], client: ClientWindow
+    ) -> dict[int, int]:
         """How much each partition's end offset grew.
 
         The end offset that clients see is the high watermark, which waits for followers
@@ -150,7 +162,7 @@ class TrialMeasurer:
         """
         deadline_s = time.monotonic() + REPLICATED_DEADLINE_S
         while True:
-            after = self._bench.topics.end_offsets(self._topic)
+            after = self._bench.topics.end_offsets(topic)
             growth = {partition: end - before[partition] for partition, end in after.items()}
             if sum(growth.values()) >= client.acked_total or time.monotonic() > deadline_s:
                 return growth
@@ -158,30 +170,38 @@ class TrialMeasurer:
 
     # --- what is said and kept ----------------------------------------------
 
-    def _announce(self, number: int, load: int) -> None:
+    def _announce(self, number: int, traffic: Traffic) -> None:
         trial = self._bench.workload.trial
         self._bench.reporter.report(
             TrialStarted(
                 number=number,
-                bpm=self._bpm,
-                np=load,
-                offered_mb_per_s=load * self._pattern.rate_records_per_s * self._bpm / 1e6,
+                bpm=traffic.bpm,
+                np=traffic.np,
+                axis=traffic.axis,
+                load=traffic.load,
+                offered_mb_per_s=traffic.mb_per_s,
                 reason=self._outlook.reason,
                 duration_s=trial.load_s + STAGE_LAUNCH_S + TrialPlan.start_lead_s,
             )
         )
 
     def _trial(
-        self, number: int, load: int, started_s: float, evidence: Evidence, judgement: Judgement
+        self,
+        number: int,
+        traffic: Traffic,
+        topic: Topic,
+        started_s: float,
+        evidence: Evidence,
+        judgement: Judgement,
     ) -> Trial:
         growth = evidence.growth
         return Trial(
             run_id=self._bench.run_id,
             trial=number,
-            topic=self._topic.name,
+            topic=topic.name,
             started_at_s=started_s,
             finished_at_s=time.time(),
-            pattern=self._pattern_row(load),
+            pattern=self._pattern_row(traffic),
             client=evidence.client,
             brokers=evidence.brokers,
             judgement=judgement,
@@ -190,13 +210,14 @@ class TrialMeasurer:
             end_offset_growth_records=None if growth is None else sum(growth.values()),
         )
 
-    def _pattern_row(self, load: int) -> Pattern:
-        pattern, topic = self._pattern, self._bench.workload.topic
+    def _pattern_row(self, traffic: Traffic) -> Pattern:
+        workload = traffic.workload
+        pattern, topic = pattern_of(workload, traffic.bpm), workload.topic
         return Pattern(
-            bpm=self._bpm,
-            np=load,
+            bpm=traffic.bpm,
+            np=traffic.np,
             rate_records_per_s=pattern.rate_records_per_s,
-            acks=self._bench.workload.producer.acks,
+            acks=workload.producer.acks,
             linger_ms=pattern.linger_ms,
             batch_size_bytes=pattern.batch_size,
             max_in_flight=pattern.max_in_flight,
@@ -206,22 +227,26 @@ class TrialMeasurer:
             partitions_per_broker=topic.partitions_per_broker,
             replication_factor=topic.replication_factor,
             brokers=len(self._bench.addresses),
-            payload=self._bench.workload.payload.kind,
+            payload=workload.payload.kind,
+            axis=traffic.axis,
+            load=traffic.load,
+            point_bpm=self._bpm,
         )
 
-    def _report(self, trial: Trial, duration_s: float) -> None:
+    def _report(self, trial: Trial, traffic: Traffic, duration_s: float) -> None:
         client, judgement = trial.client, trial.judgement
         idle = [(w.handler_idle, w.broker_id) for w in trial.brokers if w.handler_idle is not None]
         lowest = min(idle, default=(None, None))
         shares = [w.isr_changed_share for w in trial.brokers if w.isr_changed_share is not None]
-        offered_rate = trial.pattern.np * trial.pattern.rate_records_per_s
         left = max(0, self._outlook.trials_left - 1)
         self._bench.reporter.report(
             TrialFinished(
                 number=trial.trial,
-                bpm=self._bpm,
-                np=trial.pattern.np,
-                offered_mb_per_s=offered_rate * self._bpm / 1e6,
+                bpm=traffic.bpm,
+                np=traffic.np,
+                axis=traffic.axis,
+                load=traffic.load,
+                offered_mb_per_s=traffic.mb_per_s,
                 achieved_mb_per_s=(
                     client.acked_bytes / client.duration_s / 1e6 if client.offered_records else None
                 ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import fmean
 
+from jobs.axes import Traffic, traffic_at
 from jobs.brokers.topics import Topic
 from jobs.events import PhaseProgress, PhaseStarted
 from jobs.trials.bench import Bench
@@ -52,17 +53,24 @@ def is_steady(costs: Sequence[float]) -> bool:
 def _block(bench: Bench, topic: Topic, block: int) -> float | None:
     """One block of load; what a produce request cost a handler [ms], or None if unknown."""
     target = Target(topic.name, topic.leaders, bench.addresses)
-    np = max(1, bench.goal.search.load_start_max // 2)
     interval_s = bench.workload.trial.sample_interval_s
     with Sampler(bench.source, interval_s) as sampler:
         name = f"{bench.run_id}-warm-up-{block}"
-        rows = bench.generator.offer(name, target, topic.message_bytes, np, 0.0, BLOCK_S)
+        rows = bench.generator.offer(name, target, _half_of_start(bench, topic.message_bytes))
         samples = sampler.stop()
     window = merge(rows)
     ids = brokers_of(bench.source)
     windows = broker_windows(samples, ids, window.start_s, window.end_s, interval_s)
     costs = [cost for cost in map(handler_cost_ms, windows) if cost is not None]
     return fmean(costs) if costs else None
+
+
+def _half_of_start(bench: Bench, bpm: int) -> Traffic:
+    """Half of the first guess above the limit, for one block."""
+    search, trial = bench.goal.search, bench.workload.trial
+    block = trial.model_copy(update={"warmup_s": 0.0, "measure_s": BLOCK_S})
+    workload = bench.workload.model_copy(update={"trial": block})
+    return traffic_at(workload, search.axis, bpm, max(1, search.load_start_max // 2))
 
 
 def handler_cost_ms(window: BrokerWindow) -> float | None:

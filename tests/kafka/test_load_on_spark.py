@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from jobs.axes import traffic_at
 from jobs.brokers.connect import connect
 from jobs.brokers.topics import Topics
 from jobs.config import load_workload
@@ -45,8 +46,8 @@ def test_producers_spread_over_tasks_that_start_together(
         try:
             target = Target(topic.name, topic.leaders, admin.describe_cluster().addresses)
             with control_of(spark) as control:
-                generator = Generator(spark, WORKLOAD, slots, {}, control)
-                rows = generator.offer("t", target, 1_000, np)
+                generator = Generator(spark, slots, {}, control)
+                rows = generator.offer("t", target, traffic_at(WORKLOAD, "np", 1_000, np))
             grown = sum(topics.end_offsets(topic).values())
         finally:
             topics.delete(topic)
@@ -69,13 +70,15 @@ def test_the_driver_ends_the_window_of_all_tasks_early(
         yield
         thread.join()
 
+    trial = WORKLOAD.trial.model_copy(update={"measure_s": 60.0})
+    long = WORKLOAD.model_copy(update={"trial": trial})
     with connect(kafka_testbed.bootstrap_servers) as admin, control_of(spark) as control:
         topics = Topics(admin, uuid.uuid4().hex[:6])
         topic = topics.create(WORKLOAD, 1_000)
         try:
             target = Target(topic.name, topic.leaders, admin.describe_cluster().addresses)
-            generator = Generator(spark, WORKLOAD, 2, {}, control)
-            rows = generator.offer("t", target, 1_000, 4, measure_s=60.0, watch=cut)
+            generator = Generator(spark, 2, {}, control)
+            rows = generator.offer("t", target, traffic_at(long, "np", 1_000, 4), cut)
             grown = sum(topics.end_offsets(topic).values())
         finally:
             topics.delete(topic)
@@ -97,7 +100,7 @@ def test_a_task_without_a_broker_ends_the_trial_and_not_the_session(
 ) -> None:
     nowhere = Target("t", (1,), {1: ("127.0.0.1", 1)})
     with control_of(spark) as control:
-        generator = Generator(spark, WORKLOAD, 2, {}, control)
+        generator = Generator(spark, 2, {}, control)
         with pytest.raises(GeneratorError, match=r"127\.0\.0\.1:1"):
-            generator.offer("t", nowhere, 1_000, 2)
+            generator.offer("t", nowhere, traffic_at(WORKLOAD, "np", 1_000, 2))
     assert spark.range(3).count() == 3

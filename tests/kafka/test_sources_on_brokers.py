@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from jobs.axes import traffic_at
 from jobs.brokers.connect import connect
 from jobs.brokers.topics import Topics
 from jobs.config import load_workload
@@ -129,8 +130,8 @@ def offer_some_load(
             target = Target(topic.name, topic.leaders, admin.describe_cluster().addresses)
             before = source.sample_all()
             with control_of(spark) as control, Sampler(source, 1.0) as sampler:
-                generator = Generator(spark, WORKLOAD, 2, {}, control)
-                rows = generator.offer("t", target, 1_000, 3)
+                generator = Generator(spark, 2, {}, control)
+                rows = generator.offer("t", target, traffic_at(WORKLOAD, "np", 1_000, 3))
                 during = sampler.stop()
             return merge(rows), before + during + source.sample_all()
         finally:

@@ -149,7 +149,7 @@ def test_the_data_is_the_bracket() -> None:
     assert row["mb_upper"] == pytest.approx(100 * 0.25 / 3)
     assert row["mps_lower"] == pytest.approx(95 * 250)
     assert row["mps_upper"] == pytest.approx(100 * 250)
-    assert row["np"] == "95 sustained, 100 overloaded"
+    assert row["load"] == "95 producers sustained, 100 overloaded"
     assert row["bound"] == "disk"
     assert "idle 0.12" in row["evidence"]
 

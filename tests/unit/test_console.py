@@ -62,11 +62,13 @@ PLAN = Plan(
     out=Path("out/run"),
     notes=("A small disk-bound cluster.",),
 )
-STARTED = TrialStarted(3, 10_000, 128, 32.0, "probing 128 to close from below", 14)
+STARTED = TrialStarted(3, 10_000, 128, "np", 128, 32.0, "probing 128 to close from below", 14)
 FINISHED = TrialFinished(
     number=3,
     bpm=10_000,
     np=128,
+    axis="np",
+    load=128,
     offered_mb_per_s=32.0,
     achieved_mb_per_s=31.2,
     idle_lowest=0.123,

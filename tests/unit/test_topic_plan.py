@@ -64,13 +64,13 @@ def test_more_replicas_than_brokers_are_refused(brokers: list[int]) -> None:
 
 
 def test_a_topic_is_named_after_run_and_size() -> None:
-    assert topic_name("20261121-0102-abc", 100) == "redline-20261121-0102-abc-100"
+    assert topic_name("20261121-0102-abc", 100, 10) == "redline-20261121-0102-abc-100B-10p"
 
 
 @pytest.mark.parametrize("run_id", ["a b", "a/b", "ä", "x" * 250])
 def test_a_run_id_that_cannot_be_in_a_topic_name_is_refused(run_id: str) -> None:
     with pytest.raises(ConfigError, match="cannot be part of a topic name"):
-        topic_name(run_id, 100)
+        topic_name(run_id, 100, 10)
 
 
 def workload_of(*overrides: str) -> Workload:

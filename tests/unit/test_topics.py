@@ -10,7 +10,7 @@ from jobs.config import Workload, load_workload
 from search.errors import ConfigError
 from tests.support.scripted_admin import FakeTime, ScriptedAdmin
 
-NAME = "redline-run1-100"
+NAME = "redline-run1-100B-10p"
 
 
 @pytest.fixture
