@@ -216,4 +216,5 @@ def merge(rows: Iterable[TaskRow | Mapping[str, Any]]) -> ClientWindow:
         ),
         throttle_ms=sum(task.throttle_ms for task in tasks),
         cpu_s=sum(task.cpu_s for task in tasks),
+        latency_p999_ms=_quantile_ms(latency, 99.9),
     )

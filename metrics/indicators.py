@@ -6,7 +6,7 @@ evidence is missing says nothing; `metrics.validity` sees to what must not be mi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from metrics.evidence import ClientWindow, Reason, Resource
 from metrics.thresholds import Thresholds
@@ -118,45 +118,71 @@ def network_idle(windows: Iterable[BrokerWindow], thresholds: Thresholds) -> lis
 
 def request_queue(windows: Iterable[BrokerWindow], thresholds: Thresholds) -> list[Reason]:
     """Brokers with more waiting requests in a sample than the threshold, if set."""
-    limit = thresholds.request_queue_max
-    if limit is None:
-        return []
-    return [
-        Reason(
-            "request_queue",
-            f"broker {window.broker_id}: up to {window.request_queue_max:.0f} requests waited "
-            f"for a handler, above {limit:.0f}",
-            window.request_queue_max,
-            limit,
-            window.broker_id,
-            Resource.REQUEST_HANDLERS,
+    reasons = []
+    for window in windows:
+        limit, waiting = thresholds.queue_max(window.broker_id), window.request_queue_max
+        if limit is None or waiting is None or waiting <= limit:
+            continue
+        room = thresholds.queued_max_requests.get(window.broker_id)
+        of = f" of {room:.0f} that the queue holds" if room is not None else ""
+        text = (
+            f"broker {window.broker_id}: up to {waiting:.0f} requests{of} waited for a handler, "
+            f"above {limit:.0f}"
         )
-        for window in windows
-        if window.request_queue_max is not None and window.request_queue_max > limit
-    ]
+        reasons.append(
+            Reason(
+                "request_queue",
+                text,
+                waiting,
+                limit,
+                window.broker_id,
+                Resource.REQUEST_HANDLERS,
+            )
+        )
+    return reasons
 
 
 def produce_latency(client: ClientWindow, thresholds: Thresholds) -> list[Reason]:
     """Produce latency above the objective at a quantile, for each that is set."""
-    asked = (
-        ("p50", client.latency_p50_ms, thresholds.latency_p50_ms_max),
-        ("p95", client.latency_p95_ms, thresholds.latency_p95_ms_max),
-        ("p99", client.latency_p99_ms, thresholds.latency_p99_ms_max),
-    )
+    reasons = []
+    for quantile, limit_ms in thresholds.latency_ms_max().items():
+        value_ms = float(getattr(client, f"latency_{quantile}_ms"))
+        if value_ms > limit_ms:
+            text = f"produce latency {quantile} {value_ms:.1f} ms, above {limit_ms:.1f} ms"
+            reasons.append(Reason(f"latency_{quantile}", text, value_ms, limit_ms))
+    return reasons
+
+
+def consumer_lag(
+    client: ClientWindow, lag_growth_per_s: Mapping[str, float], thresholds: Thresholds
+) -> list[Reason]:
+    """Consumer groups that fall behind faster than the threshold allows, if set.
+
+    Args:
+        lag_growth_per_s: group → slope of its lag over the window, all partitions [1/s].
+    """
+    limit = thresholds.consumer_lag_growth_max
+    if limit is None or client.offered_records == 0:
+        return []
+    offered_per_s = client.offered_records / client.duration_s
     return [
         Reason(
-            f"latency_{quantile}",
-            f"produce latency {quantile} {value_ms:.1f} ms, above {limit_ms:.1f} ms",
-            value_ms,
-            limit_ms,
+            "consumer_lag",
+            f"consumer group {group} fell behind by {growth_per_s:.0f} records/s, "
+            f"{growth_per_s / offered_per_s:.1%} of the offered, above {limit:.1%}",
+            growth_per_s / offered_per_s,
+            limit,
         )
-        for quantile, value_ms, limit_ms in asked
-        if limit_ms is not None and value_ms > limit_ms
+        for group, growth_per_s in sorted(lag_growth_per_s.items())
+        if growth_per_s / offered_per_s > limit
     ]
 
 
 def overload_reasons(
-    client: ClientWindow, brokers: Sequence[BrokerWindow], thresholds: Thresholds
+    client: ClientWindow,
+    brokers: Sequence[BrokerWindow],
+    thresholds: Thresholds,
+    lag_growth_per_s: Mapping[str, float] | None = None,
 ) -> tuple[Reason, ...]:
     """All reasons for OVERLOADED: the brokers' own first, worst first, the clients' last."""
     idle = sorted(request_handler_idle(brokers, thresholds), key=lambda reason: reason.value)
@@ -167,5 +193,6 @@ def overload_reasons(
         *network_idle(brokers, thresholds),
         *request_queue(brokers, thresholds),
         *produce_latency(client, thresholds),
+        *consumer_lag(client, lag_growth_per_s or {}, thresholds),
         *achieved(client, thresholds),
     )

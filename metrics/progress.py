@@ -51,8 +51,8 @@ def progress_of(
             [isr_changed(before, after) for before, after in slices],
             thresholds.isr_changed_share_max,
         )
-        if thresholds.request_queue_max is not None:
-            limit = thresholds.request_queue_max
+        limit = thresholds.queue_max(broker_id)
+        if limit is not None:
             shares[f"request_queue/{broker_id}"] = (
                 [after.values.get("request_queue_size", 0.0) > limit for _, after in slices],
                 0.0,
@@ -62,13 +62,8 @@ def progress_of(
         means=means,
         shares=shares,
         stocks={"achieved": _backlog(acked, offered_per_s, end_s - start_s, thresholds)},
-        known_at_end=any(
-            limit is not None
-            for limit in (
-                thresholds.latency_p50_ms_max,
-                thresholds.latency_p95_ms_max,
-                thresholds.latency_p99_ms_max,
-            )
+        known_at_end=(
+            bool(thresholds.latency_ms_max()) or thresholds.consumer_lag_growth_max is not None
         ),
     )
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
@@ -17,9 +18,13 @@ class Thresholds:
             partitions that is still sustained [ratio].
         achieved_min: achieved over offered records [ratio].
         network_idle_min: least idle fraction of any network thread [ratio].
-        latency_p50_ms_max, latency_p95_ms_max, latency_p99_ms_max: produce latency from
-            the intended send time [ms].
+        latency_p50_ms_max, latency_p95_ms_max, latency_p99_ms_max, latency_p999_ms_max:
+            produce latency from the intended send time [ms].
         request_queue_max: most waiting requests of any broker [requests].
+        request_queue_share_max: the same as a share of `queued_max_requests` [ratio].
+        consumer_lag_growth_max: growth of any consumer group's lag over the offered
+            records [ratio].
+        queued_max_requests: broker id → its `queued.max.requests`, as read from it.
 
     Validity, beyond which a trial is INVALID:
 
@@ -40,9 +45,31 @@ class Thresholds:
     latency_p50_ms_max: float | None = None
     latency_p95_ms_max: float | None = None
     latency_p99_ms_max: float | None = None
+    latency_p999_ms_max: float | None = None
     request_queue_max: float | None = None
+    request_queue_share_max: float | None = None
+    consumer_lag_growth_max: float | None = None
     missed_samples_max: float = 0.25
     generator_share_max: float = 0.5
     loop_busy_max: float = 0.95
     throttle_ms_max: float = 0.0
     window_min_s: float | None = None
+    queued_max_requests: Mapping[int, float] = field(default_factory=dict)
+
+    def latency_ms_max(self) -> dict[str, float]:
+        """Quantile, such as `p99`, → the latency objective that is set for it [ms]."""
+        limits = {
+            "p50": self.latency_p50_ms_max,
+            "p95": self.latency_p95_ms_max,
+            "p99": self.latency_p99_ms_max,
+            "p999": self.latency_p999_ms_max,
+        }
+        return {quantile: limit for quantile, limit in limits.items() if limit is not None}
+
+    def queue_max(self, broker_id: int) -> float | None:
+        """Most requests that may wait at a broker; None when no limit is set or known."""
+        limits = [] if self.request_queue_max is None else [self.request_queue_max]
+        room = self.queued_max_requests.get(broker_id)
+        if self.request_queue_share_max is not None and room is not None:
+            limits.append(self.request_queue_share_max * room)
+        return min(limits, default=None)

@@ -3,14 +3,60 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from metrics.attribution import attribute
-from metrics.evidence import ClientWindow, Judgement, Reason, Resource
+from metrics.client import TaskRow, merge
+from metrics.evidence import BrokerSample, ClientWindow, Judgement, Reason, Resource
 from metrics.indicators import achieved_share, overload_reasons
 from metrics.thresholds import Thresholds
 from metrics.validity import invalid_reasons
 from metrics.windows import BrokerWindow
 from search.model import Verdict
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """All that one trial left behind, before it is judged.
+
+    Attributes:
+        client: the generator's account, see `metrics.client.merge`.
+        samples: of all nodes, to be kept.
+        brokers, controllers: their windows.
+        growth: of the partitions' end offsets over the whole trial, to be compared with the
+            acknowledged records; None when it was not read.
+        lag_growth_per_s: consumer group → slope of its lag over the window [1/s].
+        refusals: why the trial was not made, or was ended, and so is no answer.
+    """
+
+    client: ClientWindow
+    samples: tuple[BrokerSample, ...] = ()
+    brokers: tuple[BrokerWindow, ...] = ()
+    controllers: tuple[BrokerWindow, ...] = ()
+    growth: Mapping[int, int] | None = None
+    lag_growth_per_s: Mapping[str, float] = field(default_factory=dict)
+    refusals: tuple[Reason, ...] = ()
+
+    @classmethod
+    def missing(cls, np: int, at_s: float, *refusals: Reason) -> Evidence:
+        """Of a trial of np producers that left no account, at this time [s since the epoch]."""
+        return cls(merge([TaskRow(0, "", np, at_s, at_s)]), refusals=refusals)
+
+
+def judge_all(evidence: Evidence, goals: Mapping[str, Thresholds]) -> dict[str, Judgement]:
+    """One trial in the eyes of each goal, by the goal's name."""
+    return {
+        name: judge(
+            evidence.client,
+            evidence.brokers,
+            thresholds,
+            evidence.controllers,
+            evidence.growth,
+            evidence.lag_growth_per_s,
+            evidence.refusals,
+        )
+        for name, thresholds in goals.items()
+    }
 
 
 def judge(
@@ -19,6 +65,8 @@ def judge(
     thresholds: Thresholds,
     controllers: Sequence[BrokerWindow] = (),
     growth_by_partition: Mapping[int, int] | None = None,
+    lag_growth_per_s: Mapping[str, float] | None = None,
+    refusals: Sequence[Reason] = (),
 ) -> Judgement:
     """Judge one trial.
 
@@ -29,18 +77,33 @@ def judge(
         controllers: the windows of controllers, where their metrics are known.
         growth_by_partition: growth of the end offsets over the whole trial, to be
             compared with the acknowledged records; None when it was not read.
+        lag_growth_per_s: consumer group → slope of its lag over the window [1/s].
+        refusals: why the trial was not made, or was ended, and so is no answer.
     """
-    invalid = invalid_reasons(client, brokers, thresholds, controllers, growth_by_partition)
-    if not brokers:
-        invalid = (*invalid, Reason("metrics_incomplete", "no broker was sampled", 0.0, 1.0))
+    if refusals and client.offered_records == 0:
+        return Judgement(Verdict.INVALID, tuple(refusals))
+    invalid = (*refusals, *_invalid(client, brokers, thresholds, controllers, growth_by_partition))
     used = utilization(client, brokers, thresholds)
     if invalid:
         return Judgement(Verdict.INVALID, invalid, used)
-    overloaded = overload_reasons(client, brokers, thresholds)
+    overloaded = overload_reasons(client, brokers, thresholds, lag_growth_per_s)
     if overloaded:
         found = attribute(brokers, thresholds)
         return Judgement(Verdict.OVERLOADED, overloaded, used, found.resource, found.text)
     return Judgement(Verdict.SUSTAINED, sustained_reasons(client, brokers, thresholds), used)
+
+
+def _invalid(
+    client: ClientWindow,
+    brokers: Sequence[BrokerWindow],
+    thresholds: Thresholds,
+    controllers: Sequence[BrokerWindow],
+    growth_by_partition: Mapping[int, int] | None,
+) -> tuple[Reason, ...]:
+    invalid = invalid_reasons(client, brokers, thresholds, controllers, growth_by_partition)
+    if not brokers:
+        return (*invalid, Reason("metrics_incomplete", "no broker was sampled", 0.0, 1.0))
+    return invalid
 
 
 def utilization(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from pydantic import model_validator
@@ -25,11 +26,15 @@ class Indicators(ConfigModel):
             partitions that is still sustained [ratio].
         achieved_min: achieved over offered [ratio].
         network_idle_min: lowest idle fraction of any network thread [ratio].
-        latency_p50_ms_max, latency_p95_ms_max, latency_p99_ms_max: produce latency from the
-            intended send time [ms].
+        latency_p50_ms_max, latency_p95_ms_max, latency_p99_ms_max, latency_p999_ms_max:
+            produce latency from the intended send time [ms].
         request_queue_max: most waiting requests of any broker.
+        request_queue_share_max: the same as a share of the broker's queued.max.requests
+            [ratio].
+        consumer_lag_growth_max: growth of any consumer group's lag over the offered
+            messages [ratio].
 
-    The last five are off unless given.
+    All but the first three are off unless given.
     """
 
     request_handler_idle_min: Annotated[float, Number(0, 1, below=True)] = 0.20
@@ -39,7 +44,10 @@ class Indicators(ConfigModel):
     latency_p50_ms_max: Latency | None = None
     latency_p95_ms_max: Latency | None = None
     latency_p99_ms_max: Latency | None = None
+    latency_p999_ms_max: Latency | None = None
     request_queue_max: Annotated[float, Number(0, 100_000, "requests")] | None = None
+    request_queue_share_max: Annotated[float, Number(0, 1, above=True)] | None = None
+    consumer_lag_growth_max: Annotated[float, Number(0, 1)] | None = None
 
 
 class Validity(ConfigModel):
@@ -57,6 +65,31 @@ class Validity(ConfigModel):
     generator_share_max: Annotated[float, Number(0, 1)] = 0.5
     loop_busy_max: Annotated[float, Number(0, 1, above=True)] = 0.95
     throttle_ms_max: Annotated[float, Number(0, 60_000, "milliseconds")] = 0.0
+
+
+class Guards(ConfigModel):
+    """What stops a run, with exit code 5 and all topics of the run deleted.
+
+    Attributes:
+        other_topics: stop when a topic that the run did not make becomes under-replicated.
+        disk_free_bytes_min: room that every log directory of the brokers must keep [B].
+        disk_used_share_max: share of every log directory's volume that may be used [ratio].
+        load_bytes_per_s_max: payload that all producers together may offer [B/s].
+        np_max: producers that a trial may have.
+        write_bytes_max: payload that a run may write, all replicas and the warm-up
+            counted [B].
+
+    The last four are off unless given. Brokers tell their disks from Kafka 3.3 on.
+    """
+
+    other_topics: bool = True
+    disk_free_bytes_min: Annotated[int, Whole(0, 10**18, "bytes")] = 1_000_000_000
+    disk_used_share_max: Annotated[float, Number(0, 1, above=True)] | None = None
+    load_bytes_per_s_max: (
+        Annotated[float, Number(0, 10**15, "bytes per second", above=True)] | None
+    ) = None
+    np_max: Annotated[int, Whole(1, 100_000, "producers")] | None = None
+    write_bytes_max: Annotated[int, Whole(1, 10**18, "bytes")] | None = None
 
 
 class Budget(ConfigModel):
@@ -123,14 +156,21 @@ class Goal(ConfigModel):
     description: str = ""
     indicators: Indicators = Indicators()
     validity: Validity = Validity()
+    guards: Guards = Guards()
     search: Search = Search()
 
-    def thresholds(self, window_min_s: float | None) -> Thresholds:
+    def thresholds(
+        self, window_min_s: float | None, queued_max_requests: Mapping[int, float] | None = None
+    ) -> Thresholds:
         """The goal's limits as the judge takes them.
 
         Args:
             window_min_s: least window in which an ISR change can show [s], as read from the
                 brokers, or None to leave the check out.
+            queued_max_requests: broker id → its `queued.max.requests`; needed only where
+                `request_queue_share_max` is set.
         """
         limits = {**self.indicators.model_dump(), **self.validity.model_dump()}
-        return Thresholds(window_min_s=window_min_s, **limits)
+        return Thresholds(
+            window_min_s=window_min_s, queued_max_requests=queued_max_requests or {}, **limits
+        )

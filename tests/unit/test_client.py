@@ -69,6 +69,7 @@ def test_quantiles_are_of_all_tasks_together() -> None:
     window = merge([row(0, tuple([1_000.0] * 98)), row(1, (50_000.0, 90_000.0))])
     assert window.latency_p50_ms == pytest.approx(1.0, rel=0.001)
     assert window.latency_p99_ms == pytest.approx(50.0, rel=0.001)
+    assert window.latency_p999_ms == pytest.approx(90.0, rel=0.001)
     assert window.latency_max_ms == pytest.approx(90.0, rel=0.001)
 
 

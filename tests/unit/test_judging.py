@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metrics.evidence import ClientWindow, Judgement, Resource
+from metrics.evidence import ClientWindow, Judgement, Reason, Resource
 from metrics.indicators import achieved_share, overload_reasons
 from metrics.thresholds import Thresholds
-from metrics.verdict import judge, utilization
+from metrics.verdict import Evidence, judge, judge_all, utilization
 from metrics.windows import BrokerWindow, RequestWindow
 from search.model import Verdict
 from tests.support.evidence import broker, client
@@ -90,6 +90,11 @@ def test_brokers_reasons_come_before_the_shortfall_worst_first() -> None:
     [
         (Thresholds(network_idle_min=0.3), {"network_idle": 0.29}, "network_idle"),
         (Thresholds(request_queue_max=400), {"request_queue_max": 401.0}, "request_queue"),
+        (
+            Thresholds(request_queue_share_max=0.8, queued_max_requests={2: 500.0}),
+            {"request_queue_max": 401.0},
+            "request_queue",
+        ),
     ],
 )
 def test_optional_broker_rules_are_off_until_they_have_a_threshold(
@@ -101,9 +106,88 @@ def test_optional_broker_rules_are_off_until_they_have_a_threshold(
 
 
 def test_the_latency_objective_is_off_until_it_has_a_threshold() -> None:
-    goal = Thresholds(latency_p99_ms_max=7.9, latency_p50_ms_max=2.0)
-    assert judge(client(), BROKERS, GOAL).verdict is Verdict.SUSTAINED
-    assert rules(judge(client(), BROKERS, goal)) == {"latency_p99"}
+    goal = Thresholds(latency_p99_ms_max=7.9, latency_p50_ms_max=2.0, latency_p999_ms_max=15.0)
+    seen = client(latency_p999_ms=15.1)
+    assert judge(seen, BROKERS, GOAL).verdict is Verdict.SUSTAINED
+    assert rules(judge(seen, BROKERS, goal)) == {"latency_p99", "latency_p999"}
+    assert rules(judge(client(), BROKERS, goal)) == {"latency_p99"}  # no quantile is no evidence
+
+
+@pytest.mark.parametrize(
+    ("waiting", "limit"),
+    [(400.0, None), (400.1, 400.0), (300.0, 250.0)],
+)
+def test_a_queue_is_near_full_by_its_own_brokers_size(waiting: float, limit: float | None) -> None:
+    goal = Thresholds(
+        request_queue_share_max=0.8,
+        request_queue_max=250.0 if limit == 250.0 else None,
+        queued_max_requests={1: 5_000.0, 2: 500.0, 3: 5_000.0},
+    )
+    judgement = judge(client(), with_one(request_queue_max=waiting), goal)
+    if limit is None:
+        assert judgement.verdict is Verdict.SUSTAINED
+    else:
+        (reason,) = judgement.reasons
+        assert (reason.broker_id, reason.threshold) == (2, limit)
+        assert "of 500 that the queue holds" in reason.text
+
+
+@pytest.mark.parametrize(
+    ("growth", "verdict"), [(10.0, Verdict.SUSTAINED), (10.1, Verdict.OVERLOADED)]
+)
+def test_a_consumer_group_that_falls_behind(growth: float, verdict: Verdict) -> None:
+    goal = Thresholds(consumer_lag_growth_max=0.01)  # of 1,000 records/s offered
+    lag = {"a": -500.0, "b": growth}
+    assert judge(client(), BROKERS, GOAL, lag_growth_per_s=lag).verdict is Verdict.SUSTAINED
+    judgement = judge(client(), BROKERS, goal, lag_growth_per_s=lag)
+    assert judgement.verdict is verdict
+    if verdict is Verdict.OVERLOADED:
+        assert rules(judgement) == {"consumer_lag"}
+        assert "consumer group b fell behind by 10 records/s, 1.0%" in judgement.reasons[0].text
+
+
+def test_several_goals_judge_one_trial() -> None:
+    evidence = Evidence(client(), brokers=with_one(handler_idle=0.3), lag_growth_per_s={"g": 50.0})
+    goals = {
+        "tolerant": Thresholds(request_handler_idle_min=0.1),
+        "strict": Thresholds(request_handler_idle_min=0.4),
+        "fast": Thresholds(latency_p99_ms_max=5.0),
+        "current": Thresholds(consumer_lag_growth_max=0.0),
+    }
+    judged = judge_all(evidence, goals)
+    assert {name: each.verdict.value for name, each in judged.items()} == {
+        "tolerant": "SUSTAINED",
+        "strict": "OVERLOADED",
+        "fast": "OVERLOADED",
+        "current": "OVERLOADED",
+    }
+    assert [rules(judged[name]) for name in ("strict", "fast", "current")] == [
+        {"request_handler_idle"},
+        {"latency_p99"},
+        {"consumer_lag"},
+    ]
+
+
+def test_what_makes_a_trial_no_answer_does_so_for_every_goal() -> None:
+    moved = Evidence(client(errors={"NotLeaderForPartitionError": 3}), brokers=BROKERS)
+    short = replace(moved, client=client(), growth={0: 1})
+    for evidence in (moved, short):
+        judged = judge_all(evidence, {"a": GOAL, "b": Thresholds(request_handler_idle_min=0.9)})
+        assert {each.verdict for each in judged.values()} == {Verdict.INVALID}
+
+
+def test_a_trial_that_was_not_made_says_only_why() -> None:
+    refusal = Reason("not_at_rest", "broker 2: request handlers idle 0.10", 1.0, 0.0)
+    judgement = judge_all(Evidence.missing(4, 5.0, refusal), {"a": GOAL})["a"]
+    assert judgement.verdict is Verdict.INVALID
+    assert judgement.reasons == (refusal,)
+
+
+def test_a_trial_that_was_ended_keeps_its_other_reasons() -> None:
+    refusal = Reason("guard", "the disk of broker 1 is full", 1.0, 0.0)
+    evidence = Evidence(client(), brokers=with_one(samples_missed=9), refusals=(refusal,))
+    judgement = judge_all(evidence, {"a": GOAL})["a"]
+    assert [each.indicator for each in judgement.reasons] == ["guard", "metrics_incomplete"]
 
 
 INVALID: dict[str, tuple[ClientWindow, tuple[BrokerWindow, ...]]] = {

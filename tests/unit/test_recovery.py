@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from jobs.trials.recovery import unrest, wait_until_calm
+from jobs.trials.recovery import (
+    DISK_PATIENCE_S,
+    Recovery,
+    Unrest,
+    Usual,
+    unrest,
+    wait_until_calm,
+)
 from jobs.trials.warm_up import handler_cost_ms, is_steady
 from metrics.beans import HANDLER_IDLE_NS, UPTIME_MS, Role
 from metrics.evidence import BrokerSample
@@ -15,32 +23,59 @@ from metrics.sources.source import NodeInfo
 from metrics.windows import BrokerWindow, RequestWindow
 
 WINDOW = BrokerWindow(1, 0.0, 1.0, 1.0, 1, 0, handler_idle=0.97)
+SHARED = Usual(0.6, 3.0, 2.0, 100.0, 5e6)
 
 
 @pytest.mark.parametrize(
-    ("change", "calm"),
+    ("change", "usual", "told"),
     [
-        ({}, True),
-        ({"handler_idle": 0.85}, False),
-        ({"handler_idle": None}, False),
-        ({"replica_lag_max_records": 3.0}, False),
-        ({"under_replicated_max": 1.0}, False),
-        ({"replica_lag_max_records": 0.0, "under_replicated_max": 0.0}, True),
+        ({}, Usual(), None),
+        ({"handler_idle": 0.84}, Usual(), "broker 1: request handlers idle 0.84"),
+        ({"handler_idle": None}, Usual(), "broker 1 does not answer with its metrics"),
+        ({"contradiction": "broker 1 restarted"}, Usual(), "broker 1 restarted"),
+        ({"request_queue_max": 1.0}, Usual(), "broker 1: 1 requests wait for a handler"),
+        ({"replica_lag_max_records": 3.0}, Usual(), "broker 1: 3 records behind"),
+        ({"under_replicated_max": 1.0}, Usual(), "broker 1: 1 partitions under-replicated"),
+        ({"replica_lag_max_records": 0.0, "under_replicated_max": 0.0}, Usual(), None),
+        ({"disk_write_bytes_per_s": 1.1e6}, Usual(), "broker 1: still writes 1.1 MB/s to its disk"),
+        ({"disk_write_bytes_per_s": 1.1e6}, SHARED, None),
+        ({"disk_write_bytes_per_s": 11.1e6}, SHARED, "broker 1: still writes 11.1 MB/s to its"),
+        ({"handler_idle": 0.51, "under_replicated_max": 2.0}, SHARED, None),
+        ({"replica_lag_max_records": 150.0, "request_queue_max": 3.0}, SHARED, None),
+        ({"handler_idle": 0.49}, SHARED, "broker 1: request handlers idle 0.49"),
+        ({"under_replicated_max": 3.0}, SHARED, "broker 1: 3 partitions under-replicated"),
     ],
 )
-def test_what_counts_as_rest(change: dict[str, float | None], calm: bool) -> None:
-    assert (unrest(replace(WINDOW, **change)) is None) is calm  # type: ignore[arg-type]
+def test_rest_is_to_be_no_busier_than_usual(
+    change: dict[str, Any], usual: Usual, told: str | None
+) -> None:
+    found = unrest(replace(WINDOW, **change), usual)
+    assert (found is None) if told is None else (found is not None and told in found.text)
+
+
+def test_only_a_disk_that_still_writes_does_not_spoil_a_trial() -> None:
+    writes = unrest(replace(WINDOW, disk_write_bytes_per_s=9e6), Usual())
+    busy = unrest(replace(WINDOW, handler_idle=0.1), Usual())
+    assert writes is not None and not writes.spoils
+    assert busy is not None and busy.spoils
+
+
+def test_what_is_usual_is_what_a_window_shows() -> None:
+    window = replace(WINDOW, handler_idle=1.04, under_replicated_max=2.0)
+    assert Usual.of(window) == Usual(under_replicated=2.0)
 
 
 class Source:
-    """One broker whose handlers are busy until some second."""
+    """One broker whose handlers are busy until some second; a poll of it takes 40 ms."""
 
     name = "scripted"
     nodes: Mapping[int, NodeInfo] = {1: NodeInfo(1, "4.1.2", frozenset({Role.BROKER}))}
 
-    def __init__(self, busy_until_s: float) -> None:
+    def __init__(self, busy_until_s: float, written_per_s: float = 0.0) -> None:
         self.now_s = 1_000.0
+        self.polls = 0
         self._rest_s = 1_000.0 + busy_until_s
+        self._written_per_s = written_per_s
 
     def open(self) -> None: ...
 
@@ -53,28 +88,52 @@ class Source:
         self.now_s += duration_s
 
     def sample_all(self) -> list[BrokerSample]:
-        idle_s = max(0.0, self.now_s - self._rest_s)
-        values = {HANDLER_IDLE_NS: idle_s * 1e9, UPTIME_MS: self.now_s * 1000.0}
-        return [BrokerSample(1, self.now_s, values)]
+        self.polls += 1
+        at_s = self.now_s + 0.02
+        self.now_s += 0.04
+        values = {
+            HANDLER_IDLE_NS: max(0.0, at_s - self._rest_s) * 1e9,
+            UPTIME_MS: at_s * 1000.0,
+            "disk_write_bytes": at_s * self._written_per_s,
+        }
+        return [BrokerSample(1, at_s, values)]
+
+    def wait(self, **options: Any) -> Recovery:
+        return wait_until_calm(self, clock=self.clock, pause=self.pause, **options)
 
 
-@pytest.fixture
-def busy() -> Source:
-    return Source(busy_until_s=7.0)
-
-
-def test_it_waits_for_a_whole_second_of_rest(busy: Source) -> None:
-    heard: list[str] = []
-    recovery = wait_until_calm(busy, 60.0, busy.clock, busy.pause, heard.append)
-    assert recovery.duration_s == pytest.approx(7.0)
+def test_it_waits_for_a_whole_second_of_rest() -> None:
+    busy, heard = Source(busy_until_s=7.0), list[str]()
+    recovery = busy.wait(tell=heard.append)
     assert recovery.unrest == ()
-    assert heard == ["broker 1: request handlers idle 0.00"] * 7
+    assert recovery.since_s == pytest.approx(1_007.0, abs=1.1)
+    assert recovery.duration_s == pytest.approx(8.0, abs=1.1)
+    assert set(heard[:6]) == {"broker 1: request handlers idle 0.00"}
 
 
-def test_it_does_not_wait_for_ever(busy: Source) -> None:
-    recovery = wait_until_calm(busy, 5.0, busy.clock, busy.pause)
-    assert recovery.unrest == ("broker 1: request handlers idle 0.00",)
+def test_an_earlier_poll_saves_the_wait() -> None:
+    calm = Source(busy_until_s=0.0)
+    earlier = calm.sample_all()
+    calm.pause(3.0)
+    recovery = calm.wait(earlier=earlier)
+    assert recovery.unrest == ()
+    assert recovery.duration_s < 0.1
+    assert calm.polls == 2
+
+
+def test_it_does_not_wait_for_ever() -> None:
+    busy = Source(busy_until_s=7.0)
+    recovery = busy.wait(deadline_s=5.0)
+    assert recovery.unrest == (Unrest("broker 1: request handlers idle 0.00"),)
+    assert recovery.since_s is None and recovery.spoils
     assert busy.now_s < 1_007.0
+
+
+def test_a_disk_alone_is_not_waited_for_long() -> None:
+    recovery = Source(busy_until_s=0.0, written_per_s=5e6).wait(deadline_s=60.0)
+    assert [each.spoils for each in recovery.unrest] == [False]
+    assert not recovery.spoils
+    assert recovery.duration_s < 2 * DISK_PATIENCE_S
 
 
 def test_the_cost_of_a_request_is_busy_time_over_rate() -> None:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from metrics.columns import arrow_type, ddl, fields_of, plain
-from metrics.evidence import BrokerSample, ClientWindow, Reason, Resource
+from metrics.evidence import BrokerSample, ClientWindow, Judgement, Reason, Resource
 from metrics.schema import (
     SCHEMAS,
     Pattern,
@@ -99,6 +99,21 @@ def test_trials_keep_pattern_counts_judgement_and_windows() -> None:
     assert set(record["reasons"][0]) == {field.name for field in fields(Reason)}
     assert [window["broker_id"] for window in record["broker_windows"]] == [1, 2]
     assert record["broker_windows"][0]["produce"]["local_ms"] == 1.0
+
+
+def test_trials_keep_what_each_goal_says_in_short() -> None:
+    reason = Reason("isr", "in 60% of the samples", 0.6, 0.5)
+    judged = {
+        "strict": Judgement(Verdict.OVERLOADED, (reason, reason)),
+        "tolerant": Judgement(Verdict.SUSTAINED, ()),
+    }
+    record = trial_record(trial(verdicts=judged, recovery_s=7.5))
+    (back,) = pa.Table.from_pylist([record], schema=SCHEMAS["trials"]).to_pylist()
+    assert dict(back["verdicts"]) == {
+        "strict": {"verdict": "OVERLOADED", "reason": "in 60% of the samples"},
+        "tolerant": {"verdict": "SUSTAINED", "reason": ""},
+    }
+    assert back["recovery_s"] == 7.5
 
 
 def test_boundaries_follow_the_summary() -> None:
