@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from typing import Any
 
 import pytest
@@ -10,57 +9,8 @@ from kafka import KafkaConsumer, TopicPartition
 
 from jobs.brokers.admin import KafkaAdmin
 from jobs.brokers.connect import connect
-from jobs.brokers.topic_plan import assignment
-from jobs.engine.pattern import ProducerPattern, TrialPlan
-from jobs.engine.stage import run_task
 from jobs.testbed.handle import Testbed
-from metrics.client import merge
-from metrics.evidence import ClientWindow
-
-PARTITIONS_PER_BROKER = 2
-
-
-class OneTask:
-    """The barrier of a stage of one task."""
-
-    def partitionId(self) -> int:  # noqa: N802 - Spark's name
-        return 0
-
-    def allGather(self, message: str) -> list[str]:  # noqa: N802 - Spark's name
-        return [message]
-
-
-class Bench:
-    """A topic on the testbed, and trials on it."""
-
-    def __init__(self, testbed: Testbed, admin: KafkaAdmin, replicas: int = 2) -> None:
-        self.admin = admin
-        self.bootstrap = list(testbed.bootstrap_servers)
-        self.topic = f"engine-{uuid.uuid4().hex[:8]}"
-        self.assigned = assignment(testbed.broker_ids, PARTITIONS_PER_BROKER, replicas)
-        admin.create_topic(self.topic, self.assigned, {})
-        self.brokers = admin.describe_cluster().addresses
-
-    def run(self, np: int = 2, measure_s: float = 1.5, **pattern: Any) -> ClientWindow:
-        fields = {"message_bytes": 1_000, "rate_records_per_s": 300.0, "pool_bytes": 200_000}
-        plan = TrialPlan(
-            trial_id="t",
-            topic=self.topic,
-            pattern=ProducerPattern(**(fields | pattern)),
-            np=np,
-            tasks=1,
-            leaders=tuple(self.assigned[p][0] for p in sorted(self.assigned)),
-            brokers=self.brokers,
-            warmup_s=0.5,
-            measure_s=measure_s,
-            start_lead_s=0.2,
-        )
-        row = run_task(plan, OneTask())
-        assert row.error is None, row.error
-        return merge([row])
-
-    def end_offsets(self) -> dict[int, int]:
-        return self.admin.end_offsets(self.topic, self.assigned)
+from tests.support.engine_bench import Bench
 
 
 @pytest.fixture

@@ -1,0 +1,229 @@
+"""The loop that makes a producer library follow the same schedule as the engine's own client.
+
+Each producer follows the engine's schedule record by record: the same intended times, the
+same sticky partitions, the same payload. The loop is open: what the library has no room for
+stays due, and its latency counts from the intended time. A library forms its batches
+itself; the partition is named for each record, because libraries differ in when they
+choose another one.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from jobs.engine.clients.library import NEVER_SENT, Library, Record
+from jobs.engine.control import DriverLine, OrphanedError
+from jobs.engine.conversation import converse
+from jobs.engine.pattern import TrialPlan
+from jobs.engine.producer import Producer
+from jobs.engine.schedule import schedule_of
+from jobs.engine.statistics import Account
+from jobs.engine.wire import UNACKNOWLEDGED
+
+_RECORDS_PER_TURN = 200
+_CHECK_INTERVAL_S = 0.25
+_NAP_MIN_S = 0.0005  # shorter ones would spend the CPU on waking up
+_NAP_MAX_S = 0.002  # a library that has no room, or an answer, says so only when asked
+
+Fate = tuple[int, float, int, str | None]
+"""(partition, due at, size, why it failed or None)."""
+
+
+class Source:
+    """One producer: its schedule, its library, and what is on the way.
+
+    Attributes:
+        offered: records that the library accepted so far.
+        unsettled_bytes, unsettled: accepted and without an answer.
+        blocked: the library had no room for the next record.
+    """
+
+    def __init__(
+        self,
+        schedule: Producer,
+        library: Library,
+        records: Sequence[Record],
+        size_of: Callable[[int], int],
+    ) -> None:
+        self.schedule = schedule
+        self.library = library
+        self.offered = 0
+        self.unsettled = 0
+        self.unsettled_bytes = 0
+        self.blocked = False
+        self.fates: deque[Fate] = deque()  # filled by the library's threads
+        self._records = records
+        self._first = schedule.index * 7919 % len(records)
+        self._size_of = size_of
+        self._batch_end = schedule.records_by(schedule.ready_s)
+
+    @property
+    def next_due_s(self) -> float:
+        """When the next record is due."""
+        return self.schedule.due_s(self.offered)
+
+    def offer(self, wall_offset_s: float, room_bytes: int) -> bool:
+        """Hand over the next record; False when there is no room."""
+        schedule, due_s = self.schedule, self.next_due_s
+        if self.offered >= self._batch_end:
+            records = self._batch_end - schedule.opened
+            schedule.seal(records, self._size_of(records))
+            self._batch_end = schedule.opened + schedule.records_by(schedule.ready_s)
+        record = self._records[(self._first + self.offered) % len(self._records)]
+        size = len(record[0] or b"") + len(record[1] or b"")
+        partition = schedule.partition
+        self.blocked = self.unsettled_bytes + size > room_bytes and self.unsettled > 0
+        if self.blocked:
+            return False
+        settled = functools.partial(self._settle, partition, due_s, size)
+        timestamp_ms = int((due_s + wall_offset_s) * 1000)
+        self.blocked = not self.library.offer(partition, record, timestamp_ms, settled)
+        if self.blocked:
+            return False
+        self.offered += 1
+        self.unsettled += 1
+        self.unsettled_bytes += size
+        return True
+
+    def _settle(self, partition: int, due_s: float, size: int, error: str | None) -> None:
+        self.fates.append((partition, due_s, size, error))
+
+
+class LibraryLoop:
+    """The producers of one task on a library; see `client.Outcome` for what it leaves."""
+
+    def __init__(
+        self,
+        plan: TrialPlan,
+        task: int,
+        libraries: Sequence[Library],
+        records: Sequence[Record],
+        size_of: Callable[[int], int],
+        clock: Callable[[], float] = time.monotonic,
+        line: DriverLine | None = None,
+    ) -> None:
+        self._plan = plan
+        self._line = line
+        self._clock = clock
+        self._slept_s = 0.0
+        self._parent = os.getppid()
+        self._next_check_s = clock() + _CHECK_INTERVAL_S
+        self._make = functools.partial(self._source, records, size_of)
+        self._hosted = list(zip(plan.producers_of(task), libraries, strict=True))
+        self._sources: list[Source] = []
+        self.producers: list[Producer] = []
+        self.drain_s = self.cpu_s = self.loop_busy = 0.0
+        self.unsent_own_records = 0
+
+    def run(self, start_s: float, wall_offset_s: float) -> LibraryLoop:
+        """As `WireLoop.run`."""
+        plan = self._plan
+        begin_s = start_s + plan.warmup_s
+        interval_s = 1.0 / plan.pattern.rate_records_per_s
+        self.account = Account(begin_s, begin_s + plan.measure_s, interval_s)
+        self._wall_offset_s = wall_offset_s
+        self._sources = [self._make(*each, start_s) for each in self._hosted]
+        self.producers = [source.schedule for source in self._sources]
+        self.window_start_s = begin_s
+        self._turn_until(lambda: begin_s)
+        cpu_s, slept_s = time.process_time(), self._slept_s
+        self._turn_until(lambda: self.account.window_end_s)
+        self.window_end_s = self.account.window_end_s
+        window_s = self.window_end_s - self.window_start_s
+        self.cpu_s = time.process_time() - cpu_s
+        self.loop_busy = 1.0 - (self._slept_s - slept_s) / window_s
+        self.unsent_own_records = sum(self._unsent_own(source) for source in self._sources)
+        self._drain()
+        return self
+
+    def _source(
+        self,
+        records: Sequence[Record],
+        size_of: Callable[[int], int],
+        index: int,
+        library: Library,
+        start_s: float,
+    ) -> Source:
+        pattern = self._plan.pattern
+        times = schedule_of(pattern, index, start_s, self._plan.ramp_up_s)
+        full, partitions = pattern.records_per_full_batch, len(self._plan.leaders)
+        schedule = Producer(index, pattern, full, partitions, times)
+        return Source(schedule, library, records, size_of)
+
+    def _unsent_own(self, source: Source) -> int:
+        if source.blocked or source.next_due_s >= self.window_end_s:
+            return 0
+        return source.schedule.records_due_between(source.next_due_s, self.window_end_s)
+
+    def _turn_until(self, end_s: Callable[[], float]) -> None:
+        while (now := self._clock()) < end_s():
+            for source in self._sources:
+                self._advance(source, now)
+            self._look_around()
+            self._nap(end_s())
+
+    def _advance(self, source: Source, now: float) -> None:
+        account = self.account
+        until_s = min(now, account.window_end_s)
+        for _ in range(_RECORDS_PER_TURN):
+            due_s = source.next_due_s
+            if due_s > until_s:
+                return
+            was_blocked = source.blocked
+            if not source.offer(self._wall_offset_s, self._plan.pattern.buffer_memory):
+                return
+            account.sent(1, now)
+            if not was_blocked:
+                account.late(now - due_s, 1, now)
+
+    def _look_around(self) -> None:
+        """Take answers, and now and then see whether the load is still wanted."""
+        for source in self._sources:
+            source.library.serve()
+            self._settle(source)
+        now = self._clock()
+        if now < self._next_check_s:
+            return
+        self._next_check_s = now + _CHECK_INTERVAL_S
+        if os.getppid() != self._parent:
+            raise OrphanedError("the process that started this load has ended, so it stops too")
+        if self._line is not None:
+            converse(self._line, self.account, now)
+
+    def _settle(self, source: Source) -> None:
+        now, account = self._clock(), self.account
+        while source.fates:
+            partition, due_s, size, error = source.fates.popleft()
+            source.unsettled -= 1
+            source.unsettled_bytes -= size
+            if error is None:
+                account.acked(partition, due_s, 1, now)
+            elif error != NEVER_SENT:
+                account.failed(error, 1, now)
+
+    def _nap(self, end_s: float) -> None:
+        due_s = min((s.next_due_s for s in self._sources if not s.blocked), default=end_s)
+        began_s = self._clock()
+        if due_s <= began_s:
+            return
+        time.sleep(min(max(min(due_s, end_s) - began_s, _NAP_MIN_S), _NAP_MAX_S))
+        self._slept_s += self._clock() - began_s
+
+    def _drain(self) -> None:
+        deadline_s = self.window_end_s + self._plan.drain_timeout_s
+        for source in self._sources:
+            source.library.end()
+        while any(s.unsettled for s in self._sources) and self._clock() < deadline_s:
+            self._look_around()
+            time.sleep(_NAP_MIN_S)
+        self.drain_s = self._clock() - self.window_end_s
+        for source in self._sources:
+            if source.unsettled:
+                self.account.failed(UNACKNOWLEDGED, source.unsettled, self._clock())
+            self.account.throttle_ms += source.library.throttle_ms
+        self.account.latency.fold()
+        self.account.lateness.fold()

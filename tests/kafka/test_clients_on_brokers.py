@@ -1,0 +1,48 @@
+"""Every producer client on real brokers: the same account, and what is acknowledged is there."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from jobs.brokers.connect import connect
+from jobs.testbed.handle import Testbed
+from tests.support.engine_bench import Bench
+
+LIBRARIES = ("kafka-python", "librdkafka")
+
+
+@pytest.fixture
+def bench(kafka_testbed: Testbed) -> Iterator[Bench]:
+    with connect(kafka_testbed.bootstrap_servers) as admin:
+        made = Bench(kafka_testbed, admin, replicas=1)
+        yield made
+        admin.delete_topic(made.topic)
+
+
+@pytest.mark.parametrize("client", LIBRARIES)
+@pytest.mark.parametrize("acks", [0, -1])
+def test_acknowledged_equals_growth(bench: Bench, client: str, acks: int) -> None:
+    window = bench.run(client=client, acks=acks, measure_s=1.0)
+    deadline_s = time.monotonic() + 10.0  # with acks=0 brokers may still be writing
+    while sum(bench.end_offsets().values()) < window.acked_total and acks == 0:
+        assert time.monotonic() < deadline_s, (bench.end_offsets(), window.acked_by_partition)
+    assert dict(window.acked_by_partition) == {
+        partition: end for partition, end in bench.end_offsets().items() if end
+    }
+    assert window.offered_records == pytest.approx(600, rel=0.01)
+    assert window.acked_total == pytest.approx(900, rel=0.02)
+    assert window.failed_total == 0
+    assert 0 < window.latency_p50_ms < 1_000
+
+
+@pytest.mark.parametrize("client", LIBRARIES)
+def test_a_refused_record_is_counted_by_its_error(bench: Bench, client: str) -> None:
+    window = bench.run(
+        client=client, message_bytes=2_000_000, rate_records_per_s=5.0, pool_bytes=8_000_000,
+        measure_s=0.8,
+    )  # fmt: skip
+    assert set(window.errors) == {"MessageSizeTooLargeError"}
+    assert window.acked_total == 0 == sum(bench.end_offsets().values())

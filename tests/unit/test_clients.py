@@ -1,0 +1,176 @@
+"""Library clients follow the engine's schedule and account for every record."""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+import sys
+import time
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from jobs.engine.clients.chooser import client_of
+from jobs.engine.clients.library import NEVER_SENT, Record, Settled, records_of
+from jobs.engine.clients.library_loop import LibraryLoop
+from jobs.engine.clients.librdkafka import RdKafkaProducer, connection_options, pattern_options
+from jobs.engine.clients.wire_client import WireClient, pool_of
+from jobs.engine.pattern import ProducerPattern, TrialPlan
+from jobs.engine.wire import UNACKNOWLEDGED
+from search.errors import ConfigError, RedlineError
+
+
+class Shelf:
+    """A library that keeps records, and settles them when it is served."""
+
+    def __init__(self, room: int = 10**9, fate: str | None = None, is_silent: bool = False) -> None:
+        self.throttle_ms = 3
+        self.partitions: list[int] = []
+        self.timestamps_ms: list[int] = []
+        self.room, self.fate, self.is_silent = room, fate, is_silent
+        self._waiting: list[Settled] = []
+
+    def offer(self, partition: int, record: Record, timestamp_ms: int, settled: Settled) -> bool:
+        if len(self._waiting) >= self.room:
+            return False
+        self.partitions.append(partition)
+        self.timestamps_ms.append(timestamp_ms)
+        self._waiting.append(settled)
+        return True
+
+    def serve(self) -> None:
+        if not self.is_silent:
+            self._settle(self.fate)
+
+    def end(self) -> None:
+        if self.is_silent:
+            return
+        self._settle(self.fate)
+
+    def close(self) -> None:
+        self._settle(NEVER_SENT)
+
+    def _settle(self, fate: str | None) -> None:
+        while self._waiting:
+            self._waiting.pop()(fate)
+
+
+def _plan(np: int = 1, client: str = "wire", **options: Any) -> TrialPlan:
+    fields = {"message_bytes": 100, "rate_records_per_s": 2_000.0, "pool_bytes": 100_000}
+    pattern = ProducerPattern(**(fields | options))
+    return TrialPlan(
+        "x", "t", pattern, np, 1, (7,) * 4, {7: ("h", 1)}, 0.1, 0.4,
+        drain_timeout_s=0.2, client=client,
+    )  # fmt: skip
+
+
+def _run(plan: TrialPlan, *libraries: Shelf) -> LibraryLoop:
+    size_of = pool_of(plan.pattern).size_of
+    loop = LibraryLoop(plan, 0, libraries, records_of(plan.pattern), size_of)
+    now = time.monotonic()
+    return loop.run(now + 0.02, time.time() - now)
+
+
+def test_every_due_record_is_offered_once_and_accounted_for() -> None:
+    shelf = Shelf()
+    loop = _run(_plan(), shelf)
+    account = loop.account
+    offered = loop.producers[0].records_due_between(loop.window_start_s, loop.window_end_s)
+    assert offered == 800
+    assert account.acked_total == len(shelf.partitions) == pytest.approx(1_000, abs=1)
+    assert account.acked_by_partition == Counter(shelf.partitions)
+    assert account.acked_records == pytest.approx(800, rel=0.05)
+    assert (account.failed_total, loop.unsent_own_records, account.throttle_ms) == (0, 0, 3)
+    steps = [b - a for a, b in zip(shelf.timestamps_ms, shelf.timestamps_ms[1:], strict=False)]
+    assert set(steps) <= {0, 1}, "create times are the intended ones, half a millisecond apart"
+
+
+def test_partitions_are_those_that_the_wire_client_would_take() -> None:
+    plan = _plan(batch_size=2_000, linger_ms=2.0)
+    shelf = Shelf()
+    loop = _run(plan, shelf)
+    pool = pool_of(plan.pattern)
+    expected: list[int] = []
+    producer = type(loop.producers[0])(
+        0, plan.pattern, pool.records_per_full_batch, 4, loop.producers[0]._schedule
+    )
+    while len(expected) < len(shelf.partitions):
+        records = producer.records_by(producer.ready_s)
+        expected += [producer.partition] * records
+        producer.seal(records, pool.size_of(records))
+    assert shelf.partitions == expected[: len(shelf.partitions)]
+    assert len(set(expected)) > 1
+
+
+def test_what_the_library_has_no_room_for_stays_due() -> None:
+    loop = _run(_plan(), Shelf(room=3, is_silent=True))
+    assert loop.account.sent_records == 0, "three went in the warm-up, then there was no room"
+    assert loop.unsent_own_records == 0, "the library was full, which is not the loop's fault"
+    assert loop.account.errors == {UNACKNOWLEDGED: 3}
+
+
+def test_buffer_memory_bounds_what_is_on_the_way() -> None:
+    shelf = Shelf(is_silent=True)
+    _run(_plan(buffer_memory=1_000), shelf)
+    assert len(shelf.partitions) == 10
+
+
+def test_failures_are_counted_by_name_and_what_was_never_sent_is_none() -> None:
+    loop = _run(_plan(), Shelf(fate="NotLeaderForPartitionError"))
+    assert set(loop.account.errors) == {"NotLeaderForPartitionError"}
+    assert loop.account.failed_total == pytest.approx(1_000, abs=1)
+    assert loop.account.acked_total == 0
+    assert not _run(_plan(), Shelf(fate=NEVER_SENT)).account.errors
+
+
+def test_the_records_are_those_of_the_pool() -> None:
+    pattern = _plan().pattern
+    records = records_of(pattern)
+    pool = pool_of(pattern)
+    assert len(records) == len(pool) * pool.records_per_full_batch
+    assert {len(value or b"") for _, value, _ in records} == {100}
+    assert len({value for _, value, _ in records}) == len(records)
+
+
+def test_a_plan_names_its_client() -> None:
+    assert isinstance(client_of(_plan(), 0), WireClient)
+    with pytest.raises(ConfigError, match=r"producer\.client is java; expected one of wire, kafka"):
+        client_of(_plan(client="java"), 0)
+
+
+def test_a_missing_library_is_refused_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "confluent_kafka", None)
+    with pytest.raises(ConfigError, match=r"no package confluent-kafka.*pip install"):
+        RdKafkaProducer(_plan(client="librdkafka"), 0)
+
+
+# kafka-python leaves the socket of a refused connection to the garbage collector.
+@pytest.mark.filterwarnings("ignore:unclosed <socket.socket:ResourceWarning")
+@pytest.mark.parametrize("name", ["librdkafka", "kafka-python"])
+def test_a_broker_that_is_not_there_is_said_before_any_load(name: str) -> None:
+    plan = dataclasses.replace(
+        _plan(client=name), brokers={7: ("127.0.0.1", 1)}, connect_timeout_s=0.5
+    )
+    client = client_of(plan, 0)
+    with pytest.raises(RedlineError, match=r"broker 7 at 127\.0\.0\.1:1"):
+        client.open()
+    client.close()
+    gc.collect()
+
+
+def test_librdkafka_batches_are_bounded_by_records() -> None:
+    pattern = _plan(batch_size=16_384).pattern
+    options = pattern_options(pattern)
+    assert options["batch.num.messages"] == pattern.records_per_full_batch
+    assert int(str(options["batch.size"])) > 16_384
+
+
+def test_librdkafka_takes_the_same_connection_options() -> None:
+    given = {"security_protocol": "SASL_SSL", "ssl_check_hostname": False, "ssl_keyfile": None}
+    assert connection_options(given) == {
+        "security.protocol": "SASL_SSL",
+        "ssl.endpoint.identification.algorithm": "none",
+    }
+    with pytest.raises(ConfigError, match="cannot connect with sasl_kerberos_name"):
+        connection_options({"sasl_kerberos_name": "k"})
