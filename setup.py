@@ -42,6 +42,7 @@ EXTRAS = {
     "dev": [
         "build",
         "chispa",
+        "confluent-kafka>=2.6",
         "hypothesis",
         "MLRsearch",
         "mypy",
@@ -61,6 +62,7 @@ PACKAGES = [
     "metrics",
     "metrics.sources",
     "jobs",
+    "jobs.bench",
     "jobs.brokers",
     "jobs.config",
     "jobs.display",

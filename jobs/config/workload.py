@@ -31,6 +31,7 @@ class Producer(ConfigModel):
     """One of the np identical producers; keys are named like Kafka's producer options.
 
     Attributes:
+        client: what sends: "wire", batches that were encoded before, or a library.
         rate_bytes_per_s: payload that it offers [B/s]; this or the next, not both.
         rate_records_per_s: records that it offers [1/s].
         acks: "0", "1" or "all".
@@ -42,6 +43,7 @@ class Producer(ConfigModel):
         request_timeout_ms: an unanswered request fails after this time [ms].
     """
 
+    client: Literal["wire", "kafka-python", "librdkafka"] = "wire"
     rate_bytes_per_s: (
         Annotated[float, Number(0, 10_000_000_000, "bytes per second", above=True)] | None
     ) = None

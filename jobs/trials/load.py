@@ -118,6 +118,7 @@ class Generator:
             warmup_s=trial.warmup_s,
             measure_s=trial.measure_s,
             drain_timeout_s=trial.drain_timeout_s,
+            client=traffic.workload.producer.client,
             client_options=self._client_options,
             control=line.address,
         )
