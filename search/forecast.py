@@ -12,7 +12,8 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from search.line import FinishedPoint, Line, run_line
+from search.line import FinishedPoint, Line
+from search.lines import run_line
 from search.model import Observation
 from search.simulate import ClusterSpec
 from search.simulate_line import LineSpec, SimulatedLine

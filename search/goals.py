@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from search.model import Decision, Done, GaveUp, Measure, Observation, Recovers, Searcher, Verdict
@@ -32,22 +33,36 @@ def next_trial(
     if not wishes:
         return None, decisions
     load, name, step = min(wishes, key=lambda wish: wish[:2])
-    return Measure(load, f"for goal {name}: {step.reason}"), decisions
+    reason = step.reason if len(searchers) == 1 else f"for goal {name}: {step.reason}"
+    return Measure(load, reason), decisions
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one goal's search ended with, and the trials that it rests on, oldest first."""
+
+    result: Done | GaveUp
+    history: tuple[Observation, ...]
+
+
+OnStep = Callable[[Decision, Histories], None]
+"""Told every trial before it is made, and every goal's end, with all trials so far."""
 
 
 def run_goals(
     searchers: Mapping[str, Searcher],
     measurer: GoalsMeasurer,
-    on_step: Callable[[Measure, Histories], None] | None = None,
+    on_step: OnStep | None = None,
     histories: Histories | None = None,
-) -> dict[str, Done | GaveUp]:
+) -> dict[str, Answer]:
     """Search until every goal is done or gave up.
 
     Args:
         searchers: one per goal, by the goal's name; guided ones with an allowance for the
             trials that the others ask for.
-        measurer: carries out and judges one trial.
-        on_step: told every trial before it is made.
+        measurer: carries out and judges one trial; when it can `recover()`, it is told to
+            between an overload, in the eyes of any goal, and the next trial.
+        on_step: hears every decision before it is acted on.
         histories: trials already finished, the same loads for every goal.
     """
     trials = {name: list((histories or {}).get(name, ())) for name in searchers}
@@ -55,13 +70,25 @@ def run_goals(
     while True:
         going = {name: one for name, one in searchers.items() if name not in ended}
         step, decisions = next_trial(going, trials)
-        ended |= {n: one for n, one in decisions.items() if isinstance(one, (Done, GaveUp))}
+        for name, decision in decisions.items():
+            if isinstance(decision, (Done, GaveUp)):
+                ended[name] = decision
+                _tell(on_step, decision, trials)
         if step is None:
-            return ended
-        if on_step is not None:
-            on_step(step, trials)
-        last = [seen[-1].verdict for seen in trials.values() if seen]
-        if Verdict.OVERLOADED in last and isinstance(measurer, Recovers):
+            return {name: Answer(ended[name], tuple(trials[name])) for name in searchers}
+        _tell(on_step, step, trials)
+        if last_overloaded(trials) and isinstance(measurer, Recovers):
             measurer.recover()
         for name, observation in measurer.measure(step.load).items():
             trials[name].append(observation)
+
+
+def last_overloaded(histories: Histories) -> bool:
+    """True when the last trial was an overload in the eyes of any goal."""
+    last = [seen[-1].verdict for seen in histories.values() if seen]
+    return Verdict.OVERLOADED in last
+
+
+def _tell(on_step: OnStep | None, decision: Decision, trials: Histories) -> None:
+    if on_step is not None:
+        on_step(decision, trials)

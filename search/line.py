@@ -11,7 +11,7 @@ resumed run decides the same.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -20,10 +20,9 @@ from search.boundary_model import BoundaryModel, Point, ProducerRate, fit
 from search.budget import Budget, Budgeted, Spent
 from search.estimate import Curve, Estimate
 from search.guide import Guide
-from search.guided import Guided
+from search.guided import ALLOWANCE, Guided
 from search.limits import Limits
-from search.loop import OnStep, run_search
-from search.model import Decision, Done, GaveUp, Measurer, Observation, Recovers, Searcher, Verdict
+from search.model import Done, GaveUp, Observation, Searcher
 from search.standing import bracket_of_standings, standings_of
 
 Method = Literal["guided", "bisection"]
@@ -43,7 +42,7 @@ class FinishedPoint:
 
 @dataclass(frozen=True)
 class Line:
-    """The plan of a boundary line; it decides, and `run_line` carries out.
+    """The plan of a boundary line; it decides, and `search.lines` carries out.
 
     Attributes:
         sizes: message sizes to measure [B].
@@ -77,14 +76,20 @@ class Line:
                 return extreme
         return max(left, key=lambda bpm: (_gap(bpm, done), bpm))
 
-    def searcher(self, bpm: int, finished: Sequence[FinishedPoint]) -> Searcher:
-        """The searcher of one size, guided by the finished ones, within the budget."""
-        spent, rate = self.spent(finished), self.rate.bytes(bpm)
-        return Budgeted(self._searcher(bpm, finished), self.budget, spent, rate)
+    def searcher(
+        self, bpm: int, finished: Sequence[FinishedPoint], allowance: int = ALLOWANCE
+    ) -> Searcher:
+        """The searcher of one size, guided by the finished ones, within the budget.
 
-    def _searcher(self, bpm: int, finished: Sequence[FinishedPoint]) -> Searcher:
+        Args:
+            allowance: see `search.guided.Guided`; more where other goals choose trials too.
+        """
+        spent, rate = self.spent(finished), self.rate.bytes(bpm)
+        return Budgeted(self._searcher(bpm, finished, allowance), self.budget, spent, rate)
+
+    def _searcher(self, bpm: int, finished: Sequence[FinishedPoint], allowance: int) -> Searcher:
         if self.method == "guided":
-            return Guided(self.limits, self.guide_for(bpm, finished))
+            return Guided(self.limits, self.guide_for(bpm, finished), allowance)
         limits = self.limits
         return Bisection(
             limits.load_start_max, limits.load_cap, limits.resolution, limits.invalid_repeats_max
@@ -196,44 +201,3 @@ def bend_of(points: Sequence[Point], rate: ProducerRate, least: float = 0.1) -> 
 def _gap(bpm: int, done: set[int]) -> float:
     """Distance to the nearest finished size [ln]; a tie goes to the larger size."""
     return round(min((abs(math.log(bpm / other)) for other in done), default=0.0), 6)
-
-
-def run_line(
-    line: Line,
-    measurer_for: Callable[[int], Measurer],
-    on_step: OnStep | None = None,
-    finished: Sequence[FinishedPoint] = (),
-    begun: Sequence[Observation] = (),
-    on_point: Callable[[FinishedPoint], None] | None = None,
-) -> list[FinishedPoint]:
-    """Measure the line, size by size; sizes that the budget leaves no trial for give up.
-
-    Args:
-        line: the plan.
-        measurer_for: gives the measurer of a message size [B].
-        on_step: as in `search.loop.run_search`.
-        finished: points already measured, when a run is resumed, in their order.
-        begun: trials already made of the size after them.
-        on_point: told every point as soon as it is finished.
-    """
-    points = list(finished)
-    bpm = line.next_bpm(points)
-    while bpm is not None:
-        trials: tuple[Observation, ...] = ()
-
-        def note(decision: Decision, history: Sequence[Observation]) -> None:
-            nonlocal trials
-            trials = tuple(history)
-            if on_step is not None:
-                on_step(decision, history)
-
-        measurer = measurer_for(bpm)
-        result = run_search(line.searcher(bpm, points), measurer, note, begun)
-        if trials and trials[-1].verdict is Verdict.OVERLOADED and isinstance(measurer, Recovers):
-            measurer.recover()
-        points.append(FinishedPoint(bpm, result, trials))
-        if on_point is not None:
-            on_point(points[-1])
-        begun = ()
-        bpm = line.next_bpm(points)
-    return points

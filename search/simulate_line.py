@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from search.boundary_model import ProducerRate
-from search.line import FinishedPoint, Line, run_line
+from search.line import FinishedPoint, Line
+from search.lines import run_line
 from search.model import Searcher
 from search.simulate import Clock, ClusterSpec, Outcome, SimulatedCluster, run_on
 

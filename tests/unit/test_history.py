@@ -13,7 +13,8 @@ from metrics.evidence import Resource
 from search.boundary_model import ProducerRate
 from search.errors import ConfigError
 from search.limits import Limits
-from search.line import FinishedPoint, Line, run_line
+from search.line import FinishedPoint, Line
+from search.lines import run_line
 from search.model import Observation, Verdict
 
 SIZES = (100, 1_000, 10_000)

@@ -15,7 +15,8 @@ from search.forecast import forecast, trials_left
 from search.goals import run_goals
 from search.guided import Guided
 from search.limits import Limits
-from search.line import FinishedPoint, Line, bend_of, run_line
+from search.line import FinishedPoint, Line, bend_of
+from search.lines import run_line
 from search.model import Bracket, Decision, Done, GaveUp, Observation, Verdict
 from search.simulate import ClusterSpec, SimulatedCluster
 from search.simulate_line import LineSpec, SimulatedLine, run_line_on
@@ -197,7 +198,7 @@ def test_several_goals_share_their_trials(limits: tuple[int, int]) -> None:
     results = run_goals({name: Guided(search, allowance=8) for name in goals}, measurer)
     apart = 0
     for name, limit in goals.items():
-        result = results[name]
+        result = results[name].result
         assert isinstance(result, Done)
         assert result.bracket.overloaded is not None
         assert result.bracket.sustained <= limit < result.bracket.overloaded

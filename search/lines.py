@@ -1,0 +1,109 @@
+"""Measuring boundary lines: size by size, for one goal or for several at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from search.goals import GoalsMeasurer, Histories, OnStep, last_overloaded, run_goals
+from search.guided import ALLOWANCE
+from search.line import FinishedPoint, Line
+from search.loop import OnStep as OnOwnStep
+from search.model import Decision, Measurer, Observation, Recovers, Searcher
+
+SHARED_ALLOWANCE = 8
+"""Trials above plain bisection at one size where several goals choose them."""
+
+Finished = Mapping[str, Sequence[FinishedPoint]]
+"""The finished points of each goal; all goals have finished the same sizes."""
+
+
+def next_size(lines: Mapping[str, Line], finished: Finished) -> int | None:
+    """The size to measure next [B], by the first goal's line; None when it is complete."""
+    name, line = next(iter(lines.items()))
+    return line.next_bpm(finished[name])
+
+
+def searchers_of(lines: Mapping[str, Line], bpm: int, finished: Finished) -> dict[str, Searcher]:
+    """The searchers of one size, by the goal's name."""
+    allowance = ALLOWANCE if len(lines) == 1 else SHARED_ALLOWANCE
+    return {name: line.searcher(bpm, finished[name], allowance) for name, line in lines.items()}
+
+
+def run_lines(
+    lines: Mapping[str, Line],
+    measurer_for: Callable[[int], GoalsMeasurer],
+    on_step: OnStep | None = None,
+    finished: Finished | None = None,
+    begun: Histories | None = None,
+    on_point: Callable[[str, FinishedPoint], None] | None = None,
+) -> dict[str, list[FinishedPoint]]:
+    """Measure a line for each goal from one set of trials; without budget, sizes give up.
+
+    Args:
+        lines: the plan of each goal, by its name; the first one orders the sizes.
+        measurer_for: gives the measurer of a message size [B].
+        on_step: as in `search.goals.run_goals`.
+        finished: points already measured, when a run is resumed, in their order.
+        begun: trials already made of the size after them.
+        on_point: told every point of every goal once all goals have finished its size.
+    """
+    points = {name: list((finished or {}).get(name, ())) for name in lines}
+    while (bpm := next_size(lines, points)) is not None:
+        measurer = measurer_for(bpm)
+        answers = run_goals(searchers_of(lines, bpm, points), measurer, on_step, begun)
+        begun = None
+        histories = {name: answer.history for name, answer in answers.items()}
+        if last_overloaded(histories) and isinstance(measurer, Recovers):
+            measurer.recover()
+        for name, answer in answers.items():
+            points[name].append(FinishedPoint(bpm, answer.result, answer.history))
+            if on_point is not None:
+                on_point(name, points[name][-1])
+    return points
+
+
+class _ForOneGoal:
+    """A measurer of one goal as one of several."""
+
+    def __init__(self, name: str, measurer: Measurer) -> None:
+        self._name = name
+        self._measurer = measurer
+
+    def measure(self, load: int) -> dict[str, Observation]:
+        """The one goal's observation."""
+        return {self._name: self._measurer.measure(load)}
+
+    def recover(self) -> None:
+        """As the measurer does, where it can."""
+        if isinstance(self._measurer, Recovers):
+            self._measurer.recover()
+
+
+def run_line(
+    line: Line,
+    measurer_for: Callable[[int], Measurer],
+    on_step: OnOwnStep | None = None,
+    finished: Sequence[FinishedPoint] = (),
+    begun: Sequence[Observation] = (),
+    on_point: Callable[[FinishedPoint], None] | None = None,
+) -> list[FinishedPoint]:
+    """`run_lines` for a single goal, as simulations need it."""
+    name = "goal"
+
+    def step(decision: Decision, histories: Histories) -> None:
+        if on_step is not None:
+            on_step(decision, tuple(histories[name]))
+
+    def point(_name: str, ended: FinishedPoint) -> None:
+        if on_point is not None:
+            on_point(ended)
+
+    points = run_lines(
+        {name: line},
+        lambda bpm: _ForOneGoal(name, measurer_for(bpm)),
+        step,
+        {name: finished},
+        {name: begun},
+        point,
+    )
+    return points[name]
