@@ -71,12 +71,14 @@ def _times(window: BrokerWindow) -> str:
     produce = window.produce
     if not produce.total_ms or produce.local_ms is None:
         return "no produce request was timed"
-    queue = "" if produce.request_queue_ms is None else f", {produce.request_queue_ms:.1f} queued"
-    share = produce.local_ms / produce.total_ms
-    return (
-        f"produce took {produce.total_ms:.1f} ms, {produce.local_ms:.1f} of it local{queue} "
-        f"({share:.0%} local)"
-    )
+    queued_ms = produce.request_queue_ms
+    queue = "" if queued_ms is None else f", {queued_ms:.1f} queued"
+    told = f"produce took {produce.total_ms:.1f} ms, {produce.local_ms:.1f} of it local{queue}"
+    # In an overload most of the time is queueing, which says nothing of what is queued for.
+    served_ms = produce.total_ms - (queued_ms or 0.0)
+    if served_ms <= 0:
+        return told
+    return f"{told}: local {min(1.0, produce.local_ms / served_ms):.0%} of the time after the queue"
 
 
 def _busy_handlers(window: BrokerWindow) -> tuple[Resource, str]:

@@ -119,7 +119,7 @@ def test_the_follower_that_lags_is_named_beside_the_leader_that_shows_it() -> No
 def test_the_text_names_the_headroom_of_what_is_known() -> None:
     window = broker(
         handler_idle=0.07,
-        produce=RequestWindow(per_s=40.0, total_ms=44.0, local_ms=41.0),
+        produce=RequestWindow(per_s=40.0, total_ms=444.0, local_ms=41.0, request_queue_ms=400.0),
         flush_threads=1.6,
         flush_ms=40.0,
         cpu_machine_share=0.38,
@@ -127,7 +127,10 @@ def test_the_text_names_the_headroom_of_what_is_known() -> None:
     )
     found = attribute([window], GOAL)
     assert found.resource is Resource.DISK
-    assert "produce took 44.0 ms, 41.0 of it local (93% local)" in found.text
+    assert (
+        "produce took 444.0 ms, 41.0 of it local, 400.0 queued: local 93% of the time after the "
+        "queue; used of the others" in found.text
+    )
     assert found.text.endswith(
         "used of the others: request handlers 0.93, network threads 0.11, CPU 0.38, "
         "replication 0.00"

@@ -1,0 +1,135 @@
+"""Each resource made to bind on purpose, on real brokers: is it the one that is named?
+
+The figures are logged as a table for docs/attribution.md; see there how to run this.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+from kafka.admin import ConfigResourceType
+
+from jobs.engine.pattern import ProducerPattern
+from jobs.testbed.launcher import start
+from metrics.evidence import Resource
+from metrics.use import use_table
+from search.model import Verdict
+from tests.support.loaded_brokers import LoadedBrokers, Route, Seen, loaded
+from tests.support.rate_limited_link import rate_limited_link
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
+log = logging.getLogger(__name__)
+
+ON_ONE = {partition: [1] for partition in range(4)}
+FOLLOWED = {partition: [1, 2] for partition in range(4)}
+MESSAGES = ProducerPattern(message_bytes=1_000, rate_records_per_s=1_000.0, linger_ms=20.0)
+PLENTY = {"log.retention.bytes": "134217728"}
+
+
+@contextmanager
+def brokers_of(
+    spark: SparkSession, profile: str, brokers: int = 1, **properties: str
+) -> Iterator[LoadedBrokers]:
+    overrides = {key.replace("__", "."): value for key, value in properties.items()}
+    with (
+        start(profile, brokers=brokers, overrides=PLENTY | overrides, name="bound") as running,
+        loaded(running, spark._jvm) as brokers_under_load,
+    ):
+        yield brokers_under_load
+
+
+def say(seen: Seen) -> None:
+    log.warning("%s: %s", seen.judgement.verdict.value, seen.judgement.attribution)
+    for reason in seen.judgement.reasons:
+        log.warning("  %s", reason.text)
+    for row in use_table(seen.brokers):
+        cells = (row.utilization, row.saturation, row.errors)
+        used, waiting, failed = ("–" if cell is None else f"{cell:.2f}" for cell in cells)
+        log.warning(
+            "| %d | %s | %s | %s %s | %s %s |",
+            row.broker_id,
+            row.resource.value,
+            used,
+            waiting,
+            row.saturation_unit,
+            failed,
+            row.errors_unit,
+        )
+
+
+def assert_bound_by(resource: Resource, seen: Seen) -> None:
+    say(seen)
+    assert seen.judgement.verdict is Verdict.OVERLOADED, seen.judgement.reasons
+    assert seen.judgement.limited_by is resource, seen.judgement.attribution
+
+
+def test_a_disk_that_every_append_waits_for(spark: SparkSession) -> None:
+    with (
+        brokers_of(spark, "disk-bound") as brokers,
+        brokers.topic(ON_ONE, {}) as topic,
+    ):
+        assert_bound_by(Resource.DISK, brokers.trial(topic, ON_ONE, MESSAGES, np=60))
+
+
+def test_one_handler_with_work_for_more(spark: SparkSession) -> None:
+    with (
+        brokers_of(spark, "default", num__io__threads="1") as brokers,
+        brokers.topic(ON_ONE, {"compression.type": "gzip"}) as topic,
+    ):
+        assert_bound_by(Resource.REQUEST_HANDLERS, brokers.trial(topic, ON_ONE, MESSAGES, np=50))
+
+
+def test_compression_on_every_core(spark: SparkSession) -> None:
+    with (
+        brokers_of(spark, "default", num__io__threads="8") as brokers,
+        brokers.topic(ON_ONE, {"compression.type": "gzip"}) as topic,
+    ):
+        assert_bound_by(Resource.CPU, brokers.trial(topic, ON_ONE, MESSAGES, np=100))
+
+
+def test_a_rate_limited_interface(spark: SparkSession) -> None:
+    with (
+        brokers_of(spark, "default") as brokers,
+        brokers.topic(ON_ONE, {}) as topic,
+        rate_limited_link(40, brokers.addresses[1]) as link,
+    ):
+        seen = brokers.trial(
+            topic,
+            ON_ONE,
+            MESSAGES,
+            np=8,
+            route=Route({1: link.address}, link.inside, 40.0),
+        )
+        assert_bound_by(Resource.NETWORK, seen)
+
+
+def test_a_follower_that_may_not_fetch_faster(spark: SparkSession) -> None:
+    with (
+        brokers_of(spark, "default", brokers=2, replica__lag__time__max__ms="2000") as brokers,
+        brokers.topic(FOLLOWED, {"follower.replication.throttled.replicas": "*"}) as topic,
+    ):
+        limit = {"follower.replication.throttled.rate": "100000"}
+        brokers.alter(ConfigResourceType.BROKER, "2", limit)
+        seen = brokers.trial(topic, FOLLOWED, MESSAGES, np=4)
+        assert_bound_by(Resource.REPLICATION, seen)
+        assert "the replicas on broker 2 by up to" in seen.judgement.attribution
+
+
+def test_a_quota_makes_the_trial_invalid_and_is_named(spark: SparkSession) -> None:
+    with (
+        brokers_of(spark, "default") as brokers,
+        brokers.topic(ON_ONE, {}) as topic,
+    ):
+        brokers.limit_producers(200_000.0)
+        seen = brokers.trial(topic, ON_ONE, MESSAGES, np=4)
+    say(seen)
+    assert seen.judgement.verdict is Verdict.INVALID
+    named = {reason.resource for reason in seen.judgement.reasons}
+    assert named == {Resource.QUOTA}, seen.judgement.reasons

@@ -1,0 +1,156 @@
+"""Trials on real brokers without a run: a topic, the wire producers of one task, exact windows."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from kafka.admin import ConfigResource, ConfigResourceType
+from kafka.errors import for_code
+from kafka.protocol.admin.client_quotas import AlterClientQuotasRequest
+
+from jobs.brokers.admin import KafkaAdmin
+from jobs.brokers.connect import connect
+from jobs.engine.pattern import ProducerPattern, TrialPlan
+from jobs.engine.stage import run_task
+from jobs.testbed.handle import Testbed
+from metrics.client import TaskRow, merge
+from metrics.evidence import ClientWindow, Judgement
+from metrics.sampler import Sampler
+from metrics.sources.chooser import open_source
+from metrics.sources.source import MetricsSource, brokers_of, controllers_of
+from metrics.thresholds import Thresholds
+from metrics.verdict import judge
+from metrics.windows import BrokerWindow, broker_windows
+
+INTERVAL_S = 1.0
+
+# Producers and sampler share one process here, so under load a sample may come late.
+THRESHOLDS = Thresholds(missed_samples_max=0.4)
+Replicas = Mapping[int, Sequence[int]]
+
+
+class OneTask:
+    """The barrier of a stage of one task."""
+
+    def partitionId(self) -> int:  # noqa: N802 - Spark's name
+        return 0
+
+    def allGather(self, message: str) -> list[str]:  # noqa: N802 - Spark's name
+        return [message]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What one trial left: the generator's account and the brokers' windows."""
+
+    client: ClientWindow
+    brokers: tuple[BrokerWindow, ...]
+    judgement: Judgement
+
+
+@dataclass(frozen=True)
+class Route:
+    """How producers reach the brokers.
+
+    Attributes:
+        brokers: broker id → (host, port).
+        within: what runs the producers, for example in another network namespace.
+        link_mbit_per_s: stated speed of the brokers' interface.
+    """
+
+    brokers: Mapping[int, tuple[str, int]]
+    within: Callable[[Callable[[], TaskRow]], TaskRow] = lambda work: work()
+    link_mbit_per_s: float | None = None
+
+
+class LoadedBrokers:
+    """A testbed that trials are made on."""
+
+    def __init__(self, admin: KafkaAdmin, source: MetricsSource) -> None:
+        self._admin = admin
+        self._source = source
+        self._addresses = admin.describe_cluster().addresses
+
+    @property
+    def addresses(self) -> dict[int, tuple[str, int]]:
+        """Broker id → (host, port)."""
+        return dict(self._addresses)
+
+    @contextmanager
+    def topic(self, replicas: Replicas, config: Mapping[str, str]) -> Iterator[str]:
+        """A topic of its own."""
+        name = f"loaded-{uuid.uuid4().hex[:8]}"
+        self._admin.create_topic(name, replicas, config)
+        try:
+            yield name
+        finally:
+            self._admin.delete_topic(name)
+
+    def trial(
+        self,
+        topic: str,
+        replicas: Replicas,
+        pattern: ProducerPattern,
+        np: int,
+        measure_s: float = 10.0,
+        warmup_s: float = 6.0,
+        route: Route | None = None,
+    ) -> Seen:
+        """Offer a load, by another way than the advertised one if given, and judge it."""
+        way = route or Route(self._addresses)
+        plan = TrialPlan(
+            trial_id=topic,
+            topic=topic,
+            pattern=pattern,
+            np=np,
+            tasks=1,
+            leaders=tuple(replicas[partition][0] for partition in sorted(replicas)),
+            brokers=way.brokers,
+            warmup_s=warmup_s,
+            measure_s=measure_s,
+            start_lead_s=0.5,
+        )
+        with Sampler(self._source, INTERVAL_S) as sampler:
+            row = way.within(lambda: run_task(plan, OneTask()))
+            samples = sampler.stop()
+        assert row.error is None, row.error
+        client = merge([row])
+        span = (client.start_s, client.end_s, INTERVAL_S)
+        windows = broker_windows(samples, brokers_of(self._source), *span, way.link_mbit_per_s)
+        controllers = broker_windows(samples, controllers_of(self._source), *span)
+        return Seen(client, windows, judge(client, windows, THRESHOLDS, controllers))
+
+    def alter(self, kind: ConfigResourceType, name: str, values: Mapping[str, str]) -> None:
+        """Set properties of a broker or topic while it runs."""
+        resource = ConfigResource(kind, name, dict(values))
+        self._admin.client.alter_configs([resource], raise_on_unknown=False)
+
+    def limit_producers(self, bytes_per_s: float) -> None:
+        """A quota for every client id [B/s]."""
+        request = AlterClientQuotasRequest
+        entry = request.EntryData(
+            entity=[request.EntryData.EntityData(entity_type="client-id", entity_name=None)],
+            ops=[
+                request.EntryData.OpData(key="producer_byte_rate", value=bytes_per_s, remove=False)
+            ],
+        )
+        manager = self._admin.client._manager
+        answer = manager.run(manager.send, request(entries=[entry], validate_only=False))
+        for each in answer.entries:
+            assert each.error_code == 0, for_code(each.error_code)
+
+
+@contextmanager
+def loaded(testbed: Testbed, jvm: Any) -> Iterator[LoadedBrokers]:
+    """Trials on this testbed, with metrics through the JVM of a Spark session."""
+    controller = testbed.controller
+    jmx = {**testbed.jmx_endpoints, controller.node_id: controller.jmx_endpoint}
+    with (
+        connect(testbed.bootstrap_servers) as admin,
+        closing(open_source(jmx, jvm, 10.0)) as source,
+    ):
+        yield LoadedBrokers(admin, source)

@@ -1,0 +1,142 @@
+"""A slow network interface in front of a loopback broker: a namespace, a veth pair, a shaper.
+
+Brokers of the testbed listen on 127.0.0.1, which a namespace cannot reach. So clients in the
+namespace talk to a relay at the outer end of the veth pair, and their end of it is shaped by
+the kernel's token bucket. Needs root, iproute2 and a kernel with `tbf`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import socket
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+Answer = TypeVar("Answer")
+
+# RFC 2544 keeps these addresses for measuring networks.
+OUTER, INNER, PREFIX = "198.18.213.1", "198.18.213.2", 30
+_CLONE_NEWNET = 0x40000000
+_CHUNK = 1 << 16
+
+
+def run(*command: str) -> None:
+    """Run a command; raises with its words when it fails."""
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise OSError(f"{' '.join(command)}: {done.stderr.strip()}")
+
+
+@dataclass
+class Relay:
+    """Forwards connections from one address to another until it is closed."""
+
+    listen_on: tuple[str, int]
+    forward_to: tuple[str, int]
+    _sockets: list[socket.socket] = field(default_factory=list)
+
+    def start(self) -> tuple[str, int]:
+        """Begin to listen; where."""
+        listener = socket.create_server(self.listen_on)
+        self._sockets.append(listener)
+        threading.Thread(target=self._accept, args=(listener,), daemon=True).start()
+        host, port = listener.getsockname()
+        return host, port
+
+    def _accept(self, listener: socket.socket) -> None:
+        while True:
+            try:
+                near, _ = listener.accept()
+                far = socket.create_connection(self.forward_to)
+            except OSError:
+                return  # closed
+            self._sockets += [near, far]
+            for source, sink in ((near, far), (far, near)):
+                threading.Thread(target=_pump, args=(source, sink), daemon=True).start()
+
+    def close(self) -> None:
+        """End all connections, and with them the threads."""
+        for each in self._sockets:
+            try:
+                each.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                continue  # was not connected, or is gone already
+            finally:
+                each.close()
+
+
+def _pump(source: socket.socket, sink: socket.socket) -> None:
+    try:
+        while data := source.recv(_CHUNK):
+            sink.sendall(data)
+        sink.shutdown(socket.SHUT_WR)
+    except OSError:
+        return  # either end is gone
+
+
+@dataclass(frozen=True)
+class Link:
+    """A namespace behind a shaped interface, and a broker's address as seen from in there."""
+
+    namespace: str
+    address: tuple[str, int]
+
+    def inside(self, call: Callable[[], Answer]) -> Answer:
+        """Call in a thread of the namespace: sockets belong to where they are made."""
+        answers: list[Answer] = []
+        errors: list[BaseException] = []
+
+        def work() -> None:
+            try:
+                _enter(self.namespace)
+                answers.append(call())
+            except BaseException as error:  # noqa: BLE001 - raised again by the caller
+                errors.append(error)
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+        if errors:
+            raise errors[0]
+        return answers[0]
+
+
+def _enter(namespace: str) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    with Path(f"/run/netns/{namespace}").open() as file:
+        if libc.setns(file.fileno(), _CLONE_NEWNET):
+            code = ctypes.get_errno()
+            raise OSError(code, f"setns({namespace}): {os.strerror(code)}")
+
+
+@contextmanager
+def rate_limited_link(mbit_per_s: int, broker: tuple[str, int]) -> Iterator[Link]:
+    """A link of this speed towards the broker.
+
+    Raises:
+        OSError: this machine or user cannot make one.
+    """
+    namespace, outer, inner = (f"redline-{os.getpid()}", f"rlo{os.getpid()}", f"rli{os.getpid()}")
+    shaped = ("rate", f"{mbit_per_s}mbit", "burst", "64kb", "latency", "50ms")
+    within = ("ip", "netns", "exec", namespace)
+    run("ip", "netns", "add", namespace)
+    try:
+        run("ip", "link", "add", outer, "type", "veth", "peer", "name", inner, "netns", namespace)
+        run("ip", "addr", "add", f"{OUTER}/{PREFIX}", "dev", outer)
+        run("ip", "link", "set", outer, "up")
+        run(*within, "ip", "addr", "add", f"{INNER}/{PREFIX}", "dev", inner)
+        run(*within, "ip", "link", "set", inner, "up")
+        run(*within, "tc", "qdisc", "add", "dev", inner, "root", "tbf", *shaped)
+        relay = Relay((OUTER, 0), broker)
+        try:
+            yield Link(namespace, relay.start())
+        finally:
+            relay.close()
+    finally:
+        run("ip", "netns", "del", namespace)  # takes the veth pair along

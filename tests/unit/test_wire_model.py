@@ -1,0 +1,209 @@
+"""The sizes of the wire model against kafka-python's own encoder, and its arithmetic."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from kafka.protocol.consumer.fetch import FetchRequest, FetchResponse
+from kafka.protocol.producer import ProduceResponse
+from kafka.record.default_records import DefaultRecordBatchBuilder
+
+from jobs.engine.protocol import ProduceEncoder
+from metrics.wire_model import (
+    CONSUMER_CLIENT_ID_BYTES,
+    Framing,
+    WirePattern,
+    describe,
+    wire_bytes,
+)
+
+PATTERN = WirePattern(
+    message_bytes=1_000, rate_records_per_s=1_000.0, linger_ms=10.0, topic_bytes=5
+)
+
+
+def encoded_batch(pattern: WirePattern) -> bytes:
+    builder = DefaultRecordBatchBuilder(2, 0, False, -1, -1, -1, 2**31 - 1)
+    key = None if pattern.key_bytes is None else b"k" * pattern.key_bytes
+    for index in range(pattern.records_per_batch):
+        at_ms = int(index * 1000.0 / pattern.rate_records_per_s)
+        builder.append(index, at_ms, key, b"v" * pattern.message_bytes, [])
+    return bytes(builder.build())
+
+
+@pytest.mark.parametrize("key_bytes", [None, 0, 20, 100])
+@pytest.mark.parametrize("message_bytes", [0, 1, 63, 64, 100, 8_191, 8_192, 100_000])
+def test_a_batch_has_the_size_that_the_encoder_gives_it(
+    message_bytes: int, key_bytes: int | None
+) -> None:
+    pattern = replace(PATTERN, message_bytes=message_bytes, key_bytes=key_bytes)
+    assert pattern.batch_bytes == len(encoded_batch(pattern))
+
+
+@pytest.mark.parametrize(
+    ("rate", "linger_ms", "batch_size", "records"),
+    [
+        (1_000.0, 10.0, 100_000, 11),  # the first record opens the batch, ten more follow
+        (1.0, 10.0, 100_000, 1),
+        (1_000.0, 1_000.0, 16_384, 16),
+        (1_000.0, 10.0, 500, 1),  # a record larger than a batch goes alone
+    ],
+)
+def test_records_per_batch(rate: float, linger_ms: float, batch_size: int, records: int) -> None:
+    pattern = WirePattern(1_000, rate, linger_ms, batch_size)
+    assert pattern.records_per_batch == records
+
+
+def test_a_produce_request_and_its_answer_have_the_encoders_sizes() -> None:
+    pattern = replace(PATTERN, client_id_bytes=len("client-7"))
+    batch = memoryview(encoded_batch(pattern))
+    encoder = ProduceEncoder("topic", "client-7", acks=1, timeout_ms=1_000)
+    buffers = encoder.encode(1, [(3, bytes(batch[:61]), batch[61:])])
+    found = wire_bytes(pattern)
+    records = pattern.records_per_batch
+    assert found.produce_requests * records == pytest.approx(sum(map(len, buffers)))
+    answer = ProduceResponse(
+        version=7,
+        responses=[
+            ProduceResponse.TopicProduceResponse(
+                version=7,
+                name="topic",
+                partition_responses=[
+                    ProduceResponse.TopicProduceResponse.PartitionProduceResponse(
+                        version=7,
+                        index=3,
+                        error_code=0,
+                        base_offset=5,
+                        log_append_time_ms=-1,
+                        log_start_offset=0,
+                    )
+                ],
+            )
+        ],
+        throttle_time_ms=0,
+    )
+    assert found.produce_answers * records == pytest.approx(_framed(answer))
+    assert wire_bytes(replace(pattern, is_acknowledged=False)).produce_answers == 0
+
+
+def _framed(message: Any) -> int:
+    message.with_header(correlation_id=1)
+    return len(message.encode(framed=True, header=True))
+
+
+def test_a_consumers_fetch_and_its_answer_have_the_encoders_sizes() -> None:
+    pattern = replace(PATTERN, consumer_groups=1)
+    topic_id = uuid.uuid4()
+    request = FetchRequest(
+        version=17,
+        max_wait_ms=500,
+        min_bytes=1,
+        max_bytes=1 << 20,
+        isolation_level=0,
+        session_id=1,
+        session_epoch=2,
+        forgotten_topics_data=[],
+        rack_id="",
+        topics=[
+            FetchRequest.FetchTopic(
+                version=17,
+                topic_id=topic_id,
+                partitions=[
+                    FetchRequest.FetchTopic.FetchPartition(
+                        version=17,
+                        partition=3,
+                        current_leader_epoch=0,
+                        fetch_offset=5,
+                        last_fetched_epoch=-1,
+                        log_start_offset=-1,
+                        partition_max_bytes=1 << 20,
+                    )
+                ],
+            )
+        ],
+    )
+    request.with_header(correlation_id=1, client_id="c" * CONSUMER_CLIENT_ID_BYTES)
+    found, records = wire_bytes(pattern), pattern.records_per_batch
+    size = len(request.encode(framed=True, header=True))
+    assert found.consumer_requests * records == pytest.approx(size)
+    data = FetchResponse.FetchableTopicResponse.PartitionData(
+        version=17,
+        partition_index=3,
+        error_code=0,
+        high_watermark=9,
+        last_stable_offset=9,
+        log_start_offset=0,
+        aborted_transactions=None,
+        preferred_read_replica=-1,
+        records=encoded_batch(pattern),
+    )
+    answer = FetchResponse(
+        version=17,
+        throttle_time_ms=0,
+        error_code=0,
+        session_id=1,
+        responses=[
+            FetchResponse.FetchableTopicResponse(version=17, topic_id=topic_id, partitions=[data])
+        ],
+    )
+    assert found.consumer_answers * records == pytest.approx(_framed(answer))
+
+
+def test_every_replica_but_the_first_and_every_group_read_everything_again() -> None:
+    once = wire_bytes(replace(PATTERN, replication_factor=2, consumer_groups=1))
+    more = wire_bytes(replace(PATTERN, replication_factor=3, consumer_groups=4))
+    assert more.follower_answers == pytest.approx(2 * once.follower_answers)
+    assert more.consumer_answers == pytest.approx(4 * once.consumer_answers)
+    assert more.produce_requests == once.produce_requests
+    alone = wire_bytes(PATTERN)
+    assert (alone.follower_answers, alone.consumer_requests) == (0, 0)
+
+
+def test_brokers_receive_what_they_replicate_and_send_what_they_ask() -> None:
+    found = wire_bytes(replace(PATTERN, replication_factor=3))
+    assert found.brokers_in - found.served_in == pytest.approx(found.follower_answers)
+    assert found.brokers_out - found.served_out == pytest.approx(found.follower_requests)
+    ahead, back = found.mbit_per_s(1_000.0)
+    assert ahead == pytest.approx(found.brokers_in * 8e-3)
+    assert back == pytest.approx(found.brokers_out * 8e-3)
+
+
+def test_compression_shrinks_records_and_no_header() -> None:
+    half = replace(PATTERN, compressed_share=0.5)
+    assert half.batch_bytes == pytest.approx((PATTERN.batch_bytes + 61) / 2)
+
+
+def test_larger_fetches_save_their_own_headers_only() -> None:
+    single = wire_bytes(replace(PATTERN, replication_factor=2))
+    tenfold = wire_bytes(replace(PATTERN, replication_factor=2, batches_per_fetch=10.0))
+    records = PATTERN.records_per_batch
+    assert single.follower_answers - tenfold.follower_answers == pytest.approx(39 * 0.9 / records)
+
+
+def test_the_network_adds_headers_for_each_packet_and_acknowledgement() -> None:
+    framing = Framing(mtu_bytes=1_500, link_bytes=38)
+    plain, framed = wire_bytes(PATTERN), wire_bytes(PATTERN, framing)
+    records = PATTERN.records_per_batch
+    packets = plain.produce_requests * records / 1_448
+    grown = (framed.produce_requests - plain.produce_requests) * records
+    assert grown == pytest.approx(packets * 90)
+    acked = (framed.produce_answers - plain.produce_answers) * records
+    assert acked == pytest.approx(packets / 2 * 90), "the answer is the last acknowledgement"
+    tiny = wire_bytes(replace(PATTERN, message_bytes=1, linger_ms=0), framing)
+    assert (
+        tiny.produce_answers
+        - wire_bytes(replace(PATTERN, message_bytes=1, linger_ms=0)).produce_answers
+        == 90
+    )
+
+
+def test_a_plan_says_what_eight_bytes_more_cost() -> None:
+    text = describe([replace(PATTERN, message_bytes=size) for size in (100, 10_000)])
+    assert text.startswith("Mbit/s on all brokers' interfaces for each MB/s of payload: 100 B: ")
+    small, large = text.split(": ", 1)[1].split("; ")
+    assert "(8 B more per message: +5." in small
+    assert "10,000 B: 8." in large
+    assert "(8 B more per message: +0.0" in large
