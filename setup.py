@@ -68,6 +68,7 @@ PACKAGES = [
     "jobs.display",
     "jobs.engine",
     "jobs.engine.clients",
+    "jobs.engine.consumers",
     "jobs.setup",
     "jobs.testbed",
     "jobs.trials",

@@ -7,52 +7,21 @@ quantiles of tasks cannot be averaged but histograms can be added.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import pyarrow as pa
-from hdrh.histogram import HdrHistogram
 
 from metrics.columns import ddl, fields_of, plain
+from metrics.consumption import GroupShare
 from metrics.evidence import ClientWindow
-
-LOWEST_US = 1
-HIGHEST_US = 3_600_000_000
-SIGNIFICANT_DIGITS = 3
+from metrics.group_windows import group_windows
+from metrics.histograms import merged_histogram, quantile_ms
 
 WINDOW_TOLERANCE_S = 0.001
 """How far the windows of two tasks of one trial may lie apart [s]."""
-
-
-def new_histogram() -> HdrHistogram:
-    """An empty histogram of times from 1 µs to 1 h [µs], three significant digits."""
-    return HdrHistogram(LOWEST_US, HIGHEST_US, SIGNIFICANT_DIGITS)
-
-
-def record_us(histogram: HdrHistogram, value_us: float, count: int = 1) -> None:
-    """Count a time [µs] `count` times; what lies outside 1 µs..1 h counts as the nearest edge.
-
-    HdrHistogram refuses values beyond its range, which at overload would lose just
-    the worst ones.
-    """
-    histogram.record_value(min(max(round(value_us), LOWEST_US), HIGHEST_US), count)
-
-
-def encode_histogram(histogram: HdrHistogram) -> str:
-    """The histogram as base64 text, for a row."""
-    encoded: bytes = histogram.encode()
-    return encoded.decode("ascii")
-
-
-def decode_histogram(text: str) -> HdrHistogram:
-    """The inverse of `encode_histogram`; the empty string is an empty histogram."""
-    histogram = new_histogram()
-    if text:
-        histogram.decode_and_add(text.encode("ascii"))
-    return histogram
 
 
 @dataclass(frozen=True)
@@ -89,6 +58,8 @@ class TaskRow:
         errors: Kafka error name → records, over the whole trial.
         error: why the task could not take part or did not finish, or None.
         notes: what the generator wants remembered, one sentence, or None.
+        role: `producer`, or `consumer` of a task that hosts members of consumer groups.
+        groups: what those members read, by group.
     """
 
     task_id: int
@@ -116,6 +87,8 @@ class TaskRow:
     errors: Mapping[str, int] = field(default_factory=dict)
     error: str | None = None
     notes: str | None = None
+    role: str = "producer"
+    groups: tuple[GroupShare, ...] = ()
 
     @classmethod
     def from_mapping(cls, row: Mapping[str, Any]) -> TaskRow:
@@ -127,6 +100,7 @@ class TaskRow:
         values = dict(row)
         for name in ("acked_by_partition", "errors"):
             values[name] = dict(values.get(name) or {})  # Arrow lists a map's pairs
+        values["groups"] = tuple(map(GroupShare.from_mapping, values.get("groups") or ()))
         return cls(**values)
 
     def to_dict(self) -> dict[str, Any]:
@@ -144,21 +118,6 @@ TASK_ROW_DDL: str = ddl(TASK_ROW_SCHEMA)
 def task_rows_to_batch(rows: Sequence[TaskRow]) -> pa.RecordBatch:
     """The rows as one Arrow batch with `TASK_ROW_SCHEMA`, for `mapInArrow` to yield."""
     return pa.RecordBatch.from_pylist([plain(row) for row in rows], schema=TASK_ROW_SCHEMA)
-
-
-def _quantile_ms(histogram: HdrHistogram, percentile: float) -> float:
-    """Value at a percentile [ms]; NaN of an empty histogram, which has none."""
-    if histogram.get_total_count() == 0:
-        return math.nan
-    return min(float(histogram.get_value_at_percentile(percentile)), HIGHEST_US) / 1000.0
-
-
-def _merged_histogram(encoded: Iterable[str]) -> HdrHistogram:
-    merged = new_histogram()
-    for text in encoded:
-        if text:
-            merged.decode_and_add(text.encode("ascii"))
-    return merged
 
 
 def _summed(maps: Iterable[Mapping[Any, int]]) -> dict[Any, int]:
@@ -188,8 +147,8 @@ def merge(rows: Iterable[TaskRow | Mapping[str, Any]]) -> ClientWindow:
                 f"tasks {first.task_id} and {task.task_id} measured windows {apart_s:.3f} s "
                 f"apart; expected one window for all tasks of a trial"
             )
-    latency = _merged_histogram(task.latency_us for task in tasks)
-    lateness = _merged_histogram(task.lateness_us for task in tasks)
+    latency = merged_histogram(task.latency_us for task in tasks)
+    lateness = merged_histogram(task.lateness_us for task in tasks)
     return ClientWindow(
         start_s=first.start_s,
         end_s=first.end_s,
@@ -201,12 +160,12 @@ def merge(rows: Iterable[TaskRow | Mapping[str, Any]]) -> ClientWindow:
         offered_bytes=sum(task.offered_bytes for task in tasks),
         acked_bytes=sum(task.acked_bytes for task in tasks),
         unsent_own_records=sum(task.unsent_own_records for task in tasks),
-        lateness_p99_ms=_quantile_ms(lateness, 99.0),
-        loop_busy=max(task.loop_busy for task in tasks),
-        latency_p50_ms=_quantile_ms(latency, 50.0),
-        latency_p95_ms=_quantile_ms(latency, 95.0),
-        latency_p99_ms=_quantile_ms(latency, 99.0),
-        latency_max_ms=_quantile_ms(latency, 100.0),
+        lateness_p99_ms=quantile_ms(lateness, 99.0),
+        loop_busy=max((task.loop_busy for task in tasks if task.role == "producer"), default=0.0),
+        latency_p50_ms=quantile_ms(latency, 50.0),
+        latency_p95_ms=quantile_ms(latency, 95.0),
+        latency_p99_ms=quantile_ms(latency, 99.0),
+        latency_max_ms=quantile_ms(latency, 100.0),
         acked_total=sum(task.acked_total for task in tasks),
         failed_total=sum(task.failed_total for task in tasks),
         acked_by_partition=_summed(task.acked_by_partition for task in tasks),
@@ -215,6 +174,10 @@ def merge(rows: Iterable[TaskRow | Mapping[str, Any]]) -> ClientWindow:
             f"task {task.task_id} on {task.host}: {task.error}" for task in tasks if task.error
         ),
         throttle_ms=sum(task.throttle_ms for task in tasks),
-        cpu_s=sum(task.cpu_s for task in tasks),
-        latency_p999_ms=_quantile_ms(latency, 99.9),
+        cpu_s=sum(task.cpu_s for task in tasks if task.role == "producer"),
+        latency_p999_ms=quantile_ms(latency, 99.9),
+        groups=group_windows(share for task in tasks for share in task.groups),
+        consumer_loop_busy=max(
+            (task.loop_busy for task in tasks if task.role == "consumer"), default=0.0
+        ),
     )

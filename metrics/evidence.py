@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
+from metrics.consumption import GroupWindow
 from search.model import Verdict
 
 
@@ -63,7 +64,9 @@ class ClientWindow:
         errors: Kafka error name → records.
         task_errors: why tasks could not take part or did not finish, a sentence each.
         throttle_ms: throttle time that produce responses reported, summed [ms].
-        cpu_s: CPU time of all tasks inside the window [CPU-s].
+        cpu_s: CPU time of all tasks with producers inside the window [CPU-s].
+        groups: what each consumer group read, and how far it was behind.
+        consumer_loop_busy: as `loop_busy`, of the tasks with consumers [ratio].
 
     Quantiles are NaN where nothing was recorded.
     """
@@ -92,6 +95,8 @@ class ClientWindow:
     throttle_ms: int = 0
     cpu_s: float = 0.0
     latency_p999_ms: float = math.nan
+    groups: tuple[GroupWindow, ...] = ()
+    consumer_loop_busy: float = 0.0
 
     @property
     def duration_s(self) -> float:

@@ -6,6 +6,7 @@ import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from jobs.engine.consumers.pattern import ConsumerPattern
 from jobs.engine.control import ControlAddress
 
 BATCH_HEADER_BYTES = 61
@@ -121,12 +122,15 @@ class TrialPlan:
     Attributes:
         trial_id: names the trial in client ids.
         np: producers in all tasks together.
-        tasks: tasks of the stage; task i hosts the producers i, i + tasks, i + 2·tasks, …
+        tasks: tasks with producers; task i hosts the producers i, i + tasks, i + 2·tasks, …
         leaders: broker id that leads partition 0, 1, 2, …
         brokers: broker id → (host, port).
         client: which producer client sends, as `producer.client` of a workload.
         client_options: connection options of kafka-python (security and the like).
         control: where the driver listens to the tasks; None when it does not.
+        consumers: the consumer groups that read along; None when there are none.
+        consumer_tasks: tasks that host them, after the producers' tasks.
+        end_offsets: partition → end offset before the load, where there are consumers.
         warmup_s, measure_s: seconds before and inside the measured window.
         ramp_up_s: how long the rate grows evenly from 0, within `warmup_s` [s].
         drain_timeout_s: how long to wait for the last acknowledgements [s].
@@ -150,6 +154,9 @@ class TrialPlan:
     client: str = "wire"
     client_options: Mapping[str, object] = field(default_factory=dict)
     control: ControlAddress | None = None
+    consumers: ConsumerPattern | None = None
+    consumer_tasks: int = 0
+    end_offsets: Mapping[int, int] = field(default_factory=dict)
 
     def producers_of(self, task: int) -> range:
         """The producers that this task hosts."""

@@ -1,7 +1,8 @@
 """One trial's load as one barrier stage: what each Spark task does.
 
-Every task opens its connections and encodes its pool, then all of them agree on the
-moment at which they start. What comes back is one row per task (`metrics.client.TaskRow`).
+The first tasks host producers, the others the members of consumer groups. Every task opens
+its connections, encodes its pool or joins its groups; then all of them agree on the moment
+at which they start. What comes back is one row per task (`metrics.client.TaskRow`).
 """
 
 from __future__ import annotations
@@ -11,15 +12,18 @@ import json
 import socket
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import pyarrow as pa
 
 from jobs.engine.clients.chooser import client_of
 from jobs.engine.clients.client import Outcome, ProducerClient
+from jobs.engine.consumers.client import ConsumerClient, consumer_of
+from jobs.engine.consumers.role import Acknowledged, consumer_row
 from jobs.engine.control import DriverLine
 from jobs.engine.pattern import TrialPlan
-from metrics.client import TASK_ROW_DDL, TaskRow, encode_histogram, task_rows_to_batch
+from metrics.client import TASK_ROW_DDL, TaskRow, task_rows_to_batch
+from metrics.histograms import encode_histogram
 from search.errors import RedlineError
 
 if TYPE_CHECKING:
@@ -40,7 +44,8 @@ class Barrier(Protocol):
 
 def stage_frame(spark: SparkSession, plan: TrialPlan) -> DataFrame:
     """The stage that runs the plan, one row per task; nothing runs until it is collected."""
-    tasks = spark.range(0, plan.tasks, 1, plan.tasks)
+    count = plan.tasks + plan.consumer_tasks
+    tasks = spark.range(0, count, 1, count)
     return tasks.mapInArrow(functools.partial(_map_partition, plan), TASK_ROW_DDL, barrier=True)
 
 
@@ -60,14 +65,15 @@ def run_task(plan: TrialPlan, barrier: Barrier) -> TaskRow:
     a second time.
     """
     task = barrier.partitionId()
-    client: ProducerClient | None = None
+    client: ProducerClient | ConsumerClient | None = None
     problem: str | None = None
     line: DriverLine | None = None
     try:
         if plan.control is not None:
             wait_s = plan.connect_timeout_s
             line = DriverLine.connect(plan.control, task, wait_s, time.monotonic)
-        client = client_of(plan, task)
+        is_producer = task < plan.tasks
+        client = client_of(plan, task) if is_producer else consumer_of(plan, task - plan.tasks)
         client.open()
     except (RedlineError, OSError, MemoryError) as error:
         problem = f"{type(error).__name__}: {error}"
@@ -79,7 +85,8 @@ def run_task(plan: TrialPlan, barrier: Barrier) -> TaskRow:
             return _absent(plan, task, start_wall_s, problem or f"another task: {problems[0]}")
         if line is not None:
             line.say(start_s=start_wall_s)
-        return _run_client(plan, task, client, start_wall_s, line)
+        acknowledged = Acknowledged(plan, barrier.allGather)
+        return _run_client(plan, task, client, start_wall_s, line, acknowledged)
     finally:
         if line is not None:
             line.close()
@@ -98,27 +105,38 @@ def _window(plan: TrialPlan, start_wall_s: float) -> tuple[float, float]:
 
 def _absent(plan: TrialPlan, task: int, start_wall_s: float, problem: str) -> TaskRow:
     begin, end = _window(plan, start_wall_s)
-    hosted = len(plan.producers_of(task))
+    hosted = len(plan.producers_of(task)) if task < plan.tasks else 0
     return TaskRow(task, socket.gethostname(), hosted, begin, end, error=problem)
 
 
 def _run_client(
     plan: TrialPlan,
     task: int,
-    client: ProducerClient,
+    client: ProducerClient | ConsumerClient,
     start_wall_s: float,
     line: DriverLine | None,
+    acknowledged: Acknowledged,
 ) -> TaskRow:
     wall_offset_s = time.time() - time.monotonic()
     start_s = start_wall_s - wall_offset_s
     late_s = time.monotonic() - start_s
-    if late_s > 0:
-        return _absent(plan, task, start_wall_s, f"left the barrier {late_s:.2f} s after the start")
     try:
-        outcome = client.run(start_s, wall_offset_s, line)
+        if late_s > 0:
+            problem = f"left the barrier {late_s:.2f} s after the start"
+            return _absent(plan, task, start_wall_s, problem)
+        if task >= plan.tasks:
+            consumers = cast("ConsumerClient", client)
+            reading = consumers.run(start_s, wall_offset_s, line, acknowledged.targets)
+            begin, _planned_end = _window(plan, start_wall_s)
+            return consumer_row(plan, task, socket.gethostname(), reading, begin)
+        outcome = cast("ProducerClient", client).run(start_s, wall_offset_s, line)
+        acknowledged.mine = outcome.account.acked_by_partition
+        return _report(plan, task, outcome, start_wall_s)
     except (RedlineError, OSError) as error:
         return _absent(plan, task, start_wall_s, f"{type(error).__name__}: {error}")
-    return _report(plan, task, outcome, start_wall_s)
+    finally:
+        if plan.consumers is not None:
+            acknowledged.finish()
 
 
 def _report(plan: TrialPlan, task: int, outcome: Outcome, start_wall_s: float) -> TaskRow:

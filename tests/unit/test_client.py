@@ -11,13 +11,10 @@ from metrics.client import (
     TASK_ROW_DDL,
     TASK_ROW_SCHEMA,
     TaskRow,
-    decode_histogram,
-    encode_histogram,
     merge,
-    new_histogram,
-    record_us,
     task_rows_to_batch,
 )
+from metrics.histograms import decode_histogram, encode_histogram, new_histogram, record_us
 
 
 def row(task_id: int = 0, latencies_us: tuple[float, ...] = (), **values: object) -> TaskRow:

@@ -1,0 +1,1 @@
+"""Consumer groups that read the topic while it is written."""

@@ -1,0 +1,107 @@
+"""What the members of one group in one task have read, and how far they are behind."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable
+
+from jobs.engine.statistics import TimeLog
+from metrics.consumption import LAG_INTERVAL_S, GroupShare, Stint
+from metrics.histograms import encode_histogram
+
+SKIPPED = "SkippedRecords"
+"""Error name of records that lay before what a broker had: deleted before they were read."""
+
+
+class Position:
+    """Where one member is in one partition that it owns.
+
+    Attributes:
+        offset: of the next record.
+        high_watermark: end of what consumers may read, as the broker last said.
+        error: the broker's last error code, 0 for none.
+    """
+
+    __slots__ = ("_began", "_records", "error", "high_watermark", "offset", "partition")
+
+    def __init__(self, partition: int, offset: int) -> None:
+        self.partition = partition
+        self.offset = offset
+        self.high_watermark = offset
+        self.error = 0
+        self._began = offset
+        self._records = 0
+
+    @property
+    def lag(self) -> int:
+        """Records that may be read and are not yet."""
+        return max(0, self.high_watermark - self.offset)
+
+    def read(self, records: int, next_offset: int) -> None:
+        """So many records were read, up to before `next_offset`."""
+        self._records += records
+        self.offset = next_offset
+        self.high_watermark = max(self.high_watermark, next_offset)
+
+    def stint(self) -> Stint:
+        """What was read here."""
+        return Stint(self.partition, self._began, self.offset, self._records)
+
+
+class GroupLedger:
+    """One group's reading in one task. Times are of the engine's clock [s].
+
+    Args:
+        interval_s: between two records of one producer, to tell the times of a batch's.
+    """
+
+    def __init__(self, group: int, members: int, interval_s: float) -> None:
+        self.group = group
+        self.members = members
+        self.records = 0
+        self.wire_bytes = 0
+        self.errors: Counter[str] = Counter()
+        self.rebalances = 0
+        self.latency = TimeLog(interval_s)
+        self._stints: list[Stint] = []
+        self._lags: list[int] = []
+        self.window_s = (math.inf, math.inf)
+
+    def read(self, records: int, wire_bytes: int, first_age_s: float | None, now: float) -> None:
+        """A batch was read; its first record was due `first_age_s` ago, if that is known."""
+        if self.window_s[0] <= now < self.window_s[1]:
+            self.records += records
+            self.wire_bytes += wire_bytes
+            if first_age_s is not None:
+                self.latency.add(first_age_s, records)
+
+    def left(self, position: Position) -> None:
+        """A partition was given up."""
+        self._stints.append(position.stint())
+
+    def sample_lag(self, lag_records: int, now: float) -> None:
+        """Note the lag, once for each point of the grid that has passed."""
+        begin, end = self.window_s
+        if now < begin:
+            return
+        due = int((min(now, end) - begin) / LAG_INTERVAL_S) + 1
+        self._lags += [lag_records] * (due - len(self._lags))
+
+    def share(self, positions: Iterable[Position]) -> GroupShare:
+        """The account, with what is owned to the end."""
+        self.latency.fold()
+        stints = [*self._stints, *(position.stint() for position in positions)]
+        begin, end = self.window_s
+        points = int((end - begin) / LAG_INTERVAL_S) + 1  # the window may have ended early
+        return GroupShare(
+            group=self.group,
+            members=self.members,
+            records=self.records,
+            wire_bytes=self.wire_bytes,
+            latency_us=encode_histogram(self.latency.histogram),
+            lag_records=tuple(self._lags[:points]),
+            stints=tuple(stint for stint in stints if stint.records or stint.length),
+            errors=dict(self.errors),
+            rebalances=self.rebalances,
+        )

@@ -1,0 +1,266 @@
+"""Being a member of a consumer group: joining, rebalances, heartbeats and commits.
+
+kafka-python's coordinator does all of it, on threads of its own, and never fetches; the
+engine reads what it is assigned. Private parts of kafka-python are used, whose exact
+version is pinned; tests against real brokers fail when they change.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kafka import ConsumerRebalanceListener, KafkaConsumer, TopicPartition
+from kafka.errors import KafkaError
+
+from jobs.engine.consumers.client import group_id_of, member_id_of, servers_of
+from jobs.engine.pattern import TrialPlan
+from search.errors import RedlineError
+
+HEARTBEAT_MS = 1_000
+"""Members hear of a rebalance within this time [ms]."""
+
+SESSION_MS = 10_000
+_TURN_S = 0.05
+_STAND_STILL_S = 1.0
+_COMMIT_TIMEOUT_MS = 5_000
+
+
+class GroupError(RedlineError):
+    """A consumer group could not be joined, or was lost."""
+
+
+@dataclass(frozen=True)
+class Assigned:
+    """The member owns these partitions from now on: partition → offset to begin at."""
+
+    offsets: Mapping[int, int]
+
+
+@dataclass(frozen=True)
+class Revoked:
+    """The member owns nothing; reading must stop before `done` is set."""
+
+    done: threading.Event
+
+
+@dataclass(frozen=True)
+class Moved:
+    """What the cluster says of partitions that could not be read where they were expected.
+
+    Attributes:
+        leaders: partition → broker that leads it now.
+        starts: partition → first offset that there still is, where that was asked for.
+    """
+
+    leaders: Mapping[int, int]
+    starts: Mapping[int, int]
+
+
+Change = Assigned | Revoked | Moved
+
+
+class _Notice(ConsumerRebalanceListener):  # type: ignore[misc] # kafka-python has no types
+    """Counts assignments, as two in a row may name the same partitions."""
+
+    def __init__(self) -> None:
+        self.assignments = 0
+
+    def on_partitions_revoked(self, revoked: Any) -> None:
+        """The member's thread has told the reader already."""
+
+    def on_partitions_assigned(self, assigned: Any) -> None:
+        """One more."""
+        self.assignments += 1
+
+
+class Member:
+    """One member of one group, on a thread of its own.
+
+    Args:
+        wake: called when there is a change to take, from the member's thread.
+
+    Attributes:
+        changes: what became of the assignment, oldest first; the reader takes them.
+        positions: partition → next offset; the reader writes, commits take it from here.
+        owned: how many partitions the member owns; None until it has joined.
+        rebalances: assignments after the first.
+        trouble: why membership ended, or None.
+    """
+
+    def __init__(self, plan: TrialPlan, group: int, member: int, wake: Callable[[], None]) -> None:
+        self.group = group
+        self.client_id = member_id_of(plan, group, member)
+        self.changes: deque[Change] = deque()
+        self.positions: dict[int, int] = {}
+        self.owned: int | None = None
+        self.rebalances = 0
+        self.trouble: str | None = None
+        self._plan = plan
+        self._group_id = group_id_of(plan, group)
+        self._wake = wake
+        self._leaving = threading.Event()
+        self._questions: deque[tuple[int, bool]] = deque()
+        self._notice = _Notice()
+        self._assignments = 0
+        self._thread = threading.Thread(target=self._run, name=self.client_id, daemon=True)
+
+    def start(self) -> None:
+        """Begin to join."""
+        self._thread.start()
+
+    def leave(self) -> None:
+        """Begin to leave: commit, and let the others have the partitions."""
+        self._leaving.set()
+
+    def look_up(self, partition: int, start: bool) -> None:
+        """Ask who leads a partition now and, if `start`, where it starts; `Moved` answers."""
+        self._questions.append((partition, start))
+
+    def join(self, timeout_s: float) -> None:
+        """Wait until the member has left, at most so long [s]."""
+        self._leaving.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout_s)
+
+    # --- on the member's thread -------------------------------------------------
+
+    def _run(self) -> None:
+        consumer: Any = None
+        try:
+            consumer = self._consumer()
+            consumer.subscribe([self._plan.topic], listener=self._notice)
+            while not self._leaving.wait(_TURN_S):
+                self._turn(consumer)
+        except (KafkaError, OSError, ValueError, AssertionError) as error:
+            self.trouble = f"{self._group_id}: {type(error).__name__}: {error}"
+        finally:
+            self._end(consumer)
+
+    def _consumer(self) -> Any:
+        assert self._plan.consumers is not None
+        return KafkaConsumer(
+            **{
+                **self._plan.client_options,
+                "bootstrap_servers": servers_of(self._plan),
+                "client_id": self.client_id,
+                "group_id": self._group_id,
+                "enable_auto_commit": True,
+                "auto_commit_interval_ms": self._plan.consumers.auto_commit_interval_ms,
+                "heartbeat_interval_ms": HEARTBEAT_MS,
+                "session_timeout_ms": SESSION_MS,
+                "metrics_enabled": False,
+            }
+        )
+
+    def _turn(self, consumer: Any) -> None:
+        coordinator = consumer._coordinator
+        if coordinator.need_rejoin():
+            self._stand_still()
+        self._tell_positions(consumer)
+        coordinator.poll(timeout_ms=1_000)
+        if self._notice.assignments != self._assignments and not coordinator.need_rejoin():
+            self.rebalances += 1 if self._assignments else 0
+            self._assignments = self._notice.assignments
+            self._take(consumer)
+        if self._questions:
+            self._answer(consumer)
+
+    def _answer(self, consumer: Any) -> None:
+        asked = [self._questions.popleft() for _ in range(len(self._questions))]
+        cluster = consumer._cluster
+        cluster.request_update()
+        topic = self._plan.topic
+        leaders = {p: cluster.leader_for_partition(TopicPartition(topic, p)) for p, _ in asked}
+        known = {p: leader for p, leader in leaders.items() if leader is not None and leader >= 0}
+        lost = sorted({TopicPartition(topic, partition) for partition, start in asked if start})
+        firsts = consumer.beginning_offsets(lost) if lost else {}
+        starts = {each.partition: offset for each, offset in firsts.items()}
+        self.changes.append(Moved(known, starts))
+        self._wake()
+
+    def _stand_still(self) -> None:
+        """Have the reader stop, so that what is committed is exactly what was read."""
+        if self.owned is None:
+            return
+        self.owned = None
+        revoked = Revoked(threading.Event())
+        self.changes.append(revoked)
+        self._wake()
+        revoked.done.wait(_STAND_STILL_S)
+
+    def _take(self, consumer: Any) -> None:
+        offsets = self._begin_at(consumer, sorted(consumer.assignment()))
+        self.positions = dict(offsets)
+        self._tell_positions(consumer)
+        self.changes.append(Assigned(offsets))
+        self.owned = len(offsets)
+        self._wake()
+
+    def _begin_at(self, consumer: Any, owned: list[TopicPartition]) -> dict[int, int]:
+        """Where another member left off, or where the group starts."""
+        committed = consumer._coordinator.fetch_committed_offsets(set(owned)) if owned else {}
+        fresh = [each for each in owned if each not in committed or committed[each].offset < 0]
+        offsets = {each.partition: committed[each].offset for each in owned if each not in fresh}
+        return offsets | start_offsets(consumer, self._plan, fresh)
+
+    def _tell_positions(self, consumer: Any) -> None:
+        """What automatic commits take their offsets from."""
+        mine = consumer.assignment()
+        for partition, offset in list(self.positions.items()):
+            each = TopicPartition(self._plan.topic, partition)
+            if each in mine:
+                consumer.seek(each, offset)
+
+    def _end(self, consumer: Any) -> None:
+        try:
+            if consumer is not None:
+                if self.trouble is None:
+                    self._tell_positions(consumer)
+                consumer.close(autocommit=self.trouble is None, timeout_ms=_COMMIT_TIMEOUT_MS)
+        except (KafkaError, OSError, ValueError, AssertionError) as error:
+            self.trouble = self.trouble or f"{self._group_id}: {type(error).__name__}: {error}"
+        finally:
+            self._wake()
+
+
+def start_offsets(
+    consumer: Any, plan: TrialPlan, partitions: list[TopicPartition]
+) -> dict[int, int]:
+    """Where a group starts that has committed nothing: partition → offset."""
+    pattern = plan.consumers
+    assert pattern is not None
+    ends = plan.end_offsets
+    if not partitions:
+        return {}
+    if pattern.start == "latest":
+        return {each.partition: ends[each.partition] for each in partitions}
+    first = {k.partition: offset for k, offset in consumer.beginning_offsets(partitions).items()}
+    if pattern.start == "earliest":
+        return first
+    behind = -(-pattern.backlog_records // len(plan.leaders))
+    return {partition: max(at, ends[partition] - behind) for partition, at in first.items()}
+
+
+def await_assignments(members: list[Member], settled: Callable[[], bool], timeout_s: float) -> None:
+    """Return when `settled` says so.
+
+    Raises:
+        GroupError: a member could not join, or it takes longer than `timeout_s`.
+    """
+    deadline_s = time.monotonic() + timeout_s
+    while not settled():
+        for member in members:
+            if member.trouble is not None:
+                raise GroupError(f"consumer group {member.trouble}")
+        if time.monotonic() > deadline_s:
+            shares = ", ".join(f"{each.client_id}: {each.owned}" for each in members)
+            raise GroupError(
+                f"consumer groups did not settle within {timeout_s:.0f} s; partitions owned: "
+                f"{shares}"
+            )
+        time.sleep(_TURN_S)

@@ -1,0 +1,44 @@
+"""The barrier of a stage whose tasks are threads of the test."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+from jobs.engine.pattern import TrialPlan
+from jobs.engine.stage import run_task
+from metrics.client import TaskRow
+
+_PATIENCE_S = 60.0
+
+
+class ThreadsBarrier:
+    """One task's view of it; `of` makes those of a whole stage."""
+
+    def __init__(self, task: int, meeting: threading.Barrier, messages: list[str]) -> None:
+        self._task = task
+        self._meeting = meeting
+        self._messages = messages
+
+    @classmethod
+    def of(cls, tasks: int) -> list[ThreadsBarrier]:
+        """For a stage of so many tasks."""
+        meeting, messages = threading.Barrier(tasks), [""] * tasks
+        return [cls(task, meeting, messages) for task in range(tasks)]
+
+    def partitionId(self) -> int:  # noqa: N802 - Spark's name
+        return self._task
+
+    def allGather(self, message: str) -> list[str]:  # noqa: N802 - Spark's name
+        self._messages[self._task] = message
+        self._meeting.wait(_PATIENCE_S)
+        gathered = list(self._messages)
+        self._meeting.wait(_PATIENCE_S)
+        return gathered
+
+
+def run_stage(plan: TrialPlan) -> list[TaskRow]:
+    """Run all tasks of the plan at the same time."""
+    barriers = ThreadsBarrier.of(plan.tasks + plan.consumer_tasks)
+    with ThreadPoolExecutor(len(barriers)) as pool:
+        return list(pool.map(lambda barrier: run_task(plan, barrier), barriers))
