@@ -27,7 +27,8 @@ from search.errors import ConfigError
 @click.option("--workload", default="demo", show_default=True, metavar="NAME|FILE",
               help="The traffic pattern: a file of conf/workloads, or a path.")  # fmt: skip
 @click.option("--goal", default="default", show_default=True, metavar="NAME|FILE",
-              help="What counts as sustained: a file of conf/goals, or a path.")  # fmt: skip
+              help="What counts as sustained: a file of conf/goals, or a path; several, "
+                   "separated by commas, are judged from the same trials.")  # fmt: skip
 @click.option("--set", "overrides", multiple=True, metavar="FILE.KEY=VALUE",
               help="Override a key, as workload.producer.acks=all; may be repeated.")  # fmt: skip
 @click.option("--out", default="out", show_default=True, metavar="DIR",

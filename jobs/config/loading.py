@@ -31,11 +31,26 @@ class _Readable(Protocol):
 
 @dataclass(frozen=True)
 class Configuration:
-    """All that a run is told."""
+    """All that a run is told.
+
+    Attributes:
+        goals: judged from the same trials, each with its own answer; the first one orders
+            the search, and its search section is that of the run.
+    """
 
     cluster: Cluster
     workload: Workload
-    goal: Goal
+    goals: tuple[Goal, ...]
+
+    @property
+    def goal(self) -> Goal:
+        """The first goal."""
+        return self.goals[0]
+
+    @property
+    def goal_names(self) -> str:
+        """`strict,tolerant`, as the command line has them."""
+        return ",".join(goal.name for goal in self.goals)
 
 
 def load_cluster(name_or_path: str, overrides: Sequence[str] = ()) -> Cluster:
@@ -61,8 +76,32 @@ def load_goal(name_or_path: str, overrides: Sequence[str] = ()) -> Goal:
     return _load(Goal, "goal", name_or_path, overrides)
 
 
+def load_goals(names_or_paths: str, overrides: Sequence[str] = ()) -> tuple[Goal, ...]:
+    """Read goals that are separated by commas; see `load_cluster`.
+
+    Raises:
+        ConfigError: also when two have one name or search along different axes.
+    """
+    goals = tuple(load_goal(name.strip(), overrides) for name in names_or_paths.split(","))
+    names = [goal.name for goal in goals]
+    if len(set(names)) < len(names):
+        raise ConfigError(
+            f"--goal {names_or_paths} names a goal twice; expected each once; remove the repetition"
+        )
+    axes = sorted({goal.search.axis for goal in goals})
+    if len(axes) > 1:
+        raise ConfigError(
+            f"--goal {names_or_paths} searches along {' and '.join(axes)}; goals that share "
+            "trials need one axis; set goal.search.axis, or run them one by one"
+        )
+    return goals
+
+
 def load(cluster: str, workload: str, goal: str, overrides: Sequence[str] = ()) -> Configuration:
     """Read all three, and check what only the three together can tell.
+
+    Args:
+        goal: one or more, separated by commas; overrides hold for each of them.
 
     Raises:
         ConfigError: see `load_cluster`.
@@ -70,7 +109,7 @@ def load(cluster: str, workload: str, goal: str, overrides: Sequence[str] = ()) 
     loaded = Configuration(
         load_cluster(cluster, overrides),
         load_workload(workload, overrides),
-        load_goal(goal, overrides),
+        load_goals(goal, overrides),
     )
     testbed, replicas = loaded.cluster.testbed, loaded.workload.topic.replication_factor
     if testbed is not None and replicas > testbed.brokers:
