@@ -39,7 +39,7 @@ dist: $(STAMP) ## Build the wheel that executors get, and the source archive, in
 	@ls dist
 
 bench-search: $(STAMP) ## Compare the search with others on simulated clusters
-	$(BIN)/python -m jobs.bench_search
+	$(BIN)/python -m jobs.bench.search
 
 clean: ## Delete build products and the virtual environment, but not the cached jars
 	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

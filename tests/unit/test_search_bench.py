@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from click.testing import CliRunner
 
-from jobs.bench_mlrsearch import mlrsearch
-from jobs.bench_search import bench_search
+from jobs.bench.mlrsearch import mlrsearch
+from jobs.bench.search import bench_search
 from search.bench import OURS, compare, scenarios
 
 

@@ -6,7 +6,7 @@ import time
 
 import click
 
-from jobs.bench_mlrsearch import mlrsearch
+from jobs.bench.mlrsearch import mlrsearch
 from search.bench import OURS, Row, compare, scenarios
 
 _HEAD = (
