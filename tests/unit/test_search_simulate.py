@@ -166,6 +166,27 @@ def test_a_creeping_overload_is_not_stopped_as_sustained() -> None:
         assert StopRule().verdict(Progress(30, {"idle": creeping[:seen]})) is not Verdict.SUSTAINED
 
 
+def test_what_builds_up_is_judged_by_where_it_ends() -> None:
+    chance, rule = random.Random(2), StopRule(error_rate=0.01)
+    wrong = stopped = 0
+    trials = 800
+    for _ in range(trials):
+        growth = chance.choice([0.0, 0.01, 0.03, 0.05, 0.1, 1.0])  # a slice; the limit is 1
+        swing = chance.choice([0.05, 0.2, 0.4])
+        levels = [
+            max(0.0, growth * step + swing * chance.uniform(-1.0, 1.0)) for step in range(1, 31)
+        ]
+        whole = Verdict.OVERLOADED if levels[-1] > 1.0 else Verdict.SUSTAINED
+        for seen in range(1, 30):
+            early = rule.verdict(Progress(30, {}, stocks={"achieved": levels[:seen]}))
+            if early is not None:
+                wrong += early is not whole
+                stopped += 1
+                break
+    assert wrong / trials <= 0.01
+    assert stopped / trials > 0.3
+
+
 def test_shares_are_judged_by_counting() -> None:
     calm = {"idle": [0.4] * 16}
     flaps = {"isr": ([True] * 16, 0.5)}
