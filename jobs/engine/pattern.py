@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from jobs.engine.consumers.pattern import ConsumerPattern
 from jobs.engine.control import ControlAddress
+from jobs.engine.payload import Payload
 
 BATCH_HEADER_BYTES = 61
 """Size of a record batch header, format v2 [B]."""
@@ -22,22 +23,38 @@ def varint_bytes(value: int) -> int:
     return size
 
 
-def record_bytes(index: int, message_bytes: int, rate_records_per_s: float) -> int:
-    """Size of record `index` of a batch, without key and headers [B].
+def record_bytes(
+    index: int, message_bytes: int, rate_records_per_s: float, payload: Payload | None = None
+) -> int:
+    """Size of record `index` of a batch [B].
 
-    Attributes, timestamp delta, offset delta, null key, value, header count, and in front
-    of them the length of it all (https://kafka.apache.org/documentation/#record).
+    Attributes, timestamp delta, offset delta, key, value, headers, and in front of them the
+    length of it all (https://kafka.apache.org/documentation/#record).
+
+    Args:
+        message_bytes: key and value [B].
+        payload: what it holds besides a value; nothing by default.
     """
+    held = payload or Payload()
     deltas = varint_bytes(int(index * 1000.0 / rate_records_per_s)) + varint_bytes(index)
-    body = 1 + deltas + 1 + varint_bytes(message_bytes) + message_bytes + 1
+    value_bytes = message_bytes - held.key_bytes
+    keyed = varint_bytes(held.key_bytes) + held.key_bytes if held.key_bytes else 1
+    body = 1 + deltas + keyed + varint_bytes(value_bytes) + value_bytes
+    body += varint_bytes(held.headers) + sum(
+        varint_bytes(size) + size
+        for i in range(held.headers)
+        for size in (len(f"h{i}"), held.header_bytes)
+    )
     return varint_bytes(body) + body
 
 
 @functools.lru_cache(maxsize=64)
-def _records_that_fit(batch_size: int, message_bytes: int, rate_records_per_s: float) -> int:
+def _records_that_fit(
+    batch_size: int, message_bytes: int, rate_records_per_s: float, payload: Payload
+) -> int:
     size, records = BATCH_HEADER_BYTES, 0
     while True:
-        size += record_bytes(records, message_bytes, rate_records_per_s)
+        size += record_bytes(records, message_bytes, rate_records_per_s, payload)
         if size > batch_size:
             return max(1, records)
         records += 1
@@ -48,7 +65,7 @@ class ProducerPattern:
     """What each of np identical producers does; names follow Kafka's producer options.
 
     Attributes:
-        message_bytes: size of a record's value [B].
+        message_bytes: mean size of a record's key and value [B].
         rate_records_per_s: records that one producer offers [1/s], fixed, open loop.
         acks: 0, 1, or -1 for all in-sync replicas.
         linger_ms: how long an unfilled batch waits for more records [ms].
@@ -68,6 +85,8 @@ class ProducerPattern:
             kernel's tuning [B].
         arrivals: "fixed" for evenly spaced records; "poisson"; or "bursts" of
             `burst_on_s` with pauses of `burst_off_s` [s], at the same mean rate.
+        compression: "none", "gzip", "snappy", "lz4" or "zstd".
+        payload: what the records hold.
         payload_seed: seed of the random payload, of the partitioner and of arrivals.
         pool_bytes: encoded records kept per task to send from [B].
     """
@@ -91,23 +110,31 @@ class ProducerPattern:
     arrivals: str = "fixed"
     burst_on_s: float = 1.0
     burst_off_s: float = 1.0
+    compression: str = "none"
+    payload: Payload = field(default_factory=Payload)
     payload_seed: int = 1
     pool_bytes: int = 8_388_608
 
     @property
     def records_per_full_batch(self) -> int:
-        """Records that fit into `batch_size`, at least one."""
-        return _records_that_fit(self.batch_size, self.message_bytes, self.rate_records_per_s)
+        """Records of the mean size that fit into `batch_size` uncompressed, at least one."""
+        return _records_that_fit(
+            self.batch_size, self.message_bytes, self.rate_records_per_s, self.payload
+        )
+
+    @property
+    def lingered_records(self) -> int:
+        """Records due in `linger_ms`, with the one that opens the batch."""
+        return int(self.rate_records_per_s * self.linger_ms / 1000.0) + 1
 
     @property
     def records_per_batch(self) -> int:
-        """Records in a batch while the brokers keep up.
+        """Records in a batch while the brokers keep up, of the mean size and uncompressed.
 
         The first record opens a batch, which is sent when it is full or when `linger_ms`
         is over, whichever comes first.
         """
-        lingered = int(self.rate_records_per_s * self.linger_ms / 1000.0) + 1
-        return min(self.records_per_full_batch, lingered)
+        return min(self.records_per_full_batch, self.lingered_records)
 
     @property
     def batch_interval_s(self) -> float:
