@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, model_validator
 
-from jobs.config.base import ConfigModel, unexpected
+from jobs.config.base import ConfigModel, Text, unexpected
+from jobs.config.tokens import ClientCredentials, ReferencedToken
 from search.errors import ConfigError
 
 REFERENCE = "env:NAME or file:PATH (a secret is never written into a file or an option itself)"
@@ -55,23 +57,56 @@ def read_secret(reference: str, key: str) -> str:
     return secret
 
 
+Protocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
+
+_PASSWORD_KEYS = ("username_from", "password_from")
+_OAUTH_KEYS = ("oauth_token_url", "oauth_client_id_from", "oauth_client_secret_from")
+_TOKEN_KEYS = ("token_from", *_OAUTH_KEYS, "oauth_scope")
+_TLS_KEYS = ("cafile", "certfile", "keyfile", "key_password_from")
+
+
+class ClientOptions(dict[str, Any]):
+    """Connection options of kafka-python, secrets resolved; shows their names only."""
+
+    def __repr__(self) -> str:
+        return f"ClientOptions({', '.join(self)})"
+
+
 class Security(ConfigModel):
     """Security of the connections to the brokers; file names must be valid on executors too.
 
     Attributes:
         protocol: as Kafka's security.protocol.
-        sasl_mechanism: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512.
+        sasl_mechanism: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER.
         username_from, password_from: where the SASL user and password are.
+        token_from: where an OAUTHBEARER token is; read anew for every trial.
+        oauth_token_url: an OAuth server's token endpoint, asked for tokens instead.
+        oauth_client_id_from, oauth_client_secret_from: who asks it.
+        oauth_scope: what for.
         cafile: PEM file of the certificates to trust; the system's when left out.
         certfile, keyfile: PEM files of the client's own certificate and key, for mutual TLS.
         key_password_from: where the key's password is.
         check_hostname: whether the broker's certificate must name its host.
     """
 
-    protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
-    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = None
+    protocol: Protocol = "PLAINTEXT"
+    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] | None = None
     username_from: SecretReference | None = None
     password_from: SecretReference | None = None
+    token_from: SecretReference | None = None
+    oauth_token_url: (
+        Annotated[
+            str,
+            Text(
+                r"https://\S+|http://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?(/\S*)?",
+                "an https address such as https://idp.example.com/oauth2/token",
+            ),
+        ]
+        | None
+    ) = None
+    oauth_client_id_from: SecretReference | None = None
+    oauth_client_secret_from: SecretReference | None = None
+    oauth_scope: str | None = None
     cafile: str | None = None
     certfile: str | None = None
     keyfile: str | None = None
@@ -80,47 +115,81 @@ class Security(ConfigModel):
 
     @model_validator(mode="after")
     def _complete(self) -> Security:
-        sasl = ("sasl_mechanism", "username_from", "password_from")
-        tls = ("cafile", "certfile", "keyfile", "key_password_from")
         if self.protocol.startswith("SASL_"):
-            missing = [key for key in sasl if getattr(self, key) is None]
-            if missing:
-                raise ValueError(f"protocol {self.protocol} needs {missing[0]} as well; add it")
+            self._complete_login()
         else:
-            self._refuse(sasl, "SASL_PLAINTEXT or SASL_SSL")
+            keys = ("sasl_mechanism", *_PASSWORD_KEYS, *_TOKEN_KEYS)
+            self._refuse(keys, f"protocol {self.protocol}", "protocol SASL_PLAINTEXT or SASL_SSL")
         if not self.protocol.endswith("SSL"):
-            self._refuse(tls, "SSL or SASL_SSL")
+            self._refuse(_TLS_KEYS, f"protocol {self.protocol}", "protocol SSL or SASL_SSL")
         if (self.certfile is None) != (self.keyfile is None):
             raise ValueError("certfile and keyfile belong together; add the other one")
         return self
 
-    def _refuse(self, keys: tuple[str, ...], protocols: str) -> None:
+    def _complete_login(self) -> None:
+        if self.sasl_mechanism is None:
+            raise ValueError(f"protocol {self.protocol} needs sasl_mechanism as well; add it")
+        with_what = f"sasl_mechanism {self.sasl_mechanism}"
+        if self.sasl_mechanism == "OAUTHBEARER":
+            self._refuse(_PASSWORD_KEYS, with_what, "sasl_mechanism PLAIN or SCRAM")
+            by_server = [key for key in _OAUTH_KEYS if getattr(self, key) is not None]
+            if (self.token_from is None) == (not by_server):
+                raise ValueError(
+                    f"{with_what} needs exactly one of token_from and oauth_token_url (with "
+                    "oauth_client_id_from and oauth_client_secret_from); set one of them"
+                )
+            needed: tuple[str, ...] = _OAUTH_KEYS if by_server else ()
+        else:
+            self._refuse(_TOKEN_KEYS, with_what, "sasl_mechanism OAUTHBEARER")
+            needed = _PASSWORD_KEYS
+        missing = [key for key in needed if getattr(self, key) is None]
+        if missing:
+            raise ValueError(f"{with_what} needs {missing[0]} as well; add it")
+
+    def _refuse(self, keys: tuple[str, ...], given_with: str, expected: str) -> None:
         given = [key for key in keys if getattr(self, key) is not None]
         if given:
             raise ValueError(
-                f"{given[0]} has no effect with protocol {self.protocol}; expected protocol "
-                f"{protocols}; change protocol or remove {given[0]}"
+                f"{given[0]} has no effect with {given_with}; expected {expected}; change "
+                f"{given_with.split(maxsplit=1)[0]} or remove {given[0]}"
             )
 
-    def client_kwargs(self) -> dict[str, Any]:
-        """Connection options of kafka-python's clients, secrets resolved: never log them.
+    def client_kwargs(self) -> ClientOptions:
+        """Connection options of kafka-python's clients.
 
         Raises:
-            ConfigError: when a secret or a file is not there.
+            ConfigError: when a secret or a file is not there, or no token is to be had.
         """
-        kwargs: dict[str, Any] = {"security_protocol": self.protocol}
+        options = ClientOptions(security_protocol=self.protocol)
         if self.protocol.startswith("SASL_"):
-            kwargs["sasl_mechanism"] = self.sasl_mechanism
-            kwargs["sasl_plain_username"] = self._secret("username_from")
-            kwargs["sasl_plain_password"] = self._secret("password_from")
+            options["sasl_mechanism"] = self.sasl_mechanism
+            if self.sasl_mechanism == "OAUTHBEARER":
+                options["sasl_oauth_token_provider"] = self._token_provider()
+            else:
+                options["sasl_plain_username"] = self._secret("username_from")
+                options["sasl_plain_password"] = self._secret("password_from")
         if self.protocol.endswith("SSL"):
-            kwargs["ssl_check_hostname"] = self.check_hostname
+            options["ssl_check_hostname"] = self.check_hostname
             for key in ("cafile", "certfile", "keyfile"):
                 if getattr(self, key) is not None:
-                    kwargs[f"ssl_{key}"] = self._file(key)
+                    options[f"ssl_{key}"] = self._file(key)
             if self.key_password_from is not None:
-                kwargs["ssl_password"] = self._secret("key_password_from")
-        return kwargs
+                options["ssl_password"] = self._secret("key_password_from")
+        return options
+
+    def _token_provider(self) -> ReferencedToken | ClientCredentials:
+        provider: ReferencedToken | ClientCredentials
+        if self.oauth_token_url is None:
+            provider = ReferencedToken(partial(self._secret, "token_from"))
+        else:
+            provider = ClientCredentials(
+                self.oauth_token_url,
+                self._secret("oauth_client_id_from"),
+                self._secret("oauth_client_secret_from"),
+                self.oauth_scope,
+            )
+        provider.token()  # so that a missing one is told before any connection
+        return provider
 
     def _secret(self, key: str) -> str:
         return read_secret(getattr(self, key), f"security.{key}")

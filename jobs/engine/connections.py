@@ -18,11 +18,12 @@ from kafka import errors as kafka_errors
 from kafka.net.connection import KafkaConnection
 from kafka.net.inet import create_connection
 from kafka.net.selector import NetworkSelector
-from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
+from kafka.protocol.metadata import MetadataRequest
 from kafka.protocol.producer import ProduceRequest
 
+from jobs.engine.links import TcpLink, TlsLink, tls_context
 from jobs.engine.protocol import PRODUCE_VERSION
-from jobs.engine.refusals import why_not
+from jobs.engine.refusals import LoginWantedError, why_not
 from jobs.engine.transport import PlainTransport, TlsTransport, Transport
 from search.errors import ConfigError, RedlineError
 
@@ -76,7 +77,7 @@ def open_connections(
         ConfigError: a broker does not speak the produce version that the engine uses, or a
             file of the security options cannot be used.
     """
-    opened, refused = _open_all(wanted, brokers, options, timeout_s)
+    opened, refused = _open_all(wanted, brokers, options, timeout_s, _Opener)
     if refused:
         for transport in opened.values():
             transport.close()
@@ -98,7 +99,7 @@ def refusals_of(
         ConfigError: a file of the security options cannot be used.
     """
     wanted = [("redline-check", broker) for broker in brokers]
-    opened, refused = _open_all(wanted, brokers, options, timeout_s)
+    opened, refused = _open_all(wanted, brokers, options, timeout_s, _Asker)
     for transport in opened.values():
         transport.close()
     return {broker: str(error) for (_, broker), error in refused.items()}
@@ -113,6 +114,7 @@ def _open_all(
     brokers: Mapping[int, Address],
     options: Mapping[str, Any],
     timeout_s: float,
+    kind: type[_Opener],
 ) -> tuple[_Opened, _Refused]:
     """What could be opened and what not; nothing more is tried after a chunk with a refusal."""
     ensure_descriptors(len(wanted))
@@ -120,7 +122,7 @@ def _open_all(
     opened: _Opened = {}
     refused: _Refused = {}
     try:
-        opener = _Opener(net, options, time.monotonic() + timeout_s)
+        opener = kind(net, options, time.monotonic() + timeout_s)
         for first in range(0, len(wanted), _AT_ONCE):
             chunk = wanted[first : first + _AT_ONCE]
             net.run(_open_chunk, net, opener, chunk, brokers, opened, refused)
@@ -181,6 +183,7 @@ class _Opener:
             connection.connection_made(transport)
             await connection.initialize(timeout_at=self._deadline_s)
             await connection
+            await self._try_out(connection)
         except Exception as error:
             if sock is not None:
                 sock.close()
@@ -196,8 +199,11 @@ class _Opener:
 
     def _transport(self, sock: socket.socket, host: str) -> Any:
         if self._tls is None:
-            return KafkaTCPTransport(self._net, sock, host=host)
-        return KafkaSSLTransport(self._net, sock, host=host, ssl_context=self._tls)
+            return TcpLink(self._net, sock, host=host)
+        return TlsLink(self._net, sock, host=host, ssl_context=self._tls)
+
+    async def _try_out(self, connection: Any) -> None:
+        """Nothing: a producer's first request comes when its schedule says so."""
 
     async def _shake_hands(self, sock: ssl.SSLSocket) -> None:
         """As kafka-python's, which waits for a silent peer without a limit."""
@@ -214,30 +220,18 @@ class _Opener:
                 raise kafka_errors.KafkaTimeoutError("no end of the TLS handshake")
 
 
-def tls_context(options: Mapping[str, Any]) -> ssl.SSLContext | None:
-    """What TLS connections share; None when the protocol has no TLS.
+class _Asker(_Opener):
+    """Opens connections and asks a question, to see whether anything is let through."""
 
-    Raises:
-        ConfigError: a file of the options holds no certificate or key that can be used.
-    """
-    if not str(options.get("security_protocol", "")).endswith("SSL"):
-        return None
-    config = {key: options.get(key, value) for key, value in _TLS_DEFAULTS.items()}
-    try:
-        context: ssl.SSLContext = KafkaSSLTransport._build_ssl_context(config)
-    except (ssl.SSLError, OSError) as error:
-        names = [str(config[key]) for key in ("ssl_cafile", "ssl_certfile", "ssl_keyfile")
-                 if config[key]]  # fmt: skip
-        raise ConfigError(
-            f"the files of cluster security ({', '.join(names)}) cannot be used: "
-            f"{getattr(error, 'reason', None) or error}; expected PEM files: certificates in "
-            "security.cafile, and the key in security.keyfile that belongs to the certificate in "
-            "security.certfile, with security.key_password_from when it is encrypted"
-        ) from error
-    return context
-
-
-_TLS_DEFAULTS: Mapping[str, Any] = KafkaSSLTransport.DEFAULT_CONFIG
+    async def _try_out(self, connection: Any) -> None:
+        if connection.sasl_enabled:
+            return
+        # A listener with a login answers ApiVersions without one, and then hangs up.
+        question = MetadataRequest(topics=[], allow_auto_topic_creation=False)
+        try:
+            await connection.send_request(question)
+        except kafka_errors.KafkaConnectionError as error:
+            raise LoginWantedError from error
 
 
 def _take_over(net: Any, connection: Any, transport: Any) -> Transport:

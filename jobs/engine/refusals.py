@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import ssl
 from collections.abc import Mapping
 from typing import Any
@@ -13,10 +14,16 @@ _NOT_YET_VALID, _EXPIRED = 9, 10
 _WRONG_HOST, _WRONG_ADDRESS = 62, 64
 _UNTRUSTED = (2, 18, 19, 20, 21)
 
+_NO_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "UNEXPECTED_EOF_WHILE_READING")
+
 _LOGIN_KEYS = {
     "OAUTHBEARER": "security.token_from, or the oauth keys",
     None: "security.username_from and security.password_from",
 }
+
+
+class LoginWantedError(Exception):
+    """A broker took the connection and hung up at the first request without a login."""
 
 
 def why_not(error: BaseException, options: Mapping[str, Any]) -> str:
@@ -32,13 +39,18 @@ def why_not(error: BaseException, options: Mapping[str, Any]) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return _certificate(error)
     if isinstance(error, ssl.SSLError):
-        return _tls(error, protocol)
+        return _tls(error, options)
     if isinstance(error, kafka_errors.SaslAuthenticationFailedError):
         return _login(error, options)
     if isinstance(error, kafka_errors.UnsupportedSaslMechanismError):
         return (
             f"it does not offer the SASL mechanism {options.get('sasl_mechanism')}; expected one "
             "of its sasl.enabled.mechanisms; change cluster security.sasl_mechanism"
+        )
+    if isinstance(error, LoginWantedError):
+        return (
+            f"its listener wants a login, and {protocol} has none; expected protocol "
+            "SASL_PLAINTEXT or SASL_SSL for it; change cluster security.protocol, or the port"
         )
     if isinstance(error, kafka_errors.IllegalSaslStateError):
         return f"its listener wants no login, but {protocol} has one; {_CHECK_PROTOCOL}"
@@ -84,17 +96,20 @@ def _certificate(error: ssl.SSLCertVerificationError) -> str:
     return f"its certificate is refused ({error.verify_message}); check it"
 
 
-def _tls(error: ssl.SSLError, protocol: str) -> str:
+def _tls(error: ssl.SSLError, options: Mapping[str, Any]) -> str:
     reason = error.reason or str(error)
-    if reason in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "UNEXPECTED_EOF_WHILE_READING"):
+    said = reason.lower().replace("_", " ")
+    if reason in _NO_TLS:
+        protocol = options.get("security_protocol")
         return f"its listener does not speak TLS, as {protocol} needs; {_CHECK_PROTOCOL}"
     if "CERTIFICATE" in reason or "UNKNOWN_CA" in reason:
+        is_given = options.get("ssl_certfile") is not None
+        what = "refuses the client's certificate" if is_given else "wants a client's certificate"
         return (
-            f"it refuses the client's certificate ({reason.lower().replace('_', ' ')}); expected "
-            "one that its truststore trusts; check cluster security.certfile and "
-            "security.keyfile"
+            f"it {what} ({said}); expected one that its truststore trusts; check cluster "
+            "security.certfile and security.keyfile"
         )
-    return f"TLS fails ({reason.lower().replace('_', ' ')}); check the files of cluster security"
+    return f"TLS fails ({said}); check the files of cluster security"
 
 
 def _login(error: Exception, options: Mapping[str, Any]) -> str:
@@ -107,5 +122,5 @@ def _login(error: Exception, options: Mapping[str, Any]) -> str:
 
 
 def _brief(error: BaseException) -> str:
-    text = " ".join(str(error).split())[:200]
-    return text or type(error).__name__
+    text = re.sub(r"^(\[Error -?\d+\] )?(\w+Error: )+", "", " ".join(str(error).split()))
+    return text[:200] or type(error).__name__

@@ -16,6 +16,7 @@ import psutil
 from filelock import FileLock
 
 from jobs.testbed.jvm import MARKER
+from jobs.testbed.keys import FOLDER
 from jobs.testbed.model import ProcessRecord, State, Status
 from jobs.testbed.places import (
     FAILED,
@@ -135,9 +136,10 @@ def clean_up(folder: Path, state: State) -> Cleaned:
 
 
 def keep_logs(folder: Path, state: State) -> Path:
-    """Move a failed testbed to the failed ones without its data; returns its new folder."""
+    """Move a failed testbed to the failed ones without data and keys; returns its new folder."""
     for node in state.nodes:
         shutil.rmtree(Path(node.directory) / "data", ignore_errors=True)
+    shutil.rmtree(folder / FOLDER, ignore_errors=True)
     write_state(folder, state)
     failed = folder.parent / FAILED
     failed.mkdir(exist_ok=True)

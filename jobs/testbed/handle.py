@@ -9,12 +9,16 @@ import time
 from pathlib import Path
 from types import TracebackType
 
+from jobs.config.security import Security
 from jobs.testbed.channel import Channel, ChannelClosedError, Message
 from jobs.testbed.cleanup import root_lock, sweep
 from jobs.testbed.errors import TestbedStartError, TestbedStateError, error_of_kind
+from jobs.testbed.keys import USER, SecurityFiles
+from jobs.testbed.listeners import client_security
 from jobs.testbed.logs import tail_text
 from jobs.testbed.model import CONTROLLER_ID, Node, State
 from jobs.testbed.places import SUPERVISOR_LOG, read_state
+from metrics.sources.access import JmxAccess
 from search.errors import RedlineError
 
 # The supervisor has its own deadlines; these are for a supervisor that hangs.
@@ -90,10 +94,30 @@ class Testbed:
 
     @property
     def jmx_endpoints(self) -> dict[int, str]:
-        """Broker id → JMX as host:port, without a password. The controller's is
-        `controller.jmx_endpoint`.
-        """
+        """Broker id → JMX as host:port. The controller's is `controller.jmx_endpoint`."""
         return {node.node_id: node.jmx_endpoint for node in self._state.brokers}
+
+    def client_security(
+        self, protocol: str | None = None, mechanism: str = "SCRAM-SHA-512"
+    ) -> Security:
+        """What clients need to get in; nothing when the listeners are plain.
+
+        Args:
+            protocol: of the listener; by default that of `bootstrap_servers`.
+            mechanism: where there is a login: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER.
+        """
+        usual = next(iter(self._state.spec.security), "PLAINTEXT")
+        files = SecurityFiles(self._folder)
+        return client_security(files, protocol or usual, mechanism)
+
+    @property
+    def jmx_access(self) -> JmxAccess | None:
+        """The password and the trusted certificates of its JMX; None when it is open."""
+        if not self._state.spec.jmx_secured:
+            return None
+        files = SecurityFiles(self._folder)
+        password = files.password.read_text(encoding="utf-8")
+        return JmxAccess(USER, password, is_tls=True, cafile=str(files.ca))
 
     @property
     def pids(self) -> dict[int, int]:

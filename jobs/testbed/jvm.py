@@ -1,11 +1,14 @@
-"""Command lines of the JVMs of a testbed. Pure."""
+"""Command lines of the JVMs of a testbed."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+from jobs.testbed.keys import SecurityFiles, write_secret
+from jobs.testbed.listeners import scram_arguments
 from jobs.testbed.model import HOST, Node, NodeRole, Spec
-from jobs.testbed.places import log4j2_configuration, node_files
+from jobs.testbed.places import NodeFiles, log4j2_configuration, node_files
 
 MARKER = "-Dredline.testbed="
 """With the testbed's id behind it, the argument by which a process is known as ours."""
@@ -44,7 +47,9 @@ def server_command(spec: Spec, node: Node, *, write_archive_to: Path | None = No
         *_class_archive_options(spec, write_archive_to),
         f"{MARKER}{spec.id}",
         *_common(paths.log),
-        *jmx_options(node.jmx_port),
+        *jmx_options(
+            node.jmx_port, SecurityFiles(paths.folder.parent) if spec.jmx_secured else None
+        ),
         *spec.java_options.get(str(node.node_id), ()),
         "-cp",
         ":".join(spec.jars),
@@ -59,6 +64,7 @@ def format_command(spec: Spec, node: Node, cluster_id: str) -> list[str]:
     It runs for half a second: compiling well and collecting in parallel would only cost.
     """
     paths = node_files(node)
+    arguments = ["-t", cluster_id, "-c", str(paths.properties)]
     return [
         spec.java,
         "-XX:TieredStopAtLevel=1",
@@ -68,17 +74,22 @@ def format_command(spec: Spec, node: Node, cluster_id: str) -> list[str]:
         *_common(paths.format_log),
         "-cp",
         ":".join(spec.jars),
-        FORMAT_CLASS,
-        "format",
-        "-t",
-        cluster_id,
-        "-c",
-        str(paths.properties),
+        *_format_arguments(spec, paths, ["format", *arguments]),
     ]
 
 
-def jmx_options(port: int) -> list[str]:
-    """JMX without a password, bound to the loopback interface.
+def _format_arguments(spec: Spec, paths: NodeFiles, arguments: list[str]) -> list[str]:
+    """The class and its arguments; in a file of Java's launcher when a password is in them."""
+    scram = scram_arguments(spec, SecurityFiles(paths.folder.parent)) if spec.security else []
+    if not scram:
+        return [FORMAT_CLASS, *arguments]
+    quoted = (json.dumps(each) for each in (FORMAT_CLASS, *arguments, *scram))
+    write_secret(paths.format_arguments, "\n".join(quoted))
+    return [f"@{paths.format_arguments}"]
+
+
+def jmx_options(port: int, security: SecurityFiles | None = None) -> list[str]:
+    """JMX bound to the loopback interface; with a password and TLS where there are files for it.
 
     The JVM also opens the port of its attach API (`jconsole PID`); it cannot be bound, but
     refuses every peer that is not of this machine.
@@ -88,9 +99,25 @@ def jmx_options(port: int) -> list[str]:
         f"{prefix}.port={port}",
         f"{prefix}.rmi.port={port}",
         f"{prefix}.host={HOST}",
-        f"{prefix}.authenticate=false",
-        f"{prefix}.ssl=false",
         f"-Djava.rmi.server.hostname={HOST}",
+        *(_open_jmx(prefix) if security is None else _closed_jmx(prefix, security)),
+    ]
+
+
+def _open_jmx(prefix: str) -> list[str]:
+    return [f"{prefix}.authenticate=false", f"{prefix}.ssl=false"]
+
+
+def _closed_jmx(prefix: str, files: SecurityFiles) -> list[str]:
+    return [
+        f"{prefix}.authenticate=true",
+        f"{prefix}.password.file={files.jmx_password}",
+        # Several JVMs read the file, and each would write hashes into it.
+        f"{prefix}.password.toHashes=false",
+        f"{prefix}.access.file={files.jmx_access}",
+        f"{prefix}.ssl=true",
+        f"{prefix}.registry.ssl=true",
+        f"{prefix}.ssl.config.file={files.jmx_tls}",
     ]
 
 

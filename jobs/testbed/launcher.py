@@ -50,7 +50,8 @@ def start(
         profile: a profile, a file of conf/testbed by its name without .yaml, or a path.
         brokers: how many, 1 to 5; the profile's number by default.
         kafka_version: the release; the profile's by default.
-        overrides: broker properties by Kafka's names, or `heap_mb` and `disk_limit_bytes`.
+        overrides: broker properties by Kafka's names, or keys of the profile such as
+            `heap_mb` and `security`.
         name: what people call it; several owned ones may share a name.
         owned: True when it ends with this process, whatever ends this process.
         jars: the class path; by default that of `kafka_version`, resolved when first used.
@@ -126,6 +127,8 @@ def make_spec(
         ready_deadline_s=ready_deadline_s,
         owned=owned,
         java_options={str(node): tuple(given) for node, given in (java_options or {}).items()},
+        security=profile.security,
+        jmx_secured=profile.jmx_secured,
     )
 
 

@@ -67,6 +67,8 @@ class Spec:
         ready_deadline_s: how long the start may take [s].
         owned: True when the testbed ends with the process that started it.
         java_options: node id → options of its JVM besides ours, such as a -javaagent.
+        security: protocols of the listeners for clients, the usual one first; none is plain.
+        jmx_secured: whether JMX needs a password and speaks TLS.
     """
 
     id: str
@@ -85,6 +87,8 @@ class Spec:
     ready_deadline_s: float
     owned: bool
     java_options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    security: tuple[str, ...] = ()
+    jmx_secured: bool = False
 
     @property
     def title(self) -> str:
@@ -100,9 +104,10 @@ class Node:
     Attributes:
         node_id: Kafka's node id.
         role: broker or controller.
-        port: port of its one listener.
+        port: port of its plain listener, or the only one.
         jmx_port: port of its JMX registry and of its JMX objects.
         directory: its properties, data and logs.
+        secured_ports: protocol → port of the listeners for clients, if they are secured.
     """
 
     node_id: int
@@ -110,11 +115,17 @@ class Node:
     port: int
     jmx_port: int
     directory: str
+    secured_ports: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def address(self) -> str:
-        """The listener as host:port."""
+        """The plain listener as host:port."""
         return f"{HOST}:{self.port}"
+
+    @property
+    def client_address(self) -> str:
+        """The listener for clients as host:port."""
+        return f"{HOST}:{next(iter(self.secured_ports.values()), self.port)}"
 
     @property
     def jmx_endpoint(self) -> str:
@@ -158,8 +169,8 @@ class State:
 
     @property
     def bootstrap_servers(self) -> tuple[str, ...]:
-        """Addresses of all brokers."""
-        return tuple(node.address for node in self.brokers)
+        """Addresses of all brokers, for clients."""
+        return tuple(node.client_address for node in self.brokers)
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for `json.dumps`."""
@@ -174,6 +185,7 @@ class State:
         """
         spec = dict(data["spec"])
         spec["jars"] = tuple(spec["jars"])
+        spec["security"] = tuple(spec.get("security", ()))
         options = spec.get("java_options", {})
         spec["java_options"] = {node: tuple(given) for node, given in options.items()}
         return cls(

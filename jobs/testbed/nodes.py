@@ -7,10 +7,11 @@ import shutil
 import signal
 import uuid
 from base64 import urlsafe_b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from jobs.testbed.jvm import format_command, server_command, writes_archive
+from jobs.testbed.keys import make_security, write_secret
 from jobs.testbed.model import CONTROLLER_ID, Node, NodeRole, ProcessRecord, Spec
 from jobs.testbed.places import disk_bytes, node_files
 from jobs.testbed.ports import PortAllocator
@@ -53,13 +54,23 @@ class Nodes:
         running = (each for each in self.processes.values() if each.exit_code() is None)
         return tuple(each.record for each in running)
 
+    def make_security(self) -> None:
+        """Make the keys and users that secured listeners and JMX need, if any are.
+
+        Raises:
+            KeytoolError: they cannot be made.
+        """
+        if self._spec.security or self._spec.jmx_secured:
+            make_security(self._spec, self._folder)
+
     def lay_out(self, allocate: PortAllocator) -> None:
         """Choose ports and write all files of all nodes, over what was there before."""
         ids = [CONTROLLER_ID, *range(1, self._spec.brokers + 1)]
-        ports = iter(allocate(2 * len(ids)))
+        secured = self._spec.brokers * len(self._spec.security)
+        ports = iter(allocate(2 * len(ids) + secured))
         for node in self.nodes:
             shutil.rmtree(node.directory)
-        self.nodes = tuple(self._node(node_id, next(ports), next(ports)) for node_id in ids)
+        self.nodes = tuple(self._node(node_id, ports) for node_id in ids)
         self.cluster_id = random_id()
         for node in self.nodes:
             files = node_files(node)
@@ -67,7 +78,7 @@ class Nodes:
             properties = node_properties(
                 self._spec, node, self.nodes[0].port, data_dir=str(files.data)
             )
-            files.properties.write_text(render(properties))
+            write_secret(files.properties, render(properties))
             if node.role is NodeRole.BROKER:
                 meta = meta_properties(self.cluster_id, node.node_id, random_id())
                 (files.data / "meta.properties").write_text(render(meta))
@@ -103,7 +114,10 @@ class Nodes:
         """
         up = [node for node in self.nodes if not self.processes[node.node_id].is_down_on_purpose]
         for node in up:
-            for port, what in ((node.jmx_port, "JMX"), (node.port, "its listener")):
+            listeners = [
+                (port, "its listener") for port in (node.port, *node.secured_ports.values())
+            ]
+            for port, what in ((node.jmx_port, "JMX"), *listeners):
                 if not accepts(port, _PROBE_TIMEOUT_S):
                     return f"{node.title} does not accept connections to {what} at port {port}"
         brokers = [node for node in up if node.role is NodeRole.BROKER]
@@ -147,10 +161,13 @@ class Nodes:
         shutil.copyfile(draft, beside)
         beside.replace(target)
 
-    def _node(self, node_id: int, port: int, jmx_port: int) -> Node:
+    def _node(self, node_id: int, ports: Iterator[int]) -> Node:
         role = NodeRole.CONTROLLER if node_id == CONTROLLER_ID else NodeRole.BROKER
         directory = self._folder / f"{role.value}-{node_id}"
-        return Node(node_id, role, port, jmx_port, str(directory))
+        port, jmx_port = next(ports), next(ports)
+        protocols = self._spec.security if role is NodeRole.BROKER else ()
+        secured = {protocol: next(ports) for protocol in protocols}
+        return Node(node_id, role, port, jmx_port, str(directory), secured)
 
 
 def random_id() -> str:

@@ -31,22 +31,26 @@ FAILED_KEPT = 5
 class NodeFiles:
     """The files of one node."""
 
+    folder: Path
     properties: Path
     data: Path
     log: Path
     console: Path
     format_log: Path
+    format_arguments: Path
 
 
 def node_files(node: Node) -> NodeFiles:
     """Where the files of a node are."""
     folder = Path(node.directory)
     return NodeFiles(
+        folder=folder,
         properties=folder / "server.properties",
         data=folder / "data",
         log=folder / "server.log",
         console=folder / "console.log",
         format_log=folder / "format.log",
+        format_arguments=folder / "format.arguments",
     )
 
 

@@ -6,11 +6,11 @@ import re
 from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import Field, ValidationError
+from pydantic import BeforeValidator, Field, ValidationError
 
-from jobs.config.base import ConfigModel, Name, Properties, Text, Whole
+from jobs.config.base import ConfigModel, Name, Properties, Text, Whole, unexpected
 from jobs.config.fields import nearest
 from jobs.config.problems import config_error
 from jobs.config.source import parse_map
@@ -48,6 +48,21 @@ Version = Annotated[
 ]
 
 
+SECURED = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
+
+
+def _as_protocols(value: Any) -> Any:
+    """A protocol, several with commas between them, or a list; PLAINTEXT is none of them."""
+    given = value.split(",") if isinstance(value, str) else value
+    if not isinstance(given, list | tuple):
+        raise unexpected(f"one or more of {', '.join(SECURED)}")
+    names = [each.strip() if isinstance(each, str) else each for each in given]
+    protocols = [] if names == ["PLAINTEXT"] else names
+    if len(set(protocols)) != len(protocols) or not set(protocols) <= set(SECURED):
+        raise unexpected(f"one or more of {', '.join(SECURED)}, each once, or PLAINTEXT alone")
+    return tuple(protocols)
+
+
 class Profile(ConfigModel):
     """A kind of testbed, as one file of conf/testbed describes it.
 
@@ -58,6 +73,8 @@ class Profile(ConfigModel):
         kafka_version: the release to run.
         heap_mb: Java heap of each process [MiB].
         disk_limit_bytes: the testbed is stopped when its log dirs hold more than this [B].
+        security: protocols of listeners for clients, the usual one first; plain when empty.
+        jmx_secured: whether JMX needs a password and speaks TLS.
         broker: broker properties by Kafka's names. The controller reads them too: it, and
             not the brokers, applies the defaults of new topics.
         controller: properties of the controller alone.
@@ -69,6 +86,8 @@ class Profile(ConfigModel):
     kafka_version: Version = "4.1.2"
     heap_mb: Annotated[int, Whole(128, 65_536, "MiB")] = 512
     disk_limit_bytes: Annotated[int, Whole(100_000_000, 10**15, "bytes")] = 8_000_000_000
+    security: Annotated[tuple[str, ...], BeforeValidator(_as_protocols)] = ()
+    jmx_secured: bool = False
     broker: Properties = Field(default_factory=dict)
     controller: Properties = Field(default_factory=dict)
 
@@ -102,6 +121,17 @@ def load_profile(name_or_path: str) -> Profile:
     return profile
 
 
+_ADAPTABLE = (
+    "heap_mb",
+    "disk_limit_bytes",
+    "brokers",
+    "kafka_version",
+    "security",
+    "jmx_secured",
+)
+_AS_BOOL: Mapping[object, object] = {"true": True, "false": False}
+
+
 def adapted(
     profile: Profile,
     *,
@@ -115,8 +145,8 @@ def adapted(
         profile: what to start from.
         brokers: 1 to 5.
         kafka_version: any release from 3.9.0 on.
-        overrides: a key of the profile (`heap_mb`, `disk_limit_bytes`) or a broker property
-            by Kafka's name, with its value; text is taken as YAML would take it.
+        overrides: a key of the profile (`heap_mb`, `security`, …) or a broker property by
+            Kafka's name, with its value; text is taken as YAML would take it.
 
     Raises:
         ConfigError: a value is not what its key expects, or the launcher decides it.
@@ -126,9 +156,9 @@ def adapted(
     given: dict[str, object] = {"brokers": brokers, "kafka_version": kafka_version}
     data.update({key: value for key, value in given.items() if value is not None})
     for key, value in (overrides or {}).items():
-        if key in ("heap_mb", "disk_limit_bytes", "brokers", "kafka_version"):
+        if key in _ADAPTABLE:
             as_number = isinstance(value, str) and value.isdecimal()
-            data[key] = int(str(value)) if as_number else value
+            data[key] = int(str(value)) if as_number else _AS_BOOL.get(value, value)
         else:
             _check_properties({key: value}, "testbed override")
             properties[key] = str(value).lower() if isinstance(value, bool) else str(value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from jobs.testbed.listeners import listener_properties
 from jobs.testbed.model import CONTROLLER_ID, HOST, Node, NodeRole, Spec
 
 _REPLICAS_MAX = 3
@@ -21,10 +22,9 @@ def node_properties(spec: Spec, node: Node, controller_port: int, data_dir: str)
     properties = {**internal_topic_properties(spec.brokers), **spec.broker_properties}
     if node.role is NodeRole.CONTROLLER:
         properties.update(spec.controller_properties)
-        listener = f"CONTROLLER://{node.address}"
+        properties["listeners"] = f"CONTROLLER://{node.address}"
     else:
-        listener = f"PLAINTEXT://{node.address}"
-        properties["advertised.listeners"] = listener
+        properties.update(listener_properties(node))
     properties.update(
         {
             "process.roles": node.role.value,
@@ -32,7 +32,6 @@ def node_properties(spec: Spec, node: Node, controller_port: int, data_dir: str)
             # Static voters: the one way that every release from 3.9 on takes without more.
             "controller.quorum.voters": f"{CONTROLLER_ID}@{HOST}:{controller_port}",
             "controller.listener.names": "CONTROLLER",
-            "listeners": listener,
             "log.dirs": data_dir,
         }
     )

@@ -29,6 +29,7 @@ from jobs.testbed.endings import (
     words_of,
 )
 from jobs.testbed.inbox import Inbox
+from jobs.testbed.keys import KeytoolError
 from jobs.testbed.logs import says_address_in_use
 from jobs.testbed.model import State, Status
 from jobs.testbed.nodes import Nodes
@@ -93,6 +94,10 @@ class Supervisor:
 
     def _bring_up(self) -> None:
         deadline_s = self._clock_s() + self._state.spec.ready_deadline_s
+        try:
+            self._nodes.make_security()
+        except KeytoolError as error:
+            raise FailureError("start", str(error)) from error
         for attempt in range(1, PORT_ATTEMPTS + 1):
             self._nodes.lay_out(self._allocate)
             self._save(nodes=self._nodes.nodes)

@@ -11,8 +11,8 @@ from jobs.testbed.profile import adapted, load_profile, profile_names
 from search.errors import ConfigError
 
 
-def test_both_profiles_load_and_bound_the_disk() -> None:
-    assert profile_names() == ("default", "disk-bound")
+def test_all_profiles_load_and_bound_the_disk() -> None:
+    assert profile_names() == ("default", "disk-bound", "secured")
     for name in profile_names():
         profile = load_profile(name)
         assert profile.name == name and profile.description
@@ -60,6 +60,8 @@ def test_adapted_replaces_only_what_is_given() -> None:
         ({"heap_mb": "lots"}, r"heap_mb is \"lots\", a text; expected a whole number of MiB"),
         ({"heap_m": 1}, "heap_m is no name of a Kafka property; did you mean heap_mb?"),
         ({"listeners": "x"}, "listeners is given, but the testbed decides it itself"),
+        ({"security": "TLS"}, 'security is "TLS", a text; expected one or more of SSL, SASL_'),
+        ({"jmx_secured": "perhaps"}, 'jmx_secured is "perhaps"'),
         ({"disk_limit_bytes": 1}, "disk_limit_bytes is 1; expected a whole number of bytes from"),
     ],
 )
@@ -97,3 +99,13 @@ def test_an_unknown_profile_names_the_nearest(tmp_path: Path) -> None:
         load_profile("disk-bond")
     with pytest.raises(ConfigError, match="cannot be read"):
         load_profile(str(tmp_path / "absent.yaml"))
+
+
+def test_security_is_given_as_text_or_list_and_plain_is_none() -> None:
+    profile = load_profile("secured")
+    assert (profile.security, profile.jmx_secured) == (("SASL_SSL",), True)
+    other = adapted(profile, overrides={"security": "SSL, SASL_PLAINTEXT", "jmx_secured": "false"})
+    assert (other.security, other.jmx_secured) == (("SSL", "SASL_PLAINTEXT"), False)
+    assert adapted(profile, overrides={"security": "PLAINTEXT"}).security == ()
+    plain = load_profile("disk-bound")
+    assert plain.security == () and plain.broker == profile.broker

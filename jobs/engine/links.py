@@ -1,0 +1,53 @@
+"""kafka-python's transports without their faults, and what TLS connections share."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Mapping
+from typing import Any
+
+from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
+
+from search.errors import ConfigError
+
+
+class _KeepsLastWords:
+    """kafka-python drops what arrived together with the end, such as why a login failed."""
+
+    def _sock_recv(self) -> tuple[bytes, Exception | None]:
+        data, error = super()._sock_recv()  # type: ignore[misc]
+        return (data, None) if data else (data, error)
+
+
+class TcpLink(_KeepsLastWords, KafkaTCPTransport):  # type: ignore[misc]
+    """kafka-python's transport without that fault."""
+
+
+class TlsLink(_KeepsLastWords, KafkaSSLTransport):  # type: ignore[misc]
+    """The same with TLS."""
+
+
+def tls_context(options: Mapping[str, Any]) -> ssl.SSLContext | None:
+    """What TLS connections share; None when the protocol has no TLS.
+
+    Raises:
+        ConfigError: a file of the options holds no certificate or key that can be used.
+    """
+    if not str(options.get("security_protocol", "")).endswith("SSL"):
+        return None
+    config = {key: options.get(key, value) for key, value in _TLS_DEFAULTS.items()}
+    try:
+        context: ssl.SSLContext = KafkaSSLTransport._build_ssl_context(config)
+    except (ssl.SSLError, OSError) as error:
+        names = [str(config[key]) for key in ("ssl_cafile", "ssl_certfile", "ssl_keyfile")
+                 if config[key]]  # fmt: skip
+        raise ConfigError(
+            f"the files of cluster security ({', '.join(names)}) cannot be used: "
+            f"{getattr(error, 'reason', None) or error}; expected PEM files: certificates in "
+            "security.cafile, and the key in security.keyfile that belongs to the certificate in "
+            "security.certfile, with security.key_password_from when it is encrypted"
+        ) from error
+    return context
+
+
+_TLS_DEFAULTS: Mapping[str, Any] = KafkaSSLTransport.DEFAULT_CONFIG

@@ -1,0 +1,55 @@
+"""How JMX is opened where it is closed: a user, a password, certificates to trust."""
+
+from __future__ import annotations
+
+import re
+import ssl
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from search.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class JmxAccess:
+    """What all brokers' JMX asks for.
+
+    Attributes:
+        username, password: as in jmxremote.password; None where JMX has no password.
+        is_tls: whether the registry and the objects speak TLS.
+        cafile: PEM file of the certificates to trust besides those that Java trusts.
+    """
+
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
+    is_tls: bool = False
+    cafile: str | None = None
+
+    def trusted(self) -> list[bytes]:
+        """The certificates of `cafile` in DER.
+
+        Raises:
+            ConfigError: there are none.
+        """
+        if self.cafile is None:
+            return []
+        try:
+            text = Path(self.cafile).expanduser().read_text(encoding="ascii")
+            found = [ssl.PEM_cert_to_DER_cert(each) for each in _CERTIFICATE.findall(text)]
+        except (OSError, ValueError) as error:
+            raise _unusable(self.cafile, str(error)) from error
+        if not found:
+            raise _unusable(self.cafile, "it holds no certificate")
+        return found
+
+
+_CERTIFICATE = re.compile(
+    r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL | re.ASCII
+)
+
+
+def _unusable(path: str, why: str) -> ConfigError:
+    return ConfigError(
+        f"cluster jmx.cafile is {path}, which cannot be used: {why}; expected a PEM file of "
+        "certificates; correct the path"
+    )
