@@ -1,17 +1,26 @@
-"""What goes over a connection: requests out by scatter-gather, answers in, losses accounted."""
+"""What goes over a connection: requests out by scatter-gather, answers in, losses handed on."""
 
 from __future__ import annotations
 
+import random
 import selectors
 from collections.abc import Callable
 
-from kafka.errors import for_code
-
+from jobs.engine.batch import Batch
 from jobs.engine.batches import BatchPool
 from jobs.engine.pattern import ProducerPattern
-from jobs.engine.producer import Batch, Connection, Producer
-from jobs.engine.protocol import Buffer, decode_produce_response
+from jobs.engine.producer import Connection, Producer
+from jobs.engine.protocol import (
+    Buffer,
+    FrameReader,
+    correlation_id_of,
+    decode_produce_response,
+    drop_bytes,
+)
+from jobs.engine.redelivery import Redelivery
+from jobs.engine.routes import Routes
 from jobs.engine.statistics import Account
+from jobs.engine.transport import Transport
 
 _RECEIVE_BYTES = 262_144
 _BATCHES_PER_REQUEST = 400  # two buffers each, below the 1,024 that sendmsg takes
@@ -23,10 +32,12 @@ class Exchange:
     Args:
         account: where every record ends up.
         wall_offset_s: what to add to the clock for seconds since the epoch.
-        resume: called with a producer that may go on, because a connection has room again
-            or is lost, and with the time.
+        routes: the ways to the leaders.
+        resume: called with a producer that may go on, because a connection has room again,
+            and with the time.
 
     Attributes:
+        redelivery: what becomes of batches that were not acknowledged.
         is_open: False once nothing new may be sent.
         unanswered: requests that wait for an answer.
         unflushed: connections whose socket has not taken all of a request.
@@ -39,6 +50,7 @@ class Exchange:
         account: Account,
         clock: Callable[[], float],
         wall_offset_s: float,
+        routes: Routes,
         resume: Callable[[Producer, float], None],
     ) -> None:
         self._pattern = pattern
@@ -47,6 +59,8 @@ class Exchange:
         self._clock = clock
         self._wall_offset_s = wall_offset_s
         self._resume = resume
+        rng = random.Random(pattern.payload_seed)
+        self.redelivery = Redelivery(pattern, account, self, routes, rng)
         self._selector = selectors.DefaultSelector()
         self._receive_buffer = memoryview(bytearray(_RECEIVE_BYTES))
         self.is_open = True
@@ -56,11 +70,16 @@ class Exchange:
     @property
     def has_work(self) -> bool:
         """True while something may be sent or is still to be answered."""
-        return self.is_open or self.unanswered > 0 or self.unflushed > 0
+        waiting = self.unanswered + self.unflushed + self.redelivery.pending
+        return self.is_open or waiting > 0
 
     def add(self, connection: Connection) -> None:
         """Listen to a connection's answers."""
         self._selector.register(connection.transport, selectors.EVENT_READ, connection)
+
+    def call_when_readable(self, descriptor: int, call: Callable[[], None]) -> None:
+        """Call whenever there is something to read from the file descriptor."""
+        self._selector.register(descriptor, selectors.EVENT_READ, call)
 
     def close(self) -> None:
         """Stop listening; the sockets stay open."""
@@ -75,20 +94,32 @@ class Exchange:
         events = self._selector.select(timeout_s)
         waited_s = self._clock() - began_s
         for key, mask in events:
+            if type(key.data) is not Connection:
+                key.data()
+                continue
             if mask & selectors.EVENT_WRITE:
                 self._flush(key.data)
             if mask & selectors.EVENT_READ and not key.data.closed:
                 self._receive(key.data)
         return waited_s
 
+    # --- out ----------------------------------------------------------------
+
     def send(self, connection: Connection, batches: list[Batch], now: float) -> None:
         """Send these batches as one request; the connection must have room."""
         producer, take = connection.producer, self._pool.take
+        identity = producer.identity
         wire, records_sent = [], 0
-        for partition, first, records in batches:
-            timestamp_ms = int((producer.due_s(first) + self._wall_offset_s) * 1000)
-            wire.append((partition, *take(records, timestamp_ms)))
-            records_sent += records
+        for batch in batches:
+            timestamp_ms = int((producer.due_s(batch.first) + self._wall_offset_s) * 1000)
+            if identity is None:
+                parts = take(batch.records, timestamp_ms)
+            else:
+                epoch, sequence = identity.stamp(batch)
+                parts = take(batch.records, timestamp_ms, identity.producer_id, epoch, sequence)
+            wire.append((batch.partition, *parts))
+            if batch.trouble is None:
+                records_sent += batch.records
         connection.correlation_id += 1
         buffers = connection.encoder.encode(connection.correlation_id, wire)
         self._account.sent(records_sent, now)
@@ -96,8 +127,26 @@ class Exchange:
             connection.in_flight.append((connection.correlation_id, now, batches))
             self.unanswered += 1
         if self._transmit(connection, buffers) and self._pattern.acks == 0:
-            for partition, first, records in batches:
-                self._account.acked(partition, producer.due_s(first), records, now)
+            for batch in batches:
+                self._acknowledge(producer, batch, now)
+
+    def ask(
+        self,
+        connection: Connection,
+        request_of: Callable[[int], bytes],
+        take: Callable[[memoryview], None],
+    ) -> None:
+        """Send a request that is no produce request; nothing may be unwritten there.
+
+        Args:
+            request_of: makes the request of its correlation id.
+            take: gets the answer.
+        """
+        connection.correlation_id += 1
+        number = connection.correlation_id
+        connection.asked[number] = take
+        connection.in_flight.append((number, self._clock(), []))
+        self._transmit(connection, [request_of(number)])
 
     def _transmit(self, connection: Connection, buffers: list[Buffer]) -> bool:
         """Hand the buffers to the socket, keeping what it does not take; False if it is lost."""
@@ -116,18 +165,21 @@ class Exchange:
 
     def _flush(self, connection: Connection) -> None:
         if self._transmit(connection, connection.unwritten) and not connection.unwritten:
-            self._fill(connection, self._clock())
+            self.fill(connection, self._clock())
 
-    def _fill(self, connection: Connection, now: float) -> None:
+    def fill(self, connection: Connection, now: float) -> None:
         """The connection has room: send what waits for it, oldest first, then go on."""
         producer, resume = connection.producer, False
+        if connection.lanes:
+            self.redelivery.serve(connection, now)
         while self.is_open and connection.has_room:
-            batches = self._gather(connection)
+            batches = connection.take_batches(_BATCHES_PER_REQUEST, self._pattern.max_request_size)
             if (
                 connection.open_batch_waits
                 and not connection.queue
                 and len(batches) < _BATCHES_PER_REQUEST
-                and all(partition != producer.partition for partition, _, _ in batches)
+                and producer.partition not in producer.held
+                and all(batch.partition != producer.partition for batch in batches)
             ):
                 records = producer.records_by(now)
                 batches.append(producer.seal(records, self._pool.size_of(records)))
@@ -136,29 +188,18 @@ class Exchange:
             if not batches:
                 break
             self.send(connection, batches, now)
-        if producer.blocked and producer.buffered_bytes < self._pattern.buffer_memory:
-            producer.blocked = False
-            resume = True
         if resume:
             self._resume(producer, now)
+        self.unblock(producer, now)
 
-    def _gather(self, connection: Connection) -> list[Batch]:
-        """Take queued batches for one request: one per partition, up to the request size."""
-        batches: list[Batch] = []
-        partitions: set[int] = set()
-        size = 0
-        while connection.queue and len(batches) < _BATCHES_PER_REQUEST:
-            partition, _first, records = connection.queue[0]
-            batch_bytes = self._pool.size_of(records)
-            if partition in partitions:
-                break
-            if batches and size + batch_bytes > self._pattern.max_request_size:
-                break
-            batches.append(connection.queue.popleft())
-            partitions.add(partition)
-            size += batch_bytes
-        connection.producer.buffered_bytes -= size
-        return batches
+    def unblock(self, producer: Producer, now: float) -> None:
+        """Let the producer go on if it was blocked and its memory has room again."""
+        if producer.blocked and producer.buffered_bytes < self._pattern.buffer_memory:
+            producer.blocked = False
+            if self.is_open:
+                self._resume(producer, now)
+
+    # --- in -----------------------------------------------------------------
 
     def _receive(self, connection: Connection) -> None:
         try:
@@ -176,52 +217,55 @@ class Exchange:
             self._answer(connection, frame, now)
             if connection.closed:
                 return
-        self._fill(connection, now)
+        self.fill(connection, now)
 
     def _answer(self, connection: Connection, frame: memoryview, now: float) -> None:
-        result = decode_produce_response(frame)
-        if not connection.in_flight or connection.in_flight[0][0] != result.correlation_id:
+        number = correlation_id_of(frame)
+        if not connection.in_flight or connection.in_flight[0][0] != number:
             self.lose(connection, "CorrelationIdError")
             return
-        _correlation_id, _sent_s, batches = connection.in_flight.popleft()
+        _number, _sent_s, batches = connection.in_flight.popleft()
+        if not batches:
+            connection.asked.pop(number)(frame)
+            return
+        result = decode_produce_response(frame)
         self.unanswered -= 1
         self._account.throttle_ms += result.throttle_ms
         producer = connection.producer
-        for partition, first, records in batches:
-            code = result.errors.get(partition, -1)
-            if code == 0:
-                self._account.acked(partition, producer.due_s(first), records, now)
-            else:
-                self._account.failed(for_code(code).__name__, records, now)
+        for batch in batches:
+            code = result.errors.get(batch.partition, -1)
+            if code == 0 or self.redelivery.refused(producer, batch, code, now):
+                self._acknowledge(producer, batch, now)
+
+    def _acknowledge(self, producer: Producer, batch: Batch, now: float) -> None:
+        account = self._account
+        if account.acked(batch.partition, producer.due_s(batch.first), batch.records, now):
+            producer.acked_records += batch.records
+        if producer.identity is not None:
+            producer.identity.acknowledge(batch)
+        if batch.trouble is not None and batch.trouble.copies:
+            account.duplicated(batch.partition, batch.trouble.copies * batch.records)
+        if producer.held:
+            self.redelivery.answered(producer, batch, now)
 
     def lose(self, connection: Connection, error: str) -> None:
-        """The connection is gone: account for all that it held. It is not opened again."""
-        now = self._clock()
+        """The connection is gone: hand over all that it held."""
         if connection.closed:
             return
         connection.closed = True
         self._selector.unregister(connection.transport)
         connection.transport.close()
         lost = [b for _, _, batches in connection.in_flight for b in batches]
-        self.unanswered -= len(connection.in_flight)
+        self.unanswered -= sum(1 for _, _, batches in connection.in_flight if batches)
         self.unflushed -= 1 if connection.unwritten else 0
-        producer = connection.producer
-        for _partition, _first, records in connection.queue:
-            producer.buffered_bytes -= self._pool.size_of(records)
-        for _partition, _first, records in [*lost, *connection.queue]:
-            self._account.failed(error, records, now)
         connection.in_flight.clear()
-        connection.queue.clear()
         connection.unwritten = []
-        if connection.open_batch_waits or producer.blocked:
-            connection.open_batch_waits = producer.blocked = False
-            self._resume(producer, now)
+        has_question, connection.asked = bool(connection.asked), {}
+        self.redelivery.lost(connection, lost, error, has_question)
 
-
-def drop_bytes(buffers: list[Buffer], count: int) -> list[Buffer]:
-    """What is left of the buffers after `count` bytes."""
-    for position, buffer in enumerate(buffers):
-        if count < len(buffer):
-            return [memoryview(buffer)[count:], *buffers[position + 1 :]]
-        count -= len(buffer)
-    return []
+    def reopen(self, connection: Connection, transport: Transport) -> None:
+        """The lost connection has a new transport."""
+        connection.transport = transport
+        connection.reader = FrameReader()
+        connection.closed = False
+        self.add(connection)

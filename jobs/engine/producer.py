@@ -4,31 +4,42 @@ from __future__ import annotations
 
 import random
 from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
+from jobs.engine.batch import Batch
+from jobs.engine.identity import Identity
 from jobs.engine.pattern import ProducerPattern
 from jobs.engine.protocol import Buffer, FrameReader, ProduceEncoder
 from jobs.engine.schedule import Schedule
 from jobs.engine.transport import Transport
 
-Batch = tuple[int, int, int]
-"""(partition, index of the first record, records)."""
+if TYPE_CHECKING:
+    from jobs.engine.lane import Lane
 
 
 class Connection:
     """One producer's connection to one broker.
 
     Attributes:
-        in_flight: unanswered requests, oldest first: (correlation id, sent at, batches).
+        broker: its broker id.
+        in_flight: unanswered requests, oldest first: (correlation id, sent at, batches);
+            without batches for one that is no produce request.
+        asked: correlation id of such a request → what takes the answer.
+        lanes: what waits for room to send batches again.
         queue: full batches that wait for room, oldest first.
         open_batch_waits: the producer's open batch is ready and waits for room here.
         unwritten: what the socket did not take yet of the newest request.
     """
 
     __slots__ = (
+        "asked",
+        "broker",
         "closed",
         "correlation_id",
         "encoder",
         "in_flight",
+        "lanes",
         "max_in_flight",
         "open_batch_waits",
         "producer",
@@ -39,8 +50,14 @@ class Connection:
     )
 
     def __init__(
-        self, transport: Transport, encoder: ProduceEncoder, producer: Producer, max_in_flight: int
+        self,
+        broker: int,
+        transport: Transport,
+        encoder: ProduceEncoder,
+        producer: Producer,
+        max_in_flight: int,
     ) -> None:
+        self.broker = broker
         self.transport = transport
         self.encoder = encoder
         self.producer = producer
@@ -49,6 +66,8 @@ class Connection:
         self.in_flight: deque[tuple[int, float, list[Batch]]] = deque()
         self.queue: deque[Batch] = deque()
         self.unwritten: list[Buffer] = []
+        self.asked: dict[int, Callable[[memoryview], None]] = {}
+        self.lanes: list[Lane] = []
         self.correlation_id = 0
         self.open_batch_waits = False
         self.closed = False
@@ -57,6 +76,28 @@ class Connection:
     def has_room(self) -> bool:
         """True when another request may be sent now."""
         return len(self.in_flight) < self.max_in_flight and not self.unwritten and not self.closed
+
+    def take_batches(self, count: int, size_bytes: int) -> list[Batch]:
+        """Take queued batches for one request, oldest first and one per partition.
+
+        Args:
+            count: at most so many.
+            size_bytes: at most so large, one batch excepted.
+        """
+        batches: list[Batch] = []
+        partitions: set[int] = set()
+        size = 0
+        while self.queue and len(batches) < count:
+            batch = self.queue[0]
+            if batch.partition in partitions:
+                break
+            if batches and size + batch.size > size_bytes:
+                break
+            batches.append(self.queue.popleft())
+            partitions.add(batch.partition)
+            size += batch.size
+        self.producer.buffered_bytes -= size
+        return batches
 
 
 class Producer:
@@ -73,6 +114,11 @@ class Producer:
         scheduled_s: when the event loop looks at this producer next.
         buffered_bytes: size of the full batches that wait for room.
         blocked: `buffer_memory` is used up, so nothing is added until a broker takes some.
+        held: partitions to which nothing can simply be sent, because a batch failed or the
+            leader's connection is lost.
+        identity: of an idempotent producer.
+        acked_records: acknowledged inside the measured window.
+        failed_records, retried_records: over the whole trial.
     """
 
     __slots__ = (
@@ -82,15 +128,21 @@ class Producer:
         "_partitions",
         "_rng",
         "_schedule",
+        "acked_records",
         "blocked",
         "buffered_bytes",
+        "client_id",
         "connections",
+        "failed_records",
         "full_records",
         "full_s",
+        "held",
+        "identity",
         "index",
         "opened",
         "partition",
         "ready_s",
+        "retried_records",
         "scheduled_s",
     )
 
@@ -101,6 +153,8 @@ class Producer:
         full_records: int,
         partitions: int,
         schedule: Schedule,
+        client_id: str = "",
+        identity: Identity | None = None,
     ) -> None:
         self.index = index
         self.full_records = full_records
@@ -108,6 +162,10 @@ class Producer:
         self.opened = 0
         self.buffered_bytes = 0
         self.blocked = False
+        self.client_id = client_id
+        self.identity = identity
+        self.held: dict[int, Lane] = {}
+        self.acked_records = self.failed_records = self.retried_records = 0
         self._schedule = schedule
         self._linger_s = pattern.linger_ms / 1000.0
         self._batch_size = pattern.batch_size
@@ -132,7 +190,7 @@ class Producer:
 
     def seal(self, records: int, size_bytes: int) -> Batch:
         """Close the open batch after this many records and open the next one."""
-        batch = (self.partition, self.opened, records)
+        batch = Batch(self.partition, self.opened, records, size_bytes)
         self.opened += records
         self._partition_bytes += size_bytes
         if self._partition_bytes >= self._batch_size:

@@ -80,6 +80,12 @@ class ProduceResult:
     throttle_ms: int
 
 
+def correlation_id_of(frame: Buffer) -> int:
+    """Which request a response answers, its size field already taken off."""
+    correlation_id: int = _COUNT.unpack_from(frame, 0)[0]
+    return correlation_id
+
+
 def decode_produce_response(frame: Buffer) -> ProduceResult:
     """Decode a version 7 response, its size field already taken off."""
     (correlation_id,) = _COUNT.unpack_from(frame, 0)
@@ -116,3 +122,12 @@ class FrameReader:
             yield joined[position : position + size]
             position += size
         self._rest = bytes(joined[position:])
+
+
+def drop_bytes(buffers: list[Buffer], count: int) -> list[Buffer]:
+    """What is left of the buffers after `count` bytes."""
+    for position, buffer in enumerate(buffers):
+        if count < len(buffer):
+            return [memoryview(buffer)[count:], *buffers[position + 1 :]]
+        count -= len(buffer)
+    return []

@@ -76,7 +76,11 @@ class Account:
         self.failed_total = 0
         self.throttle_ms = 0
         self.acked_by_partition: Counter[int] = Counter()
+        self.failed_by_partition: Counter[int] = Counter()
+        self.retried_by_partition: Counter[int] = Counter()
+        self.duplicates_by_partition: Counter[int] = Counter()
         self.errors: Counter[str] = Counter()
+        self.retry_errors: Counter[str] = Counter()
         self.latency = TimeLog(interval_s)
         self.lateness = TimeLog()
 
@@ -90,17 +94,33 @@ class Account:
         if self.window_start_s <= now < self.window_end_s:
             self.lateness.add(lateness_s, records)
 
-    def acked(self, partition: int, first_due_s: float, records: int, now: float) -> None:
-        """A batch was acknowledged; its first record was due at `first_due_s`."""
+    def acked(self, partition: int, first_due_s: float, records: int, now: float) -> bool:
+        """A batch was acknowledged; its first record was due at `first_due_s`.
+
+        True when that was inside the window.
+        """
         self.acked_total += records
         self.acked_by_partition[partition] += records
-        if self.window_start_s <= now < self.window_end_s:
-            self.acked_records += records
-            self.latency.add(now - first_due_s, records)
+        if not self.window_start_s <= now < self.window_end_s:
+            return False
+        self.acked_records += records
+        self.latency.add(now - first_due_s, records)
+        return True
 
-    def failed(self, error: str, records: int, now: float) -> None:
-        """Records ended in the error of this name."""
+    def failed(self, error: str, records: int, now: float, partition: int | None = None) -> None:
+        """Records ended in the error of this name; of this partition, where it is known."""
         self.failed_total += records
         self.errors[error] += records
+        if partition is not None:
+            self.failed_by_partition[partition] += records
         if self.window_start_s <= now < self.window_end_s:
             self.failed_records += records
+
+    def retried(self, partition: int, error: str, records: int) -> None:
+        """A batch is sent again because of the error of this name."""
+        self.retried_by_partition[partition] += records
+        self.retry_errors[error] += records
+
+    def duplicated(self, partition: int, records: int) -> None:
+        """So many records may be in the log once more than they count as acked or failed."""
+        self.duplicates_by_partition[partition] += records

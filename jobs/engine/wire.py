@@ -19,9 +19,13 @@ from collections.abc import Callable, Mapping
 from jobs.engine.batches import BatchPool
 from jobs.engine.control import DriverLine, OrphanedError
 from jobs.engine.exchange import Exchange
+from jobs.engine.identity import Identity
+from jobs.engine.lane import Lane
 from jobs.engine.pattern import TrialPlan
 from jobs.engine.producer import Connection, Producer
 from jobs.engine.protocol import ProduceEncoder
+from jobs.engine.reopening import Opener, Reopener, opener_of
+from jobs.engine.routes import Routes
 from jobs.engine.schedule import schedule_of
 from jobs.engine.statistics import Account
 from jobs.engine.transport import Transport
@@ -44,6 +48,8 @@ class WireLoop:
 
     Args:
         line: to the driver, which may end the window early; None when nobody listens.
+        producer_ids: client id → producer id, of idempotent producers.
+        opener: opens lost connections again; may block, as a thread of its own calls it.
 
     Attributes:
         window_start_s, window_end_s: the measured window on this loop's clock [s].
@@ -57,7 +63,11 @@ class WireLoop:
         pool: BatchPool,
         clock: Callable[[], float] = time.monotonic,
         line: DriverLine | None = None,
+        producer_ids: Mapping[str, int] | None = None,
+        opener: Opener | None = None,
     ) -> None:
+        self._producer_ids = producer_ids or {}
+        self._opener = opener or opener_of(plan)
         self._plan = plan
         self._line = line
         self._task = task
@@ -66,6 +76,7 @@ class WireLoop:
         self._clock = clock
         self._heap: list[tuple[float, int, Producer]] = []
         self._order = itertools.count()  # settles ties, as producers have no order
+        self._reopened: set[Connection] = set()
         self._waited_s = 0.0
         self._parent = os.getppid()
         self._next_check_s = clock() + _CHECK_INTERVAL_S
@@ -86,9 +97,13 @@ class WireLoop:
         self.window_end_s = self.window_start_s + plan.measure_s
         interval_s = 1.0 / pattern.rate_records_per_s
         self.account = Account(self.window_start_s, self.window_end_s, interval_s)
+        reopener = Reopener(self._opener)
+        self._routes = Routes(plan, reopener, self._clock)
         self._exchange = Exchange(
-            pattern, self._pool, self.account, self._clock, wall_offset_s, self._advance
-        )
+            pattern, self._pool, self.account, self._clock, wall_offset_s, self._routes,
+            self._advance,
+        )  # fmt: skip
+        self._exchange.call_when_readable(reopener.fileno(), self._take_reopened)
         self.producers = [self._producer(i, start_s) for i in plan.producers_of(self._task)]
         was_enabled = gc.isenabled()
         gc.disable()  # nothing here makes cycles, and a collection would stall the schedule
@@ -98,22 +113,28 @@ class WireLoop:
             if was_enabled:
                 gc.enable()
             self._exchange.close()
+            reopener.close()
+            for connection in self._reopened:
+                connection.transport.close()
         return self
 
     def _producer(self, index: int, start_s: float) -> Producer:
         plan, pattern = self._plan, self._plan.pattern
+        client_id = client_id_of(plan, index)
+        producer_id = self._producer_ids.get(client_id)
         producer = Producer(
             index,
             pattern,
             self._pool.records_per_full_batch,
             len(plan.leaders),
             schedule_of(pattern, index, start_s, plan.ramp_up_s),
+            client_id,
+            None if producer_id is None else Identity(producer_id),
         )
-        client_id = client_id_of(plan, index)
         encoder = ProduceEncoder(plan.topic, client_id, pattern.acks, pattern.request_timeout_ms)
         for broker in plan.brokers:
             transport = self._transports[client_id, broker]
-            connection = Connection(transport, encoder, producer, pattern.max_in_flight)
+            connection = Connection(broker, transport, encoder, producer, pattern.max_in_flight)
             producer.connections[broker] = connection
             self._exchange.add(connection)
         self._schedule(producer, producer.ready_s)
@@ -129,8 +150,10 @@ class WireLoop:
         self.unsent_own_records = sum(self._unsent_own(p) for p in self.producers)
         self._exchange.is_open = False
         self._heap.clear()
+        self._exchange.redelivery.close(self.producers, self._clock())
         self._turn_until(lambda: self.window_end_s + self._plan.drain_timeout_s)
         self.drain_s = self._clock() - self.window_end_s
+        self._exchange.redelivery.end(self.producers, self._clock())
         for connection in self._connections():
             if connection.in_flight:
                 self._exchange.lose(connection, UNACKNOWLEDGED)
@@ -140,9 +163,16 @@ class WireLoop:
     def _connections(self) -> list[Connection]:
         return [c for p in self.producers for c in p.connections.values()]
 
+    def _take_reopened(self) -> None:
+        for connection, transport in self._routes.take_reopened():
+            self._exchange.reopen(connection, transport)
+            self._reopened.add(connection)
+
     def _unsent_own(self, producer: Producer) -> int:
-        connection = producer.connections[self._plan.leaders[producer.partition]]
-        if producer.blocked or connection.queue or not connection.has_room:
+        connection = producer.connections[self._routes.leaders[producer.partition]]
+        if producer.blocked or producer.partition in producer.held:
+            return 0
+        if connection.queue or not connection.has_room:
             return 0
         if producer.ready_s > self.window_end_s:
             return 0
@@ -157,6 +187,7 @@ class WireLoop:
 
     def _turn_until(self, phase_end_s: Callable[[], float]) -> None:
         clock, heap, exchange = self._clock, self._heap, self._exchange
+        redelivery = exchange.redelivery
         while (now := clock()) < (end_s := phase_end_s()) and exchange.has_work:
             for _ in range(_EVENTS_PER_TURN):
                 if not heap or heap[0][0] > now or now >= end_s:
@@ -168,7 +199,9 @@ class WireLoop:
             if now >= self._next_check_s:
                 self._check(now)
                 self._next_check_s = now + _CHECK_INTERVAL_S
-            wake_s = min(end_s, self._next_check_s, heap[0][0] if heap else _NEVER)
+            redelivery.run_due(now)
+            next_s = min(heap[0][0] if heap else _NEVER, redelivery.next_s)
+            wake_s = min(end_s, self._next_check_s, next_s)
             timeout_s = wake_s - now
             if timeout_s > 0:
                 self._waited_s += exchange.wait(timeout_s)
@@ -184,6 +217,8 @@ class WireLoop:
         for connection in self._connections():
             if connection.in_flight and now - connection.in_flight[0][1] > timeout_s:
                 self._exchange.lose(connection, "RequestTimedOutError")
+            if connection.queue:
+                self._exchange.redelivery.expire(connection, now)
 
     def _talk(self, line: DriverLine, now: float) -> None:
         line.listen()
@@ -208,33 +243,37 @@ class WireLoop:
 
     def _advance(self, producer: Producer, now: float) -> None:
         """Send or queue every batch of this producer that is ready, and set its next event."""
-        leaders = self._plan.leaders
+        leaders, held = self._routes.leaders, producer.held
         while (ready_s := producer.ready_s) <= now and ready_s < self.window_end_s:
             connection = producer.connections[leaders[producer.partition]]
-            if connection.closed:
-                records = producer.records_by(ready_s)
-                producer.seal(records, self._pool.size_of(records))
-                self.account.failed("NotConnected", records, now)
-            elif connection.has_room and not connection.queue:
+            is_held = producer.partition in held
+            if connection.has_room and not connection.queue and not is_held:
                 records = producer.records_by(ready_s)
                 batch = producer.seal(records, self._pool.size_of(records))
                 connection.open_batch_waits = False
                 self.account.late(now - ready_s, records, now)
                 self._exchange.send(connection, [batch], now)
-            elif producer.full_s <= now:
-                size = self._pool.size_of(producer.full_records)
-                connection.queue.append(producer.seal(producer.full_records, size))
-                connection.open_batch_waits = False
-                producer.buffered_bytes += size
-                if producer.buffered_bytes >= self._plan.pattern.buffer_memory:
-                    producer.blocked = True
-                    producer.scheduled_s = _NEVER
-                    return
-            else:
-                connection.open_batch_waits = True
+                continue
+            waiting: Connection | Lane = connection
+            if is_held or connection.closed:
+                waiting = self._exchange.redelivery.hold(producer, producer.partition, now)
+            if producer.full_s > now:
+                waiting.open_batch_waits = True
                 self._schedule(producer, producer.full_s)
                 return
+            self._put_by(producer, waiting)
+            if producer.blocked:
+                producer.scheduled_s = _NEVER
+                return
         self._schedule(producer, producer.ready_s)
+
+    def _put_by(self, producer: Producer, waiting: Connection | Lane) -> None:
+        """Queue the full batch, which may block the producer."""
+        size = self._pool.size_of(producer.full_records)
+        waiting.queue.append(producer.seal(producer.full_records, size))
+        waiting.open_batch_waits = False
+        producer.buffered_bytes += size
+        producer.blocked = producer.buffered_bytes >= self._plan.pattern.buffer_memory
 
 
 def client_id_of(plan: TrialPlan, index: int) -> str:

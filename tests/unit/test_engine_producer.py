@@ -51,10 +51,10 @@ def test_no_record_is_lost_or_sent_early(rate: float, full: int, linger_ms: floa
     for _ in range(200):
         ready_s = producer.ready_s
         records = producer.records_by(ready_s)
-        _, first, count = producer.seal(records, records * 1_000)
-        assert count == records <= full
-        assert producer.opened == first + records
-        assert producer.due_s(first + records - 1) <= ready_s + 1e-6 / rate + 1e-9
+        batch = producer.seal(records, records * 1_000)
+        assert batch.records == records <= full
+        assert producer.opened == batch.first + records
+        assert producer.due_s(batch.first + records - 1) <= ready_s + 1e-6 / rate + 1e-9
 
 
 @given(

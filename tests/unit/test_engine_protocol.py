@@ -6,12 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.protocol.producer import ProduceRequest, ProduceResponse
 
-from jobs.engine.exchange import drop_bytes
 from jobs.engine.protocol import (
     PRODUCE_VERSION,
     FrameReader,
     ProduceEncoder,
     decode_produce_response,
+    drop_bytes,
 )
 
 

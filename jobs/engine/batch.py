@@ -1,0 +1,44 @@
+"""A sealed batch of one producer, on its way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass
+class Trouble:
+    """What happened to a batch that was not acknowledged at once.
+
+    Attributes:
+        failures: how often it was sent in vain.
+        error: the name of the last error.
+        is_unsure: a broker may hold it, and would know it again by its sequence.
+        copies: how often a broker may hold it without knowing it again.
+    """
+
+    failures: int = 0
+    error: str = ""
+    is_unsure: bool = False
+    copies: int = 0
+
+
+class Batch:
+    """Records of one producer for one partition.
+
+    Attributes:
+        first: index of its first record in the producer's schedule.
+        records: how many records it holds.
+        size: header included [B].
+        stamp: epoch and sequence of an idempotent producer, once it was sent.
+        trouble: what went wrong with it so far; None of almost every batch.
+    """
+
+    __slots__ = ("first", "partition", "records", "size", "stamp", "trouble")
+
+    def __init__(self, partition: int, first: int, records: int, size: int) -> None:
+        self.partition = partition
+        self.first = first
+        self.records = records
+        self.size = size
+        self.stamp: tuple[int, int] | None = None
+        self.trouble: Trouble | None = None
