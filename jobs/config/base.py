@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -31,16 +32,16 @@ def unexpected(expected: str) -> PydanticCustomError:
     return PydanticCustomError(EXPECTED, "expected {expected}", {"expected": expected})
 
 
-class Checked:
+class Checked(ABC):
     """An annotation that checks a value before pydantic does, and says what it expects."""
 
+    @abstractmethod
     def expected(self) -> str:
         """A noun phrase for messages and docs."""
-        raise NotImplementedError
 
+    @abstractmethod
     def accepts(self, value: Any) -> bool:
         """True when the value may go on to pydantic's own checks."""
-        raise NotImplementedError
 
     def _check(self, value: Any) -> Any:
         if not self.accepts(value):
