@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -95,8 +95,13 @@ def run_row(
     brokers: int,
     environment: dict[str, str],
     ending: Ending | None = None,
+    caveats: Sequence[str] = (),
 ) -> RunRow:
-    """A row of the table `runs`; `ending` None while it runs."""
+    """A row of the table `runs`; `ending` None while it runs.
+
+    Args:
+        caveats: what the metrics do not show.
+    """
     return RunRow(
         run_id=run_id,
         event=event,
@@ -110,7 +115,7 @@ def run_row(
         error=ending.error if ending else None,
         config=config_text(config),
         environment=environment,
-        caveat=caveat_of(config),
+        caveat=caveat_of(config, caveats),
     )
 
 
@@ -120,9 +125,10 @@ def config_text(config: Configuration) -> str:
     return json.dumps(settings, default=str, sort_keys=True)
 
 
-def caveat_of(config: Configuration) -> str:
-    """What a reader of the figures must know about the cluster."""
-    return TESTBED_CAVEAT if config.cluster.testbed else ""
+def caveat_of(config: Configuration, shortcomings: Sequence[str] = ()) -> str:
+    """What a reader of the figures must know about the cluster and its metrics."""
+    own = [TESTBED_CAVEAT] if config.cluster.testbed else []
+    return "; ".join([*own, *shortcomings])
 
 
 def write_results(summary: RunSummary, folder: Path, tables: str) -> tuple[tuple[str, str], ...]:

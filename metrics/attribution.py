@@ -196,6 +196,8 @@ def attribute(brokers: Sequence[BrokerWindow], thresholds: Thresholds) -> Attrib
 
     The broker with the least idle handlers speaks for those with the same resource.
     """
+    if thresholds.client_only:
+        return Attribution(Resource.UNKNOWN, "unknown: the cluster shows no broker metrics")
     judged = [
         (_ORDER.index(resource), _idle_or_one(window), window, resource, text)
         for window in brokers

@@ -25,6 +25,7 @@ class Thresholds:
         consumer_lag_growth_max: growth of any consumer group's lag over the offered
             records [ratio].
         queued_max_requests: broker id → its `queued.max.requests`, as read from it.
+        client_only: the cluster shows no metrics, so that none can be missing.
 
     Validity, beyond which a trial is INVALID:
 
@@ -55,6 +56,7 @@ class Thresholds:
     throttle_ms_max: float = 0.0
     window_min_s: float | None = None
     queued_max_requests: Mapping[int, float] = field(default_factory=dict)
+    client_only: bool = False
 
     def latency_ms_max(self) -> dict[str, float]:
         """Quantile, such as `p99`, → the latency objective that is set for it [ms]."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from metrics.evidence import ClientWindow, Reason, Resource
+from metrics.group_rules import consumers_limited
 from metrics.indicators import falls_short, shortfall_records
 from metrics.thresholds import Thresholds
 from metrics.windows import BrokerWindow
@@ -113,8 +114,13 @@ def _what_is_missing(window: BrokerWindow, thresholds: Thresholds) -> str | None
             f"no sample within {window.edge_gap_s:.1f} s of an edge of the window, sampled every "
             f"{window.interval_s:g} s"
         )
+    if thresholds.client_only:
+        return None
     if window.contradiction is None and window.handler_idle is None:
-        return "the request handlers' idle time was not among the metrics"
+        return (
+            "the request handlers' idle time was not among the metrics (handler_idle_ns); of an "
+            "exporter, its rules must export it and the file metrics.prometheus.rules name it"
+        )
     return None
 
 
@@ -255,6 +261,7 @@ def invalid_reasons(
         *errors_unexplained(client),
         *cluster_changed(brokers, controllers),
         *throttled(client, brokers, thresholds),
+        *consumers_limited(client, thresholds),
         *accounting_mismatch(client, growth_by_partition),
         *too_short(client, thresholds),
     )

@@ -1,6 +1,7 @@
 """Clusters, workloads and goals: read and checked once, at the edge, into frozen objects."""
 
-from jobs.config.cluster import Cluster, Jmx, Testbed
+from jobs.config.cluster import Cluster, Testbed
+from jobs.config.cluster_metrics import Jmx, Metrics, Prometheus
 from jobs.config.goal import Goal, Indicators, Search, Validity
 from jobs.config.loading import (
     Configuration,
@@ -20,8 +21,10 @@ __all__ = [
     "Goal",
     "Indicators",
     "Jmx",
+    "Metrics",
     "Payload",
     "Producer",
+    "Prometheus",
     "Search",
     "Security",
     "Testbed",

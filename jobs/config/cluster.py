@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from jobs.config.base import (
     ConfigModel,
@@ -15,10 +14,9 @@ from jobs.config.base import (
     Properties,
     Text,
     Whole,
-    unexpected,
 )
+from jobs.config.cluster_metrics import Jmx, Metrics
 from jobs.config.security import Security
-from search.errors import ConfigError
 
 
 class Testbed(ConfigModel):
@@ -29,8 +27,6 @@ class Testbed(ConfigModel):
         brokers: number of brokers; the controller is a process of its own.
         kafka_version: any release from 3.9.0 on.
         properties: broker properties by Kafka's names that replace the profile's.
-        warm_up_max_s: load on the cold JVMs before the first trial, at most [s]; it ends
-            earlier when more load makes them no faster.
     """
 
     __test__ = False  # not a test class, whatever pytest thinks of its name
@@ -45,65 +41,6 @@ class Testbed(ConfigModel):
         ),
     ] = "4.1.2"
     properties: Properties = Field(default_factory=dict)
-    warm_up_max_s: Annotated[float, Number(0, 600, "seconds")] = 60.0
-
-
-def _as_endpoints(value: Any) -> Any:
-    """`--set` hands broker ids over as text; the file has numbers."""
-    if not isinstance(value, Mapping) or not value:
-        raise unexpected("a map of broker ids to JMX addresses, such as {1: broker-1:9999}")
-    return {
-        int(key) if isinstance(key, str) and key.isdecimal() else key: address
-        for key, address in value.items()
-    }
-
-
-class Jmx(ConfigModel):
-    """Where the brokers' JMX is; exactly one of the two.
-
-    Attributes:
-        port: the same port on each broker's advertised host.
-        endpoints: broker id → host:port.
-    """
-
-    port: Annotated[int, Whole(1, 65_535)] | None = None
-    endpoints: (
-        Annotated[
-            Mapping[Annotated[int, Whole(0, 2**31 - 1)], HostPort], BeforeValidator(_as_endpoints)
-        ]
-        | None
-    ) = None
-
-    @model_validator(mode="after")
-    def _one_way(self) -> Jmx:
-        if (self.port is None) == (self.endpoints is None):
-            raise ValueError(
-                "expected exactly one of port (the same on every broker) and endpoints "
-                "(an address for each broker id); set one and leave the other out"
-            )
-        return self
-
-    def addresses(self, hosts: Mapping[int, str]) -> dict[int, str]:
-        """JMX address of each broker as host:port.
-
-        Args:
-            hosts: broker id → advertised host, of all brokers.
-
-        Raises:
-            ConfigError: when a broker has no endpoint.
-        """
-        if self.endpoints is None:
-            return {
-                broker: f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
-                for broker, host in hosts.items()
-            }
-        missing = sorted(set(hosts) - set(self.endpoints))
-        if missing:
-            raise ConfigError(
-                f"cluster jmx.endpoints has no address for broker {missing[0]}; the cluster's "
-                f"brokers are {', '.join(map(str, sorted(hosts)))}; add one for each"
-            )
-        return {broker: self.endpoints[broker] for broker in hosts}
 
 
 class Cluster(ConfigModel):
@@ -114,8 +51,11 @@ class Cluster(ConfigModel):
         description: a sentence for people.
         testbed: brokers to start here.
         bootstrap_servers: addresses of some brokers of a real cluster.
-        jmx: the way to a real cluster's metrics; a testbed brings its own.
+        jmx: short for metrics.jmx.
+        metrics: the way to a real cluster's metrics; a testbed brings its own.
         security: of the connections to a real cluster.
+        warm_up_max_s: load before a trial on brokers whose JVMs are cold, at most [s]; it
+            ends earlier when more load makes them no faster.
     """
 
     name: Name
@@ -125,7 +65,9 @@ class Cluster(ConfigModel):
         None
     )
     jmx: Jmx | None = None
+    metrics: Metrics | None = None
     security: Security = Security()
+    warm_up_max_s: Annotated[float, Number(0, 600, "seconds")] = 60.0
 
     @model_validator(mode="after")
     def _one_kind(self) -> Cluster:
@@ -139,18 +81,29 @@ class Cluster(ConfigModel):
     @model_validator(mode="after")
     def _metrics_of_real_brokers(self) -> Cluster:
         if self.testbed is None:
-            if self.jmx is None:
+            if (self.jmx is None) == (self.metrics is None):
+                what = "jmx is missing" if self.jmx is None else "jmx and metrics are both given"
                 raise ValueError(
-                    "jmx is missing; the brokers' metrics decide what they sustain; start the "
-                    "brokers with JMX_PORT and add `jmx: {port: 9999}` with that port, or "
-                    "`jmx: {endpoints: {1: host:port, ...}}`"
+                    f"{what}; the brokers' metrics decide what they sustain; start the "
+                    "brokers with JMX_PORT and add `jmx: {port: 9999}` with that port, or name "
+                    "their exporters in metrics.prometheus, or say metrics.client_only: true; "
+                    "expected one of them"
                 )
-        elif self.jmx is not None or self.security != Security():
+        elif self.jmx is not None or self.security != Security() or not self._is_testbeds_own():
             raise ValueError(
                 "a testbed brings its own jmx and security; expected neither next to testbed; "
                 "remove them"
             )
         return self
+
+    def _is_testbeds_own(self) -> bool:
+        """Metrics of a testbed can only be done without."""
+        return self.metrics is None or self.metrics.client_only
+
+    @property
+    def shown_by(self) -> Metrics | None:
+        """The way to the metrics, however it was given; None for the testbed's own JMX."""
+        return self.metrics if self.jmx is None else Metrics(jmx=self.jmx)
 
     def client_kwargs(self) -> dict[str, Any]:
         """Connection options of kafka-python's clients, secrets resolved: never log them.

@@ -91,9 +91,9 @@ def unrest(window: BrokerWindow, usual: Usual) -> Unrest | None:
     broker, idle = f"broker {window.broker_id}", window.handler_idle
     if window.contradiction is not None:
         return Unrest(window.contradiction)
-    if idle is None:
+    if window.start_s is None:
         return Unrest(f"{broker} does not answer with its metrics")
-    if idle < min(CALM_IDLE, usual.handler_idle - IDLE_LOSS):
+    if idle is not None and idle < min(CALM_IDLE, usual.handler_idle - IDLE_LOSS):
         return Unrest(f"{broker}: request handlers idle {idle:.2f}")
     gauges = (
         (window.request_queue_max, usual.waiting_requests, "requests wait for a handler"),

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
 
 from metrics.beans import Role
 from metrics.evidence import BrokerSample
 from search.errors import ConfigError
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
 
 @dataclass(frozen=True)
-class JmxEndpoint:
-    """Where one broker or controller answers JMX, RMI registry included."""
+class Endpoint:
+    """Where one broker or controller shows its metrics."""
 
     node_id: int
     host: str
     port: int
 
     @classmethod
-    def parse(cls, node_id: int, address: str) -> JmxEndpoint:
+    def parse(cls, node_id: int, address: str) -> Self:
         """From `host:port`; an IPv6 host stands in brackets.
 
         Raises:
@@ -29,7 +32,7 @@ class JmxEndpoint:
         host, colon, port = address.rpartition(":")
         if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65536:
             raise ConfigError(
-                f"JMX address {address!r} of broker {node_id} is not understood; "
+                f"metrics address {address!r} of broker {node_id} is not understood; "
                 f"expected host:port, for example broker-1.example.com:9999"
             )
         return cls(node_id, host, int(port))
@@ -39,6 +42,10 @@ class JmxEndpoint:
         """`host:port`."""
         return f"{self.host}:{self.port}"
 
+
+class JmxEndpoint(Endpoint):
+    """JMX of one node, RMI registry included."""
+
     @property
     def url(self) -> str:
         """The JMX service URL."""
@@ -47,11 +54,21 @@ class JmxEndpoint:
 
 @dataclass(frozen=True)
 class NodeInfo:
-    """What one process says about itself: its id, Kafka version and KRaft roles."""
+    """What one process says about itself.
+
+    Attributes:
+        node_id: Kafka's node id.
+        version: Kafka's version, or as much of it as is known.
+        roles: KRaft's.
+        facts: what else is worth comparing two runs by, such as `jvm.version`.
+        lacks: readings of its roles that the source cannot read of it.
+    """
 
     node_id: int
     version: str
     roles: frozenset[Role]
+    facts: Mapping[str, str] = field(default_factory=dict)
+    lacks: tuple[str, ...] = ()
 
 
 class MetricsSource(Protocol):

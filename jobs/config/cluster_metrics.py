@@ -1,0 +1,115 @@
+"""The way to a real cluster's metrics: JMX, Prometheus exporters, or none at all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, TypeVar
+
+from pydantic import BeforeValidator, model_validator
+
+from jobs.config.base import ConfigModel, HostPort, Text, Whole, unexpected
+from search.errors import ConfigError
+
+Place = TypeVar("Place", bound="Places")
+
+
+def _as_endpoints(value: Any) -> Any:
+    """`--set` hands broker ids over as text; the file has numbers."""
+    if not isinstance(value, Mapping) or not value:
+        raise unexpected("a map of broker ids to addresses, such as {1: broker-1:9999}")
+    return {
+        int(key) if isinstance(key, str) and key.isdecimal() else key: address
+        for key, address in value.items()
+    }
+
+
+class Places(ConfigModel):
+    """Where each broker shows its metrics; exactly one of the two.
+
+    Attributes:
+        port: the same port on each broker's advertised host.
+        endpoints: broker id → host:port.
+    """
+
+    key: ClassVar[str]
+
+    port: Annotated[int, Whole(1, 65_535)] | None = None
+    endpoints: (
+        Annotated[
+            Mapping[Annotated[int, Whole(0, 2**31 - 1)], HostPort], BeforeValidator(_as_endpoints)
+        ]
+        | None
+    ) = None
+
+    @model_validator(mode="after")
+    def _one_way(self: Place) -> Place:
+        if (self.port is None) == (self.endpoints is None):
+            raise ValueError(
+                "expected exactly one of port (the same on every broker) and endpoints "
+                "(an address for each broker id); set one and leave the other out"
+            )
+        return self
+
+    def addresses(self, hosts: Mapping[int, str]) -> dict[int, str]:
+        """Address of each broker's metrics as host:port.
+
+        Args:
+            hosts: broker id → advertised host, of all brokers.
+
+        Raises:
+            ConfigError: when a broker has no endpoint.
+        """
+        if self.endpoints is None:
+            return {
+                broker: f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
+                for broker, host in hosts.items()
+            }
+        missing = sorted(set(hosts) - set(self.endpoints))
+        if missing:
+            raise ConfigError(
+                f"cluster {self.key}.endpoints has no address for broker {missing[0]}; the "
+                f"cluster's brokers are {', '.join(map(str, sorted(hosts)))}; add one for each"
+            )
+        return {broker: self.endpoints[broker] for broker in hosts}
+
+
+class Jmx(Places):
+    """The brokers' JMX."""
+
+    key: ClassVar[str] = "jmx"
+
+
+class Prometheus(Places):
+    """The brokers' Prometheus JMX exporters.
+
+    Attributes:
+        rules: a file of conf/prometheus, by its name without .yaml, or a path: which series
+            are which readings.
+    """
+
+    key: ClassVar[str] = "metrics.prometheus"
+
+    rules: Annotated[str, Text(r"\S.*", "the name of a rule set, such as strimzi")]
+
+
+class Metrics(ConfigModel):
+    """The way to the metrics of brokers that run already; exactly one.
+
+    Attributes:
+        jmx: the same as the cluster's own key jmx.
+        prometheus: exporters that are scraped.
+        client_only: there is no way, and only what clients see judges.
+    """
+
+    jmx: Jmx | None = None
+    prometheus: Prometheus | None = None
+    client_only: bool = False
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Metrics:
+        if (self.jmx is not None) + (self.prometheus is not None) + self.client_only != 1:
+            raise ValueError(
+                "expected exactly one of jmx, prometheus and client_only: true; set one and "
+                "leave the others out"
+            )
+        return self

@@ -1,0 +1,172 @@
+"""Broker metrics from Prometheus exporters in the brokers, one HTTP scrape each a sample."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeoutError
+
+from metrics.beans import HANDLER_IDLE_NS, Role
+from metrics.evidence import BrokerSample
+from metrics.sources.driver_jvm import OPEN_DEADLINE_S
+from metrics.sources.rules import (
+    ACTIVE_CONTROLLER,
+    BROKER_HANDLER_IDLE_NS,
+    JAVA,
+    NODE_ID,
+    OF_THE_NODE,
+    RuleSet,
+    missing_readings,
+)
+from metrics.sources.scraper import PATH, Scrape, ScrapeError, Scraper, names_with
+from metrics.sources.source import Endpoint, NodeInfo
+from search.errors import ConfigError
+
+JAVA_FACTS = ("jvm.name", "jvm.vendor", "jvm.version")
+"""What the labels of the JVM's series are, in the order of the rule sets."""
+
+
+class PrometheusSource:
+    """Scrapes all exporters in parallel.
+
+    Args:
+        endpoints: the nodes' exporters.
+        rules: what their series are.
+        deadline_s: time after which a node's sample counts as missed [s].
+        version: Kafka's version as far as the protocol tells, such as `4.1`.
+        clock: wall clock [s since the epoch].
+    """
+
+    name = "prometheus"
+
+    def __init__(
+        self,
+        endpoints: Sequence[Endpoint],
+        rules: RuleSet,
+        deadline_s: float,
+        version: str = "unknown",
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._scrapers = [Scraper(endpoint, rules, clock) for endpoint in endpoints]
+        self._rules = rules
+        self._deadline_s = deadline_s
+        self._version = version
+        self._clock = clock
+        self._running: dict[int, tuple[float, Future[Scrape]]] = {}
+        self._threads: ThreadPoolExecutor | None = None
+        self.nodes: Mapping[int, NodeInfo] = {}
+
+    def open(self) -> None:
+        """See `MetricsSource.open`."""
+        self._threads = ThreadPoolExecutor(len(self._scrapers), "redline-prometheus")
+        try:
+            self.nodes = dict(self._threads.map(self._probe, self._scrapers))
+        except BaseException:
+            self.close()
+            raise
+
+    def _probe(self, scraper: Scraper) -> tuple[int, NodeInfo]:
+        endpoint = scraper.endpoint
+        try:
+            scrape = scraper.ask_only_for_what_is_known(OPEN_DEADLINE_S)
+        except ScrapeError as error:
+            raise ConfigError(
+                f"broker {endpoint.node_id} shows no metrics at http://{endpoint.address}{PATH}: "
+                f"{error}. Start it with the Prometheus JMX exporter on that port, open the port "
+                f"to this machine, or correct metrics.prometheus of the cluster's file"
+            ) from error
+        return endpoint.node_id, self._node(endpoint, scrape.values)
+
+    def _node(self, endpoint: Endpoint, values: Mapping[str, float]) -> NodeInfo:
+        ids = names_with(values, NODE_ID)
+        if ids and str(endpoint.node_id) not in ids:
+            raise ConfigError(
+                f"http://{endpoint.address}{PATH} answers as node {', '.join(sorted(ids))}, "
+                f"expected node {endpoint.node_id}; correct metrics.prometheus.endpoints"
+            )
+        java = names_with(values, JAVA)
+        roles = {Role.CONTROLLER} if ACTIVE_CONTROLLER in values else set()
+        if Role.CONTROLLER not in roles or "leader_partitions" in values:
+            roles.add(Role.BROKER)
+        if Role.BROKER in roles:
+            self._require_handlers(endpoint, values, Role.CONTROLLER in roles)
+        return NodeInfo(
+            endpoint.node_id,
+            self._version,
+            frozenset(roles),
+            dict(zip(JAVA_FACTS, java[0].split("/"), strict=False)) if java else {},
+            missing_readings(_sampled(values), roles),
+        )
+
+    def _require_handlers(
+        self, endpoint: Endpoint, values: Mapping[str, float], is_combined: bool
+    ) -> None:
+        who = f"broker {endpoint.node_id} at http://{endpoint.address}{PATH}"
+        if BROKER_HANDLER_IDLE_NS in values:
+            return
+        if HANDLER_IDLE_NS not in values:
+            raise ConfigError(
+                f"{who} does not show the count of RequestHandlerAvgIdlePercent under a name "
+                f"that {self._rules.name} maps as {HANDLER_IDLE_NS}, and without it an overload "
+                f"cannot be told; have the exporter's rules export that bean's Count, name the "
+                f"rules that fit in metrics.prometheus.rules, or set metrics.client_only: true"
+            )
+        if is_combined:
+            raise ConfigError(
+                f"{who} is broker and controller in one process, which before Kafka 4.2 share "
+                f"one request-handler metric, so that an overload cannot be told; run the "
+                f"controller apart, use Kafka 4.2 or later, or export the Count of "
+                f"BrokerRequestHandlerAvgIdlePercent"
+            )
+
+    def sample_all(self) -> list[BrokerSample]:
+        """See `MetricsSource.sample_all`."""
+        if self._threads is None:
+            raise RuntimeError("the source is not open")
+        for scraper in self._scrapers:
+            node_id = scraper.endpoint.node_id
+            if node_id not in self._running:
+                scrape = self._threads.submit(scraper.scrape, self._deadline_s)
+                self._running[node_id] = (self._clock(), scrape)
+        ends_s = time.monotonic() + self._deadline_s
+        return [self._finish(scraper.endpoint, ends_s) for scraper in self._scrapers]
+
+    def _finish(self, endpoint: Endpoint, ends_s: float) -> BrokerSample:
+        """The sample of a node; an exporter that hangs is not asked a second time meanwhile."""
+        node_id = endpoint.node_id
+        begun_s, running = self._running[node_id]
+        try:
+            scrape = running.result(max(0.001, ends_s - time.monotonic()))
+        except FutureTimeoutError:
+            now_s = self._clock()
+            waited_s = now_s - begun_s
+            return BrokerSample(
+                node_id,
+                now_s,
+                error=f"no answer from http://{endpoint.address}{PATH} for {waited_s:.1f} s",
+            )
+        except ScrapeError as error:
+            del self._running[node_id]
+            return BrokerSample(node_id, self._clock(), error=str(error))
+        del self._running[node_id]
+        return BrokerSample(node_id, scrape.at_s, _sampled(scrape.values))
+
+    def close(self) -> None:
+        """See `MetricsSource.close`."""
+        threads, self._threads = self._threads, None
+        if threads is not None:
+            threads.shutdown(wait=False, cancel_futures=True)
+            for scraper in self._scrapers:
+                scraper.close()
+
+
+def _sampled(values: Mapping[str, float]) -> dict[str, float]:
+    """The readings of a sample: the broker's own handlers under the one name for them."""
+    found = {
+        name: value for name, value in values.items() if name.partition(":")[0] not in OF_THE_NODE
+    }
+    own = found.pop(BROKER_HANDLER_IDLE_NS, None)
+    if own is not None:
+        found[HANDLER_IDLE_NS] = own
+    return found

@@ -1,0 +1,171 @@
+"""Which Prometheus series are which of our readings: the files of conf/prometheus.
+
+A rule set maps a reading's name to a selector such as
+`kafka_network_requestmetrics_totaltimems_count{request="Produce"}`. A selector names all
+labels of the series. `*` in a name or as a label's value stands for anything; what it stood
+for goes behind the reading's name, as in `network_wait_ns:PLAINTEXT/0`. The end `_total` is
+of no account, because release 1 of the exporter writes it where release 0 did not, and the
+other way round.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from metrics.beans import Role, beans_for, readings_of
+from metrics.sources.exposition import Labels, parse_series
+from search.errors import ConfigError
+
+BROKER_HANDLER_IDLE_NS = "broker_handler_idle_ns"
+"""The idle time of the broker's own handlers, which Kafka shows since 4.2 (KIP-1207)."""
+ACTIVE_CONTROLLER = "active_controller"
+"""A gauge that only controllers show."""
+NODE_ID = "node_id"
+"""Any series with the node id as a label: `node_id:3`."""
+JAVA = "java"
+"""Any series with the JVM's name, vendor and version as labels: `java:OpenJDK/Debian/17`."""
+OF_THE_NODE = (ACTIVE_CONTROLLER, NODE_ID, JAVA)
+"""Readings that tell the node and are asked for once."""
+
+_ANY = "__any"  # holds the place of `*`, which no name of a series may have
+_EVERY_BEAN = beans_for(0, "4.2", (Role.BROKER, Role.CONTROLLER))
+READINGS = (*(reading.name for reading in readings_of(_EVERY_BEAN)), BROKER_HANDLER_IDLE_NS)
+"""The readings of a sample that a rule set may map."""
+
+
+@dataclass(frozen=True)
+class Selector:
+    """One series, or several that differ in what `*` stands for.
+
+    Attributes:
+        name, labels: of the series.
+        factor: what its number is multiplied by to get the reading's unit.
+        is_start_time: the number is the process's start [s since the epoch] and the reading
+            the time since then [ms].
+    """
+
+    name: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+    factor: float = 1.0
+    is_start_time: bool = False
+
+    def stands_for(self, name: str, labels: Labels) -> str | None:
+        """What the `*` stand for in a series, joined by `/`; None when it is another."""
+        if self.labels.keys() != labels.keys():
+            return None
+        pattern = "(.+)".join(map(re.escape, self.name.split("*")))
+        found = re.fullmatch(pattern, name.removesuffix("_total"))
+        if found is None:
+            return None
+        stands = list(found.groups())
+        for label, wanted in self.labels.items():
+            if wanted == "*":
+                stands.append(labels[label])
+            elif wanted != labels[label]:
+                return None
+        return "/".join(stands)
+
+
+@dataclass(frozen=True)
+class Match:
+    """A series as a reading: under which name, by which of its selectors (0 is preferred)."""
+
+    reading: str
+    rank: int
+    factor: float
+    is_start_time: bool
+
+
+@dataclass(frozen=True)
+class RuleSet:
+    """A file of conf/prometheus.
+
+    Attributes:
+        name: of the file, for messages.
+        selectors: reading → its selectors, the preferred one first.
+    """
+
+    name: str
+    selectors: Mapping[str, tuple[Selector, ...]]
+
+    def match(self, series: str) -> Match | None:
+        """The reading that a series is, or None."""
+        parsed = parse_series(series)
+        if parsed is None:
+            return None
+        name, labels = parsed
+        named = self._by_name.get(name.removesuffix("_total"), ())
+        for reading, rank, selector in (*named, *self._by_name[_ANY]):
+            stood = selector.stands_for(name, labels)
+            if stood is not None:
+                full = f"{reading}:{stood}" if stood else reading
+                return Match(full, rank, selector.factor, selector.is_start_time)
+        return None
+
+    @cached_property
+    def _by_name(self) -> dict[str, list[tuple[str, int, Selector]]]:
+        """Name of a series → what may be meant by it; an exporter may show 10,000 series."""
+        index: dict[str, list[tuple[str, int, Selector]]] = {_ANY: []}
+        for reading, selectors in self.selectors.items():
+            for rank, selector in enumerate(selectors):
+                key = _ANY if "*" in selector.name else selector.name
+                index.setdefault(key, []).append((reading, rank, selector))
+        return index
+
+
+def rule_set(name: str, data: Mapping[str, Any]) -> RuleSet:
+    """A rule set from a file's `readings`.
+
+    Args:
+        name: of the file, for messages.
+        data: reading → a selector; or a map with `series` and `factor` or `start_time`; or a
+            list of these, the preferred one first.
+
+    Raises:
+        ConfigError: a name is no reading of ours, or a selector is none.
+    """
+    selectors = {}
+    for reading, given in data.items():
+        if reading not in READINGS and reading not in OF_THE_NODE:
+            raise ConfigError(
+                f"{name} maps {reading}, which is no reading; expected one of "
+                f"{', '.join((*READINGS, *OF_THE_NODE))}; correct it"
+            )
+        entries = given if isinstance(given, list) else [given]
+        selectors[reading] = tuple(_selector(f"{name}, {reading}", entry) for entry in entries)
+    return RuleSet(name, selectors)
+
+
+def _selector(where: str, given: Any) -> Selector:
+    entry = {"series": given} if isinstance(given, str) else given
+    known = {"series", "factor", "start_time"}
+    if not isinstance(entry, Mapping) or "series" not in entry or set(entry) - known:
+        raise ConfigError(
+            f"{where} is {given!r}; expected a series, or a map with series and factor or "
+            f"start_time; correct it"
+        )
+    parsed = parse_series(str(entry["series"]).replace("*", _ANY))
+    factor, is_start_time = entry.get("factor", 1.0), entry.get("start_time", False)
+    is_number = isinstance(factor, (int, float)) and not isinstance(factor, bool)
+    if parsed is None or not is_number or not isinstance(is_start_time, bool):
+        raise ConfigError(
+            f'{where} is {given!r}; expected a series such as name{{label="value"}}, a number '
+            f"as factor, true or false as start_time; correct it"
+        )
+    name = parsed[0].replace(_ANY, "*").removesuffix("_total")
+    labels = {label: value.replace(_ANY, "*") for label, value in parsed[1].items()}
+    return Selector(name, labels, float(factor), is_start_time)
+
+
+def missing_readings(found: Iterable[str], roles: Iterable[Role]) -> tuple[str, ...]:
+    """Readings of these roles that are not among those found."""
+    have = {name.partition(":")[0] for name in found}
+    return tuple(
+        reading.name
+        for reading in readings_of(beans_for(0, "4.2", roles))
+        if reading.name not in have
+    )

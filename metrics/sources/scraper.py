@@ -1,0 +1,155 @@
+"""Scrapes one exporter over a kept HTTP connection."""
+
+from __future__ import annotations
+
+import http.client
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from urllib.parse import urlencode
+
+from metrics.sources.exposition import numbers_of
+from metrics.sources.rules import Match, RuleSet
+from metrics.sources.source import Endpoint
+
+PATH = "/metrics"
+_HEADERS = {"Accept": "text/plain; version=0.0.4", "Connection": "keep-alive"}
+_SERIES_MAX = 200_000
+"""Series to remember of an exporter; topics come and go, and each brings some."""
+_ERRORS = (OSError, http.client.HTTPException)
+
+
+class ScrapeError(Exception):
+    """An exporter did not answer with metrics; the text says why."""
+
+
+@dataclass(frozen=True)
+class Scrape:
+    """One answer: readings by name, and the middle of the exchange [s since the epoch]."""
+
+    at_s: float
+    values: Mapping[str, float]
+
+
+class Scraper:
+    """One exporter, for use by one thread at a time.
+
+    Args:
+        endpoint: where it answers HTTP.
+        rules: what its series are.
+        clock: wall clock [s since the epoch].
+    """
+
+    def __init__(
+        self, endpoint: Endpoint, rules: RuleSet, clock: Callable[[], float] = time.time
+    ) -> None:
+        self.endpoint = endpoint
+        self._rules = rules
+        self._clock = clock
+        self._connection: http.client.HTTPConnection | None = None
+        self._known: dict[str, Match | None] = {}
+        self._path = PATH
+
+    def scrape(self, timeout_s: float) -> Scrape:
+        """The readings of now.
+
+        Args:
+            timeout_s: longest silence of the exporter [s].
+
+        Raises:
+            ScrapeError: no answer, or none with metrics; the next call connects again.
+        """
+        began_s = self._clock()
+        try:
+            text = self._get(timeout_s)
+        except _ERRORS as error:
+            self.close()
+            raise ScrapeError(f"{type(error).__name__}: {error}") from error
+        at_s = (began_s + self._clock()) / 2
+        return Scrape(at_s, self._readings(text, at_s))
+
+    def ask_only_for_what_is_known(self, timeout_s: float) -> Scrape:
+        """Have the exporter leave out what no reading needs, if it can; a scrape to go on with.
+
+        An exporter that does not know `name[]`, or knows it otherwise, answers more or less
+        than was asked for; from one that answers less, everything is asked again.
+        """
+        whole = self.scrape(timeout_s)
+        names = {text.partition("{")[0] for text, match in self._known.items() if match}
+        if not names:
+            return whole
+        self._path = f"{PATH}?{urlencode([('name[]', name) for name in sorted(names)])}"
+        try:
+            part = self.scrape(timeout_s)
+        except ScrapeError:
+            part = Scrape(whole.at_s, {})
+        if part.values.keys() != whole.values.keys():
+            self._path = PATH
+            return whole
+        return part
+
+    def close(self) -> None:
+        """Give the connection back; further calls are harmless."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def _get(self, timeout_s: float) -> str:
+        was_kept = self._connection is not None
+        try:
+            return self._exchange(timeout_s)
+        except (http.client.RemoteDisconnected, ConnectionError):
+            # An exporter ends connections that were idle for long; only a new one tells more.
+            if not was_kept:
+                raise
+            self.close()
+            return self._exchange(timeout_s)
+
+    def _exchange(self, timeout_s: float) -> str:
+        if self._connection is None:
+            host = self.endpoint.host.strip("[]")
+            self._connection = http.client.HTTPConnection(host, self.endpoint.port)
+        self._connection.timeout = timeout_s
+        if self._connection.sock is not None:
+            self._connection.sock.settimeout(timeout_s)
+        self._connection.request("GET", self._path, headers=_HEADERS)
+        answer = self._connection.getresponse()
+        body = answer.read()
+        if answer.status != http.client.OK:
+            raise http.client.HTTPException(
+                f"HTTP {answer.status} {answer.reason} from {self.endpoint.address}{PATH}"
+            )
+        return body.decode("utf-8", errors="replace")
+
+    def _readings(self, text: str, at_s: float) -> dict[str, float]:
+        found: dict[str, float] = {}
+        ranks: dict[str, int] = {}
+        known = self._known
+        for series, number in numbers_of(text):
+            if series not in known:
+                if len(known) >= _SERIES_MAX:
+                    known.clear()
+                known[series] = self._rules.match(series)
+            match = known[series]
+            if match is None or ranks.get(match.reading, match.rank) < match.rank:
+                continue
+            value = _number(number)
+            if math.isfinite(value):
+                ranks[match.reading] = match.rank
+                found[match.reading] = (
+                    (at_s - value) * 1000.0 if match.is_start_time else value * match.factor
+                )
+        return found
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
+
+
+def names_with(readings: Iterable[str], prefix: str) -> list[str]:
+    """What stands behind the colon of the readings of one name."""
+    return [name.partition(":")[2] for name in readings if name.startswith(f"{prefix}:")]
