@@ -31,7 +31,7 @@ from jobs.spark_session import close_session, local_session
 from jobs.trials.bench import Bench
 from jobs.trials.control import control_of
 from jobs.trials.history import replay, resumed_records
-from jobs.trials.load import Generator
+from jobs.trials.load import Generator, require_room
 from jobs.trials.measure import Outlook, TrialMeasurer
 from jobs.trials.point_topics import PointTopics
 from metrics.schema import RunRow
@@ -160,6 +160,8 @@ class LimitRun:
         stack.callback(source.close)
         control = stack.enter_context(control_of(spark))
         slots = spark.sparkContext.defaultParallelism
+        heavy = heaviest(workload, goal, workload.message_bytes[0]).workload
+        require_room(heavy, slots, self.brokers)
         options = self.config.cluster.client_kwargs()
         return Bench(
             run_id=self.run_id,

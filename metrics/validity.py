@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from metrics.evidence import ClientWindow, Reason, Resource
 from metrics.group_rules import consumers_limited
+from metrics.group_rules import consumers_limited
 from metrics.indicators import falls_short, shortfall_records
 from metrics.thresholds import Thresholds
 from metrics.windows import BrokerWindow
@@ -261,6 +262,7 @@ def invalid_reasons(
         *errors_unexplained(client),
         *cluster_changed(brokers, controllers),
         *throttled(client, brokers, thresholds),
+        *consumers_limited(client, thresholds),
         *consumers_limited(client, thresholds),
         *accounting_mismatch(client, growth_by_partition),
         *too_short(client, thresholds),

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from jobs.config.base import ConfigModel, Name, Number, Properties, Whole, unexpected
+from jobs.config.consumers import Consumers
 from search.early_stop import StopRule
 
 MESSAGE_BYTES_MAX = 10_000_000
@@ -186,6 +187,7 @@ class Workload(ConfigModel):
     payload: Payload = Payload()
     topic: Topic
     trial: Trial
+    consumers: Consumers = Consumers()
 
     @model_validator(mode="after")
     def _sizes_differ(self) -> Workload:

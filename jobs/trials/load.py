@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JJavaError
 
 from jobs.axes import Traffic
 from jobs.config import Workload
+from jobs.engine.consumers.pattern import ConsumerPattern, consumer_tasks
 from jobs.engine.pattern import ProducerPattern, TrialPlan
 from jobs.engine.stage import stage_frame
 from jobs.spark_session import run_interruptibly
 from jobs.trials.control import ControlServer, TrialLine
 from metrics.client import TaskRow
-from search.errors import RedlineError
+from search.errors import ConfigError, RedlineError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,11 +42,43 @@ class Target:
     Attributes:
         leaders: broker id that leads partition 0, 1, 2, …
         brokers: broker id → (host, port).
+        end_offsets: partition → end offset before the load. Consumer groups read along
+            only where it is given, as it says what there is for them to read.
     """
 
     topic: str
     leaders: tuple[int, ...]
     brokers: Mapping[int, tuple[str, int]]
+    end_offsets: Mapping[int, int] = field(default_factory=dict)
+
+
+def consumers_of(workload: Workload) -> ConsumerPattern:
+    """What the consumer groups do."""
+    return ConsumerPattern(**workload.consumers.model_dump())
+
+
+def require_room(workload: Workload, slots: int, brokers: int) -> None:
+    """Refuse consumer groups that cannot take part.
+
+    Args:
+        slots: tasks that can run at the same time.
+        brokers: of the cluster.
+
+    Raises:
+        ConfigError: there is no slot for them, or a group has more members than partitions.
+    """
+    groups, members = workload.consumers.groups, workload.consumers.members
+    partitions = brokers * workload.topic.partitions_per_broker
+    if groups and slots < 2:
+        raise ConfigError(
+            f"workload consumers.groups is {groups} and Spark has {slots} slot; expected 2 slots "
+            "or more, one for the producers and one for the consumers; use more cores"
+        )
+    if groups and members > partitions:
+        raise ConfigError(
+            f"workload consumers.members is {members} and the topic has {partitions} partitions; "
+            "expected no more members than partitions, as the others would read nothing; lower it"
+        )
 
 
 def pattern_of(workload: Workload, message_bytes: int) -> ProducerPattern:
@@ -94,16 +127,31 @@ class Generator:
         traffic: Traffic,
         watch: Watch = nullcontext,
     ) -> list[TaskRow]:
-        """Run the traffic's producers through warm-up, window and drain.
+        """Run the traffic's producers and consumers through warm-up, window and drain.
 
         Returns one row per task.
 
         Raises:
+            ConfigError: there is no room for the consumer groups.
             StageFailedError: the stage did not end; Spark has stopped its tasks.
             GeneratorError: a task could not take part, so nothing was offered.
         """
-        with self._control.line(min(traffic.np, self._slots)) as line, watch(line):
-            return self._run(self._plan(trial_id, target, traffic, line))
+        workload, reading = traffic.workload, bool(target.end_offsets)
+        if reading:
+            require_room(workload, self._slots, len(target.brokers))
+        consumers = consumers_of(workload)
+        hosts = consumer_tasks(consumers, self._slots) if reading else 0
+        tasks = min(traffic.np, self._slots - hosts)
+        with self._control.line(tasks) as line, watch(line):
+            plan = self._plan(trial_id, target, traffic, line)
+            if hosts:
+                plan = replace(
+                    plan,
+                    consumers=consumers,
+                    consumer_tasks=hosts,
+                    end_offsets=target.end_offsets,
+                )
+            return self._run(replace(plan, tasks=tasks))
 
     def _plan(self, trial_id: str, target: Target, traffic: Traffic, line: TrialLine) -> TrialPlan:
         trial = traffic.workload.trial
@@ -131,7 +179,7 @@ class Generator:
             raise StageFailedError(
                 f"the stage of trial {plan.trial_id} failed: {_cause(error)}"
             ) from error
-        rows = [TaskRow.from_mapping(row.asDict()) for row in collected]
+        rows = [TaskRow.from_mapping(row.asDict(recursive=True)) for row in collected]
         problems = [row.error for row in rows if row.error]
         if problems:
             raise GeneratorError(f"{len(problems)} of {len(rows)} tasks failed: {problems[0]}")

@@ -54,13 +54,13 @@ class ConsumerPattern:
         return [(index // self.members, index % self.members) for index in hosted]
 
 
-def consumer_tasks(groups: int, members: int, slots: int) -> int:
+def consumer_tasks(pattern: ConsumerPattern, slots: int) -> int:
     """Tasks that host the members, out of so many slots; the producers get the rest.
 
     Every group takes as many bytes as all producers send, so slots are shared out by the
     bytes, with one for each side at least. 0 without groups, and where there is no room.
     """
-    if groups == 0 or slots < 2:
+    if pattern.groups == 0 or slots < 2:
         return 0
-    fair = round(slots * groups / (groups + 1))
-    return max(1, min(fair, slots - 1, groups * members))
+    fair = round(slots * pattern.groups / (pattern.groups + 1))
+    return max(1, min(fair, slots - 1, pattern.members_total))
