@@ -1,0 +1,222 @@
+"""How many brokers a load needs, from measured limits; pure arithmetic, every step said.
+
+A measured limit holds for the pattern it was measured with. Between two measured message
+sizes, the time that a broker spends on a message is taken to grow linearly with its size,
+as a cost per record and a cost per byte make it. Outside of the measured sizes nothing is
+said. More replicas than measured are taken to cost as much each as the measured ones.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from metrics.units import format_mb_per_s, format_size
+from search.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class MeasuredLimit:
+    """What one broker sustained at one message size.
+
+    Attributes:
+        bpm: bytes per message [B].
+        mb_per_s: payload from producers per broker [MB/s].
+        limited_by: the resource that bound it, or None when unknown.
+        replication_factor, consumer_groups: of the pattern that was measured.
+    """
+
+    bpm: int
+    mb_per_s: float
+    limited_by: str | None = None
+    replication_factor: int = 3
+    consumer_groups: int = 0
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What the cluster has to carry.
+
+    Attributes:
+        mb_per_s: payload from producers today, all brokers together [MB/s].
+        bpm: bytes per message [B].
+        replication_factor: replicas of a partition, the leader among them.
+        consumer_groups: groups that each read everything.
+        growth: by how much the payload grows until more brokers are bought [ratio].
+        offline: share of brokers that may be offline while the others carry all [ratio].
+        headroom: share of a broker's limit that is kept free [ratio].
+        link_mbit_per_s: speed of a broker's network link in each direction, or None [Mbit/s].
+    """
+
+    mb_per_s: float
+    bpm: int
+    replication_factor: int = 3
+    consumer_groups: int = 0
+    growth: float = 0.0
+    offline: float = 0.0
+    headroom: float = 0.0
+    link_mbit_per_s: float | None = None
+
+    def __post_init__(self) -> None:
+        ratios = {"growth": self.growth, "offline": self.offline, "headroom": self.headroom}
+        for name, value in ratios.items():
+            if value < 0 or (name != "growth" and value >= 1):
+                raise ConfigError(
+                    f"{name} is {value:g}; expected a ratio from 0 to below 1, such as 0.2 for "
+                    "20 % (growth may be more); correct it"
+                )
+        if self.mb_per_s <= 0 or self.bpm < 1 or self.replication_factor < 1:
+            raise ConfigError(
+                f"the demand is {self.mb_per_s:g} MB/s in messages of {self.bpm} B with "
+                f"{self.replication_factor} replicas; expected more than 0 of each; correct it"
+            )
+
+
+@dataclass(frozen=True)
+class Need:
+    """Brokers that one resource asks for, and what a broker may carry of it."""
+
+    resource: str
+    brokers: int
+    mb_per_s_per_broker: float
+
+
+@dataclass(frozen=True)
+class Provision:
+    """How many brokers to buy.
+
+    Attributes:
+        brokers: the most that any need asks for.
+        binds_first: the resource that asks for the most.
+        limit_mb_per_s_per_broker: the limit at this size and replication [MB/s].
+        plan_mb_per_s_per_broker: what to plan with when all brokers are up [MB/s].
+        mb_per_s_per_broker: what each carries at the full demand, all brokers up [MB/s].
+        headroom: share of the limit left free then [ratio].
+        headroom_offline: the same with the planned share of brokers offline [ratio].
+        needs: one for each resource that was looked at.
+        assumptions: what the answer rests on beside the measurement, a sentence each.
+    """
+
+    brokers: int
+    binds_first: str
+    limit_mb_per_s_per_broker: float
+    plan_mb_per_s_per_broker: float
+    mb_per_s_per_broker: float
+    headroom: float
+    headroom_offline: float
+    needs: tuple[Need, ...]
+    assumptions: tuple[str, ...]
+
+
+def provision(limits: Sequence[MeasuredLimit], demand: Demand) -> Provision:
+    """How many brokers carry the demand.
+
+    Raises:
+        ConfigError: there is no limit, or the size lies outside of the measured ones.
+    """
+    at_size, assumptions = limit_at(limits, demand.bpm)
+    limit = at_size.mb_per_s
+    if demand.replication_factor != at_size.replication_factor:
+        limit *= at_size.replication_factor / demand.replication_factor
+        assumptions += (
+            (
+                f"measured with {at_size.replication_factor} replicas and planned with "
+                f"{demand.replication_factor}: every replica is taken to cost the same; measure with "
+                f"workload.topic.replication_factor={demand.replication_factor} to be sure"
+            ),
+        )
+    if demand.consumer_groups > at_size.consumer_groups:
+        assumptions += (
+            (
+                f"measured with {at_size.consumer_groups} consumer groups and planned with "
+                f"{demand.consumer_groups}: reading is taken to cost the brokers nothing but "
+                "network; measure with workload.consumers.groups to be sure"
+            ),
+        )
+    needed = demand.mb_per_s * (1.0 + demand.growth)
+    share = (1.0 - demand.offline) * (1.0 - demand.headroom)
+    bound = at_size.limited_by or "the measured limit"
+    needs = [_need(bound, needed, limit * share, demand)]
+    if demand.link_mbit_per_s is not None:
+        per_link = _payload_of_link(demand)
+        needs.append(_need("network link", needed, per_link * share, demand))
+        assumptions += (
+            "the link carries payload only; headers of records, batches and packets come on top",
+        )
+    first = max(needs, key=lambda need: need.brokers)
+    each = needed / first.brokers
+    least_up = max(1, first.brokers - math.floor(first.brokers * demand.offline + 1e-9))
+    return Provision(
+        brokers=first.brokers,
+        binds_first=first.resource,
+        limit_mb_per_s_per_broker=limit,
+        plan_mb_per_s_per_broker=min(need.mb_per_s_per_broker for need in needs),
+        mb_per_s_per_broker=each,
+        headroom=1.0 - each / limit,
+        headroom_offline=1.0 - needed / least_up / limit,
+        needs=tuple(needs),
+        assumptions=assumptions,
+    )
+
+
+def _need(resource: str, needed: float, usable: float, demand: Demand) -> Need:
+    brokers = math.ceil(needed / usable - 1e-9)
+    return Need(resource, max(brokers, demand.replication_factor), usable)
+
+
+def _payload_of_link(demand: Demand) -> float:
+    """Payload from producers per broker that fills its link in the busier direction [MB/s]."""
+    replicas = demand.replication_factor
+    received = 1.0 + (replicas - 1)
+    sent = (replicas - 1) + demand.consumer_groups
+    assert demand.link_mbit_per_s is not None
+    return demand.link_mbit_per_s / 8.0 / max(received, sent)
+
+
+def limit_at(limits: Sequence[MeasuredLimit], bpm: int) -> tuple[MeasuredLimit, tuple[str, ...]]:
+    """The limit at a message size, and what was assumed to say so.
+
+    Raises:
+        ConfigError: there is no limit, or the size lies outside of the measured ones.
+    """
+    known = sorted((one for one in limits if one.mb_per_s > 0), key=lambda one: one.bpm)
+    if not known:
+        raise ConfigError(
+            "no limit above 0 was measured; expected boundary points of a finished run; run "
+            "redline find-limit first"
+        )
+    for one in known:
+        if one.bpm == bpm:
+            return one, ()
+    for low, high in pairwise(known):
+        if low.bpm < bpm < high.bpm:
+            return _between(low, high, bpm)
+    raise ConfigError(
+        f"messages of {format_size(bpm)} lie outside of the measured "
+        f"{format_size(known[0].bpm)} to {format_size(known[-1].bpm)}; expected a size between "
+        f"them; measure it with --set workload.message_bytes='[{bpm}]'"
+    )
+
+
+def _between(
+    low: MeasuredLimit, high: MeasuredLimit, bpm: int
+) -> tuple[MeasuredLimit, tuple[str, ...]]:
+    share = (bpm - low.bpm) / (high.bpm - low.bpm)
+    time_low, time_high = low.bpm / low.mb_per_s, high.bpm / high.mb_per_s  # µs a message
+    mb_per_s = bpm / (time_low + share * (time_high - time_low))
+    nearer = low if bpm * bpm < low.bpm * high.bpm else high
+    sentence = (
+        f"messages of {format_size(bpm)} were not measured: {format_mb_per_s(mb_per_s)} MB/s a "
+        f"broker lies between those of {format_size(low.bpm)} and {format_size(high.bpm)}, at a "
+        "fixed cost per record and per byte"
+    )
+    between = MeasuredLimit(
+        bpm,
+        mb_per_s,
+        nearer.limited_by,
+        nearer.replication_factor,
+        nearer.consumer_groups,
+    )
+    return between, (sentence,)

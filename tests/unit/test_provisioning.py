@@ -1,0 +1,97 @@
+"""How many brokers to buy: the published case, and what each input does."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from metrics.provisioning import Demand, MeasuredLimit, limit_at, provision
+from search.errors import ConfigError
+
+DROPBOX = MeasuredLimit(1_000, 60.0, "disk", replication_factor=3)
+DEMAND = Demand(mb_per_s=600.0, bpm=1_000)
+
+
+def test_sixty_a_broker_with_a_fifth_offline_is_about_fifty() -> None:
+    # Dropbox 2019: 60 MB/s a broker measured, about 50 to plan with.
+    found = provision([DROPBOX], replace(DEMAND, offline=0.2))
+    assert found.plan_mb_per_s_per_broker == pytest.approx(50.0, rel=0.05)
+    assert found.brokers == 13
+    assert found.headroom_offline >= 0
+    assert found.binds_first == "disk"
+
+
+def test_without_margins_the_limit_itself_is_planned_with() -> None:
+    found = provision([DROPBOX], DEMAND)
+    assert (found.brokers, found.headroom) == (10, pytest.approx(0.0))
+    assert found.assumptions == ()
+
+
+def test_growth_and_headroom_ask_for_more() -> None:
+    assert provision([DROPBOX], replace(DEMAND, growth=0.5)).brokers == 15
+    assert provision([DROPBOX], replace(DEMAND, headroom=0.25)).brokers == 14
+
+
+def test_never_fewer_brokers_than_replicas() -> None:
+    assert provision([DROPBOX], replace(DEMAND, mb_per_s=1.0)).brokers == 3
+
+
+def test_a_slow_link_binds_first_and_says_so() -> None:
+    found = provision([DROPBOX], replace(DEMAND, consumer_groups=4, link_mbit_per_s=1_000.0))
+    assert found.binds_first == "network link"
+    assert found.brokers == 29, "two replicas and four groups leave 125 / 6 MB/s"
+    assert any("consumer groups" in each for each in found.assumptions)
+
+
+def test_more_replicas_than_measured_are_an_assumption() -> None:
+    found = provision([replace(DROPBOX, replication_factor=2)], DEMAND)
+    assert found.limit_mb_per_s_per_broker == pytest.approx(40.0)
+    assert "2 replicas and planned with 3" in found.assumptions[0]
+
+
+def test_between_two_sizes_the_time_per_message_is_linear() -> None:
+    # 1 µs a record and 0.01 µs a byte, so 100 B take 2 µs and 10 kB take 101 µs.
+    limits = [MeasuredLimit(100, 50.0, "CPU"), MeasuredLimit(10_000, 10_000 / 101, "disk")]
+    found, assumptions = limit_at(limits, 1_000)
+    assert found.mb_per_s == pytest.approx(1_000 / 11)
+    assert "not measured" in assumptions[0]
+
+
+@pytest.mark.parametrize("bpm", [99, 10_001])
+def test_no_word_outside_of_what_was_measured(bpm: int) -> None:
+    limits = [MeasuredLimit(100, 50.0), MeasuredLimit(10_000, 90.0)]
+    with pytest.raises(ConfigError, match="outside of the measured"):
+        limit_at(limits, bpm)
+
+
+@pytest.mark.parametrize(
+    "change", [{"offline": 1.0}, {"growth": -0.1}, {"headroom": 1.5}, {"mb_per_s": 0.0}]
+)
+def test_demands_that_make_no_sense_are_refused(change: dict[str, float]) -> None:
+    with pytest.raises(ConfigError, match="expected"):
+        replace(DEMAND, **change)  # type: ignore[arg-type]
+
+
+def test_without_a_limit_there_is_no_answer() -> None:
+    with pytest.raises(ConfigError, match="find-limit first"):
+        provision([replace(DROPBOX, mb_per_s=0.0)], DEMAND)
+
+
+@given(
+    mb_per_s=st.floats(1.0, 1e5),
+    offline=st.floats(0.0, 0.9),
+    growth=st.floats(0.0, 5.0),
+    headroom=st.floats(0.0, 0.9),
+)
+def test_the_brokers_left_carry_all_and_one_broker_fewer_would_not(
+    mb_per_s: float, offline: float, growth: float, headroom: float
+) -> None:
+    demand = Demand(mb_per_s, 1_000, offline=offline, growth=growth, headroom=headroom)
+    found = provision([DROPBOX], demand)
+    usable = 60.0 * (1 - offline) * (1 - headroom)
+    needed = mb_per_s * (1 + growth)
+    assert found.brokers * usable >= needed * (1 - 1e-6)
+    assert found.brokers == 3 or (found.brokers - 1) * usable < needed * (1 + 1e-6)
