@@ -15,6 +15,7 @@ class Stint:
     """What one member read of one partition without a break.
 
     Attributes:
+        partition: that was read.
         from_offset, to_offset: the first offset and the one after the last.
         records: as the batches say; `to_offset - from_offset` unless offsets are missing.
     """
@@ -75,7 +76,8 @@ class GroupWindow:
         group: number of the group, from 0.
         members: of the group.
         records, wire_bytes: read inside the window; bytes of record batches [B].
-        latency_p50_ms, …: intended send time to receipt [ms]; NaN where nothing was read.
+        latency_p50_ms, latency_p95_ms, latency_p99_ms, latency_max_ms: intended send time to
+            receipt; NaN where nothing was read [ms].
         lag_records: at the window's start and every `LAG_INTERVAL_S` after it; records that
             could be read and were not yet.
         lag_slope_records_per_s: of a line through them [records/s]; NaN with one point.
@@ -84,6 +86,7 @@ class GroupWindow:
         read_by_partition: what was read over the whole trial, in ranges without a break.
         errors: error name → how often, over the whole trial.
         rebalances: assignments after each member's first.
+        notes: what the consumers want remembered, a sentence each.
     """
 
     group: int

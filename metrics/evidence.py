@@ -50,14 +50,19 @@ class ClientWindow:
     payload (keys and values). Latencies count from the intended send time [ms].
 
     Attributes:
+        start_s, end_s: the measured window [s since the epoch].
+        np: producers.
         offered_records: records that the schedule asked for inside the window.
         sent_records: records handed to a socket inside the window.
         acked_records: records acknowledged inside the window.
         failed_records: records that ended in an error inside the window.
+        offered_bytes, acked_bytes: payload of offered and acknowledged records [B].
         unsent_own_records: records due and unsent at the window's end although their
             connection had room, so held up by the generator and not by the brokers.
         lateness_p99_ms: how late sends left that no broker had blocked.
         loop_busy: highest share of any task's window spent outside of waiting [ratio].
+        latency_p50_ms, latency_p95_ms, latency_p99_ms, latency_p999_ms, latency_max_ms: from
+            the intended send time to the acknowledgement [ms].
         acked_total: records acknowledged over the whole trial, warm-up and drain included.
         failed_total: records failed over the whole trial.
         acked_by_partition: partition → records acknowledged over the whole trial.
@@ -112,7 +117,7 @@ class Reason:
         indicator: the rule's name, for example `request_handler_idle`.
         text: for people, with numbers and units.
         broker_id: the broker it speaks of, or None.
-        value, threshold: the numbers compared.
+        value, threshold: the numbers compared [as the rule says].
         resource: what the rule points at.
     """
 

@@ -14,10 +14,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from metrics.columns import fields_of, plain
-from metrics.evidence import BrokerSample, ClientWindow, Judgement, Reason, Resource
+from metrics.columns import fields_of
+from metrics.evidence import ClientWindow, Judgement, Reason, Resource
 from metrics.summary import Boundary
-from metrics.use import ResourceUse, use_table
+from metrics.use import ResourceUse
 from metrics.windows import BrokerWindow
 from search.model import Verdict
 
@@ -69,6 +69,19 @@ class Pattern:
         np: identical producers.
         rate_records_per_s: what each of them offers [1/s].
         acks: `0`, `1` or `all`.
+        linger_ms: how long an unfilled batch waits for more records.
+        batch_size_bytes: upper bound of a batch, one record excepted.
+        max_in_flight: unanswered requests of a connection.
+        buffer_memory_bytes: batches that may wait for a slow broker, of one producer.
+        max_request_bytes: upper bound of a produce request, one batch excepted.
+        request_timeout_ms: an unanswered request fails after this time.
+        partitions_per_broker: that each broker leads.
+        replication_factor: replicas of each partition, the leader included.
+        brokers: of the cluster.
+        payload: kind of the values, `random` bytes by default.
+        compression: of the batches that producers send.
+        consumer_groups: that each read everything.
+        client: which producer client sent, `wire` by default.
         axis, load: what was searched along, and where on it this pattern lies.
         point_bpm: message size of the boundary point that it was offered for [B].
     """
@@ -132,14 +145,28 @@ class Trial:
 
 @dataclass(frozen=True)
 class GoalVerdict:
-    """What a goal says of a trial; `reason` is the first of its reasons, or empty."""
+    """What one of several goals says of a trial.
+
+    Attributes:
+        verdict: `SUSTAINED`, `OVERLOADED` or `INVALID`.
+        reason: the first of its reasons, or empty.
+    """
 
     verdict: Verdict
     reason: str
 
 
 @dataclass(frozen=True)
-class _TrialHead:
+class TrialHead:
+    """One trial: what was offered, what the generator and the brokers did, what it means.
+
+    Attributes:
+        run_id: the run that it belongs to.
+        trial: its number within the run, from 1.
+        started_at, finished_at: all phases.
+        topic: that was written to.
+    """
+
     run_id: str
     trial: int
     started_at: datetime
@@ -148,7 +175,36 @@ class _TrialHead:
 
 
 @dataclass(frozen=True)
-class _TrialTail:
+class TrialWindow:
+    """The measured part of a trial.
+
+    Attributes:
+        window_start, window_end: the measured window, all counts below are of.
+    """
+
+    window_start: datetime
+    window_end: datetime
+
+
+@dataclass(frozen=True)
+class TrialTail:
+    """What a trial means, and the evidence.
+
+    Attributes:
+        verdict: `SUSTAINED`, `OVERLOADED` or `INVALID`.
+        reasons: why, the most telling first.
+        limited_by: the resource that bound the brokers, of an overload.
+        attribution: the evidence for it in a sentence.
+        utilization: indicator → how near it was to its threshold; 1 at it, above 1 beyond.
+        broker_windows: what each broker did in the window.
+        controller_windows: the same of controllers whose metrics are known.
+        metrics_source: `driver-jvm`, `jmxquery`, …
+        end_offset_growth_records: growth of the end offsets over the whole trial.
+        resources: the USE table, a row for each resource of each broker.
+        recovery_s: from the end of an overload until the brokers were at rest [s].
+        verdicts: goal → what it says of the trial, of all goals that the run judges by.
+    """
+
     verdict: Verdict
     reasons: tuple[Reason, ...]
     limited_by: Resource | None
@@ -168,6 +224,7 @@ class SampleRow:
     """One poll of one broker or controller.
 
     Attributes:
+        run_id: the run that it belongs to.
         trial: number of the trial within the run.
         broker_id: node id.
         at: the poll's middle.
@@ -184,7 +241,15 @@ class SampleRow:
 
 
 @dataclass(frozen=True)
-class _BoundaryHead:
+class BoundaryHead:
+    """The end of the search at one message size.
+
+    Attributes:
+        run_id: the run that it belongs to.
+        at: when it ended.
+        cluster, workload, goal: names of the configuration.
+    """
+
     run_id: str
     at: datetime
     cluster: str
@@ -192,71 +257,26 @@ class _BoundaryHead:
     goal: str
 
 
-_CLIENT_SKIP = frozenset({"np", "start_s", "end_s"})
-_CLIENT_WINDOW = (
-    pa.field("window_start", pa.timestamp("us", tz="UTC")),
-    pa.field("window_end", pa.timestamp("us", tz="UTC")),
-)
+_ALL: frozenset[str] = frozenset()
+CLIENT_SKIP = frozenset({"np", "start_s", "end_s"})
+"""What a trial's row has of the pattern and of `TrialWindow` already."""
+
+ROWS: Mapping[str, tuple[tuple[type[Any], frozenset[str]], ...]] = {
+    "runs": ((RunRow, _ALL),),
+    "trials": (
+        (TrialHead, _ALL),
+        (Pattern, _ALL),
+        (TrialWindow, _ALL),
+        (ClientWindow, CLIENT_SKIP),
+        (TrialTail, _ALL),
+    ),
+    "samples": ((SampleRow, _ALL),),
+    "boundaries": ((BoundaryHead, _ALL), (Boundary, _ALL)),
+}
+"""The dataclasses side by side in each table's rows, each with its fields that are left out."""
 
 SCHEMAS: Mapping[str, pa.Schema] = {
-    "runs": pa.schema(fields_of(RunRow)),
-    "trials": pa.schema(
-        [
-            *fields_of(_TrialHead),
-            *fields_of(Pattern),
-            *_CLIENT_WINDOW,
-            *fields_of(ClientWindow, _CLIENT_SKIP),
-            *fields_of(_TrialTail),
-        ]
-    ),
-    "samples": pa.schema(fields_of(SampleRow)),
-    "boundaries": pa.schema([*fields_of(_BoundaryHead), *fields_of(Boundary)]),
+    table: pa.schema([column for row, skip in parts for column in fields_of(row, skip)])
+    for table, parts in ROWS.items()
 }
 """Arrow schema of each table: `runs`, `trials`, `samples`, `boundaries`."""
-
-
-def run_record(row: RunRow) -> dict[str, Any]:
-    """A row of `runs`."""
-    record: dict[str, Any] = plain(row)
-    return record
-
-
-def trial_record(trial: Trial) -> dict[str, Any]:
-    """A row of `trials`: pattern, client's account and judgement side by side."""
-    head = _TrialHead(
-        trial.run_id, trial.trial, utc(trial.started_at_s), utc(trial.finished_at_s), trial.topic
-    )
-    tail = _TrialTail(
-        verdict=trial.judgement.verdict,
-        reasons=trial.judgement.reasons,
-        limited_by=trial.judgement.limited_by,
-        attribution=trial.judgement.attribution,
-        utilization=trial.judgement.utilization,
-        broker_windows=trial.brokers,
-        controller_windows=trial.controllers,
-        metrics_source=trial.metrics_source,
-        end_offset_growth_records=trial.end_offset_growth_records,
-        resources=use_table(trial.brokers),
-        recovery_s=trial.recovery_s,
-        verdicts={
-            goal: GoalVerdict(each.verdict, each.reasons[0].text if each.reasons else "")
-            for goal, each in trial.verdicts.items()
-        },
-    )
-    client = {k: v for k, v in plain(trial.client).items() if k not in _CLIENT_SKIP}
-    window = {"window_start": utc(trial.client.start_s), "window_end": utc(trial.client.end_s)}
-    return {**plain(head), **plain(trial.pattern), **window, **client, **plain(tail)}
-
-
-def sample_record(run_id: str, trial: int, sample: BrokerSample) -> dict[str, Any]:
-    """A row of `samples`."""
-    row = SampleRow(run_id, trial, sample.broker_id, utc(sample.at_s), sample.error, sample.values)
-    record: dict[str, Any] = plain(row)
-    return record
-
-
-def boundary_record(
-    run_id: str, at_s: float, names: tuple[str, str, str], boundary: Boundary
-) -> dict[str, Any]:
-    """A row of `boundaries`; `names` are those of cluster, workload and goal."""
-    return {**plain(_BoundaryHead(run_id, utc(at_s), *names)), **plain(boundary)}

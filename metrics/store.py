@@ -15,15 +15,8 @@ import pyarrow as pa
 
 from metrics.columns import ddl
 from metrics.evidence import BrokerSample
-from metrics.schema import (
-    SCHEMAS,
-    RunRow,
-    Trial,
-    boundary_record,
-    run_record,
-    sample_record,
-    trial_record,
-)
+from metrics.records import boundary_record, run_record, sample_record, trial_record
+from metrics.schema import SCHEMAS, RunRow, Trial
 from metrics.summary import Boundary
 from search.errors import ConfigError
 
@@ -131,6 +124,12 @@ class TableStore:
         numbers = numbers.union(self.read("samples", run_id).select("trial"))
         last = numbers.agg({"trial": "max"}).collect()[0][0]
         return 1 if last is None else int(last) + 1
+
+    def payload_bytes(self, run_id: str) -> float:
+        """Payload that the trials of a run wrote so far, all replicas counted [B]."""
+        total = "sum((acked_total + failed_total) * bpm * replication_factor)"
+        written = self.read("trials", run_id).selectExpr(total).collect()[0][0]
+        return float(written or 0)
 
     def append_boundary(
         self, run_id: str, at_s: float, names: tuple[str, str, str], boundary: Boundary

@@ -34,10 +34,11 @@ class Boundary:
         overload_reasons: what the trial at `np_overloaded` showed, `indicator: sentence`.
         limited_by: the resource that bound the brokers, or None when unknown.
         trials: trials spent on this size, invalid ones included.
-        mps_overloaded: messages per second at `np_overloaded` [1/s], or None.
+        mps_overloaded: messages per second at `np_overloaded`, or None [1/s].
         gave_up: why the search ended without closing the bracket, or None.
         evidence: what `limited_by` rests on, with the use of the other resources.
-        confidence: the search's probability that the limit lies inside the bracket, or None.
+        confidence: the search's probability that the limit lies inside the bracket, or
+            None [ratio].
         notes: what a reader of the answer has to know, such as trials that were outvoted.
         axis: what was searched along; along any other axis than `np`, that is fixed.
         load_sustained, load_overloaded: the bracket on the axis, as np_sustained and

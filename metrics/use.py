@@ -25,9 +25,9 @@ class ResourceUse:
         broker_id: node id.
         resource: what was used.
         utilization: share of it that was in use; 1 minus it is the headroom [ratio].
-        saturation: how much work waited for it, in `saturation_unit`.
+        saturation: how much work waited for it [saturation_unit].
         saturation_unit: what `saturation` counts.
-        errors: how often it failed, in `errors_unit`.
+        errors: how often it failed [errors_unit].
         errors_unit: what `errors` counts.
     """
 

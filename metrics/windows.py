@@ -33,9 +33,19 @@ from metrics.spans import (
 
 @dataclass(frozen=True)
 class RequestWindow:
-    """Requests of one kind: their rate [1/s] and the exact means of their phases [ms].
+    """Requests of one kind: their rate and the exact means of their phases.
 
     Kafka rounds each request's times to whole milliseconds before it adds them.
+
+    Attributes:
+        per_s: requests that ended [1/s].
+        total_ms: from the request's arrival to the last byte of the answer.
+        request_queue_ms: waiting for a request handler.
+        local_ms: in a request handler: CPU, page cache and flushes.
+        remote_ms: waiting for followers, or for data to fetch.
+        throttle_ms: held back by a quota.
+        response_queue_ms: waiting for a network thread.
+        response_send_ms: being sent.
     """
 
     per_s: float | None = None
@@ -53,6 +63,7 @@ class BrokerWindow:
     """One broker (or controller) over the measured window; None where nothing is known.
 
     Attributes:
+        broker_id: node id.
         start_s, end_s: the first and the last good sample inside [s since the epoch].
         samples_expected, samples_missed: of the window, by the sampling interval.
         edge_gap_s: how far the samples stay away from the window's edges, the larger
@@ -62,11 +73,12 @@ class BrokerWindow:
         handler_idle: idle fraction of the request handlers, exact up to 0.3 s over the
             window; slightly above 1 is normal [ratio].
         network_idle: idle fraction of the busiest network thread [ratio].
-        request_queue_max: most waiting requests in a sample.
-        isr_shrinks, isr_expands: how many.
+        request_queue_max: most waiting requests in a sample [requests].
+        produce, fetch_consumer, fetch_follower: requests of this kind.
+        isr_shrinks, isr_expands: how many [count].
         isr_changed_share: share of samples with under-replicated partitions or an ISR
             change since the sample before [ratio].
-        under_replicated_max: most under-replicated partitions in a sample.
+        under_replicated_max: most under-replicated partitions in a sample [partitions].
         replica_lag_max_records: largest lag of a follower in a sample [records].
         messages_in_per_s: from producers [1/s].
         bytes_in_per_s, bytes_out_per_s: of record batches, from producers and to
@@ -85,11 +97,11 @@ class BrokerWindow:
             the least is near what collections leave [ratio].
         flush_per_s: log flushes [1/s].
         flush_ms: their exact mean time [ms].
-        flush_threads: time in flushes per second: threads that flush at a time.
+        flush_threads: time in flushes per second: threads that flush at a time [threads].
         disk_read_bytes_per_s, disk_write_bytes_per_s: of the process [B/s].
-        leader_partitions_min, leader_partitions_max: partitions led, over the samples.
-        offline_replicas_max: most replicas on failed disks in a sample.
-        fenced_brokers_max: of a controller.
+        leader_partitions_min, leader_partitions_max: partitions led, over the samples [partitions].
+        offline_replicas_max: most replicas on failed disks in a sample [replicas].
+        fenced_brokers_max: most fenced brokers in a sample, of a controller [brokers].
     """
 
     broker_id: int

@@ -6,7 +6,9 @@ The figures are logged as a table for docs/attribution.md; see there how to run 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+import signal
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -14,7 +16,9 @@ import pytest
 from kafka.admin import ConfigResourceType
 
 from jobs.engine.pattern import ProducerPattern
+from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import start
+from metrics.client import TaskRow
 from metrics.evidence import Resource
 from metrics.use import use_table
 from search.model import Verdict
@@ -30,19 +34,19 @@ log = logging.getLogger(__name__)
 ON_ONE = {partition: [1] for partition in range(4)}
 FOLLOWED = {partition: [1, 2] for partition in range(4)}
 MESSAGES = ProducerPattern(message_bytes=1_000, rate_records_per_s=1_000.0, linger_ms=20.0)
+# Brokers compress again what producers sent plain: work for a handler's core, and for none else.
+SLOW_APPENDS = {"compression.type": "zstd", "compression.zstd.level": "19"}
 PLENTY = {"log.retention.bytes": "134217728"}
 
 
 @contextmanager
-def brokers_of(
-    spark: SparkSession, profile: str, brokers: int = 1, **properties: str
-) -> Iterator[LoadedBrokers]:
+def broker_of(spark: SparkSession, profile: str, **properties: str) -> Iterator[LoadedBrokers]:
     overrides = {key.replace("__", "."): value for key, value in properties.items()}
     with (
-        start(profile, brokers=brokers, overrides=PLENTY | overrides, name="bound") as running,
-        loaded(running, spark._jvm) as brokers_under_load,
+        start(profile, brokers=1, overrides=PLENTY | overrides, name="bound") as running,
+        loaded(running, spark._jvm) as under_load,
     ):
-        yield brokers_under_load
+        yield under_load
 
 
 def say(seen: Seen) -> None:
@@ -72,7 +76,7 @@ def assert_bound_by(resource: Resource, seen: Seen) -> None:
 
 def test_a_disk_that_every_append_waits_for(spark: SparkSession) -> None:
     with (
-        brokers_of(spark, "disk-bound") as brokers,
+        broker_of(spark, "disk-bound") as brokers,
         brokers.topic(ON_ONE, {}) as topic,
     ):
         assert_bound_by(Resource.DISK, brokers.trial(topic, ON_ONE, MESSAGES, np=60))
@@ -80,23 +84,23 @@ def test_a_disk_that_every_append_waits_for(spark: SparkSession) -> None:
 
 def test_one_handler_with_work_for_more(spark: SparkSession) -> None:
     with (
-        brokers_of(spark, "default", num__io__threads="1") as brokers,
-        brokers.topic(ON_ONE, {"compression.type": "gzip"}) as topic,
+        broker_of(spark, "default", num__io__threads="1") as brokers,
+        brokers.topic(ON_ONE, SLOW_APPENDS) as topic,
     ):
-        assert_bound_by(Resource.REQUEST_HANDLERS, brokers.trial(topic, ON_ONE, MESSAGES, np=50))
+        assert_bound_by(Resource.REQUEST_HANDLERS, brokers.trial(topic, ON_ONE, MESSAGES, np=20))
 
 
 def test_compression_on_every_core(spark: SparkSession) -> None:
     with (
-        brokers_of(spark, "default", num__io__threads="8") as brokers,
-        brokers.topic(ON_ONE, {"compression.type": "gzip"}) as topic,
+        broker_of(spark, "default", num__io__threads="8") as brokers,
+        brokers.topic(ON_ONE, SLOW_APPENDS) as topic,
     ):
-        assert_bound_by(Resource.CPU, brokers.trial(topic, ON_ONE, MESSAGES, np=100))
+        assert_bound_by(Resource.CPU, brokers.trial(topic, ON_ONE, MESSAGES, np=40))
 
 
 def test_a_rate_limited_interface(spark: SparkSession) -> None:
     with (
-        brokers_of(spark, "default") as brokers,
+        broker_of(spark, "default") as brokers,
         brokers.topic(ON_ONE, {}) as topic,
         rate_limited_link(40, brokers.addresses[1]) as link,
     ):
@@ -111,20 +115,42 @@ def test_a_rate_limited_interface(spark: SparkSession) -> None:
 
 
 def test_a_follower_that_may_not_fetch_faster(spark: SparkSession) -> None:
+    overrides = PLENTY | {"replica.lag.time.max.ms": "2000"}
     with (
-        brokers_of(spark, "default", brokers=2, replica__lag__time__max__ms="2000") as brokers,
+        start("default", brokers=2, overrides=overrides, name="bound") as running,
+        loaded(running, spark._jvm) as brokers,
         brokers.topic(FOLLOWED, {"follower.replication.throttled.replicas": "*"}) as topic,
     ):
         limit = {"follower.replication.throttled.rate": "100000"}
         brokers.alter(ConfigResourceType.BROKER, "2", limit)
-        seen = brokers.trial(topic, FOLLOWED, MESSAGES, np=4)
+        route = Route(brokers.addresses, lambda work: _while_paused(running, 2, work))
+        seen = brokers.trial(topic, FOLLOWED, MESSAGES, np=4, warmup_s=10.0, route=route)
         assert_bound_by(Resource.REPLICATION, seen)
         assert "the replicas on broker 2 by up to" in seen.judgement.attribution
 
 
+def _while_paused(running: Testbed, broker_id: int, work: Callable[[], TaskRow]) -> TaskRow:
+    """Do the work while a broker hangs so long that it leaves the ISR, but is not fenced.
+
+    A follower is throttled only while it is out of the ISR, from where it then never returns.
+    """
+
+    def pause() -> None:
+        threading.Event().wait(2.0)
+        running.kill_broker(broker_id, signal.SIGSTOP)
+        threading.Event().wait(5.0)
+        running.kill_broker(broker_id, signal.SIGCONT)
+
+    thread = threading.Thread(target=pause)
+    thread.start()
+    row = work()
+    thread.join()
+    return row
+
+
 def test_a_quota_makes_the_trial_invalid_and_is_named(spark: SparkSession) -> None:
     with (
-        brokers_of(spark, "default") as brokers,
+        broker_of(spark, "default") as brokers,
         brokers.topic(ON_ONE, {}) as topic,
     ):
         brokers.limit_producers(200_000.0)

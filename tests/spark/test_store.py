@@ -12,7 +12,8 @@ from chispa import assert_df_equality
 
 from metrics.columns import ddl
 from metrics.evidence import BrokerSample
-from metrics.schema import SCHEMAS, RunRow, sample_record, utc
+from metrics.records import sample_record
+from metrics.schema import SCHEMAS, RunRow, utc
 from metrics.store import TABLES, TableStore
 from search.errors import ConfigError
 from tests.support.rows import BOUNDARY, trial

@@ -10,16 +10,8 @@ import pytest
 
 from metrics.columns import arrow_type, ddl, fields_of, plain
 from metrics.evidence import BrokerSample, ClientWindow, Judgement, Reason, Resource
-from metrics.schema import (
-    SCHEMAS,
-    Pattern,
-    RunRow,
-    boundary_record,
-    run_record,
-    sample_record,
-    trial_record,
-    utc,
-)
+from metrics.records import boundary_record, run_record, sample_record, trial_record
+from metrics.schema import SCHEMAS, Pattern, RunRow, utc
 from metrics.summary import Boundary
 from search.model import Verdict
 from tests.support.rows import BOUNDARY, trial

@@ -1,0 +1,69 @@
+"""Rows of the Delta tables as dicts that Arrow takes, from what a run has."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from metrics.columns import plain
+from metrics.evidence import BrokerSample
+from metrics.schema import (
+    CLIENT_SKIP,
+    BoundaryHead,
+    GoalVerdict,
+    RunRow,
+    SampleRow,
+    Trial,
+    TrialHead,
+    TrialTail,
+    TrialWindow,
+    utc,
+)
+from metrics.summary import Boundary
+from metrics.use import use_table
+
+
+def run_record(row: RunRow) -> dict[str, Any]:
+    """A row of `runs`."""
+    record: dict[str, Any] = plain(row)
+    return record
+
+
+def trial_record(trial: Trial) -> dict[str, Any]:
+    """A row of `trials`: pattern, client's account and judgement side by side."""
+    head = TrialHead(
+        trial.run_id, trial.trial, utc(trial.started_at_s), utc(trial.finished_at_s), trial.topic
+    )
+    tail = TrialTail(
+        verdict=trial.judgement.verdict,
+        reasons=trial.judgement.reasons,
+        limited_by=trial.judgement.limited_by,
+        attribution=trial.judgement.attribution,
+        utilization=trial.judgement.utilization,
+        broker_windows=trial.brokers,
+        controller_windows=trial.controllers,
+        metrics_source=trial.metrics_source,
+        end_offset_growth_records=trial.end_offset_growth_records,
+        resources=use_table(trial.brokers),
+        recovery_s=trial.recovery_s,
+        verdicts={
+            goal: GoalVerdict(each.verdict, each.reasons[0].text if each.reasons else "")
+            for goal, each in trial.verdicts.items()
+        },
+    )
+    client = {k: v for k, v in plain(trial.client).items() if k not in CLIENT_SKIP}
+    window = TrialWindow(utc(trial.client.start_s), utc(trial.client.end_s))
+    return {**plain(head), **plain(trial.pattern), **plain(window), **client, **plain(tail)}
+
+
+def sample_record(run_id: str, trial: int, sample: BrokerSample) -> dict[str, Any]:
+    """A row of `samples`."""
+    row = SampleRow(run_id, trial, sample.broker_id, utc(sample.at_s), sample.error, sample.values)
+    record: dict[str, Any] = plain(row)
+    return record
+
+
+def boundary_record(
+    run_id: str, at_s: float, names: tuple[str, str, str], boundary: Boundary
+) -> dict[str, Any]:
+    """A row of `boundaries`; `names` are those of cluster, workload and goal."""
+    return {**plain(BoundaryHead(run_id, utc(at_s), *names)), **plain(boundary)}

@@ -1,0 +1,89 @@
+"""docs/tables.md says of every column what it is, and is as the code is."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from metrics.schema import ROWS, SCHEMAS
+from metrics.table_docs import Column, columns_of, described, markdown
+
+PAGE = Path(__file__).parents[2] / "docs" / "tables.md"
+
+
+@dataclasses.dataclass(frozen=True)
+class Inner:
+    """A part.
+
+    Attributes:
+        ratio: of something [ratio].
+        part_id: which one.
+    """
+
+    ratio: float
+    part_id: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Outer:
+    """A row.
+
+    Attributes:
+        first, second_ms: how long it took,
+            told in two lines.
+        parts: each of them.
+        by_name: name → part.
+        records: whole ones.
+    """
+
+    first: str
+    second_ms: float | None
+    parts: tuple[Inner, ...]
+    by_name: Mapping[str, Inner]
+    records: int
+
+
+def test_a_column_has_its_type_unit_and_meaning() -> None:
+    told = "how long it took, told in two lines"
+    assert list(columns_of(Outer)) == [
+        Column("first", "string", "–", told),
+        Column("second_ms", "double", "ms", told),
+        Column("parts", "array of [Inner](#inner)", "–", "each of them"),
+        Column("by_name", "map of string to [Inner](#inner)", "–", "name → part"),
+        Column("records", "bigint", "count", "whole ones"),
+    ]
+    assert described(Inner) == {"ratio": "of something [ratio].", "part_id": "which one."}
+    assert list(columns_of(Inner)) == [
+        Column("ratio", "double", "ratio", "of something"),
+        Column("part_id", "bigint", "–", "which one"),
+    ]
+
+
+def test_a_column_without_a_meaning_is_refused() -> None:
+    bare = dataclasses.make_dataclass("Bare", [("depth", float)])
+    with pytest.raises(ValueError, match=r"Bare\.depth is a column without a meaning"):
+        list(columns_of(bare))
+
+
+def test_a_number_without_a_unit_is_refused() -> None:
+    vague = dataclasses.make_dataclass("Vague", [("depth", float)])
+    vague.__doc__ = "A row.\n\nAttributes:\n    depth: how deep."
+    with pytest.raises(ValueError, match=r"Vague\.depth is a number without a unit"):
+        list(columns_of(vague))
+
+
+@pytest.mark.parametrize("table", SCHEMAS)
+def test_the_rows_describe_every_column_of_a_table(table: str) -> None:
+    names = [column.name for row, skip in ROWS[table] for column in columns_of(row, skip)]
+    assert names == SCHEMAS[table].names
+
+
+def test_the_page_is_as_the_code() -> None:
+    renewed = markdown()
+    assert PAGE.read_text(encoding="utf-8") == renewed, (
+        "docs/tables.md is older than the tables; renew it with "
+        "`python -m metrics.table_docs docs/tables.md`"
+    )
