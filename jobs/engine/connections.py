@@ -7,11 +7,13 @@ payload and the engine must not.
 
 from __future__ import annotations
 
+import functools
 import resource
 import socket
 import ssl
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from kafka import errors as kafka_errors
@@ -35,6 +37,26 @@ _SOCKET_OPTIONS = [
 ]
 
 Address = tuple[str, int]
+
+
+@dataclass(frozen=True)
+class SocketBuffers:
+    """Sizes of a socket's buffers; -1 leaves one to the kernel's tuning [B].
+
+    They are set before the connection is made, as the TCP window follows from them.
+    """
+
+    send_bytes: int = -1
+    receive_bytes: int = -1
+
+    @property
+    def options(self) -> list[tuple[int, int, int]]:
+        """What `setsockopt` takes."""
+        sizes = ((socket.SO_SNDBUF, self.send_bytes), (socket.SO_RCVBUF, self.receive_bytes))
+        return [(socket.SOL_SOCKET, option, size) for option, size in sizes if size >= 0]
+
+
+KERNEL_TUNED = SocketBuffers()
 
 
 class BrokerConnectError(RedlineError):
@@ -63,6 +85,7 @@ def open_connections(
     brokers: Mapping[int, Address],
     options: Mapping[str, Any],
     timeout_s: float,
+    buffers: SocketBuffers = KERNEL_TUNED,
 ) -> dict[tuple[str, int], Transport]:
     """Open one authenticated transport per (client id, broker id).
 
@@ -71,13 +94,15 @@ def open_connections(
         brokers: broker id → (host, port).
         options: connection options of kafka-python, as of `Security.client_kwargs`.
         timeout_s: for all of them together [s].
+        buffers: of the sockets.
 
     Raises:
         BrokerConnectError: a broker refused, or did not answer within `timeout_s`.
         ConfigError: a broker does not speak the produce version that the engine uses, or a
             file of the security options cannot be used.
     """
-    opened, refused = _open_all(wanted, brokers, options, timeout_s, _Opener)
+    kind = functools.partial(_Opener, buffers=buffers)
+    opened, refused = _open_all(wanted, brokers, options, timeout_s, kind)
     if refused:
         for transport in opened.values():
             transport.close()
@@ -114,7 +139,7 @@ def _open_all(
     brokers: Mapping[int, Address],
     options: Mapping[str, Any],
     timeout_s: float,
-    kind: type[_Opener],
+    kind: Callable[[Any, Mapping[str, Any], float], _Opener],
 ) -> tuple[_Opened, _Refused]:
     """What could be opened and what not; nothing more is tried after a chunk with a refusal."""
     ensure_descriptors(len(wanted))
@@ -158,8 +183,15 @@ async def _open_chunk(
 class _Opener:
     """Opens connections with the same options until a deadline on the monotonic clock [s]."""
 
-    def __init__(self, net: Any, options: Mapping[str, Any], deadline_s: float) -> None:
+    def __init__(
+        self,
+        net: Any,
+        options: Mapping[str, Any],
+        deadline_s: float,
+        buffers: SocketBuffers = KERNEL_TUNED,
+    ) -> None:
         self._net = net
+        self._socket_options = [*_SOCKET_OPTIONS, *buffers.options]
         self._options = options
         self._deadline_s = deadline_s
         # One context for all: reading the system's certificates takes as long as a trial's start.
@@ -171,7 +203,7 @@ class _Opener:
         sock: socket.socket | None = None
         try:
             sock = await create_connection(
-                self._net, host, port, _SOCKET_OPTIONS, timeout_at=self._deadline_s
+                self._net, host, port, self._socket_options, timeout_at=self._deadline_s
             )
             transport = self._transport(sock, host)
             sock = transport._sock

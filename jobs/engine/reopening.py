@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from jobs.engine.connections import open_connections
+from jobs.engine.connections import SocketBuffers, open_connections
 from jobs.engine.pattern import TrialPlan
 from jobs.engine.transport import Transport
 from search.errors import RedlineError
@@ -132,10 +132,12 @@ class Reopener:
 
 
 def opener_of(plan: TrialPlan) -> Opener:
-    """Opens connections as they were opened before the trial."""
+    """Opens connections as this plan's producers have them."""
+    pattern = plan.pattern
+    buffers = SocketBuffers(pattern.send_buffer_bytes, pattern.receive_buffer_bytes)
 
     def opener(wanted: Sequence[Key]) -> Mapping[Key, Transport]:
         options = dict(plan.client_options)
-        return open_connections(wanted, plan.brokers, options, plan.connect_timeout_s)
+        return open_connections(wanted, plan.brokers, options, plan.connect_timeout_s, buffers)
 
     return opener

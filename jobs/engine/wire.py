@@ -16,12 +16,13 @@ import os
 import time
 from collections.abc import Callable, Mapping
 
-from jobs.engine.batches import BatchPool
 from jobs.engine.control import DriverLine, OrphanedError
+from jobs.engine.conversation import converse
 from jobs.engine.exchange import Exchange
 from jobs.engine.identity import Identity
 from jobs.engine.lane import Lane
 from jobs.engine.pattern import TrialPlan
+from jobs.engine.pool import BatchPool
 from jobs.engine.producer import Connection, Producer
 from jobs.engine.protocol import ProduceEncoder
 from jobs.engine.reopening import Opener, Reopener, opener_of
@@ -29,7 +30,6 @@ from jobs.engine.routes import Routes
 from jobs.engine.schedule import schedule_of
 from jobs.engine.statistics import Account
 from jobs.engine.transport import Transport
-from search.errors import RedlineError
 
 _EVENTS_PER_TURN = 256
 _CHECK_INTERVAL_S = 0.25
@@ -37,10 +37,6 @@ _NEVER = float("inf")
 
 UNACKNOWLEDGED = "Unacknowledged"
 """Error name of records that were sent and not answered by the end of the drain."""
-
-
-class EndMissedError(RedlineError):
-    """The driver ended the window at a moment that had passed here."""
 
 
 class WireLoop:
@@ -95,7 +91,7 @@ class WireLoop:
         plan, pattern = self._plan, self._plan.pattern
         self.window_start_s = start_s + plan.warmup_s
         self.window_end_s = self.window_start_s + plan.measure_s
-        interval_s = 1.0 / pattern.rate_records_per_s
+        interval_s = pattern.record_interval_s
         self.account = Account(self.window_start_s, self.window_end_s, interval_s)
         reopener = Reopener(self._opener)
         self._routes = Routes(plan, reopener, self._clock)
@@ -125,7 +121,7 @@ class WireLoop:
         producer = Producer(
             index,
             pattern,
-            self._pool.records_per_full_batch,
+            self._pool.section_of(index),
             len(plan.leaders),
             schedule_of(pattern, index, start_s, plan.ramp_up_s),
             client_id,
@@ -212,32 +208,14 @@ class WireLoop:
         if os.getppid() != self._parent:
             raise OrphanedError("the process that started this load has ended, so it stops too")
         if self._line is not None:
-            self._talk(self._line, now)
+            converse(self._line, self.account, now)
+            self.window_end_s = self.account.window_end_s
         timeout_s = self._plan.pattern.request_timeout_ms / 1000.0
         for connection in self._connections():
             if connection.in_flight and now - connection.in_flight[0][1] > timeout_s:
                 self._exchange.lose(connection, "RequestTimedOutError")
             if connection.queue:
                 self._exchange.redelivery.expire(connection, now)
-
-    def _talk(self, line: DriverLine, now: float) -> None:
-        line.listen()
-        if not self._exchange.is_open:
-            return
-        if line.end_after_s is not None:
-            self._end_after(line.end_after_s, now)
-        if now >= self.window_start_s:
-            line.say(at_s=now - self.window_start_s, acked=self.account.acked_records)
-
-    def _end_after(self, window_s: float, now: float) -> None:
-        end_s = self.window_start_s + window_s
-        if end_s >= self.window_end_s:
-            return
-        if end_s < now:
-            raise EndMissedError(
-                f"the driver ended the window {now - end_s:.2f} s before this task heard of it"
-            )
-        self.window_end_s = self.account.window_end_s = end_s
 
     # --- sending ------------------------------------------------------------
 
@@ -249,7 +227,7 @@ class WireLoop:
             is_held = producer.partition in held
             if connection.has_room and not connection.queue and not is_held:
                 records = producer.records_by(ready_s)
-                batch = producer.seal(records, self._pool.size_of(records))
+                batch = producer.seal(records)
                 connection.open_batch_waits = False
                 self.account.late(now - ready_s, records, now)
                 self._exchange.send(connection, [batch], now)
@@ -269,10 +247,10 @@ class WireLoop:
 
     def _put_by(self, producer: Producer, waiting: Connection | Lane) -> None:
         """Queue the full batch, which may block the producer."""
-        size = self._pool.size_of(producer.full_records)
-        waiting.queue.append(producer.seal(producer.full_records, size))
+        batch = producer.seal(producer.full_records)
+        waiting.queue.append(batch)
         waiting.open_batch_waits = False
-        producer.buffered_bytes += size
+        producer.buffered_bytes += batch.size
         producer.blocked = producer.buffered_bytes >= self._plan.pattern.buffer_memory
 
 

@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import functools
+from collections.abc import Mapping
 
-from jobs.engine.batches import BatchPool
+from jobs.engine.asking import ask_producer_ids
 from jobs.engine.clients.client import Outcome
-from jobs.engine.connections import open_connections
 from jobs.engine.control import DriverLine
-from jobs.engine.pattern import ProducerPattern, TrialPlan
+from jobs.engine.pattern import TrialPlan
+from jobs.engine.pool import pool_of
+from jobs.engine.reopening import opener_of
 from jobs.engine.transport import Transport
 from jobs.engine.wire import WireLoop, client_id_of
-
-
-@functools.lru_cache(maxsize=2)
-def pool_of(pattern: ProducerPattern) -> BatchPool:
-    """The pool of this pattern, kept for the next trial.
-
-    Python workers are used again, and encoding a pool can take longer than a trial's warm-up.
-    """
-    return BatchPool(pattern)
 
 
 class WireClient:
@@ -29,6 +21,7 @@ class WireClient:
         self._plan = plan
         self._task = task
         self._transports: dict[tuple[str, int], Transport] = {}
+        self._producer_ids: Mapping[str, int] = {}
 
     def open(self) -> None:
         """Connect, and encode the pool."""
@@ -37,13 +30,32 @@ class WireClient:
         wanted = [
             (client_id_of(plan, index), broker) for index in hosted for broker in plan.brokers
         ]
-        options = dict(plan.client_options)
-        self._transports = open_connections(wanted, plan.brokers, options, plan.connect_timeout_s)
+        self._transports = dict(opener_of(plan)(wanted))
+        if plan.pattern.enable_idempotence:
+            self._ask_producer_ids()
         self._pool = pool_of(plan.pattern)
+
+    def _ask_producer_ids(self) -> None:
+        """Ask brokers in turn, as all producers would find the same one the least loaded."""
+        plan = self._plan
+        brokers = sorted(plan.brokers)
+        clients = {
+            client_id_of(plan, index): brokers[index % len(brokers)]
+            for index in plan.producers_of(self._task)
+        }
+        ways = {client_id: self._transports[client_id, at] for client_id, at in clients.items()}
+        self._producer_ids = ask_producer_ids(ways, plan.connect_timeout_s)
 
     def run(self, start_s: float, wall_offset_s: float, line: DriverLine | None) -> Outcome:
         """See `ProducerClient.run`."""
-        loop = WireLoop(self._plan, self._task, self._transports, self._pool, line=line)
+        loop = WireLoop(
+            self._plan,
+            self._task,
+            self._transports,
+            self._pool,
+            line=line,
+            producer_ids=self._producer_ids,
+        )
         return loop.run(start_s, wall_offset_s)
 
     def close(self) -> None:

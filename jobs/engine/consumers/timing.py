@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from jobs.engine.control import DriverLine
+from jobs.engine.conversation import EndMissedError
 from jobs.engine.pattern import TrialPlan
-from jobs.engine.wire import EndMissedError
 
 
 class WindowClock:
