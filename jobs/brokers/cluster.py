@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from jobs.brokers.admin import ClusterInfo, KafkaAdmin
 from jobs.brokers.connect import connect
 from jobs.config import Cluster, Goal, Workload
+from jobs.config.security import Security
 from jobs.events import PhaseStarted, Reporter
 from jobs.testbed.launcher import start
+from metrics.sources.access import JmxAccess
 from search.errors import ConfigError
 
 LAG_CHECKS = 1.5
@@ -28,15 +30,17 @@ class OpenCluster:
 
     Attributes:
         jmx: node id → host:port of its JMX, controllers too where known.
-        warm_up_max_s: load that JVMs which have just started get first, at most [s].
         check: raises when the cluster has ended by itself, as a testbed can.
+        security: how clients get in.
+        jmx_access: what its JMX asks for; None when nothing.
     """
 
     admin: KafkaAdmin
     info: ClusterInfo
     jmx: dict[int, str]
-    warm_up_max_s: float = 0.0
     check: Callable[[], None] = _never_ends
+    security: Security = field(default_factory=Security)
+    jmx_access: JmxAccess | None = None
 
 
 def open_cluster(cluster: Cluster, reporter: Reporter, stack: ExitStack) -> OpenCluster:
@@ -56,28 +60,32 @@ def open_cluster(cluster: Cluster, reporter: Reporter, stack: ExitStack) -> Open
             wanted.profile,
             brokers=wanted.brokers,
             kafka_version=wanted.kafka_version,
-            overrides=wanted.properties,
+            overrides=wanted.overrides,
         )
     )
-    admin = stack.enter_context(connect(testbed.bootstrap_servers))
+    security = testbed.client_security()
+    admin = stack.enter_context(connect(testbed.bootstrap_servers, security.client_kwargs()))
     controller = testbed.controller
     jmx = {**testbed.jmx_endpoints, controller.node_id: controller.jmx_endpoint}
-    return OpenCluster(admin, admin.describe_cluster(), jmx, wanted.warm_up_max_s, testbed.check)
+    info = admin.describe_cluster()
+    return OpenCluster(admin, info, jmx, testbed.check, security, testbed.jmx_access)
 
 
 def _running(cluster: Cluster, reporter: Reporter, stack: ExitStack) -> OpenCluster:
-    if cluster.bootstrap_servers is None or cluster.jmx is None:
+    if cluster.bootstrap_servers is None or cluster.shown_by is None:
         raise ConfigError(f"cluster {cluster.name} names neither a testbed nor running brokers")
-    if cluster.security.protocol.endswith("SSL"):
-        raise ConfigError(
-            f"cluster {cluster.name} has security.protocol {cluster.security.protocol}, and the "
-            "producers do not speak TLS yet; expected a PLAINTEXT or SASL_PLAINTEXT listener; "
-            "name one in bootstrap_servers"
-        )
     reporter.report(PhaseStarted(f"connecting to {', '.join(cluster.bootstrap_servers)}"))
-    admin = stack.enter_context(connect(cluster.bootstrap_servers, cluster.client_kwargs()))
+    options = cluster.security.client_kwargs()
+    admin = stack.enter_context(connect(cluster.bootstrap_servers, options))
     info = admin.describe_cluster()
-    return OpenCluster(admin, info, cluster.jmx.addresses(info.hosts))
+    jmx = cluster.shown_by.jmx
+    return OpenCluster(
+        admin,
+        info,
+        {} if jmx is None else jmx.addresses(info.hosts),
+        security=cluster.security,
+        jmx_access=None if jmx is None else jmx.access(),
+    )
 
 
 def window_needed_s(opened: OpenCluster, workload: Workload) -> float | None:
@@ -108,3 +116,24 @@ def require_fitting(opened: OpenCluster, workload: Workload, goal: Goal) -> None
             f"{needed_s:g} s, and goal {goal.name} judges by it; measure for {needed_s:g} s or "
             f"longer (--set workload.trial.measure_s={needed_s:g}), or lower that setting"
         )
+
+
+def queues_of(opened: OpenCluster, goal: Goal) -> dict[int, float]:
+    """Broker id → its `queued.max.requests`, where the goal judges by a share of it.
+
+    Raises:
+        ConfigError: a broker does not tell.
+    """
+    if goal.indicators.request_queue_share_max is None:
+        return {}
+    found = {}
+    for broker in opened.info.broker_ids:
+        value = opened.admin.broker_config(broker).get("queued.max.requests")
+        if value is None:
+            raise ConfigError(
+                f"broker {broker} does not tell its queued.max.requests, and goal {goal.name} "
+                "judges by indicators.request_queue_share_max; expected a number; give "
+                "request_queue_max instead"
+            )
+        found[broker] = float(value)
+    return found

@@ -16,7 +16,7 @@ from jobs.config.base import (
     Whole,
 )
 from jobs.config.cluster_metrics import Jmx, Metrics
-from jobs.config.security import Security
+from jobs.config.security import Protocol, Security
 
 
 class Testbed(ConfigModel):
@@ -27,6 +27,9 @@ class Testbed(ConfigModel):
         brokers: number of brokers; the controller is a process of its own.
         kafka_version: any release from 3.9.0 on.
         properties: broker properties by Kafka's names that replace the profile's.
+        security: protocol of the clients' listener; the profile's when left out.
+        jmx_secured: whether JMX needs a password and speaks TLS; as the profile says when
+            left out.
     """
 
     __test__ = False  # not a test class, whatever pytest thinks of its name
@@ -41,6 +44,17 @@ class Testbed(ConfigModel):
         ),
     ] = "4.1.2"
     properties: Properties = Field(default_factory=dict)
+    security: Protocol | None = None
+    jmx_secured: bool | None = None
+
+    @property
+    def overrides(self) -> dict[str, object]:
+        """What replaces the profile's keys and properties, as `jobs.testbed` takes it."""
+        keys = {"security": self.security, "jmx_secured": self.jmx_secured}
+        return {
+            **self.properties,
+            **{key: value for key, value in keys.items() if value is not None},
+        }
 
 
 class Cluster(ConfigModel):

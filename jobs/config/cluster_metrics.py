@@ -8,6 +8,8 @@ from typing import Annotated, Any, ClassVar, TypeVar
 from pydantic import BeforeValidator, model_validator
 
 from jobs.config.base import ConfigModel, HostPort, Text, Whole, unexpected
+from jobs.config.security import SecretReference, read_secret
+from metrics.sources.access import JmxAccess
 from search.errors import ConfigError
 
 Place = TypeVar("Place", bound="Places")
@@ -74,9 +76,43 @@ class Places(ConfigModel):
 
 
 class Jmx(Places):
-    """The brokers' JMX."""
+    """The brokers' JMX.
+
+    Attributes:
+        username_from, password_from: where its user and password are.
+        tls: whether the registry and the objects speak TLS.
+        cafile: PEM file of the certificates to trust; those that Java trusts when left out.
+    """
 
     key: ClassVar[str] = "jmx"
+
+    username_from: SecretReference | None = None
+    password_from: SecretReference | None = None
+    tls: bool = False
+    cafile: str | None = None
+
+    @model_validator(mode="after")
+    def _complete(self) -> Jmx:
+        if (self.username_from is None) != (self.password_from is None):
+            raise ValueError("username_from and password_from belong together; add the other one")
+        if self.cafile is not None and not self.tls:
+            raise ValueError("cafile has no effect without tls; add tls: true or remove cafile")
+        return self
+
+    def access(self) -> JmxAccess | None:
+        """What opens it, secrets resolved; None where it is open.
+
+        Raises:
+            ConfigError: a secret is not there.
+        """
+        if self.username_from is None or self.password_from is None:
+            return JmxAccess(is_tls=True, cafile=self.cafile) if self.tls else None
+        return JmxAccess(
+            read_secret(self.username_from, "jmx.username_from"),
+            read_secret(self.password_from, "jmx.password_from"),
+            self.tls,
+            self.cafile,
+        )
 
 
 class Prometheus(Places):

@@ -17,8 +17,8 @@ import time
 from base64 import urlsafe_b64encode
 from pathlib import Path
 
+from jobs.testbed.keystore import Entry, build, parse, pem, private_key
 from jobs.testbed.model import HOST, Spec
-from metrics.java_keystore import Entry, build, parse, pem, private_key
 from search.errors import RedlineError
 
 FOLDER = "security"

@@ -43,6 +43,27 @@ class JmxAccess:
         return found
 
 
+def remedy_of_lock(error: str) -> str | None:
+    """What to do when JMX is there and closed to us, by its error's text; None otherwise."""
+    for sign, remedy in _LOCKS.items():
+        if sign in error:
+            return remedy
+    return None
+
+
+_LOCKS = {
+    "Authentication failed": "refuses the password; expected one of its jmxremote.password; check "
+    "what jmx.username_from and jmx.password_from point at",
+    "Credentials required": "wants a password; expected jmx.username_from and jmx.password_from; "
+    "add them to the cluster's file",
+    "non-JRMP server": "speaks TLS in its registry; expected jmx.tls: true; add it to the "
+    "cluster's file",
+    "PKIX path": "has a certificate that is not trusted; expected one signed by an authority in "
+    "jmx.cafile; name the authority's PEM file there",
+    "Unsupported or unrecognized SSL message": "does not speak TLS in its registry; expected "
+    "-Dcom.sun.management.jmxremote.registry.ssl=true at the broker, or jmx.tls: false",
+}
+
 _CERTIFICATE = re.compile(
     r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL | re.ASCII
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from metrics.sources.access import JmxAccess
 from metrics.sources.driver_jvm import DriverJvmSource
 from metrics.sources.jmxquery_source import JmxQuerySource
 from metrics.sources.source import JmxEndpoint, MetricsSource
@@ -15,7 +16,10 @@ JMXQUERY_DEADLINE_S = 5.0
 
 
 def open_source(
-    addresses: Mapping[int, str], jvm: Any | None, deadline_s: float = 2.0
+    addresses: Mapping[int, str],
+    jvm: Any | None,
+    deadline_s: float = 2.0,
+    access: JmxAccess | None = None,
 ) -> MetricsSource:
     """An open source for these nodes.
 
@@ -24,6 +28,7 @@ def open_source(
         jvm: the driver's JVM (`spark._jvm`), or None on Spark Connect and serverless.
         deadline_s: time after which a node's sample counts as missed [s]; at least 5 s
             through jmxquery, which starts a JVM for each.
+        access: the password and certificates that JMX asks for; None when it is open.
 
     Raises:
         ConfigError: when there is no address, or a node cannot be reached or judged.
@@ -36,8 +41,8 @@ def open_source(
     endpoints = [JmxEndpoint.parse(node, address) for node, address in sorted(addresses.items())]
     source: MetricsSource
     if jvm is not None:
-        source = DriverJvmSource(jvm, endpoints, deadline_s)
+        source = DriverJvmSource(jvm, endpoints, deadline_s, access)
     else:
-        source = JmxQuerySource(endpoints, max(deadline_s, JMXQUERY_DEADLINE_S))
+        source = JmxQuerySource(endpoints, max(deadline_s, JMXQUERY_DEADLINE_S), access=access)
     source.open()
     return source

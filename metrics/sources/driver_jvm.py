@@ -7,12 +7,15 @@ Takes any py4j JVM view with Janino on its class path, which Spark's driver has 
 from __future__ import annotations
 
 import math
+import ssl
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from metrics.beans import PROBE, Reading, beans_for, readings_of
+from metrics.beans import FACTS, PROBE, Reading, beans_for, readings_of
 from metrics.evidence import BrokerSample
+from metrics.sources import trust_java
+from metrics.sources.access import JmxAccess
 from metrics.sources.poller_java import named_source
 from metrics.sources.probe import node_info, unreachable
 from metrics.sources.source import JmxEndpoint, NodeInfo
@@ -61,12 +64,21 @@ class DriverJvmSource:
         jvm: py4j's view of the JVM, `spark._jvm`.
         endpoints: the nodes to read, controllers included where known.
         deadline_s: time after which a node's sample counts as missed [s].
+        access: what JMX asks for; None when it is open. Certificates to trust are trusted by
+            the whole JVM from then on.
     """
 
     name = "driver-jvm"
 
-    def __init__(self, jvm: Any, endpoints: Sequence[JmxEndpoint], deadline_s: float) -> None:
+    def __init__(
+        self,
+        jvm: Any,
+        endpoints: Sequence[JmxEndpoint],
+        deadline_s: float,
+        access: JmxAccess | None = None,
+    ) -> None:
         self._jvm = jvm
+        self._access = access
         self._endpoints = endpoints
         self._deadline_ms = round(deadline_s * 1000)
         self._poller: Any = None
@@ -74,11 +86,10 @@ class DriverJvmSource:
 
     def open(self) -> None:
         """See `MetricsSource.open`."""
-        name, source = named_source()
-        compiler = self._jvm.org.codehaus.janino.SimpleCompiler()
-        compiler.cook(source)
-        self._poller = compiler.getClassLoader().loadClass(name).newInstance()
+        self._poller = self._compiled(*named_source())
         try:
+            if self._access is not None:
+                self._unlock(self._access)
             self.nodes = self._probe()
             for node in self.nodes.values():
                 beans = beans_for(node.node_id, node.version, node.roles)
@@ -87,10 +98,24 @@ class DriverJvmSource:
             self.close()
             raise
 
+    def _compiled(self, name: str, source: str) -> Any:
+        compiler = self._jvm.org.codehaus.janino.SimpleCompiler()
+        compiler.cook(source)
+        return compiler.getClassLoader().loadClass(name).newInstance()
+
+    def _unlock(self, access: JmxAccess) -> None:
+        if access.username is not None:
+            self._poller.logIn(access.username, access.password)
+        if access.is_tls:
+            trusted = "".join(map(ssl.DER_cert_to_PEM_cert, access.trusted()))
+            if trusted:
+                self._compiled(trust_java.NAME, trust_java.SOURCE).add(trusted)
+            self._poller.useTls()
+
     def _probe(self) -> dict[int, NodeInfo]:
         for endpoint in self._endpoints:
             self._poller.add(endpoint.node_id, endpoint.url)
-            self._poller.plan(endpoint.node_id, plan_text(PROBE))
+            self._poller.plan(endpoint.node_id, plan_text((*PROBE, *FACTS)))
         answers = parse_answers(self._poller.sample(round(OPEN_DEADLINE_S * 1000)))
         nodes = {}
         for endpoint, answer in zip(self._endpoints, answers, strict=True):

@@ -16,11 +16,14 @@ from typing import Any
 
 import jmxquery
 
-from metrics.beans import PROBE, Reading, beans_for, readings_of
+from metrics.beans import FACTS, PROBE, Reading, beans_for, readings_of
 from metrics.evidence import BrokerSample
+from metrics.sources.access import JmxAccess
 from metrics.sources.driver_jvm import OPEN_DEADLINE_S
+from metrics.sources.jmxquery_secret import query_secretly
 from metrics.sources.probe import brief, node_info, unreachable
 from metrics.sources.source import JmxEndpoint, NodeInfo
+from search.errors import ConfigError
 
 # Its errors come back to us in exceptions and samples; said twice they disturb the console.
 logging.getLogger("jmxquery").setLevel(logging.CRITICAL)
@@ -76,6 +79,10 @@ class JmxQuerySource:
         deadline_s: time after which a node's sample counts as missed [s].
         java: the `java` to run.
         clock: wall clock [s since the epoch].
+        access: the password that JMX asks for; None when it is open.
+
+    Raises:
+        ConfigError: JMX speaks TLS, which the package's program cannot.
     """
 
     name = "jmxquery"
@@ -86,7 +93,15 @@ class JmxQuerySource:
         deadline_s: float,
         java: str = "java",
         clock: Callable[[], float] = time.time,
+        access: JmxAccess | None = None,
     ) -> None:
+        if access is not None and access.is_tls:
+            raise ConfigError(
+                "JMX with TLS is read through the driver's own JVM, and this Spark session has "
+                "none (Spark Connect or serverless); expected jmx.tls: false, "
+                "metrics.prometheus, or a session with a JVM"
+            )
+        self._access = access
         self._endpoints = endpoints
         self._deadline_s = deadline_s
         self._java = java
@@ -109,7 +124,7 @@ class JmxQuerySource:
 
     def _probe(self, endpoint: JmxEndpoint) -> tuple[int, NodeInfo]:
         try:
-            values = self._query(endpoint, PROBE, OPEN_DEADLINE_S)
+            values = self._query(endpoint, (*PROBE, *FACTS), OPEN_DEADLINE_S)
         except PollError as error:
             raise unreachable(endpoint, str(error)) from error
         return endpoint.node_id, node_info(endpoint, {k: str(v) for k, v in values.items()})
@@ -140,7 +155,12 @@ class JmxQuerySource:
         queries = [jmxquery.JMXQuery(bean, attribute) for bean, attribute in asked]
         connection = jmxquery.JMXConnection(endpoint.url, java_path=self._java)
         try:
-            results = connection.query(queries, timeout=timeout_s)
+            if self._access is None:
+                results = connection.query(queries, timeout=timeout_s)
+            else:
+                results = query_secretly(connection, queries, self._access, timeout_s)
+        except subprocess.TimeoutExpired as error:
+            raise PollError(f"no answer within {timeout_s:g} s") from error
         except subprocess.CalledProcessError as error:
             raise PollError(error.stdout.decode(errors="replace").strip()) from error
         except FileNotFoundError as error:

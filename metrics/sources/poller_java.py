@@ -37,11 +37,23 @@ import javax.management.remote.*;
 
 public class RedlineJmxPoller {
     private final Map brokers = new LinkedHashMap();
+    private final Map environment = new ConcurrentHashMap();
     private final ExecutorService threads = Executors.newCachedThreadPool(new Daemons());
+
+    /** Opens the connections with a user's password. */
+    public void logIn(String user, String password) {
+        environment.put(JMXConnector.CREDENTIALS, new String[] {user, password});
+    }
+
+    /** Looks brokers up in registries that speak TLS. */
+    public void useTls() {
+        environment.put("com.sun.jndi.rmi.factory.socket",
+            new javax.rmi.ssl.SslRMIClientSocketFactory());
+    }
 
     /** Names a broker to sample; the connection is made by the first sample. */
     public void add(int nodeId, String url) {
-        brokers.put(Integer.valueOf(nodeId), new Broker(nodeId, url));
+        brokers.put(Integer.valueOf(nodeId), new Broker(nodeId, url, environment));
     }
 
     /** Sets what to read of a broker from its next sample on. */
@@ -121,15 +133,17 @@ public class RedlineJmxPoller {
     static class Broker implements Callable {
         final int nodeId;
         final String url;
+        final Map environment;
         List plan = new ArrayList();
         List resolved = null;
         JMXConnector connector = null;
         Future running = null;
         long begun = 0;
 
-        Broker(int nodeId, String url) {
+        Broker(int nodeId, String url, Map environment) {
             this.nodeId = nodeId;
             this.url = url;
+            this.environment = environment;
         }
 
         synchronized void setPlan(String text) {
@@ -192,7 +206,7 @@ public class RedlineJmxPoller {
 
         String read() throws Exception {
             if (connector == null) {
-                connector = JMXConnectorFactory.connect(new JMXServiceURL(url));
+                connector = JMXConnectorFactory.connect(new JMXServiceURL(url), environment);
                 resolved = null;
             }
             MBeanServerConnection server = connector.getMBeanServerConnection();
@@ -243,6 +257,9 @@ public class RedlineJmxPoller {
                 String key = (String) group.keys.get(i);
                 if (value instanceof CompositeData && key.length() > 0) {
                     value = ((CompositeData) value).get(key);
+                }
+                if (value instanceof Object[]) {
+                    value = Arrays.asList((Object[]) value);
                 }
                 if (value != null) {
                     out.append((String) group.labels.get(i)).append(group.suffix).append("\t");

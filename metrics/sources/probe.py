@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
-from metrics.beans import Role
+from metrics.beans import ARGUMENTS, FACTS, Role
+from metrics.sources.access import remedy_of_lock
 from metrics.sources.source import JmxEndpoint, NodeInfo
 from search.errors import ConfigError
+
+_HARMLESS = re.compile(r"-X(?:m[nsx]|ss)\d+[kmgtKMGT]?|-XX:[+-]\w+|-XX:\w+=[\d.]+[kmgtKMGT%]?")
 
 
 def unreachable(endpoint: JmxEndpoint, error: str) -> ConfigError:
     """The error for a node that did not answer, with the remedy."""
+    remedy = remedy_of_lock(error)
+    if remedy is not None:
+        return ConfigError(
+            f"JMX of broker {endpoint.node_id} at {endpoint.address} {remedy} ({brief(error)})"
+        )
     return ConfigError(
         f"broker {endpoint.node_id} does not answer JMX at {endpoint.address}: {brief(error)}. "
         f"Without its metrics no load can be judged. Start it with JMX_PORT={endpoint.port} "
@@ -50,4 +59,17 @@ def node_info(endpoint: JmxEndpoint, values: Mapping[str, str]) -> NodeInfo:
             f"{endpoint.node_id}; correct jmx.endpoints of the cluster's file in conf/clusters"
         )
     roles = frozenset(role for role in Role if role.value in values)
-    return NodeInfo(endpoint.node_id, versions[str(endpoint.node_id)], roles)
+    facts = {fact.name: values[fact.name] for fact in FACTS if fact.name in values}
+    if ARGUMENTS in facts:
+        facts[ARGUMENTS] = harmless_arguments(facts[ARGUMENTS])
+    return NodeInfo(endpoint.node_id, versions[str(endpoint.node_id)], roles, facts)
+
+
+def harmless_arguments(text: str) -> str:
+    """A JVM's arguments about memory, collection and compilation, by name.
+
+    All others stay out: a system property or an agent's options may hold a secret, and a
+    command or a path says nothing about speed.
+    """
+    given = (word.strip("[], ") for word in text.split(", "))
+    return " ".join(sorted({word for word in given if _HARMLESS.fullmatch(word)}))
