@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from jobs.engine.sections import Section
+
 
 @dataclass
 class Trouble:
@@ -28,17 +30,24 @@ class Batch:
     Attributes:
         first: index of its first record in the producer's schedule.
         records: how many records it holds.
+        section: where its records are encoded.
         size: header included [B].
         stamp: epoch and sequence of an idempotent producer, once it was sent.
         trouble: what went wrong with it so far; None of almost every batch.
     """
 
-    __slots__ = ("first", "partition", "records", "size", "stamp", "trouble")
+    __slots__ = ("first", "partition", "records", "section", "size", "stamp", "trouble")
 
-    def __init__(self, partition: int, first: int, records: int, size: int) -> None:
+    def __init__(self, partition: int, first: int, records: int, section: Section) -> None:
         self.partition = partition
         self.first = first
         self.records = records
-        self.size = size
+        self.section = section
+        self.size = section.size_of(records)
         self.stamp: tuple[int, int] | None = None
         self.trouble: Trouble | None = None
+
+    @property
+    def payload_bytes(self) -> int:
+        """Keys and values [B]."""
+        return self.section.payload_of(self.records)

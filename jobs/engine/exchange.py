@@ -7,8 +7,8 @@ import selectors
 from collections.abc import Callable
 
 from jobs.engine.batch import Batch
-from jobs.engine.batches import BatchPool
 from jobs.engine.pattern import ProducerPattern
+from jobs.engine.pool import BatchPool
 from jobs.engine.producer import Connection, Producer
 from jobs.engine.protocol import (
     Buffer,
@@ -113,10 +113,11 @@ class Exchange:
         for batch in batches:
             timestamp_ms = int((producer.due_s(batch.first) + self._wall_offset_s) * 1000)
             if identity is None:
-                parts = take(batch.records, timestamp_ms)
+                parts = take(batch.section, batch.records, timestamp_ms)
             else:
                 epoch, sequence = identity.stamp(batch)
-                parts = take(batch.records, timestamp_ms, identity.producer_id, epoch, sequence)
+                stamp = (identity.producer_id, epoch, sequence)
+                parts = take(batch.section, batch.records, timestamp_ms, *stamp)
             wire.append((batch.partition, *parts))
             if batch.trouble is None:
                 records_sent += batch.records
@@ -182,7 +183,7 @@ class Exchange:
                 and all(batch.partition != producer.partition for batch in batches)
             ):
                 records = producer.records_by(now)
-                batches.append(producer.seal(records, self._pool.size_of(records)))
+                batches.append(producer.seal(records))
                 connection.open_batch_waits = False
                 resume = True
             if not batches:
@@ -239,7 +240,8 @@ class Exchange:
 
     def _acknowledge(self, producer: Producer, batch: Batch, now: float) -> None:
         account = self._account
-        if account.acked(batch.partition, producer.due_s(batch.first), batch.records, now):
+        due_s, payload_bytes = producer.due_s(batch.first), batch.payload_bytes
+        if account.acked(batch.partition, due_s, batch.records, payload_bytes, now):
             producer.acked_records += batch.records
         if producer.identity is not None:
             producer.identity.acknowledge(batch)

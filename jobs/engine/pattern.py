@@ -137,6 +137,14 @@ class ProducerPattern:
         return min(self.records_per_full_batch, self.lingered_records)
 
     @property
+    def record_interval_s(self) -> float:
+        """Time between two records of one producer, where they follow each other [s]."""
+        interval_s = 1.0 / self.rate_records_per_s
+        if self.arrivals != "bursts":
+            return interval_s
+        return interval_s * self.burst_on_s / (self.burst_on_s + self.burst_off_s)
+
+    @property
     def batch_interval_s(self) -> float:
         """Time between two batches of one producer while the brokers keep up [s]."""
         return self.records_per_batch / self.rate_records_per_s

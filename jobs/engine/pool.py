@@ -11,6 +11,7 @@ is not above what is due; what is left over opens the next batch, so no record i
 
 from __future__ import annotations
 
+import functools
 import random
 from collections.abc import Sequence
 from itertools import chain, islice
@@ -252,3 +253,15 @@ class BatchPool:
         if ends != self._last_ends:
             self._last_ends = ends
         return PlainSection(encoded.data, *self._last_ends)
+
+
+@functools.lru_cache(maxsize=2)
+def pool_of(pattern: ProducerPattern) -> BatchPool:
+    """The pool of this pattern, kept for the next trial.
+
+    Python workers are used again, and encoding a pool can take longer than a trial's warm-up.
+
+    Raises:
+        CodecError, MessagesError: see `BatchPool`.
+    """
+    return BatchPool(pattern)

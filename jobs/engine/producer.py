@@ -12,6 +12,7 @@ from jobs.engine.identity import Identity
 from jobs.engine.pattern import ProducerPattern
 from jobs.engine.protocol import Buffer, FrameReader, ProduceEncoder
 from jobs.engine.schedule import Schedule
+from jobs.engine.sections import Section
 from jobs.engine.transport import Transport
 
 if TYPE_CHECKING:
@@ -109,6 +110,8 @@ class Producer:
 
     Attributes:
         opened: index of the open batch's first record, so also the records sealed so far.
+        section: what the open batch takes its records from; the next one the one after it.
+        full_records: as many as fit into the open batch.
         full_s: when the first record that no longer fits into the open batch is due.
         ready_s: when the open batch is to be sent: full, or lingered long enough.
         scheduled_s: when the event loop looks at this producer next.
@@ -144,20 +147,21 @@ class Producer:
         "ready_s",
         "retried_records",
         "scheduled_s",
+        "section",
     )
 
     def __init__(
         self,
         index: int,
         pattern: ProducerPattern,
-        full_records: int,
+        section: Section,
         partitions: int,
         schedule: Schedule,
         client_id: str = "",
         identity: Identity | None = None,
     ) -> None:
         self.index = index
-        self.full_records = full_records
+        self.section = section
         self.connections: dict[int, Connection] = {}
         self.opened = 0
         self.buffered_bytes = 0
@@ -182,17 +186,18 @@ class Producer:
 
     def records_by(self, at_s: float) -> int:
         """Records in the open batch at this time, at most a full batch, at least one."""
-        return max(1, min(self.full_records, self._schedule.due_until(at_s) - self.opened))
+        return self.section.fitting(max(1, self._schedule.due_until(at_s) - self.opened))
 
     def records_due_between(self, from_s: float, to_s: float) -> int:
         """How many records are due in [from_s, to_s)."""
         return self._schedule.due_between(from_s, to_s)
 
-    def seal(self, records: int, size_bytes: int) -> Batch:
+    def seal(self, records: int) -> Batch:
         """Close the open batch after this many records and open the next one."""
-        batch = Batch(self.partition, self.opened, records, size_bytes)
+        batch = Batch(self.partition, self.opened, records, self.section)
         self.opened += records
-        self._partition_bytes += size_bytes
+        self.section = self.section.following
+        self._partition_bytes += batch.size
         if self._partition_bytes >= self._batch_size:
             self._partition_bytes = 0
             self.partition = self._rng.randrange(self._partitions)
@@ -201,5 +206,6 @@ class Producer:
 
     def _open(self) -> None:
         due_s = self._schedule.due_s
+        self.full_records = self.section.full_records
         self.full_s = due_s(self.opened + self.full_records)
         self.ready_s = min(self.full_s, due_s(self.opened) + self._linger_s)

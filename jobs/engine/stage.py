@@ -22,6 +22,7 @@ from jobs.engine.consumers.client import ConsumerClient, consumer_of
 from jobs.engine.consumers.role import Acknowledged, consumer_row
 from jobs.engine.control import DriverLine
 from jobs.engine.pattern import TrialPlan
+from jobs.engine.pool import pool_of
 from metrics.client import TASK_ROW_DDL, TaskRow, task_rows_to_batch
 from metrics.histograms import encode_histogram
 from search.errors import RedlineError
@@ -141,7 +142,7 @@ def _run_client(
 
 def _report(plan: TrialPlan, task: int, outcome: Outcome, start_wall_s: float) -> TaskRow:
     begin, _planned_end = _window(plan, start_wall_s)
-    account, size = outcome.account, plan.pattern.message_bytes
+    account, pool = outcome.account, pool_of(plan.pattern)
     window = (outcome.window_start_s, outcome.window_end_s)
     offered = sum(p.records_due_between(*window) for p in outcome.producers)
     row: dict[str, Any] = {
@@ -153,10 +154,10 @@ def _report(plan: TrialPlan, task: int, outcome: Outcome, start_wall_s: float) -
         "warmup_s": plan.warmup_s,
         "drain_s": outcome.drain_s,
         "offered_records": offered,
-        "offered_bytes": offered * size,
+        "offered_bytes": round(offered * pool.mean_payload_bytes),
         "sent_records": account.sent_records,
         "acked_records": account.acked_records,
-        "acked_bytes": account.acked_records * size,
+        "acked_bytes": account.acked_bytes,
         "failed_records": account.failed_records,
         "unsent_own_records": outcome.unsent_own_records,
         "latency_us": encode_histogram(account.latency.histogram),

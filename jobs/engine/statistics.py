@@ -71,6 +71,7 @@ class Account:
         self.window_end_s = window_end_s
         self.sent_records = 0
         self.acked_records = 0
+        self.acked_bytes = 0
         self.failed_records = 0
         self.acked_total = 0
         self.failed_total = 0
@@ -94,7 +95,9 @@ class Account:
         if self.window_start_s <= now < self.window_end_s:
             self.lateness.add(lateness_s, records)
 
-    def acked(self, partition: int, first_due_s: float, records: int, now: float) -> bool:
+    def acked(
+        self, partition: int, first_due_s: float, records: int, payload_bytes: int, now: float
+    ) -> bool:
         """A batch was acknowledged; its first record was due at `first_due_s`.
 
         True when that was inside the window.
@@ -104,6 +107,7 @@ class Account:
         if not self.window_start_s <= now < self.window_end_s:
             return False
         self.acked_records += records
+        self.acked_bytes += payload_bytes
         self.latency.add(now - first_due_s, records)
         return True
 

@@ -15,8 +15,9 @@ from jobs.engine.clients.chooser import client_of
 from jobs.engine.clients.library import NEVER_SENT, Record, Settled, records_of
 from jobs.engine.clients.library_loop import LibraryLoop
 from jobs.engine.clients.librdkafka import RdKafkaProducer, connection_options, pattern_options
-from jobs.engine.clients.wire_client import WireClient, pool_of
+from jobs.engine.clients.wire_client import WireClient
 from jobs.engine.pattern import ProducerPattern, TrialPlan
+from jobs.engine.pool import pool_of
 from jobs.engine.wire import UNACKNOWLEDGED
 from search.errors import ConfigError, RedlineError
 
@@ -66,8 +67,7 @@ def _plan(np: int = 1, client: str = "wire", **options: Any) -> TrialPlan:
 
 
 def _run(plan: TrialPlan, *libraries: Shelf) -> LibraryLoop:
-    size_of = pool_of(plan.pattern).size_of
-    loop = LibraryLoop(plan, 0, libraries, records_of(plan.pattern), size_of)
+    loop = LibraryLoop(plan, 0, libraries, records_of(plan.pattern), pool_of(plan.pattern))
     now = time.monotonic()
     return loop.run(now + 0.02, time.time() - now)
 
@@ -93,12 +93,12 @@ def test_partitions_are_those_that_the_wire_client_would_take() -> None:
     pool = pool_of(plan.pattern)
     expected: list[int] = []
     producer = type(loop.producers[0])(
-        0, plan.pattern, pool.records_per_full_batch, 4, loop.producers[0]._schedule
+        0, plan.pattern, pool.section_of(0), 4, loop.producers[0]._schedule
     )
     while len(expected) < len(shelf.partitions):
         records = producer.records_by(producer.ready_s)
         expected += [producer.partition] * records
-        producer.seal(records, pool.size_of(records))
+        producer.seal(records)
     assert shelf.partitions == expected[: len(shelf.partitions)]
     assert len(set(expected)) > 1
 
@@ -128,7 +128,7 @@ def test_the_records_are_those_of_the_pool() -> None:
     pattern = _plan().pattern
     records = records_of(pattern)
     pool = pool_of(pattern)
-    assert len(records) == len(pool) * pool.records_per_full_batch
+    assert len(records) == len(pool) * pool.sections[0].full_records
     assert {len(value or b"") for _, value, _ in records} == {100}
     assert len({value for _, value, _ in records}) == len(records)
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from jobs.engine.batches import BatchPool
 from jobs.engine.lane import backoff_s
 from jobs.engine.pattern import ProducerPattern, TrialPlan
+from jobs.engine.pool import BatchPool
 from jobs.engine.transport import PlainTransport
 from jobs.engine.wire import WireLoop, client_id_of
 from search.errors import RedlineError

@@ -12,18 +12,20 @@ from hypothesis import strategies as st
 from jobs.engine.pattern import ProducerPattern, TrialPlan
 from jobs.engine.producer import Producer
 from jobs.engine.schedule import EvenSchedule
+from jobs.engine.sections import PlainSection
 
 
 def _producer(rate: float = 1_000.0, full: int = 16, **options: object) -> Producer:
     pattern = ProducerPattern(1_000, rate, **options)  # type: ignore[arg-type]
-    return Producer(0, pattern, full, 30, EvenSchedule(rate, 100.0))
+    ends = [1_000 * records for records in range(full + 1)]
+    return Producer(0, pattern, PlainSection(b"", ends, ends), 30, EvenSchedule(rate, 100.0))
 
 
 def test_a_lingering_batch_is_ready_after_linger() -> None:
     producer = _producer(linger_ms=5.0)
     assert producer.ready_s == pytest.approx(100.005)
     assert producer.records_by(producer.ready_s) == 6
-    producer.seal(6, 6_200)
+    producer.seal(6)
     assert producer.ready_s == pytest.approx(100.006 + 0.005)
 
 
@@ -38,7 +40,7 @@ def test_without_linger_each_record_goes_alone_while_brokers_keep_up() -> None:
     for record in range(50):
         assert producer.ready_s == pytest.approx(100.0 + record / 1_000)
         assert producer.records_by(producer.ready_s) == 1
-        producer.seal(1, 1_100)
+        producer.seal(1)
 
 
 @given(
@@ -51,7 +53,7 @@ def test_no_record_is_lost_or_sent_early(rate: float, full: int, linger_ms: floa
     for _ in range(200):
         ready_s = producer.ready_s
         records = producer.records_by(ready_s)
-        batch = producer.seal(records, records * 1_000)
+        batch = producer.seal(records)
         assert batch.records == records <= full
         assert producer.opened == batch.first + records
         assert producer.due_s(batch.first + records - 1) <= ready_s + 1e-6 / rate + 1e-9
@@ -73,13 +75,13 @@ def test_the_partition_sticks_until_batch_size_and_then_all_get_their_share() ->
     seen: Counter[int] = Counter()
     for _ in range(6_000):
         before = producer.partition
-        producer.seal(6, 6_200)
+        producer.seal(6)
         seen[before] += 1
         second = producer.partition
         assert second == before, "6.2 kB do not fill 16 kB"
-        producer.seal(6, 6_200)
+        producer.seal(6)
         assert producer.partition == before, "12.4 kB do not fill 16 kB"
-        producer.seal(6, 6_200)
+        producer.seal(6)
     assert set(seen) == set(range(30))
     assert max(seen.values()) < 1.4 * min(seen.values())
 

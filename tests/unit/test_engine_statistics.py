@@ -38,7 +38,7 @@ def test_only_the_window_counts_and_the_total_counts_all() -> None:
     account = Account(10.0, 20.0, 0.001)
     for now in (9.9, 10.0, 19.9, 20.0):
         account.sent(1, now)
-        account.acked(3, now - 0.5, 2, now)
+        account.acked(3, now - 0.5, 2, 200, now)
         account.failed("NotLeader", 4, now)
     assert (account.sent_records, account.acked_records, account.failed_records) == (2, 4, 8)
     assert (account.acked_total, account.failed_total) == (8, 16)

@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 
-from jobs.engine.batches import BatchPool
+from jobs.engine.compression import CODECS
 from jobs.engine.control import OrphanedError
 from jobs.engine.pattern import ProducerPattern, TrialPlan
+from jobs.engine.payload import Payload
+from jobs.engine.pool import BatchPool
+from jobs.engine.sizes import Sizes
 from jobs.engine.transport import PlainTransport
 from jobs.engine.wire import WireLoop, client_id_of
 from search.errors import RedlineError
@@ -118,3 +121,16 @@ def test_the_load_ends_when_its_parent_does(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(os, "getppid", lambda: next(parents, 1))
     with pytest.raises(OrphanedError):
         _run(lambda _: Answer())
+
+
+@pytest.mark.parametrize("compression", CODECS)
+def test_batches_of_any_codec_are_taken_and_their_payload_counted(compression: str) -> None:
+    payload = Payload("mixed", sizes=Sizes("uniform", 1.0), key_bytes=4, headers=1)
+    loop, broker = _run(
+        lambda _: Answer(delay_s=0.01), compression=compression, payload=payload, max_in_flight=1
+    )
+    account = loop.account
+    assert account.acked_total == broker.records == loop.producers[0].opened > 1_000
+    assert account.acked_bytes == pytest.approx(100 * account.acked_records, rel=0.05)
+    assert account.acked_bytes != 100 * account.acked_records
+    assert broker.records / broker.requests > 8, "batches grow although not every count is kept"

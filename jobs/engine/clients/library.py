@@ -9,8 +9,8 @@ from typing import Protocol
 
 from kafka.record.default_records import DefaultRecordBatch
 
-from jobs.engine.clients.wire_client import pool_of
 from jobs.engine.pattern import ProducerPattern
+from jobs.engine.pool import pool_of
 from search.errors import ConfigError
 
 Record = tuple[bytes | None, bytes | None, list[tuple[str, bytes]]]
@@ -60,10 +60,10 @@ def records_of(pattern: ProducerPattern) -> tuple[Record, ...]:
     """The records that the engine's own client sends, as single ones."""
     pool = pool_of(pattern)
     records: list[Record] = []
-    for _ in range(len(pool)):
+    for section in pool.sections:
         if len(records) >= RECORDS_MAX:
             break
-        header, body = pool.take(pool.records_per_full_batch, 0)
+        header, body = pool.take(section, section.full_records, 0)
         batch = DefaultRecordBatch(bytes(header) + bytes(body))
         records.extend((record.key, record.value, list(record.headers)) for record in batch)
     return tuple(records)

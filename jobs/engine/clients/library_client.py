@@ -7,10 +7,10 @@ from collections.abc import Callable
 from jobs.engine.clients.client import Outcome
 from jobs.engine.clients.library import Library, records_of
 from jobs.engine.clients.library_loop import LibraryLoop
-from jobs.engine.clients.wire_client import pool_of
 from jobs.engine.connections import open_connections
 from jobs.engine.control import DriverLine
 from jobs.engine.pattern import TrialPlan
+from jobs.engine.pool import pool_of
 
 
 class LibraryClient:
@@ -44,10 +44,8 @@ class LibraryClient:
 
     def run(self, start_s: float, wall_offset_s: float, line: DriverLine | None) -> Outcome:
         """See `ProducerClient.run`."""
-        size_of = pool_of(self._plan.pattern).size_of
-        loop = LibraryLoop(
-            self._plan, self._task, self._libraries, self._records, size_of, line=line
-        )
+        pool = pool_of(self._plan.pattern)
+        loop = LibraryLoop(self._plan, self._task, self._libraries, self._records, pool, line=line)
         return loop.run(start_s, wall_offset_s)
 
     def close(self) -> None:

@@ -19,6 +19,7 @@ from jobs.engine.clients.library import NEVER_SENT, Library, Record
 from jobs.engine.control import DriverLine, OrphanedError
 from jobs.engine.conversation import converse
 from jobs.engine.pattern import TrialPlan
+from jobs.engine.pool import BatchPool
 from jobs.engine.producer import Producer
 from jobs.engine.schedule import schedule_of
 from jobs.engine.statistics import Account
@@ -47,7 +48,6 @@ class Source:
         schedule: Producer,
         library: Library,
         records: Sequence[Record],
-        size_of: Callable[[int], int],
     ) -> None:
         self.schedule = schedule
         self.library = library
@@ -58,7 +58,6 @@ class Source:
         self.fates: deque[Fate] = deque()  # filled by the library's threads
         self._records = records
         self._first = schedule.index * 7919 % len(records)
-        self._size_of = size_of
         self._batch_end = schedule.records_by(schedule.ready_s)
 
     @property
@@ -71,7 +70,7 @@ class Source:
         schedule, due_s = self.schedule, self.next_due_s
         if self.offered >= self._batch_end:
             records = self._batch_end - schedule.opened
-            schedule.seal(records, self._size_of(records))
+            schedule.seal(records)
             self._batch_end = schedule.opened + schedule.records_by(schedule.ready_s)
         record = self._records[(self._first + self.offered) % len(self._records)]
         size = len(record[0] or b"") + len(record[1] or b"")
@@ -102,7 +101,7 @@ class LibraryLoop:
         task: int,
         libraries: Sequence[Library],
         records: Sequence[Record],
-        size_of: Callable[[int], int],
+        pool: BatchPool,
         clock: Callable[[], float] = time.monotonic,
         line: DriverLine | None = None,
     ) -> None:
@@ -112,7 +111,7 @@ class LibraryLoop:
         self._slept_s = 0.0
         self._parent = os.getppid()
         self._next_check_s = clock() + _CHECK_INTERVAL_S
-        self._make = functools.partial(self._source, records, size_of)
+        self._make = functools.partial(self._source, records, pool)
         self._hosted = list(zip(plan.producers_of(task), libraries, strict=True))
         self._sources: list[Source] = []
         self.producers: list[Producer] = []
@@ -123,7 +122,7 @@ class LibraryLoop:
         """As `WireLoop.run`."""
         plan = self._plan
         begin_s = start_s + plan.warmup_s
-        interval_s = 1.0 / plan.pattern.rate_records_per_s
+        interval_s = plan.pattern.record_interval_s
         self.account = Account(begin_s, begin_s + plan.measure_s, interval_s)
         self._wall_offset_s = wall_offset_s
         self._sources = [self._make(*each, start_s) for each in self._hosted]
@@ -143,16 +142,16 @@ class LibraryLoop:
     def _source(
         self,
         records: Sequence[Record],
-        size_of: Callable[[int], int],
+        pool: BatchPool,
         index: int,
         library: Library,
         start_s: float,
     ) -> Source:
         pattern = self._plan.pattern
         times = schedule_of(pattern, index, start_s, self._plan.ramp_up_s)
-        full, partitions = pattern.records_per_full_batch, len(self._plan.leaders)
-        schedule = Producer(index, pattern, full, partitions, times)
-        return Source(schedule, library, records, size_of)
+        partitions = len(self._plan.leaders)
+        schedule = Producer(index, pattern, pool.section_of(index), partitions, times)
+        return Source(schedule, library, records)
 
     def _unsent_own(self, source: Source) -> int:
         if source.blocked or source.next_due_s >= self.window_end_s:
@@ -201,7 +200,7 @@ class LibraryLoop:
             source.unsettled -= 1
             source.unsettled_bytes -= size
             if error is None:
-                account.acked(partition, due_s, 1, now)
+                account.acked(partition, due_s, 1, size, now)
             elif error != NEVER_SENT:
                 account.failed(error, 1, now)
 
