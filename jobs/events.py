@@ -126,6 +126,8 @@ class TrialFinished:
         reason: the first reason of the verdict; empty when there is none.
         trials_left: estimate for the whole run.
         time_left_s: estimate for the whole run [s], or None.
+        recovery_s: from the end of an overload until the brokers were at rest [s]; None
+            when it was none, or they did not come to rest.
     """
 
     number: int
@@ -143,6 +145,7 @@ class TrialFinished:
     duration_s: float
     trials_left: int
     time_left_s: float | None = None
+    recovery_s: float | None = None
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,19 @@ import secrets
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
 from jobs.axes import heaviest
-from jobs.brokers.cluster import OpenCluster, open_cluster, require_fitting, window_needed_s
+from jobs.brokers.cluster import (
+    OpenCluster,
+    open_cluster,
+    queues_of,
+    require_fitting,
+    window_needed_s,
+)
+from jobs.brokers.sources import open_metrics
 from jobs.brokers.topics import Topics
 from jobs.config import Configuration
 from jobs.environment import environment_of
@@ -30,19 +37,23 @@ from jobs.results import (
 from jobs.spark_session import close_session, local_session
 from jobs.trials.bench import Bench
 from jobs.trials.control import control_of
+from jobs.trials.guards import open_guards
 from jobs.trials.history import replay, resumed_records
 from jobs.trials.load import Generator, require_room
 from jobs.trials.measure import Outlook, TrialMeasurer
 from jobs.trials.point_topics import PointTopics
+from jobs.trials.warm_up import open_gates
 from metrics.schema import RunRow
-from metrics.sources.chooser import open_source
+from metrics.sources.shortcomings import is_blind, shortcomings
 from metrics.store import TableStore
 from metrics.summary import Boundary, RunSummary
 from metrics.units import iso_utc
-from search.errors import NoConclusionError
+from search.bracket import bracket_of
+from search.errors import GuardStopError, NoConclusionError
 from search.forecast import trials_left
-from search.line import FinishedPoint, run_line
-from search.model import Decision, Measure, Observation
+from search.line import FinishedPoint
+from search.lines import run_line
+from search.model import Decision, GaveUp, Measure, Observation
 
 
 def new_run_id(at_s: float) -> str:
@@ -90,6 +101,8 @@ class LimitRun:
     brokers: int = 0
     _points: list[FinishedPoint] = field(default_factory=list)
     _begun: tuple[Observation, ...] = ()
+    _caveats: tuple[str, ...] = ()
+    _environment: dict[str, str] = field(default_factory=dict)
 
     def execute(self) -> RunSummary:
         """Run to the end, and leave summary.json, chart and tables.
@@ -156,26 +169,40 @@ class LimitRun:
         self._phase("opening the Delta tables")
         tables = TableStore(spark, self.tables).open()
         self._phase("connecting to the brokers' metrics")
-        source = open_source(opened.jmx, getattr(spark, "_jvm", None))
+        source = open_metrics(self.config.cluster, opened, getattr(spark, "_jvm", None))
         stack.callback(source.close)
+        guards = open_guards(self.config, opened.admin, self.run_id, self.reporter)
+        if self.resumes:
+            guards.spent_bytes = tables.payload_bytes(self.run_id)
+        self._caveats = shortcomings(source.nodes)
+        for caveat in self._caveats:
+            self._phase(caveat)
         control = stack.enter_context(control_of(spark))
         slots = spark.sparkContext.defaultParallelism
-        heavy = heaviest(workload, goal, workload.message_bytes[0]).workload
-        require_room(heavy, slots, self.brokers)
-        options = self.config.cluster.client_kwargs()
+        require_room(
+            heaviest(workload, goal, workload.message_bytes[0]).workload, slots, self.brokers
+        )
+        options = opened.security.client_kwargs()
+        self._environment = environment_of(
+            spark, source.nodes, opened.admin, opened.info, workload.topic
+        )
         return Bench(
             run_id=self.run_id,
             workload=workload,
             goal=goal,
-            thresholds=goal.thresholds(window_needed_s(opened, workload)),
+            thresholds=replace(
+                goal.thresholds(window_needed_s(opened, workload), queues_of(opened, goal)),
+                client_only=is_blind(source.nodes),
+            ),
             reporter=self.reporter,
             generator=Generator(spark, slots, options, control),
             topics=topics,
+            guards=guards,
             check_cluster=opened.check,
             addresses=opened.info.addresses,
             source=source,
             tables=tables,
-            environment=environment_of(spark, source.nodes),
+            environment=self._environment,
         )
 
     def _resume(self, bench: Bench) -> None:
@@ -194,7 +221,8 @@ class LimitRun:
         for point in self._points:
             self._keep(bench, point)
         outlook = Outlook()
-        topics = PointTopics(bench, opened.warm_up_max_s)
+        topics = PointTopics(bench)
+        gates = open_gates(bench, self.config.cluster.warm_up_max_s)
 
         def look_ahead(decision: Decision, history: Sequence[Observation]) -> None:
             if isinstance(decision, Measure):
@@ -209,14 +237,28 @@ class LimitRun:
         try:
             run_line(
                 self._line,
-                lambda bpm: TrialMeasurer(bench, topics, bpm, outlook),
+                lambda bpm: TrialMeasurer(bench, topics, gates, bpm, outlook),
                 look_ahead,
                 tuple(self._points),
                 self._begun,
                 end_point,
             )
+        except GuardStopError as stop:
+            self._keep_cut(bench, str(stop))
+            raise
         finally:
             topics.close()
+
+    def _keep_cut(self, bench: Bench, why: str) -> None:
+        """Keep the best bracket of a search that was stopped; its trials can be resumed."""
+        bpm = self._line.next_bpm(self._points)
+        history = tuple(r.observation for r in bench.records if r.bpm == bpm)
+        if bpm is None or not history:
+            return
+        cut = FinishedPoint(bpm, GaveUp(bracket_of(history), why), history)
+        boundary = boundary_of(cut, bench.records, self.config, self.brokers)
+        self.boundaries.append(boundary)
+        self.reporter.report(PointFinished(boundary))
 
     def _keep(self, bench: Bench, point: FinishedPoint) -> None:
         boundary = boundary_of(point, bench.records, self.config, self.brokers)
@@ -229,9 +271,10 @@ class LimitRun:
 
     def _row(self, event: str, bench: Bench, error: BaseException | None) -> RunRow:
         ending = ending_of(error, self.boundaries) if event == "finished" else None
-        return run_row(
+        row = run_row(
             self.run_id, event, time.time(), self.config, self.brokers, bench.environment, ending
         )
+        return replace(row, caveat=caveat_of(self.config, self._caveats))
 
     def _conclude(self, started_s: float, error: BaseException | None) -> RunSummary:
         ending, finished_s = ending_of(error, self.boundaries), time.time()
@@ -247,7 +290,8 @@ class LimitRun:
             status=ending.status,
             exit_code=ending.exit_code,
             error=ending.error,
-            caveat=caveat_of(self.config),
+            caveat=caveat_of(self.config, self._caveats),
+            environment=self._environment,
         )
         files = write_results(summary, self._folder, self.tables)
         self.reporter.report(RunFinished(summary, finished_s - started_s, files))

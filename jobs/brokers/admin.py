@@ -123,7 +123,7 @@ class KafkaAdmin:
 
     def describe_cluster(self) -> ClusterInfo:
         """The brokers that serve, and those that are registered and do not."""
-        answer = self._ask("describe the cluster", self.client.describe_cluster)
+        answer = self.ask("describe the cluster", self.client.describe_cluster)
         brokers = sorted(answer["brokers"], key=lambda broker: int(broker["broker_id"]))
         return ClusterInfo(
             cluster_id=str(answer["cluster_id"]),
@@ -148,7 +148,7 @@ class KafkaAdmin:
 
     def topic_names(self) -> frozenset[str]:
         """Names of all topics that this client may see."""
-        return frozenset(self._ask("list topics", self.client.list_topics))
+        return frozenset(self.ask("list topics", self.client.list_topics))
 
     def create_topic(
         self,
@@ -171,7 +171,7 @@ class KafkaAdmin:
         """
         what = f"create the topic {topic}"
         spec = {"assignments": {p: list(ids) for p, ids in replicas.items()}, "configs": config}
-        answer = self._ask(
+        answer = self.ask(
             what,
             lambda: self.client.create_topics(
                 {topic: spec},
@@ -187,7 +187,7 @@ class KafkaAdmin:
     def delete_topic(self, topic: str) -> None:
         """Ask for a topic's deletion; it is gone only when the brokers' metadata say so."""
         what = f"delete the topic {topic}"
-        answer = self._ask(
+        answer = self.ask(
             what,
             lambda: self.client.delete_topics(
                 [topic], timeout_ms=self._timeout_ms, raise_errors=False
@@ -205,7 +205,7 @@ class KafkaAdmin:
             allow_auto_topic_creation=False,
         )
         manager = self.client._manager
-        answer = self._ask(
+        answer = self.ask(
             f"ask broker {broker_id} about the topic {topic}",
             lambda: manager.run(manager.send, request, broker_id, LOOK_TIMEOUT_MS),
         )
@@ -224,7 +224,7 @@ class KafkaAdmin:
 
     def elect_preferred_leaders(self, topic: str, partitions: Iterable[int]) -> None:
         """Ask that the preferred replicas of these partitions lead again."""
-        self._ask(
+        self.ask(
             f"elect the preferred leaders of the topic {topic}",
             lambda: self.client.elect_leaders(
                 ElectionType.PREFERRED, {topic: list(partitions)}, timeout_ms=self._timeout_ms
@@ -234,7 +234,7 @@ class KafkaAdmin:
     def end_offsets(self, topic: str, partitions: Iterable[int]) -> dict[int, int]:
         """Partition → the offset that its next record will get."""
         wanted = {TopicPartition(topic, partition): OffsetSpec.LATEST for partition in partitions}
-        answer = self._ask(
+        answer = self.ask(
             f"read the end offsets of the topic {topic}",
             lambda: self.client.list_partition_offsets(wanted, timeout_ms=self._timeout_ms),
         )
@@ -242,13 +242,14 @@ class KafkaAdmin:
 
     def _config(self, kind: ConfigResourceType, name: str) -> dict[str, str | None]:
         what = kind.name.lower()
-        answer = self._ask(
+        answer = self.ask(
             f"read the configuration of {what} {name}",
             lambda: self.client.describe_configs([ConfigResource(kind, name)], config_filter="all"),
         )
         return {key: each["value"] for key, each in answer[what][name].items()}
 
-    def _ask(self, what: str, request: Callable[[], Answer]) -> Answer:
+    def ask(self, what: str, request: Callable[[], Answer]) -> Answer:
+        """What a request to the client answers; `what` is a verb phrase for messages."""
         try:
             try:
                 return request()

@@ -70,6 +70,8 @@ def _trial_finished_pairs(event: TrialFinished) -> list[tuple[str, str]]:
         ("trials_left", str(event.trials_left)),
         ("time_left", format_duration(event.time_left_s)),
     ]
+    if event.recovery_s is not None:
+        pairs.append(("at_rest_after", format_duration(event.recovery_s)))
     return [*pairs, ("reason", event.reason)] if event.reason else pairs
 
 

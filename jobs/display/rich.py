@@ -16,6 +16,7 @@ from jobs.display.text import (
     table_lines,
     trial_header,
     trial_line,
+    trial_reason,
 )
 from jobs.events import Level, Notice, Plan, RunFinished, Table, TrialFinished
 from metrics.summary import Boundary
@@ -44,7 +45,7 @@ def trial_lines(trial: TrialFinished) -> list[RenderableType]:
     line.highlight_words([trial.verdict.value], _VERDICT_STYLES[trial.verdict])
     if trial.verdict is Verdict.SUSTAINED or not trial.reason:
         return [line]
-    return [line, _hanging("    └ ", clean(trial.reason), "dim", "dim")]
+    return [line, _hanging("    └ ", trial_reason(trial), "dim", "dim")]
 
 
 def final_lines(event: RunFinished) -> list[RenderableType]:

@@ -69,6 +69,13 @@ def trial_line(trial: TrialFinished) -> str:
     return align(trial_cells(trial), _TRIAL_WIDTHS)
 
 
+def trial_reason(trial: TrialFinished) -> str:
+    """The first reason of the verdict, and after an overload how long the brokers recovered."""
+    if trial.recovery_s is None:
+        return clean(trial.reason)
+    return f"{clean(trial.reason)}; at rest again after {format_duration(trial.recovery_s)}"
+
+
 def idle_words(idle: float | None, broker: int | None) -> str:
     """`0.41 (2)`: the lowest idle fraction and the broker that read it."""
     if idle is None:

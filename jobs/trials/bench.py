@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from jobs.brokers.topics import Topics
 from jobs.config import Goal, Workload
 from jobs.events import Reporter
+from jobs.trials.guards import Guards
 from jobs.trials.history import TrialRecord
 from jobs.trials.load import Generator
 from metrics.sources.source import MetricsSource
@@ -21,6 +22,7 @@ class Bench:
     """What trials share.
 
     Attributes:
+        guards: what ends the run to protect the cluster.
         check_cluster: raises when the cluster has ended by itself.
         addresses: broker id → advertised (host, port).
         numbers: numbers the trials of the run, from 1.
@@ -34,6 +36,7 @@ class Bench:
     reporter: Reporter
     generator: Generator
     topics: Topics
+    guards: Guards
     check_cluster: Callable[[], None]
     addresses: Mapping[int, tuple[str, int]]
     source: MetricsSource

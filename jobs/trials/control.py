@@ -50,6 +50,7 @@ class TrialLine:
         self._starts_s: dict[int, float] = {}
         self._acked: dict[int, list[tuple[float, int]]] = {}
         self._writers: set[asyncio.StreamWriter] = set()
+        self._has_ended = False
 
     @property
     def start_s(self) -> float | None:
@@ -74,6 +75,10 @@ class TrialLine:
         text = json.dumps({"end_after_s": window_s}).encode() + b"\n"
         self._post(lambda: self.send(text))
 
+    def end_now(self) -> None:
+        """Hang up on all tasks, which ends their load at once and leaves no account of it."""
+        self._post(self._end)
+
     def hear(self, task: int, message: dict[str, Any]) -> None:
         """Take what a task said."""
         if "start_s" in message:
@@ -83,8 +88,10 @@ class TrialLine:
             self._acked.setdefault(task, []).append(report)
 
     def admit(self, writer: asyncio.StreamWriter) -> None:
-        """A task has shown its token."""
+        """A task has shown its token; one that comes too late is hung up on."""
         self._writers.add(writer)
+        if self._has_ended:
+            writer.close()
 
     def dismiss(self, writer: asyncio.StreamWriter) -> None:
         """A task has hung up."""
@@ -97,6 +104,10 @@ class TrialLine:
 
     async def hang_up(self) -> None:
         """Close the lines of tasks that still run, which ends their load."""
+        self._end()
+
+    def _end(self) -> None:
+        self._has_ended = True
         for writer in list(self._writers):
             writer.close()
 

@@ -5,30 +5,31 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from jobs.axes import Traffic, traffic_at
 from jobs.brokers.admin import AdminError
 from jobs.brokers.topics import Topic
 from jobs.engine.pattern import TrialPlan
-from jobs.events import PhaseProgress, PhaseStarted, TrialFinished, TrialStarted
+from jobs.events import TrialFinished, TrialStarted
 from jobs.trials.bench import Bench
 from jobs.trials.control import TrialLine
 from jobs.trials.early_end import EarlyEnd
+from jobs.trials.gates import Gates
 from jobs.trials.history import record_of
 from jobs.trials.load import GeneratorError, StageFailedError, Target, pattern_of
 from jobs.trials.point_topics import PointTopics
-from jobs.trials.recovery import wait_until_calm
 from jobs.trials.ticker import Ticker
-from metrics.client import TaskRow, merge
-from metrics.evidence import BrokerSample, ClientWindow, Judgement
+from metrics.client import merge
+from metrics.evidence import BrokerSample, ClientWindow, Reason
+from metrics.group_rules import consumption_mismatch, lag_growth_per_s
 from metrics.sampler import Sampler
 from metrics.schema import Pattern, Trial
 from metrics.sources.source import brokers_of, controllers_of
-from metrics.verdict import judge
-from metrics.windows import BrokerWindow, broker_windows
-from search.model import Observation
+from metrics.verdict import Evidence, judge_all
+from metrics.windows import broker_windows
+from search.model import Observation, Verdict
 
 STAGE_LAUNCH_S = 1.0
 """From asking Spark for the stage to its tasks' agreement, as measured on a warm session [s]."""
@@ -54,66 +55,71 @@ class TrialMeasurer:
         bpm: message size of the point [B].
     """
 
-    def __init__(self, bench: Bench, topics: PointTopics, bpm: int, outlook: Outlook) -> None:
+    def __init__(
+        self, bench: Bench, topics: PointTopics, gates: Gates, bpm: int, outlook: Outlook
+    ) -> None:
         self._bench = bench
         self._topics = topics
+        self._gates = gates
         self._outlook = outlook
         self._bpm = bpm
 
     def measure(self, load: int) -> Observation:
-        """Offer `load` on the goal's axis, judge it, and append trial and samples."""
-        axis = self._bench.goal.search.axis
-        traffic = traffic_at(self._bench.workload, axis, self._bpm, load)
+        """Offer `load` on the goal's axis, judge it, and append trial and samples.
+
+        Raises:
+            GuardStopError: a guard tripped; a trial that it ended is kept, as INVALID.
+        """
+        bench = self._bench
+        traffic = traffic_at(bench.workload, bench.goal.search.axis, self._bpm, load)
+        bench.guards.admit(traffic)
         topic = self._topics.open(traffic)
-        number, started_s = next(self._bench.numbers), time.time()
+        refusals = self._gates.pass_all(topic)
+        number, started_s = next(bench.numbers), time.time()
         self._announce(number, traffic)
-        evidence = self._run(number, traffic, topic)
-        judgement = judge(
-            evidence.client,
-            evidence.brokers,
-            self._bench.thresholds,
-            evidence.controllers,
-            evidence.growth,
+        evidence = (
+            Evidence.missing(traffic.np, started_s, *refusals)
+            if refusals
+            else self._run(number, traffic, topic)
         )
-        trial = self._trial(number, traffic, topic, started_s, evidence, judgement)
-        self._bench.tables.append_trial(trial, evidence.samples)
+        trial = self._trial(number, traffic, topic, started_s, evidence)
+        judged_s = time.time()
+        try:
+            trial = self._recovered(trial)
+        finally:
+            started_s += time.time() - judged_s  # rest is no work of the trial's
+            bench.tables.append_trial(trial, evidence.samples)
         record = record_of(trial)
-        self._bench.records.append(record)
+        bench.records.append(record)
         self._report(trial, traffic, time.time() - started_s)
-        self._bench.check_cluster()
+        bench.guards.require_untripped()
+        bench.check_cluster()
         return record.observation
 
-    def recover(self) -> None:
-        """Wait until the brokers are at rest again, or for as long as that is worth.
-
-        What is not well by then shows in the next trial's check of the topic.
-        """
-        report = self._bench.reporter.report
-        report(PhaseStarted("waiting for the brokers to recover"))
-        recovery = wait_until_calm(
-            self._bench.source, tell=lambda sentence: report(PhaseProgress(sentence))
-        )
-        if recovery.unrest:
-            report(
-                PhaseStarted(
-                    f"going on although not at rest after {recovery.duration_s:.0f} s: "
-                    f"{'; '.join(each.text for each in recovery.unrest)}"
-                )
-            )
+    def _recovered(self, trial: Trial) -> Trial:
+        """After an overload: the trial with the time that the brokers took to come to rest."""
+        verdicts = {each.verdict for each in trial.verdicts.values()}
+        if Verdict.OVERLOADED not in verdicts:
+            return trial
+        rest_s = self._gates.recover().since_s
+        return trial if rest_s is None else replace(trial, recovery_s=rest_s - trial.client.end_s)
 
     # --- the trial ----------------------------------------------------------
 
     def _run(self, number: int, traffic: Traffic, topic: Topic) -> Evidence:
         bench = self._bench
-        checked = bench.topics.check(topic)
-        if not checked.ok:
-            return Evidence.missing(traffic.np, " ".join(checked.sentences()))
         try:
             before = bench.topics.end_offsets(topic)
-            client, samples = self._offer(number, traffic, topic)
+            client, samples = self._offer(number, traffic, topic, before)
             growth = self._growth(topic, before, client)
         except (StageFailedError, GeneratorError, AdminError) as error:
-            return Evidence.missing(traffic.np, str(error))
+            rule, text = "task_failed", str(error)
+            bench.guards.settle(traffic, None)
+            if bench.guards.tripped is not None:
+                rule, text = "guard", f"ended by a guard: {bench.guards.tripped}"
+            return Evidence.missing(traffic.np, time.time(), Reason(rule, text, 1.0, 0.0))
+        bench.guards.settle(traffic, client)
+        self._gates.loaded()
         windows = {
             "brokers": brokers_of(bench.source),
             "controllers": controllers_of(bench.source) - brokers_of(bench.source),
@@ -123,13 +129,22 @@ class TrialMeasurer:
             kind: tuple(broker_windows(samples, ids, client.start_s, client.end_s, interval_s))
             for kind, ids in windows.items()
         }
-        return Evidence(client, tuple(samples), made["brokers"], made["controllers"], growth)
+        ends = {partition: begin + growth[partition] for partition, begin in before.items()}
+        return Evidence(
+            client,
+            tuple(samples),
+            made["brokers"],
+            made["controllers"],
+            growth,
+            lag_growth_per_s(client),
+            tuple(consumption_mismatch(client, ends)),
+        )
 
     def _offer(
-        self, number: int, traffic: Traffic, topic: Topic
+        self, number: int, traffic: Traffic, topic: Topic, before: Mapping[int, int]
     ) -> tuple[ClientWindow, list[BrokerSample]]:
         bench, trial = self._bench, self._bench.workload.trial
-        target = Target(topic.name, topic.leaders, bench.addresses)
+        target = Target(topic.name, topic.leaders, bench.addresses, before)
         trial_id = f"{bench.run_id}-{number}"
         with Sampler(bench.source, trial.sample_interval_s) as sampler:
             watch = partial(self._watched, sampler, traffic)
@@ -149,7 +164,8 @@ class TrialMeasurer:
             bench.thresholds,
             traffic.np * traffic.rate_records_per_s,
         )
-        with early_end, Ticker(bench.reporter, sampler, trial, line):
+        ticker = Ticker(bench.reporter, sampler, trial, line)
+        with bench.guards.watch(line), early_end, ticker:
             yield
 
     def _growth(
@@ -192,9 +208,9 @@ class TrialMeasurer:
         topic: Topic,
         started_s: float,
         evidence: Evidence,
-        judgement: Judgement,
     ) -> Trial:
-        growth = evidence.growth
+        growth, goal = evidence.growth, self._bench.goal.name
+        verdicts = judge_all(evidence, {goal: self._bench.thresholds})
         return Trial(
             run_id=self._bench.run_id,
             trial=number,
@@ -204,10 +220,11 @@ class TrialMeasurer:
             pattern=self._pattern_row(traffic),
             client=evidence.client,
             brokers=evidence.brokers,
-            judgement=judgement,
+            judgement=verdicts[goal],
             metrics_source=self._bench.source.name,
             controllers=evidence.controllers,
             end_offset_growth_records=None if growth is None else sum(growth.values()),
+            verdicts=verdicts,
         )
 
     def _pattern_row(self, traffic: Traffic) -> Pattern:
@@ -228,6 +245,7 @@ class TrialMeasurer:
             replication_factor=topic.replication_factor,
             brokers=len(self._bench.addresses),
             payload=workload.payload.kind,
+            consumer_groups=workload.consumers.groups,
             axis=traffic.axis,
             load=traffic.load,
             point_bpm=self._bpm,
@@ -256,24 +274,8 @@ class TrialMeasurer:
                 verdict=judgement.verdict,
                 reason=judgement.reasons[0].text if judgement.reasons else "",
                 duration_s=duration_s,
+                recovery_s=trial.recovery_s,
                 trials_left=left,
                 time_left_s=left * duration_s,
             )
         )
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """All that one trial left behind, before it is judged."""
-
-    client: ClientWindow
-    samples: tuple[BrokerSample, ...] = ()
-    brokers: tuple[BrokerWindow, ...] = ()
-    controllers: tuple[BrokerWindow, ...] = ()
-    growth: Mapping[int, int] | None = None
-
-    @classmethod
-    def missing(cls, load: int, problem: str) -> Evidence:
-        """Of a trial that could not be carried out, which the verdict makes INVALID."""
-        now_s = time.time()
-        return cls(merge([TaskRow(0, "", load, now_s, now_s, error=problem)]))

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from statistics import fmean
 
 from jobs.axes import Traffic, traffic_at
 from jobs.brokers.topics import Topic
 from jobs.events import PhaseProgress, PhaseStarted
 from jobs.trials.bench import Bench
+from jobs.trials.gates import Gates
 from jobs.trials.load import Target
-from jobs.trials.recovery import wait_until_calm
 from metrics.client import merge
 from metrics.sampler import Sampler
 from metrics.sources.source import brokers_of
@@ -23,7 +24,20 @@ STEADY_BLOCKS = 2
 """Blocks in a row that gain nothing, after which the JVMs count as warm."""
 
 
-def warm_up(bench: Bench, topic: Topic, load_max_s: float) -> None:
+def open_gates(bench: Bench, warm_up_max_s: float) -> Gates:
+    """The gates of a run, after a first look at the brokers without its load.
+
+    Args:
+        warm_up_max_s: load on brokers whose JVMs are cold, at most [s]; 0 is none.
+    """
+    warming = partial(warm_up, bench, warm_up_max_s) if warm_up_max_s > 0 else None
+    gates = Gates(bench.source, bench.topics.check, bench.reporter, warming)
+    bench.reporter.report(PhaseStarted("looking at the brokers at rest"))
+    gates.open()
+    return gates
+
+
+def warm_up(bench: Bench, load_max_s: float, topic: Topic) -> None:
     """Load a fresh cluster in blocks of 10 s until its cost per request stands still.
 
     A cold JVM reaches less than half of its speed, and on few cores its compilers take a
@@ -39,7 +53,6 @@ def warm_up(bench: Bench, topic: Topic, load_max_s: float) -> None:
         loaded_s = len(costs_ms) * BLOCK_S
         detail = f"{loaded_s:.0f} s of load, {cost_ms:.2f} ms a request"
         bench.reporter.report(PhaseProgress(detail))
-    wait_until_calm(bench.source)
 
 
 def is_steady(costs: Sequence[float]) -> bool:
@@ -54,23 +67,29 @@ def _block(bench: Bench, topic: Topic, block: int) -> float | None:
     """One block of load; what a produce request cost a handler [ms], or None if unknown."""
     target = Target(topic.name, topic.leaders, bench.addresses)
     interval_s = bench.workload.trial.sample_interval_s
-    with Sampler(bench.source, interval_s) as sampler:
+    traffic, guards = _block_traffic(bench, topic.message_bytes), bench.guards
+    guards.admit(traffic)
+    with guards.required(), Sampler(bench.source, interval_s) as sampler:
         name = f"{bench.run_id}-warm-up-{block}"
-        rows = bench.generator.offer(name, target, _half_of_start(bench, topic.message_bytes))
+        rows = bench.generator.offer(name, target, traffic, guards.watch)
         samples = sampler.stop()
     window = merge(rows)
+    guards.settle(traffic, window)
     ids = brokers_of(bench.source)
     windows = broker_windows(samples, ids, window.start_s, window.end_s, interval_s)
     costs = [cost for cost in map(handler_cost_ms, windows) if cost is not None]
     return fmean(costs) if costs else None
 
 
-def _half_of_start(bench: Bench, bpm: int) -> Traffic:
-    """Half of the first guess above the limit, for one block."""
+def _block_traffic(bench: Bench, bpm: int) -> Traffic:
+    """Half of the first guess above the limit, or as much as the guards allow, for one block."""
     search, trial = bench.goal.search, bench.workload.trial
     block = trial.model_copy(update={"warmup_s": 0.0, "measure_s": BLOCK_S})
     workload = bench.workload.model_copy(update={"trial": block})
-    return traffic_at(workload, search.axis, bpm, max(1, search.load_start_max // 2))
+    load = max(1, search.load_start_max // 2)
+    while load > 1 and bench.guards.trouble_with(traffic_at(workload, search.axis, bpm, load)):
+        load //= 2
+    return traffic_at(workload, search.axis, bpm, load)
 
 
 def handler_cost_ms(window: BrokerWindow) -> float | None:

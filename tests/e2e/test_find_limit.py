@@ -26,7 +26,7 @@ QUICK = (
     "--set=workload.message_bytes=[1000]",
     "--set=workload.trial.warmup_s=1",
     "--set=workload.trial.measure_s=4",
-    "--set=cluster.testbed.warm_up_max_s=10",
+    "--set=cluster.warm_up_max_s=10",
     "--set=goal.search.resolution=0.3",
 )
 START_S = 150.0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -17,10 +16,10 @@ from jobs.trials.recovery import (
     wait_until_calm,
 )
 from jobs.trials.warm_up import handler_cost_ms, is_steady
-from metrics.beans import HANDLER_IDLE_NS, UPTIME_MS, Role
+from metrics.beans import HANDLER_IDLE_NS, UPTIME_MS
 from metrics.evidence import BrokerSample
-from metrics.sources.source import NodeInfo
 from metrics.windows import BrokerWindow, RequestWindow
+from tests.support.scripted_source import ScriptedSource
 
 WINDOW = BrokerWindow(1, 0.0, 1.0, 1.0, 1, 0, handler_idle=0.97)
 SHARED = Usual(0.6, 3.0, 2.0, 100.0, 5e6)
@@ -31,7 +30,8 @@ SHARED = Usual(0.6, 3.0, 2.0, 100.0, 5e6)
     [
         ({}, Usual(), None),
         ({"handler_idle": 0.84}, Usual(), "broker 1: request handlers idle 0.84"),
-        ({"handler_idle": None}, Usual(), "broker 1 does not answer with its metrics"),
+        ({"start_s": None}, Usual(), "broker 1 does not answer with its metrics"),
+        ({"handler_idle": None}, Usual(), None),
         ({"contradiction": "broker 1 restarted"}, Usual(), "broker 1 restarted"),
         ({"request_queue_max": 1.0}, Usual(), "broker 1: 1 requests wait for a handler"),
         ({"replica_lag_max_records": 3.0}, Usual(), "broker 1: 3 records behind"),
@@ -65,27 +65,14 @@ def test_what_is_usual_is_what_a_window_shows() -> None:
     assert Usual.of(window) == Usual(under_replicated=2.0)
 
 
-class Source:
+class Source(ScriptedSource):
     """One broker whose handlers are busy until some second; a poll of it takes 40 ms."""
 
-    name = "scripted"
-    nodes: Mapping[int, NodeInfo] = {1: NodeInfo(1, "4.1.2", frozenset({Role.BROKER}))}
-
     def __init__(self, busy_until_s: float, written_per_s: float = 0.0) -> None:
-        self.now_s = 1_000.0
+        super().__init__()
         self.polls = 0
         self._rest_s = 1_000.0 + busy_until_s
         self._written_per_s = written_per_s
-
-    def open(self) -> None: ...
-
-    def close(self) -> None: ...
-
-    def clock(self) -> float:
-        return self.now_s
-
-    def pause(self, duration_s: float) -> None:
-        self.now_s += duration_s
 
     def sample_all(self) -> list[BrokerSample]:
         self.polls += 1

@@ -1,0 +1,147 @@
+"""Gates before each trial: brokers warm, at rest as before the run, and the topic in order."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from jobs.brokers.topics import Topic, TopicReport
+from jobs.events import PhaseProgress, PhaseStarted, Reporter
+from jobs.trials.recovery import Recovery, Usual, wait_until_calm, windows_between
+from metrics.beans import UPTIME_MS
+from metrics.evidence import BrokerSample, Reason
+from metrics.sources.source import MetricsSource, brokers_of
+
+SETTLE_S = 10.0
+"""Brokers that are not at rest before the run get so long to settle [s]; beyond it, how they
+are is how they usually are."""
+
+WARM_UPTIME_S = 600.0
+WARM_REQUESTS = 10_000
+"""A broker that runs for less, or answered fewer produce requests since its start, is cold until
+this run has loaded it: the JVM compiles what has run some thousand times."""
+
+
+def cold_brokers(
+    samples: Iterable[BrokerSample], brokers: frozenset[int], loaded_s: float | None
+) -> tuple[int, ...]:
+    """Brokers whose JVM has not been loaded since its start, as far as their metrics tell.
+
+    Args:
+        loaded_s: when this run's last load ended [s since the epoch]; None before the first.
+    """
+    cold = []
+    for sample in samples:
+        uptime_ms = sample.values.get(UPTIME_MS)
+        if sample.broker_id not in brokers or uptime_ms is None:
+            continue
+        started_s = sample.at_s - uptime_ms / 1000.0
+        produced = sample.values.get("produce_total_ms_count", float(WARM_REQUESTS))
+        is_young = uptime_ms < WARM_UPTIME_S * 1000.0 or produced < WARM_REQUESTS
+        if is_young and (loaded_s is None or started_s > loaded_s):
+            cold.append(sample.broker_id)
+    return tuple(sorted(cold))
+
+
+class Gates:
+    """Keeps a trial from starting before the cluster is as it was before the run.
+
+    Args:
+        check: sees to it that the topic's ISRs are full and its preferred replicas lead.
+        warm_up: loads the brokers on a topic until their JVMs are warm; None never does.
+        clock, pause: wall-clock time [s], handed in for tests.
+    """
+
+    def __init__(
+        self,
+        source: MetricsSource,
+        check: Callable[[Topic], TopicReport],
+        reporter: Reporter,
+        warm_up: Callable[[Topic], None] | None,
+        clock: Callable[[], float] = time.time,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._source = source
+        self._check = check
+        self._report = reporter.report
+        self._warm_up = warm_up
+        self._clock = clock
+        self._pause = pause
+        self._usual: Mapping[int, Usual] = {}
+        self._polled: Sequence[BrokerSample] = ()
+        self._loaded_s: float | None = None
+
+    def open(self) -> None:
+        """See how the brokers are without our load."""
+        first = self._source.sample_all()
+        wait_until_calm(
+            self._source, earlier=first, deadline_s=SETTLE_S, clock=self._clock, pause=self._pause
+        )
+        windows = windows_between(self._source, first, self._source.sample_all())
+        self._usual = {window.broker_id: Usual.of(window) for window in windows}
+
+    def loaded(self) -> None:
+        """A load has just ended: what the brokers say now makes the next wait shorter."""
+        self._polled = self._source.sample_all()
+        self._loaded_s = self._clock()
+
+    def pass_all(self, topic: Topic) -> tuple[Reason, ...]:
+        """Wait until a trial may begin; what is not well by the deadline makes it INVALID."""
+        reasons = self._rest_reasons()
+        brokers = brokers_of(self._source)
+        if self._warm_up is not None and cold_brokers(self._polled, brokers, self._loaded_s):
+            self._warm_up(topic)
+            self.loaded()
+            reasons = self._rest_reasons()
+        return (*reasons, *self._topic_reasons(topic))
+
+    def recover(self) -> Recovery:
+        """Wait until the brokers are at rest after an overload, or until the deadline."""
+        return self._wait("overloaded: waiting for the brokers to recover")
+
+    def _wait(self, doing: str) -> Recovery:
+        is_said = False
+
+        def tell(sentence: str) -> None:
+            nonlocal is_said
+            if not is_said:
+                self._report(PhaseStarted(doing))
+                is_said = True
+            self._report(PhaseProgress(sentence))
+
+        earlier, self._polled = self._polled, ()
+        recovery = wait_until_calm(
+            self._source,
+            self._usual,
+            earlier,
+            clock=self._clock,
+            pause=self._pause,
+            tell=tell,
+        )
+        if not recovery.spoils:
+            self._polled = self._source.sample_all()
+        return recovery
+
+    def _rest_reasons(self) -> tuple[Reason, ...]:
+        recovery = self._wait("waiting until the brokers are at rest")
+        if recovery.unrest and not recovery.spoils:
+            texts = "; ".join(each.text for each in recovery.unrest)
+            self._report(PhaseStarted(f"going on after {recovery.duration_s:.0f} s: {texts}"))
+        return tuple(
+            Reason(
+                "not_at_rest",
+                f"not begun, as the brokers were not at rest within {recovery.duration_s:.0f} s: "
+                f"{each.text}",
+                recovery.duration_s,
+                recovery.duration_s,
+            )
+            for each in recovery.unrest
+            if each.spoils
+        )
+
+    def _topic_reasons(self, topic: Topic) -> tuple[Reason, ...]:
+        checked = self._check(topic)
+        return tuple(
+            Reason("topic_not_ready", f"not begun: {text}", checked.waited_s, checked.waited_s)
+            for text in checked.sentences()
+        )

@@ -1,0 +1,268 @@
+"""Guards: what ends a run at once because the cluster, which others use, must not suffer."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Protocol
+
+from jobs.axes import Traffic
+from jobs.brokers.admin import AdminError, KafkaAdmin
+from jobs.brokers.health import ClusterHealth, LogDir, Partitions
+from jobs.brokers.topic_plan import PREFIX
+from jobs.config import Configuration
+from jobs.config.goal import Guards as Limits
+from jobs.events import Reporter, warn
+from jobs.trials.control import TrialLine
+from metrics.evidence import ClientWindow
+from metrics.units import format_volume
+from search.errors import ConfigError, GuardStopError, RedlineError
+
+INTERVAL_S = 1.0
+"""Between two looks while a load runs [s]; longer where a look takes more than a tenth of it."""
+
+BLIND_S = 30.0
+"""A cluster that does not let itself be looked at for so long stops the run [s]."""
+
+
+def open_guards(
+    config: Configuration, admin: KafkaAdmin, run_id: str, reporter: Reporter
+) -> Guards:
+    """The guards of a run, after a first look at the cluster; see `Guards.open`."""
+    ours = f"{PREFIX}{run_id}-"
+    is_testbed = config.cluster.testbed is not None  # which nobody else uses
+    guards = Guards(
+        config.goal.guards,
+        ClusterHealth(admin),
+        lambda topic: is_testbed or topic.startswith(ours),
+        partial(warn, reporter),
+    )
+    guards.open()
+    return guards
+
+
+class Health(Protocol):
+    """What `jobs.brokers.health.ClusterHealth` sees."""
+
+    def under_replicated(self) -> Partitions:
+        """All partitions with a replica out of sync."""
+        ...
+
+    def log_dirs(self) -> tuple[LogDir, ...]:
+        """The log directories of all brokers."""
+        ...
+
+
+def written_bytes(traffic: Traffic, records: float) -> float:
+    """Payload that so many records write, all replicas counted [B]."""
+    return records * traffic.bpm * traffic.workload.topic.replication_factor
+
+
+def planned_bytes(traffic: Traffic) -> float:
+    """Payload that a load writes if nothing fails and it is held to its end [B]."""
+    load_s = traffic.workload.trial.load_s
+    return written_bytes(traffic, traffic.np * traffic.rate_records_per_s * load_s)
+
+
+class Guards:
+    """Watches a run, and stops it by `GuardStopError` (exit code 5).
+
+    Args:
+        limits: the goal's section `guards`.
+        is_ours: tells the run's own topics, by name.
+        warn: hears what cannot be watched.
+        clock: for the time between looks [s].
+
+    Attributes:
+        tripped: why the run has to stop, or None.
+        spent_bytes: payload that the run has written, all replicas counted [B].
+    """
+
+    def __init__(
+        self,
+        limits: Limits,
+        health: Health,
+        is_ours: Callable[[str], bool],
+        warn: Callable[[str], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._limits = limits
+        self._health = health
+        self._is_ours = is_ours
+        self._warn = warn
+        self._clock = clock
+        self._lacking: Partitions = frozenset()
+        self._watches_disks = True
+        self._seen_s = clock()
+        self.tripped: str | None = None
+        self.spent_bytes = 0.0
+
+    def open(self) -> None:
+        """See how the cluster is before any load.
+
+        Raises:
+            ConfigError: a limit of the disks was given, and the brokers do not tell theirs.
+            AdminError: the cluster does not answer.
+            GuardStopError: a disk is beyond its limit as it is.
+        """
+        self._watches_disks = self._disks_are_told()
+        self._lacking = self._others_lacking()
+        self.require_well()
+
+    # --- before a load ------------------------------------------------------
+
+    def trouble_with(self, traffic: Traffic) -> str | None:
+        """Which cap this traffic would pass, or None."""
+        limits, cap = self._limits, self._limits.load_bytes_per_s_max
+        if limits.np_max is not None and traffic.np > limits.np_max:
+            return f"the next load has {traffic.np} producers, more than {limits.np_max}"
+        if cap is not None and traffic.mb_per_s * 1e6 > cap:
+            return f"the next load is {traffic.mb_per_s:g} MB/s, more than {cap / 1e6:g} MB/s"
+        most, bytes_ = limits.write_bytes_max, planned_bytes(traffic)
+        if most is not None and self.spent_bytes + bytes_ > most:
+            return (
+                f"{format_volume(self.spent_bytes)} of payload are written, all replicas counted, "
+                f"and the next load could add {format_volume(bytes_)}: more than "
+                f"{format_volume(most)} in all"
+            )
+        return None
+
+    def admit(self, traffic: Traffic) -> None:
+        """Let a load begin.
+
+        Raises:
+            GuardStopError: it passes a cap, or the cluster is not as it has to be.
+        """
+        trouble = self.trouble_with(traffic)
+        if trouble is not None:
+            self._trip(trouble)
+        self.require_well()
+
+    def settle(self, traffic: Traffic, client: ClientWindow | None) -> None:
+        """A load has ended; without an account of it, it counts as written in full."""
+        records = None if client is None else client.acked_total + client.failed_total
+        self.spent_bytes += (
+            planned_bytes(traffic) if records is None else written_bytes(traffic, records)
+        )
+
+    def require_well(self) -> None:
+        """Look once.
+
+        Raises:
+            GuardStopError: something tripped, now or before.
+        """
+        if self.tripped is None:
+            self._look()
+        self.require_untripped()
+
+    def require_untripped(self) -> None:
+        """Stop when something tripped.
+
+        Raises:
+            GuardStopError: it did.
+        """
+        if self.tripped is not None:
+            raise GuardStopError(
+                f"stopped by a guard: {self.tripped}; the run's load has ended; see what the "
+                "cluster needs, then go on with --resume, or change the goal's section guards"
+            )
+
+    @contextmanager
+    def required(self) -> Iterator[None]:
+        """What a guard breaks in here ends as the guard's own error.
+
+        Raises:
+            GuardStopError: something tripped.
+        """
+        try:
+            yield
+        except RedlineError:
+            self.require_untripped()
+            raise
+        self.require_untripped()
+
+    # --- while a load runs --------------------------------------------------
+
+    @contextmanager
+    def watch(self, line: TrialLine) -> Iterator[None]:
+        """Look on while a load runs, and end it when something trips."""
+        done = threading.Event()
+        thread = threading.Thread(
+            target=self._watch, args=(line, done), name="redline-guards", daemon=True
+        )
+        thread.start()
+        try:
+            yield
+        finally:
+            done.set()
+            thread.join()
+
+    def _watch(self, line: TrialLine, done: threading.Event) -> None:
+        wait_s = 0.0
+        while not done.wait(wait_s):
+            began_s = self._clock()
+            self._look()
+            if self.tripped is not None:
+                line.end_now()
+                return
+            wait_s = max(INTERVAL_S, 9 * (self._clock() - began_s))
+
+    # --- looking ------------------------------------------------------------
+
+    def _look(self) -> None:
+        try:
+            lacking = self._others_lacking()
+            dirs = self._health.log_dirs() if self._watches_disks else ()
+        except AdminError as error:
+            if self._clock() - self._seen_s > BLIND_S:
+                self._trip(f"the cluster could not be watched for {BLIND_S:.0f} s: {error}")
+            return
+        self._seen_s = self._clock()
+        fresh = sorted(lacking - self._lacking)
+        self._lacking = lacking
+        if fresh:
+            topic, partition = fresh[0]
+            more = f" and {len(fresh) - 1} more" if len(fresh) > 1 else ""
+            self._trip(
+                f"partition {partition} of the topic {topic}{more}, which this run did not make, "
+                "became under-replicated"
+            )
+        limits = self._limits
+        for each in dirs:
+            trouble = each.trouble(limits.disk_free_bytes_min, limits.disk_used_share_max)
+            if each.is_told and trouble is not None:
+                self._trip(trouble)
+
+    def _trip(self, why: str) -> None:
+        if self.tripped is None:
+            self.tripped = why
+
+    def _others_lacking(self) -> Partitions:
+        if not self._limits.other_topics:
+            return frozenset()
+        return frozenset(
+            each for each in self._health.under_replicated() if not self._is_ours(each[0])
+        )
+
+    def _disks_are_told(self) -> bool:
+        limits = self._limits
+        if not limits.disk_free_bytes_min and limits.disk_used_share_max is None:
+            return False
+        dirs = self._health.log_dirs()
+        if dirs and all(each.is_told for each in dirs):
+            return True
+        told = (
+            "the brokers do not tell how full their disks are (that takes Kafka 3.3 and the ACL "
+            "Describe on the cluster)"
+        )
+        given = {"disk_free_bytes_min", "disk_used_share_max"} & limits.model_fields_set
+        if given and (limits.disk_free_bytes_min or limits.disk_used_share_max):
+            raise ConfigError(
+                f"goal guards.{min(given)} is set, and {told}; expected brokers that do; grant "
+                "it, or take the key out to run without this guard"
+            )
+        self._warn(f"{told}: no guard watches them")
+        return False

@@ -1,0 +1,34 @@
+"""A source of metrics that plays brokers, on a clock that only pauses and polls move."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from metrics.beans import Role
+from metrics.evidence import BrokerSample
+from metrics.sources.source import NodeInfo
+
+
+class ScriptedSource:
+    """Brokers of Kafka 4.1.2; what a poll of them says is for the test to add."""
+
+    name = "scripted"
+
+    def __init__(self, broker_ids: Sequence[int] = (1,), now_s: float = 1_000.0) -> None:
+        roles = frozenset({Role.BROKER})
+        self.nodes: Mapping[int, NodeInfo] = {i: NodeInfo(i, "4.1.2", roles) for i in broker_ids}
+        self.now_s = now_s
+
+    def open(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    def sample_all(self) -> list[BrokerSample]:
+        raise NotImplementedError
+
+    def clock(self) -> float:
+        return self.now_s
+
+    def pause(self, duration_s: float) -> None:
+        """Let `duration_s` pass [s]."""
+        self.now_s += duration_s

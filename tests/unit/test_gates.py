@@ -1,0 +1,181 @@
+"""Gates before a trial, on scripted brokers."""
+
+from __future__ import annotations
+
+import pytest
+
+from jobs.brokers.topic_plan import TopicState
+from jobs.brokers.topics import Topic, TopicReport
+from jobs.events import PhaseProgress, PhaseStarted, RecordingReporter
+from jobs.trials.gates import Gates, cold_brokers
+from metrics.beans import HANDLER_IDLE_NS, UPTIME_MS
+from metrics.evidence import BrokerSample
+from tests.support.scripted_source import ScriptedSource
+
+TOPIC = Topic("t", 100, {0: (1, 2)})
+BROKERS = frozenset({1, 2})
+OLD_MS, YOUNG_MS = 3_600_000.0, 300_000.0
+
+
+def polled(uptime_ms: float | None, produced: float | None, broker: int = 1) -> BrokerSample:
+    values = {UPTIME_MS: uptime_ms, "produce_total_ms_count": produced}
+    return BrokerSample(
+        broker, 10_000.0, {name: value for name, value in values.items() if value is not None}
+    )
+
+
+@pytest.mark.parametrize(
+    ("sample", "loaded_s", "is_cold"),
+    [
+        (polled(OLD_MS, 20_000.0), None, False),
+        (polled(OLD_MS, 9_999.0), None, True),  # up for long, and hardly used
+        (polled(YOUNG_MS, 20_000.0), None, True),
+        (polled(YOUNG_MS, 20_000.0), 9_701.0, False),  # loaded since its start, at 9,700
+        (polled(YOUNG_MS, 20_000.0), 9_699.0, True),  # restarted after the last load
+        (polled(OLD_MS, None), None, False),
+        (polled(None, 0.0), None, False),  # not known
+        (polled(YOUNG_MS, 0.0, broker=9), None, False),  # a controller
+    ],
+)
+def test_a_broker_is_cold_until_it_was_loaded(
+    sample: BrokerSample, loaded_s: float | None, is_cold: bool
+) -> None:
+    assert bool(cold_brokers([sample], BROKERS, loaded_s)) is is_cold
+
+
+class Cluster(ScriptedSource):
+    """Two brokers up for an hour, with an idle fraction and a disk that a test can change."""
+
+    def __init__(self, idle: float = 1.0, up_s: float = 3_600.0) -> None:
+        super().__init__((1, 2), now_s=10_000.0)
+        self.idle = idle
+        self.written_per_s = 0.0
+        self.started_s = self.now_s - up_s
+        self._seen_s, self._idle_s, self._written = self.now_s, 0.0, 0.0
+        self.checks: list[TopicState] = []
+
+    def sample_all(self) -> list[BrokerSample]:
+        self.now_s += 0.01
+        passed_s, self._seen_s = self.now_s - self._seen_s, self.now_s
+        self._idle_s += self.idle * passed_s
+        self._written += self.written_per_s * passed_s
+        values = {
+            UPTIME_MS: (self.now_s - self.started_s) * 1000.0,
+            HANDLER_IDLE_NS: self._idle_s * 1e9,
+            "disk_write_bytes": self._written,
+            "produce_total_ms_count": 20_000.0,
+        }
+        return [BrokerSample(i, self.now_s, values) for i in BROKERS]
+
+    def check(self, topic: Topic) -> TopicReport:
+        state = self.checks.pop(0) if self.checks else TopicState()
+        return TopicReport(topic.name, state, state, 0, 60.0)
+
+
+class Bed:
+    """Gates before a cluster, and what they did."""
+
+    def __init__(self, cluster: Cluster, warms: bool = True) -> None:
+        self.cluster = cluster
+        self.reporter = RecordingReporter()
+        self.warmed: list[str] = []
+        self.gates = Gates(
+            cluster,
+            cluster.check,
+            self.reporter,
+            self._warm_up if warms else None,
+            cluster.clock,
+            cluster.pause,
+        )
+        self.gates.open()
+
+    def _warm_up(self, topic: Topic) -> None:
+        self.warmed.append(topic.name)
+        self.cluster.now_s += 30.0
+
+    def said(self) -> list[str]:
+        return [each.text for each in self.reporter.events if isinstance(each, PhaseStarted)]
+
+
+def test_a_cluster_that_is_well_costs_a_trial_hardly_any_time() -> None:
+    bed = Bed(Cluster())
+    bed.gates.loaded()
+    bed.cluster.pause(1.0)  # judging, and appending to the tables
+    before_s = bed.cluster.now_s
+    assert bed.gates.pass_all(TOPIC) == ()
+    assert bed.cluster.now_s - before_s < 0.1
+    assert bed.said() == [] and bed.warmed == []
+
+
+def test_brokers_that_stay_busy_make_a_trial_invalid() -> None:
+    bed = Bed(Cluster())
+    bed.cluster.idle = 0.5
+    reasons = bed.gates.pass_all(TOPIC)
+    assert [each.indicator for each in reasons] == ["not_at_rest", "not_at_rest"]
+    assert "within 61 s: broker 1: request handlers idle 0.50" in reasons[0].text
+    assert bed.said() == ["waiting until the brokers are at rest"]
+    assert any(isinstance(each, PhaseProgress) for each in bed.reporter.events)
+
+
+def test_brokers_that_others_use_need_be_no_calmer_than_before_the_run() -> None:
+    bed = Bed(Cluster(idle=0.5))
+    assert bed.gates.pass_all(TOPIC) == ()
+    bed.cluster.idle = 0.3
+    assert [each.indicator for each in bed.gates.pass_all(TOPIC)] == ["not_at_rest"] * 2
+
+
+def test_a_disk_that_is_not_quiet_is_said_and_spoils_nothing() -> None:
+    bed = Bed(Cluster())
+    bed.cluster.written_per_s = 5e6
+    assert bed.gates.pass_all(TOPIC) == ()
+    assert "still writes 5.0 MB/s to its disk" in bed.said()[-1]
+
+
+def test_a_topic_that_is_not_in_order_makes_a_trial_invalid() -> None:
+    cluster = Cluster()
+    cluster.checks = [TopicState(lagging=(0,)), TopicState()]
+    bed = Bed(cluster)
+    (reason,) = bed.gates.pass_all(TOPIC)
+    assert reason.indicator == "topic_not_ready"
+    assert "partition 0 with a replica out of sync" in reason.text
+    assert bed.gates.pass_all(TOPIC) == ()
+
+
+def test_cold_brokers_are_warmed_up_once() -> None:
+    bed = Bed(Cluster(up_s=20.0))
+    assert bed.gates.pass_all(TOPIC) == ()
+    assert bed.gates.pass_all(TOPIC) == ()
+    assert bed.warmed == ["t"]
+
+
+def test_a_broker_that_restarts_is_warmed_up_again() -> None:
+    bed = Bed(Cluster(up_s=20.0))
+    bed.gates.pass_all(TOPIC)
+    bed.cluster.started_s = bed.cluster.now_s + 0.5
+    bed.cluster.pause(5.0)
+    assert bed.gates.pass_all(TOPIC) == ()
+    assert bed.warmed == ["t", "t"]
+
+
+def test_without_a_warm_up_nothing_is_loaded() -> None:
+    assert Bed(Cluster(up_s=20.0), warms=False).gates.pass_all(TOPIC) == ()
+
+
+def test_after_an_overload_the_time_to_rest_is_told() -> None:
+    bed = Bed(Cluster())
+    bed.cluster.idle = 0.1
+    bed.gates.loaded()
+    ended_s = bed.cluster.now_s
+    pauses = 0
+
+    def pause(duration_s: float) -> None:
+        nonlocal pauses
+        pauses += 1
+        bed.cluster.now_s += duration_s
+        bed.cluster.idle = 1.0 if pauses >= 5 else 0.1
+
+    bed.gates._pause = pause
+    recovery = bed.gates.recover()
+    assert recovery.since_s is not None
+    assert recovery.since_s - ended_s == pytest.approx(4.5, abs=1.0)
+    assert bed.said() == ["overloaded: waiting for the brokers to recover"]

@@ -1,0 +1,210 @@
+"""Guards, on a scripted cluster: what trips them, and what they end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from jobs.axes import Traffic, traffic_at
+from jobs.brokers.admin import AdminError
+from jobs.brokers.health import LogDir, Partitions
+from jobs.config import load_workload
+from jobs.config.goal import Guards as Limits
+from jobs.trials.control import ControlServer
+from jobs.trials.guards import BLIND_S, Guards, planned_bytes
+from search.errors import ConfigError, GuardStopError, RedlineError
+from tests.support.evidence import client
+from tests.support.scripted_admin import FakeTime
+
+WORKLOAD = load_workload(
+    "demo",
+    [
+        "workload.producer.rate_bytes_per_s=1000000",
+        "workload.topic.replication_factor=3",
+        "workload.trial.warmup_s=2",
+        "workload.trial.measure_s=8",
+    ],
+)
+GB = 10**9
+
+
+def traffic(np: int) -> Traffic:
+    """np producers of 1 MB/s each for 10 s, three replicas."""
+    return traffic_at(WORKLOAD, "np", 1_000, np)
+
+
+class Cluster:
+    """What is seen of a cluster."""
+
+    def __init__(self) -> None:
+        self.lacking: Partitions = frozenset()
+        self.dirs: tuple[LogDir, ...] = (LogDir(1, "/a", 100 * GB, 50 * GB),)
+        self.error: AdminError | None = None
+
+    def under_replicated(self) -> Partitions:
+        if self.error is not None:
+            raise self.error
+        return self.lacking
+
+    def log_dirs(self) -> tuple[LogDir, ...]:
+        return self.dirs
+
+
+def guards(cluster: Cluster, clock: Callable[[], float] = time.monotonic, **limits: Any) -> Guards:
+    opened = Guards(Limits(**limits), cluster, lambda topic: topic.startswith("ours"), print, clock)
+    opened.open()
+    return opened
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    return Cluster()
+
+
+def test_another_topic_that_becomes_under_replicated_stops_the_run(cluster: Cluster) -> None:
+    watching = guards(cluster)
+    cluster.lacking = frozenset({("ours-1", 0)})
+    watching.require_well()
+    cluster.lacking = frozenset({("ours-1", 0), ("orders", 3), ("orders", 5)})
+    with pytest.raises(GuardStopError, match="partition 3 of the topic orders and 1 more") as stop:
+        watching.require_well()
+    assert stop.value.exit_code == 5
+    cluster.lacking = frozenset()
+    with pytest.raises(GuardStopError):  # what tripped stays so
+        watching.require_well()
+
+
+def test_what_was_under_replicated_before_is_not_ours(cluster: Cluster) -> None:
+    cluster.lacking = frozenset({("orders", 3)})
+    watching = guards(cluster)
+    watching.require_well()
+    cluster.lacking = frozenset()
+    watching.require_well()
+    cluster.lacking = frozenset({("orders", 3)})  # whole in between: this is new
+    with pytest.raises(GuardStopError, match="orders"):
+        watching.require_well()
+
+
+def test_the_guard_of_other_topics_can_be_off(cluster: Cluster) -> None:
+    watching = guards(cluster, other_topics=False)
+    cluster.lacking = frozenset({("orders", 3)})
+    watching.require_well()
+
+
+@pytest.mark.parametrize(
+    ("limits", "usable", "words"),
+    [
+        ({}, GB, None),
+        ({}, GB - 1, "has 1 GB left, less than 1 GB"),
+        ({"disk_free_bytes_min": 0}, 0, None),
+        ({"disk_free_bytes_min": 20 * GB}, 19 * GB, "has 19 GB left, less than 20 GB"),
+        ({"disk_used_share_max": 0.9}, 10 * GB, None),
+        ({"disk_used_share_max": 0.9}, 9 * GB, "is 91.0% full, more than 90.0%"),
+    ],
+)
+def test_a_disk_beyond_its_limit_stops_the_run(
+    cluster: Cluster, limits: dict[str, Any], usable: int, words: str | None
+) -> None:
+    watching = guards(cluster, **limits)
+    cluster.dirs = (*cluster.dirs, LogDir(2, "/b", 100 * GB, usable))
+    if words is None:
+        watching.require_well()
+    else:
+        with pytest.raises(GuardStopError, match=f"volume of /b of broker 2 {words}"):
+            watching.require_well()
+
+
+def test_a_disk_beyond_its_limit_before_the_run_refuses_it(cluster: Cluster) -> None:
+    cluster.dirs = (LogDir(1, "/a", 100 * GB, 1),)
+    with pytest.raises(GuardStopError):
+        guards(cluster)
+
+
+@pytest.mark.parametrize("dirs", [(), (LogDir(1, "/a", -1, -1),)])
+def test_disks_that_are_not_told_are_warned_of_unless_a_limit_was_given(
+    cluster: Cluster, dirs: tuple[LogDir, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.dirs = dirs
+    guards(cluster).require_well()
+    assert "do not tell how full their disks are" in capsys.readouterr().out
+    with pytest.raises(ConfigError, match=r"guards\.disk_used_share_max is set"):
+        guards(cluster, disk_used_share_max=0.9)
+
+
+@pytest.mark.parametrize(
+    ("limits", "most"),
+    [
+        ({"np_max": 4}, 4),
+        ({"load_bytes_per_s_max": 4e6}, 4),
+        ({"write_bytes_max": 4 * 30_000_000}, 4),  # 10 s of 1 MB/s, three replicas
+    ],
+)
+def test_a_load_beyond_a_cap_never_begins(
+    cluster: Cluster, limits: dict[str, Any], most: int
+) -> None:
+    watching = guards(cluster, **limits)
+    watching.admit(traffic(most))
+    assert watching.trouble_with(traffic(most)) is None
+    with pytest.raises(GuardStopError, match="more than"):
+        watching.admit(traffic(most + 1))
+
+
+def test_what_is_written_adds_up(cluster: Cluster) -> None:
+    watching = guards(cluster, write_bytes_max=100_000_000)
+    one = traffic(1)
+    assert planned_bytes(one) == 30_000_000
+    watching.settle(one, client(acked_total=9_000, failed_total=1_000))
+    assert watching.spent_bytes == 10_000 * 1_000 * 3
+    watching.settle(one, None)  # no account: it may all have been written
+    assert watching.spent_bytes == 60_000_000
+    watching.admit(one)
+    watching.settle(one, None)
+    with pytest.raises(GuardStopError, match="90 MB of payload are written"):
+        watching.admit(one)
+
+
+def test_a_cluster_that_cannot_be_watched_is_left_alone(cluster: Cluster) -> None:
+    clock = FakeTime()
+    watching = guards(cluster, clock)
+    cluster.error = AdminError("no answer", "KafkaTimeoutError")
+    clock.pause(BLIND_S)
+    watching.require_well()
+    clock.pause(1.0)
+    with pytest.raises(GuardStopError, match="could not be watched for 30 s: no answer"):
+        watching.require_well()
+
+
+def test_what_a_guard_breaks_ends_as_its_own_error(cluster: Cluster) -> None:
+    watching = guards(cluster)
+    with pytest.raises(RedlineError, match="of its own"), watching.required():
+        raise RedlineError("of its own")
+    watching.tripped = "the disk is full"
+    with pytest.raises(GuardStopError, match="the disk is full"), watching.required():
+        raise RedlineError("the load was ended")
+
+
+def test_a_guard_ends_the_load_while_it_runs(cluster: Cluster) -> None:
+    watching = guards(cluster)
+    with ControlServer("127.0.0.1", "127.0.0.1") as server, server.line(1) as line:
+        ended: list[float] = []
+        line.end_now = lambda: ended.append(time.monotonic())  # type: ignore[method-assign]
+        with watching.watch(line):
+            cluster.lacking = frozenset({("orders", 0)})
+            began = time.monotonic()
+            while not ended and time.monotonic() - began < 10.0:
+                time.sleep(0.01)
+    assert len(ended) == 1
+    with pytest.raises(GuardStopError, match="orders"):
+        watching.require_untripped()
+
+
+def test_a_load_that_ends_by_itself_is_not_ended_twice(cluster: Cluster) -> None:
+    watching = guards(cluster)
+    with ControlServer("127.0.0.1", "127.0.0.1") as server, server.line(1) as line:
+        line.end_now = lambda: pytest.fail("ended")  # type: ignore[method-assign]
+        with watching.watch(line):
+            pass
+    watching.require_untripped()
