@@ -95,13 +95,8 @@ def run_row(
     brokers: int,
     environment: dict[str, str],
     ending: Ending | None = None,
-    caveats: Sequence[str] = (),
 ) -> RunRow:
-    """A row of the table `runs`; `ending` None while it runs.
-
-    Args:
-        caveats: what the metrics do not show.
-    """
+    """A row of the table `runs`; `ending` None while it runs."""
     return RunRow(
         run_id=run_id,
         event=event,
@@ -115,7 +110,7 @@ def run_row(
         error=ending.error if ending else None,
         config=config_text(config),
         environment=environment,
-        caveat=caveat_of(config, caveats),
+        caveat=caveat_of(config),
     )
 
 

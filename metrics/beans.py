@@ -193,6 +193,19 @@ PROBE = (
 )
 """What tells a process's version, node id (the `*`) and roles; read once, at the start."""
 
+ARGUMENTS = "jvm.arguments"
+_RUNTIME, _SYSTEM = "java.lang:type=Runtime", "java.lang:type=OperatingSystem"
+FACTS = (
+    Reading("jvm.name", _RUNTIME, "VmName"),
+    Reading("jvm.vendor", _RUNTIME, "VmVendor"),
+    Reading("jvm.version", _RUNTIME, "VmVersion"),
+    Reading(ARGUMENTS, _RUNTIME, "InputArguments"),
+    Reading("jvm.heap_max_bytes", "java.lang:type=Memory", "HeapMemoryUsage", "max"),
+    Reading("cores", _SYSTEM, "AvailableProcessors"),
+    Reading("memory_bytes", _SYSTEM, "TotalMemorySize"),
+)
+"""What to compare two runs' brokers by, read once, at the start; bytes are [B]."""
+
 
 def parse_version(text: str) -> tuple[int, int]:
     """Major and minor Kafka version of a version text such as `3.9.2` or `7.9.0-ccs`.

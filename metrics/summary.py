@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -162,6 +162,7 @@ class RunSummary:
         exit_code: what the command returned.
         error: the sentence that the user was shown, or None.
         caveat: what a reader must know about the cluster (a testbed is not hardware).
+        environment: what to compare two runs by, see `metrics.environment`.
     """
 
     run_id: str
@@ -176,6 +177,7 @@ class RunSummary:
     exit_code: int = 0
     error: str | None = None
     caveat: str = ""
+    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 def write_summary(summary: RunSummary, path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from jobs.brokers.cluster import OpenCluster
 from jobs.brokers.connect import connect
-from jobs.brokers.replication import replicas_by_broker
+from jobs.brokers.looks import replicas_by_broker
 from jobs.config import Cluster
 from jobs.config.exporter_rules import load_rules
 from metrics.sources.chooser import open_source
@@ -38,7 +38,7 @@ def open_metrics(cluster: Cluster, opened: OpenCluster, jvm: Any | None) -> Metr
     if way is not None and way.client_only:
         servers = [f"{host}:{port}" for host, port in opened.info.addresses.values()]
         # A connection of its own: the sampler asks from another thread than the run.
-        admin = connect(servers, cluster.client_kwargs(), request_timeout_s=LOOK_DEADLINE_S)
+        admin = connect(servers, opened.security.client_kwargs(), request_timeout_s=LOOK_DEADLINE_S)
         look = partial(replicas_by_broker, admin)
         source = ClientOnlySource(opened.info.broker_ids, look, version, admin.close)
     elif way is not None and way.prometheus is not None:
@@ -49,7 +49,7 @@ def open_metrics(cluster: Cluster, opened: OpenCluster, jvm: Any | None) -> Metr
         rules = load_rules(way.prometheus.rules)
         source = PrometheusSource(endpoints, rules, EXPORTER_DEADLINE_S, version)
     else:
-        return open_source(opened.jmx, jvm)
+        return open_source(opened.jmx, jvm, access=opened.jmx_access)
     try:
         source.open()
     except BaseException:

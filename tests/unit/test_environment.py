@@ -1,0 +1,118 @@
+"""The environment of a run, and what differs between two."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from jobs.brokers.looks import counted, not_default
+from jobs.environment import commit_of
+from metrics.environment import ABSENT, Difference, difference, merged
+from metrics.sources.client_only import Replicas
+from metrics.sources.probe import harmless_arguments
+
+
+def test_what_brokers_agree_on_is_said_once() -> None:
+    assert merged(
+        "broker",
+        {
+            1: {"version": "4.1.2", "cores": "8"},
+            2: {"version": "4.1.2", "cores": "16"},
+            3: {"version": "4.1.2"},
+        },
+    ) == {"broker.version": "4.1.2", "broker.1.cores": "8", "broker.2.cores": "16"}
+    assert merged("controller", {}) == {}
+
+
+def test_a_difference_names_what_changed_came_and_went() -> None:
+    before = {"a": "1", "b": "2", "c": "3", "cluster.id": "x"}
+    after = {"a": "1", "b": "20", "d": "4", "cluster.id": "y"}
+    assert difference(before, after) == (
+        Difference("b", "2", "20"),
+        Difference("c", "3", ABSENT),
+        Difference("d", ABSENT, "4"),
+    )
+    assert difference(before, before) == ()
+    assert difference(before, after, but=()) != difference(before, after)
+
+
+def told(value: str | None, source: str, *, secret: bool = False) -> dict[str, object]:
+    return {"value": value, "config_source": source, "is_sensitive": secret}
+
+
+def test_only_what_somebody_set_is_kept_and_no_secret() -> None:
+    properties = {
+        "num.io.threads": told("16", "STATIC_BROKER_CONFIG"),
+        "log.dirs": told("/a,/b", "STATIC_BROKER_CONFIG"),
+        "min.insync.replicas": told("2", "DYNAMIC_DEFAULT_BROKER_CONFIG"),
+        "num.network.threads": told("3", "DEFAULT_CONFIG"),
+        "ssl.keystore.password": told("hunter2", "STATIC_BROKER_CONFIG", secret=True),
+        "sasl.jaas.config": told(None, "STATIC_BROKER_CONFIG"),
+        "listeners": told("PLAINTEXT://10.0.0.1:9092", "STATIC_BROKER_CONFIG"),
+    }
+    assert not_default(properties) == {
+        "num.io.threads": "16",
+        "min.insync.replicas": "2",
+        "log.dirs.count": "2",
+    }
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ("[-Xmx4G, -Xms4g, -XX:+UseG1GC]", "-XX:+UseG1GC -Xms4g -Xmx4G"),
+        ("[-Dpassword=x, -javaagent:/a.jar=key, -Xlog:gc=/secret]", ""),
+        (
+            "[-XX:MaxGCPauseMillis=20, -XX:OnOutOfMemoryError=kill -9 %p]",
+            "-XX:MaxGCPauseMillis=20",
+        ),
+        ("[Ljava.lang.String;@1b2c3d", ""),
+        ("[-XX:MaxRAMPercentage=75.0, -XX:HeapDumpPath=/a, -Xss512k]", None),
+    ],
+)
+def test_arguments_that_may_hold_a_secret_are_left_out(given: str, kept: str | None) -> None:
+    expected = "-XX:MaxRAMPercentage=75.0 -Xss512k" if kept is None else kept
+    assert harmless_arguments(given) == expected
+
+
+def git(folder: Path, *arguments: str) -> None:
+    identity = ("-c", "user.name=a", "-c", "user.email=a@example.com")
+    subprocess.run(["git", "-C", str(folder), *identity, *arguments], check=True)
+
+
+def test_the_commit_of_a_checkout_is_told_and_that_it_was_changed(tmp_path: Path) -> None:
+    assert commit_of(tmp_path) is None
+    git(tmp_path, "init", "-q")
+    assert commit_of(tmp_path) is None, "there is no commit yet"
+    (tmp_path / "a").write_text("1")
+    git(tmp_path, "add", "a")
+    git(tmp_path, "commit", "-q", "-m", "a")
+    commit = commit_of(tmp_path)
+    assert commit is not None
+    assert len(commit) == 12
+    (tmp_path / "a").write_text("2")
+    assert commit_of(tmp_path) == f"{commit}+changes"
+
+
+def partition(leader: int, replicas: list[int], isr: list[int]) -> dict[str, object]:
+    offline = sorted(set(replicas) - set(isr)) if leader < 0 else []
+    return {
+        "leader_id": leader,
+        "replica_nodes": replicas,
+        "isr_nodes": isr,
+        "offline_replicas": offline,
+    }
+
+
+def test_replicas_are_counted_at_their_leader_or_where_that_should_be() -> None:
+    topics = [
+        {"partitions": [partition(1, [1, 2], [1, 2]), partition(2, [2, 1], [2])]},
+        {"partitions": [partition(-1, [3, 1], [])]},
+    ]
+    assert counted(topics) == {
+        1: Replicas(led=1, under_replicated=1, offline=1),
+        2: Replicas(led=1, under_replicated=1, offline=0),
+        3: Replicas(led=0, under_replicated=1, offline=1),
+    }
