@@ -18,12 +18,11 @@ from typing import Any
 
 from kafka import errors as kafka_errors
 from kafka.net.connection import KafkaConnection
-from kafka.net.inet import create_connection
 from kafka.net.selector import NetworkSelector
 from kafka.protocol.metadata import MetadataRequest
 from kafka.protocol.producer import ProduceRequest
 
-from jobs.engine.links import TcpLink, TlsLink, tls_context
+from jobs.engine.links import TcpLink, TlsLink, dial, tls_context
 from jobs.engine.protocol import PRODUCE_VERSION
 from jobs.engine.refusals import LoginWantedError, why_not
 from jobs.engine.transport import PlainTransport, TlsTransport, Transport
@@ -202,9 +201,7 @@ class _Opener:
         where = f"broker {broker_id} at {host}:{port}" if broker_id >= 0 else f"{host}:{port}"
         sock: socket.socket | None = None
         try:
-            sock = await create_connection(
-                self._net, host, port, self._socket_options, timeout_at=self._deadline_s
-            )
+            sock = await dial(self._net, host, port, self._socket_options, self._deadline_s)
             transport = self._transport(sock, host)
             sock = transport._sock
             if isinstance(sock, ssl.SSLSocket):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kafka.errors import KafkaConnectionError, KafkaTimeoutError
+from kafka.net.inet import KafkaNetSocket
 from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
 
 from search.errors import ConfigError
@@ -25,6 +28,37 @@ class TcpLink(_KeepsLastWords, KafkaTCPTransport):  # type: ignore[misc]
 
 class TlsLink(_KeepsLastWords, KafkaSSLTransport):  # type: ignore[misc]
     """The same with TLS."""
+
+
+async def dial(
+    net: Any, host: str, port: int, options: Sequence[tuple[int, int, int]], deadline_s: float
+) -> socket.socket:
+    """Connect as kafka-python does, which leaves the socket open when that fails.
+
+    Args:
+        options: what `setsockopt` takes, set before the connection is made.
+        deadline_s: on the monotonic clock [s].
+
+    Raises:
+        KafkaConnectionError: no address of the host could be connected to.
+    """
+    dialler = KafkaNetSocket()
+    failure = KafkaConnectionError("DNS Resolution failure")
+    for family, kind, protocol, _name, address in dialler.dns_lookup(host, port):
+        sock = socket.socket(family, kind, protocol)
+        try:
+            sock.setblocking(False)
+            for option in options:
+                sock.setsockopt(*option)
+            await dialler.sock_connect(net, sock, address, timeout_at=deadline_s)
+        except (OSError, KafkaConnectionError) as error:
+            failure = KafkaConnectionError(f"unable to connect: {error}")
+        except KafkaTimeoutError:
+            failure = KafkaConnectionError("Connection timed out")
+        else:
+            return sock
+        sock.close()
+    raise failure
 
 
 def tls_context(options: Mapping[str, Any]) -> ssl.SSLContext | None:
