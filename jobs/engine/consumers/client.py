@@ -79,6 +79,10 @@ def consumer_of(plan: TrialPlan, task: int) -> ConsumerClient:
         from jobs.engine.consumers.wire import WireConsumers
 
         return WireConsumers(plan, task)
+    if name in ("kafka-python", "librdkafka"):
+        from jobs.engine.consumers.library import LibraryConsumers
+
+        return LibraryConsumers(plan, task)
     raise ConfigError(f"consumers.client is {name}; expected wire, kafka-python or librdkafka")
 
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from kafka import ConsumerRebalanceListener, KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError
@@ -64,17 +64,23 @@ class Moved:
 Change = Assigned | Revoked | Moved
 
 
-class _Notice(ConsumerRebalanceListener):  # type: ignore[misc] # kafka-python has no types
-    """Counts assignments, as two in a row may name the same partitions."""
+class AssignmentCounter(ConsumerRebalanceListener):  # type: ignore[misc] # it has no types
+    """Counts assignments, as two in a row may name the same partitions.
 
-    def __init__(self) -> None:
+    Args:
+        heed: called with what was assigned, on kafka-python's thread.
+    """
+
+    def __init__(self, heed: Callable[[set[TopicPartition]], None]) -> None:
         self.assignments = 0
+        self._heed = heed
 
     def on_partitions_revoked(self, revoked: Any) -> None:
-        """The member's thread has told the reader already."""
+        """Nothing: whoever reads finds out by the next assignment, or was told before."""
 
     def on_partitions_assigned(self, assigned: Any) -> None:
         """One more."""
+        self._heed(assigned)
         self.assignments += 1
 
 
@@ -101,11 +107,11 @@ class Member:
         self.rebalances = 0
         self.trouble: str | None = None
         self._plan = plan
-        self._group_id = group_id_of(plan, group)
+        self._options = group_options(plan, group, member)
         self._wake = wake
         self._leaving = threading.Event()
         self._questions: deque[tuple[int, bool]] = deque()
-        self._notice = _Notice()
+        self._notice = AssignmentCounter(lambda assigned: None)
         self._assignments = 0
         self._thread = threading.Thread(target=self._run, name=self.client_id, daemon=True)
 
@@ -132,30 +138,14 @@ class Member:
     def _run(self) -> None:
         consumer: Any = None
         try:
-            consumer = self._consumer()
+            consumer = KafkaConsumer(**self._options)
             consumer.subscribe([self._plan.topic], listener=self._notice)
             while not self._leaving.wait(_TURN_S):
                 self._turn(consumer)
         except (KafkaError, OSError, ValueError, AssertionError) as error:
-            self.trouble = f"{self._group_id}: {type(error).__name__}: {error}"
+            self.trouble = f"{self.client_id}: {type(error).__name__}: {error}"
         finally:
             self._end(consumer)
-
-    def _consumer(self) -> Any:
-        assert self._plan.consumers is not None
-        return KafkaConsumer(
-            **{
-                **self._plan.client_options,
-                "bootstrap_servers": servers_of(self._plan),
-                "client_id": self.client_id,
-                "group_id": self._group_id,
-                "enable_auto_commit": True,
-                "auto_commit_interval_ms": self._plan.consumers.auto_commit_interval_ms,
-                "heartbeat_interval_ms": HEARTBEAT_MS,
-                "session_timeout_ms": SESSION_MS,
-                "metrics_enabled": False,
-            }
-        )
 
     def _turn(self, consumer: Any) -> None:
         coordinator = consumer._coordinator
@@ -194,19 +184,12 @@ class Member:
         revoked.done.wait(_STAND_STILL_S)
 
     def _take(self, consumer: Any) -> None:
-        offsets = self._begin_at(consumer, sorted(consumer.assignment()))
+        offsets = begin_offsets(consumer, self._plan, sorted(consumer.assignment()))
         self.positions = dict(offsets)
         self._tell_positions(consumer)
         self.changes.append(Assigned(offsets))
         self.owned = len(offsets)
         self._wake()
-
-    def _begin_at(self, consumer: Any, owned: list[TopicPartition]) -> dict[int, int]:
-        """Where another member left off, or where the group starts."""
-        committed = consumer._coordinator.fetch_committed_offsets(set(owned)) if owned else {}
-        fresh = [each for each in owned if each not in committed or committed[each].offset < 0]
-        offsets = {each.partition: committed[each].offset for each in owned if each not in fresh}
-        return offsets | start_offsets(consumer, self._plan, fresh)
 
     def _tell_positions(self, consumer: Any) -> None:
         """What automatic commits take their offsets from."""
@@ -223,9 +206,34 @@ class Member:
                     self._tell_positions(consumer)
                 consumer.close(autocommit=self.trouble is None, timeout_ms=_COMMIT_TIMEOUT_MS)
         except (KafkaError, OSError, ValueError, AssertionError) as error:
-            self.trouble = self.trouble or f"{self._group_id}: {type(error).__name__}: {error}"
+            self.trouble = self.trouble or f"{self.client_id}: {type(error).__name__}: {error}"
         finally:
             self._wake()
+
+
+def group_options(plan: TrialPlan, group: int, member: int) -> dict[str, object]:
+    """KafkaConsumer's configuration as a member that commits what it has read."""
+    assert plan.consumers is not None
+    return {
+        **plan.client_options,
+        "bootstrap_servers": servers_of(plan),
+        "client_id": member_id_of(plan, group, member),
+        "group_id": group_id_of(plan, group),
+        "enable_auto_commit": True,
+        "auto_commit_interval_ms": plan.consumers.auto_commit_interval_ms,
+        "heartbeat_interval_ms": HEARTBEAT_MS,
+        "session_timeout_ms": SESSION_MS,
+        "metrics_enabled": False,
+    }
+
+
+def begin_offsets(consumer: Any, plan: TrialPlan, owned: list[TopicPartition]) -> dict[int, int]:
+    """Partition → where another member left off, or where the group starts."""
+    if not owned:
+        return {}
+    committed = consumer._coordinator.fetch_committed_offsets(set(owned))
+    left = {each.partition: at.offset for each, at in committed.items() if at.offset >= 0}
+    return left | start_offsets(consumer, plan, [p for p in owned if p.partition not in left])
 
 
 def start_offsets(
@@ -246,17 +254,27 @@ def start_offsets(
     return {partition: max(at, ends[partition] - behind) for partition, at in first.items()}
 
 
-def await_assignments(members: list[Member], settled: Callable[[], bool], timeout_s: float) -> None:
-    """Return when `settled` says so.
+class Joining(Protocol):
+    """What is known of a member while its group settles."""
+
+    client_id: str
+    owned: int | None
+    trouble: str | None
+
+
+def await_settled(
+    members: Sequence[Joining], is_settled: Callable[[int], bool], timeout_s: float
+) -> None:
+    """Return when every member owns a number of partitions that `is_settled` accepts.
 
     Raises:
         GroupError: a member could not join, or it takes longer than `timeout_s`.
     """
     deadline_s = time.monotonic() + timeout_s
-    while not settled():
+    while not all(each.owned is not None and is_settled(each.owned) for each in members):
         for member in members:
             if member.trouble is not None:
-                raise GroupError(f"consumer group {member.trouble}")
+                raise GroupError(f"consumer group member {member.trouble}")
         if time.monotonic() > deadline_s:
             shares = ", ".join(f"{each.client_id}: {each.owned}" for each in members)
             raise GroupError(

@@ -12,7 +12,7 @@ from jobs.engine.connections import open_connections
 from jobs.engine.consumers.client import Reading, Targets, is_fair_share, member_id_of
 from jobs.engine.consumers.fetching import FetchEncoder
 from jobs.engine.consumers.ledger import GroupLedger
-from jobs.engine.consumers.membership import Member, await_assignments
+from jobs.engine.consumers.membership import Member, await_settled
 from jobs.engine.consumers.reading import FetchConnection, Reader
 from jobs.engine.consumers.timing import WindowClock
 from jobs.engine.consumers.waker import Waker
@@ -74,11 +74,9 @@ class WireConsumers:
         for member in self.members:
             member.start()
         count, each = len(plan.leaders), self._pattern.members
-        await_assignments(
+        await_settled(
             self.members,
-            lambda: all(
-                m.owned is not None and is_fair_share(m.owned, count, each) for m in self.members
-            ),
+            lambda owned: is_fair_share(owned, count, each),
             plan.connect_timeout_s,
         )
 

@@ -1,0 +1,279 @@
+"""Members of consumer groups that a library runs: it fetches, decodes, joins and commits.
+
+Each member polls on a thread of its own, as the libraries' users do. What is read goes into
+the same account as that of the engine's own consumers.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Protocol
+
+from kafka.errors import KafkaError as KafkaPythonError
+
+from jobs.engine.consumers.client import Reading, Targets, is_fair_share
+from jobs.engine.consumers.ledger import SKIPPED, GroupLedger, Position
+from jobs.engine.consumers.membership import await_settled
+from jobs.engine.consumers.timing import WindowClock
+from jobs.engine.control import DriverLine, OrphanedError
+from jobs.engine.pattern import TrialPlan
+from metrics.consumption import GroupShare
+from search.errors import ConfigError, RedlineError
+
+POLL_S = 0.1
+_TURN_S = 0.05
+_LEAVE_S = 15.0
+
+Read = tuple[int, int, int, int]
+"""(partition, offset, size of key and value [B], create time [ms since the epoch]) of a record."""
+
+
+class ReadError(RedlineError):
+    """A library's consumer had to end."""
+
+
+_ERRORS = (KafkaPythonError, RedlineError, OSError, RuntimeError, ValueError, AssertionError)
+"""What libraries raise; those with errors of their own raise `ReadError` in their place."""
+
+
+class Library(Protocol):
+    """One consumer of a library; all calls come from one thread."""
+
+    def open(self) -> None:
+        """Subscribe; joining happens while polling."""
+        ...
+
+    def poll(self, timeout_s: float) -> Iterator[Read]:
+        """Records that have arrived, waiting at most so long for the first [s]."""
+        ...
+
+    def take_assignment(self) -> Mapping[int, int] | None:
+        """Partition → offset to begin at, once after each assignment; else None.
+
+        Nothing of them is polled before `begin`.
+        """
+        ...
+
+    def begin(self) -> None:
+        """Poll what is assigned now and later."""
+        ...
+
+    def high_watermark(self, partition: int) -> int | None:
+        """The end of a partition as the library last heard of it, if it did."""
+        ...
+
+    def close(self) -> None:
+        """Commit, and leave the group."""
+        ...
+
+
+class LibraryMember:
+    """One member on a thread of its own, with an account of its own.
+
+    Attributes:
+        owned: how many partitions it owns; None until it has joined.
+        trouble: why it ended, or None.
+    """
+
+    def __init__(self, plan: TrialPlan, group: int, member: int, library: Library) -> None:
+        self.client_id = f"{group}-{member}"
+        self.group = group
+        self.ledger = GroupLedger(group, 1, 0.0)
+        self.owned: int | None = None
+        self.trouble: str | None = None
+        self.positions: dict[int, Position] = {}
+        self.begin = threading.Event()
+        self._library = library
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def start(self) -> None:
+        """Begin to join."""
+        self._thread.start()
+
+    def leave(self) -> None:
+        """Begin to leave."""
+        self._ending.set()
+
+    def join(self) -> None:
+        """Wait until it has left, for a while."""
+        self._ending.set()
+        if self._thread.is_alive():
+            self._thread.join(_LEAVE_S)
+
+    @property
+    def lag(self) -> int:
+        """Records that it may read and has not yet."""
+        return sum(position.lag for position in list(self.positions.values()))
+
+    def has_reached(self, targets: Mapping[int, int]) -> bool:
+        """True when all that it owns was read up to these offsets."""
+        positions = list(self.positions.values())
+        return self.owned is not None and all(
+            each.offset >= targets.get(each.partition, 0) for each in positions
+        )
+
+    def share(self) -> GroupShare:
+        """Its account."""
+        return self.ledger.share(list(self.positions.values()))
+
+    # --- on the member's thread -------------------------------------------------
+
+    def _run(self) -> None:
+        library = self._library
+        try:
+            library.open()
+            begun = False
+            while not self._ending.is_set():
+                if not begun and self.begin.is_set():
+                    library.begin()
+                    begun = True
+                records = list(library.poll(POLL_S))
+                assigned = library.take_assignment()
+                if assigned is not None:
+                    records = self._own(assigned, records)
+                self._count(records)
+                self._hear_ends(library)
+        except _ERRORS as error:
+            self.trouble = f"{type(error).__name__}: {error}"
+        finally:
+            self._close(library)
+
+    def _close(self, library: Library) -> None:
+        try:
+            library.close()
+        except _ERRORS as error:
+            self.trouble = self.trouble or f"{type(error).__name__}: {error}"
+
+    def _own(self, offsets: Mapping[int, int], records: list[Read]) -> list[Read]:
+        """Take over what was assigned; returns the records that were read after it.
+
+        One poll may hold records of before and after. Those before go on where the member was.
+        """
+        after: list[Read] = []
+        for record in records:
+            before = self.positions.get(record[0])
+            if before is not None and before.offset == record[1]:
+                self._count([record])
+            else:
+                after.append(record)
+        if self.owned is not None:
+            self.ledger.rebalances += 1
+        kept = {p: position.offset for p, position in self.positions.items()}
+        for position in self.positions.values():
+            self.ledger.left(position)
+        self.positions = {p: Position(p, max(at, kept.get(p, at))) for p, at in offsets.items()}
+        self.owned = len(offsets)
+        return after
+
+    def _count(self, records: Iterable[Read]) -> None:
+        now, wall_s = time.monotonic(), time.time()
+        for partition, offset, size, created_ms in records:
+            position = self.positions.get(partition)
+            if position is None or offset < position.offset:
+                continue  # of before a rebalance
+            if offset > position.offset:
+                self.ledger.errors[SKIPPED] += offset - position.offset
+            position.read(1, offset + 1)
+            age_s = wall_s - created_ms / 1000.0 if created_ms >= 0 else None
+            self.ledger.read(1, size, age_s, now)
+
+    def _hear_ends(self, library: Library) -> None:
+        for partition, position in self.positions.items():
+            end = library.high_watermark(partition)
+            if end is not None:
+                position.high_watermark = max(end, position.offset)
+
+
+class LibraryConsumers:
+    """The members that one task hosts; implements `jobs.engine.consumers.client.ConsumerClient`.
+
+    Args:
+        task: index among the consumer tasks, from 0.
+
+    Raises:
+        ConfigError: the library is not installed here.
+    """
+
+    def __init__(self, plan: TrialPlan, task: int) -> None:
+        assert plan.consumers is not None
+        self._plan, self._pattern = plan, plan.consumers
+        hosted = self._pattern.members_of(task, plan.consumer_tasks)
+        self._members = [
+            LibraryMember(plan, group, member, _library_of(plan, group, member))
+            for group, member in hosted
+        ]
+        self._parent = os.getppid()
+
+    def open(self) -> None:
+        """See `ConsumerClient.open`."""
+        for member in self._members:
+            member.start()
+        count, each = len(self._plan.leaders), self._pattern.members
+        await_settled(
+            self._members,
+            lambda owned: is_fair_share(owned, count, each),
+            self._plan.connect_timeout_s,
+        )
+
+    def run(
+        self, start_s: float, wall_offset_s: float, line: DriverLine | None, targets: Targets
+    ) -> Reading:
+        """See `ConsumerClient.run`."""
+        window = WindowClock(self._plan, start_s, line)
+        if self._pattern.start != "latest":
+            time.sleep(max(0.0, start_s - time.monotonic()))  # a backlog waits for the load
+        for member in self._members:
+            member.begin.set()
+        self._turn_until(window, lambda now: now >= window.start_s)
+        cpu_s = time.process_time()
+        self._turn_until(window, lambda now: now >= window.end_s)
+        cpu_s = time.process_time() - cpu_s
+        deadline_s = window.end_s + 2 * self._plan.drain_timeout_s
+        self._turn_until(window, lambda now: now >= deadline_s or self._has_reached(targets))
+        drain_s = time.monotonic() - window.end_s
+        shares = tuple(member.share() for member in self._members)
+        return Reading(shares, window.start_s, window.end_s, drain_s, 0.0, cpu_s)
+
+    def close(self) -> None:
+        """See `ConsumerClient.close`."""
+        for member in self._members:
+            member.leave()
+        for member in self._members:
+            member.join()
+
+    def _has_reached(self, targets: Targets) -> bool:
+        goal = targets()
+        return goal is not None and all(member.has_reached(goal) for member in self._members)
+
+    def _turn_until(self, window: WindowClock, is_over: Callable[[float], bool]) -> None:
+        while not is_over(now := time.monotonic()):
+            if os.getppid() != self._parent:
+                raise OrphanedError("the process that started this load has ended")
+            window.listen(now)
+            for member in self._members:
+                if member.trouble is not None:
+                    raise ReadError(f"consumer group {member.group}: {member.trouble}")
+                member.ledger.window_s = (window.start_s, window.end_s)
+                member.ledger.sample_lag(member.lag, now)
+            time.sleep(_TURN_S)
+
+
+def _library_of(plan: TrialPlan, group: int, member: int) -> Library:
+    assert plan.consumers is not None
+    if plan.consumers.client == "kafka-python":
+        from jobs.engine.consumers.kafka_python import KafkaPythonConsumer
+
+        return KafkaPythonConsumer(plan, group, member)
+    try:
+        from jobs.engine.consumers.librdkafka import RdKafkaConsumer
+    except ImportError as error:
+        raise ConfigError(
+            "consumers.client is librdkafka, and the package confluent-kafka is missing on an "
+            "executor; expected it everywhere; install it there (pip install confluent-kafka), or "
+            "set consumers.client to wire"
+        ) from error
+    return RdKafkaConsumer(plan, group, member)
