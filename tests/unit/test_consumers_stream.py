@@ -1,0 +1,185 @@
+"""Fetch responses, cut at any byte, give the batches that the broker sent."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from kafka.protocol.consumer import FetchRequest, FetchResponse
+from kafka.record.default_records import DefaultRecordBatchBuilder
+
+from jobs.engine.consumers.fetching import FETCH_VERSION, FetchEncoder, FetchSession
+from jobs.engine.consumers.pattern import ConsumerPattern
+from jobs.engine.consumers.stream import Answer, Batch, FetchFormatError, FetchStream
+
+
+def encoded_batch(base: int, records: int, first_ms: int = 5_000) -> bytes:
+    """A record batch as the broker stores it, from offset `base` on, a record each millisecond."""
+    builder = DefaultRecordBatchBuilder(2, 0, 0, -1, -1, -1, 1_000_000)
+    for index in range(records):
+        builder.append(index, first_ms + index, None, bytes([index]) * 100, [])
+    return base.to_bytes(8, "big") + bytes(builder.build())[8:]
+
+
+def size_of(records: int) -> int:
+    """Size of such a batch [B]."""
+    return len(encoded_batch(0, records))
+
+
+def response(
+    partitions: dict[int, bytes], errors: dict[int, int] | None = None, **fields: Any
+) -> bytes:
+    """A framed response of these partitions' records."""
+    topic = FetchResponse.FetchableTopicResponse
+    data = [
+        topic.PartitionData(
+            partition_index=index,
+            error_code=(errors or {}).get(index, 0),
+            high_watermark=1_000 + index,
+            last_stable_offset=-1,
+            log_start_offset=0,
+            aborted_transactions=None,
+            records=records or None,
+        )
+        for index, records in partitions.items()
+    ]
+    answer = FetchResponse(
+        throttle_time_ms=fields.get("throttle_ms", 0),
+        error_code=fields.get("error_code", 0),
+        session_id=fields.get("session_id", 77),
+        responses=[topic(topic="t", partitions=data)] if data else [],
+        version=FETCH_VERSION,
+    )
+    answer.with_header(correlation_id=fields.get("correlation_id", 3))
+    return bytes(answer.encode(framed=True, header=True))
+
+
+class Notes:
+    """Writes down what a stream finds."""
+
+    def __init__(self) -> None:
+        self.partitions: list[tuple[int, int, int]] = []
+        self.batches: list[tuple[int, Batch]] = []
+        self.answers: list[Answer] = []
+
+    def partition(self, index: int, error_code: int, high_watermark: int) -> None:
+        self.partitions.append((index, error_code, high_watermark))
+
+    def batch(self, batch: Batch, now: float) -> None:
+        self.batches.append((self.partitions[-1][0], batch))
+
+    def answered(self, answer: Answer, now: float) -> None:
+        self.answers.append(answer)
+
+
+def read(data: bytes, cuts: int | None = None, check_crcs: bool = True) -> Notes:
+    """Feed the bytes in one piece, or in so many of random sizes."""
+    notes = Notes()
+    stream = FetchStream(notes, check_crcs)
+    rng = random.Random(cuts)
+    places = sorted(rng.randrange(len(data) + 1) for _ in range(cuts or 0))
+    for begin, end in zip([0, *places], [*places, len(data)], strict=True):
+        stream.feed(memoryview(data)[begin:end], 1.0)
+    return notes
+
+
+TWO = response(
+    {4: encoded_batch(10, 3) + encoded_batch(13, 1), 9: b"", 5: encoded_batch(0, 20, 9_000)},
+    throttle_ms=8,
+)
+
+
+def test_batches_come_with_their_offsets_records_times_and_sizes() -> None:
+    notes = read(TWO)
+    assert notes.partitions == [(4, 0, 1_004), (9, 0, 1_009), (5, 0, 1_005)]
+    assert notes.batches == [
+        (4, (10, 12, 3, 5_000, 5_002, size_of(3))),
+        (4, (13, 13, 1, 5_000, 5_000, size_of(1))),
+        (5, (0, 19, 20, 9_000, 9_019, size_of(20))),
+    ]
+    assert notes.answers == [Answer(3, 0, 77, 8)]
+
+
+@pytest.mark.parametrize("check_crcs", [True, False])
+@pytest.mark.parametrize("cuts", [1, 2, 7, 40, 400])
+def test_where_the_bytes_are_cut_makes_no_difference(cuts: int, check_crcs: bool) -> None:
+    whole = read(TWO * 2)
+    notes = read(TWO * 2, cuts, check_crcs)
+    assert notes.batches == whole.batches
+    assert notes.answers == whole.answers == [Answer(3, 0, 77, 8)] * 2
+
+
+@pytest.mark.parametrize("missing", [1, 30, 300, size_of(8) - 61, size_of(8) - 5])
+def test_a_batch_that_is_cut_off_counts_for_nothing(missing: int) -> None:
+    """Brokers cut the last batch where the partition's room in a response ends."""
+    records = encoded_batch(0, 5) + encoded_batch(5, 8)[:-missing]
+    notes = read(response({1: records, 2: encoded_batch(0, 1)}), 9)
+    assert [(p, batch[0]) for p, batch in notes.batches] == [(1, 0), (2, 0)]
+    assert len(notes.answers) == 1
+
+
+def test_a_response_without_topics_and_one_with_errors() -> None:
+    assert read(response({}, error_code=71, session_id=0)).answers == [Answer(3, 71, 0, 0)]
+    assert read(response({2: b""}, {2: 6})).partitions == [(2, 6, 1_002)]
+
+
+def test_a_changed_byte_is_found_where_crcs_are_checked() -> None:
+    broken = bytearray(TWO)
+    broken[-50] ^= 1
+    with pytest.raises(FetchFormatError, match="offset 0 has CRC"):
+        read(bytes(broken))
+    assert len(read(bytes(broken), check_crcs=False).batches) == 3
+
+
+def test_bytes_of_something_else_are_refused() -> None:
+    broken = bytearray(TWO)
+    at = broken.index(encoded_batch(10, 3)[:12]) + 16
+    broken[at] = 1  # the magic of an old message set
+    with pytest.raises(FetchFormatError, match="format 1"):
+        read(bytes(broken))
+    with pytest.raises(FetchFormatError, match="too many"):
+        read((len(TWO) - 4 + 6).to_bytes(4, "big") + TWO[4:] + b"x" * 6)
+
+
+def test_a_request_is_what_kafka_pythons_encoder_makes_of_it() -> None:
+    pattern = ConsumerPattern(
+        groups=1, fetch_min_bytes=7, fetch_max_wait_ms=8, fetch_max_bytes=9_000,
+        max_partition_fetch_bytes=2_000,
+    )  # fmt: skip
+    ours = FetchEncoder("topic", "me", pattern).encode(42, (5, 6), [(1, 100), (3, 2**40)], [2])
+    topic = FetchRequest.FetchTopic
+    wanted = [
+        topic.FetchPartition(
+            partition=partition, current_leader_epoch=-1, fetch_offset=offset,
+            log_start_offset=-1, partition_max_bytes=2_000,
+        )
+        for partition, offset in [(1, 100), (3, 2**40)]
+    ]  # fmt: skip
+    request = FetchRequest(
+        replica_id=-1, max_wait_ms=8, min_bytes=7, max_bytes=9_000, isolation_level=0,
+        session_id=5, session_epoch=6, topics=[topic(topic="topic", partitions=wanted)],
+        forgotten_topics_data=[FetchRequest.ForgottenTopic(topic="topic", partitions=[2])],
+        version=FETCH_VERSION,
+    )  # fmt: skip
+    request.with_header(correlation_id=42, client_id="me")
+    assert ours == bytes(request.encode(framed=True, header=True))
+
+
+def test_a_session_names_only_what_changed() -> None:
+    session = FetchSession()
+    assert session.request({1: 10, 2: 20}) == ((0, 0), [(1, 10), (2, 20)], [])
+    session.answered(0, 99)
+    assert session.request({1: 10, 2: 25}) == ((99, 1), [(2, 25)], [])
+    session.answered(0, 99)
+    assert session.request({2: 25, 3: 0}) == ((99, 2), [(3, 0)], [1])
+    session.renew()
+    assert session.request({2: 25}) == ((99, 0), [(2, 25)], [])
+
+
+@pytest.mark.parametrize("answer", [(70, 99), (0, 0)])
+def test_without_a_session_everything_is_named_again(answer: tuple[int, int]) -> None:
+    session = FetchSession()
+    session.request({1: 10})
+    session.answered(*answer)
+    assert session.request({1: 10}) == ((0, 0), [(1, 10)], [])
