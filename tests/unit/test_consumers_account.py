@@ -1,0 +1,285 @@
+"""What groups read, how far they are behind, and what that says of a trial."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import threading
+from typing import Any
+
+import pytest
+
+from jobs.config import load_workload
+from jobs.engine.consumers.ledger import SKIPPED, GroupLedger, Position
+from jobs.engine.consumers.membership import Assigned, Moved, Revoked
+from jobs.engine.consumers.pattern import ConsumerPattern, consumer_tasks
+from jobs.engine.consumers.reading import FetchConnection, Reader
+from jobs.engine.consumers.stream import Answer
+from jobs.trials.load import consumers_of, require_room
+from metrics.client import TASK_ROW_SCHEMA, TaskRow, merge, task_rows_to_batch
+from metrics.consumption import GroupShare, Stint, ranges
+from metrics.evidence import ClientWindow
+from metrics.group_rules import (
+    consumers_limited,
+    consumption_mismatch,
+    lag_growth_per_s,
+)
+from metrics.group_windows import group_windows
+from metrics.lag import lag_slope
+from metrics.thresholds import Thresholds
+from search.errors import ConfigError
+
+
+class SomeMember:
+    """What a reader needs of a member."""
+
+    def __init__(self) -> None:
+        self.positions: dict[int, int] = {}
+        self.asked: list[tuple[int, bool]] = []
+
+    def look_up(self, partition: int, start: bool) -> None:
+        self.asked.append((partition, start))
+
+
+class NoEncoder:
+    """Shows what a request would name."""
+
+    def encode(self, _correlation: int, session: Any, named: Any, forgotten: Any) -> Any:
+        return session, dict(named), forgotten
+
+
+def connection_of(offsets: dict[int, int]) -> tuple[FetchConnection, Reader, Any]:
+    """A connection to broker 1, which leads all partitions but 9."""
+    member, ledger = SomeMember(), GroupLedger(0, 1, 0.001)
+    ledger.window_s = (0.0, 100.0)
+    reader = Reader(member, ledger, [1] * 9 + [2])  # type: ignore[arg-type]
+    reader.take(Assigned(offsets))
+    connection = FetchConnection(None, 1, reader, NoEncoder(), False, 50.0)  # type: ignore[arg-type]
+    return connection, reader, member
+
+
+def test_a_member_fetches_what_the_broker_leads_from_where_it_is() -> None:
+    connection, reader, member = connection_of({3: 100, 4: 5, 9: 7})
+    assert connection.request(0.0) == ((0, 0), {3: 100, 4: 5}, [])  # type: ignore[comparison-overlap]
+    connection.partition(3, 0, 250)
+    connection.batch((100, 149, 50, 40_000, 40_100, 5_000), 1.0)
+    connection.answered(Answer(1, 0, 77, 0), 1.0)
+    assert reader.positions[3].offset == 150 == member.positions[3]
+    assert reader.lag == 100
+    assert connection.request(0.0) == ((77, 1), {3: 150}, [])  # type: ignore[comparison-overlap]
+    share = reader.ledger.share(reader.positions.values())
+    assert (share.records, share.wire_bytes) == (50, 5_000)
+    assert share.stints == (Stint(3, 100, 150, 50),)
+
+
+def test_latency_counts_from_the_time_in_the_batch() -> None:
+    connection, reader, _ = connection_of({3: 100})
+    connection.request(0.0)
+    connection.partition(3, 0, 250)
+    connection.batch((100, 100, 1, 50_750, 50_750, 100), 1.0)  # now is 51 s since the epoch
+    reader.ledger.latency.fold()
+    assert reader.ledger.latency.histogram.get_max_value() == pytest.approx(250_000, rel=0.01)
+
+
+def test_what_was_read_before_counts_once() -> None:
+    """A fetch from inside a batch gets the batch as a whole."""
+    connection, reader, _ = connection_of({3: 120})
+    connection.request(0.0)
+    connection.partition(3, 0, 250)
+    connection.batch((50, 99, 50, 1, 1, 5_000), 1.0)
+    connection.batch((100, 149, 50, 1, 1, 5_000), 1.0)
+    assert reader.positions[3].stint() == Stint(3, 120, 150, 30)
+
+
+def test_answers_to_what_was_asked_before_a_rebalance_count_for_nothing() -> None:
+    connection, reader, _ = connection_of({3: 0})
+    connection.request(0.0)
+    done = threading.Event()
+    reader.take(Revoked(done))
+    assert done.is_set()
+    assert connection.request(0.0) is None
+    reader.take(Assigned({3: 10}))
+    connection.partition(3, 0, 250)
+    connection.batch((10, 19, 10, 1, 1, 100), 1.0)
+    assert reader.positions[3].offset == 10
+    assert reader.ledger.rebalances == 1
+    connection.answered(Answer(1, 0, 77, 0), 1.0)
+    assert connection.request(0.0) == ((77, 0), {3: 10}, [])  # type: ignore[comparison-overlap]
+
+
+def test_a_moved_leader_is_looked_up_and_followed() -> None:
+    connection, reader, member = connection_of({3: 0})
+    connection.request(0.0)
+    connection.partition(3, 6, -1)
+    connection.answered(Answer(1, 0, 77, 0), 5.0)
+    assert connection.retry_s > 5.0
+    assert member.asked == [(3, False)]
+    assert dict(reader.ledger.errors) == {"NotLeaderForPartitionError": 1}
+    reader.take(Moved({3: 2}, {}))
+    assert connection.request(6.0) is None
+    assert reader.offsets_led_by(2) == {3: 0}
+
+
+def test_records_deleted_before_they_were_read_are_counted_as_skipped() -> None:
+    connection, reader, member = connection_of({3: 10})
+    connection.request(0.0)
+    connection.partition(3, 1, -1)
+    assert member.asked == [(3, True)]
+    reader.take(Moved({}, {3: 60}))
+    assert reader.positions[3].offset == 60
+    assert reader.ledger.errors[SKIPPED] == 50
+
+
+def test_targets_are_reached_by_who_owns_the_partitions() -> None:
+    _, reader, _ = connection_of({3: 10, 4: 10})
+    assert reader.has_reached({3: 10, 4: 10, 5: 99})
+    assert not reader.has_reached({3: 11})
+    reader.take(Revoked(threading.Event()))
+    assert not reader.has_reached({}), "somebody may get the rest assigned"
+
+
+def test_lag_is_sampled_on_a_grid_from_the_windows_start() -> None:
+    ledger = GroupLedger(0, 1, 0.001)
+    ledger.window_s = (10.0, 12.0)
+    for now, lag in [(9.9, 7), (10.0, 1), (10.3, 2), (10.6, 3), (11.7, 4), (12.4, 5)]:
+        ledger.sample_lag(lag, now)
+    assert ledger.share([]).lag_records == (1, 3, 4, 4, 5)
+    ledger.window_s = (10.0, 11.1)
+    assert ledger.share([]).lag_records == (1, 3, 4), "of a window that ended early"
+
+
+def test_the_slope_of_lag() -> None:
+    assert lag_slope([100, 150, 200, 250], 0.5) == pytest.approx(100.0)
+    assert lag_slope([5, 5, 5], 1.0) == 0.0
+    assert lag_slope([0, 10, 0, 10, 0], 1.0) == pytest.approx(0.0), "waves are no trend"
+    assert math.isnan(lag_slope([5], 1.0))
+
+
+def test_ranges_join_what_members_took_over_and_count_rereads_once() -> None:
+    stints = [Stint(1, 50, 90, 40), Stint(0, 0, 5, 5), Stint(1, 0, 50, 50), Stint(1, 80, 120, 40)]
+    assert ranges(stints) == (Stint(0, 0, 5, 5), Stint(1, 0, 120, 120))
+    assert ranges([Stint(1, 0, 50, 50), Stint(1, 60, 70, 10)]) == (
+        Stint(1, 0, 50, 50),
+        Stint(1, 60, 70, 10),
+    )
+
+
+def shares() -> list[GroupShare]:
+    return [
+        GroupShare(0, 1, 10, 100, lag_records=(1, 2, 3), stints=(Stint(0, 0, 10, 10),)),
+        GroupShare(0, 2, 5, 50, lag_records=(0, 10, 20, 30), stints=(Stint(1, 5, 15, 10),)),
+        GroupShare(1, 1, errors={"X": 2}, rebalances=1, stints=(Stint(0, 0, 10, 10),)),
+    ]
+
+
+def test_shares_of_tasks_become_one_window_per_group() -> None:
+    first, second = group_windows(shares())
+    assert (first.members, first.records, first.records_total) == (3, 15, 20)
+    assert first.lag_records == (1, 12, 23)
+    assert first.lag_slope_records_per_s == pytest.approx(22.0)
+    assert first.read_by_partition == (Stint(0, 0, 10, 10), Stint(1, 5, 15, 10))
+    assert (dict(second.errors), second.rebalances) == ({"X": 2}, 1)
+    assert math.isnan(second.latency_p50_ms)
+
+
+def test_groups_travel_in_rows() -> None:
+    consumer = TaskRow(1, "h", 0, 100.0, 110.0, role="consumer", groups=tuple(shares()))
+    producer = TaskRow(0, "h", 2, 100.0, 110.0, loop_busy=0.1, cpu_s=2.0)
+    busy = dataclasses.replace(consumer, loop_busy=0.7, cpu_s=5.0)
+    batch = task_rows_to_batch([producer, busy])
+    assert batch.schema == TASK_ROW_SCHEMA
+    assert [TaskRow.from_mapping(row) for row in batch.to_pylist()] == [producer, busy]
+    client = merge([producer, busy])
+    assert [group.group for group in client.groups] == [0, 1]
+    assert (client.np, client.loop_busy, client.cpu_s) == (2, 0.1, 2.0)
+    assert client.consumer_loop_busy == 0.7
+
+
+def window(*stints: Stint, **fields: Any) -> ClientWindow:
+    """A trial of 1,000 offered records whose group 0 read these stints."""
+    (group,) = group_windows([GroupShare(0, 1, stints=stints)])
+    row = TaskRow(0, "h", 1, 100.0, 110.0, offered_records=1_000)
+    group = dataclasses.replace(group, **fields)
+    return dataclasses.replace(merge([row]), groups=(group,))
+
+
+@pytest.mark.parametrize(
+    ("stints", "says"),
+    [
+        ([Stint(0, 5, 100, 95), Stint(1, 0, 50, 50)], None),
+        ([Stint(0, 5, 60, 55), Stint(0, 60, 80, 20)], None),
+        ([Stint(0, 5, 60, 55), Stint(0, 70, 100, 30)], "missed 10 records of partition 0 from "),
+        ([Stint(1, 0, 51, 51)], "1 records beyond the end offset of partition 1"),
+        ([Stint(0, 5, 100, 94)], "94 records in 95 offsets of partition 0 from offset 5 on"),
+    ],
+)
+def test_what_groups_read_is_held_against_the_end_offsets(
+    stints: list[Stint], says: str | None
+) -> None:
+    reasons = consumption_mismatch(window(*stints), {0: 100, 1: 50})
+    assert [reason.indicator for reason in reasons] == (["consumption_mismatch"] if says else [])
+    assert all("consumer group 0" in each.text and str(says) in each.text for each in reasons)
+    assert consumption_mismatch(window(*stints), None) == []
+
+
+def test_lag_growth_is_of_groups_that_have_one() -> None:
+    assert lag_growth_per_s(window(lag_slope_records_per_s=3.5)) == {"0": 3.5}
+    assert lag_growth_per_s(window()) == {}
+
+
+def test_lag_of_busy_consumers_is_the_generators_own() -> None:
+    lagging = window(lag_slope_records_per_s=60.0)
+    strict = Thresholds(consumer_lag_growth_max=0.5)
+    assert consumers_limited(dataclasses.replace(lagging, consumer_loop_busy=0.5), strict) == []
+    busy = dataclasses.replace(lagging, consumer_loop_busy=0.99)
+    assert [each.indicator for each in consumers_limited(busy, strict)] == ["generator_limited"]
+    assert consumers_limited(busy, Thresholds()) == []
+
+
+@pytest.mark.parametrize(
+    ("groups", "members", "slots", "hosts"),
+    [(0, 1, 8, 0), (1, 1, 1, 0), (1, 1, 2, 1), (5, 2, 2, 1), (1, 4, 8, 4), (3, 9, 16, 12)],
+)  # fmt: skip
+def test_slots_are_shared_out_by_bytes(groups: int, members: int, slots: int, hosts: int) -> None:
+    assert consumer_tasks(ConsumerPattern(groups=groups, members=members), slots) == hosts
+
+
+def test_members_spread_over_the_tasks() -> None:
+    pattern = ConsumerPattern(groups=2, members=3)
+    assert pattern.members_of(0, 2) == [(0, 0), (0, 2), (1, 1)]
+    assert pattern.members_of(1, 2) == [(0, 1), (1, 0), (1, 2)]
+
+
+def test_groups_without_room_are_refused_in_words() -> None:
+    workload = load_workload("demo", ["workload.consumers.groups=2"])
+    require_room(workload, 2, 3)
+    with pytest.raises(ConfigError, match="Spark has 1 slot; expected 2 slots"):
+        require_room(workload, 1, 3)
+    crowded = load_workload(
+        "demo", ["workload.consumers.groups=2", "workload.consumers.members=31"]
+    )
+    with pytest.raises(ConfigError, match="31 and the topic has 30 partitions"):
+        require_room(crowded, 2, 3)
+    require_room(load_workload("demo"), 1, 3)
+
+
+def test_the_workloads_groups_reach_the_tasks() -> None:
+    overrides = ["groups=3", "members=2", "start=backlog", "backlog_records=90", "check_crcs=true"]
+    workload = load_workload("demo", [f"workload.consumers.{each}" for each in overrides])
+    pattern = consumers_of(workload)
+    assert (pattern.groups, pattern.members, pattern.members_total) == (3, 2, 6)
+    assert (pattern.start, pattern.backlog_records, pattern.check_crcs) == ("backlog", 90, True)
+
+
+@pytest.mark.parametrize("override", ["start=backlog", "backlog_records=5"])
+def test_a_backlog_needs_both_of_its_keys(override: str) -> None:
+    with pytest.raises(ConfigError, match="expected backlog_records above 0 with start: backlog"):
+        load_workload("demo", [f"workload.consumers.{override}"])
+
+
+def test_a_position_knows_its_lag() -> None:
+    position = Position(3, 10)
+    assert position.lag == 0
+    position.high_watermark = 25
+    position.read(5, 15)
+    assert (position.lag, position.stint()) == (10, Stint(3, 10, 15, 5))
