@@ -5,7 +5,7 @@ BIN := .venv/bin
 STAMP := .venv/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-long lint dist bench-search clean
+.PHONY: help setup demo test test-long lint dist bench bench-search clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,6 +37,10 @@ dist: $(STAMP) ## Build the wheel that executors get, and the source archive, in
 	@$(BIN)/python -m build --no-isolation --outdir dist . > .cache/dist.log 2>&1 || \
 		{ tail -n 5 .cache/dist.log >&2; echo "The whole story is in .cache/dist.log" >&2; exit 2; }
 	@ls dist
+
+bench: $(STAMP) ## Compare the clients with Kafka's own and others, in MB per CPU-second
+	@$(BIN)/python -m jobs.setup.preflight
+	$(BIN)/python -m jobs.bench.clients
 
 bench-search: $(STAMP) ## Compare the search with others on simulated clusters
 	$(BIN)/python -m jobs.bench.search

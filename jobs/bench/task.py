@@ -1,0 +1,58 @@
+"""What a child process of the benchmark is told, and what it says while it works."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Task:
+    """One repeat of one client.
+
+    Attributes:
+        topic: what to write or read.
+        bpm: size of a message's value [B].
+        role: `producer` or `consumer`.
+        client: what does it.
+        bootstrap: addresses of brokers, host:port.
+        seconds_max: it ends by itself after this time [s].
+        batch_bytes: `batch.size` [B].
+        options: fields of the producers' pattern that differ from the benchmark's.
+        connection: connection options, as kafka-python calls them.
+        port: of the other end of a plain socket.
+        bytes_max: a consumer ends after so much payload [B].
+    """
+
+    topic: str
+    bpm: int
+    role: str = ""
+    client: str = ""
+    bootstrap: tuple[str, ...] = ()
+    seconds_max: float = 60.0
+    batch_bytes: int = 262_144
+    options: Mapping[str, Any] = field(default_factory=dict)
+    connection: Mapping[str, Any] = field(default_factory=dict)
+    port: int = 0
+    bytes_max: int = 0
+
+    def to_text(self) -> str:
+        """For the child's standard input."""
+        return json.dumps({**asdict(self), "connection": dict(self.connection)})
+
+    @classmethod
+    def from_text(cls, text: str) -> Task:
+        """The inverse of `to_text`."""
+        fields = json.loads(text)
+        return cls(**{**fields, "bootstrap": tuple(fields["bootstrap"])})
+
+
+def say(payload_bytes: int, **more: Any) -> None:
+    """Tell the parent how far this process is: payload so far [B] and CPU time so far [CPU-s]."""
+    line = {"bytes": payload_bytes, "cpu_s": time.process_time(), **more}
+    sys.stdout.write(json.dumps(line) + "\n")
+    sys.stdout.flush()

@@ -1,0 +1,181 @@
+"""The clients' benchmark: what is measured, compared and said."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from jobs.bench.child import WORK
+from jobs.bench.clients import entries_of
+from jobs.bench.contest import CHILD, CLIENTS, SOCKET, Contest, Entry, Way, port_of
+from jobs.bench.cpu import cpu_s
+from jobs.bench.java import consumer_command, messages_of, producer_command
+from jobs.bench.meter import BenchError, Repeat, Window, by_lines, by_offsets, own_line, started
+from jobs.bench.rows import JAVA, rows_of, sentences_of, table_of
+from jobs.bench.task import Task
+from jobs.bench.variants import variants
+
+PLAIN = Way(("127.0.0.1:1",))
+
+
+def _repeats(*values: float) -> list[Repeat]:
+    return [Repeat(int(value * 1e6), 1.0, 2.0) for value in values]
+
+
+def test_a_row_holds_the_median_its_spread_and_the_ratio_to_java() -> None:
+    found = {
+        ("producer", "wire", "", 100): _repeats(900, 1_000, 1_500),
+        ("producer", "wire", "TLS", 100): _repeats(400),
+        ("producer", JAVA, "", 100): _repeats(50, 40, 60),
+        ("producer", JAVA, "TLS", 100): _repeats(20),
+        ("consumer", "wire", "", 100): _repeats(7),
+        ("consumer", "librdkafka", "", 100): [],
+    }
+    plain, tls, java, _java_tls, alone = rows_of(found)
+    assert (plain.mb_per_cpu_s, plain.spread, plain.mb_per_s) == (1_000, 0.6, 500)
+    assert plain.repeats == (900, 1_000, 1_500)
+    assert (plain.ratio_to_java, tls.ratio_to_java, java.ratio_to_java) == (20, 20, 1)
+    assert alone.ratio_to_java is None
+    assert set(plain.to_dict()) >= {"role", "client", "bpm", "mb_per_cpu_s", "ratio_to_java"}
+    table = table_of([plain, tls], 3)
+    assert table.rows[1][:5] == ("producer", "wire, TLS", "100 B", "400", "0%")
+
+
+def test_the_aims_are_said_with_what_was_measured() -> None:
+    found = {
+        ("producer", "wire", "", 1_000): _repeats(2_000),
+        ("producer", JAVA, "", 1_000): _repeats(80),
+        ("producer", "librdkafka", "", 1_000): _repeats(400),
+    }
+    assert sentences_of(rows_of(found)) == [
+        "producer at 1,000 B: 25.00 x java; the aim of 20 is reached",
+        "producer at 1,000 B: 5.00 x librdkafka; the aim of 7 is missed",
+    ]
+
+
+def test_cpu_time_is_that_of_the_other_process() -> None:
+    loop = "import time\nwhile time.process_time() < 0.3: pass\ninput()"
+    with subprocess.Popen([sys.executable, "-c", loop], stdin=subprocess.PIPE) as process:
+        ends_s = time.monotonic() + 30
+        while cpu_s(process.pid) < 0.3:
+            assert time.monotonic() < ends_s
+        before_s = time.process_time()
+        assert cpu_s(process.pid) < 2.0
+        assert cpu_s(os.getpid()) == pytest.approx(before_s, abs=0.5)
+        process.kill()
+
+
+def _speaker(code: str) -> list[str]:
+    return [sys.executable, "-c", f"import sys, time\ninput()\n{code}"]
+
+
+def test_lines_after_the_warm_up_are_measured() -> None:
+    code = (
+        "for n in range(40):\n"
+        '    print(\'{"bytes": %d, "cpu_s": %f}\' % (n * 1000, n * 0.01), flush=True)\n'
+        "    time.sleep(0.02)"
+    )
+    with started(_speaker(code), "") as (process, _):
+        repeat = by_lines(process, own_line, Window(0.1, 0.2))
+    assert repeat.payload_bytes >= 3_000
+    assert repeat.mb_per_cpu_s == pytest.approx(0.1)
+
+
+def test_a_client_that_says_nothing_is_an_error_with_its_words() -> None:
+    with started(_speaker("sys.exit('no broker')"), "") as (process, errors):
+        with pytest.raises(BenchError, match="did not say twice"):
+            by_lines(process, own_line, Window(0.0, 0.2))
+        process.wait()
+        errors.seek(0)
+        assert "no broker" in errors.read()
+
+
+def test_a_producer_is_measured_by_the_growth_of_its_topic() -> None:
+    began_s = time.monotonic()
+
+    def written() -> int:
+        return int(max(0.0, time.monotonic() - began_s - 0.2) * 1e6)
+
+    with started(_speaker("while True: pass"), "") as (process, _):
+        repeat = by_offsets(process, written, Window(0.1, 0.3))
+    assert repeat.payload_bytes / repeat.seconds == pytest.approx(1e6, rel=0.1)
+    assert 0.0 < repeat.cpu_s < 1.1 * repeat.seconds
+
+
+def test_a_producer_that_ends_is_an_error() -> None:
+    with (
+        started(_speaker("pass"), "") as (process, _),
+        pytest.raises(BenchError, match="it wrote nothing"),
+    ):
+        by_offsets(process, lambda: 0, Window(0.1, 0.1))
+
+
+@pytest.mark.parametrize("role", ["producer", "consumer"])
+def test_the_plain_socket_runs_without_a_broker(role: str) -> None:
+    contest = Contest(lambda _topic, _bpm: 0, [], PLAIN, None, 0.2)
+    repeat = contest.run(Entry(role, SOCKET), Task("t", 1_000))
+    assert repeat.mb_per_cpu_s > 100
+
+
+def test_a_child_that_cannot_connect_says_why() -> None:
+    contest = Contest(lambda _topic, _bpm: 0, [], PLAIN, None, 0.2)
+    with pytest.raises(BenchError, match=r"producer wire: it wrote nothing\. .*127\.0\.0\.1:1"):
+        contest.run(Entry("producer", "wire"), Task("t", 1_000))
+    with pytest.raises(BenchError, match="no TLS listener"):
+        contest.run(Entry("producer", "wire", "TLS", is_tls=True), Task("t", 1_000))
+
+
+def test_what_a_child_is_told_comes_back_whole_and_not_on_its_command_line() -> None:
+    task = Task(
+        "t", 7, "consumer", "wire", ("a:1", "b:2"), options={"acks": -1}, connection={"p": "s"}
+    )
+    assert Task.from_text(task.to_text()) == task
+    assert "secret" in task.to_text()
+    assert CHILD[1:] == ["-m", "jobs.bench.child"]
+
+
+def test_every_client_has_a_child_or_is_java() -> None:
+    for role in ("producer", "consumer"):
+        assert {client for r, client in WORK if r == role} | {JAVA} == set(CLIENTS)
+    assert [e.client for e in entries_of(CLIENTS, ["producer"], 100)] == list(CLIENTS[:-1])
+    assert len({(e.role, e.client, e.variant) for e in variants().entries}) == len(
+        variants().entries
+    )
+
+
+def test_java_is_told_the_same_options() -> None:
+    options = {"enable_idempotence": True, "acks": -1}
+    connection = {
+        "security_protocol": "SSL", "ssl_cafile": "/ca.pem", "ssl_certfile": "/c.pem",
+        "ssl_keyfile": "/c.pem", "ssl_check_hostname": True,
+    }  # fmt: skip
+    task = Task("t", 100, "producer", JAVA, ("h:1",), options=options, connection=connection)
+    command = producer_command(task, [Path("/a.jar"), Path("/b.jar")])
+    assert {"batch.size=262144", "enable.idempotence=true", "acks=-1"} <= set(command)
+    assert {"security.protocol=SSL", "ssl.keystore.type=PEM"} <= set(command)
+    assert "/a.jar:/b.jar" in command
+    assert "enable.idempotence=false" in producer_command(Task("t", 100, JAVA), [])
+    assert "5" in consumer_command(Task("t", 100, bytes_max=500), [])
+
+
+def test_java_consumers_lines_are_understood() -> None:
+    line = "2026-01-01 10:00:00:000, 0, 95.3674, 953.6743, 100000, 1000000.0000, 0, 100, 1.0, 1.0\n"
+    assert messages_of(line) == 100_000
+    assert messages_of("WARNING: something") is None
+    with pytest.raises(BenchError, match="expected its port"):
+        port_of("")
+
+
+def test_a_hanging_client_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jobs.bench.meter.START_DEADLINE_S", 0.2)
+    with started(_speaker("time.sleep(60)"), "") as (process, _):
+        with pytest.raises(BenchError, match="did not say twice"):
+            by_lines(process, own_line, Window(0.1, 0.1))
+        assert process.wait(10) != 0
+    assert not [t for t in threading.enumerate() if isinstance(t, threading.Timer) and t.is_alive()]
