@@ -19,6 +19,7 @@ from metrics.consumption import GroupShare
 from metrics.evidence import ClientWindow
 from metrics.group_windows import group_windows
 from metrics.histograms import merged_histogram, quantile_ms
+from metrics.producer_shares import ProducerShares
 
 WINDOW_TOLERANCE_S = 0.001
 """How far the windows of two tasks of one trial may lie apart [s]."""
@@ -56,10 +57,21 @@ class TaskRow:
         acked_total, failed_total: records over the whole trial.
         acked_by_partition: partition → records acknowledged over the whole trial.
         errors: Kafka error name → records, over the whole trial.
+        failed_by_partition: partition → records that ended in an error, where that is known.
+        retried_records: records sent again, each time, over the whole trial.
+        retry_errors: Kafka error name → records that were sent again because of it.
+        duplicates_by_partition: partition → how many records its log may hold beyond the
+            acknowledged and the failed, because an answer was lost and they were sent again.
+        producer_share_min, producer_share_max: of the single producers, acknowledged inside
+            the window over due inside it [ratio].
+        producer_worst: index of the producer that is farthest from 1.
+        producer_shares: encoded histogram of these shares [millionths].
         error: why the task could not take part or did not finish, or None.
         notes: what the generator wants remembered, one sentence, or None.
         role: `producer`, or `consumer` of a task that hosts members of consumer groups.
         groups: what those members read, by group.
+        compression_ratio: size of the records before over after compression, as they were
+            encoded before the trial [ratio]; None of a task without producers.
     """
 
     task_id: int
@@ -87,8 +99,17 @@ class TaskRow:
     errors: Mapping[str, int] = field(default_factory=dict)
     error: str | None = None
     notes: str | None = None
+    failed_by_partition: Mapping[int, int] = field(default_factory=dict)
+    retried_records: int = 0
+    retry_errors: Mapping[str, int] = field(default_factory=dict)
+    duplicates_by_partition: Mapping[int, int] = field(default_factory=dict)
+    producer_share_min: float | None = None
+    producer_share_max: float | None = None
+    producer_worst: int | None = None
+    producer_shares: str = ""
     role: str = "producer"
     groups: tuple[GroupShare, ...] = ()
+    compression_ratio: float | None = None
 
     @classmethod
     def from_mapping(cls, row: Mapping[str, Any]) -> TaskRow:
@@ -98,15 +119,29 @@ class TaskRow:
             TypeError: when a name is unknown or one without a default is missing.
         """
         values = dict(row)
-        for name in ("acked_by_partition", "errors"):
+        for name in _MAPS:
             values[name] = dict(values.get(name) or {})  # Arrow lists a map's pairs
         values["groups"] = tuple(map(GroupShare.from_mapping, values.get("groups") or ()))
         return cls(**values)
+
+    @property
+    def shares(self) -> ProducerShares:
+        """How well each of the producers kept its rate."""
+        edges = (self.producer_share_min, self.producer_share_max)
+        return ProducerShares(*edges, self.producer_worst, self.producer_shares)
 
     def to_dict(self) -> dict[str, Any]:
         """The row by column names."""
         return asdict(self)
 
+
+_MAPS = (
+    "acked_by_partition",
+    "errors",
+    "failed_by_partition",
+    "retry_errors",
+    "duplicates_by_partition",
+)
 
 TASK_ROW_SCHEMA: pa.Schema = pa.schema(fields_of(TaskRow))
 """Arrow schema of a task's row."""
@@ -147,6 +182,8 @@ def merge(rows: Iterable[TaskRow | Mapping[str, Any]]) -> ClientWindow:
                 f"tasks {first.task_id} and {task.task_id} measured windows {apart_s:.3f} s "
                 f"apart; expected one window for all tasks of a trial"
             )
+    shares = ProducerShares.merged([task.shares for task in tasks])
+    duplicates = _summed(task.duplicates_by_partition for task in tasks)
     latency = merged_histogram(task.latency_us for task in tasks)
     lateness = merged_histogram(task.lateness_us for task in tasks)
     return ClientWindow(
@@ -176,8 +213,20 @@ def merge(rows: Iterable[TaskRow | Mapping[str, Any]]) -> ClientWindow:
         throttle_ms=sum(task.throttle_ms for task in tasks),
         cpu_s=sum(task.cpu_s for task in tasks if task.role == "producer"),
         latency_p999_ms=quantile_ms(latency, 99.9),
+        failed_by_partition=_summed(task.failed_by_partition for task in tasks),
+        retried_records=sum(task.retried_records for task in tasks),
+        retry_errors=_summed(task.retry_errors for task in tasks),
+        duplicates_at_most=sum(duplicates.values()),
+        duplicates_by_partition=duplicates,
+        producer_share_min=shares.lowest,
+        producer_share_p50=shares.quantile(50.0),
+        producer_share_max=shares.highest,
+        producer_worst=shares.worst,
         groups=group_windows(share for task in tasks for share in task.groups),
         consumer_loop_busy=max(
             (task.loop_busy for task in tasks if task.role == "consumer"), default=0.0
+        ),
+        compression_ratio=next(
+            (task.compression_ratio for task in tasks if task.compression_ratio is not None), None
         ),
     )

@@ -67,11 +67,22 @@ class ClientWindow:
         failed_total: records failed over the whole trial.
         acked_by_partition: partition → records acknowledged over the whole trial.
         errors: Kafka error name → records.
+        failed_by_partition: partition → records that ended in an error, where that is known.
+        retried_records: records sent again, each time, over the whole trial.
+        retry_errors: Kafka error name → records that were sent again because of it.
+        duplicates_at_most: records that the logs may hold beyond the acknowledged and the
+            failed, because an answer was lost and they were sent again.
+        duplicates_by_partition: the same by partition.
+        producer_share_min, producer_share_p50, producer_share_max: of the single producers,
+            acknowledged inside the window over due inside it [ratio].
+        producer_worst: index of the producer that is farthest from 1.
         task_errors: why tasks could not take part or did not finish, a sentence each.
         throttle_ms: throttle time that produce responses reported, summed [ms].
         cpu_s: CPU time of all tasks with producers inside the window [CPU-s].
         groups: what each consumer group read, and how far it was behind.
         consumer_loop_busy: as `loop_busy`, of the tasks with consumers [ratio].
+        compression_ratio: size of the batches' records before over after compression, as
+            they were encoded before the trial [ratio]; None when no task took part.
 
     Quantiles are NaN where nothing was recorded.
     """
@@ -102,6 +113,16 @@ class ClientWindow:
     latency_p999_ms: float = math.nan
     groups: tuple[GroupWindow, ...] = ()
     consumer_loop_busy: float = 0.0
+    failed_by_partition: Mapping[int, int] = field(default_factory=dict)
+    retried_records: int = 0
+    retry_errors: Mapping[str, int] = field(default_factory=dict)
+    duplicates_at_most: int = 0
+    duplicates_by_partition: Mapping[int, int] = field(default_factory=dict)
+    producer_share_min: float | None = None
+    producer_share_p50: float | None = None
+    producer_share_max: float | None = None
+    producer_worst: int | None = None
+    compression_ratio: float | None = None
 
     @property
     def duration_s(self) -> float:
@@ -131,10 +152,15 @@ class Reason:
 
 @dataclass(frozen=True)
 class Judgement:
-    """A verdict with its reasons; `utilization` feeds `search.model.Observation.indicators`.
+    """What a goal says of a trial.
 
-    Of an overload `limited_by` names the resource that bound the brokers, and `attribution`
-    is the evidence for it in one sentence.
+    Attributes:
+        verdict: `SUSTAINED`, `OVERLOADED` or `INVALID`.
+        reasons: of the verdict, the most telling first.
+        utilization: how near each indicator is to its threshold, 1 at it; what guides the
+            search (`search.model.Observation.indicators`).
+        limited_by: the resource that bound the brokers, of an overload.
+        attribution: the evidence for it in one sentence.
     """
 
     verdict: Verdict

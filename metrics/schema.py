@@ -79,7 +79,12 @@ class Pattern:
         replication_factor: replicas of each partition, the leader included.
         brokers: of the cluster.
         payload: kind of the values, `random` bytes by default.
+        message_sizes: their distribution around `bpm`, `fixed` by default.
+        key_bytes: size of a key, which is a part of `bpm`; 0 without keys.
+        headers: of a message.
         compression: of the batches that producers send.
+        arrivals: when messages are due, `fixed` at even distances by default.
+        ramp_up_s: how long the rate grew evenly from 0, within the warm-up.
         consumer_groups: that each read everything.
         client: which producer client sent, `wire` by default.
         axis, load: what was searched along, and where on it this pattern lies.
@@ -106,6 +111,11 @@ class Pattern:
     axis: str = "np"
     load: int | None = None
     point_bpm: int | None = None
+    message_sizes: str = "fixed"
+    key_bytes: int = 0
+    headers: int = 0
+    arrivals: str = "fixed"
+    ramp_up_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -141,19 +151,6 @@ class Trial:
     end_offset_growth_records: int | None = None
     recovery_s: float | None = None
     verdicts: Mapping[str, Judgement] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class GoalVerdict:
-    """What one of several goals says of a trial.
-
-    Attributes:
-        verdict: `SUSTAINED`, `OVERLOADED` or `INVALID`.
-        reason: the first of its reasons, or empty.
-    """
-
-    verdict: Verdict
-    reason: str
 
 
 @dataclass(frozen=True)
@@ -202,7 +199,7 @@ class TrialTail:
         end_offset_growth_records: growth of the end offsets over the whole trial.
         resources: the USE table, a row for each resource of each broker.
         recovery_s: from the end of an overload until the brokers were at rest [s].
-        verdicts: goal → what it says of the trial, of all goals that the run judges by.
+        verdicts: goal → its judgement, of all goals that the run judges by.
     """
 
     verdict: Verdict
@@ -216,7 +213,7 @@ class TrialTail:
     end_offset_growth_records: int | None
     resources: tuple[ResourceUse, ...]
     recovery_s: float | None
-    verdicts: Mapping[str, GoalVerdict]
+    verdicts: Mapping[str, Judgement]
 
 
 @dataclass(frozen=True)
@@ -261,6 +258,9 @@ _ALL: frozenset[str] = frozenset()
 CLIENT_SKIP = frozenset({"np", "start_s", "end_s"})
 """What a trial's row has of the pattern and of `TrialWindow` already."""
 
+BOUNDARY_SKIP = frozenset({"goal"})
+"""What a boundary's row has of `BoundaryHead` already."""
+
 ROWS: Mapping[str, tuple[tuple[type[Any], frozenset[str]], ...]] = {
     "runs": ((RunRow, _ALL),),
     "trials": (
@@ -271,7 +271,7 @@ ROWS: Mapping[str, tuple[tuple[type[Any], frozenset[str]], ...]] = {
         (TrialTail, _ALL),
     ),
     "samples": ((SampleRow, _ALL),),
-    "boundaries": ((BoundaryHead, _ALL), (Boundary, _ALL)),
+    "boundaries": ((BoundaryHead, _ALL), (Boundary, BOUNDARY_SKIP)),
 }
 """The dataclasses side by side in each table's rows, each with its fields that are left out."""
 

@@ -68,12 +68,20 @@ def topic_name(run_id: str, message_bytes: int, partitions_per_broker: int) -> s
 def largest_batch_bytes(workload: Workload, message_bytes: int) -> int:
     """No record batch of this workload is larger than this [B].
 
-    A batch of several records keeps to batch_size; a batch of one takes what it needs.
+    A batch of several records keeps to batch_size; a batch of one takes what it needs, which
+    is less where it can be compressed, but not known before it is.
     """
-    rate = workload.producer.records_per_s(message_bytes)
-    one = BATCH_HEADER_BYTES + record_bytes(0, message_bytes, rate)
-    several_fit = one + record_bytes(1, message_bytes, rate) <= workload.producer.batch_size
-    return workload.producer.batch_size if several_fit else one
+    producer, payload = workload.producer, workload.payload.for_engine()
+    rate = producer.records_per_s(message_bytes)
+
+    def sized(index: int, share: float) -> int:
+        return record_bytes(index, payload.sizes.quantile(message_bytes, share), rate, payload)
+
+    if producer.compression != "none" and payload.kind != "random":
+        return producer.batch_size
+    largest = BATCH_HEADER_BYTES + sized(0, 1.0)
+    several_fit = BATCH_HEADER_BYTES + sized(0, 0.0) + sized(1, 0.0) <= producer.batch_size
+    return max(largest, producer.batch_size) if several_fit else largest
 
 
 def require_writable(
@@ -83,7 +91,7 @@ def require_writable(
 
     Args:
         workload: what will be written.
-        message_bytes: size of a message's value [B].
+        message_bytes: mean size of a message, key and value [B].
         properties: of the topic, defaults included; what is missing is not checked.
 
     Raises:

@@ -12,8 +12,10 @@ from jobs.config.loading import (
     load_goal,
     load_workload,
 )
+from jobs.config.payload import Payload
+from jobs.config.producer import Producer
 from jobs.config.security import Security
-from jobs.config.workload import Payload, Producer, Topic, Trial, Workload
+from jobs.config.workload import Topic, Trial, Workload
 
 __all__ = [
     "Cluster",

@@ -2,103 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import Field, model_validator
 
-from jobs.config.base import ConfigModel, Name, Number, Properties, Whole, unexpected
+from jobs.config.base import ConfigModel, Name, Number, Properties, Whole
 from jobs.config.consumers import Consumers
+from jobs.config.payload import Payload
+from jobs.config.producer import Producer
+from jobs.engine.sizes import MESSAGE_BYTES_MAX
 from search.early_stop import StopRule
 
-MESSAGE_BYTES_MAX = 10_000_000
 RECORDS_MIN = 10
 """Records that one producer offers at least in the measured window: with fewer, the achieved
 share is too coarse to judge."""
+CYCLES_TOLERANCE = 0.001
 SAMPLES_MIN = 4
 """Samples of a broker at least in the measured window: shares of samples need some."""
-
-Acks = Literal["0", "1", "all"]
-
-
-def _as_acks(value: Any) -> Any:
-    """YAML reads a bare 0 or 1 as a number, and -1 is Kafka's other word for all."""
-    spellings = {0: "0", 1: "1", -1: "all", "0": "0", "1": "1", "-1": "all", "all": "all"}
-    if isinstance(value, bool) or not isinstance(value, (int, str)) or value not in spellings:
-        raise unexpected("0, 1 or all")
-    return spellings[value]
-
-
-class Producer(ConfigModel):
-    """One of the np identical producers; keys are named like Kafka's producer options.
-
-    Attributes:
-        client: what sends: "wire", batches that were encoded before, or a library.
-        rate_bytes_per_s: payload that it offers [B/s]; this or the next, not both.
-        rate_records_per_s: records that it offers [1/s].
-        acks: "0", "1" or "all".
-        linger_ms: how long an unfilled batch waits for more records [ms].
-        batch_size: upper bound of a record batch, one record excepted [B].
-        max_in_flight: unacknowledged requests per connection.
-        buffer_memory: full batches that may wait for a slow broker [B].
-        max_request_size: upper bound of a produce request, one batch excepted [B].
-        request_timeout_ms: an unanswered request fails after this time [ms].
-    """
-
-    client: Literal["wire", "kafka-python", "librdkafka"] = "wire"
-    rate_bytes_per_s: (
-        Annotated[float, Number(0, 10_000_000_000, "bytes per second", above=True)] | None
-    ) = None
-    rate_records_per_s: (
-        Annotated[float, Number(0, 100_000_000, "records per second", above=True)] | None
-    ) = None
-    acks: Annotated[Acks, BeforeValidator(_as_acks)] = "1"
-    linger_ms: Annotated[float, Number(0, 60_000, "milliseconds")] = 5.0
-    batch_size: Annotated[int, Whole(0, 16_777_216, "bytes")] = 16_384
-    max_in_flight: Annotated[int, Whole(1, 1_000, "requests")] = 5
-    buffer_memory: Annotated[int, Whole(1_024, 10_000_000_000, "bytes")] = 33_554_432
-    max_request_size: Annotated[int, Whole(1_024, 100_000_000, "bytes")] = 1_048_576
-    request_timeout_ms: Annotated[int, Whole(100, 600_000, "milliseconds")] = 30_000
-
-    @model_validator(mode="after")
-    def _one_rate(self) -> Producer:
-        given = [rate for rate in (self.rate_bytes_per_s, self.rate_records_per_s) if rate]
-        if len(given) != 1:
-            have = "both are given" if given else "neither is given"
-            raise ValueError(
-                f"{have}; expected exactly one of rate_bytes_per_s and rate_records_per_s; "
-                "set one and leave the other out, or set it to null"
-            )
-        return self
-
-    @property
-    def acks_code(self) -> int:
-        """`acks` as the protocol has it: 0, 1, or -1 for all."""
-        return -1 if self.acks == "all" else int(self.acks)
-
-    def records_per_s(self, message_bytes: int) -> float:
-        """Records that one producer offers at this message size [1/s]."""
-        if self.rate_records_per_s is not None:
-            return self.rate_records_per_s
-        assert self.rate_bytes_per_s is not None, "checked by _one_rate"
-        return self.rate_bytes_per_s / message_bytes
-
-    def bytes_per_s(self, message_bytes: int) -> float:
-        """Payload that one producer offers at this message size [B/s]."""
-        return self.records_per_s(message_bytes) * message_bytes
-
-
-class Payload(ConfigModel):
-    """What the records hold.
-
-    Attributes:
-        kind: "random", incompressible bytes.
-        seed: of the random bytes and of the choice of partitions.
-        pool_bytes: encoded records that a task keeps to send from [B].
-    """
-
-    kind: Literal["random"] = "random"
-    seed: Annotated[int, Whole(0, 2**63 - 1)] = 1
-    pool_bytes: Annotated[int, Whole(65_536, 1_000_000_000, "bytes")] = 8_388_608
 
 
 class Topic(ConfigModel):
@@ -130,6 +50,7 @@ class Trial(ConfigModel):
     """The phases of one trial.
 
     Attributes:
+        ramp_up_s: how long the rate grows evenly from 0, as a part of warmup_s [s].
         warmup_s: load before the measured window [s].
         measure_s: the measured window [s].
         drain_timeout_s: how long to wait for the last acknowledgements [s].
@@ -139,6 +60,7 @@ class Trial(ConfigModel):
             full time.
     """
 
+    ramp_up_s: Annotated[float, Number(0, 3_600, "seconds")] = 0.0
     warmup_s: Annotated[float, Number(0, 3_600, "seconds")]
     measure_s: Annotated[float, Number(1, 86_400, "seconds")]
     drain_timeout_s: Annotated[float, Number(0, 600, "seconds", above=True)] = 10.0
@@ -149,6 +71,15 @@ class Trial(ConfigModel):
     def stop_rule(self) -> StopRule | None:
         """When a window may end early; None when it never may."""
         return StopRule(self.early_end_error_rate) if self.early_end_error_rate else None
+
+    @model_validator(mode="after")
+    def _ramps_up_before_the_window(self) -> Trial:
+        if self.ramp_up_s > self.warmup_s:
+            raise ValueError(
+                f"ramp_up_s is {self.ramp_up_s:g} and warmup_s {self.warmup_s:g}; expected the "
+                "full rate before the measured window; ramp up faster or warm up longer"
+            )
+        return self
 
     @model_validator(mode="after")
     def _enough_samples(self) -> Trial:
@@ -172,7 +103,8 @@ class Workload(ConfigModel):
     Attributes:
         name: the file's name without .yaml unless the file says another.
         description: a sentence for people.
-        message_bytes: sizes of a message's value, in the order of the search [B].
+        message_bytes: mean sizes of a message's key and value together, in the order of
+            the search [B].
         np: producers, when the search is along another axis; left out when along np.
     """
 
@@ -201,7 +133,15 @@ class Workload(ConfigModel):
 
     @model_validator(mode="after")
     def _sizes_fit(self) -> Workload:
-        largest = max(self.message_bytes)
+        sizes = self.payload.distribution
+        smallest = sizes.quantile(min(self.message_bytes), 0.0)
+        if smallest < self.payload.key_bytes:
+            raise ValueError(
+                f"payload.key_bytes is {self.payload.key_bytes} and the smallest message "
+                f"{smallest} B, key and value together; expected room for the key in every "
+                "message; shorten the keys, or raise message_bytes"
+            )
+        largest = sizes.largest(max(self.message_bytes))
         rooms = {
             "producer.buffer_memory": self.producer.buffer_memory,
             "payload.pool_bytes": self.payload.pool_bytes,
@@ -209,9 +149,40 @@ class Workload(ConfigModel):
         for key, room in rooms.items():
             if room < 2 * largest:
                 raise ValueError(
-                    f"{key} is {room} and the largest of message_bytes {largest}; expected room "
+                    f"{key} is {room} and the largest message {largest} B; expected room "
                     f"for two messages at least; raise {key} to {2 * largest} or more"
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _keys_are_ignored(self) -> Workload:
+        if self.payload.key_bytes and not self.producer.partitioner_ignore_keys:
+            raise ValueError(
+                f"payload.key_bytes is {self.payload.key_bytes} and "
+                "producer.partitioner_ignore_keys false; expected true, as partitions chosen by "
+                "the key's hash are not offered; set it, and messages with keys go to the "
+                "sticky partition, as with Kafka's partitioner.ignore.keys=true"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _windows_suit_arrivals(self) -> Workload:
+        producer, trial = self.producer, self.trial
+        if producer.arrivals != "fixed" and trial.early_end_error_rate:
+            raise ValueError(
+                f"producer.arrivals is {producer.arrivals} and trial.early_end_error_rate "
+                f"{trial.early_end_error_rate:g}; expected 0, as a window is ended early by what "
+                "an even rate would have offered so far; set it to 0"
+            )
+        cycle_s = producer.burst_on_s + producer.burst_off_s
+        cycles = trial.measure_s / cycle_s
+        is_whole = round(cycles) >= 1 and abs(cycles - round(cycles)) < CYCLES_TOLERANCE * cycles
+        if producer.arrivals == "bursts" and not is_whole:
+            raise ValueError(
+                f"trial.measure_s is {trial.measure_s:g} and a burst with its pause "
+                f"{cycle_s:g} s; expected a window of whole bursts, or its rate is not the mean; "
+                f"set measure_s to {max(1, round(cycles)) * cycle_s:g}, or change the bursts"
+            )
         return self
 
     @model_validator(mode="after")

@@ -25,6 +25,7 @@ from jobs.engine.pattern import TrialPlan
 from jobs.engine.pool import pool_of
 from metrics.client import TASK_ROW_DDL, TaskRow, task_rows_to_batch
 from metrics.histograms import encode_histogram
+from metrics.producer_shares import ProducerShares
 from search.errors import RedlineError
 
 if TYPE_CHECKING:
@@ -144,7 +145,12 @@ def _report(plan: TrialPlan, task: int, outcome: Outcome, start_wall_s: float) -
     begin, _planned_end = _window(plan, start_wall_s)
     account, pool = outcome.account, pool_of(plan.pattern)
     window = (outcome.window_start_s, outcome.window_end_s)
-    offered = sum(p.records_due_between(*window) for p in outcome.producers)
+    due = [producer.records_due_between(*window) for producer in outcome.producers]
+    offered = sum(due)
+    shares = ProducerShares.of(
+        (producer.index, producer.acked_records, records)
+        for producer, records in zip(outcome.producers, due, strict=True)
+    )
     row: dict[str, Any] = {
         "task_id": task,
         "host": socket.gethostname(),
@@ -165,9 +171,18 @@ def _report(plan: TrialPlan, task: int, outcome: Outcome, start_wall_s: float) -
         "loop_busy": outcome.loop_busy,
         "cpu_s": outcome.cpu_s,
         "throttle_ms": account.throttle_ms,
+        "compression_ratio": pool.compression_ratio,
         "acked_total": account.acked_total,
         "failed_total": account.failed_total,
         "acked_by_partition": dict(account.acked_by_partition),
         "errors": dict(account.errors),
+        "failed_by_partition": dict(account.failed_by_partition),
+        "retried_records": account.retried_records,
+        "retry_errors": dict(account.retry_errors),
+        "duplicates_by_partition": dict(account.duplicates_by_partition),
+        "producer_share_min": shares.lowest,
+        "producer_share_max": shares.highest,
+        "producer_worst": shares.worst,
+        "producer_shares": shares.parts,
     }
     return TaskRow(**row)

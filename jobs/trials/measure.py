@@ -49,7 +49,7 @@ class Outlook:
 
 
 class TrialMeasurer:
-    """Measures loads for one boundary point; implements `search.model.Measurer`.
+    """Measures loads for one message size; implements `search.goals.GoalsMeasurer`.
 
     Args:
         bpm: message size of the point [B].
@@ -64,8 +64,8 @@ class TrialMeasurer:
         self._outlook = outlook
         self._bpm = bpm
 
-    def measure(self, load: int) -> Observation:
-        """Offer `load` on the goal's axis, judge it, and append trial and samples.
+    def measure(self, load: int) -> dict[str, Observation]:
+        """Offer `load` on the goals' axis, judge it by each, and append trial and samples.
 
         Raises:
             GuardStopError: a guard tripped; a trial that it ended is kept, as INVALID.
@@ -94,7 +94,7 @@ class TrialMeasurer:
         self._report(trial, traffic, time.time() - started_s)
         bench.guards.require_untripped()
         bench.check_cluster()
-        return record.observation
+        return {goal: record.observation(goal) for goal in bench.thresholds}
 
     def _recovered(self, trial: Trial) -> Trial:
         """After an overload: the trial with the time that the brokers took to come to rest."""
@@ -161,7 +161,7 @@ class TrialMeasurer:
             brokers_of(bench.source),
             (trial.warmup_s, trial.measure_s),
             trial.sample_interval_s,
-            bench.thresholds,
+            tuple(bench.thresholds.values()),
             traffic.np * traffic.rate_records_per_s,
         )
         ticker = Ticker(bench.reporter, sampler, trial, line)
@@ -209,8 +209,8 @@ class TrialMeasurer:
         started_s: float,
         evidence: Evidence,
     ) -> Trial:
-        growth, goal = evidence.growth, self._bench.goal.name
-        verdicts = judge_all(evidence, {goal: self._bench.thresholds})
+        growth = evidence.growth
+        verdicts = judge_all(evidence, self._bench.thresholds)
         return Trial(
             run_id=self._bench.run_id,
             trial=number,
@@ -220,7 +220,7 @@ class TrialMeasurer:
             pattern=self._pattern_row(traffic),
             client=evidence.client,
             brokers=evidence.brokers,
-            judgement=verdicts[goal],
+            judgement=verdicts[self._bench.goal.name],
             metrics_source=self._bench.source.name,
             controllers=evidence.controllers,
             end_offset_growth_records=None if growth is None else sum(growth.values()),
@@ -245,6 +245,12 @@ class TrialMeasurer:
             replication_factor=topic.replication_factor,
             brokers=len(self._bench.addresses),
             payload=workload.payload.kind,
+            compression=pattern.compression,
+            arrivals=pattern.arrivals,
+            message_sizes=pattern.payload.sizes.kind,
+            key_bytes=pattern.payload.key_bytes,
+            headers=pattern.payload.headers,
+            ramp_up_s=workload.trial.ramp_up_s,
             consumer_groups=workload.consumers.groups,
             axis=traffic.axis,
             load=traffic.load,
