@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from metrics.evidence import ClientWindow, Reason, Resource
 from metrics.group_rules import consumers_limited
-from metrics.group_rules import consumers_limited
 from metrics.indicators import falls_short, shortfall_records
 from metrics.thresholds import Thresholds
 from metrics.windows import BrokerWindow
@@ -135,17 +134,23 @@ def metrics_contradictory(windows: Iterable[BrokerWindow]) -> list[Reason]:
 
 
 def errors_unexplained(client: ClientWindow) -> list[Reason]:
-    """Errors that no load brings about: leaders that moved, lost connections, refusals."""
+    """Errors that no load brings about: leaders that moved, lost connections, refusals.
+
+    Also those after which records were sent again and arrived: the load was then not what
+    was asked for.
+    """
+    ends = ((client.errors, "failed with"), (client.retry_errors, "were sent again because of"))
     reasons = []
-    for error, records in sorted(client.errors.items()):
-        if records <= 0 or error in OVERLOAD_ERRORS:
-            continue
-        if error in MOVED_ERRORS:
-            text = f"{records} records failed with {error}: a leader moved during the trial"
-            reasons.append(Reason("leaders_moved", text, float(records), 0.0))
-        else:
-            text = f"{records} records failed with {error}, which is no sign of load"
-            reasons.append(Reason("unexpected_errors", text, float(records), 0.0))
+    for errors, what in ends:
+        for error, records in sorted(errors.items()):
+            if records <= 0 or error in OVERLOAD_ERRORS:
+                continue
+            if error in MOVED_ERRORS:
+                text = f"{records} records {what} {error}: a leader moved during the trial"
+                reasons.append(Reason("leaders_moved", text, float(records), 0.0))
+            else:
+                text = f"{records} records {what} {error}, which is no sign of load"
+                reasons.append(Reason("unexpected_errors", text, float(records), 0.0))
     return reasons
 
 
@@ -154,12 +159,12 @@ def accounting_mismatch(
 ) -> list[Reason]:
     """Acknowledged records against the growth of the partitions' end offsets, if known.
 
-    A record that failed may have been written all the same, so the growth may exceed the
-    acknowledged by the failed ones, and no more; it may fall below on no partition.
+    A record that failed may have been written all the same, and one that was sent again
+    because its answer was lost may be there twice. So a partition's growth may exceed its
+    acknowledged records by those, and no more; it may not fall below them.
     """
     if growth_by_partition is None:
         return []
-    grown = sum(growth_by_partition.values())
     lost = {
         partition: acked - growth_by_partition.get(partition, 0)
         for partition, acked in client.acked_by_partition.items()
@@ -167,19 +172,32 @@ def accounting_mismatch(
     }
     if lost:
         text = (
-            f"{sum(lost.values())} acknowledged records are missing from the end offsets of "
-            f"{len(lost)} partitions, first of partition {min(lost)}"
+            f"{sum(lost.values())} acknowledged records are missing from the end offsets, "
+            f"{_most(lost)}"
         )
         return [Reason("accounting_mismatch", text, float(sum(lost.values())), 0.0)]
-    unknown = grown - client.acked_total - client.failed_total
-    if unknown > 0:
+    parts = (client.acked_by_partition, client.failed_by_partition, client.duplicates_by_partition)
+    unknown = {
+        partition: grown - sum(part.get(partition, 0) for part in parts)
+        for partition, grown in growth_by_partition.items()
+        if grown > sum(part.get(partition, 0) for part in parts)
+    }
+    elsewhere = client.failed_total - sum(client.failed_by_partition.values())
+    excess = sum(unknown.values()) - elsewhere  # failed records of which no partition is known
+    if excess > 0:
         text = (
-            f"the end offsets grew by {grown} records, {unknown} more than the "
-            f"{client.acked_total} acknowledged and {client.failed_total} failed: somebody else "
-            f"writes to the topic, or a send was counted too little"
+            f"the end offsets grew by {sum(growth_by_partition.values())} records, {excess} more "
+            f"than the {client.acked_total} acknowledged and {client.failed_total} failed and at "
+            f"most {client.duplicates_at_most} sent twice, {_most(unknown)}: somebody else writes "
+            f"to the topic, or a send was counted too little"
         )
-        return [Reason("accounting_mismatch", text, float(unknown), 0.0)]
+        return [Reason("accounting_mismatch", text, float(excess), 0.0)]
     return []
+
+
+def _most(by_partition: Mapping[int, int]) -> str:
+    records, partition = max((count, -partition) for partition, count in by_partition.items())
+    return f"{records} of them on partition {-partition}"
 
 
 def cluster_changed(
@@ -262,7 +280,6 @@ def invalid_reasons(
         *errors_unexplained(client),
         *cluster_changed(brokers, controllers),
         *throttled(client, brokers, thresholds),
-        *consumers_limited(client, thresholds),
         *consumers_limited(client, thresholds),
         *accounting_mismatch(client, growth_by_partition),
         *too_short(client, thresholds),

@@ -215,7 +215,7 @@ class Redelivery:
         self.pending -= 1
         producer.buffered_bytes -= batch.size
         producer.retried_records += batch.records
-        self._account.retried(batch.partition, _last_error(batch), batch.records)
+        self._account.retried(_last_error(batch), batch.records)
         lane.under_way = batch
         self._exchange.send(connection, [batch], now)
         self._exchange.unblock(producer, now)

@@ -200,9 +200,10 @@ class LibraryLoop:
             source.unsettled -= 1
             source.unsettled_bytes -= size
             if error is None:
-                account.acked(partition, due_s, 1, size, now)
+                if account.acked(partition, due_s, 1, size, now):
+                    source.schedule.acked_records += 1
             elif error != NEVER_SENT:
-                account.failed(error, 1, now)
+                account.failed(error, 1, now, partition)
 
     def _nap(self, end_s: float) -> None:
         due_s = min((s.next_due_s for s in self._sources if not s.blocked), default=end_s)
