@@ -2,28 +2,45 @@
 
 from __future__ import annotations
 
+import ctypes
+import signal
 import sys
 from collections.abc import Callable, Mapping
 
-from jobs.bench import consumers, producers
+from jobs.bench import consumers, java, producers
+from jobs.bench.rows import JAVA
 from jobs.bench.task import Task
 from search.errors import RedlineError
+
+_PR_SET_PDEATHSIG = 1
 
 WORK: Mapping[tuple[str, str], Callable[[Task], None]] = {
     ("producer", "wire"): producers.wire,
     ("producer", "librdkafka"): producers.librdkafka,
     ("producer", "kafka-python"): producers.kafka_python,
+    ("producer", JAVA): java.producer,
     ("producer", "plain socket"): producers.plain_socket,
     ("consumer", "wire"): consumers.wire,
     ("consumer", "librdkafka"): consumers.librdkafka,
     ("consumer", "kafka-python"): consumers.kafka_python,
+    ("consumer", JAVA): java.consumer,
     ("consumer", "plain socket"): consumers.plain_socket,
 }
 """Role and client → what the child does."""
 
 
+def die_with_parent() -> None:
+    """On Linux the kernel kills this process when its parent ends, whatever it has become by then.
+
+    Elsewhere the Python ones look for themselves.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
 def main() -> int:
     """Do the task; returns the exit code."""
+    die_with_parent()
     task = Task.from_text(sys.stdin.readline())
     try:
         WORK[task.role, task.client](task)

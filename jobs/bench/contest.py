@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from jobs.bench.java import consumer_command, messages_of, producer_command
+from jobs.bench.java import messages_of
 from jobs.bench.meter import BenchError, Repeat, Window, by_lines, by_offsets, own_line, started
 from jobs.bench.rows import JAVA
 from jobs.bench.task import Task
@@ -79,7 +79,7 @@ class Contest:
         measure_s: float,
     ) -> None:
         self._written_bytes = written_bytes
-        self._jars = jars
+        self._jars = tuple(map(str, jars))
         self._ways = {False: plain, True: tls}
         self._measure_s = measure_s
 
@@ -105,11 +105,11 @@ class Contest:
             bootstrap=way.bootstrap,
             options=entry.options,
             connection=way.connection,
+            jars=self._jars if entry.client == JAVA else (),
         )
         if entry.client == SOCKET:
             return self._over_a_socket(task, window)
-        command = self._command(task)
-        with started(command, task.to_text()) as (process, errors):
+        with started(CHILD, task.to_text()) as (process, errors):
             try:
                 if task.role == "producer":
                     written = functools.partial(self._written_bytes, task.topic, task.bpm)
@@ -143,13 +143,6 @@ class Contest:
         while (held := written()) != before:  # what was under way arrives yet
             before = held
             time.sleep(0.1)
-
-    def _command(self, task: Task) -> list[str]:
-        if task.client != JAVA:
-            return CHILD
-        if task.role == "producer":
-            return producer_command(task, self._jars)
-        return consumer_command(task, self._jars)
 
     def _over_a_socket(self, task: Task, window: Window) -> Repeat:
         reader, writer = replace(task, role="consumer"), replace(task, role="producer")

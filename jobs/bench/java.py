@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from typing import NoReturn
 
 from jobs.bench.task import Task
 from jobs.setup.preflight import java_command
@@ -28,7 +29,7 @@ JAVA_NAMES: Mapping[str, str] = {
 _PEM = {"ssl.truststore.type": "PEM", "ssl.keystore.type": "PEM"}
 
 
-def producer_command(task: Task, jars: Sequence[Path]) -> list[str]:
+def producer_command(task: Task) -> list[str]:
     """ProducerPerformance without a limit of its rate."""
     properties = {
         "bootstrap.servers": ",".join(task.bootstrap),
@@ -41,7 +42,7 @@ def producer_command(task: Task, jars: Sequence[Path]) -> list[str]:
         **_connection(task.connection),
     }
     return [
-        *_java(jars),
+        *_java(task),
         f"{_TOOLS}.ProducerPerformance",
         *("--topic", task.topic, "--num-records", str(_FOREVER)),
         *("--record-size", str(task.bpm), "--throughput", "-1"),
@@ -49,15 +50,29 @@ def producer_command(task: Task, jars: Sequence[Path]) -> list[str]:
     ]
 
 
-def consumer_command(task: Task, jars: Sequence[Path]) -> list[str]:
+def consumer_command(task: Task) -> list[str]:
     """ConsumerPerformance, which says every tenth of a second how far it is."""
     return [
-        *_java(jars),
+        *_java(task),
         f"{_TOOLS}.ConsumerPerformance",
         *("--bootstrap-server", ",".join(task.bootstrap), "--topic", task.topic),
         *("--messages", str(task.bytes_max // task.bpm), "--hide-header"),
         *("--show-detailed-stats", "--reporting-interval", str(_REPORT_MS)),
     ]
+
+
+def producer(task: Task) -> None:
+    """Become ProducerPerformance, with this process's id."""
+    _become(producer_command(task))
+
+
+def consumer(task: Task) -> None:
+    """Become ConsumerPerformance, with this process's id."""
+    _become(consumer_command(task))
+
+
+def _become(command: Sequence[str]) -> NoReturn:
+    os.execvp(command[0], list(command))
 
 
 def messages_of(line: str) -> int | None:
@@ -79,6 +94,5 @@ def _connection(options: Mapping[str, object]) -> dict[str, str]:
     return {**known, **_PEM} if "ssl.keystore.location" in known else known
 
 
-def _java(jars: Sequence[Path]) -> list[str]:
-    class_path = ":".join(str(jar) for jar in jars)
-    return [java_command(), _HEAP, *PERFORMANCE_OPTIONS, "-cp", class_path]
+def _java(task: Task) -> list[str]:
+    return [java_command(), _HEAP, *PERFORMANCE_OPTIONS, "-cp", ":".join(task.jars)]

@@ -26,6 +26,7 @@ class Task:
         connection: connection options, as kafka-python calls them.
         port: of the other end of a plain socket.
         bytes_max: a consumer ends after so much payload [B].
+        jars: of Kafka's tools, for Java.
     """
 
     topic: str
@@ -39,6 +40,7 @@ class Task:
     connection: Mapping[str, Any] = field(default_factory=dict)
     port: int = 0
     bytes_max: int = 0
+    jars: tuple[str, ...] = ()
 
     def to_text(self) -> str:
         """For the child's standard input."""
@@ -48,7 +50,8 @@ class Task:
     def from_text(cls, text: str) -> Task:
         """The inverse of `to_text`."""
         fields = json.loads(text)
-        return cls(**{**fields, "bootstrap": tuple(fields["bootstrap"])})
+        lists = {name: tuple(fields[name]) for name in ("bootstrap", "jars")}
+        return cls(**{**fields, **lists})
 
 
 def say(payload_bytes: int, **more: Any) -> None:
