@@ -1,0 +1,123 @@
+"""Consumer groups on real brokers: every group reads everything, once, while it is written."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from jobs.brokers.connect import connect
+from jobs.engine.consumers.client import Reading
+from jobs.engine.consumers.wire import WireConsumers
+from jobs.engine.pattern import ProducerPattern, TrialPlan
+from jobs.testbed.handle import Testbed
+from metrics.group_windows import group_windows
+from tests.support.consumer_bench import ConsumerBench
+from tests.support.threads_barrier import run_stage
+
+
+@pytest.fixture
+def bench(kafka_testbed: Testbed) -> Iterator[ConsumerBench]:
+    with connect(kafka_testbed.bootstrap_servers) as admin:
+        made = ConsumerBench(kafka_testbed, admin)
+        yield made
+        admin.delete_topic(made.topic)
+
+
+@pytest.mark.parametrize("client", ["wire", "kafka-python", "librdkafka"])
+def test_each_group_reads_everything_while_it_is_written(bench: ConsumerBench, client: str) -> None:
+    plan = bench.plan({"groups": 2, "members": 2, "client": client, "check_crcs": True})
+    seen = bench.run(plan)
+    assert [(group.group, group.members) for group in seen.groups] == [(0, 2), (1, 2)]
+    for group in seen.groups:
+        assert group.records_total == seen.acked_total
+        assert group.records == pytest.approx(seen.acked_records, rel=0.2)
+        assert (group.reread_records, dict(group.errors)) == (0, {})
+        assert len(group.lag_records) == 4, "a window of 1.5 s, twice a second"
+        assert abs(group.lag_slope_records_per_s) < 60, "a tenth of the rate"
+        assert group.latency_p50_ms > 0
+        assert bench.committed(plan, group.group) == bench.end_offsets()
+
+
+def test_groups_begin_with_a_backlog_or_at_the_start(bench: ConsumerBench) -> None:
+    first = bench.run(bench.plan({"groups": 1}, consumer_tasks=1, measure_s=1.0))
+    behind = {"groups": 1, "start": "backlog", "backlog_records": 240}
+    second = bench.run(bench.plan(behind, consumer_tasks=1, measure_s=1.0))
+    (group,) = second.groups
+    assert group.records_total == second.acked_total + 240
+    third = bench.run(
+        bench.plan({"groups": 1, "start": "earliest"}, consumer_tasks=1, measure_s=1.0)
+    )
+    (group,) = third.groups
+    assert group.records_total == first.acked_total + second.acked_total + third.acked_total
+
+
+def test_who_stays_takes_over_from_a_member_that_leaves(bench: ConsumerBench) -> None:
+    plan = bench.plan({"groups": 1, "members": 2}, measure_s=4.0)
+    alone = dataclasses.replace(plan, consumers=None, consumer_tasks=0)
+    leaving = dataclasses.replace(plan, measure_s=1.0, drain_timeout_s=0.01)
+    goal: dict[int, int] = {}
+    with ThreadPoolExecutor(3) as pool:
+        opened = threading.Barrier(3)
+        readings = [
+            pool.submit(_read, part, task, opened, goal)
+            for task, part in enumerate([leaving, plan])
+        ]
+        opened.wait(30)
+        rows = run_stage(alone)
+        goal.update(bench.end_offsets())
+        shares = [share for reading in readings for share in reading.result(30).shares]
+    (group,) = group_windows(shares)
+    assert rows[0].acked_total == group.records_total == sum(bench.growth().values())
+    assert group.reread_records == 0, "who leaves commits exactly what was read"
+    assert group.rebalances >= 1
+    by_member = [sum(stint.records for stint in share.stints) for share in shares]
+    assert by_member[0] < 0.4 * by_member[1], "the other one read for all of the time"
+
+
+def _read(plan: TrialPlan, task: int, opened: threading.Barrier, goal: dict[int, int]) -> Reading:
+    consumers = WireConsumers(plan, task)
+    try:
+        consumers.open()
+        opened.wait(30)
+        now = time.monotonic()
+        return consumers.run(now, time.time() - now, None, lambda: goal or None)
+    finally:
+        consumers.close()
+
+
+def test_a_group_that_cannot_be_joined_is_a_row_and_no_exception(bench: ConsumerBench) -> None:
+    plan = bench.plan({"groups": 1}, consumer_tasks=1)
+    nobody = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN"}
+    who = {"sasl_plain_username": "nobody", "sasl_plain_password": "wrong"}
+    plan = dataclasses.replace(plan, client_options=nobody | who, connect_timeout_s=2.0)
+    rows = run_stage(plan)
+    assert len(rows) == 2
+    assert all(row.error for row in rows)
+    assert sum(bench.growth().values()) == 0, "and nothing was written"
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_five_groups_read_at_the_producers_rate_with_a_flat_lag(bench: ConsumerBench) -> None:
+    pattern = ProducerPattern(message_bytes=1_000, rate_records_per_s=500.0, linger_ms=20.0)
+    plan = bench.plan(
+        {"groups": 5, "members": 2},
+        pattern=pattern,
+        np=10,
+        warmup_s=10.0,
+        measure_s=90.0,
+        drain_timeout_s=20.0,
+    )
+    seen = bench.run(plan)
+    rate = seen.acked_records / seen.duration_s
+    assert rate == pytest.approx(5_000.0, rel=0.01)
+    for group in seen.groups:
+        assert group.records_total == seen.acked_total
+        assert group.records / seen.duration_s == pytest.approx(rate, rel=0.01)
+        assert abs(group.lag_slope_records_per_s) < 0.005 * rate
+        assert max(group.lag_records) < rate, "never more than a second behind"

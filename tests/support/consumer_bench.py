@@ -1,0 +1,85 @@
+"""Trials with consumer groups on the testbed; the stage's tasks are threads."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+from jobs.brokers.admin import AdminError, KafkaAdmin
+from jobs.brokers.topic_plan import assignment
+from jobs.engine.consumers.client import group_id_of
+from jobs.engine.consumers.pattern import ConsumerPattern
+from jobs.engine.pattern import ProducerPattern, TrialPlan
+from jobs.testbed.handle import Testbed
+from metrics.client import merge
+from metrics.evidence import ClientWindow
+from metrics.group_rules import consumption_mismatch
+from tests.support.threads_barrier import run_stage
+
+PARTITIONS_PER_BROKER = 2
+_PATIENCE_S = 20.0
+
+
+class ConsumerBench:
+    """A topic on the testbed with records in it that no producer of a trial wrote last."""
+
+    def __init__(self, testbed: Testbed, admin: KafkaAdmin) -> None:
+        self.admin = admin
+        self.topic = f"consumers-{uuid.uuid4().hex[:8]}"
+        self.assigned = assignment(testbed.broker_ids, PARTITIONS_PER_BROKER, 1)
+        admin.create_topic(self.topic, self.assigned, {})
+        self.brokers = admin.describe_cluster().addresses
+        self.before = self.end_offsets()
+
+    def plan(self, consumers: Mapping[str, Any], **fields: Any) -> TrialPlan:
+        """Two producers of 300 records/s of 1,000 B, and these consumers in two tasks."""
+        self.before = self.end_offsets()
+        values: dict[str, Any] = {
+            "trial_id": uuid.uuid4().hex[:8],
+            "topic": self.topic,
+            "pattern": ProducerPattern(
+                message_bytes=1_000, rate_records_per_s=300.0, pool_bytes=200_000
+            ),
+            "np": 2,
+            "tasks": 1,
+            "leaders": tuple(self.assigned[p][0] for p in sorted(self.assigned)),
+            "brokers": self.brokers,
+            "warmup_s": 0.5,
+            "measure_s": 1.5,
+            "start_lead_s": 0.2,
+            "consumers": ConsumerPattern(**consumers),
+            "consumer_tasks": 2,
+            "end_offsets": self.before,
+        }
+        return TrialPlan(**(values | fields))
+
+    def run(self, plan: TrialPlan) -> ClientWindow:
+        """Run the plan; nothing of what was read may contradict the end offsets."""
+        rows = run_stage(plan)
+        assert [row.error for row in rows] == [None] * len(rows)
+        client = merge(rows)
+        assert client.acked_total == sum(self.growth().values()) > 0
+        assert consumption_mismatch(client, self.end_offsets()) == []
+        return client
+
+    def growth(self) -> dict[int, int]:
+        """Of the end offsets since the last plan was made."""
+        return {p: end - self.before[p] for p, end in self.end_offsets().items()}
+
+    def end_offsets(self) -> dict[int, int]:
+        """Waits while brokers do not know the topic yet."""
+        deadline_s = time.monotonic() + _PATIENCE_S
+        while True:
+            try:
+                return self.admin.end_offsets(self.topic, self.assigned)
+            except AdminError:
+                if time.monotonic() > deadline_s:
+                    raise
+
+    def committed(self, plan: TrialPlan, group: int) -> dict[int, int]:
+        """Partition → offset that the group has committed."""
+        answer = self.admin.client.list_group_offsets([group_id_of(plan, group)])
+        offsets = answer[group_id_of(plan, group)]
+        return {each.partition: at.offset for each, at in offsets.items()}
