@@ -1,0 +1,44 @@
+"""The options of delivery, and the combinations that no broker could honour."""
+
+from __future__ import annotations
+
+import pytest
+
+from jobs.config import load_workload
+from jobs.trials.load import pattern_of
+from search.errors import ConfigError
+
+
+def test_the_options_reach_the_producers() -> None:
+    given = {
+        "acks": "all",
+        "retries": "7",
+        "retry_backoff_ms": "20",
+        "retry_backoff_max_ms": "300",
+        "delivery_timeout_ms": "60000",
+        "enable_idempotence": "true",
+        "send_buffer_bytes": "131072",
+        "receive_buffer_bytes": "32768",
+    }
+    options = [f"workload.producer.{key}={value}" for key, value in given.items()]
+    pattern = pattern_of(load_workload("demo", options), 1_000)
+    assert (pattern.acks, pattern.retries, pattern.enable_idempotence) == (-1, 7, True)
+    assert (pattern.retry_backoff_ms, pattern.retry_backoff_max_ms) == (20.0, 300.0)
+    assert pattern.delivery_timeout_ms == 60_000
+    assert (pattern.send_buffer_bytes, pattern.receive_buffer_bytes) == (131_072, 32_768)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["enable_idempotence=true"], "with acks 1; expected acks all"),
+        (["enable_idempotence=true", "acks=all", "max_in_flight=6"], "with max_in_flight 6"),
+        (["enable_idempotence=true", "acks=all", "retries=0"], "with retries 0"),
+        (["enable_idempotence=true", "acks=0", "max_in_flight=9"], "acks 0 and max_in_flight 9"),
+        (["delivery_timeout_ms=30000"], "linger_ms and request_timeout_ms together, 30"),
+    ],
+)
+def test_what_cannot_work_is_refused_in_words(options: list[str], words: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_workload("demo", [f"workload.producer.{option}" for option in options])
+    assert words in str(caught.value)
