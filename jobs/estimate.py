@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from jobs.axes import payload_rate
+from jobs.brokers.cluster import LAG_CHECKS
 from jobs.config import Cluster, Goal, Workload
 from jobs.events import Plan
 from search.budget import Budget
@@ -71,7 +72,7 @@ def plan_of(cluster: Cluster, workload: Workload, goal: Goal, out: Path | None =
         duration_s=expected.seconds.median,
         write_bytes_max=(expected.bytes.high * loaded_share * workload.topic.replication_factor),
         out=out,
-        notes=_notes(cluster),
+        notes=_notes(cluster, workload),
     )
 
 
@@ -95,5 +96,16 @@ TESTBED_CAVEAT = (
 )
 
 
-def _notes(cluster: Cluster) -> tuple[str, ...]:
-    return (TESTBED_CAVEAT,) if cluster.testbed else ()
+def _notes(cluster: Cluster, workload: Workload) -> tuple[str, ...]:
+    if cluster.testbed:
+        return (TESTBED_CAVEAT,)
+    if workload.topic.replication_factor < 2:
+        return ()
+    window_s = workload.trial.measure_s
+    text = (
+        f"a window of {window_s:g} s shows followers that fall behind where the brokers' "
+        f"replica.lag.time.max.ms is at most {1000 * window_s / LAG_CHECKS:.0f} (Kafka's default "
+        "is 30000): it is read before any load, and where it is more, the run asks for a longer "
+        "window or a lower setting"
+    )
+    return (text,)

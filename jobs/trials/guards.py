@@ -22,7 +22,8 @@ from metrics.units import format_volume
 from search.errors import ConfigError, GuardStopError, RedlineError
 
 INTERVAL_S = 1.0
-"""Between two looks while a load runs [s]; longer where a look takes more than a tenth of it."""
+INTERVAL_MAX_S = 5.0
+"""Between two looks while a load runs [s]; the longer, the longer a look takes."""
 
 BLIND_S = 30.0
 """A cluster that does not let itself be looked at for so long stops the run [s]."""
@@ -208,7 +209,7 @@ class Guards:
             if self.tripped is not None:
                 line.end_now()
                 return
-            wait_s = max(INTERVAL_S, 9 * (self._clock() - began_s))
+            wait_s = min(max(INTERVAL_S, 3 * (self._clock() - began_s)), INTERVAL_MAX_S)
 
     # --- looking ------------------------------------------------------------
 

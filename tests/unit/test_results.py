@@ -47,3 +47,18 @@ def test_the_plan_adds_up() -> None:
     assert (plan.write_bytes_max or 0) > 1e9
     assert plan.brokers == 3
     assert "hardware" in plan.notes[0]
+
+
+@pytest.mark.parametrize(("replicas", "notes"), [(1, 0), (3, 1)])
+def test_the_plan_says_what_window_followers_need(replicas: int, notes: int) -> None:
+    overrides = [
+        "workload.trial.measure_s=15",
+        f"workload.topic.replication_factor={replicas}",
+        "workload.topic.config.min.insync.replicas=1",
+    ]
+    config = load("example", "demo", "default", overrides)
+    plan = plan_of(config.cluster, config.workload, config.goal)
+    assert len(plan.notes) == notes
+    for note in plan.notes:
+        assert "a window of 15 s" in note
+        assert "replica.lag.time.max.ms is at most 10000 (Kafka's default is 30000)" in note

@@ -1,0 +1,70 @@
+"""What only a cluster can tell of a plan, before any load."""
+
+from __future__ import annotations
+
+import pytest
+
+from jobs.brokers.cluster import OpenCluster, queues_of, require_fitting, window_needed_s
+from jobs.config import Goal, Workload, load_goal, load_workload
+from search.errors import ConfigError
+from tests.support.scripted_admin import ScriptedAdmin
+
+
+class Admin(ScriptedAdmin):
+    """Brokers with a configuration each."""
+
+    def __init__(self, *configs: dict[str, str]) -> None:
+        super().__init__(range(1, len(configs) + 1))
+        self._configs = configs
+
+    def broker_config(self, broker_id: int) -> dict[str, str | None]:
+        return dict(self._configs[broker_id - 1])
+
+
+def opened(*configs: dict[str, str]) -> OpenCluster:
+    admin = Admin(*configs)
+    return OpenCluster(admin, admin.describe_cluster(), {})
+
+
+def lag(lag_ms: int) -> dict[str, str]:
+    return {"replica.lag.time.max.ms": str(lag_ms), "queued.max.requests": "500"}
+
+
+def workload(measure_s: float, replicas: int = 3) -> Workload:
+    return load_workload(
+        "demo",
+        [
+            f"workload.trial.measure_s={measure_s}",
+            f"workload.topic.replication_factor={replicas}",
+            "workload.topic.config.min.insync.replicas=1",
+        ],
+    )
+
+
+def goal(*overrides: str) -> Goal:
+    return load_goal("default", list(overrides))
+
+
+def test_a_window_too_short_for_the_slowest_broker_is_refused_before_any_load() -> None:
+    cluster = opened(lag(2_000), lag(30_000), lag(2_000))
+    assert window_needed_s(cluster, workload(10)) == 45.0
+    with pytest.raises(ConfigError) as refused:
+        require_fitting(cluster, workload(44.9), goal())
+    assert refused.value.exit_code == 2
+    assert "measure for 45 s or longer" in str(refused.value)
+    assert "or lower that setting" in str(refused.value)
+    require_fitting(cluster, workload(45), goal())
+
+
+def test_without_followers_any_window_will_do() -> None:
+    cluster = opened(lag(30_000))
+    assert window_needed_s(cluster, workload(10, replicas=1)) is None
+    require_fitting(cluster, workload(10, replicas=1), goal())
+
+
+def test_the_size_of_the_request_queue_is_read_where_the_goal_asks_for_a_share() -> None:
+    share = goal("goal.indicators.request_queue_share_max=0.8")
+    assert queues_of(opened(lag(2_000), lag(2_000)), share) == {1: 500.0, 2: 500.0}
+    assert queues_of(opened({}), goal()) == {}
+    with pytest.raises(ConfigError, match=r"broker 1 does not tell its queued\.max\.requests"):
+        queues_of(opened({}), share)
