@@ -18,6 +18,7 @@ from metrics.evidence import BrokerSample
 from metrics.records import boundary_record, run_record, sample_record, trial_record
 from metrics.schema import SCHEMAS, RunRow, Trial
 from metrics.summary import Boundary
+from metrics.views import newest_runs
 from search.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -153,7 +154,7 @@ class TableStore:
 
     def runs(self) -> DataFrame:
         """Each run's newest row: its end, or its start while it runs or if it died."""
-        return _newest(self.read("runs"))
+        return newest_runs(self.read("runs"))
 
     def trials(self, run_id: str) -> DataFrame:
         """A run's trials in order."""
@@ -171,13 +172,3 @@ class TableStore:
         """Merge the small files of single appends; for the end of a run."""
         for table in TABLES:
             self._spark.sql(f"OPTIMIZE {self._sql_name(table)}")
-
-
-def _newest(runs: DataFrame) -> DataFrame:
-    """One row per run: the finished one where there is one."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as sql
-
-    finished_first = (sql.col("event") == "finished").desc()
-    newest = Window.partitionBy("run_id").orderBy(finished_first, sql.col("at").desc())
-    return runs.withColumn("_rank", sql.row_number().over(newest)).where("_rank = 1").drop("_rank")
