@@ -68,6 +68,8 @@ class Cluster(ConfigModel):
         jmx: short for metrics.jmx.
         metrics: the way to a real cluster's metrics; a testbed brings its own.
         security: of the connections to a real cluster.
+        link_mbit_per_s: speed of each broker's network interface, one direction [Mbit/s];
+            unknown when left out, and then its use is unknown too.
         warm_up_max_s: load before a trial on brokers whose JVMs are cold, at most [s]; it
             ends earlier when more load makes them no faster.
     """
@@ -81,6 +83,7 @@ class Cluster(ConfigModel):
     jmx: Jmx | None = None
     metrics: Metrics | None = None
     security: Security = Security()
+    link_mbit_per_s: Annotated[float, Number(0, 10_000_000, "Mbit/s", above=True)] | None = None
     warm_up_max_s: Annotated[float, Number(0, 600, "seconds")] = 60.0
 
     @model_validator(mode="after")
