@@ -43,6 +43,7 @@ from jobs.events import (
     TrialProgress,
     TrialStarted,
 )
+from metrics.summary import by_goal
 from metrics.units import format_duration
 
 # Four a second looks alive and costs a measuring machine next to nothing.
@@ -113,10 +114,12 @@ def _plain_tail(event: Event) -> list[str]:
     files = ["", *(f"{what}: {where}" for what, where in event.files)]
     if not event.summary.boundaries:
         return files
-    heading, rows = limit_table(event.summary.boundaries)
-    lines = ["", limit_title(event.summary), heading]
-    for line, evidence in rows:
-        lines += [line, *(f"        {sentence}" for sentence in evidence)]
+    lines: list[str] = []
+    for _, part in by_goal(event.summary):
+        heading, rows = limit_table(part.boundaries)
+        lines += ["", limit_title(part), heading]
+        for line, evidence in rows:
+            lines += [line, *(f"        {sentence}" for sentence in evidence)]
     return [*lines, *files]
 
 
@@ -234,7 +237,7 @@ class TerminalReporter:
         if isinstance(event, TrialFinished):
             return trial_lines(event)
         if isinstance(event, PointFinished):
-            return point_lines(event.boundary)
+            return point_lines(event)
         if isinstance(event, RunFinished):
             return final_lines(event)
         if isinstance(event, Table):

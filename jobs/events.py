@@ -150,9 +150,10 @@ class TrialFinished:
 
 @dataclass(frozen=True)
 class PointFinished:
-    """The search at one message size ended."""
+    """The search at one message size ended; `goal` is named where there are several."""
 
     boundary: Boundary
+    goal: str = ""
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from jobs.estimate import TESTBED_CAVEAT
 from jobs.trials.history import TrialRecord
 from metrics.charts import write_chart
 from metrics.schema import RunRow, utc
-from metrics.summary import Boundary, RunSummary, make_boundary, write_summary
+from metrics.summary import Boundary, RunSummary, by_goal, make_boundary, write_summary
 from search.errors import GuardStopError, NoConclusionError
 from search.line import FinishedPoint
 from search.model import GaveUp, Verdict
@@ -30,13 +30,16 @@ class Ending:
     error: str | None = None
 
 
-def ending_of(error: BaseException | None, boundaries: Iterable[Boundary]) -> Ending:
+def ending_of(error: BaseException | None, boundaries: Sequence[Boundary]) -> Ending:
     """How a run ended that raised this, or nothing."""
     if error is None:
         open_points = [b for b in boundaries if b.gave_up is not None]
         if not open_points:
             return Ending("done", 0)
-        told = "; ".join(f"{b.bpm} B: {b.gave_up}" for b in open_points)
+        several = len({b.goal for b in boundaries}) > 1
+        told = "; ".join(
+            f"{f'{b.goal} at ' if several else ''}{b.bpm} B: {b.gave_up}" for b in open_points
+        )
         return Ending(NO_CONCLUSION, NoConclusionError.exit_code, f"no conclusion for {told}")
     if isinstance(error, KeyboardInterrupt):
         return Ending("interrupted", INTERRUPTED_CODE, "interrupted")
@@ -51,22 +54,19 @@ def boundary_of(
     point: FinishedPoint,
     records: Iterable[TrialRecord],
     config: Configuration,
+    goal: str,
     brokers: int,
 ) -> Boundary:
     """The boundary of one search, with the reasons of the trial at its overloaded side.
 
     Args:
         records: all trials of the run, oldest first.
+        goal: the goal that was searched for.
     """
-    workload, axis = config.workload, config.goal.search.axis
-    bracket = point.result.bracket
+    workload, bracket = config.workload, point.result.bracket
     own = [record for record in records if record.bpm == point.bpm]
-    overloads = [
-        record
-        for record in own
-        if record.observation.load == bracket.overloaded
-        and record.observation.verdict is Verdict.OVERLOADED
-    ]
+    judged = [each.judgements[goal] for each in own if each.load == bracket.overloaded]
+    overloads = [each for each in judged if each.verdict is Verdict.OVERLOADED]
     last = overloads[-1] if overloads else None
     boundary = make_boundary(
         bracket,
@@ -77,14 +77,14 @@ def boundary_of(
         reasons=last.reasons if last else (),
         limited_by=last.limited_by if last else None,
         gave_up=point.result.reason if isinstance(point.result, GaveUp) else None,
-        axis=axis,
+        axis=config.goal.search.axis,
         np=workload.np or 0,
     )
-    evidence = last.evidence if last else ""
+    boundary = replace(boundary, goal=goal, evidence=last.attribution if last else "")
     if isinstance(point.result, GaveUp):
-        return replace(boundary, evidence=evidence)
+        return boundary
     confidence, notes = point.result.confidence, point.result.notes
-    return replace(boundary, evidence=evidence, confidence=confidence, notes=notes)
+    return replace(boundary, confidence=confidence, notes=notes)
 
 
 def run_row(
@@ -103,7 +103,7 @@ def run_row(
         at=utc(at_s),
         cluster=config.cluster.name,
         workload=config.workload.name,
-        goal=config.goal.name,
+        goal=config.goal_names,
         brokers=brokers,
         status=ending.status if ending else "running",
         exit_code=ending.exit_code if ending else None,
@@ -117,6 +117,7 @@ def run_row(
 def config_text(config: Configuration) -> str:
     """The whole configuration as JSON; it holds references to secrets and no secrets."""
     settings = {kind: describe(getattr(config, kind)) for kind in ("cluster", "workload", "goal")}
+    settings |= {f"goal {goal.name}": describe(goal) for goal in config.goals[1:]}
     return json.dumps(settings, default=str, sort_keys=True)
 
 
@@ -130,6 +131,14 @@ def write_results(summary: RunSummary, folder: Path, tables: str) -> tuple[tuple
     """Write summary.json and the chart; returns what was left, as (what, where)."""
     path = folder / "summary.json"
     write_summary(summary, path)
-    drawn = write_chart(summary, folder / "boundary.html", folder / "boundary.png")
+    drawn = [
+        file
+        for goal, part in by_goal(summary)
+        for file in write_chart(
+            part,
+            folder / f"boundary{f'-{goal}' if goal else ''}.html",
+            folder / f"boundary{f'-{goal}' if goal else ''}.png",
+        )
+    ]
     files = [("summary", str(path)), *(("chart", str(each)) for each in drawn)]
     return (*files, ("tables", tables))

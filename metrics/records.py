@@ -7,9 +7,9 @@ from typing import Any
 from metrics.columns import plain
 from metrics.evidence import BrokerSample
 from metrics.schema import (
+    BOUNDARY_SKIP,
     CLIENT_SKIP,
     BoundaryHead,
-    GoalVerdict,
     RunRow,
     SampleRow,
     Trial,
@@ -45,10 +45,7 @@ def trial_record(trial: Trial) -> dict[str, Any]:
         end_offset_growth_records=trial.end_offset_growth_records,
         resources=use_table(trial.brokers),
         recovery_s=trial.recovery_s,
-        verdicts={
-            goal: GoalVerdict(each.verdict, each.reasons[0].text if each.reasons else "")
-            for goal, each in trial.verdicts.items()
-        },
+        verdicts=trial.verdicts,
     )
     client = {k: v for k, v in plain(trial.client).items() if k not in CLIENT_SKIP}
     window = TrialWindow(utc(trial.client.start_s), utc(trial.client.end_s))
@@ -66,4 +63,5 @@ def boundary_record(
     run_id: str, at_s: float, names: tuple[str, str, str], boundary: Boundary
 ) -> dict[str, Any]:
     """A row of `boundaries`; `names` are those of cluster, workload and goal."""
-    return {**plain(BoundaryHead(run_id, utc(at_s), *names)), **plain(boundary)}
+    own = {k: v for k, v in plain(boundary).items() if k not in BOUNDARY_SKIP}
+    return {**plain(BoundaryHead(run_id, utc(at_s), *names)), **own}

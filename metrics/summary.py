@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,7 @@ class Boundary:
         confidence: the search's probability that the limit lies inside the bracket, or
             None [ratio].
         notes: what a reader of the answer has to know, such as trials that were outvoted.
+        goal: what counted as sustained, by the goal's name.
         axis: what was searched along; along any other axis than `np`, that is fixed.
         load_sustained, load_overloaded: the bracket on the axis, as np_sustained and
             np_overloaded are on the axis np.
@@ -59,6 +60,7 @@ class Boundary:
     evidence: str = ""
     confidence: float | None = None
     notes: tuple[str, ...] = ()
+    goal: str = ""
     axis: str = "np"
     load_sustained: int | None = None
     load_overloaded: int | None = None
@@ -178,6 +180,24 @@ class RunSummary:
     error: str | None = None
     caveat: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)
+
+
+def by_goal(summary: RunSummary) -> list[tuple[str, RunSummary]]:
+    """A summary for each goal; the goal's name is empty where there is only one."""
+    goals = list(dict.fromkeys(boundary.goal for boundary in summary.boundaries))
+    if len(goals) < 2:
+        return [("", summary)]
+    return [
+        (
+            goal,
+            replace(
+                summary,
+                goal=goal,
+                boundaries=tuple(b for b in summary.boundaries if b.goal == goal),
+            ),
+        )
+        for goal in goals
+    ]
 
 
 def write_summary(summary: RunSummary, path: Path) -> None:

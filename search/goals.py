@@ -55,7 +55,10 @@ def run_goals(
     on_step: OnStep | None = None,
     histories: Histories | None = None,
 ) -> dict[str, Answer]:
-    """Search until every goal is done or gave up.
+    """Search until every goal is done or gave up, by all trials that were made.
+
+    A goal that had its answer decides again when the others made more trials, which may
+    contradict it.
 
     Args:
         searchers: one per goal, by the goal's name; guided ones with an allowance for the
@@ -66,16 +69,16 @@ def run_goals(
         histories: trials already finished, the same loads for every goal.
     """
     trials = {name: list((histories or {}).get(name, ())) for name in searchers}
-    ended: dict[str, Done | GaveUp] = {}
     while True:
-        going = {name: one for name, one in searchers.items() if name not in ended}
-        step, decisions = next_trial(going, trials)
-        for name, decision in decisions.items():
-            if isinstance(decision, (Done, GaveUp)):
-                ended[name] = decision
-                _tell(on_step, decision, trials)
+        step, decisions = next_trial(searchers, trials)
         if step is None:
-            return {name: Answer(ended[name], tuple(trials[name])) for name in searchers}
+            for decision in decisions.values():
+                _tell(on_step, decision, trials)
+            return {
+                name: Answer(decision, tuple(trials[name]))
+                for name, decision in decisions.items()
+                if not isinstance(decision, Measure)
+            }
         _tell(on_step, step, trials)
         if last_overloaded(trials) and isinstance(measurer, Recovers):
             measurer.recover()

@@ -33,7 +33,7 @@ def plain_event(event: Event) -> str | None:
     if isinstance(event, TrialFinished):
         return _pairs("trial-finished", _trial_finished_pairs(event))
     if isinstance(event, PointFinished):
-        return f"point-finished {point_words(event.boundary)}"
+        return f"point-finished {point_words(event.boundary, event.goal)}"
     if isinstance(event, RunFinished):
         status, took = event.summary.status, format_duration(event.duration_s)
         pairs = [("run", event.summary.run_id), ("status", status), ("took", took)]

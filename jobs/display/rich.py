@@ -18,8 +18,8 @@ from jobs.display.text import (
     trial_line,
     trial_reason,
 )
-from jobs.events import Level, Notice, Plan, RunFinished, Table, TrialFinished
-from metrics.summary import Boundary
+from jobs.events import Level, Notice, Plan, PointFinished, RunFinished, Table, TrialFinished
+from metrics.summary import RunSummary, by_goal
 from metrics.units import format_duration, format_size
 from search.model import Verdict
 
@@ -51,23 +51,31 @@ def trial_lines(trial: TrialFinished) -> list[RenderableType]:
 def final_lines(event: RunFinished) -> list[RenderableType]:
     """The answer: limits with their evidence, files, how the run ended."""
     lines: list[RenderableType] = [Text()]
-    if event.summary.boundaries:
-        heading, rows = limit_table(event.summary.boundaries)
-        lines.append(Text(limit_title(event.summary), style="bold"))
-        lines.append(Text(heading, style="dim", no_wrap=True))
-        for row, evidence in rows:
-            lines.append(Text(row, no_wrap=True))
-            lines += [_indented(Text(sentence, style="dim"), 6) for sentence in evidence]
-        lines.append(Text())
+    for _, part in by_goal(event.summary):
+        lines += _limit_lines(part)
     width = max((len(what) for what, _ in event.files), default=0)
     lines += [_hanging(f"  {what:<{width}}  ", where, "dim") for what, where in event.files]
     took = f"{event.summary.status} in {format_duration(event.duration_s)}"
     return [*lines, Text(f"{took}, run {event.summary.run_id}", style="bold")]
 
 
-def point_lines(boundary: Boundary) -> list[RenderableType]:
+def _limit_lines(summary: RunSummary) -> list[RenderableType]:
+    if not summary.boundaries:
+        return []
+    heading, rows = limit_table(summary.boundaries)
+    lines: list[RenderableType] = [
+        Text(limit_title(summary), style="bold"),
+        Text(heading, style="dim", no_wrap=True),
+    ]
+    for row, evidence in rows:
+        lines.append(Text(row, no_wrap=True))
+        lines += [_indented(Text(sentence, style="dim"), 6) for sentence in evidence]
+    return [*lines, Text()]
+
+
+def point_lines(event: PointFinished) -> list[RenderableType]:
     """One size in a sentence."""
-    return [_indented(Text(point_words(boundary), style="bold"), 2)]
+    return [_indented(Text(point_words(event.boundary, event.goal), style="bold"), 2)]
 
 
 def size_heading(bpm: int, axis: str) -> list[RenderableType]:

@@ -183,9 +183,11 @@ def reason_words(reason: str) -> str:
     return text if colon and name.isidentifier() else clean(reason)
 
 
-def point_words(boundary: Boundary) -> str:
-    """One size in a sentence."""
+def point_words(boundary: Boundary, goal: str = "") -> str:
+    """One size in a sentence, with the goal where there are several."""
     size, load = format_size(boundary.bpm), format_load(boundary.loads[0], boundary.axis)
+    if goal:
+        size = f"{size}, goal {clean(goal)}"
     value = (
         f"{load}, {format_count(boundary.mps)} messages/s, "
         f"{format_mb_per_s(boundary.mb_per_s)} MB/s "

@@ -22,17 +22,21 @@ class Bench:
     """What trials share.
 
     Attributes:
+        goal: the first goal, whose axis is searched along.
+        thresholds: goal → its numbers, the first goal first; a trial is judged by all.
         guards: what ends the run to protect the cluster.
         check_cluster: raises when the cluster has ended by itself.
         addresses: broker id → advertised (host, port).
+        link_mbit_per_s: stated speed of the brokers' interfaces, or None [Mbit/s].
         numbers: numbers the trials of the run, from 1.
         records: the finished trials, oldest first.
+        caveats: what the metrics cannot show, a sentence each.
     """
 
     run_id: str
     workload: Workload
     goal: Goal
-    thresholds: Thresholds
+    thresholds: Mapping[str, Thresholds]
     reporter: Reporter
     generator: Generator
     topics: Topics
@@ -42,5 +46,12 @@ class Bench:
     source: MetricsSource
     tables: TableStore
     environment: dict[str, str]
+    link_mbit_per_s: float | None = None
+    caveats: tuple[str, ...] = ()
     numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
     records: list[TrialRecord] = field(default_factory=list)
+
+    @property
+    def brokers(self) -> int:
+        """How many brokers the cluster has."""
+        return len(self.addresses)

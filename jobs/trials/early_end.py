@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterator, Sequence
 from types import TracebackType
 
 from jobs.trials.control import TrialLine
 from metrics.progress import progress_of
 from metrics.sampler import Sampler
 from metrics.thresholds import Thresholds
-from search.early_stop import StopRule
-from search.model import Verdict
+from search.early_stop import Progress, StopRule
 
 NOTICE_S = 1.0
 """How far ahead the end is set, so that every task hears of it in time [s]."""
@@ -24,10 +24,9 @@ class EarlyEnd:
 
     Args:
         rule: None to hold every trial for its full time.
+        thresholds: of all goals that judge the trial; it ends when none needs more of it.
         offered_per_s: records that all producers together offer [1/s].
 
-    Attributes:
-        verdict: what the rule ended the window with, or None.
     """
 
     def __init__(
@@ -38,10 +37,9 @@ class EarlyEnd:
         broker_ids: frozenset[int],
         times: tuple[float, float],
         interval_s: float,
-        thresholds: Thresholds,
+        thresholds: Sequence[Thresholds],
         offered_per_s: float,
     ) -> None:
-        self.verdict: Verdict | None = None
         self._rule = rule
         self._line = line
         self._sampler = sampler
@@ -81,18 +79,24 @@ class EarlyEnd:
         if start_s is None or rule is None:
             return None
         begun_s = start_s + self._warmup_s
-        least_s = self._thresholds.window_min_s or 0.0
+        least_s = max(each.window_min_s or 0.0 for each in self._thresholds)
         end_s = max(now_s - begun_s + NOTICE_S, least_s)
         if now_s <= begun_s or end_s >= self._measure_s:
             return None
-        progress = progress_of(
-            self._sampler.so_far(),
-            self._broker_ids,
-            (begun_s, begun_s + self._measure_s),
-            self._interval_s,
-            self._thresholds,
-            self._line.acked(),
-            self._offered_per_s,
-        )
-        self.verdict = rule.verdict(progress)
-        return None if self.verdict is None else end_s
+        if all(rule.verdict(progress) is not None for progress in self._progress(begun_s)):
+            return end_s
+        return None
+
+    def _progress(self, begun_s: float) -> Iterator[Progress]:
+        """The trial so far in the eyes of each goal."""
+        samples, acked = self._sampler.so_far(), self._line.acked()
+        for thresholds in self._thresholds:
+            yield progress_of(
+                samples,
+                self._broker_ids,
+                (begun_s, begun_s + self._measure_s),
+                self._interval_s,
+                thresholds,
+                acked,
+                self._offered_per_s,
+            )

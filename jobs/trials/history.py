@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from metrics.evidence import Reason, Resource
+from metrics.evidence import Judgement, Reason, Resource
 from metrics.schema import Trial
 from metrics.store import TableStore
 from search.errors import ConfigError
 from search.line import FinishedPoint, Line
+from search.lines import next_size, searchers_of
 from search.model import Measure, Observation, Verdict
 
 
@@ -22,52 +23,56 @@ class TrialRecord:
     Attributes:
         number: within the run, from 1.
         bpm: message size of the boundary point that it belongs to [B].
-        reasons: of its verdict.
-        limited_by: what bound the brokers, of an overload; `evidence` says why.
+        load: on the axis that is searched.
+        duration_s: all phases [s].
+        judgements: goal → what it says of the trial.
     """
 
     number: int
     bpm: int
-    observation: Observation
-    reasons: tuple[Reason, ...]
-    limited_by: Resource | None
-    evidence: str = ""
+    load: int
+    duration_s: float
+    judgements: Mapping[str, Judgement]
+
+    def observation(self, goal: str) -> Observation:
+        """The trial as the search of a goal sees it."""
+        judged = self.judgements[goal]
+        return Observation(self.load, judged.verdict, dict(judged.utilization), self.duration_s)
 
 
 def record_of(trial: Trial) -> TrialRecord:
     """A trial that was just made."""
-    judgement = trial.judgement
-    seen = Observation(
-        load=trial.pattern.load or trial.pattern.np,
-        verdict=judgement.verdict,
-        indicators=dict(judgement.utilization),
-        duration_s=trial.finished_at_s - trial.started_at_s,
-    )
+    pattern = trial.pattern
     return TrialRecord(
-        trial.trial,
-        trial.pattern.point_bpm or trial.pattern.bpm,
-        seen,
-        judgement.reasons,
-        judgement.limited_by,
-        judgement.attribution,
+        number=trial.trial,
+        bpm=pattern.point_bpm or pattern.bpm,
+        load=pattern.load or pattern.np,
+        duration_s=trial.finished_at_s - trial.started_at_s,
+        judgements=trial.verdicts,
     )
 
 
 def record_from(row: Mapping[str, Any]) -> TrialRecord:
     """A row of the table `trials`, as `Row.asDict(recursive=True)` gives it."""
-    seen = Observation(
-        load=row.get("load") or row["np"],
-        verdict=Verdict(row["verdict"]),
-        indicators=dict(row["utilization"]),
-        duration_s=(row["finished_at"] - row["started_at"]).total_seconds(),
-    )
-    reasons = tuple(
-        Reason(**{**reason, "resource": Resource(reason["resource"])}) for reason in row["reasons"]
-    )
-    limited_by = None if row["limited_by"] is None else Resource(row["limited_by"])
-    evidence = row["attribution"] or ""
     return TrialRecord(
-        row["trial"], row.get("point_bpm") or row["bpm"], seen, reasons, limited_by, evidence
+        number=row["trial"],
+        bpm=row["point_bpm"],
+        load=row["load"],
+        duration_s=(row["finished_at"] - row["started_at"]).total_seconds(),
+        judgements={goal: _judgement(each) for goal, each in row["verdicts"].items()},
+    )
+
+
+def _judgement(row: Mapping[str, Any]) -> Judgement:
+    return Judgement(
+        verdict=Verdict(row["verdict"]),
+        reasons=tuple(
+            Reason(**{**reason, "resource": Resource(reason["resource"])})
+            for reason in row["reasons"]
+        ),
+        utilization=dict(row["utilization"]),
+        limited_by=None if row["limited_by"] is None else Resource(row["limited_by"]),
+        attribution=row["attribution"] or "",
     )
 
 
@@ -113,27 +118,31 @@ def differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
 
 
 def replay(
-    line: Line, records: Sequence[TrialRecord]
-) -> tuple[list[FinishedPoint], tuple[Observation, ...]]:
-    """How far a search came: its finished points, and the trials of the one in progress.
+    lines: Mapping[str, Line], records: Sequence[TrialRecord]
+) -> tuple[dict[str, list[FinishedPoint]], dict[str, tuple[Observation, ...]]]:
+    """How far a search came: finished points and trials of the one in progress, by goal.
 
     The search decides from the history alone, so what it decided is decided again.
 
     Raises:
-        ConfigError: these trials are not what this line would have measured.
+        ConfigError: these trials are not what these lines would have measured.
     """
-    finished: list[FinishedPoint] = []
+    finished: dict[str, list[FinishedPoint]] = {goal: [] for goal in lines}
     used = 0
-    while (bpm := line.next_bpm(finished)) is not None:
-        history = tuple(r.observation for r in records if r.bpm == bpm)
-        used += len(history)
-        decision = line.searcher(bpm, finished).decide(history)
-        if isinstance(decision, Measure):
+    while (bpm := next_size(lines, finished)) is not None:
+        own = [record for record in records if record.bpm == bpm]
+        used += len(own)
+        histories = {goal: tuple(each.observation(goal) for each in own) for goal in lines}
+        searchers = searchers_of(lines, bpm, finished)
+        decisions = {goal: one.decide(histories[goal]) for goal, one in searchers.items()}
+        if any(isinstance(decision, Measure) for decision in decisions.values()):
             _require_all_used(used, records)
-            return finished, history
-        finished.append(FinishedPoint(bpm, decision, history))
+            return finished, histories
+        for goal, decision in decisions.items():
+            if not isinstance(decision, Measure):
+                finished[goal].append(FinishedPoint(bpm, decision, histories[goal]))
     _require_all_used(used, records)
-    return finished, ()
+    return finished, dict.fromkeys(lines, ())
 
 
 def _require_all_used(used: int, records: Sequence[TrialRecord]) -> None:

@@ -126,7 +126,9 @@ class TrialMeasurer:
         }
         interval_s = bench.workload.trial.sample_interval_s
         made = {
-            kind: tuple(broker_windows(samples, ids, client.start_s, client.end_s, interval_s))
+            kind: broker_windows(
+                samples, ids, client.start_s, client.end_s, interval_s, bench.link_mbit_per_s
+            )
             for kind, ids in windows.items()
         }
         ends = {partition: begin + growth[partition] for partition, begin in before.items()}

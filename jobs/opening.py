@@ -1,0 +1,124 @@
+"""Opening all that a run needs, in the order in which a mistake costs least."""
+
+from __future__ import annotations
+
+import secrets
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from jobs.axes import heaviest
+from jobs.brokers.cluster import (
+    OpenCluster,
+    open_cluster,
+    queues_of,
+    require_fitting,
+    window_needed_s,
+)
+from jobs.brokers.sources import open_metrics
+from jobs.brokers.topics import Topics
+from jobs.config import Configuration
+from jobs.environment import environment_of
+from jobs.events import PhaseStarted, Reporter
+from jobs.spark_session import close_session, local_session
+from jobs.trials.bench import Bench
+from jobs.trials.control import control_of
+from jobs.trials.guards import open_guards
+from jobs.trials.load import Generator, require_room
+from metrics.sources.shortcomings import is_blind, shortcomings
+from metrics.sources.source import MetricsSource
+from metrics.store import TableStore
+from metrics.thresholds import Thresholds
+
+
+@dataclass(frozen=True)
+class Opening:
+    """What to open.
+
+    Attributes:
+        folder: of the run, for logs.
+        tables: path or catalog name of the Delta tables.
+        slots: tasks of a local Spark session; None for one per core.
+        resumes: True when `run_id` names a run to go on with.
+    """
+
+    config: Configuration
+    reporter: Reporter
+    run_id: str
+    folder: Path
+    tables: str
+    slots: int | None = None
+    resumes: bool = False
+
+    def open(self, stack: ExitStack) -> Bench:
+        """Everything open, for as long as the stack is.
+
+        Raises:
+            ConfigError: cluster, session and configuration do not fit each other.
+            RedlineError: as opening the cluster, the session or the tables raises.
+        """
+        config = self.config
+        workload, goal = config.workload, config.goal
+        opened = open_cluster(config.cluster, self.reporter, stack)
+        # A run that is resumed may have left a topic behind, which is not to be written to.
+        name = f"{self.run_id}-{secrets.token_hex(2)}" if self.resumes else self.run_id
+        topics = Topics(opened.admin, name)
+        for each in config.goals:
+            require_fitting(opened, workload, each)
+        for bpm in workload.message_bytes:
+            largest = heaviest(workload, goal, bpm)
+            topics.validate(largest.workload, largest.bpm)
+        return self._bench(opened, topics, stack)
+
+    def _phase(self, text: str) -> None:
+        self.reporter.report(PhaseStarted(text))
+
+    def _bench(self, opened: OpenCluster, topics: Topics, stack: ExitStack) -> Bench:
+        config, workload = self.config, self.config.workload
+        self._phase("starting Spark")
+        spark = local_session(self.slots, log=self.folder / "spark.log")
+        stack.callback(close_session, spark)
+        self._phase("opening the Delta tables")
+        tables = TableStore(spark, self.tables).open()
+        self._phase("connecting to the brokers' metrics")
+        source = open_metrics(config.cluster, opened, getattr(spark, "_jvm", None))
+        stack.callback(source.close)
+        guards = open_guards(config, opened.admin, self.run_id, self.reporter)
+        if self.resumes:
+            guards.spent_bytes = tables.payload_bytes(self.run_id)
+        caveats = shortcomings(source.nodes)
+        for caveat in caveats:
+            self._phase(caveat)
+        control = stack.enter_context(control_of(spark))
+        slots = spark.sparkContext.defaultParallelism
+        largest = heaviest(workload, config.goal, workload.message_bytes[0])
+        require_room(largest.workload, slots, len(opened.info.brokers))
+        return Bench(
+            run_id=self.run_id,
+            workload=workload,
+            goal=config.goal,
+            thresholds=self._thresholds(opened, source),
+            reporter=self.reporter,
+            generator=Generator(spark, slots, opened.security.client_kwargs(), control),
+            topics=topics,
+            guards=guards,
+            check_cluster=opened.check,
+            addresses=opened.info.addresses,
+            source=source,
+            tables=tables,
+            environment=environment_of(
+                spark, source.nodes, opened.admin, opened.info, workload.topic
+            ),
+            link_mbit_per_s=config.cluster.link_mbit_per_s,
+            caveats=caveats,
+        )
+
+    def _thresholds(self, opened: OpenCluster, source: MetricsSource) -> dict[str, Thresholds]:
+        window_s = window_needed_s(opened, self.config.workload)
+        return {
+            goal.name: replace(
+                goal.thresholds(window_s, queues_of(opened, goal)),
+                client_only=is_blind(source.nodes),
+            )
+            for goal in self.config.goals
+        }
