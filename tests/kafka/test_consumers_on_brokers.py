@@ -5,19 +5,31 @@ from __future__ import annotations
 import dataclasses
 import threading
 import time
+import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
 
 import pytest
 
+from jobs.axes import traffic_at
 from jobs.brokers.connect import connect
+from jobs.brokers.topics import Topics
+from jobs.config import load_workload
 from jobs.engine.consumers.client import Reading
 from jobs.engine.consumers.wire import WireConsumers
 from jobs.engine.pattern import ProducerPattern, TrialPlan
 from jobs.testbed.handle import Testbed
+from jobs.trials.control import control_of
+from jobs.trials.load import Generator, Target
+from metrics.client import merge
+from metrics.group_rules import consumption_mismatch
 from metrics.group_windows import group_windows
 from tests.support.consumer_bench import ConsumerBench
 from tests.support.threads_barrier import run_stage
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @pytest.fixture
@@ -121,3 +133,34 @@ def test_five_groups_read_at_the_producers_rate_with_a_flat_lag(bench: ConsumerB
         assert group.records / seen.duration_s == pytest.approx(rate, rel=0.01)
         assert abs(group.lag_slope_records_per_s) < 0.005 * rate
         assert max(group.lag_records) < rate, "never more than a second behind"
+
+
+def test_consumers_share_a_stage_of_spark_with_producers(
+    spark: SparkSession, kafka_testbed: Testbed
+) -> None:
+    overrides = [
+        "topic.replication_factor=1", "topic.partitions_per_broker=2",
+        "producer.rate_bytes_per_s=100000", "trial.warmup_s=0.5", "trial.measure_s=2",
+        "consumers.groups=2", "consumers.members=2",
+    ]  # fmt: skip
+    workload = load_workload("demo", [f"workload.{each}" for each in overrides])
+    with connect(kafka_testbed.bootstrap_servers) as admin, control_of(spark) as control:
+        topics = Topics(admin, uuid.uuid4().hex[:6])
+        topic = topics.create(workload, 1_000)
+        try:
+            before = topics.end_offsets(topic)
+            addresses = admin.describe_cluster().addresses
+            target = Target(topic.name, topic.leaders, addresses, before)
+            generator = Generator(spark, 3, {}, control)
+            rows = generator.offer("t", target, traffic_at(workload, "np", 1_000, 4))
+            ends = topics.end_offsets(topic)
+        finally:
+            topics.delete(topic)
+    assert sorted((row.role, row.np) for row in rows) == [
+        ("consumer", 0), ("consumer", 0), ("producer", 4)
+    ]  # fmt: skip
+    client = merge(rows)
+    assert client.np == 4
+    assert [group.members for group in client.groups] == [2, 2]
+    assert {group.records_total for group in client.groups} == {client.acked_total}
+    assert consumption_mismatch(client, ends) == []
