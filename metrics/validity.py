@@ -243,13 +243,26 @@ def throttled(
             Resource.QUOTA,
         )
         for window in brokers
-        if window.produce.throttle_ms is not None and window.produce.throttle_ms > limit_ms
+        if window.produce.throttle_ms is not None
+        and window.produce.throttle_ms > max(limit_ms, _rounding_ms(window))
     ]
     if not reasons and client.throttle_ms > 0 and limit_ms == 0:
         text = f"producers were throttled for {client.throttle_ms} ms in all by a quota"
         value_ms = float(client.throttle_ms)
         reasons.append(Reason("throttled", text, value_ms, 0.0, resource=Resource.QUOTA))
     return reasons
+
+
+def _rounding_ms(window: BrokerWindow) -> float:
+    """The mean throttle time that half a millisecond in the whole window would make [ms].
+
+    Kafka counts whole milliseconds, and the difference of two means times their counts is
+    off by some billionths, which is no throttling.
+    """
+    per_s, start_s, end_s = window.produce.per_s, window.start_s, window.end_s
+    if not per_s or start_s is None or end_s is None or end_s <= start_s:
+        return 0.0
+    return 0.5 / (per_s * (end_s - start_s))
 
 
 def too_short(client: ClientWindow, thresholds: Thresholds) -> list[Reason]:

@@ -284,6 +284,17 @@ def test_throttling_that_only_the_broker_saw() -> None:
     assert judgement.reasons[0].resource is Resource.QUOTA
 
 
+@pytest.mark.parametrize(
+    ("throttle_ms", "verdict"),
+    [(1e-9, Verdict.SUSTAINED), (0.0004, Verdict.SUSTAINED), (0.001, Verdict.INVALID)],
+)
+def test_what_rounding_leaves_of_an_earlier_quota_is_no_throttling(
+    throttle_ms: float, verdict: Verdict
+) -> None:
+    produce = RequestWindow(per_s=100.0, throttle_ms=throttle_ms)  # of 1,000 requests
+    assert judge(client(), with_one(produce=produce), GOAL).verdict is verdict
+
+
 def test_a_window_too_short_for_the_isr_is_no_verdict() -> None:
     assert rules(judge(client(), BROKERS, Thresholds(window_min_s=10.1))) == {"window_too_short"}
     assert judge(client(), BROKERS, Thresholds(window_min_s=10.0)).verdict is Verdict.SUSTAINED

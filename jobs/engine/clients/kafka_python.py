@@ -37,6 +37,8 @@ def pattern_options(pattern: ProducerPattern) -> dict[str, object]:
         "enable_idempotence": pattern.enable_idempotence,
         "send_buffer_bytes": send_bytes,
         "receive_buffer_bytes": receive_bytes,
+        # A straggler's request for metadata must not bring a deleted topic back.
+        "allow_auto_create_topics": False,
     }
 
 

@@ -223,6 +223,7 @@ def group_options(plan: TrialPlan, group: int, member: int) -> dict[str, object]
         "auto_commit_interval_ms": plan.consumers.auto_commit_interval_ms,
         "heartbeat_interval_ms": HEARTBEAT_MS,
         "session_timeout_ms": SESSION_MS,
+        "allow_auto_create_topics": False,  # a straggler must not bring a deleted topic back
         "metrics_enabled": False,
     }
 
