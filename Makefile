@@ -5,7 +5,7 @@ BIN := .venv/bin
 STAMP := .venv/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-long lint dist bench bench-search clean
+.PHONY: help setup demo test test-long lint dist bench bench-sampling bench-search clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,6 +41,10 @@ dist: $(STAMP) ## Build the wheel that executors get, and the source archive, in
 bench: $(STAMP) ## Compare the clients with Kafka's own and others, in MB per CPU-second
 	@$(BIN)/python -m jobs.setup.preflight
 	$(BIN)/python -m jobs.bench.clients
+
+bench-sampling: $(STAMP) ## Measure what sampling 3 and 100 brokers every second costs
+	@$(BIN)/python -m jobs.setup.preflight
+	$(BIN)/python -m jobs.bench.sampling
 
 bench-search: $(STAMP) ## Compare the search with others on simulated clusters
 	$(BIN)/python -m jobs.bench.search

@@ -27,6 +27,9 @@ SCALA = "2.13"
 LOG4J_VERSION = "2.25.3"
 """For a Kafka that does not bring log4j 2 itself (3.9)."""
 
+EXPORTER_VERSION = "1.0.1"
+"""Of the Prometheus JMX exporter, the newest on Maven Central."""
+
 SPARK_HAS = (
     "com.fasterxml.jackson.core",
     "com.github.luben",
@@ -75,6 +78,18 @@ def kafka_tools_jars(version: str = DEFAULT_KAFKA_VERSION) -> list[Path]:
     """
     wanted = [Coordinate("org.apache.kafka", "kafka-tools", _checked(version))]
     return _kafka(f"kafka-tools-{version}", version, wanted)
+
+
+@functools.cache
+def exporter_jar() -> Path:
+    """The Prometheus JMX exporter as a Java agent, for brokers of the tests; on demand only.
+
+    Raises:
+        ConfigError: it is not in the cache and could not be fetched.
+    """
+    name = "jmx_prometheus_javaagent"
+    wanted = Coordinate("io.prometheus.jmx", name, EXPORTER_VERSION)
+    return _cached(f"{name}-{EXPORTER_VERSION}", [wanted])[0]
 
 
 def resolve_all(kafka_versions: Sequence[str] = (DEFAULT_KAFKA_VERSION,)) -> None:

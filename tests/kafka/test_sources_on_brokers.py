@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 import time
-import uuid
 from collections.abc import Iterator
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jobs.axes import traffic_at
-from jobs.brokers.connect import connect
-from jobs.brokers.topics import Topics
-from jobs.config import load_workload
 from jobs.testbed.handle import Testbed
-from jobs.trials.control import control_of
-from jobs.trials.load import Generator, Target
 from metrics.beans import NETWORK_WAIT_NS, Role, beans_for, readings_of
-from metrics.client import merge
 from metrics.evidence import BrokerSample, ClientWindow
 from metrics.sampler import Sampler
 from metrics.sources.chooser import open_source
@@ -30,21 +22,12 @@ from metrics.windows import broker_windows
 from search.errors import ConfigError
 from search.model import Verdict
 from tests.support.jmx_nodes import JmxNode, free_port
+from tests.support.offered import offer_some_load
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 NAMES = ("driver-jvm", "jmxquery")
-WORKLOAD = load_workload(
-    "demo",
-    [
-        "workload.topic.replication_factor=2",
-        "workload.topic.partitions_per_broker=2",
-        "workload.producer.rate_bytes_per_s=100000",
-        "workload.trial.warmup_s=1",
-        "workload.trial.measure_s=4",
-    ],
-)
 
 
 def jvm_for(name: str, spark: SparkSession) -> Any:
@@ -89,7 +72,7 @@ def test_a_sample_has_every_reading_of_the_catalogue(
 def test_a_load_is_seen_exactly_and_sustained(
     source: MetricsSource, spark: SparkSession, kafka_testbed: Testbed
 ) -> None:
-    client, samples = offer_some_load(source, spark, kafka_testbed)
+    client, samples = offer_and_sample(source, spark, kafka_testbed)
     brokers = [s for s in samples if s.broker_id in kafka_testbed.broker_ids]
     first = {s.broker_id: s for s in reversed(brokers)}
     last = {s.broker_id: s for s in brokers}
@@ -120,22 +103,14 @@ def test_a_load_is_seen_exactly_and_sustained(
         assert judgement.verdict is Verdict.SUSTAINED, judgement.reasons
 
 
-def offer_some_load(
+def offer_and_sample(
     source: MetricsSource, spark: SparkSession, testbed: Testbed
 ) -> tuple[ClientWindow, list[BrokerSample]]:
-    with connect(testbed.bootstrap_servers) as admin:
-        topics = Topics(admin, uuid.uuid4().hex[:6])
-        topic = topics.create(WORKLOAD, 1_000)
-        try:
-            target = Target(topic.name, topic.leaders, admin.describe_cluster().addresses)
-            before = source.sample_all()
-            with control_of(spark) as control, Sampler(source, 1.0) as sampler:
-                generator = Generator(spark, 2, {}, control)
-                rows = generator.offer("t", target, traffic_at(WORKLOAD, "np", 1_000, 3))
-                during = sampler.stop()
-            return merge(rows), before + during + source.sample_all()
-        finally:
-            topics.delete(topic)
+    before = source.sample_all()
+    with Sampler(source, 1.0) as sampler:
+        client = offer_some_load(spark, testbed)
+        during = sampler.stop()
+    return client, before + during + source.sample_all()
 
 
 def test_both_sources_read_the_same(spark: SparkSession, kafka_testbed: Testbed) -> None:

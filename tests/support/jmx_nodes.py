@@ -5,13 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import subprocess
-from pathlib import Path
+from collections.abc import Sequence
 from types import TracebackType
-from typing import Any
 
-import pyspark
-from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
+from jobs.bench.sampling import java_gateway
 
 _BEANS = """
 import java.lang.management.ManagementFactory;
@@ -47,22 +44,13 @@ def free_port() -> int:
         return port
 
 
-def java_gateway(options: list[str]) -> tuple[JavaGateway, subprocess.Popen[bytes]]:
-    """A JVM with Spark's Janino, and a way to talk to it."""
-    jars = Path(pyspark.__file__).parent.glob("jars/*.jar")
-    names = ("janino", "commons-compiler")
-    classpath = ":".join(str(jar) for jar in jars if jar.name.startswith(names))
-    launched: Any = launch_gateway(
-        classpath=classpath, javaopts=options, die_on_exit=True, return_proc=True
-    )
-    port, process = launched
-    return JavaGateway(gateway_parameters=GatewayParameters(port=port)), process
+OPEN = ("authenticate=false",)
 
 
 class JmxNode:
     """A node with the beans that tell a broker, and those of every JVM."""
 
-    def __init__(self, node_id: int, port: int) -> None:
+    def __init__(self, node_id: int, port: int, access: Sequence[str] = OPEN) -> None:
         self.address = f"127.0.0.1:{port}"
         prefix = "-Dcom.sun.management.jmxremote"
         self._gateway, self._process = java_gateway(
@@ -70,8 +58,8 @@ class JmxNode:
                 f"{prefix}.port={port}",
                 f"{prefix}.rmi.port={port}",
                 f"{prefix}.host=127.0.0.1",
-                f"{prefix}.authenticate=false",
                 f"{prefix}.ssl=false",
+                *(f"{prefix}.{option}" for option in access),
                 "-Djava.rmi.server.hostname=127.0.0.1",
                 "-Xmx32m",
             ]

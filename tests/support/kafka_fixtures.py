@@ -9,19 +9,39 @@ import pytest
 
 from jobs.setup.jars import kafka_jars
 from jobs.testbed.handle import Testbed
-from jobs.testbed.launcher import make_spec, start
-from jobs.testbed.profile import load_profile
+from jobs.testbed.launcher import launch, make_spec, start
+from jobs.testbed.places import default_root
+from jobs.testbed.ports import free_ports
+from jobs.testbed.profile import adapted, load_profile
+from tests.support.exporters import RULES, Exporter
 
 
 @pytest.fixture(scope="session")
-def kafka_for_all() -> Iterator[Testbed]:
+def exporters() -> dict[int, Exporter]:
+    """Broker id → the Prometheus exporter that `kafka_testbed` has in that broker."""
+    ports = free_ports(len(RULES))
+    return {
+        i: Exporter(name, port) for i, (name, port) in enumerate(zip(RULES, ports, strict=True), 1)
+    }
+
+
+@pytest.fixture(scope="session")
+def kafka_for_all(
+    exporters: dict[int, Exporter], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Testbed]:
     """Three brokers and a controller for the whole run, of the disk-bound profile."""
     profile = load_profile("disk-bound")
-    spec = make_spec(profile, "tests", kafka_jars(profile.kafka_version))
+    rules = tmp_path_factory.mktemp("exporters")
+    spec = make_spec(
+        adapted(profile, brokers=len(exporters)),
+        "tests",
+        kafka_jars(profile.kafka_version),
+        java_options={i: [each.java_option(rules)] for i, each in exporters.items()},
+    )
     if spec.class_archive is not None and not Path(spec.class_archive).exists():
         # The first testbed of a fresh checkout leaves what halves the start of the others.
         start(profile, brokers=1, name="tests").stop()
-    with start(profile, brokers=3, name="tests") as testbed:
+    with launch(spec, default_root()) as testbed:
         yield testbed
 
 

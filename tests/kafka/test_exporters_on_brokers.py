@@ -1,0 +1,186 @@
+"""Prometheus exporters in real brokers, beside JMX; brokers seen without metrics; what a run
+keeps of its environment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, closing
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from jobs.brokers.cluster import OpenCluster
+from jobs.brokers.connect import connect
+from jobs.brokers.sources import open_metrics
+from jobs.config import Cluster, Metrics
+from jobs.config.exporter_rules import load_rules
+from jobs.environment import environment_of
+from jobs.testbed.handle import Testbed
+from metrics.environment import difference
+from metrics.evidence import BrokerSample
+from metrics.sources.chooser import open_source
+from metrics.sources.prometheus import PrometheusSource
+from metrics.sources.shortcomings import CLIENT_ONLY, is_blind, shortcomings
+from metrics.sources.source import Endpoint, MetricsSource, controllers_of
+from metrics.thresholds import Thresholds
+from metrics.verdict import judge
+from metrics.windows import BrokerWindow, broker_windows
+from search.model import Verdict
+from tests.support.exporters import Exporter
+from tests.support.offered import WORKLOAD, offer_some_load
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DEADLINE_S = 20.0
+EXACT = ("messages_in", "bytes_in", "produce_total_ms_count", "log_flush_ms_count", "isr_shrinks")
+THRESHOLDS = Thresholds(achieved_min=0.9)
+
+
+@pytest.fixture
+def scraped(
+    kafka_testbed: Testbed, exporters: dict[int, Exporter]
+) -> Iterator[dict[str, MetricsSource]]:
+    """Rule set → an open source of the one broker that has it."""
+    with ExitStack() as stack:
+        opened: dict[str, MetricsSource] = {}
+        for broker, exporter in exporters.items():
+            endpoint = Endpoint.parse(broker, exporter.address)
+            source = PrometheusSource([endpoint], load_rules(exporter.rules), DEADLINE_S, "4.1")
+            stack.callback(source.close)
+            source.open()
+            opened[exporter.rules] = source
+        yield opened
+
+
+def sampled(sources: Iterable[MetricsSource]) -> dict[int, BrokerSample]:
+    found = [each for source in sources for each in source.sample_all()]
+    assert [each.error for each in found] == [None] * len(found)
+    return {each.broker_id: each for each in found}
+
+
+def window(before: BrokerSample, after: BrokerSample) -> BrokerWindow:
+    length_s = after.at_s - before.at_s
+    (made,) = broker_windows([before, after], [before.broker_id], before.at_s, after.at_s, length_s)
+    return made
+
+
+def test_exporters_and_jmx_see_the_same_windows(
+    scraped: dict[str, MetricsSource], spark: SparkSession, kafka_testbed: Testbed
+) -> None:
+    with closing(open_source(kafka_testbed.jmx_endpoints, spark._jvm, DEADLINE_S)) as jmx:
+        before = sampled([jmx]), sampled(scraped.values())
+        client = offer_some_load(spark, kafka_testbed)
+        after = sampled([jmx]), sampled(scraped.values())
+    windows: tuple[list[BrokerWindow], list[BrokerWindow]] = ([], [])
+    for broker in kafka_testbed.broker_ids:
+        for name in EXACT:
+            by_jmx, by_exporter = (
+                after[way][broker].values[name] - before[way][broker].values[name] for way in (0, 1)
+            )
+            assert by_exporter == by_jmx, name
+            assert by_jmx > 0 or name == "isr_shrinks", name
+        both = [window(before[way][broker], after[way][broker]) for way in (0, 1)]
+        # One wait of up to 0.3 s counts on either side of each of the two edges, and a scrape
+        # reads its beans over up to a second.
+        length_s = after[1][broker].at_s - before[1][broker].at_s
+        for name in ("handler_idle", "network_idle"):
+            by_jmx, by_exporter = (getattr(each, name) for each in both)
+            assert by_jmx is not None, name
+            assert by_exporter == pytest.approx(by_jmx, abs=0.03 + 1.0 / length_s), name
+        windows[0].append(both[0])
+        windows[1].append(both[1])
+    by_jmx_verdict, by_exporter_verdict = (judge(client, each, THRESHOLDS) for each in windows)
+    assert by_jmx_verdict.verdict is Verdict.SUSTAINED, by_jmx_verdict.reasons
+    assert by_exporter_verdict.verdict is Verdict.SUSTAINED, by_exporter_verdict.reasons
+    whole = windows[1][list(scraped).index("msk")]
+    assert whole.produce.local_ms == pytest.approx(windows[0][2].produce.local_ms, rel=0.01)
+
+
+def test_what_each_rule_set_leaves_out_is_known(scraped: dict[str, MetricsSource]) -> None:
+    lacks = {
+        rules: {name for node in source.nodes.values() for name in node.lacks}
+        for rules, source in scraped.items()
+    }
+    assert lacks["msk"] == set()
+    for rules in ("kafka-kraft", "strimzi"):
+        means = {name for name in lacks[rules] if name.endswith("_ms_mean")}
+        assert lacks[rules] - means == {"processors", "machine_cpu_share"}
+        assert "produce_local_ms_mean" in means
+        told = shortcomings(scraped[rules].nodes)
+        assert any("request times" in sentence for sentence in told)
+    assert shortcomings(scraped["msk"].nodes) == ()
+    for source in scraped.values():
+        (node,) = source.nodes.values()
+        assert node.facts["jvm.version"]
+        assert not controllers_of(source)
+
+
+@pytest.fixture
+def opened(kafka_testbed: Testbed) -> Iterator[OpenCluster]:
+    with connect(kafka_testbed.bootstrap_servers) as admin:
+        yield OpenCluster(admin, admin.describe_cluster(), dict(kafka_testbed.jmx_endpoints))
+
+
+def test_a_cluster_without_metrics_is_judged_by_its_clients_and_says_so(
+    opened: OpenCluster, spark: SparkSession, kafka_testbed: Testbed
+) -> None:
+    cluster = Cluster(
+        name="closed",
+        bootstrap_servers=kafka_testbed.bootstrap_servers,
+        metrics=Metrics(client_only=True),
+    )
+    with closing(open_metrics(cluster, opened, None)) as source:
+        before = sampled([source])
+        client = offer_some_load(spark, kafka_testbed)
+        after = sampled([source])
+        assert source.name == "client-only"
+        assert is_blind(source.nodes)
+        assert shortcomings(source.nodes) == (CLIENT_ONLY,)
+    windows = [window(before[broker], after[broker]) for broker in kafka_testbed.broker_ids]
+    assert [each.under_replicated_max for each in windows] == [0.0, 0.0, 0.0]
+    needs_metrics = judge(client, windows, THRESHOLDS)
+    assert needs_metrics.verdict is Verdict.INVALID
+    assert "metrics.prometheus.rules" in needs_metrics.reasons[0].text
+    blind = replace(THRESHOLDS, client_only=True)
+    assert judge(client, windows, blind).verdict is Verdict.SUSTAINED
+    overloaded = judge(client, windows, replace(blind, latency_p50_ms_max=0.001))
+    assert overloaded.verdict is Verdict.OVERLOADED
+    assert overloaded.attribution == "unknown: the cluster shows no broker metrics"
+
+
+def test_a_run_keeps_what_one_has_to_know_to_compare_it(
+    opened: OpenCluster, spark: SparkSession, kafka_testbed: Testbed
+) -> None:
+    controller = kafka_testbed.controller
+    jmx = {**kafka_testbed.jmx_endpoints, controller.node_id: controller.jmx_endpoint}
+    topic = WORKLOAD.topic
+    with closing(open_source(jmx, spark._jvm, DEADLINE_S)) as source:
+        found = environment_of(spark, source.nodes, opened.admin, opened.info, topic)
+    expected = {
+        "broker.version": kafka_testbed.kafka_version,
+        "controller.version": kafka_testbed.kafka_version,
+        "broker.config.num.io.threads": "2",
+        "broker.config.log.dirs.count": "1",
+        "topic.config.min.insync.replicas": "1",
+        "broker.jvm.heap_max_bytes": str(512 * 2**20),
+        "cluster.id": opened.info.cluster_id,
+        "cluster.brokers": "3",
+        "spark.version": spark.version,
+        "package.kafka-python": "3.0.12",
+    }
+    assert {name: found.get(name) for name in expected} == expected
+    assert "-Xmx512m" in found["broker.jvm.arguments"].split()
+    assert int(found["broker.cores"]) >= 1
+    assert found["cluster.metadata.version"].isdecimal()
+    assert not [text for text in found.values() if "unreadable" in text]
+    assert not [text for text in found.values() if "-Dcom" in text or "javaagent" in text]
+    other = {**found, "broker.config.num.io.threads": "8", "cluster.id": "another"}
+    (changed,) = difference(found, other)
+    assert (changed.name, changed.before, changed.after) == (
+        "broker.config.num.io.threads",
+        "2",
+        "8",
+    )

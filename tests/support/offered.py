@@ -1,0 +1,44 @@
+"""A small load on the testbed, offered through Spark."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING
+
+from jobs.axes import traffic_at
+from jobs.brokers.connect import connect
+from jobs.brokers.topics import Topics
+from jobs.config import load_workload
+from jobs.testbed.handle import Testbed
+from jobs.trials.control import control_of
+from jobs.trials.load import Generator, Target
+from metrics.client import merge
+from metrics.evidence import ClientWindow
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+WORKLOAD = load_workload(
+    "demo",
+    [
+        "workload.topic.replication_factor=2",
+        "workload.topic.partitions_per_broker=2",
+        "workload.producer.rate_bytes_per_s=100000",
+        "workload.trial.warmup_s=1",
+        "workload.trial.measure_s=4",
+    ],
+)
+
+
+def offer_some_load(spark: SparkSession, testbed: Testbed) -> ClientWindow:
+    """Three producers for five seconds on a topic of their own; what they saw."""
+    with connect(testbed.bootstrap_servers) as admin:
+        topics = Topics(admin, uuid.uuid4().hex[:6])
+        topic = topics.create(WORKLOAD, 1_000)
+        try:
+            target = Target(topic.name, topic.leaders, admin.describe_cluster().addresses)
+            with control_of(spark) as control:
+                generator = Generator(spark, 2, {}, control)
+                return merge(generator.offer("t", target, traffic_at(WORKLOAD, "np", 1_000, 3)))
+        finally:
+            topics.delete(topic)
