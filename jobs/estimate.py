@@ -8,6 +8,7 @@ from jobs.axes import payload_rate
 from jobs.brokers.cluster import LAG_CHECKS
 from jobs.config import Cluster, Goal, Workload
 from jobs.events import Plan
+from metrics.wire_model import WirePattern, describe
 from search.budget import Budget
 from search.forecast import forecast
 from search.guide import Guide
@@ -96,11 +97,27 @@ TESTBED_CAVEAT = (
 )
 
 
+def wire_pattern(workload: Workload, message_bytes: int) -> WirePattern:
+    """What one producer's traffic is to the network at this message size."""
+    producer = workload.producer
+    return WirePattern(
+        message_bytes=message_bytes,
+        rate_records_per_s=producer.records_per_s(message_bytes),
+        linger_ms=producer.linger_ms,
+        batch_size_bytes=producer.batch_size,
+        is_acknowledged=producer.acks_code != 0,
+        replication_factor=workload.topic.replication_factor,
+        consumer_groups=workload.consumers.groups,
+    )
+
+
 def _notes(cluster: Cluster, workload: Workload) -> tuple[str, ...]:
+    smallest_and_largest = sorted({min(workload.message_bytes), max(workload.message_bytes)})
+    network = describe(wire_pattern(workload, size) for size in smallest_and_largest)
     if cluster.testbed:
-        return (TESTBED_CAVEAT,)
+        return (TESTBED_CAVEAT, network)
     if workload.topic.replication_factor < 2:
-        return ()
+        return (network,)
     window_s = workload.trial.measure_s
     text = (
         f"a window of {window_s:g} s shows followers that fall behind where the brokers' "
@@ -108,4 +125,4 @@ def _notes(cluster: Cluster, workload: Workload) -> tuple[str, ...]:
         "is 30000): it is read before any load, and where it is more, the run asks for a longer "
         "window or a lower setting"
     )
-    return (text,)
+    return (text, network)

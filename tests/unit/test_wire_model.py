@@ -11,7 +11,10 @@ from kafka.protocol.consumer.fetch import FetchRequest, FetchResponse
 from kafka.protocol.producer import ProduceResponse
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
+from jobs.config import load_cluster, load_goal, load_workload
+from jobs.engine.pattern import ProducerPattern
 from jobs.engine.protocol import ProduceEncoder
+from jobs.estimate import plan_of, wire_pattern
 from metrics.wire_model import (
     CONSUMER_CLIENT_ID_BYTES,
     Framing,
@@ -207,3 +210,21 @@ def test_a_plan_says_what_eight_bytes_more_cost() -> None:
     assert "(8 B more per message: +5." in small
     assert "10,000 B: 8." in large
     assert "(8 B more per message: +0.0" in large
+
+
+@pytest.mark.parametrize("message_bytes", [100, 1_000, 10_000])
+@pytest.mark.parametrize("linger_ms", [0.0, 25.0, 500.0])
+def test_the_model_batches_as_the_generator_does(message_bytes: int, linger_ms: float) -> None:
+    rate = 250_000 / message_bytes
+    engine = ProducerPattern(message_bytes, rate, linger_ms=linger_ms)
+    model = WirePattern(message_bytes, rate, linger_ms=linger_ms)
+    assert model.records_per_batch == engine.records_per_batch
+
+
+def test_the_plan_of_a_run_has_the_network_in_its_notes() -> None:
+    workload = load_workload("demo", ["workload.producer.acks=0"])
+    pattern = wire_pattern(workload, 1_000)
+    assert (pattern.replication_factor, pattern.is_acknowledged) == (2, False)
+    plan = plan_of(load_cluster("testbed"), workload, load_goal("default"))
+    (network,) = [note for note in plan.notes if "interfaces" in note]
+    assert "100 B: " in network and "10,000 B: " in network
