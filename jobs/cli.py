@@ -8,6 +8,7 @@ import click
 
 from jobs.entry import run
 from jobs.find_limit import find_limit
+from jobs.plan import plan
 from jobs.testbed.commands import testbed
 from jobs.version import __version__
 
@@ -23,6 +24,7 @@ def redline() -> None:
 
 
 redline.add_command(find_limit)
+redline.add_command(plan)
 redline.add_command(testbed)
 
 

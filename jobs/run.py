@@ -243,6 +243,8 @@ class LimitRun:
             error=ending.error,
             caveat=caveat_of(self.config, bench.caveats if bench else ()),
             environment=bench.environment if bench else {},
+            replication_factor=self.config.workload.topic.replication_factor,
+            consumer_groups=self.config.workload.consumers.groups,
         )
         files = write_results(summary, self._folder, self.tables)
         self.reporter.report(RunFinished(summary, finished_s - started_s, files))

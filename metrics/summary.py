@@ -165,6 +165,8 @@ class RunSummary:
         error: the sentence that the user was shown, or None.
         caveat: what a reader must know about the cluster (a testbed is not hardware).
         environment: what to compare two runs by, see `metrics.environment`.
+        replication_factor, consumer_groups: of the pattern that was offered; 0 replicas
+            when unknown.
     """
 
     run_id: str
@@ -180,6 +182,8 @@ class RunSummary:
     error: str | None = None
     caveat: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)
+    replication_factor: int = 0
+    consumer_groups: int = 0
 
 
 def by_goal(summary: RunSummary) -> list[tuple[str, RunSummary]]:

@@ -1,0 +1,202 @@
+"""`redline plan`: how many brokers a load needs, from the limits that a run found."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from jobs.console import make_reporter
+from jobs.events import Level, Notice, Table
+from metrics.provisioning import Demand, MeasuredLimit, Provision, provision
+from metrics.summary import Boundary, RunSummary, load_summary, write_atomic
+from metrics.units import format_mb_per_s, format_ratio, format_size
+from search.errors import ConfigError
+
+
+@click.command("plan")
+@click.option(
+    "--run",
+    "folder",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="The folder of a finished run, OUT/RUN_ID, whose limits to plan with.",
+)
+@click.option(
+    "--limit",
+    "limit_mb_per_s",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="MB/S",
+    help="A limit per broker known otherwise, instead of --run.",
+)
+@click.option("--goal", metavar="NAME", help="Of a run with several goals, the one to plan by.")
+@click.option(
+    "--mb-per-s",
+    required=True,
+    type=click.FloatRange(min=0, min_open=True),
+    help="Payload from producers today, all brokers together.",
+)
+@click.option(
+    "--message-bytes", required=True, type=click.IntRange(min=1), help="Size of a message."
+)
+@click.option(
+    "--replication-factor",
+    type=click.IntRange(min=1),
+    default=3,
+    show_default=True,
+    help="Replicas of a partition.",
+)
+@click.option(
+    "--consumer-groups",
+    type=click.IntRange(min=0),
+    default=1,
+    show_default=True,
+    help="Groups that each read everything.",
+)
+@click.option(
+    "--growth",
+    type=click.FloatRange(min=0),
+    default=0.0,
+    show_default=True,
+    help="How much the payload grows until brokers are bought again; 0.5 is by half.",
+)
+@click.option(
+    "--offline",
+    type=click.FloatRange(0, 1, max_open=True),
+    default=0.0,
+    show_default=True,
+    help="Share of brokers that may be offline; 0.2 is a fifth.",
+)
+@click.option(
+    "--headroom",
+    type=click.FloatRange(0, 1, max_open=True),
+    default=0.0,
+    show_default=True,
+    help="Share of each broker's limit to keep free.",
+)
+@click.option(
+    "--link-mbit-per-s",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Speed of a broker's network interface, to see whether it binds first.",
+)
+@click.option(
+    "--json",
+    "json_file",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Write the answer for programs, too.",
+)
+def plan(  # noqa: PLR0913, PLR0917 - one for each option
+    folder: Path | None,
+    limit_mb_per_s: float | None,
+    goal: str | None,
+    mb_per_s: float,
+    message_bytes: int,
+    replication_factor: int,
+    consumer_groups: int,
+    growth: float,
+    offline: float,
+    headroom: float,
+    link_mbit_per_s: float | None,
+    json_file: Path | None,
+) -> None:
+    """Say how many brokers a load needs, with what headroom, and what binds first.
+
+    The limits are those of a run (--run), or one that you know (--limit).
+    """
+    demand = Demand(
+        mb_per_s,
+        message_bytes,
+        replication_factor,
+        consumer_groups,
+        growth,
+        offline,
+        headroom,
+        link_mbit_per_s,
+    )
+    if (folder is None) == (limit_mb_per_s is None):
+        raise ConfigError(
+            "expected exactly one of --run (a run's folder) and --limit (MB/s per broker); "
+            "give one of them"
+        )
+    caveat = ""
+    if folder is not None:
+        summary = load_summary(folder / "summary.json")
+        caveat = summary.caveat
+        limits = limits_of(summary, goal)
+    else:
+        assert limit_mb_per_s is not None, "checked above"
+        limits = [
+            MeasuredLimit(message_bytes, limit_mb_per_s, None, replication_factor, consumer_groups)
+        ]
+    answer = provision(limits, demand)
+    with make_reporter() as reporter:
+        reporter.report(_table(answer, demand))
+        for sentence in (*answer.assumptions, *([caveat] if caveat else [])):
+            reporter.report(Notice(Level.NOTE, sentence))
+    if json_file is not None:
+        document = {"demand": asdict(demand), "answer": asdict(answer), "caveat": caveat}
+        write_atomic(json_file, json.dumps(document, indent=2, allow_nan=False) + "\n")
+
+
+def limits_of(summary: RunSummary, goal: str | None) -> list[MeasuredLimit]:
+    """The boundary points of a run that can be planned with.
+
+    Raises:
+        ConfigError: the run has several goals and none was chosen, or was not along np.
+    """
+    goals = list(dict.fromkeys(boundary.goal for boundary in summary.boundaries))
+    chosen = goal if goal is not None else goals[0] if len(goals) == 1 else None
+    if chosen not in goals:
+        raise ConfigError(
+            f"run {summary.run_id} has the goals {', '.join(goals) or 'none'}, and --goal is "
+            f"{goal or 'not given'}; expected one of them; name it"
+        )
+    points = [b for b in summary.boundaries if b.goal == chosen and _is_answer(b)]
+    if summary.replication_factor < 1:
+        raise ConfigError(
+            f"the summary of run {summary.run_id} does not say how many replicas it wrote, as it "
+            "was left by an older version; run redline find-limit again"
+        )
+    if not points:
+        raise ConfigError(
+            f"run {summary.run_id} ({summary.status}) has no closed bracket to plan with; expected "
+            "limits along np; finish it with redline find-limit --resume"
+        )
+    return [
+        MeasuredLimit(
+            point.bpm,
+            point.mb_per_s_per_broker,
+            point.limited_by,
+            summary.replication_factor,
+            summary.consumer_groups,
+        )
+        for point in points
+    ]
+
+
+def _is_answer(boundary: Boundary) -> bool:
+    return boundary.gave_up is None and boundary.axis == "np" and boundary.mb_per_s > 0
+
+
+def _table(answer: Provision, demand: Demand) -> Table:
+    rows = [
+        ("brokers to buy", f"{answer.brokers}"),
+        ("binds first", answer.binds_first),
+        (
+            f"limit of a broker at {format_size(demand.bpm)}",
+            f"{format_mb_per_s(answer.limit_mb_per_s_per_broker)} MB/s",
+        ),
+        ("to plan with, per broker", f"{format_mb_per_s(answer.plan_mb_per_s_per_broker)} MB/s"),
+        ("then carried by each", f"{format_mb_per_s(answer.mb_per_s_per_broker)} MB/s"),
+        ("headroom, all up", format_ratio(answer.headroom)),
+        (
+            f"headroom, {format_ratio(demand.offline)} offline",
+            format_ratio(answer.headroom_offline),
+        ),
+    ]
+    needs = [(f"brokers for the {need.resource}", f"{need.brokers}") for need in answer.needs]
+    title = f"{format_mb_per_s(demand.mb_per_s * (1 + demand.growth))} MB/s needs"
+    return Table(title, ("what", "value"), tuple(rows + (needs if len(needs) > 1 else [])))

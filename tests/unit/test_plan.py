@@ -1,0 +1,83 @@
+"""`redline plan`: from a run's folder, or a known limit, to brokers."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from jobs.plan import plan
+from metrics.evidence import Resource
+from metrics.summary import RunSummary, make_boundary, write_summary
+from search.errors import ConfigError
+from search.model import Bracket
+
+POINT = make_boundary(
+    Bracket(720, 756),
+    bpm=1_000,
+    rate_records_per_s=250.0,
+    brokers=3,
+    trials=4,
+    limited_by=Resource.DISK,
+)
+SUMMARY = RunSummary(
+    "run-1", "a", "b", "c", "w", "strict", (replace(POINT, goal="strict"),), 3,
+    caveat="a small cluster", replication_factor=3,
+)  # fmt: skip
+
+
+def _run(*options: str) -> Result:
+    return CliRunner().invoke(plan, options, standalone_mode=False, catch_exceptions=False)
+
+
+def _planned(folder: Path, summary: RunSummary, *more: str) -> dict[str, Any]:
+    write_summary(summary, folder / "summary.json")
+    answer = folder / "plan.json"
+    options = ("--run", str(folder), "--mb-per-s", "600", "--message-bytes", "1000")
+    _run(*options, "--json", str(answer), *more)
+    read: dict[str, Any] = json.loads(answer.read_text())
+    return read
+
+
+def test_the_limits_of_a_run_say_how_many_brokers(tmp_path: Path) -> None:
+    found = _planned(tmp_path, SUMMARY, "--offline", "0.2")
+    assert found["answer"]["limit_mb_per_s_per_broker"] == pytest.approx(60.0)
+    assert found["answer"]["brokers"] == 13
+    assert found["answer"]["binds_first"] == "disk"
+    assert found["caveat"] == "a small cluster"
+
+
+def test_a_known_limit_will_do() -> None:
+    printed = _run("--limit", "60", "--mb-per-s", "600", "--message-bytes", "1000").output
+    assert "brokers to buy" in printed
+    assert "10" in printed
+
+
+@pytest.mark.parametrize(
+    ("summary", "options", "message"),
+    [
+        (SUMMARY, ("--goal", "tolerant"), "has the goals strict"),
+        (replace(SUMMARY, boundaries=()), (), "has the goals none"),
+        (replace(SUMMARY, replication_factor=0), (), "older version"),
+        (
+            replace(SUMMARY, boundaries=(replace(SUMMARY.boundaries[0], gave_up="cap"),)),
+            (),
+            "no closed bracket",
+        ),
+        (SUMMARY, ("--limit", "60"), "exactly one of --run"),
+    ],
+)
+def test_what_cannot_be_planned_with_is_refused(
+    tmp_path: Path, summary: RunSummary, options: tuple[str, ...], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        _planned(tmp_path, summary, *options)
+
+
+def test_a_run_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="does not exist"):
+        _run("--run", str(tmp_path), "--mb-per-s", "1", "--message-bytes", "1")
