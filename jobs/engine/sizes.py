@@ -17,7 +17,7 @@ QUANTILE_MAX = 0.9999
 """Distributions are cut above this quantile, so that there is a largest message to plan with."""
 
 _NORMAL = NormalDist()
-_GRID = 4_096
+_GRID = 1_024
 _ROUNDS = 4
 
 
