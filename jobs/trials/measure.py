@@ -21,7 +21,7 @@ from jobs.trials.history import record_of
 from jobs.trials.load import GeneratorError, StageFailedError, Target, pattern_of
 from jobs.trials.point_topics import PointTopics
 from jobs.trials.ticker import Ticker
-from metrics.client import merge
+from metrics.client import WINDOW_TOLERANCE_S, merge
 from metrics.evidence import BrokerSample, ClientWindow, Reason
 from metrics.group_rules import consumption_mismatch, lag_growth_per_s
 from metrics.sampler import Sampler
@@ -213,6 +213,10 @@ class TrialMeasurer:
     ) -> Trial:
         growth = evidence.growth
         verdicts = judge_all(evidence, self._bench.thresholds)
+        cut = _cut_short(evidence.client, self._bench.workload.trial.measure_s)
+        verdicts = {
+            goal: replace(each, reasons=(*each.reasons, *cut)) for goal, each in verdicts.items()
+        }
         return Trial(
             run_id=self._bench.run_id,
             trial=number,
@@ -287,3 +291,14 @@ class TrialMeasurer:
                 time_left_s=left * duration_s,
             )
         )
+
+
+def _cut_short(client: ClientWindow, planned_s: float) -> tuple[Reason, ...]:
+    """That the window ended early, for whoever reads the trial's reasons."""
+    if not 0 < client.duration_s < planned_s - WINDOW_TOLERANCE_S:
+        return ()
+    text = (
+        f"the window ended after {client.duration_s:.1f} of {planned_s:g} s, as its verdict was "
+        "as good as certain"
+    )
+    return (Reason("ended_early", text, client.duration_s, planned_s),)
