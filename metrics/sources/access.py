@@ -44,7 +44,10 @@ class JmxAccess:
 
 
 def remedy_of_lock(error: str) -> str | None:
-    """What to do when JMX is there and closed to us, by its error's text; None otherwise."""
+    """What to do when JMX is there and closed to us, by its error's text; None otherwise.
+
+    The first sign counts: a failed login says more when it had no password.
+    """
     for sign, remedy in _LOCKS.items():
         if sign in error:
             return remedy
@@ -52,10 +55,10 @@ def remedy_of_lock(error: str) -> str | None:
 
 
 _LOCKS = {
-    "Authentication failed": "refuses the password; expected one of its jmxremote.password; check "
-    "what jmx.username_from and jmx.password_from point at",
     "Credentials required": "wants a password; expected jmx.username_from and jmx.password_from; "
     "add them to the cluster's file",
+    "Authentication failed": "refuses the password; expected one of its jmxremote.password; check "
+    "what jmx.username_from and jmx.password_from point at",
     "non-JRMP server": "speaks TLS in its registry; expected jmx.tls: true; add it to the "
     "cluster's file",
     "PKIX path": "has a certificate that is not trusted; expected one signed by an authority in "

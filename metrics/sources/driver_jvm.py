@@ -14,9 +14,9 @@ from typing import Any
 
 from metrics.beans import FACTS, PROBE, Reading, beans_for, readings_of
 from metrics.evidence import BrokerSample
-from metrics.sources import trust_java
+from metrics.sources import poller_java, trust_java
 from metrics.sources.access import JmxAccess
-from metrics.sources.poller_java import named_source
+from metrics.sources.java_class import compiled
 from metrics.sources.probe import node_info, unreachable
 from metrics.sources.source import JmxEndpoint, NodeInfo
 
@@ -86,7 +86,7 @@ class DriverJvmSource:
 
     def open(self) -> None:
         """See `MetricsSource.open`."""
-        self._poller = self._compiled(*named_source())
+        self._poller = compiled(self._jvm, poller_java.NAME, poller_java.SOURCE)
         try:
             if self._access is not None:
                 self._unlock(self._access)
@@ -98,18 +98,13 @@ class DriverJvmSource:
             self.close()
             raise
 
-    def _compiled(self, name: str, source: str) -> Any:
-        compiler = self._jvm.org.codehaus.janino.SimpleCompiler()
-        compiler.cook(source)
-        return compiler.getClassLoader().loadClass(name).newInstance()
-
     def _unlock(self, access: JmxAccess) -> None:
         if access.username is not None:
             self._poller.logIn(access.username, access.password)
         if access.is_tls:
+            # Without certificates too, or those of a later try would come too late.
             trusted = "".join(map(ssl.DER_cert_to_PEM_cert, access.trusted()))
-            if trusted:
-                self._compiled(trust_java.NAME, trust_java.SOURCE).add(trusted)
+            compiled(self._jvm, trust_java.NAME, trust_java.SOURCE).add(trusted)
             self._poller.useTls()
 
     def _probe(self) -> dict[int, NodeInfo]:
@@ -121,8 +116,11 @@ class DriverJvmSource:
         for endpoint, answer in zip(self._endpoints, answers, strict=True):
             if answer.error is not None:
                 raise unreachable(endpoint, answer.error)
-            nodes[endpoint.node_id] = node_info(endpoint, answer.values)
+            nodes[endpoint.node_id] = self._node(endpoint, answer.values)
         return nodes
+
+    def _node(self, endpoint: JmxEndpoint, values: Mapping[str, str]) -> NodeInfo:
+        return node_info(endpoint, values)
 
     def sample_all(self) -> list[BrokerSample]:
         """See `MetricsSource.sample_all`."""

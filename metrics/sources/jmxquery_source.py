@@ -162,7 +162,8 @@ class JmxQuerySource:
         except subprocess.TimeoutExpired as error:
             raise PollError(f"no answer within {timeout_s:g} s") from error
         except subprocess.CalledProcessError as error:
-            raise PollError(error.stdout.decode(errors="replace").strip()) from error
+            said = error.stdout or error.stderr or b""
+            raise PollError(said.decode(errors="replace").strip()) from error
         except FileNotFoundError as error:
             raise PollError(f"{self._java!r} is not on the PATH; install Java 17") from error
         except (AttributeError, ValueError) as error:

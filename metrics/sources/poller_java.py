@@ -13,22 +13,9 @@ reading, lines of one object name together. `sample` answers, per broker, a line
 
 from __future__ import annotations
 
-import uuid
+NAME = "RedlineJmxPoller"
 
-_NAME = "RedlineJmxPoller"
-
-
-def named_source() -> tuple[str, str]:
-    """A class name of its own and the source of the class.
-
-    py4j remembers methods by class name, so a second class of the same name in one JVM,
-    loaded by another compiler, would be called through the first one's methods.
-    """
-    name = f"{_NAME}{uuid.uuid4().hex}"
-    return name, _SOURCE.replace(_NAME, name)
-
-
-_SOURCE = r"""
+SOURCE = r"""
 import java.util.*;
 import java.util.concurrent.*;
 import javax.management.*;

@@ -11,6 +11,8 @@ NAME = "RedlineTrust"
 
 SOURCE = r"""
 import java.io.ByteArrayInputStream;
+import java.io.FileInputStream;
+import java.io.InputStream;
 import java.net.Socket;
 import java.security.KeyStore;
 import java.security.cert.*;
@@ -30,7 +32,7 @@ public class RedlineTrust extends X509ExtendedTrustManager {
         this(null);
     }
 
-    /** Trusts the certificates of a PEM text from now on, besides those trusted already. */
+    /** Trusts the certificates of a PEM text, if any, besides those trusted already. */
     public void add(String pem) throws Exception {
         AtomicReference known = (AtomicReference) System.getProperties().get(KNOWN);
         X509ExtendedTrustManager before = known == null
@@ -54,9 +56,30 @@ public class RedlineTrust extends X509ExtendedTrustManager {
         }
         known = new AtomicReference(manager);
         SSLContext context = SSLContext.getInstance("TLS");
-        context.init(null, new TrustManager[] {new RedlineTrust(known)}, null);
+        context.init(ownKeys(), new TrustManager[] {new RedlineTrust(known)}, null);
         SSLContext.setDefault(context);
         System.getProperties().put(KNOWN, known);
+    }
+
+    /** The keys that the JVM was started with, which its default context has too. */
+    private static KeyManager[] ownKeys() throws Exception {
+        String path = System.getProperty("javax.net.ssl.keyStore", "");
+        if (path.length() == 0 || path.equals("NONE")) {
+            return null;
+        }
+        char[] password = System.getProperty("javax.net.ssl.keyStorePassword", "").toCharArray();
+        KeyStore store = KeyStore.getInstance(
+            System.getProperty("javax.net.ssl.keyStoreType", KeyStore.getDefaultType()));
+        InputStream stream = new FileInputStream(path);
+        try {
+            store.load(stream, password);
+        } finally {
+            stream.close();
+        }
+        KeyManagerFactory factory =
+            KeyManagerFactory.getInstance(KeyManagerFactory.getDefaultAlgorithm());
+        factory.init(store, password);
+        return factory.getKeyManagers();
     }
 
     private static X509ExtendedTrustManager managerOf(KeyStore store) throws Exception {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
 from typing import Any
 
 from jobs.brokers.admin import KafkaAdmin
@@ -29,7 +30,14 @@ class OneTask:
 class Bench:
     """A topic on the testbed, and trials on it."""
 
-    def __init__(self, testbed: Testbed, admin: KafkaAdmin, replicas: int = 2) -> None:
+    def __init__(
+        self,
+        testbed: Testbed,
+        admin: KafkaAdmin,
+        replicas: int = 2,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.options = options or {}
         self.admin = admin
         self.bootstrap = list(testbed.bootstrap_servers)
         self.topic = f"engine-{uuid.uuid4().hex[:8]}"
@@ -38,7 +46,12 @@ class Bench:
         self.brokers = admin.describe_cluster().addresses
 
     def run(
-        self, np: int = 2, measure_s: float = 1.5, client: str = "wire", **pattern: Any
+        self,
+        np: int = 2,
+        measure_s: float = 1.5,
+        client: str = "wire",
+        drain_timeout_s: float = 10.0,
+        **pattern: Any,
     ) -> ClientWindow:
         """Run a trial; the pattern is 300 records/s of 1,000 B a producer unless given."""
         fields = {"message_bytes": 1_000, "rate_records_per_s": 300.0, "pool_bytes": 200_000}
@@ -53,7 +66,9 @@ class Bench:
             warmup_s=0.5,
             measure_s=measure_s,
             start_lead_s=0.2,
+            drain_timeout_s=drain_timeout_s,
             client=client,
+            client_options=self.options,
         )
         row = run_task(plan, OneTask())
         assert row.error is None, row.error

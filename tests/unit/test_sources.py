@@ -5,15 +5,18 @@ import os
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import MagicMock
 
 import pytest
 
 from metrics.beans import PROBE, Role, beans_for, readings_of
+from metrics.sources import poller_java
+from metrics.sources.access import JmxAccess
 from metrics.sources.chooser import open_source
 from metrics.sources.driver_jvm import numbers, parse_answers, plan_text
+from metrics.sources.java_class import compiled
 from metrics.sources.jmxquery_source import JmxQuerySource, match_values, parse_object_name
-from metrics.sources.poller_java import named_source
-from metrics.sources.probe import brief, node_info
+from metrics.sources.probe import brief, node_info, unreachable
 from metrics.sources.source import JmxEndpoint
 from search.errors import ConfigError
 
@@ -59,9 +62,14 @@ def test_a_plan_keeps_the_readings_of_a_bean_together() -> None:
 
 
 def test_two_pollers_in_one_jvm_have_different_names() -> None:
-    (first, source), (second, _) = named_source(), named_source()
+    cooked: list[str] = []
+    loader = SimpleNamespace(loadClass=lambda name: SimpleNamespace(newInstance=lambda: name))
+    compiler = SimpleNamespace(cook=cooked.append, getClassLoader=lambda: loader)
+    janino = SimpleNamespace(SimpleCompiler=lambda: compiler)
+    jvm = SimpleNamespace(org=SimpleNamespace(codehaus=SimpleNamespace(janino=janino)))
+    first, second = (compiled(jvm, "Poller", "public class Poller {}") for _ in range(2))
     assert first != second
-    assert f"public class {first} " in source
+    assert cooked == [f"public class {name} {{}}" for name in (first, second)]
 
 
 def test_the_innermost_cause_of_a_java_error_is_what_a_user_reads() -> None:

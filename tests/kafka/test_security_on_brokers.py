@@ -1,0 +1,249 @@
+"""TLS and logins on a real broker: who gets in loads it, who does not is told why."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import ssl
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from pyspark.sql import SparkSession
+
+from jobs.brokers.connect import connect
+from jobs.config.tokens import OneToken
+from jobs.testbed.handle import Testbed
+from jobs.testbed.keys import Keystore, SecurityFiles, certificates
+from jobs.testbed.launcher import start
+from metrics.sources.access import JmxAccess
+from metrics.sources.chooser import open_source
+from search.errors import ConfigError
+from tests.support.engine_bench import Bench
+from tests.support.jmx_nodes import JmxNode, free_port
+
+PASSWORD = "no-such-password"
+WAYS = [
+    ("SASL_SSL", "PLAIN"),
+    ("SASL_SSL", "SCRAM-SHA-256"),
+    ("SASL_SSL", "SCRAM-SHA-512"),
+    ("SASL_SSL", "OAUTHBEARER"),
+    ("SASL_PLAINTEXT", "SCRAM-SHA-512"),
+    ("SSL", ""),
+]
+
+
+@pytest.fixture(scope="module")
+def secured() -> Iterator[Testbed]:
+    overrides = {"security": "SASL_SSL,SSL,SASL_PLAINTEXT"}
+    with start("secured", brokers=1, overrides=overrides, name="secured") as testbed:
+        yield testbed
+
+
+def address(testbed: Testbed, protocol: str) -> str:
+    node = testbed.brokers[1]
+    return f"127.0.0.1:{node.secured_ports.get(protocol, node.port)}"
+
+
+def refusal(where: str, options: Mapping[str, Any]) -> str:
+    with pytest.raises(ConfigError) as caught:
+        connect([where], options)
+    assert where in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(("protocol", "mechanism"), WAYS)
+def test_each_way_in_carries_a_load_that_is_acknowledged_as_it_grows(
+    secured: Testbed, protocol: str, mechanism: str
+) -> None:
+    options = secured.client_security(protocol, mechanism).client_kwargs()
+    with connect([address(secured, protocol)], options) as admin:
+        bench = Bench(secured, admin, replicas=1, options=options)
+        client = bench.run(measure_s=0.5, rate_records_per_s=2_000.0, acks=-1)
+        assert client.failed_total == 0
+        assert client.acked_total == sum(bench.end_offsets().values()) > 0
+        admin.delete_topic(bench.topic)
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"])
+def test_wrong_credentials_are_called_so(secured: Testbed, mechanism: str) -> None:
+    options = secured.client_security(mechanism=mechanism).client_kwargs()
+    if mechanism == "OAUTHBEARER":
+        options["sasl_oauth_token_provider"] = OneToken(PASSWORD)
+    else:
+        options["sasl_plain_password"] = PASSWORD
+    said = refusal(address(secured, "SASL_SSL"), options)
+    assert f"it refuses the login by {mechanism}" in said
+    assert "token_from" in said if mechanism == "OAUTHBEARER" else "password_from" in said
+    assert PASSWORD not in said
+
+
+def test_a_producer_that_is_refused_names_the_broker_in_its_row(secured: Testbed) -> None:
+    options = secured.client_security().client_kwargs()
+    with connect(secured.bootstrap_servers, options) as admin:
+        wrong = {**options, "sasl_plain_password": PASSWORD}
+        bench = Bench(secured, admin, replicas=1, options=wrong)
+        with pytest.raises(AssertionError, match=r"broker 1 at .*refuses the login by SCRAM"):
+            bench.run()
+        admin.delete_topic(bench.topic)
+
+
+def test_a_certificate_that_is_not_trusted_is_called_so(secured: Testbed) -> None:
+    options = secured.client_security().client_kwargs()
+    del options["ssl_cafile"]
+    assert "its certificate is not trusted" in refusal(address(secured, "SASL_SSL"), options)
+
+
+def test_a_client_without_its_certificate_is_told(secured: Testbed) -> None:
+    options = secured.client_security("SSL").client_kwargs()
+    del options["ssl_certfile"], options["ssl_keyfile"]
+    assert "it wants a client's certificate" in refusal(address(secured, "SSL"), options)
+
+
+@pytest.mark.parametrize(
+    ("listener", "protocol", "part"),
+    [
+        ("PLAINTEXT", "SASL_SSL", "its listener does not speak TLS, as SASL_SSL needs"),
+        ("PLAINTEXT", "SASL_PLAINTEXT", "its listener wants no login"),
+        ("SASL_PLAINTEXT", "PLAINTEXT", "its listener wants a login, and PLAINTEXT has none"),
+        ("SASL_SSL", "SSL", "its listener wants a login, and SSL has none"),
+        ("SASL_SSL", "PLAINTEXT", "no Kafka broker that speaks PLAINTEXT lets us in"),
+    ],
+)
+def test_another_kind_of_listener_is_told_apart(
+    secured: Testbed, listener: str, protocol: str, part: str
+) -> None:
+    options = secured.client_security(protocol).client_kwargs()
+    assert part in refusal(address(secured, listener), options)
+
+
+@pytest.fixture(scope="module")
+def impostors(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Path]]:
+    """An authority, and certificates of it that no broker should have."""
+    folder = tmp_path_factory.mktemp("impostors")
+    java = shutil.which("java")
+    assert java is not None
+    store = Keystore(folder / "keys.jks", java)
+    store.add_authority("ca")
+    store.add("expired", "san=ip:127.0.0.1", start="-10d", days=5)
+    store.add("elsewhere", "san=dns:elsewhere.example")
+    entries = store.entries()
+    authority = folder / "ca.pem"
+    authority.write_text(certificates(entries["ca"]))
+    files = {}
+    for name in ("expired", "elsewhere"):
+        files[name] = folder / f"{name}.pem"
+        files[name].write_text(store.key_pem(entries[name]) + certificates(entries[name]))
+    return authority, files
+
+
+@pytest.mark.parametrize(
+    ("name", "part"),
+    [
+        ("expired", "its certificate has expired"),
+        ("elsewhere", "its certificate is for another host (IP address mismatch"),
+    ],
+)
+def test_a_wrong_certificate_says_what_is_wrong_with_it(
+    impostors: tuple[Path, dict[str, Path]], name: str, part: str
+) -> None:
+    authority, files = impostors
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(files[name])
+    with TlsListener(context) as listener:
+        options = {"security_protocol": "SSL", "ssl_cafile": str(authority)}
+        assert part in refusal(listener.address, options)
+
+
+class TlsListener:
+    """Shakes hands with whoever comes, and no more."""
+
+    def __init__(self, context: ssl.SSLContext) -> None:
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._context = context
+        self.address = "{}:{}".format(*self._listener.getsockname())
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                peer, _ = self._listener.accept()
+            except OSError:  # closed: done
+                return
+            try:
+                self._context.wrap_socket(peer, server_side=True).close()
+            except OSError:  # the probe, which says nothing, or a client that does not trust us
+                peer.close()
+
+    def __enter__(self) -> TlsListener:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self._thread.join(5)
+
+
+def test_no_password_is_in_a_log_or_on_a_command_line(secured: Testbed) -> None:
+    files = SecurityFiles(secured.folder)
+    password = files.password.read_text()
+    said = [
+        path
+        for path in secured.folder.rglob("*")
+        if path.is_file() and path.stat().st_mode & 0o077 and password.encode() in path.read_bytes()
+    ]
+    assert said == [], "readable by others, and holds the password"
+    logs = [
+        path for path in secured.folder.rglob("*.log") if password.encode() in path.read_bytes()
+    ]
+    assert logs == []
+    commands = [psutil.Process(pid).cmdline() for pid in secured.pids.values()]
+    assert len(commands) == 2
+    assert password not in str(commands)
+
+
+def test_jmx_with_password_and_tls_is_read_by_the_drivers_jvm(
+    secured: Testbed, spark: SparkSession
+) -> None:
+    access = secured.jmx_access
+    assert access is not None and access.password is not None
+    assert access.password not in repr(access)
+    endpoints = secured.jmx_endpoints
+    closed = [
+        (None, "speaks TLS in its registry; expected jmx.tls: true"),
+        (JmxAccess("redline", PASSWORD, is_tls=True), "has a certificate that is not trusted"),
+        (JmxAccess("redline", PASSWORD, True, access.cafile), "refuses the password"),
+        (JmxAccess(is_tls=True), "wants a password"),
+    ]
+    for wrong, part in closed:
+        with pytest.raises(ConfigError, match=part):
+            open_source(endpoints, spark._jvm, 10.0, wrong)
+    with closing(open_source(endpoints, spark._jvm, 10.0, access)) as source:
+        (sample,) = source.sample_all()
+    assert sample.error is None
+    assert sample.values["leader_partitions"] >= 0
+
+
+def test_jmxquery_gives_a_password_and_says_that_it_speaks_no_tls(
+    secured: Testbed, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match="JMX with TLS is read through the driver's own JVM"):
+        open_source(secured.jmx_endpoints, None, access=secured.jmx_access)
+    passwords, rights = tmp_path / "jmxremote.password", tmp_path / "jmxremote.access"
+    passwords.touch(mode=0o600)
+    passwords.write_text("reader secret\n")
+    rights.write_text("reader readonly\n")
+    locked = (f"password.file={passwords}", f"access.file={rights}", "password.toHashes=false")
+    with JmxNode(1, free_port(), locked) as node:
+        with closing(
+            open_source({1: node.address}, None, 10.0, JmxAccess("reader", "secret"))
+        ) as source:
+            (sample,) = source.sample_all()
+            assert sample.values["leader_partitions"] == 10
+        with pytest.raises(ConfigError, match="refuses the password"):
+            open_source({1: node.address}, None, 10.0, JmxAccess("reader", PASSWORD))
