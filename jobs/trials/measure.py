@@ -12,20 +12,21 @@ from jobs.axes import Traffic, traffic_at
 from jobs.brokers.admin import AdminError
 from jobs.brokers.topics import Topic
 from jobs.engine.pattern import TrialPlan
-from jobs.events import TrialFinished, TrialStarted
+from jobs.events import TrialStarted
+from jobs.trials.account import cut_short, finished_event, pattern_row
 from jobs.trials.bench import Bench
 from jobs.trials.control import TrialLine
 from jobs.trials.early_end import EarlyEnd
 from jobs.trials.gates import Gates
 from jobs.trials.history import record_of
-from jobs.trials.load import GeneratorError, StageFailedError, Target, pattern_of
+from jobs.trials.load import GeneratorError, StageFailedError, Target
 from jobs.trials.point_topics import PointTopics
 from jobs.trials.ticker import Ticker
-from metrics.client import WINDOW_TOLERANCE_S, merge
+from metrics.client import merge
 from metrics.evidence import BrokerSample, ClientWindow, Reason
 from metrics.group_rules import consumption_mismatch, lag_growth_per_s
 from metrics.sampler import Sampler
-from metrics.schema import Pattern, Trial
+from metrics.schema import Trial
 from metrics.sources.source import brokers_of, controllers_of
 from metrics.verdict import Evidence, judge_all
 from metrics.windows import broker_windows
@@ -213,7 +214,7 @@ class TrialMeasurer:
     ) -> Trial:
         growth = evidence.growth
         verdicts = judge_all(evidence, self._bench.thresholds)
-        cut = _cut_short(evidence.client, self._bench.workload.trial.measure_s)
+        cut = cut_short(evidence.client, self._bench.workload.trial.measure_s)
         verdicts = {
             goal: replace(each, reasons=(*each.reasons, *cut)) for goal, each in verdicts.items()
         }
@@ -223,7 +224,7 @@ class TrialMeasurer:
             topic=topic.name,
             started_at_s=started_s,
             finished_at_s=time.time(),
-            pattern=self._pattern_row(traffic),
+            pattern=pattern_row(traffic, self._bench.brokers, self._bpm),
             client=evidence.client,
             brokers=evidence.brokers,
             judgement=verdicts[self._bench.goal.name],
@@ -233,72 +234,6 @@ class TrialMeasurer:
             verdicts=verdicts,
         )
 
-    def _pattern_row(self, traffic: Traffic) -> Pattern:
-        workload = traffic.workload
-        pattern, topic = pattern_of(workload, traffic.bpm), workload.topic
-        return Pattern(
-            bpm=traffic.bpm,
-            np=traffic.np,
-            rate_records_per_s=pattern.rate_records_per_s,
-            acks=workload.producer.acks,
-            linger_ms=pattern.linger_ms,
-            batch_size_bytes=pattern.batch_size,
-            max_in_flight=pattern.max_in_flight,
-            buffer_memory_bytes=pattern.buffer_memory,
-            max_request_bytes=pattern.max_request_size,
-            request_timeout_ms=pattern.request_timeout_ms,
-            partitions_per_broker=topic.partitions_per_broker,
-            replication_factor=topic.replication_factor,
-            brokers=len(self._bench.addresses),
-            payload=workload.payload.kind,
-            compression=pattern.compression,
-            arrivals=pattern.arrivals,
-            message_sizes=pattern.payload.sizes.kind,
-            key_bytes=pattern.payload.key_bytes,
-            headers=pattern.payload.headers,
-            ramp_up_s=workload.trial.ramp_up_s,
-            consumer_groups=workload.consumers.groups,
-            axis=traffic.axis,
-            load=traffic.load,
-            point_bpm=self._bpm,
-        )
-
     def _report(self, trial: Trial, traffic: Traffic, duration_s: float) -> None:
-        client, judgement = trial.client, trial.judgement
-        idle = [(w.handler_idle, w.broker_id) for w in trial.brokers if w.handler_idle is not None]
-        lowest = min(idle, default=(None, None))
-        shares = [w.isr_changed_share for w in trial.brokers if w.isr_changed_share is not None]
         left = max(0, self._outlook.trials_left - 1)
-        self._bench.reporter.report(
-            TrialFinished(
-                number=trial.trial,
-                bpm=traffic.bpm,
-                np=traffic.np,
-                axis=traffic.axis,
-                load=traffic.load,
-                offered_mb_per_s=traffic.mb_per_s,
-                achieved_mb_per_s=(
-                    client.acked_bytes / client.duration_s / 1e6 if client.offered_records else None
-                ),
-                idle_lowest=lowest[0],
-                idle_broker=lowest[1],
-                isr_changed_share=max(shares, default=None),
-                verdict=judgement.verdict,
-                reason=judgement.reasons[0].text if judgement.reasons else "",
-                duration_s=duration_s,
-                recovery_s=trial.recovery_s,
-                trials_left=left,
-                time_left_s=left * duration_s,
-            )
-        )
-
-
-def _cut_short(client: ClientWindow, planned_s: float) -> tuple[Reason, ...]:
-    """That the window ended early, for whoever reads the trial's reasons."""
-    if not 0 < client.duration_s < planned_s - WINDOW_TOLERANCE_S:
-        return ()
-    text = (
-        f"the window ended after {client.duration_s:.1f} of {planned_s:g} s, as its verdict was "
-        "as good as certain"
-    )
-    return (Reason("ended_early", text, client.duration_s, planned_s),)
+        self._bench.reporter.report(finished_event(trial, traffic, duration_s, left))
