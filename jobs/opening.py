@@ -86,7 +86,7 @@ class Opening:
         guards = open_guards(config, opened.admin, self.run_id, self.reporter)
         if self.resumes:
             guards.spent_bytes = tables.payload_bytes(self.run_id)
-        caveats = shortcomings(source.nodes)
+        caveats = shortcomings(source.nodes, workload.trial.sample_interval_s)
         for caveat in caveats:
             self._phase(caveat)
         control = stack.enter_context(control_of(spark))

@@ -76,9 +76,10 @@ class PrometheusSource:
                 f"{error}. Start it with the Prometheus JMX exporter on that port, open the port "
                 f"to this machine, or correct metrics.prometheus of the cluster's file"
             ) from error
-        return endpoint.node_id, self._node(endpoint, scrape.values)
+        return endpoint.node_id, self._node(endpoint, scrape)
 
-    def _node(self, endpoint: Endpoint, values: Mapping[str, float]) -> NodeInfo:
+    def _node(self, endpoint: Endpoint, scrape: Scrape) -> NodeInfo:
+        values = scrape.values
         ids = names_with(values, NODE_ID)
         if ids and str(endpoint.node_id) not in ids:
             raise ConfigError(
@@ -97,6 +98,7 @@ class PrometheusSource:
             frozenset(roles),
             dict(zip(JAVA_FACTS, java[0].split("/"), strict=False)) if java else {},
             missing_readings(_sampled(values), roles),
+            scrape.took_s,
         )
 
     def _require_handlers(

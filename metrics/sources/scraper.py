@@ -26,10 +26,17 @@ class ScrapeError(Exception):
 
 @dataclass(frozen=True)
 class Scrape:
-    """One answer: readings by name, and the middle of the exchange [s since the epoch]."""
+    """One answer.
+
+    Attributes:
+        at_s: the middle of the exchange [s since the epoch].
+        values: readings by name.
+        took_s: the exchange [s].
+    """
 
     at_s: float
     values: Mapping[str, float]
+    took_s: float = 0.0
 
 
 class Scraper:
@@ -66,8 +73,9 @@ class Scraper:
         except _ERRORS as error:
             self.close()
             raise ScrapeError(f"{type(error).__name__}: {error}") from error
-        at_s = (began_s + self._clock()) / 2
-        return Scrape(at_s, self._readings(text, at_s))
+        took_s = self._clock() - began_s
+        at_s = began_s + took_s / 2
+        return Scrape(at_s, self._readings(text, at_s), took_s)
 
     def ask_only_for_what_is_known(self, timeout_s: float) -> Scrape:
         """Have the exporter leave out what no reading needs, if it can; a scrape to go on with.

@@ -29,6 +29,8 @@ _MEANING: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("led partitions", "leaders that move are not seen", ("leader_partitions",)),
     ("garbage collection", "its share of the time is not known", (GC_MS,)),
 )
+POLL_SHARE_MAX = 0.1
+"""Share of the time that a broker may spend on being sampled before that is told [ratio]."""
 CLIENT_ONLY = (
     "judged without broker metrics: by what was acknowledged, by latency where the goal names "
     "one, and by under-replicated partitions as the Admin API shows them; which resource bound "
@@ -43,11 +45,24 @@ def is_blind(nodes: Mapping[int, NodeInfo]) -> bool:
     return bool(brokers) and all(HANDLER_IDLE_NS in node.lacks for node in brokers)
 
 
-def shortcomings(nodes: Mapping[int, NodeInfo]) -> tuple[str, ...]:
-    """What is missing of the nodes' metrics and what that means, a sentence each."""
+def shortcomings(nodes: Mapping[int, NodeInfo], interval_s: float) -> tuple[str, ...]:
+    """What is wrong with the nodes' metrics and what that means, a sentence each.
+
+    Args:
+        interval_s: between two samples [s].
+    """
     if is_blind(nodes):
         return (CLIENT_ONLY,)
-    return _told({name for node in nodes.values() for name in node.lacks})
+    told = _told({name for node in nodes.values() for name in node.lacks})
+    longest_s = max((node.poll_s for node in nodes.values()), default=0.0)
+    if longest_s <= POLL_SHARE_MAX * interval_s:
+        return told
+    dear = (
+        f"a broker's exporter takes up to {longest_s:.2f} s for a sample, of the broker's own CPU, "
+        f"and is asked every {interval_s:g} s, so that the load found is a little too low; raise "
+        f"workload.trial.sample_interval_s"
+    )
+    return (*told, dear)
 
 
 def _told(lacks: Iterable[str]) -> tuple[str, ...]:

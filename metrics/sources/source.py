@@ -62,6 +62,7 @@ class NodeInfo:
         roles: KRaft's.
         facts: what else is worth comparing two runs by, such as `jvm.version`.
         lacks: readings of its roles that the source cannot read of it.
+        poll_s: how long it was busy to answer one poll, where that is worth knowing [s].
     """
 
     node_id: int
@@ -69,6 +70,7 @@ class NodeInfo:
     roles: frozenset[Role]
     facts: Mapping[str, str] = field(default_factory=dict)
     lacks: tuple[str, ...] = ()
+    poll_s: float = 0.0
 
 
 class MetricsSource(Protocol):

@@ -109,9 +109,9 @@ def test_what_each_rule_set_leaves_out_is_known(scraped: dict[str, MetricsSource
         means = {name for name in lacks[rules] if name.endswith("_ms_mean")}
         assert lacks[rules] - means == {"processors", "machine_cpu_share"}
         assert "produce_local_ms_mean" in means
-        told = shortcomings(scraped[rules].nodes)
+        told = shortcomings(scraped[rules].nodes, 60.0)
         assert any("request times" in sentence for sentence in told)
-    assert shortcomings(scraped["msk"].nodes) == ()
+    assert shortcomings(scraped["msk"].nodes, 60.0) == ()
     for source in scraped.values():
         (node,) = source.nodes.values()
         assert node.facts["jvm.version"]
@@ -138,7 +138,7 @@ def test_a_cluster_without_metrics_is_judged_by_its_clients_and_says_so(
         after = sampled([source])
         assert source.name == "client-only"
         assert is_blind(source.nodes)
-        assert shortcomings(source.nodes) == (CLIENT_ONLY,)
+        assert shortcomings(source.nodes, 60.0) == (CLIENT_ONLY,)
     windows = [window(before[broker], after[broker]) for broker in kafka_testbed.broker_ids]
     assert [each.under_replicated_max for each in windows] == [0.0, 0.0, 0.0]
     needs_metrics = judge(client, windows, THRESHOLDS)

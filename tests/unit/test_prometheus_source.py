@@ -19,7 +19,7 @@ from metrics.sources.exposition import numbers_of, parse_series
 from metrics.sources.prometheus import PrometheusSource
 from metrics.sources.rules import READINGS, RuleSet, rule_set
 from metrics.sources.shortcomings import CLIENT_ONLY, is_blind, shortcomings
-from metrics.sources.source import Endpoint
+from metrics.sources.source import Endpoint, NodeInfo
 from search.errors import ConfigError
 
 HANDLERS = "kafka_server_kafkarequesthandlerpool_requesthandleravgidlepercent_count"
@@ -331,8 +331,16 @@ def test_a_closed_source_is_not_sampled() -> None:
 def test_what_is_missing_is_told_with_what_it_means() -> None:
     with serving(Exporter()) as exporter, closing(source_of(exporter)) as source:
         source.open()
-    told = shortcomings(source.nodes)
+    told = shortcomings(source.nodes, 60.0)
     assert not is_blind(source.nodes)
     assert CLIENT_ONLY not in told
     assert any("request times" in sentence and "cannot be told" in sentence for sentence in told)
     assert not any("led partitions" in sentence for sentence in told)
+
+
+def test_an_exporter_that_costs_the_broker_much_is_told() -> None:
+    node = NodeInfo(1, "4.1", frozenset({Role.BROKER}), poll_s=0.6)
+    assert shortcomings({1: node}, 60.0) == ()
+    (sentence,) = shortcomings({1: node}, 1.0)
+    assert "takes up to 0.60 s" in sentence
+    assert "sample_interval_s" in sentence
