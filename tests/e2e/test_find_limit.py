@@ -38,7 +38,7 @@ class Run:
     """A finished run: what it printed and what it left."""
 
     def __init__(self, folder: Path) -> None:
-        with RunningCommand(*QUICK, folder=folder) as command:
+        with RunningCommand(*QUICK, "--goal=default,tolerant", folder=folder) as command:
             self.code = command.wait(deadline_s=280)
             self.text = command.text
         self.tables = folder / "out" / "tables"
@@ -55,29 +55,32 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 def test_it_ends_well_and_says_the_limit(run: Run) -> None:
     assert run.code == 0, run.text
-    assert "Limits of testbed" in run.text
+    for goal in ("default", "tolerant"):
+        assert f"Limits of testbed with demo (goal {goal}, 3 brokers)" in run.text
     assert "Traceback" not in run.text
 
 
 def test_the_summary_keeps_its_contract(run: Run) -> None:
     names = {"run_id", "started_at", "finished_at", "cluster", "workload", "goal", "boundaries"}
     assert names <= run.summary.keys()
-    (point,) = run.summary["boundaries"]
-    assert point["bpm"] == 1_000
-    assert 0 < point["np_sustained"] < point["np_overloaded"]
-    assert point["mb_per_s"] == pytest.approx(point["mps"] * 1_000 / 1e6)
-    assert point["mb_per_s_per_broker"] == pytest.approx(point["mb_per_s"] / 3)
-    assert point["overload_reasons"]
-    width = 1 - point["np_sustained"] / point["np_overloaded"]
-    assert width <= 0.3 or point["np_overloaded"] - point["np_sustained"] == 1
+    assert [point["goal"] for point in run.summary["boundaries"]] == ["default", "tolerant"]
+    for point in run.summary["boundaries"]:
+        assert point["bpm"] == 1_000
+        assert 0 < point["np_sustained"] < point["np_overloaded"]
+        assert point["mb_per_s"] == pytest.approx(point["mps"] * 1_000 / 1e6)
+        assert point["mb_per_s_per_broker"] == pytest.approx(point["mb_per_s"] / 3)
+        assert point["overload_reasons"]
+        width = 1 - point["np_sustained"] / point["np_overloaded"]
+        assert width <= 0.3 or point["np_overloaded"] - point["np_sustained"] == 1
 
 
 def test_every_trial_is_in_the_tables_with_its_evidence(run: Run, spark: SparkSession) -> None:
     tables = TableStore(spark, str(run.tables))
     run_id = run.summary["run_id"]
     trials = tables.trials(run_id).collect()
-    (point,) = run.summary["boundaries"]
+    point = run.summary["boundaries"][0]
     assert [trial.trial for trial in trials] == list(range(1, point["trials"] + 1))
+    assert all(set(trial.verdicts) == {"default", "tolerant"} for trial in trials)
     for trial in trials:
         assert trial.acked_total == trial.end_offset_growth_records > 0
         assert trial.failed_total == 0
@@ -85,15 +88,16 @@ def test_every_trial_is_in_the_tables_with_its_evidence(run: Run, spark: SparkSe
         assert len(trial.broker_windows) == 3
     assert {trial.verdict for trial in trials} >= {"SUSTAINED", "OVERLOADED"}
     assert tables.samples(run_id).select("broker_id").distinct().count() == 4
-    assert tables.boundaries(run_id).count() == 1
+    assert tables.boundaries(run_id).count() == 2
     ended = tables.runs().where(f"run_id = '{run_id}'").collect()
     assert [(row.status, row.exit_code) for row in ended] == [("done", 0)]
     assert ended[0].environment["kafka"] == "4.1.2"
 
 
 def test_the_chart_is_there(run: Run) -> None:
-    assert (run.folder / "boundary.png").read_bytes().startswith(b"\x89PNG")
-    assert "<html" in (run.folder / "boundary.html").read_text()
+    for goal in ("default", "tolerant"):
+        assert (run.folder / f"boundary-{goal}.png").read_bytes().startswith(b"\x89PNG")
+        assert "<html" in (run.folder / f"boundary-{goal}.html").read_text()
 
 
 def test_an_interruption_leaves_finished_trials_and_nothing_running(
