@@ -72,6 +72,7 @@ class TaskRow:
         groups: what those members read, by group.
         compression_ratio: size of the records before over after compression, as they were
             encoded before the trial [ratio]; None of a task without producers.
+        is_refused: the error is one of the configuration, which comes again with each try.
     """
 
     task_id: int
@@ -110,6 +111,7 @@ class TaskRow:
     role: str = "producer"
     groups: tuple[GroupShare, ...] = ()
     compression_ratio: float | None = None
+    is_refused: bool = False
 
     @classmethod
     def from_mapping(cls, row: Mapping[str, Any]) -> TaskRow:

@@ -12,6 +12,7 @@ import json
 import socket
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import pyarrow as pa
@@ -26,7 +27,7 @@ from jobs.engine.pool import pool_of
 from metrics.client import TASK_ROW_DDL, TaskRow, task_rows_to_batch
 from metrics.histograms import encode_histogram
 from metrics.producer_shares import ProducerShares
-from search.errors import RedlineError
+from search.errors import ConfigError, RedlineError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -69,6 +70,7 @@ def run_task(plan: TrialPlan, barrier: Barrier) -> TaskRow:
     task = barrier.partitionId()
     client: ProducerClient | ConsumerClient | None = None
     problem: str | None = None
+    is_refused = False
     line: DriverLine | None = None
     try:
         if plan.control is not None:
@@ -77,6 +79,8 @@ def run_task(plan: TrialPlan, barrier: Barrier) -> TaskRow:
         is_producer = task < plan.tasks
         client = client_of(plan, task) if is_producer else consumer_of(plan, task - plan.tasks)
         client.open()
+    except ConfigError as error:
+        problem, is_refused = str(error), True
     except (RedlineError, OSError, MemoryError) as error:
         problem = f"{type(error).__name__}: {error}"
     try:
@@ -84,7 +88,8 @@ def run_task(plan: TrialPlan, barrier: Barrier) -> TaskRow:
         start_wall_s = max(a["now_s"] for a in answers) + plan.start_lead_s
         problems = [a["problem"] for a in answers if a["problem"]]
         if problems or client is None:
-            return _absent(plan, task, start_wall_s, problem or f"another task: {problems[0]}")
+            absent = _absent(plan, task, start_wall_s, problem or f"another task: {problems[0]}")
+            return replace(absent, is_refused=is_refused)
         if line is not None:
             line.say(start_s=start_wall_s)
         acknowledged = Acknowledged(plan, barrier.allGather)

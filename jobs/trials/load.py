@@ -144,7 +144,8 @@ class Generator:
         Returns one row per task.
 
         Raises:
-            ConfigError: there is no room for the consumer groups.
+            ConfigError: there is no room for the consumer groups, or a task lacks what the
+                workload asks for, such as the library of a codec.
             StageFailedError: the stage did not end; Spark has stopped its tasks.
             GeneratorError: a task could not take part, so nothing was offered.
         """
@@ -193,6 +194,9 @@ class Generator:
                 f"the stage of trial {plan.trial_id} failed: {_cause(error)}"
             ) from error
         rows = [TaskRow.from_mapping(row.asDict(recursive=True)) for row in collected]
+        refusals = [row.error for row in rows if row.error and row.is_refused]
+        if refusals:
+            raise ConfigError(refusals[0])
         problems = [row.error for row in rows if row.error]
         if problems:
             raise GeneratorError(f"{len(problems)} of {len(rows)} tasks failed: {problems[0]}")
