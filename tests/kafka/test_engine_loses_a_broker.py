@@ -1,0 +1,119 @@
+"""A broker dies in the middle of a trial and comes back: no record is lost, and none is twice."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from kafka import KafkaConsumer, TopicPartition
+from kafka.record.memory_records import MemoryRecords
+
+from jobs.brokers.connect import connect
+from jobs.engine.identity import SEQUENCES
+from jobs.testbed.handle import Testbed
+from jobs.testbed.launcher import start
+from tests.support.engine_bench import Bench
+
+pytestmark = pytest.mark.long
+
+MEASURE_S = 12.0
+PRODUCERS = 4
+LOST = {"ConnectionClosed", "ConnectionResetError", "BrokenPipeError"}
+VICTIM = 2
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Testbed]:
+    """Two brokers that are not slow, whose controller misses a dead one after 3 s, not 9."""
+    quick = {
+        "broker.session.timeout.ms": 3000,
+        "broker.heartbeat.interval.ms": 500,
+        "log.flush.interval.messages": 1_000_000,
+        "num.io.threads": 8,
+        "replica.lag.time.max.ms": 30_000,
+    }
+    root = tmp_path_factory.mktemp("pair")
+    with start(brokers=2, root=root, name="pair", overrides=quick) as testbed:
+        yield testbed
+
+
+def accident(testbed: Testbed, after_s: float) -> None:
+    """Kill a broker, and start it again."""
+    time.sleep(after_s)  # not for readiness: the middle of the load is a time
+    testbed.kill_broker(VICTIM)
+    testbed.restart_broker(VICTIM)
+
+
+def read_back(bench: Bench) -> dict[int, int]:
+    """Partition → records that a consumer gets."""
+    counts: dict[int, int] = defaultdict(int)
+    consumer = KafkaConsumer(
+        bootstrap_servers=bench.bootstrap,
+        auto_offset_reset="earliest",
+        consumer_timeout_ms=3_000,
+        check_crcs=True,
+    )
+    try:
+        consumer.assign([TopicPartition(bench.topic, p) for p in bench.assigned])
+        for record in consumer:
+            assert record.offset == counts[record.partition], "offsets without a gap"
+            counts[record.partition] += 1
+    finally:
+        consumer.close()
+    return dict(counts)
+
+
+def sequences_on(directory: Path, topic: str) -> Iterator[tuple[Path, int, int, int, int]]:
+    """(partition folder, producer id, epoch, sequence, records) of every batch, in log order."""
+    for segment in sorted(directory.rglob(f"{topic}-*/*.log")):
+        records = MemoryRecords(segment.read_bytes())
+        while (batch := records.next_batch()) is not None:
+            stamp = (batch.producer_id, batch.producer_epoch, batch.base_sequence)
+            yield (segment.parent, *stamp, batch.records_count)
+
+
+def test_no_record_is_lost_and_none_is_twice(pair: Testbed) -> None:
+    with connect(pair.bootstrap_servers) as admin, ThreadPoolExecutor(1) as aside:
+        bench = Bench(pair, admin, replicas=2)
+        happened = aside.submit(accident, pair, after_s=2.0)
+        client = bench.run(
+            np=PRODUCERS,
+            measure_s=MEASURE_S,
+            drain_timeout_s=90.0,  # until the broker is back; over as soon as all is answered
+            rate_records_per_s=200.0,
+            acks=-1,
+            enable_idempotence=True,
+        )
+        happened.result(timeout=60)
+
+        # The trial says what happened, and that all that was sent arrived in the end.
+        assert client.retried_records > 0
+        assert set(client.retry_errors) & LOST, client.retry_errors
+        assert client.errors == {}
+        assert client.duplicates_at_most == 0
+        assert client.acked_total > 0.2 * client.offered_records
+
+        acked = {p: records for p, records in client.acked_by_partition.items() if records}
+        assert read_back(bench) == acked
+        assert {p: end for p, end in bench.end_offsets().items() if end} == acked
+    assert_sequences_are_whole(pair, bench.topic)
+
+
+def assert_sequences_are_whole(pair: Testbed, topic: str) -> None:
+    """On every replica each producer's batches follow one another without gap or repetition."""
+    expected: dict[tuple[Path, int], tuple[int, int]] = {}
+    batches = 0
+    for node in pair.brokers.values():
+        for folder, producer_id, epoch, sequence, records in sequences_on(
+            Path(node.directory), topic
+        ):
+            assert producer_id >= 0
+            assert (epoch, sequence) == expected.get((folder, producer_id), (0, 0))
+            expected[folder, producer_id] = (epoch, (sequence + records) % SEQUENCES)
+            batches += 1
+    assert len({producer_id for _, producer_id in expected}) == PRODUCERS
+    assert batches > 100
