@@ -1,0 +1,251 @@
+"""The same pattern by two clients on real brokers, and what the brokers saw of each."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import subprocess
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from jobs.bench.likeness import BrokerLoad, differences, load_of, mean_of
+from jobs.bench.producers import Alone
+from jobs.brokers.admin import KafkaAdmin
+from jobs.brokers.connect import connect
+from jobs.brokers.topic_plan import assignment
+from jobs.console import make_reporter
+from jobs.engine.pattern import ProducerPattern, TrialPlan
+from jobs.engine.stage import run_task
+from jobs.entry import run
+from jobs.events import PhaseProgress, PhaseStarted, Reporter, Table, note
+from jobs.testbed.handle import Testbed
+from jobs.testbed.launcher import start
+from metrics.client import TaskRow
+from metrics.sampler import Sampler
+from metrics.sources.chooser import open_source
+from metrics.sources.source import MetricsSource
+from metrics.windows import broker_window
+from search.errors import RedlineError
+
+RATES_BYTES_PER_S = (20_000, 200_000, 2_000_000)
+SIZES = (100, 1_000, 10_000)
+ACKS = (1, -1)
+CLIENTS = ("wire", "librdkafka")
+
+PRODUCERS = 2
+REPLICAS = 2
+BATCH_BYTES = 8_192
+SAMPLE_INTERVAL_S = 0.5
+ACHIEVED_MIN = 0.98
+
+
+class FidelityError(RedlineError):
+    """A client did not offer the pattern, so there is nothing to compare."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One pattern, of each of `PRODUCERS` producers.
+
+    Attributes:
+        rate_bytes_per_s: payload that a producer offers [B/s].
+        message_bytes: size of a message [B].
+        acks: 1, or -1 for all.
+    """
+
+    rate_bytes_per_s: int
+    message_bytes: int
+    acks: int
+
+    @property
+    def pattern(self) -> ProducerPattern:
+        """What a producer does."""
+        return ProducerPattern(
+            message_bytes=self.message_bytes,
+            rate_records_per_s=self.rate_bytes_per_s / self.message_bytes,
+            acks=self.acks,
+            batch_size=BATCH_BYTES,
+        )
+
+    def __str__(self) -> str:
+        acks = "all" if self.acks == -1 else str(self.acks)
+        return f"{self.rate_bytes_per_s:,} B/s of {self.message_bytes:,} B, acks={acks}"
+
+
+CASES = tuple(Case(*each) for each in itertools.product(RATES_BYTES_PER_S, SIZES, ACKS))
+
+
+@dataclass(frozen=True)
+class Compared:
+    """What the brokers saw of both clients in one case."""
+
+    case: Case
+    wire: BrokerLoad
+    librdkafka: BrokerLoad
+
+    @property
+    def differences(self) -> dict[str, tuple[float, float]]:
+        """Where they are further apart than allowed."""
+        return differences(self.wire, self.librdkafka)
+
+
+class Comparison:
+    """Runs cases on a testbed.
+
+    Args:
+        testbed: where; its brokers should be warm.
+        admin: its administration.
+        source: an open source of the brokers' metrics.
+        warm_s, measure_s: before and in the window [s].
+    """
+
+    def __init__(
+        self,
+        testbed: Testbed,
+        admin: KafkaAdmin,
+        source: MetricsSource,
+        warm_s: float = 2.0,
+        measure_s: float = 6.0,
+    ) -> None:
+        self._brokers, self._admin, self._source = testbed.broker_ids, admin, source
+        self._warm_s, self._measure_s = warm_s, measure_s
+
+    def compare(self, case: Case, rounds: int = 2) -> Compared:
+        """Both clients in turns, each first as often as last; the means of their windows."""
+        seen: dict[str, list[BrokerLoad]] = {client: [] for client in CLIENTS}
+        for number in range(rounds):
+            for client in CLIENTS if number % 2 == 0 else reversed(CLIENTS):
+                seen[client].append(self.load(client, case))
+        return Compared(case, *(mean_of(seen[client]) for client in CLIENTS))
+
+    def load(self, client: str, case: Case) -> BrokerLoad:
+        """What the brokers saw of one client.
+
+        Raises:
+            FidelityError: it did not offer the pattern.
+        """
+        topic = f"fidelity-{uuid.uuid4().hex[:8]}"
+        assigned = assignment(self._brokers, 10, min(REPLICAS, len(self._brokers)))
+        self._admin.create_topic(topic, assigned, {})
+        try:
+            plan = TrialPlan(
+                trial_id=topic,
+                topic=topic,
+                pattern=case.pattern,
+                np=PRODUCERS,
+                tasks=1,
+                leaders=tuple(assigned[number][0] for number in sorted(assigned)),
+                brokers=self._admin.describe_cluster().addresses,
+                warmup_s=self._warm_s,
+                measure_s=self._measure_s,
+                client=client,
+            )
+            with Sampler(self._source, SAMPLE_INTERVAL_S) as sampler:
+                row = run_task(plan, Alone())
+                samples = sampler.stop()
+        finally:
+            self._admin.delete_topic(topic)
+        _require_offered(client, case, row)
+        return load_of(
+            [
+                broker_window(samples, broker, row.start_s, row.end_s, SAMPLE_INTERVAL_S)
+                for broker in self._brokers
+            ]
+        )
+
+
+def _require_offered(client: str, case: Case, row: TaskRow) -> None:
+    if row.error is not None or row.failed_total:
+        raise FidelityError(f"{client}, {case}: {row.error or row.errors}")
+    if row.sent_records < ACHIEVED_MIN * row.offered_records:
+        raise FidelityError(
+            f"{client}, {case}: sent {row.sent_records} of {row.offered_records} records; "
+            f"expected {ACHIEVED_MIN:.0%} at least; use a quieter machine"
+        )
+
+
+def table_of(found: Sequence[Compared]) -> Table:
+    """Both clients side by side; a star marks what is further apart than allowed."""
+    columns = (
+        "offered by each producer", "requests/s", "B/request", "MB/s in", "idle", "local ms",
+    )  # fmt: skip
+    return Table("wire | librdkafka, as the brokers see them", columns, tuple(_lines(found)))
+
+
+def _lines(found: Sequence[Compared]) -> Iterator[tuple[str, ...]]:
+    shown = (
+        ("requests_per_s", "{:.1f}", 1.0),
+        ("request_bytes", "{:.0f}", 1.0),
+        ("bytes_in_per_s", "{:.3f}", 1e-6),
+        ("handler_idle", "{:.3f}", 1.0),
+        ("local_ms", "{:.2f}", 1.0),
+    )
+    for each in found:
+        cells = []
+        for name, form, factor in shown:
+            pair = (getattr(each.wire, name), getattr(each.librdkafka, name))
+            star = " *" if name in each.differences else ""
+            cells.append(" | ".join(form.format(value * factor) for value in pair) + star)
+        yield (str(each.case), *cells)
+
+
+def markdown_of(table: Table) -> str:
+    """The table for docs/fidelity.md."""
+    lines = [table.columns, tuple("---" for _ in table.columns), *table.rows]
+    cells = [[cell.replace(" | ", " / ") for cell in line] for line in lines]
+    return "".join(f"| {' | '.join(line)} |\n" for line in cells)
+
+
+def warm_up(comparison: Comparison, reporter: Reporter) -> None:
+    """Load brokers whose JVMs are cold, by both clients."""
+    reporter.report(PhaseStarted("warming up"))
+    for client in (*CLIENTS, *CLIENTS):
+        comparison.load(client, CASES[-1])
+
+
+@click.command()
+@click.option("--rounds", default=2, show_default=True, help="Of both clients in each case.")
+@click.option("--seconds", default=6.0, show_default=True, help="Of a window [s].")
+@click.option("--brokers", default=3, show_default=True, type=click.IntRange(1, 5))
+@click.option("--profile", default="disk-bound", show_default=True, help="Of the testbed.")
+@click.option("--out", default="out", show_default=True, type=click.Path(path_type=Path))
+def fidelity(rounds: int, seconds: float, brokers: int, profile: str, out: Path) -> None:
+    """Compare what brokers see of `wire` and of librdkafka at the same offered pattern."""
+    from pyspark.java_gateway import launch_gateway
+
+    with make_reporter() as reporter:
+        reporter.report(PhaseStarted(f"starting {brokers} brokers"))
+        # Spark's JVM as a JMX client; what it says belongs to no terminal.
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        gateway: Any = launch_gateway(popen_kwargs=quiet)  # type: ignore[no-untyped-call]
+        found = []
+        with (
+            start(profile, brokers=brokers, name="fidelity") as testbed,
+            connect(testbed.bootstrap_servers) as admin,
+        ):
+            source = open_source(testbed.jmx_endpoints, gateway.jvm)
+            comparison = Comparison(testbed, admin, source, measure_s=seconds)
+            warm_up(comparison, reporter)
+            reporter.report(PhaseStarted(f"comparing {len(CASES)} patterns"))
+            for case in CASES:
+                reporter.report(PhaseProgress(str(case)))
+                found.append(comparison.compare(case, rounds))
+            source.close()
+        gateway.shutdown()
+        table = table_of(found)
+        reporter.report(table)
+        out.mkdir(parents=True, exist_ok=True)
+        (out / "fidelity.md").write_text(markdown_of(table), encoding="utf-8")
+        rows: list[dict[str, Any]] = [asdict(each) for each in found]
+        (out / "fidelity.json").write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+        apart = sum(bool(each.differences) for each in found)
+        note(reporter, f"{apart} of {len(found)} patterns differ by more than is allowed")
+
+
+if __name__ == "__main__":
+    run(fidelity)

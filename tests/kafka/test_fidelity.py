@@ -1,0 +1,41 @@
+"""The wire client causes the load that a real client causes, in the brokers' own numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from jobs.bench.fidelity import CASES, CLIENTS, Case, Comparison
+from jobs.brokers.connect import connect
+from jobs.testbed.launcher import start
+from metrics.sources.chooser import open_source
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.long
+
+
+@pytest.fixture(scope="module")
+def comparison(spark_for_all: SparkSession) -> Iterator[Comparison]:
+    """Three warm brokers of their own, as other tests leave theirs busy."""
+    with (
+        start("disk-bound", brokers=3, name="fidelity") as testbed,
+        connect(testbed.bootstrap_servers) as admin,
+    ):
+        source = open_source(testbed.jmx_endpoints, spark_for_all._jvm)
+        made = Comparison(testbed, admin, source)
+        for client in (*CLIENTS, *CLIENTS):
+            made.load(client, CASES[-1])
+        yield made
+        source.close()
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_brokers_see_the_same_of_both_clients(comparison: Comparison, case: Case) -> None:
+    compared = comparison.compare(case)
+    offered = 2 * case.rate_bytes_per_s
+    assert compared.wire.bytes_in_per_s > 0.97 * offered
+    assert compared.differences == {}, compared

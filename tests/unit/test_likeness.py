@@ -1,0 +1,65 @@
+"""When two clients' loads count as the same."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from jobs.bench.fidelity import CASES, Compared, markdown_of, table_of
+from jobs.bench.likeness import BrokerLoad, NoReadingError, differences, load_of, mean_of
+from metrics.windows import BrokerWindow, RequestWindow
+
+LOAD = BrokerLoad(100.0, 8_000.0, 800_000.0, 0.5, 4.0)
+
+
+@pytest.mark.parametrize(
+    ("field", "same", "other"),
+    [
+        ("requests_per_s", 109.0, 113.0),
+        ("request_bytes", 7_300.0, 7_100.0),
+        ("bytes_in_per_s", 880_000.0, 900_000.0),
+        ("handler_idle", 0.54, 0.56),
+        ("local_ms", 4.9, 5.2),
+    ],
+)
+def test_each_field_has_its_tolerance(field: str, same: float, other: float) -> None:
+    assert differences(LOAD, replace(LOAD, **{field: same})) == {}
+    assert differences(LOAD, replace(LOAD, **{field: other})) == {
+        field: (getattr(LOAD, field), other)
+    }
+
+
+def test_tenths_of_a_millisecond_count_as_the_same() -> None:
+    assert differences(replace(LOAD, local_ms=0.1), replace(LOAD, local_ms=0.3)) == {}
+
+
+def _window(broker: int, requests: float, local_ms: float | None, idle: float) -> BrokerWindow:
+    produce = RequestWindow(per_s=requests, local_ms=local_ms)
+    return BrokerWindow(
+        broker, 0.0, 5.0, 0.5, 10, 0, produce=produce, bytes_in_per_s=requests * 1_000.0,
+        handler_idle=idle,
+    )  # fmt: skip
+
+
+def test_brokers_count_by_their_requests() -> None:
+    windows = [_window(1, 30.0, 2.0, 0.6), _window(2, 10.0, 6.0, 0.8), _window(3, 0.0, None, 1.0)]
+    load = load_of(windows)
+    assert (load.requests_per_s, load.request_bytes) == (40.0, 1_000.0)
+    assert load.local_ms == pytest.approx(3.0)
+    assert load.handler_idle == pytest.approx(0.8)
+
+
+def test_a_missing_reading_is_an_error_and_no_likeness() -> None:
+    with pytest.raises(NoReadingError, match=r"broker 1 gave no produce\.local_ms"):
+        load_of([_window(1, 30.0, None, 0.6)])
+    with pytest.raises(NoReadingError, match="no produce request"):
+        load_of([_window(1, 0.0, None, 0.6)])
+
+
+def test_the_table_marks_what_differs() -> None:
+    other = replace(LOAD, requests_per_s=200.0)
+    table = table_of([Compared(CASES[0], LOAD, mean_of([other, other]))])
+    assert table.rows[0][1] == "100.0 | 200.0 *"
+    assert table.rows[0][4] == "0.500 | 0.500"
+    assert "| 100.0 / 200.0 * |" in markdown_of(table)
