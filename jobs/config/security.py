@@ -11,6 +11,7 @@ from pydantic import BeforeValidator, model_validator
 
 from jobs.config.base import ConfigModel, Text, unexpected
 from jobs.config.tokens import ClientCredentials, ReferencedToken
+from jobs.engine.options import ClientOptions
 from search.errors import ConfigError
 
 REFERENCE = "env:NAME or file:PATH (a secret is never written into a file or an option itself)"
@@ -63,13 +64,6 @@ _PASSWORD_KEYS = ("username_from", "password_from")
 _OAUTH_KEYS = ("oauth_token_url", "oauth_client_id_from", "oauth_client_secret_from")
 _TOKEN_KEYS = ("token_from", *_OAUTH_KEYS, "oauth_scope")
 _TLS_KEYS = ("cafile", "certfile", "keyfile", "key_password_from")
-
-
-class ClientOptions(dict[str, Any]):
-    """Connection options of kafka-python, secrets resolved; shows their names only."""
-
-    def __repr__(self) -> str:
-        return f"ClientOptions({', '.join(self)})"
 
 
 class Security(ConfigModel):

@@ -17,22 +17,12 @@ from typing import Any
 
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
+from jobs.engine.options import OneToken
 from search.errors import ConfigError
 
 FETCH_TIMEOUT_S = 10.0
 RENEW_SHARE = 0.8
 """Share of a token's life after which it is not used for new connections."""
-
-
-class OneToken(AbstractTokenProvider):  # type: ignore[misc]
-    """A token as it is."""
-
-    def __init__(self, token: str) -> None:
-        self._token = token
-
-    def token(self) -> str:
-        """The token."""
-        return self._token
 
 
 class ReferencedToken(AbstractTokenProvider):  # type: ignore[misc]

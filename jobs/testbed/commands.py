@@ -10,6 +10,7 @@ import click
 from jobs.testbed.cleanup import Cleaned
 from jobs.testbed.control import Report, down, failed_logs, status, up
 from jobs.testbed.handle import Testbed
+from jobs.testbed.keys import FOLDER
 from jobs.testbed.model import State
 from jobs.testbed.profile import BROKERS_MAX
 from metrics.units import format_duration
@@ -109,8 +110,19 @@ def up_lines(started: Testbed) -> list[str]:
         f"  bootstrap servers  {','.join(started.bootstrap_servers)}",
         *(f"  JMX of broker {each}    {at}" for each, at in started.jmx_endpoints.items()),
         f"  logs               {started.folder}",
+        *_security_lines(started),
         f"stop it with: redline testbed down --name {started.name}",
     ]
+
+
+def _security_lines(started: Testbed) -> list[str]:
+    """How to get in, if it is not open to everybody."""
+    spec = started.state.spec
+    if not spec.security and not spec.jmx_secured:
+        return []
+    protocols = ", ".join(spec.security) or "PLAINTEXT"
+    jmx = ", JMX with a password and TLS" if spec.jmx_secured else ""
+    return [f"  security           {protocols}{jmx}; keys and users in {started.folder / FOLDER}"]
 
 
 def status_lines(reports: Sequence[Report], failed: Sequence[Path]) -> list[str]:

@@ -16,7 +16,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from jobs.brokers.connect import connect
-from jobs.config.tokens import OneToken
+from jobs.engine.options import OneToken
 from jobs.testbed.handle import Testbed
 from jobs.testbed.keys import Keystore, SecurityFiles, certificates
 from jobs.testbed.launcher import start

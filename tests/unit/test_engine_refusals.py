@@ -1,56 +1,65 @@
-"""What only executors can find out, such as a missing library, ends a run before any load."""
+"""Each way in which a broker refuses has a sentence of its own."""
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any, cast
+import ssl
 
 import pytest
-from kafka import codec
+from kafka import errors as kafka_errors
 
-from jobs.engine.pattern import ProducerPattern, TrialPlan
-from jobs.engine.stage import run_task
-from jobs.trials import load
-from jobs.trials.load import Generator, GeneratorError
-from metrics.client import TaskRow
-from search.errors import ConfigError
-from tests.support.engine_bench import OneTask
+from jobs.engine.refusals import LoginWantedError, why_not
 
-
-def _plan(**options: Any) -> TrialPlan:
-    return TrialPlan("x", "t", ProducerPattern(100, 10.0, **options), 1, 1, (), {}, 0.0, 1.0)
+OPTIONS = {
+    "security_protocol": "SASL_SSL",
+    "sasl_mechanism": "PLAIN",
+    "sasl_plain_username": "alice",
+    "sasl_plain_password": "hunter2",
+}
 
 
-def test_a_task_says_which_codec_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(codec, "zstd", None)
-    row = run_task(_plan(compression="zstd"), OneTask())
-    assert row.is_refused
-    assert row.error is not None
-    assert row.error.startswith("producer.compression is zstd, and ")
-    assert "no package zstandard" in row.error
+def certificate_error(code: int, message: str) -> ssl.SSLCertVerificationError:
+    error = ssl.SSLCertVerificationError(1, "certificate verify failed")
+    error.verify_code, error.verify_message = code, message
+    return error
 
 
-def test_a_broker_that_cannot_be_reached_is_no_refusal() -> None:
-    plan = TrialPlan(
-        "x", "t", ProducerPattern(100, 10.0), 1, 1, (1,), {1: ("127.0.0.1", 1)}, 0.0, 1.0,
-        connect_timeout_s=1.0,
-    )  # fmt: skip
-    row = run_task(plan, OneTask())
-    assert row.error is not None
-    assert not row.is_refused
+def tls_error(reason: str) -> ssl.SSLError:
+    error = ssl.SSLError(1, reason)
+    error.reason = reason
+    return error
 
 
-@pytest.mark.parametrize("is_refused", [True, False])
-def test_a_refusal_ends_the_run_and_another_error_only_the_trial(
-    monkeypatch: pytest.MonkeyPatch, is_refused: bool
-) -> None:
-    rows = [
-        TaskRow(0, "h", 1, 0.0, 1.0, error="another task: no"),
-        TaskRow(1, "h", 1, 0.0, 1.0, error="no package", is_refused=is_refused),
-    ]
-    found = [SimpleNamespace(asDict=lambda recursive, row=row: row.to_dict()) for row in rows]
-    monkeypatch.setattr(load, "stage_frame", lambda _spark, _plan: SimpleNamespace(collect=list))
-    monkeypatch.setattr(load, "run_interruptibly", lambda *_: found)
-    generator = Generator(cast("Any", None), 1, {}, cast("Any", None))
-    with pytest.raises(ConfigError if is_refused else GeneratorError, match=r"^no package$|2 of 2"):
-        generator._run(_plan())
+@pytest.mark.parametrize(
+    ("error", "parts"),
+    [
+        (certificate_error(10, "certificate has expired"), ["has expired", "renew"]),
+        (certificate_error(9, "certificate is not yet valid"), ["not valid yet", "clocks"]),
+        (certificate_error(62, "Hostname mismatch"), ["another host", "check_hostname"]),
+        (certificate_error(19, "self-signed"), ["not trusted", "security.cafile"]),
+        (certificate_error(7, "signature failure"), ["is refused (signature failure)"]),
+        (tls_error("WRONG_VERSION_NUMBER"), ["does not speak TLS", "security.protocol"]),
+        (tls_error("TLSV13_ALERT_CERTIFICATE_REQUIRED"), ["wants a client's certificate"]),
+        (tls_error("NO_SHARED_CIPHER"), ["TLS fails (no shared cipher)"]),
+        (
+            kafka_errors.SaslAuthenticationFailedError("bad password"),
+            ["refuses the login by PLAIN (bad password)", "security.password_from"],
+        ),
+        (kafka_errors.UnsupportedSaslMechanismError("x"), ["does not offer", "sasl_mechanism"]),
+        (kafka_errors.IllegalSaslStateError(), ["wants no login", "security.protocol"]),
+        (LoginWantedError(), ["wants a login", "SASL_PLAINTEXT"]),
+        (kafka_errors.KafkaTimeoutError("x"), ["does not answer as SASL_SSL"]),
+        (kafka_errors.KafkaConnectionError("socket disconnected"), ["(socket disconnected)"]),
+        (ConnectionResetError("reset"), ["lets us in (reset)"]),
+    ],
+)
+def test_each_error_says_what_to_check_and_no_secret(error: Exception, parts: list[str]) -> None:
+    said = why_not(error, OPTIONS)
+    assert all(part in said for part in parts), said
+    assert "hunter2" not in said and "alice" not in said
+
+
+def test_an_error_that_kafka_python_wrapped_is_seen_through() -> None:
+    inner = tls_error("SSLV3_ALERT_BAD_CERTIFICATE")
+    given = {**OPTIONS, "ssl_certfile": "/client.pem"}
+    said = why_not(kafka_errors.KafkaConnectionError(inner), given)
+    assert "it refuses the client's certificate (sslv3 alert bad certificate)" in said

@@ -1,0 +1,140 @@
+"""OAUTHBEARER: tokens are renewed on the driver, and executors get no more than one."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import subprocess
+import sys
+import threading
+from base64 import b64encode
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+
+from jobs.config.security import Security
+from jobs.config.tokens import ClientCredentials
+from search.errors import ConfigError
+
+SECRET = "s3cret/+"
+
+
+class TokenServer(HTTPServer):
+    """Gives token-1, token-2, … that live for 100 s, to one client."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.url = f"http://127.0.0.1:{self.server_port}/token"
+        self.given = 0
+        self.forms: list[str] = []
+        self.status = 200
+        self.answer: object = None
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: TokenServer
+
+    def do_POST(self) -> None:
+        server = self.server
+        server.forms.append(self.rfile.read(int(self.headers["Content-Length"])).decode())
+        expected = b64encode(b"us:s3cret%2F%2B").decode()
+        is_known = self.headers["Authorization"] == f"Basic {expected}"
+        server.given += 1
+        token = {"access_token": f"token-{server.given}", "expires_in": 100}
+        body = json.dumps(server.answer or token).encode()
+        self.send_response(server.status if is_known else 401)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing on stderr."""
+
+
+@pytest.fixture
+def server() -> Iterator[TokenServer]:
+    with TokenServer() as made:
+        thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield made
+        made.shutdown()
+        thread.join()
+
+
+def test_a_token_is_used_for_most_of_its_life_and_then_renewed(server: TokenServer) -> None:
+    now = [0.0]
+    tokens = ClientCredentials(server.url, "us", SECRET, "kafka", clock=lambda: now[0])
+    seen = []
+    for at_s in (0.0, 79.0, 81.0, 160.0, 162.0):
+        now[0] = at_s
+        seen.append(tokens.token())
+    assert seen == ["token-1", "token-1", "token-2", "token-2", "token-3"]
+    assert server.forms[0] == "grant_type=client_credentials&scope=kafka"
+
+
+def test_an_executor_gets_one_token_and_nothing_to_ask_for_more(server: TokenServer) -> None:
+    tokens = ClientCredentials(server.url, "us", SECRET)
+    sent = pickle.dumps(tokens)
+    assert SECRET.encode() not in sent and server.url.encode() not in sent
+    assert pickle.loads(sent).token() == "token-1"
+
+
+def test_what_a_token_server_refuses_is_said_without_the_secret(server: TokenServer) -> None:
+    cases: list[tuple[str, int, object, str]] = [
+        ("wrong", 200, None, "401 Unauthorized"),
+        (SECRET, 500, None, "500 Internal"),
+        (SECRET, 200, {"error": "x"}, "no access_token"),
+        (SECRET, 200, [1], "no JSON object"),
+    ]
+    for secret, server.status, server.answer, part in cases:
+        with pytest.raises(ConfigError, match=part) as caught:
+            ClientCredentials(server.url, "us", secret).token()
+        assert server.url in str(caught.value)
+        assert SECRET not in str(caught.value)
+
+
+def test_a_token_in_a_file_is_read_anew_for_every_plan(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("first\n")
+    options = Security(
+        protocol="SASL_SSL", sasl_mechanism="OAUTHBEARER", token_from=f"file:{file}"
+    ).client_kwargs()
+    first = pickle.loads(pickle.dumps(options))
+    file.write_text("second\n")
+    second = pickle.loads(pickle.dumps(options))
+    provider = "sasl_oauth_token_provider"
+    assert [each[provider].token() for each in (first, second)] == ["first", "second"]
+
+
+def test_options_show_no_secret_and_need_no_pydantic_on_an_executor(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("TEST_TOKEN", SECRET)
+    options = Security(
+        protocol="SASL_SSL", sasl_mechanism="OAUTHBEARER", token_from="env:TEST_TOKEN"
+    ).client_kwargs()
+    assert SECRET not in repr(options) and SECRET not in str({"plan": options})
+    (tmp_path / "options").write_bytes(pickle.dumps(options))
+    code = (
+        "import pickle, sys; options = pickle.load(open(sys.argv[1], 'rb')); "
+        "print(options['sasl_oauth_token_provider'].token(), 'pydantic' in sys.modules)"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "options")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [SECRET, "False"]
+
+
+@pytest.mark.parametrize(
+    ("keys", "part"),
+    [
+        ({}, "exactly one of token_from and oauth_token_url"),
+        ({"token_from": "env:A", "oauth_token_url": "https://a/t"}, "exactly one of token_from"),
+        ({"oauth_token_url": "https://a/t"}, "needs oauth_client_id_from as well"),
+        ({"oauth_token_url": "http://idp.example/t"}, "an https address"),
+        ({"token_from": "env:A", "username_from": "env:B"}, "username_from has no effect"),
+    ],
+)
+def test_half_an_oauth_configuration_is_refused(keys: dict[str, str], part: str) -> None:
+    with pytest.raises(ValueError, match=part):
+        Security.model_validate({"protocol": "SASL_SSL", "sasl_mechanism": "OAUTHBEARER", **keys})
