@@ -142,7 +142,7 @@ def test_pem_is_in_lines_of_64() -> None:
 
 def test_a_java_without_keytool_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(KeytoolError, match="no keytool is beside .* or on the PATH"):
+    with pytest.raises(KeytoolError, match=r"no keytool is beside .* or on the PATH"):
         Keystore(tmp_path / "keys.jks", str(tmp_path / "java"))
     refusing = tmp_path / "keytool"
     refusing.write_text("#!/bin/sh\necho 'keytool error: no'; exit 1\n")
