@@ -54,7 +54,8 @@ def connection_of(offsets: dict[int, int]) -> tuple[FetchConnection, Reader, Any
     ledger.window_s = (0.0, 100.0)
     reader = Reader(member, ledger, [1] * 9 + [2])  # type: ignore[arg-type]
     reader.take(Assigned(offsets))
-    connection = FetchConnection(None, 1, reader, NoEncoder(), False, 50.0)  # type: ignore[arg-type]
+    connection = FetchConnection(("me", 1), reader, NoEncoder(), False)  # type: ignore[arg-type]
+    connection.wall_offset_s = 50.0
     return connection, reader, member
 
 

@@ -85,7 +85,15 @@ class Reader:
 class FetchConnection:
     """One member's connection to one broker: a request at a time, as real consumers do.
 
+    Args:
+        key: (client id, broker id).
+        encoder: of its requests.
+        check_crcs: verify the CRC of each batch.
+
     Attributes:
+        transport: the way to the broker, None while there is none.
+        stream: takes what arrives.
+        wall_offset_s: what to add to the clock for seconds since the epoch.
         sent_s: when the request was sent that waits for its answer; None when none does.
         unwritten: what the socket did not take yet of it.
         retry_s: nothing is sent before.
@@ -93,27 +101,47 @@ class FetchConnection:
 
     def __init__(
         self,
-        transport: Transport,
-        broker: int,
+        key: tuple[str, int],
         reader: Reader,
         encoder: FetchEncoder,
         check_crcs: bool,
-        wall_offset_s: float = 0.0,
     ) -> None:
-        self.transport = transport
-        self.broker = broker
+        self.key = key
+        self.broker = key[1]
         self.reader = reader
+        self.transport: Transport | None = None
         self.stream = FetchStream(self, check_crcs)
-        self.wall_offset_s = wall_offset_s
+        self.wall_offset_s = 0.0
         self.sent_s: float | None = None
         self.unwritten: memoryview = memoryview(b"")
         self.retry_s = 0.0
+        self._check_crcs = check_crcs
         self._encoder = encoder
         self._session = FetchSession()
         self._correlation_id = 0
         self._tenure = 0
         self._position: Position | None = None
         self._failed = False
+
+    def attach(self, transport: Transport) -> None:
+        """Go on over this transport; nothing is under way on it."""
+        self.transport = transport
+        self.stream = FetchStream(self, self._check_crcs)
+        self._session = FetchSession()
+        self.sent_s = None
+        self.unwritten = memoryview(b"")
+        self.retry_s = 0.0
+
+    def detach(self, error: str) -> None:
+        """The transport is lost; what was asked for comes another time."""
+        self.transport = None
+        self.sent_s = None
+        self.reader.ledger.errors[error] += 1
+
+    def look_up_leaders(self) -> None:
+        """Find out whether other brokers lead now what was led here."""
+        for partition in self.reader.offsets_led_by(self.broker):
+            self.reader.member.look_up(partition, False)
 
     def request(self, now: float) -> bytes | None:
         """The next request, or None while there is nothing to fetch here."""

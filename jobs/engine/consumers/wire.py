@@ -6,19 +6,20 @@ import gc
 import os
 import selectors
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
-from jobs.engine.connections import open_connections
+from jobs.engine.connections import SocketBuffers, open_connections
 from jobs.engine.consumers.client import Reading, Targets, is_fair_share, member_id_of
 from jobs.engine.consumers.fetching import FetchEncoder
 from jobs.engine.consumers.ledger import GroupLedger
-from jobs.engine.consumers.membership import Member, await_settled
+from jobs.engine.consumers.membership import GroupError, Member, await_settled
 from jobs.engine.consumers.reading import FetchConnection, Reader
 from jobs.engine.consumers.timing import WindowClock
 from jobs.engine.consumers.waker import Waker
 from jobs.engine.control import DriverLine, OrphanedError
 from jobs.engine.pattern import TrialPlan
-from search.errors import RedlineError
+from jobs.engine.reopening import Key, Reopener
+from jobs.engine.transport import Transport
 
 _RECEIVE_BYTES = 1_048_576
 _CHECK_INTERVAL_S = 0.1
@@ -28,8 +29,7 @@ _READ = selectors.EVENT_READ
 _WRITE = selectors.EVENT_WRITE
 
 
-class FetchError(RedlineError):
-    """Reading had to end, because a broker is gone or sends what cannot be read."""
+_LOOK_UP_S = 1.0
 
 
 class WireConsumers:
@@ -51,10 +51,17 @@ class WireConsumers:
         self._buffer = memoryview(bytearray(_RECEIVE_BYTES))
         self._ledgers: dict[int, GroupLedger] = {}
         self._readers: list[Reader] = []
-        self._connections: list[FetchConnection] = []
+        self._connections: dict[Key, FetchConnection] = {}
+        self._reopener = Reopener(self._open_all)
+        self._selector.register(self._reopener, _READ, None)
         self._parent = os.getppid()
         self._next_check_s = 0.0
         self._waited_s = 0.0
+
+    @property
+    def connections(self) -> list[FetchConnection]:
+        """One for each member and broker."""
+        return list(self._connections.values())
 
     @property
     def members(self) -> list[Member]:
@@ -84,21 +91,28 @@ class WireConsumers:
         plan, pattern = self._plan, self._pattern
         readers = {member_id_of(plan, *key): r for key, r in zip(self._hosted, self._readers)}  # noqa: B905
         wanted = [(client_id, broker) for client_id in readers for broker in plan.brokers]
+        for key, transport in self._open_all(wanted).items():
+            encoder = FetchEncoder(plan.topic, key[0], pattern)
+            connection = FetchConnection(key, readers[key[0]], encoder, pattern.check_crcs)
+            self._connections[key] = connection
+            self._attach(connection, transport)
+
+    def _open_all(self, wanted: Sequence[Key]) -> Mapping[Key, Transport]:
+        plan = self._plan
+        buffers = SocketBuffers(-1, self._pattern.receive_buffer_bytes)
         options = dict(plan.client_options)
-        opened = open_connections(wanted, plan.brokers, options, plan.connect_timeout_s)
-        for (client_id, broker), transport in opened.items():
-            encoder = FetchEncoder(plan.topic, client_id, pattern)
-            reader = readers[client_id]
-            connection = FetchConnection(transport, broker, reader, encoder, pattern.check_crcs)
-            self._selector.register(transport, _READ, connection)
-            self._connections.append(connection)
+        return open_connections(wanted, plan.brokers, options, plan.connect_timeout_s, buffers)
+
+    def _attach(self, connection: FetchConnection, transport: Transport) -> None:
+        connection.attach(transport)
+        self._selector.register(transport, _READ, connection)
 
     def run(
         self, start_s: float, wall_offset_s: float, line: DriverLine | None, targets: Targets
     ) -> Reading:
         """See `ConsumerClient.run`."""
         self._window = WindowClock(self._plan, start_s, line)
-        for connection in self._connections:
+        for connection in self._connections.values():
             connection.wall_offset_s = wall_offset_s
         was_enabled = gc.isenabled()
         gc.disable()  # nothing here makes cycles, and a collection would stall the reading
@@ -132,8 +146,10 @@ class WireConsumers:
             member.leave()
         for member in self.members:
             member.join(_LEAVE_S)
-        for connection in self._connections:
-            connection.transport.close()
+        self._reopener.close()
+        for connection in self._connections.values():
+            if connection.transport is not None:
+                connection.transport.close()
         self._selector.close()
         self._waker.close()
 
@@ -161,12 +177,11 @@ class WireConsumers:
             self._waited_s += clock() - now
             for key, mask in events:
                 if key.data is None:
-                    self._waker.clear()
                     self._take_changes()
                     continue
-                if mask & _WRITE:
+                if mask & _WRITE and key.data.transport is not None:
                     self._flush(key.data)
-                if mask & _READ:
+                if mask & _READ and key.data.transport is not None:
                     self._receive(key.data)
 
     def _check(self, now: float) -> None:
@@ -175,19 +190,22 @@ class WireConsumers:
         self._window.listen(now)
         self._take_changes()
         timeout_s = self._plan.pattern.request_timeout_ms / 1000.0
-        for connection in self._connections:
+        for connection in self._connections.values():
             if connection.sent_s is None:
                 self._ask(connection, now)
             elif now - connection.sent_s > timeout_s:
-                raise FetchError(f"broker {connection.broker} did not answer for {timeout_s:.0f} s")
+                self._lose(connection, "RequestTimedOutError")
         for group, ledger in self._ledgers.items():
             ledger.window_s = (self._window.start_s, self._window.end_s)
             ledger.sample_lag(sum(reader.lag for reader in self._readers_of(group)), now)
 
     def _take_changes(self) -> None:
+        self._waker.clear()
+        for key, transport in self._reopener.take():
+            self._attach(self._connections[key], transport)
         for reader in self._readers:
             if reader.member.trouble is not None:
-                raise FetchError(f"consumer group {reader.member.trouble}")
+                raise GroupError(f"consumer group member {reader.member.trouble}")
             while reader.member.changes:
                 reader.take(reader.member.changes.popleft())
 
@@ -196,32 +214,51 @@ class WireConsumers:
     def _ask(self, connection: FetchConnection, now: float) -> None:
         if now < connection.retry_s:
             return
+        if connection.transport is None:
+            connection.look_up_leaders()
+            connection.retry_s = now + _LOOK_UP_S
+            return
         request = connection.request(now)
         if request is not None:
             connection.unwritten = memoryview(request)
             self._flush(connection)
 
     def _flush(self, connection: FetchConnection) -> None:
+        transport = connection.transport
+        assert transport is not None, "only what is attached is asked"
         try:
-            taken = connection.transport.send([connection.unwritten])
+            taken = transport.send([connection.unwritten])
         except OSError as error:
-            raise FetchError(f"broker {connection.broker}: {error}") from error
-        had_to_wait = self._selector.get_key(connection.transport).events & _WRITE
+            self._lose(connection, type(error).__name__)
+            return
+        had_to_wait = self._selector.get_key(transport).events & _WRITE
         connection.unwritten = connection.unwritten[taken:]
         if bool(connection.unwritten) != bool(had_to_wait):
             mask = _READ | (_WRITE if connection.unwritten else 0)
-            self._selector.modify(connection.transport, mask, connection)
+            self._selector.modify(transport, mask, connection)
 
     def _receive(self, connection: FetchConnection) -> None:
+        assert connection.transport is not None, "only what is attached is listened to"
         try:
             size = connection.transport.receive_into(self._buffer)
         except OSError as error:
-            raise FetchError(f"broker {connection.broker}: {error}") from error
+            self._lose(connection, type(error).__name__)
+            return
         if size is None:
             return
         if size == 0:
-            raise FetchError(f"broker {connection.broker} closed the connection")
+            self._lose(connection, "ConnectionClosed")
+            return
         now = self._clock()
         connection.stream.feed(self._buffer[:size], now)
         if connection.sent_s is None:
             self._ask(connection, now)
+
+    def _lose(self, connection: FetchConnection, error: str) -> None:
+        """Open the connection again, beside the loop, and see who leads meanwhile."""
+        transport = connection.transport
+        assert transport is not None, "it is lost once"
+        self._selector.unregister(transport)
+        transport.close()
+        connection.detach(error)
+        self._reopener.want(connection.key)
