@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import functools
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 
 from jobs.engine.compression import codec_named
-from jobs.engine.pattern import BATCH_HEADER_BYTES, ProducerPattern
+from jobs.engine.pattern import ProducerPattern
 from jobs.engine.payload import Message, Messages, MessagesError, read_messages
 from jobs.engine.sections import (
     RECORDS_MAX,
@@ -31,9 +31,6 @@ from jobs.engine.sections import (
 
 ESTIMATION_FACTOR = 1.05
 """By which Kafka's producer expects a batch to compress worse than those before it."""
-
-RAW_BATCH_BYTES_MAX = 16_777_216
-"""No batch is larger before compression [B]."""
 
 _RAW_BYTES_MAX = 67_108_864  # compressed per pool at most, or making one takes too long
 _PROBE_BYTES = 1_048_576
@@ -88,7 +85,7 @@ class BatchPool:
         key_rng = random.Random(f"{pattern.payload_seed}/keys")
         self._keys = [key_rng.randbytes(payload.key_bytes) for _ in range(payload.key_count)]
         self._compressibility = self._dial()
-        self._room_bytes = self._room()
+        self._shrinking = self._expected_shrinking()
         self._natural = pattern.lingered_records
         self._per_octave = _STEPS_PER_OCTAVE[0]
         self._last_ends: tuple[Sequence[int], Sequence[int]] = ((), ())
@@ -169,23 +166,20 @@ class BatchPool:
                 high = middle
         return high
 
-    def _room(self) -> int:
-        """How large a full batch is before compression, header included [B].
+    def _expected_shrinking(self) -> float:
+        """What Kafka's producer expects to be left of a batch after compression [ratio].
 
-        Kafka's producer fills a batch until it expects it to be larger than `batch.size`
-        after compression, from the ratio of the batches before it times 1.05. That is
-        followed to where it settles.
+        It goes by the batches before, times 1.05; that is followed to where it settles.
         """
-        batch_size = self._pattern.batch_size
-        if self._codec.number == 0:
-            return batch_size
-        room = batch_size
-        for _ in range(_ROUNDS):
-            data = encode(self._messages("probe"), room, self._interval_ms).data
-            ratio = len(self._codec.compress(data)) / len(data)
-            records_bytes = (batch_size - BATCH_HEADER_BYTES) / (ratio * ESTIMATION_FACTOR)
-            room = min(RAW_BATCH_BYTES_MAX, BATCH_HEADER_BYTES + int(records_bytes))
-        return room
+        shrinking = 1.0
+        for _ in range(_ROUNDS if self._codec.number else 0):
+            data = self._encode(self._messages("probe"), shrinking).data
+            shrinking = ESTIMATION_FACTOR * len(self._codec.compress(data)) / len(data)
+        return shrinking
+
+    def _encode(self, messages: Iterator[Message], shrinking: float | None = None) -> Encoded:
+        expected = self._shrinking if shrinking is None else shrinking
+        return encode(messages, self._pattern.batch_size, self._interval_ms, expected)
 
     # --- the ring -----------------------------------------------------------
 
@@ -199,7 +193,7 @@ class BatchPool:
             # where batches get full: elsewhere each would begin with a large one.
             opening = [left_over] if left_over and lingered >= full else []
             messages = chain(opening, islice(heads, lingered - len(opening)), rest)
-            return encode(messages, self._room_bytes, self._interval_ms)
+            return self._encode(messages)
 
         full = 0
         encoded = encoded_with(None)

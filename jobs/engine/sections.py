@@ -25,11 +25,15 @@ from jobs.engine.payload import Message
 RECORDS_MAX = 200_000
 """No section holds more records."""
 
+RAW_BATCH_BYTES_MAX = 16_777_216
+"""No batch of several records is larger before compression [B]."""
+
 _BEFORE_CRC = struct.Struct(">qiib")
 _CRC = struct.Struct(">I")
 _AFTER_CRC = struct.Struct(">hiqqqhii")
 _LENGTH_OFFSET = 12
 _MAGIC = 2
+_UNBOUNDED = 2**31 - 1
 
 
 @dataclass(frozen=True)
@@ -54,12 +58,16 @@ class Encoded:
         return len(self.ends) - 1
 
 
-def encode(messages: Iterator[Message], room_bytes: int, interval_ms: float) -> Encoded:
+def encode(
+    messages: Iterator[Message], batch_size: int, interval_ms: float, shrinking: float = 1.0
+) -> Encoded:
     """Encode messages until the next one does not fit; one always does.
 
     Args:
-        room_bytes: for the batch with its header [B].
+        batch_size: for the batch with its header [B].
         interval_ms: between the timestamps of two records [ms].
+        shrinking: what is expected to be left of the records before the next one after
+            compression [ratio]; it itself counts whole, as in Kafka's producer.
     """
     builder = DefaultRecordBatchBuilder(
         magic=_MAGIC,
@@ -68,19 +76,23 @@ def encode(messages: Iterator[Message], room_bytes: int, interval_ms: float) -> 
         producer_id=-1,
         producer_epoch=-1,
         base_sequence=-1,
-        batch_size=room_bytes,
+        batch_size=_UNBOUNDED,
     )
     ends, payload_ends = [0], [0]
     message: Message | None = None
     for index in range(RECORDS_MAX):
         message = next(messages)
         key, value, headers = message
-        if builder.append(index, int(index * interval_ms), key, value, headers) is None:
+        builder.append(index, int(index * interval_ms), key, value, headers)
+        end = builder.size() - BATCH_HEADER_BYTES
+        expected = BATCH_HEADER_BYTES + ends[-1] * shrinking + end - ends[-1]
+        if index and (expected > batch_size or end > RAW_BATCH_BYTES_MAX):
             break
-        ends.append(builder.size() - BATCH_HEADER_BYTES)
+        ends.append(end)
         payload_ends.append(payload_ends[-1] + len(key or b"") + len(value))
         message = None
-    return Encoded(bytes(builder.build())[BATCH_HEADER_BYTES:], ends, payload_ends, message)
+    data = bytes(builder.build())[BATCH_HEADER_BYTES : BATCH_HEADER_BYTES + ends[-1]]
+    return Encoded(data, ends, payload_ends, message)
 
 
 class Section(Protocol):

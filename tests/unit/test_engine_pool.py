@@ -82,6 +82,15 @@ def test_a_compressed_batch_is_full_by_its_expected_size(
             assert size == pytest.approx(16_384 / ESTIMATION_FACTOR, rel=0.05)
 
 
+def test_a_message_counts_whole_when_a_batch_is_asked_for_room() -> None:
+    """As in Kafka's producer, which does not guess how it will compress."""
+    for message_bytes, records in ((100_000, 1), (16_384, 1), (8_000, 20)):
+        payload = Payload("repeated")
+        pool = BatchPool(_pattern(message_bytes, payload=payload, compression="zstd"))
+        full = pool.sections[0].full_records
+        assert full == 1 if records == 1 else full > records
+
+
 def test_a_message_larger_than_the_batch_travels_alone() -> None:
     for compression in CODECS:
         section = BatchPool(_pattern(100_000, compression=compression)).sections[0]
