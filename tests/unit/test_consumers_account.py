@@ -7,6 +7,7 @@ import math
 import threading
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from jobs.config import load_workload
@@ -26,8 +27,11 @@ from metrics.group_rules import (
 )
 from metrics.group_windows import group_windows
 from metrics.lag import lag_slope
+from metrics.records import trial_record
+from metrics.schema import SCHEMAS
 from metrics.thresholds import Thresholds
 from search.errors import ConfigError
+from tests.support.rows import trial
 
 
 class SomeMember:
@@ -221,6 +225,18 @@ def test_what_groups_read_is_held_against_the_end_offsets(
     assert [reason.indicator for reason in reasons] == (["consumption_mismatch"] if says else [])
     assert all("consumer group 0" in each.text and str(says) in each.text for each in reasons)
     assert consumption_mismatch(window(*stints), None) == []
+
+
+def test_groups_stand_in_the_row_of_their_trial() -> None:
+    made = trial(client=window(Stint(0, 5, 100, 95), lag_records=(3, 4), errors={"X": 1}))
+    table = pa.Table.from_pylist([trial_record(made)], schema=SCHEMAS["trials"])
+    (group,) = table.column("groups")[0].as_py()
+    assert group["lag_records"] == [3, 4]
+    assert group["errors"] == [("X", 1)]
+    assert group["read_by_partition"] == [
+        {"partition": 0, "from_offset": 5, "to_offset": 100, "records": 95}
+    ]
+    assert group["lag_slope_records_per_s"] is None, "of one point there is no slope"
 
 
 def test_lag_growth_is_of_groups_that_have_one() -> None:
