@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from kafka import TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import for_code
 from kafka.protocol.admin.client_quotas import AlterClientQuotasRequest
@@ -72,7 +74,7 @@ class LoadedBrokers:
 
     def __init__(self, admin: KafkaAdmin, source: MetricsSource) -> None:
         self._admin = admin
-        self._source = source
+        self.source = source
         self._addresses = admin.describe_cluster().addresses
 
     @property
@@ -114,34 +116,47 @@ class LoadedBrokers:
             measure_s=measure_s,
             start_lead_s=0.5,
         )
-        with Sampler(self._source, INTERVAL_S) as sampler:
+        with Sampler(self.source, INTERVAL_S) as sampler:
             row = way.within(lambda: run_task(plan, OneTask()))
             samples = sampler.stop()
         assert row.error is None, row.error
         client = merge([row])
         span = (client.start_s, client.end_s, INTERVAL_S)
-        windows = broker_windows(samples, brokers_of(self._source), *span, way.link_mbit_per_s)
-        controllers = broker_windows(samples, controllers_of(self._source), *span)
+        windows = broker_windows(samples, brokers_of(self.source), *span, way.link_mbit_per_s)
+        controllers = broker_windows(samples, controllers_of(self.source), *span)
         return Seen(client, windows, judge(client, windows, THRESHOLDS, controllers))
+
+    def await_replicated(self, topic: str, replicas: Replicas, records: int) -> None:
+        """Wait until all followers have fetched so many records."""
+        deadline_s = time.monotonic() + 30.0
+        while sum(self._admin.end_offsets(topic, replicas).values()) < records:
+            assert time.monotonic() < deadline_s, f"{topic} is not replicated"
+            time.sleep(0.1)
 
     def alter(self, kind: ConfigResourceType, name: str, values: Mapping[str, str]) -> None:
         """Set properties of a broker or topic while it runs."""
         resource = ConfigResource(kind, name, dict(values))
         self._admin.client.alter_configs([resource], raise_on_unknown=False)
 
-    def limit_producers(self, bytes_per_s: float) -> None:
-        """A quota for every client id [B/s]."""
+    def limit_producers(self, bytes_per_s: float | None, client_id: str | None = None) -> None:
+        """A quota for a client id, or for every one without its own; None takes it away [B/s]."""
         request = AlterClientQuotasRequest
-        entry = request.EntryData(
-            entity=[request.EntryData.EntityData(entity_type="client-id", entity_name=None)],
-            ops=[
-                request.EntryData.OpData(key="producer_byte_rate", value=bytes_per_s, remove=False)
-            ],
+        entity = request.EntryData.EntityData(entity_type="client-id", entity_name=client_id)
+        quota = request.EntryData.OpData(
+            key="producer_byte_rate", value=bytes_per_s or 0.0, remove=bytes_per_s is None
         )
+        entry = request.EntryData(entity=[entity], ops=[quota])
         manager = self._admin.client._manager
         answer = manager.run(manager.send, request(entries=[entry], validate_only=False))
         for each in answer.entries:
             assert each.error_code == 0, for_code(each.error_code)
+
+    def move_leaders(self, topic: str, replicas: Replicas) -> None:
+        """Give partitions these replicas, and let the first of each lead."""
+        moved = {TopicPartition(topic, number): list(ids) for number, ids in replicas.items()}
+        refused = self._admin.client.alter_partition_reassignments(moved)
+        assert not any(refused.values()), refused
+        self._admin.elect_preferred_leaders(topic, replicas)
 
 
 @contextmanager

@@ -1,0 +1,58 @@
+"""The wire model against what real brokers count on their sockets."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from jobs.engine.pattern import ProducerPattern
+from jobs.testbed.handle import Testbed
+from metrics.sources.source import brokers_of
+from metrics.windows import BrokerWindow, broker_windows
+from metrics.wire_model import WirePattern, wire_bytes
+from tests.support.loaded_brokers import loaded
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+REPLICAS = {0: [1, 2], 1: [2, 3], 2: [3, 1]}
+ENGINE = ProducerPattern(message_bytes=1_000, rate_records_per_s=200.0, linger_ms=50.0)
+
+
+def test_the_model_is_within_three_percent_of_the_sockets_counters(
+    spark: SparkSession, kafka_testbed: Testbed
+) -> None:
+    with loaded(kafka_testbed, spark._jvm) as brokers, brokers.topic(REPLICAS, {}) as topic:
+        # From rest to rest, so that nothing is on its way at either edge.
+        before = brokers.source.sample_all()
+        seen = brokers.trial(topic, REPLICAS, ENGINE, np=6, warmup_s=1.0, measure_s=4.0)
+        brokers.await_replicated(topic, REPLICAS, seen.client.acked_total)
+        samples = [*before, *brokers.source.sample_all()]
+        ids = brokers_of(brokers.source)
+    windows = broker_windows(samples, ids, samples[0].at_s - 1, samples[-1].at_s + 1, 1.0)
+    pattern = WirePattern(
+        message_bytes=1_000,
+        rate_records_per_s=200.0,
+        linger_ms=50.0,
+        replication_factor=2,
+        topic_bytes=len(topic),
+        client_id_bytes=len(f"redline-{topic}-0"),
+    )
+    model, batches = wire_bytes(pattern), pattern.batch_bytes / pattern.records_per_batch
+    messages = per_s(windows, "messages_in_per_s")
+    assert messages > 0
+    assert per_s(windows, "bytes_in_per_s") / messages == pytest.approx(batches, rel=0.01)
+    replicated = per_s(windows, "replication_bytes_in_per_s") / messages
+    assert replicated == pytest.approx(batches, rel=0.01)
+    served_in = per_s(windows, "network_in_bytes_per_s") / messages
+    assert served_in == pytest.approx(model.served_in, rel=0.03)
+    served_out = per_s(windows, "network_out_bytes_per_s") / messages
+    assert served_out == pytest.approx(model.served_out, rel=0.03)
+
+
+def per_s(brokers: tuple[BrokerWindow, ...], rate: str) -> float:
+    """A rate of all brokers together."""
+    values = [getattr(window, rate) for window in brokers]
+    assert all(value is not None for value in values), f"{rate} is unknown: {values}"
+    return float(sum(values))
