@@ -8,6 +8,7 @@ from kafka import KafkaProducer
 from kafka import errors as kafka_errors
 
 from jobs.engine.clients.library import LibraryError, Record, Settled
+from jobs.engine.consumers.client import servers_of
 from jobs.engine.pattern import ProducerPattern, TrialPlan
 from jobs.engine.wire import client_id_of
 
@@ -34,6 +35,7 @@ def pattern_options(pattern: ProducerPattern) -> dict[str, object]:
         "delivery_timeout_ms": max(pattern.delivery_timeout_ms, at_least_ms),
         "retries": pattern.retries,
         "retry_backoff_ms": pattern.retry_backoff_ms,
+        "compression_type": None if pattern.compression == "none" else pattern.compression,
         "enable_idempotence": pattern.enable_idempotence,
         "send_buffer_bytes": send_bytes,
         "receive_buffer_bytes": receive_bytes,
@@ -56,7 +58,7 @@ class KafkaPythonProducer:
         timeout_ms = int(plan.connect_timeout_s * 1000)
         try:
             self._producer = KafkaProducer(
-                bootstrap_servers=[f"{host}:{port}" for host, port in plan.brokers.values()],
+                bootstrap_servers=servers_of(plan),
                 client_id=client_id_of(plan, index),
                 bootstrap_timeout_ms=timeout_ms,
                 max_block_ms=timeout_ms,
@@ -66,7 +68,7 @@ class KafkaPythonProducer:
             )
             self._producer.partitions_for(plan.topic)
         except kafka_errors.KafkaError as error:
-            raise LibraryError(f"kafka-python could not connect: {error}") from error
+            raise LibraryError(f"kafka-python cannot begin: {error}") from error
 
     def offer(self, partition: int, record: Record, timestamp_ms: int, settled: Settled) -> bool:
         """Always takes the record: KafkaProducer has no `buffer.memory`, so the loop bounds it."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import os
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 
 from jobs.engine.clients.library import NEVER_SENT, Library, Record
@@ -39,7 +39,8 @@ class Source:
 
     Attributes:
         offered: records that the library accepted so far.
-        unsettled_bytes, unsettled: accepted and without an answer.
+        unsettled_bytes: accepted and without an answer [B].
+        unsettled: partition → records of that kind.
         blocked: the library had no room for the next record.
     """
 
@@ -52,7 +53,7 @@ class Source:
         self.schedule = schedule
         self.library = library
         self.offered = 0
-        self.unsettled = 0
+        self.unsettled: Counter[int] = Counter()
         self.unsettled_bytes = 0
         self.blocked = False
         self.fates: deque[Fate] = deque()  # filled by the library's threads
@@ -65,6 +66,11 @@ class Source:
         """When the next record is due."""
         return self.schedule.due_s(self.offered)
 
+    @property
+    def is_waiting(self) -> bool:
+        """True while some record that was accepted has no answer."""
+        return any(self.unsettled.values())
+
     def offer(self, wall_offset_s: float, room_bytes: int) -> bool:
         """Hand over the next record; False when there is no room."""
         schedule, due_s = self.schedule, self.next_due_s
@@ -75,7 +81,7 @@ class Source:
         record = self._records[(self._first + self.offered) % len(self._records)]
         size = len(record[0] or b"") + len(record[1] or b"")
         partition = schedule.partition
-        self.blocked = self.unsettled_bytes + size > room_bytes and self.unsettled > 0
+        self.blocked = self.unsettled_bytes + size > room_bytes and self.unsettled_bytes > 0
         if self.blocked:
             return False
         settled = functools.partial(self._settle, partition, due_s, size)
@@ -84,7 +90,7 @@ class Source:
         if self.blocked:
             return False
         self.offered += 1
-        self.unsettled += 1
+        self.unsettled[partition] += 1
         self.unsettled_bytes += size
         return True
 
@@ -197,13 +203,14 @@ class LibraryLoop:
         now, account = self._clock(), self.account
         while source.fates:
             partition, due_s, size, error = source.fates.popleft()
-            source.unsettled -= 1
+            source.unsettled[partition] -= 1
             source.unsettled_bytes -= size
             if error is None:
                 if account.acked(partition, due_s, 1, size, now):
                     source.schedule.acked_records += 1
             elif error != NEVER_SENT:
                 account.failed(error, 1, now, partition)
+                source.schedule.failed_records += 1
 
     def _nap(self, end_s: float) -> None:
         due_s = min((s.next_due_s for s in self._sources if not s.blocked), default=end_s)
@@ -217,13 +224,15 @@ class LibraryLoop:
         deadline_s = self.window_end_s + self._plan.drain_timeout_s
         for source in self._sources:
             source.library.end()
-        while any(s.unsettled for s in self._sources) and self._clock() < deadline_s:
+        while any(s.is_waiting for s in self._sources) and self._clock() < deadline_s:
             self._look_around()
             time.sleep(_NAP_MIN_S)
         self.drain_s = self._clock() - self.window_end_s
         for source in self._sources:
-            if source.unsettled:
-                self.account.failed(UNACKNOWLEDGED, source.unsettled, self._clock())
+            for partition, records in source.unsettled.items():
+                if records:
+                    self.account.failed(UNACKNOWLEDGED, records, self._clock(), partition)
+                    source.schedule.failed_records += records
             self.account.throttle_ms += source.library.throttle_ms
         self.account.latency.fold()
         self.account.lateness.fold()

@@ -15,11 +15,13 @@ from jobs.engine.clients.library import (
     Settled,
     missing,
 )
+from jobs.engine.consumers.client import servers_of
 from jobs.engine.pattern import ProducerPattern, TrialPlan
+from jobs.engine.pool import pool_of
 from jobs.engine.wire import client_id_of
 
-RECORD_ROOM_BYTES = 64
-"""More than librdkafka reckons for a record's framing (36 B) [B]."""
+BATCH_MAX_BYTES = 2_147_483_647
+"""The most that librdkafka takes for `batch.size` [B]."""
 
 REQUEST_MAX_BYTES = 1_000_000_000
 """The most that librdkafka takes for `message.max.bytes` [B]."""
@@ -64,22 +66,22 @@ def connection_options(options: Mapping[str, object]) -> dict[str, object]:
     return found
 
 
-def pattern_options(pattern: ProducerPattern) -> dict[str, object]:
+def pattern_options(pattern: ProducerPattern, full_records: int) -> dict[str, object]:
     """The configuration of librdkafka for the same batches and the same requests.
 
-    It reckons 36 bytes of framing for each record where Kafka's format takes 7 to 10, so
-    with the same `batch.size` its batches of small records would hold a fifth less. The
-    batch is bounded by its records instead, and the bytes are given room.
+    It reckons 36 bytes of framing for each record where Kafka's format takes 7 to 10, and
+    knows nothing of what compression will leave, so with the same `batch.size` its batches
+    would hold less. The batch is bounded by its records instead.
+
+    Args:
+        full_records: records in the largest full batch.
     """
-    records = pattern.records_per_full_batch
-    batch_bytes = records * (pattern.message_bytes + RECORD_ROOM_BYTES) + RECORD_ROOM_BYTES
-    request_bytes = max(pattern.max_request_size, batch_bytes + 1_024)
     return {
         "acks": pattern.acks,
         "linger.ms": pattern.linger_ms,
-        "batch.num.messages": min(records, 1_000_000),
-        "batch.size": min(batch_bytes, 2_147_483_647),
-        "message.max.bytes": min(request_bytes, REQUEST_MAX_BYTES),
+        "batch.num.messages": min(full_records, 1_000_000),
+        "batch.size": BATCH_MAX_BYTES,
+        "message.max.bytes": REQUEST_MAX_BYTES,
         "max.in.flight.requests.per.connection": pattern.max_in_flight,
         "queue.buffering.max.messages": 0,  # the loop bounds the queue by its bytes
         "queue.buffering.max.kbytes": min(2_147_483_647, pattern.buffer_memory // 512 + 1_024),
@@ -88,6 +90,7 @@ def pattern_options(pattern: ProducerPattern) -> dict[str, object]:
         "retries": pattern.retries,
         "retry.backoff.ms": max(1, int(pattern.retry_backoff_ms)),
         "retry.backoff.max.ms": max(1, int(pattern.retry_backoff_max_ms)),
+        "compression.type": pattern.compression,
         "enable.idempotence": pattern.enable_idempotence,
         "socket.send.buffer.bytes": max(0, pattern.send_buffer_bytes),
         "socket.receive.buffer.bytes": max(0, pattern.receive_buffer_bytes),
@@ -108,11 +111,11 @@ class RdKafkaProducer:
         self._topic = plan.topic
         self._trouble = ""
         self.throttle_ms = 0
-        brokers = ",".join(f"{host}:{port}" for host, port in plan.brokers.values())
+        full = max(section.full_records for section in pool_of(plan.pattern).sections)
         options: dict[str, Any] = {
             **connection_options(plan.client_options),
-            **pattern_options(plan.pattern),
-            "bootstrap.servers": brokers,
+            **pattern_options(plan.pattern, full),
+            "bootstrap.servers": ",".join(servers_of(plan)),
             "client.id": client_id_of(plan, index),
             "error_cb": self._note_trouble,
             "throttle_cb": self._note_throttle,
