@@ -38,12 +38,14 @@ class GroupShare:
     Attributes:
         group: number of the group, from 0.
         members: that this task hosts.
-        records, wire_bytes: read inside the window; bytes of record batches [B].
+        records, wire_bytes: read inside the window; bytes of record batches, or of keys and
+            values where a library decodes them [B].
         latency_us: encoded histogram, intended send time to receipt [µs].
         lag_records: at the window's start and every `LAG_INTERVAL_S` after it.
         stints: everything read over the whole trial.
         errors: error name → how often, over the whole trial.
         rebalances: assignments after the first, of all these members.
+        unread_records: acknowledged and not read by the end of the drain.
         note: what is worth knowing, one sentence, or None.
     """
 
@@ -56,6 +58,7 @@ class GroupShare:
     stints: tuple[Stint, ...] = ()
     errors: Mapping[str, int] = field(default_factory=dict)
     rebalances: int = 0
+    unread_records: int = 0
     note: str | None = None
 
     @classmethod
@@ -86,6 +89,7 @@ class GroupWindow:
         read_by_partition: what was read over the whole trial, in ranges without a break.
         errors: error name → how often, over the whole trial.
         rebalances: assignments after each member's first.
+        unread_records: acknowledged and not read by the end of the drain.
         notes: what the consumers want remembered, a sentence each.
     """
 
@@ -104,6 +108,7 @@ class GroupWindow:
     read_by_partition: tuple[Stint, ...]
     errors: Mapping[str, int] = field(default_factory=dict)
     rebalances: int = 0
+    unread_records: int = 0
     notes: tuple[str, ...] = ()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 
 from metrics.consumption import GroupWindow, Stint
@@ -37,19 +38,35 @@ def consumption_mismatch(
 ) -> list[Reason]:
     """What each group read against the partitions' end offsets after the trial, if known.
 
-    A group reads each partition in one range without a break. It may end before the end
-    offset, when the group could not keep up and the time to drain was over; it can neither
-    have holes nor go beyond, and the batches must have held as many records as offsets.
+    A group reads each partition in one range without a break, up to what was acknowledged.
+    It can neither have holes nor go beyond the end, and the batches must have held as many
+    records as offsets. It may end early only when its lag says that it could not keep up.
     """
     if end_offsets is None:
         return []
-    found = [_what_differs(group, end_offsets) for group in client.groups]
-    return [
-        Reason("consumption_mismatch", text, float(records), 0.0) for text, records in found if text
+    found = [
+        _what_differs(group, end_offsets) or _what_is_missing(group, client.acked_by_partition)
+        for group in client.groups
     ]
+    return [Reason("consumption_mismatch", each[0], float(each[1]), 0.0) for each in found if each]
 
 
-def _what_differs(group: GroupWindow, ends: Mapping[int, int]) -> tuple[str, int]:
+def _what_is_missing(group: GroupWindow, acked: Mapping[int, int]) -> tuple[str, int] | None:
+    read: Counter[int] = Counter()
+    for stint in group.read_by_partition:
+        read[stint.partition] += stint.length
+    missing = {p: records - read[p] for p, records in acked.items() if records > read[p]}
+    lag = group.lag_records[-1] if group.lag_records else 0
+    if sum(missing.values()) <= lag:
+        return None
+    return (
+        f"consumer group {group.group} did not read {sum(missing.values())} acknowledged records "
+        f"of {len(missing)} partitions, first of partition {min(missing)}, although its lag was "
+        f"{lag} at the window's end"
+    ), sum(missing.values())
+
+
+def _what_differs(group: GroupWindow, ends: Mapping[int, int]) -> tuple[str, int] | None:
     name = f"consumer group {group.group}"
     seen: dict[int, Stint] = {}
     for stint in group.read_by_partition:
@@ -71,10 +88,4 @@ def _what_differs(group: GroupWindow, ends: Mapping[int, int]) -> tuple[str, int
                 f"{name} read {stint.records} records in {stint.length} offsets of partition "
                 f"{stint.partition} from offset {stint.from_offset} on"
             ), abs(stint.length - stint.records)
-    return "", 0
-
-
-def unread_records(group: GroupWindow, end_offsets: Mapping[int, int]) -> int:
-    """Records between what the group has read and the end offsets, of the partitions it read."""
-    reached = {stint.partition: stint.to_offset for stint in group.read_by_partition}
-    return sum(max(0, end_offsets.get(p, at) - at) for p, at in reached.items())
+    return None

@@ -41,6 +41,7 @@ def _merged(group: int, shares: list[GroupShare]) -> GroupWindow:
         reread_records=sum(stint.length for stint in stints) - sum(one.length for one in read),
         read_by_partition=read,
         errors=dict(errors),
+        unread_records=sum(share.unread_records for share in shares),
         rebalances=sum(share.rebalances for share in shares),
         notes=tuple(share.note for share in shares if share.note),
     )

@@ -239,6 +239,34 @@ def test_groups_stand_in_the_row_of_their_trial() -> None:
     assert group["lag_slope_records_per_s"] is None, "of one point there is no slope"
 
 
+def test_what_was_not_read_is_said_with_its_place_and_judged_by_the_lag() -> None:
+    ledger, behind = GroupLedger(2, 1, 0.001), Position(7, 10)
+    ledger.window_s = (0.0, 1.0)
+    share = ledger.share([behind, Position(8, 5)], {7: 25, 8: 5})
+    assert share.unread_records == 15
+    assert share.note == (
+        "consumer group 2 had 15 acknowledged records unread at the end of the drain, in 1 "
+        "partitions, first of partition 7"
+    )
+    assert (ledger.share([behind], {7: 10}).note, ledger.share([behind]).unread_records) == (
+        None,
+        0,
+    )
+
+
+def test_acknowledged_records_that_a_group_did_not_read_are_judged_by_its_lag() -> None:
+    acked = {0: 10, 7: 15}
+    stalled = window(Stint(0, 0, 10, 10), lag_records=(0, 3))
+    (reason,) = consumption_mismatch(
+        dataclasses.replace(stalled, acked_by_partition=acked), {0: 10, 7: 15}
+    )
+    assert "did not read 15 acknowledged records of 1 partitions" in reason.text
+    assert "first of partition 7, although its lag was 3" in reason.text
+    slow = window(Stint(0, 0, 10, 10), lag_records=(0, 40))
+    slow = dataclasses.replace(slow, acked_by_partition=acked)
+    assert consumption_mismatch(slow, {0: 10, 7: 15}) == [], "the lag speaks for itself"
+
+
 def test_lag_growth_is_of_groups_that_have_one() -> None:
     assert lag_growth_per_s(window(lag_slope_records_per_s=3.5)) == {"0": 3.5}
     assert lag_growth_per_s(window()) == {}

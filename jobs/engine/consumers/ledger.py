@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from jobs.engine.statistics import TimeLog
 from metrics.consumption import LAG_INTERVAL_S, GroupShare, Stint
@@ -88,10 +88,18 @@ class GroupLedger:
         due = int((min(now, end) - begin) / LAG_INTERVAL_S) + 1
         self._lags += [lag_records] * (due - len(self._lags))
 
-    def share(self, positions: Iterable[Position]) -> GroupShare:
-        """The account, with what is owned to the end."""
+    def share(
+        self, positions: Iterable[Position], targets: Mapping[int, int] | None = None
+    ) -> GroupShare:
+        """The account, with what is owned to the end.
+
+        Args:
+            targets: partition → offset up to which there was to read, where it is known.
+        """
         self.latency.fold()
-        stints = [*self._stints, *(position.stint() for position in positions)]
+        owned = list(positions)
+        stints = [*self._stints, *(position.stint() for position in owned)]
+        unread = _unread(owned, targets or {})
         begin, end = self.window_s
         points = int((end - begin) / LAG_INTERVAL_S) + 1  # the window may have ended early
         return GroupShare(
@@ -104,4 +112,21 @@ class GroupLedger:
             stints=tuple(stint for stint in stints if stint.records or stint.length),
             errors=dict(self.errors),
             rebalances=self.rebalances,
+            unread_records=sum(unread.values()),
+            note=_unread_note(self.group, unread),
         )
+
+
+def _unread(positions: Iterable[Position], targets: Mapping[int, int]) -> dict[int, int]:
+    """Partition → records that lie between the position and the target, where there are some."""
+    behind = {each.partition: targets.get(each.partition, 0) - each.offset for each in positions}
+    return {partition: records for partition, records in behind.items() if records > 0}
+
+
+def _unread_note(group: int, unread: Mapping[int, int]) -> str | None:
+    if not unread:
+        return None
+    return (
+        f"consumer group {group} had {sum(unread.values())} acknowledged records unread at the end "
+        f"of the drain, in {len(unread)} partitions, first of partition {min(unread)}"
+    )

@@ -116,9 +116,9 @@ class LibraryMember:
             each.offset >= targets.get(each.partition, 0) for each in positions
         )
 
-    def share(self) -> GroupShare:
-        """Its account."""
-        return self.ledger.share(list(self.positions.values()))
+    def share(self, targets: Mapping[int, int] | None) -> GroupShare:
+        """Its account, held against how far there was to read."""
+        return self.ledger.share(list(self.positions.values()), targets)
 
     # --- on the member's thread -------------------------------------------------
 
@@ -235,7 +235,7 @@ class LibraryConsumers:
         deadline_s = window.end_s + 2 * self._plan.drain_timeout_s
         self._turn_until(window, lambda now: now >= deadline_s or self._has_reached(targets))
         drain_s = time.monotonic() - window.end_s
-        shares = tuple(member.share() for member in self._members)
+        shares = tuple(member.share(targets()) for member in self._members)
         return Reading(shares, window.start_s, window.end_s, drain_s, 0.0, cpu_s)
 
     def close(self) -> None:

@@ -135,7 +135,9 @@ class WireConsumers:
         self._turn_until(lambda: deadline_s, lambda: self._has_reached(targets))
         drained_s = self._clock() - window.end_s
         shares = tuple(
-            ledger.share(p for r in self._readers_of(group) for p in r.positions.values())
+            ledger.share(
+                (p for r in self._readers_of(group) for p in r.positions.values()), targets()
+            )
             for group, ledger in self._ledgers.items()
         )
         return Reading(shares, window.start_s, window.end_s, drained_s, busy, cpu_s)
