@@ -1,0 +1,220 @@
+"""Guards and causes of INVALID, on real brokers that are shared with other tests."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+from kafka import TopicPartition
+from kafka.admin import ConfigResource, ConfigResourceType
+
+from jobs.brokers.admin import KafkaAdmin
+from jobs.brokers.connect import connect
+from jobs.brokers.health import ClusterHealth
+from jobs.brokers.topics import Topics
+from jobs.config import load_workload
+from jobs.config.goal import Guards as Limits
+from jobs.engine.pattern import ProducerPattern, TrialPlan
+from jobs.engine.stage import run_task
+from jobs.testbed.handle import Testbed
+from jobs.trials.control import ControlServer, TrialLine
+from jobs.trials.guards import Guards
+from jobs.trials.recovery import Usual, unrest, wait_until_calm, windows_between
+from metrics.evidence import BrokerSample
+from metrics.sources.source import MetricsSource
+from search.errors import GuardStopError
+from search.model import Verdict
+from tests.support.loaded_brokers import LoadedBrokers, OneTask, Seen, loaded
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+WORKLOAD = load_workload(
+    "demo",
+    [
+        "workload.topic.replication_factor=1",
+        "workload.topic.partitions_per_broker=1",
+    ],
+)
+MESSAGES = ProducerPattern(message_bytes=1_000, rate_records_per_s=200.0, linger_ms=10.0)
+MUCH = ProducerPattern(
+    message_bytes=10_000, rate_records_per_s=500.0, linger_ms=50.0, batch_size=262_144
+)
+REPLICAS = {0: [1, 2], 1: [2, 1]}
+
+
+def test_a_guard_ends_a_load_that_hurts_a_topic_of_others(
+    spark: SparkSession, kafka_testbed: Testbed
+) -> None:
+    with (
+        connect(kafka_testbed.bootstrap_servers) as admin,
+        connect(kafka_testbed.bootstrap_servers) as of_others,
+        others_topic(of_others, spark._jvm, kafka_testbed) as other,
+        ControlServer("127.0.0.1", "127.0.0.1") as server,
+        server.line(1) as line,
+    ):
+        run_id = uuid.uuid4().hex[:6]
+        topics = Topics(admin, run_id)
+        guards = Guards(Limits(), ClusterHealth(admin), lambda name: run_id in name, pytest.fail)
+        guards.open()
+        topic = topics.create(WORKLOAD, 1_000)
+        plan = TrialPlan(
+            trial_id=run_id,
+            topic=topic.name,
+            pattern=MESSAGES,
+            np=1,
+            tasks=1,
+            leaders=topic.leaders,
+            brokers=admin.describe_cluster().addresses,
+            warmup_s=0.5,
+            measure_s=120.0,
+            control=line.address,
+        )
+        with guards.watch(line), hurt_once_loaded(of_others, other, line) as hurt_s:
+            row = run_task(plan, OneTask())
+        assert time.monotonic() - hurt_s[0] < 60.0
+        assert row.error is not None and "OrphanedError" in row.error
+        with pytest.raises(GuardStopError, match=f"partition 0 of the topic {other}"):
+            guards.require_untripped()
+        topics.delete(topic)
+        left = admin.topic_names()
+    assert other in left
+    assert topic.name not in left
+
+
+@contextmanager
+def others_topic(admin: KafkaAdmin, jvm: object, testbed: Testbed) -> Iterator[str]:
+    """A topic with more data than one fetch takes, and after it a copy comes by 1 kB/s."""
+    throttle = {"follower.replication.throttled.replicas": "*"}
+    with loaded(testbed, jvm) as brokers, brokers.topic({0: [1]}, throttle) as name:
+        brokers.trial(name, {0: [1]}, MUCH, np=4, measure_s=1.0, warmup_s=0.2)
+        rate = "follower.replication.throttled.rate"
+        brokers.alter(ConfigResourceType.BROKER, "2", {rate: "1000"})
+        try:
+            yield name
+        finally:
+            undone = {TopicPartition(name, 0): None}
+            admin.client.alter_partition_reassignments(undone)
+            resource = ConfigResource(ConfigResourceType.BROKER, "2", {rate: "1000000000"})
+            admin.client.alter_configs([resource], raise_on_unknown=False)
+
+
+@contextmanager
+def hurt_once_loaded(admin: KafkaAdmin, topic: str, line: TrialLine) -> Iterator[list[float]]:
+    """Give the topic a replica that is out of sync, as soon as the load has begun; says when."""
+    hurt_s: list[float] = []
+
+    def hurt() -> None:
+        deadline_s = time.monotonic() + 60.0
+        while line.start_s is None and time.monotonic() < deadline_s:
+            time.sleep(0.02)
+        hurt_s.append(time.monotonic())
+        admin.client.alter_partition_reassignments({TopicPartition(topic, 0): [1, 2]})
+
+    thread = threading.Thread(target=hurt)
+    thread.start()
+    try:
+        yield hurt_s
+    finally:
+        thread.join()
+
+
+def test_brokers_tell_their_disks(kafka_testbed: Testbed) -> None:
+    with connect(kafka_testbed.bootstrap_servers) as admin:
+        dirs = ClusterHealth(admin).log_dirs()
+        assert {each.broker_id for each in dirs} == set(kafka_testbed.broker_ids)
+        assert all(each.is_told and 0.0 < each.used_share < 1.0 for each in dirs)
+        full = Guards(
+            Limits(disk_free_bytes_min=10**18), ClusterHealth(admin), str.isdigit, pytest.fail
+        )
+        with pytest.raises(GuardStopError, match=r"of broker 1 has .* left, less than 1000000 TB"):
+            full.open()
+
+
+@pytest.fixture
+def brokers(spark: SparkSession, kafka_testbed: Testbed) -> Iterator[LoadedBrokers]:
+    with loaded(kafka_testbed, spark._jvm) as under_load:
+        yield under_load
+
+
+def short_trial(brokers: LoadedBrokers, topic: str) -> Seen:
+    return brokers.trial(topic, REPLICAS, MESSAGES, np=1, measure_s=4.0, warmup_s=0.5)
+
+
+def causes(seen: Seen) -> set[tuple[str, int | None]]:
+    """Rule and broker of each reason for INVALID; a crowded machine may add some of its own."""
+    assert seen.judgement.verdict is Verdict.INVALID, seen.judgement.reasons
+    return {(reason.indicator, reason.broker_id) for reason in seen.judgement.reasons}
+
+
+def test_a_quota_makes_a_trial_invalid(brokers: LoadedBrokers) -> None:
+    with brokers.topic(REPLICAS, {}) as topic:
+        client_id = f"redline-{topic}-0"
+        brokers.limit_producers(30_000.0, client_id)
+        try:
+            assert "throttled" in {rule for rule, _ in causes(short_trial(brokers, topic))}
+        finally:
+            brokers.limit_producers(None, client_id)
+
+
+def test_leaders_that_move_make_a_trial_invalid(brokers: LoadedBrokers) -> None:
+    with brokers.topic(REPLICAS, {}) as topic:
+        turned = {0: [2, 1], 1: [2, 1]}
+        mover = threading.Timer(2.5, brokers.move_leaders, (topic, turned))
+        mover.start()
+        seen = short_trial(brokers, topic)
+        mover.join()
+    assert {("leaders_moved", 1), ("leaders_moved", 2)} <= causes(seen)
+
+
+class CutSource:
+    """A source that loses a broker after some polls."""
+
+    def __init__(self, source: MetricsSource, broker_id: int, polls: int) -> None:
+        self.name, self.nodes = source.name, source.nodes
+        self._source, self._broker_id, self._polls = source, broker_id, polls
+
+    def open(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    def sample_all(self) -> Sequence[BrokerSample]:
+        self._polls -= 1
+        return [
+            BrokerSample(each.broker_id, each.at_s, error="cut")
+            if each.broker_id == self._broker_id and self._polls < 0
+            else each
+            for each in self._source.sample_all()
+        ]
+
+
+def test_a_broker_whose_metrics_are_cut_makes_a_trial_invalid(brokers: LoadedBrokers) -> None:
+    brokers.source = CutSource(brokers.source, broker_id=2, polls=3)  # type: ignore[assignment]
+    with brokers.topic(REPLICAS, {}) as topic:
+        seen = short_trial(brokers, topic)
+    assert ("metrics_incomplete", 2) in causes(seen)
+
+
+def test_brokers_come_to_rest_after_a_load(
+    brokers: LoadedBrokers, spark: SparkSession, kafka_testbed: Testbed
+) -> None:
+    with brokers.topic(REPLICAS, {}) as topic, loaded(kafka_testbed, spark._jvm) as looking:
+        load = threading.Thread(target=brokers.trial, args=(topic, REPLICAS, MUCH, 2, 3.0, 0.0))
+        load.start()
+        earlier, busy, deadline_s = looking.source.sample_all(), False, time.monotonic() + 60.0
+        while not busy and time.monotonic() < deadline_s:
+            later = looking.source.sample_all()
+            windows = windows_between(looking.source, earlier, later)
+            busy = any(unrest(window, Usual()) for window in windows)
+            earlier = later
+        heard: list[str] = []
+        recovery = wait_until_calm(looking.source, tell=heard.append)
+        load.join()
+    assert busy and heard, "there was something to wait for"
+    assert recovery.unrest == ()
+    assert recovery.since_s is not None
