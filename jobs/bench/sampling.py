@@ -93,16 +93,31 @@ class Cost:
     driver_share: float
 
 
-def measure(jvm: Any, jvm_pid: int, brokers: Sequence[JmxEndpoint], names: int, s: float) -> Cost:
-    """Sample the brokers under so many names every second for `s` seconds."""
+def measure(
+    jvm: Any,
+    jvm_pid: int,
+    brokers: Sequence[JmxEndpoint],
+    names: int,
+    duration_s: float,
+    settle_s: float = SETTLE_S,
+) -> Cost:
+    """Sample the brokers under so many names every second.
+
+    Args:
+        jvm: py4j's view of the driver's JVM.
+        jvm_pid: its process.
+        brokers: the real ones.
+        names: how many brokers the source is to see.
+        duration_s, settle_s: what counts, and what comes before it [s].
+    """
     with closing(Crowd(jvm, brokers, names)) as source:
         source.open()
         node = next(iter(source.nodes.values()))
         beans = beans_for(node.node_id, node.version, node.roles)
-        _sample_for(source, SETTLE_S)
-        pids = (jvm_pid, os.getpid())
+        _sample_for(source, settle_s)
+        pids = {jvm_pid, os.getpid()}
         before_s, began_s = sum(map(cpu_s, pids)), time.monotonic()
-        samples = _sample_for(source, s)
+        samples = _sample_for(source, duration_s)
         used_s, lasted_s = sum(map(cpu_s, pids)) - before_s, time.monotonic() - began_s
     good = [sample for sample in samples if sample.error is None]
     rounds = [samples[i : i + names] for i in range(0, len(samples), names)]
@@ -110,7 +125,7 @@ def measure(jvm: Any, jvm_pid: int, brokers: Sequence[JmxEndpoint], names: int, 
         names=names,
         beans=len(beans),
         readings=len(readings_of(beans)),
-        expected=names * int(s / INTERVAL_S),
+        expected=names * int(duration_s / INTERVAL_S),
         taken=len(good),
         failed=len(samples) - len(good),
         spread_s=fmean(max(x.at_s for x in each) - min(x.at_s for x in each) for each in rounds),

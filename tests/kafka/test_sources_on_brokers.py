@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -9,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from jobs.bench.sampling import line_of, measure
 from jobs.testbed.handle import Testbed
 from metrics.beans import NETWORK_WAIT_NS, Role, beans_for, readings_of
 from metrics.evidence import BrokerSample, ClientWindow
 from metrics.sampler import Sampler
 from metrics.sources.chooser import open_source
-from metrics.sources.source import MetricsSource, brokers_of, controllers_of
+from metrics.sources.source import JmxEndpoint, MetricsSource, brokers_of, controllers_of
 from metrics.spans import seconds_between
 from metrics.thresholds import Thresholds
 from metrics.verdict import judge
@@ -136,6 +138,22 @@ def test_both_sources_read_the_same(spark: SparkSession, kafka_testbed: Testbed)
             idle.append(grown / 1e9 / seconds_between(first, last))
         # One wait of up to 0.3 s counts on either side of each of the two edges.
         assert idle[0] == pytest.approx(idle[1], abs=0.03 + 2 * 0.3 / seconds_between(first, last))
+
+
+def test_brokers_are_sampled_under_many_names_for_the_benchmark(
+    spark: SparkSession, kafka_testbed: Testbed
+) -> None:
+    brokers = [
+        JmxEndpoint.parse(broker, address)
+        for broker, address in sorted(kafka_testbed.jmx_endpoints.items())
+    ]
+    cost = measure(spark._jvm, os.getpid(), brokers, names=7, duration_s=2.0, settle_s=1.0)
+    assert (cost.names, cost.expected, cost.failed) == (7, 14, 0)
+    assert 0 < cost.taken <= 14
+    assert cost.beans >= 40
+    assert cost.driver_share > 0
+    assert cost.spread_s >= 0
+    assert f"{cost.taken}" in line_of(cost)
 
 
 @pytest.mark.parametrize("name", NAMES)

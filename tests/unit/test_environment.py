@@ -18,11 +18,16 @@ def test_what_brokers_agree_on_is_said_once() -> None:
     assert merged(
         "broker",
         {
-            1: {"version": "4.1.2", "cores": "8"},
+            1: {"version": "4.1.2", "cores": "8", "config.a": "x"},
             2: {"version": "4.1.2", "cores": "16"},
             3: {"version": "4.1.2"},
         },
-    ) == {"broker.version": "4.1.2", "broker.1.cores": "8", "broker.2.cores": "16"}
+    ) == {
+        "broker.version": "4.1.2",
+        "broker.1.cores": "8",
+        "broker.2.cores": "16",
+        "broker.1.config.a": "x",
+    }
     assert merged("controller", {}) == {}
 
 

@@ -143,6 +143,7 @@ class Exporter:
         self.delay = threading.Event()
         self.delay.set()
         self.knows_filter = True
+        self.hangs_up = False
         self.paths: list[str] = []
         self.connections: set[int] = set()
         self.port = 0
@@ -169,6 +170,7 @@ def serving(exporter: Exporter) -> Iterator[Exporter]:
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
+            self.close_connection = exporter.hangs_up
 
         def log_message(self, *_: object) -> None: ...
 
@@ -223,6 +225,14 @@ def test_only_what_is_needed_is_asked_for_on_one_connection() -> None:
     assert all("name%5B%5D=" in path for path in exporter.paths[1:])
     assert "unrelated" not in exporter.paths[-1]
     assert len(exporter.connections) == 1
+
+
+def test_a_connection_that_the_exporter_ended_meanwhile_costs_no_sample() -> None:
+    with serving(Exporter()) as exporter, closing(source_of(exporter)) as source:
+        source.open()
+        exporter.hangs_up = True
+        assert [source.sample_all()[0].error for _ in range(3)] == [None, None, None]
+    assert len(exporter.connections) > 1
 
 
 def test_an_exporter_that_filters_otherwise_is_asked_for_everything() -> None:
