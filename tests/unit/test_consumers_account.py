@@ -10,7 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from jobs.config import load_workload
+from jobs.axes import require_axis, traffic_at
+from jobs.config import load, load_workload
 from jobs.engine.consumers.ledger import SKIPPED, GroupLedger, Position
 from jobs.engine.consumers.membership import Assigned, Moved, Revoked
 from jobs.engine.consumers.pattern import ConsumerPattern, consumer_tasks
@@ -314,6 +315,15 @@ def test_the_workloads_groups_reach_the_tasks() -> None:
     pattern = consumers_of(workload)
     assert (pattern.groups, pattern.members, pattern.members_total) == (3, 2, 6)
     assert (pattern.start, pattern.backlog_records, pattern.check_crcs) == ("backlog", 90, True)
+
+
+def test_groups_can_be_searched_along() -> None:
+    overrides = ["workload.np=16", "workload.consumers.members=2"]
+    goal = ["goal.search.axis=consumer_groups", "goal.search.load_cap=8"]
+    config = load("testbed", "demo", "default", [*overrides, *goal, "goal.search.load_start_max=4"])
+    require_axis(config)
+    traffic = traffic_at(config.workload, "consumer_groups", 1_000, 5)
+    assert (traffic.np, consumers_of(traffic.workload).members_total) == (16, 10)
 
 
 @pytest.mark.parametrize("override", ["start=backlog", "backlog_records=5"])
