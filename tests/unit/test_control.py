@@ -110,6 +110,23 @@ def test_tasks_that_still_run_when_the_trial_is_over_end_their_load(
     task.close()
 
 
+def test_a_load_is_ended_at_once_and_a_task_that_comes_later_does_not_begin(
+    server: ControlServer,
+) -> None:
+    with server.line(2) as line:
+        early = _call(line, 0)
+        early.say(start_s=1.0)
+        _until(lambda: line.start_s)
+        line.end_now()
+        with pytest.raises(OrphanedError):
+            _until(early.listen)
+        late = _call(line, 1)
+        with pytest.raises(OrphanedError):
+            _until(late.listen)
+        early.close()
+        late.close()
+
+
 def test_a_closed_server_ends_the_load() -> None:
     server = ControlServer("127.0.0.1", "127.0.0.1")
     with server.line(1) as line:
