@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -135,6 +136,14 @@ def ways_to(testbed: Testbed) -> tuple[Way, Way | None]:
     return plain, Way(testbed.bootstrap_servers, dict(security.client_kwargs()))
 
 
+def installed(clients: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The clients that are installed here, and a sentence about each other one."""
+    if "librdkafka" in clients and importlib.util.find_spec("confluent_kafka") is None:
+        rest = [client for client in clients if client != "librdkafka"]
+        return rest, ["no row for librdkafka: the package confluent-kafka is missing"]
+    return list(clients), []
+
+
 def entries_of(clients: Sequence[str], roles: Sequence[str], bpm: int) -> list[Entry]:
     """The plain entries: every client in every role; a plain socket knows no messages."""
     return [
@@ -175,6 +184,7 @@ def bench(
     with make_reporter() as reporter:
         reporter.report(PhaseStarted(f"starting {brokers} broker(s)"))
         overrides = {**BROKERS, "security": "SSL"} if with_variants else BROKERS
+        clients, absent = installed(clients)
         more = variants() if with_variants else Variants((), ())
         with (
             start("default", brokers=brokers, overrides=overrides, name="bench") as testbed,
@@ -183,12 +193,13 @@ def bench(
             run_of = Bench(testbed, admin, reporter, seconds)
             for bpm in sizes:
                 run_of.measure(entries_of(clients, roles, bpm), bpm, repeats)
-            wanted = [each for each in more.entries if each.role in roles]
+            wanted = [e for e in more.entries if e.role in roles and e.client in clients]
             if wanted and VARIANTS_BPM in sizes:
                 run_of.measure(wanted, VARIANTS_BPM, min(repeats, VARIANT_REPEATS))
         rows = rows_of(run_of.found)
         reporter.report(table_of(rows, repeats))
-        for sentence in (*sentences_of(rows), *more.skipped):
+        skipped = [*absent, *more.skipped]
+        for sentence in (*sentences_of(rows), *skipped):
             note(reporter, sentence)
         answer = {
             "kafka_version": testbed.kafka_version,
@@ -197,7 +208,7 @@ def bench(
             "seconds": seconds,
             "duration_s": round(time.monotonic() - began_s, 1),
             "rows": [row.to_dict() for row in rows],
-            "skipped": list(more.skipped),
+            "skipped": skipped,
             "failures": run_of.failures,
         }
         out.mkdir(parents=True, exist_ok=True)

@@ -21,7 +21,6 @@ def flat_out(task: Task, measure_s: float | None = None) -> TrialPlan:
         "batch_size": task.batch_bytes,
         "linger_ms": 10.0,
         "buffer_memory": 67_108_864,
-        "pool_bytes": 16_777_216,
     }
     options = dict(task.options)
     if "payload" in options:

@@ -11,7 +11,7 @@ import time
 import pytest
 
 from jobs.bench.child import WORK
-from jobs.bench.clients import entries_of
+from jobs.bench.clients import entries_of, installed
 from jobs.bench.contest import CHILD, CLIENTS, SOCKET, Contest, Entry, Way, port_of
 from jobs.bench.cpu import cpu_s
 from jobs.bench.java import consumer_command, messages_of, producer_command
@@ -145,6 +145,17 @@ def test_every_client_has_a_child_in_both_roles() -> None:
     assert len({(e.role, e.client, e.variant) for e in variants().entries}) == len(
         variants().entries
     )
+
+
+def test_a_library_that_is_not_installed_is_skipped_with_a_word(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert installed(CLIENTS) == (list(CLIENTS), [])
+    monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
+    rest, said = installed(CLIENTS)
+    assert "librdkafka" not in rest
+    assert len(rest) == len(CLIENTS) - 1
+    assert "confluent-kafka is missing" in said[0]
 
 
 def test_java_is_told_the_same_options() -> None:
