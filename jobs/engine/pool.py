@@ -77,6 +77,7 @@ class BatchPool:
         self._pattern = pattern
         self._codec = codec_named(pattern.compression)
         self._interval_ms = 1000.0 / pattern.rate_records_per_s
+        self._natural = pattern.lingered_records
         payload = pattern.payload
         self._read = (
             read_messages(payload, pattern.pool_bytes) if payload.kind == "messages" else []
@@ -86,7 +87,6 @@ class BatchPool:
         self._keys = [key_rng.randbytes(payload.key_bytes) for _ in range(payload.key_count)]
         self._compressibility = self._dial()
         self._shrinking = self._expected_shrinking()
-        self._natural = pattern.lingered_records
         self._per_octave = _STEPS_PER_OCTAVE[0]
         self._last_ends: tuple[Sequence[int], Sequence[int]] = ((), ())
         self._totals = [0, 0, 0, 0]  # records, payload, before and after compression
@@ -159,7 +159,8 @@ class BatchPool:
         low, high = 0.0, 1.0
         for _ in range(_BISECTIONS):
             middle = (low + high) / 2
-            data = encode(self._messages("probe", middle), room, self._interval_ms).data
+            probe = encode(self._messages("probe", middle), room, self._interval_ms)
+            data = probe.data[: probe.ends[min(self._natural, probe.records)]]
             if len(data) / len(codec.compress(data)) < wanted:
                 low = middle
             else:
