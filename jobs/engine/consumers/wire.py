@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import selectors
 import time
@@ -114,13 +113,7 @@ class WireConsumers:
         self._window = WindowClock(self._plan, start_s, line)
         for connection in self._connections.values():
             connection.wall_offset_s = wall_offset_s
-        was_enabled = gc.isenabled()
-        gc.disable()  # nothing here makes cycles, and a collection would stall the reading
-        try:
-            return self._run_phases(start_s, targets)
-        finally:
-            if was_enabled:
-                gc.enable()
+        return self._run_phases(start_s, targets)
 
     def _run_phases(self, start_s: float, targets: Targets) -> Reading:
         window, drain_s = self._window, self._plan.drain_timeout_s
