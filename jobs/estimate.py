@@ -98,10 +98,13 @@ TESTBED_CAVEAT = (
 
 
 def wire_pattern(workload: Workload, message_bytes: int) -> WirePattern:
-    """What one producer's traffic is to the network at this message size."""
-    producer = workload.producer
+    """What one producer's traffic is to the network at this message size, uncompressed."""
+    producer, payload = workload.producer, workload.payload
     return WirePattern(
-        message_bytes=message_bytes,
+        message_bytes=message_bytes - payload.key_bytes,
+        key_bytes=payload.key_bytes or None,
+        headers=payload.headers,
+        header_bytes=payload.header_bytes,
         rate_records_per_s=producer.records_per_s(message_bytes),
         linger_ms=producer.linger_ms,
         batch_size_bytes=producer.batch_size,

@@ -70,6 +70,8 @@ class WirePattern:
         linger_ms: how long an unfilled batch waits for more records [ms].
         batch_size_bytes: upper bound of a batch, one record excepted [B].
         key_bytes: size of a record's key [B]; None without keys.
+        headers, header_bytes: number of headers and size of a header's value [B]; names of
+            two characters.
         compressed_share: size of the compressed over that of the plain records [ratio].
         is_acknowledged: False for acks=0, which has no answers.
         replication_factor: replicas of each partition, the leader included.
@@ -85,6 +87,8 @@ class WirePattern:
     linger_ms: float = 5.0
     batch_size_bytes: int = 16_384
     key_bytes: int | None = None
+    headers: int = 0
+    header_bytes: int = 0
     compressed_share: float = 1.0
     is_acknowledged: bool = True
     replication_factor: int = 1
@@ -111,7 +115,9 @@ class WirePattern:
         delta_ms = int(index * 1000.0 / self.rate_records_per_s)
         key = 1 if self.key_bytes is None else varint_bytes(self.key_bytes) + self.key_bytes
         value = varint_bytes(self.message_bytes) + self.message_bytes
-        body = 1 + varint_bytes(delta_ms) + varint_bytes(index) + key + value + 1
+        header = 3 + varint_bytes(self.header_bytes) + self.header_bytes
+        headers = varint_bytes(self.headers) + self.headers * header
+        body = 1 + varint_bytes(delta_ms) + varint_bytes(index) + key + value + headers
         return varint_bytes(body) + body
 
     @property
@@ -220,11 +226,12 @@ def describe(patterns: Iterable[WirePattern], framing: Framing = Framing()) -> s
     for pattern in patterns:
         now = wire_bytes(pattern, framing)
         more = wire_bytes(_longer(pattern, 8), framing)
-        per_mb = 1e6 / (pattern.message_bytes + (pattern.key_bytes or 0))
+        payload = pattern.message_bytes + (pattern.key_bytes or 0)
+        per_mb = 1e6 / payload
         ahead, back = now.mbit_per_s(per_mb)
         growth = (more.brokers_in + more.brokers_out) / (now.brokers_in + now.brokers_out) - 1
         told.append(
-            f"{pattern.message_bytes:,} B: {ahead:.1f} in and {back:.1f} out "
+            f"{payload:,} B: {ahead:.1f} in and {back:.1f} out "
             f"(8 B more per message: {growth:+.2%})"
         )
     return f"Mbit/s on all brokers' interfaces for each MB/s of payload: {'; '.join(told)}"

@@ -12,7 +12,8 @@ from kafka.protocol.producer import ProduceResponse
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
 from jobs.config import load_cluster, load_goal, load_workload
-from jobs.engine.pattern import ProducerPattern
+from jobs.engine.pattern import ProducerPattern, record_bytes
+from jobs.engine.payload import Payload
 from jobs.engine.protocol import ProduceEncoder
 from jobs.estimate import plan_of, wire_pattern
 from metrics.wire_model import (
@@ -212,13 +213,27 @@ def test_a_plan_says_what_eight_bytes_more_cost() -> None:
     assert "(8 B more per message: +0.0" in large
 
 
-@pytest.mark.parametrize("message_bytes", [100, 1_000, 10_000])
 @pytest.mark.parametrize("linger_ms", [0.0, 25.0, 500.0])
-def test_the_model_batches_as_the_generator_does(message_bytes: int, linger_ms: float) -> None:
+@pytest.mark.parametrize(("key_bytes", "headers"), [(0, 0), (20, 0), (0, 2)])
+@pytest.mark.parametrize("message_bytes", [100, 1_000, 10_000])
+def test_the_model_batches_as_the_generator_does(
+    message_bytes: int, linger_ms: float, key_bytes: int, headers: int
+) -> None:
     rate = 250_000 / message_bytes
-    engine = ProducerPattern(message_bytes, rate, linger_ms=linger_ms)
-    model = WirePattern(message_bytes, rate, linger_ms=linger_ms)
+    payload = Payload(key_bytes=key_bytes, headers=headers, header_bytes=9 if headers else 0)
+    engine = ProducerPattern(message_bytes, rate, linger_ms=linger_ms, payload=payload)
+    model = WirePattern(
+        message_bytes - key_bytes,
+        rate,
+        linger_ms,
+        key_bytes=key_bytes or None,
+        headers=headers,
+        header_bytes=payload.header_bytes,
+    )
     assert model.records_per_batch == engine.records_per_batch
+    for index in range(3):
+        size = record_bytes(index, message_bytes, rate, payload)
+        assert model.record_bytes(index) == size
 
 
 def test_the_plan_of_a_run_has_the_network_in_its_notes() -> None:
