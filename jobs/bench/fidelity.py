@@ -22,22 +22,22 @@ from jobs.console import make_reporter
 from jobs.engine.pattern import ProducerPattern, TrialPlan
 from jobs.engine.stage import run_task
 from jobs.entry import run
-from jobs.events import PhaseProgress, PhaseStarted, Reporter, Table, note
+from jobs.events import PhaseProgress, PhaseStarted, Table, note
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import start
 from metrics.client import TaskRow
+from metrics.evidence import BrokerSample
 from metrics.sampler import Sampler
 from metrics.sources.chooser import open_source
 from metrics.sources.source import MetricsSource
 from metrics.windows import broker_window
 from search.errors import RedlineError
 
-RATES_BYTES_PER_S = (20_000, 200_000, 2_000_000)
+RATES_BYTES_PER_S = (50_000, 400_000, 2_000_000)
 SIZES = (100, 1_000, 10_000)
 ACKS = (1, -1)
 CLIENTS = ("wire", "librdkafka")
 
-PRODUCERS = 2
 REPLICAS = 2
 BATCH_BYTES = 8_192
 SAMPLE_INTERVAL_S = 0.5
@@ -50,10 +50,10 @@ class FidelityError(RedlineError):
 
 @dataclass(frozen=True)
 class Case:
-    """One pattern, of each of `PRODUCERS` producers.
+    """One pattern, of one producer.
 
     Attributes:
-        rate_bytes_per_s: payload that a producer offers [B/s].
+        rate_bytes_per_s: payload that it offers [B/s].
         message_bytes: size of a message [B].
         acks: 1, or -1 for all.
     """
@@ -64,7 +64,7 @@ class Case:
 
     @property
     def pattern(self) -> ProducerPattern:
-        """What a producer does."""
+        """What the producer does."""
         return ProducerPattern(
             message_bytes=self.message_bytes,
             rate_records_per_s=self.rate_bytes_per_s / self.message_bytes,
@@ -129,6 +129,20 @@ class Comparison:
         Raises:
             FidelityError: it did not offer the pattern.
         """
+        row, samples = self._run(client, case)
+        _require_offered(client, case, row)
+        windows = (
+            broker_window(samples, broker, row.start_s, row.end_s, SAMPLE_INTERVAL_S)
+            for broker in self._brokers
+        )
+        return load_of(list(windows))
+
+    def warm_up(self) -> None:
+        """Load brokers whose JVMs are cold, by both clients in turns."""
+        for client in (*CLIENTS, *CLIENTS):
+            self._run(client, CASES[-1])
+
+    def _run(self, client: str, case: Case) -> tuple[TaskRow, list[BrokerSample]]:
         topic = f"fidelity-{uuid.uuid4().hex[:8]}"
         assigned = assignment(self._brokers, 10, min(REPLICAS, len(self._brokers)))
         self._admin.create_topic(topic, assigned, {})
@@ -137,7 +151,7 @@ class Comparison:
                 trial_id=topic,
                 topic=topic,
                 pattern=case.pattern,
-                np=PRODUCERS,
+                np=1,
                 tasks=1,
                 leaders=tuple(assigned[number][0] for number in sorted(assigned)),
                 brokers=self._admin.describe_cluster().addresses,
@@ -147,16 +161,9 @@ class Comparison:
             )
             with Sampler(self._source, SAMPLE_INTERVAL_S) as sampler:
                 row = run_task(plan, Alone())
-                samples = sampler.stop()
+                return row, sampler.stop()
         finally:
             self._admin.delete_topic(topic)
-        _require_offered(client, case, row)
-        return load_of(
-            [
-                broker_window(samples, broker, row.start_s, row.end_s, SAMPLE_INTERVAL_S)
-                for broker in self._brokers
-            ]
-        )
 
 
 def _require_offered(client: str, case: Case, row: TaskRow) -> None:
@@ -172,7 +179,7 @@ def _require_offered(client: str, case: Case, row: TaskRow) -> None:
 def table_of(found: Sequence[Compared]) -> Table:
     """Both clients side by side; a star marks what is further apart than allowed."""
     columns = (
-        "offered by each producer", "requests/s", "B/request", "MB/s in", "idle", "local ms",
+        "offered", "requests/s", "B/request", "MB/s in", "idle", "local ms",
     )  # fmt: skip
     return Table("wire | librdkafka, as the brokers see them", columns, tuple(_lines(found)))
 
@@ -201,13 +208,6 @@ def markdown_of(table: Table) -> str:
     return "".join(f"| {' | '.join(line)} |\n" for line in cells)
 
 
-def warm_up(comparison: Comparison, reporter: Reporter) -> None:
-    """Load brokers whose JVMs are cold, by both clients."""
-    reporter.report(PhaseStarted("warming up"))
-    for client in (*CLIENTS, *CLIENTS):
-        comparison.load(client, CASES[-1])
-
-
 @click.command()
 @click.option("--rounds", default=2, show_default=True, help="Of both clients in each case.")
 @click.option("--seconds", default=6.0, show_default=True, help="Of a window [s].")
@@ -230,7 +230,8 @@ def fidelity(rounds: int, seconds: float, brokers: int, profile: str, out: Path)
         ):
             source = open_source(testbed.jmx_endpoints, gateway.jvm)
             comparison = Comparison(testbed, admin, source, measure_s=seconds)
-            warm_up(comparison, reporter)
+            reporter.report(PhaseStarted("warming up"))
+            comparison.warm_up()
             reporter.report(PhaseStarted(f"comparing {len(CASES)} patterns"))
             for case in CASES:
                 reporter.report(PhaseProgress(str(case)))

@@ -7,7 +7,9 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
+import psutil
 import pytest
 
 from jobs.bench.child import WORK
@@ -19,6 +21,7 @@ from jobs.bench.meter import BenchError, Repeat, Window, by_lines, by_offsets, o
 from jobs.bench.rows import JAVA, rows_of, sentences_of, table_of
 from jobs.bench.task import Task
 from jobs.bench.variants import variants
+from tests.support.processes import becomes
 
 PLAIN = Way(("127.0.0.1:1",))
 
@@ -191,3 +194,27 @@ def test_a_hanging_client_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
             by_lines(process, own_line, Window(0.1, 0.1))
         assert process.wait(10) != 0
     assert not [t for t in threading.enumerate() if isinstance(t, threading.Timer) and t.is_alive()]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel of Linux does it")
+def test_a_client_ends_with_its_parent_even_when_that_is_killed() -> None:
+    child = "from jobs.bench.child import die_with_parent as d; d(); import time; time.sleep(60)"
+    parent = (
+        "import subprocess, sys, time\n"
+        f"child = subprocess.Popen([sys.executable, '-c', {child!r}])\n"
+        "print(child.pid, flush=True)\n"
+        "time.sleep(60)"
+    )
+    with subprocess.Popen([sys.executable, "-c", parent], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        client = psutil.Process(int(process.stdout.readline()))
+        # It has asked the kernel once its modules are there and it sleeps.
+        assert becomes(lambda: client.num_threads() >= 1 and _sleeps(client), 30.0)
+        process.kill()
+    assert becomes(lambda: not client.is_running(), 10.0)
+
+
+def _sleeps(process: psutil.Process) -> bool:
+    """True when it has loaded the child's module and waits."""
+    maps = {Path(each.path).name for each in process.memory_maps()}
+    return any("ctypes" in name for name in maps) and process.status() == psutil.STATUS_SLEEPING
