@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import socket
@@ -68,6 +69,9 @@ class JmxNode:
         compiler.cook(_BEANS)
         loaded = compiler.getClassLoader().loadClass("Beans").newInstance()
         loaded.register(node_id)
+        # py4j's objects are in cycles; collected after the kill, they would look for the JVM.
+        del compiler, loaded
+        gc.collect()
 
     def hang(self) -> None:
         """Stop it in its tracks, connections open."""
