@@ -5,18 +5,15 @@ import os
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
-from unittest.mock import MagicMock
 
 import pytest
 
 from metrics.beans import PROBE, Role, beans_for, readings_of
-from metrics.sources import poller_java
-from metrics.sources.access import JmxAccess
 from metrics.sources.chooser import open_source
 from metrics.sources.driver_jvm import numbers, parse_answers, plan_text
 from metrics.sources.java_class import compiled
 from metrics.sources.jmxquery_source import JmxQuerySource, match_values, parse_object_name
-from metrics.sources.probe import brief, node_info, unreachable
+from metrics.sources.probe import brief, node_info
 from metrics.sources.source import JmxEndpoint
 from search.errors import ConfigError
 
