@@ -30,19 +30,23 @@ class Batch:
     Attributes:
         first: index of its first record in the producer's schedule.
         records: how many records it holds.
+        due_s: when its first record was due, on the engine's clock [s].
         section: where its records are encoded.
         size: header included [B].
         stamp: epoch and sequence of an idempotent producer, once it was sent.
         trouble: what went wrong with it so far; None of almost every batch.
     """
 
-    __slots__ = ("first", "partition", "records", "section", "size", "stamp", "trouble")
+    __slots__ = ("due_s", "first", "partition", "records", "section", "size", "stamp", "trouble")
 
-    def __init__(self, partition: int, first: int, records: int, section: Section) -> None:
+    def __init__(
+        self, partition: int, first: int, records: int, section: Section, due_s: float
+    ) -> None:
         self.partition = partition
         self.first = first
         self.records = records
         self.section = section
+        self.due_s = due_s
         self.size = section.size_of(records)
         self.stamp: tuple[int, int] | None = None
         self.trouble: Trouble | None = None

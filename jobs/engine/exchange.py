@@ -111,7 +111,7 @@ class Exchange:
         identity = producer.identity
         wire, records_sent = [], 0
         for batch in batches:
-            timestamp_ms = int((producer.due_s(batch.first) + self._wall_offset_s) * 1000)
+            timestamp_ms = int((batch.due_s + self._wall_offset_s) * 1000)
             if identity is None:
                 parts = take(batch.section, batch.records, timestamp_ms)
             else:
@@ -240,9 +240,9 @@ class Exchange:
 
     def _acknowledge(self, producer: Producer, batch: Batch, now: float) -> None:
         account = self._account
-        due_s, payload_bytes = producer.due_s(batch.first), batch.payload_bytes
-        if account.acked(batch.partition, due_s, batch.records, payload_bytes, now):
-            producer.acked_records += batch.records
+        records, size = batch.records, batch.payload_bytes
+        if account.acked(batch.partition, batch.due_s, records, size, now):
+            producer.acked_records += records
         if producer.identity is not None:
             producer.identity.acknowledge(batch)
         if batch.trouble is not None and batch.trouble.copies:

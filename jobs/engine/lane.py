@@ -87,9 +87,8 @@ class Lane:
 
     def take_overdue(self, due_before_s: float) -> list[Batch]:
         """Take out the batches whose first record was due before this time."""
-        due_s = self.producer.due_s
-        overdue = [b for b in (*self.again, *self.queue) if due_s(b.first) < due_before_s]
+        overdue = [b for b in (*self.again, *self.queue) if b.due_s < due_before_s]
         if overdue:
-            self.again = [b for b in self.again if due_s(b.first) >= due_before_s]
-            self.queue = deque(b for b in self.queue if due_s(b.first) >= due_before_s)
+            self.again = [b for b in self.again if b.due_s >= due_before_s]
+            self.queue = deque(b for b in self.queue if b.due_s >= due_before_s)
         return overdue

@@ -126,6 +126,7 @@ class Producer:
 
     __slots__ = (
         "_batch_size",
+        "_first_due_s",
         "_linger_s",
         "_partition_bytes",
         "_partitions",
@@ -194,7 +195,7 @@ class Producer:
 
     def seal(self, records: int) -> Batch:
         """Close the open batch after this many records and open the next one."""
-        batch = Batch(self.partition, self.opened, records, self.section)
+        batch = Batch(self.partition, self.opened, records, self.section, self._first_due_s)
         self.opened += records
         self.section = self.section.following
         self._partition_bytes += batch.size
@@ -207,5 +208,6 @@ class Producer:
     def _open(self) -> None:
         due_s = self._schedule.due_s
         self.full_records = self.section.full_records
+        self._first_due_s = due_s(self.opened)
         self.full_s = due_s(self.opened + self.full_records)
-        self.ready_s = min(self.full_s, due_s(self.opened) + self._linger_s)
+        self.ready_s = min(self.full_s, self._first_due_s + self._linger_s)

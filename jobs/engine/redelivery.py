@@ -106,6 +106,8 @@ class Redelivery:
             self.routes.forget_question()
         for batch in batches:
             self._take_back(producer, batch, error, True, True, now)
+        if self._is_over:
+            return
         for partition in {batch.partition for batch in connection.queue}:
             self.hold(producer, partition, now)
         if connection.open_batch_waits:
@@ -156,7 +158,7 @@ class Redelivery:
     def expire(self, connection: Connection, now: float) -> None:
         """Give up full batches that waited for the connection for too long."""
         producer, queue = connection.producer, connection.queue
-        while queue and producer.due_s(queue[0].first) + self._timeout_s < now:
+        while queue and queue[0].due_s + self._timeout_s < now:
             batch = queue.popleft()
             producer.buffered_bytes -= batch.size
             self._fail(producer, batch, EXPIRED, now)
@@ -253,7 +255,7 @@ class Redelivery:
         if is_unsure and producer.identity is None:
             trouble.copies += 1
         trouble.is_unsure |= is_unsure
-        is_overdue = now >= producer.due_s(batch.first) + self._timeout_s
+        is_overdue = now >= batch.due_s + self._timeout_s
         is_given_up = self._is_over or is_overdue or trouble.failures > self._pattern.retries
         if not is_retriable or is_given_up:
             self._fail(producer, batch, error, now)
