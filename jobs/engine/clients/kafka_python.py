@@ -29,7 +29,8 @@ def pattern_options(pattern: ProducerPattern) -> dict[str, object]:
         "batch_size": pattern.batch_size,
         "max_in_flight_requests_per_connection": pattern.max_in_flight,
         "max_request_size": max(
-            pattern.max_request_size, pattern.message_bytes + RECORD_ROOM_BYTES
+            pattern.max_request_size,
+            pattern.payload.sizes.largest(pattern.message_bytes) + RECORD_ROOM_BYTES,
         ),
         "request_timeout_ms": pattern.request_timeout_ms,
         "delivery_timeout_ms": max(pattern.delivery_timeout_ms, at_least_ms),
