@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -87,12 +88,18 @@ def load_of(windows: Sequence[BrokerWindow]) -> BrokerLoad:
     )
 
 
-def mean_of(loads: Sequence[BrokerLoad]) -> BrokerLoad:
-    """The mean of several windows of the same pattern."""
+def median_of(loads: Sequence[BrokerLoad]) -> BrokerLoad:
+    """The median of several windows of the same pattern, field by field."""
     fields: dict[str, Any] = {
-        name: sum(getattr(load, name) for load in loads) / len(loads) for name in TOLERANCES
+        name: statistics.median(getattr(load, name) for load in loads) for name in TOLERANCES
     }
     return BrokerLoad(**fields)
+
+
+def scatters(loads: Sequence[BrokerLoad]) -> bool:
+    """True when a window of a pattern differs from the others of the same client."""
+    middle = median_of(loads)
+    return any(differences(load, middle) for load in loads)
 
 
 def differences(one: BrokerLoad, other: BrokerLoad) -> dict[str, tuple[float, float]]:

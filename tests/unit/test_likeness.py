@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from jobs.bench.fidelity import CASES, Compared, markdown_of, table_of
-from jobs.bench.likeness import BrokerLoad, NoReadingError, differences, load_of, mean_of
+from jobs.bench.fidelity import CASES, Case, Compared, Comparison, markdown_of, table_of
+from jobs.bench.likeness import BrokerLoad, NoReadingError, differences, load_of, median_of
 from metrics.windows import BrokerWindow, RequestWindow
 
 LOAD = BrokerLoad(100.0, 8_000.0, 800_000.0, 0.5, 4.0)
@@ -57,9 +57,33 @@ def test_a_missing_reading_is_an_error_and_no_likeness() -> None:
         load_of([_window(1, 0.0, None, 0.6)])
 
 
+class Scripted(Comparison):
+    """Loads by a script instead of by clients."""
+
+    def __init__(self, local_ms: dict[str, list[float]]) -> None:
+        self.local_ms = local_ms
+        self.order: list[str] = []
+
+    def load(self, client: str, case: Case) -> BrokerLoad:
+        self.order.append(client)
+        times = self.local_ms[client]
+        return replace(LOAD, local_ms=times[self.order.count(client) - 1])
+
+
+def test_rounds_are_added_while_one_clients_own_windows_differ() -> None:
+    calm = Scripted({"wire": [4.0, 4.1], "librdkafka": [8.0, 8.1]})
+    assert set(calm.compare(CASES[0]).differences) == {"local_ms"}
+    assert calm.order == ["wire", "librdkafka", "librdkafka", "wire"]
+    noisy = Scripted({"wire": [4.0] * 6, "librdkafka": [20.0, 4.1, 4.1, 4.2, 4.1, 4.0]})
+    compared = noisy.compare(CASES[0])
+    assert len(noisy.order) == 12
+    assert compared.librdkafka.local_ms == pytest.approx(4.1)
+    assert compared.differences == {}
+
+
 def test_the_table_marks_what_differs() -> None:
     other = replace(LOAD, requests_per_s=200.0)
-    table = table_of([Compared(CASES[0], LOAD, mean_of([other, other]))])
+    table = table_of([Compared(CASES[0], LOAD, median_of([other, other]))])
     assert table.rows[0][1] == "100.0 | 200.0 *"
     assert table.rows[0][4] == "0.500 | 0.500"
     assert "| 100.0 / 200.0 * |" in markdown_of(table)
