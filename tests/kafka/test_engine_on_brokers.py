@@ -11,6 +11,7 @@ from jobs.brokers.admin import KafkaAdmin
 from jobs.brokers.connect import connect
 from jobs.testbed.handle import Testbed
 from tests.support.engine_bench import Bench
+from tests.support.processes import becomes
 
 
 @pytest.fixture
@@ -39,7 +40,17 @@ def test_acknowledged_equals_growth(bench: Bench, acks: int, message_bytes: int)
 
 def test_acks_0_arrives_too(bench: Bench) -> None:
     client = bench.run(acks=0)
+    assert client.acked_total > 0
+    assert becomes(lambda: client.acked_total == sum(bench.end_offsets().values()), 20)
+
+
+def test_an_idempotent_producer_arrives_too(bench: Bench) -> None:
+    client = bench.run(
+        np=3, acks=-1, enable_idempotence=True, send_buffer_bytes=131_072, receive_buffer_bytes=0
+    )
     assert client.acked_total == sum(bench.end_offsets().values()) > 0
+    assert (client.failed_total, client.retried_records) == (0, 0)
+    assert client.producer_share_min is not None and client.producer_share_min > 0.9
 
 
 def test_a_real_consumer_reads_what_was_sent(bench: Bench) -> None:

@@ -38,6 +38,11 @@ class Log:
             self.appended.append((partition, batch.first_timestamp, batch.records_count))
             return 0
 
+    def forget_producers(self) -> None:
+        """Lose what is known of sequences."""
+        with self._lock:
+            self._states.clear()
+
     def _check(self, partition: int, batch: DefaultRecordBatch) -> int | None:
         """The answer without an append, or None to append."""
         key = (partition, batch.producer_id)

@@ -110,6 +110,7 @@ def test_retries_are_counted_and_bounded() -> None:
     assert set(account.errors) == {"NotLeaderForPartitionError"}
     assert account.failed_total > 0 == account.acked_total
     assert account.retried_records == 2 * account.failed_total
+    assert account.sent_records <= account.failed_total, "each counts once"
 
 
 def test_the_delivery_timeout_bounds_retries_too() -> None:
@@ -209,6 +210,22 @@ def test_a_refused_batch_breaks_the_sequence_and_a_new_epoch_goes_on() -> None:
     assert set(account.errors) == {"MessageSizeTooLargeError"}
     assert account.acked_total == cluster.log.records
     assert account.acked_total + account.failed_total == loop.producers[0].opened
+
+
+def test_a_broker_that_forgot_the_producer_gets_a_new_epoch() -> None:
+    cluster = Cluster(_well)
+
+    def forgets(number: int) -> Answer:
+        if number == 30:
+            cluster.log.forget_producers()
+        return Answer(delay_s=0.002)
+
+    cluster.brokers[1].script = forgets
+    loop = cluster.run(enable_idempotence=True, acks=-1)
+    account = loop.account
+    assert "OutOfOrderSequenceNumberError" in account.retry_errors
+    assert account.failed_total == 0
+    assert account.acked_total == cluster.log.records == loop.producers[0].opened
 
 
 def test_while_no_broker_is_there_batches_wait_and_the_load_still_ends_in_time() -> None:
