@@ -45,6 +45,7 @@ EXTRAS = {
     "dev": [
         "build",
         "chispa",
+        "deltalake",
         "confluent-kafka>=2.6",
         "hypothesis",
         "MLRsearch",

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -152,6 +155,42 @@ def test_compacting_merges_the_one_file_of_each_append(fresh: TableStore) -> Non
     assert fresh.samples("r").collect() == before
     fresh.append_trial(trial(2, "r"), SAMPLES)
     assert fresh.samples("r").count() == len(before), "what was appended is still known"
+
+
+READ = """
+import json, sys
+import pyarrow as pa
+from deltalake import DeltaTable, QueryBuilder
+found = {}
+for name in sys.argv[2:]:
+    table = DeltaTable(f"{sys.argv[1]}/{name}")
+    rows = pa.table(QueryBuilder().register("t", table).execute("select * from t")).to_pylist()
+    found[name] = [[field.name for field in table.schema().fields], rows]
+print(json.dumps(found, default=str))
+"""
+
+
+def test_tables_are_readable_without_spark(fresh: TableStore) -> None:
+    for number in (1, 2):
+        fresh.append_trial(trial(number, "r"), SAMPLES)
+    fresh.compact()
+    fresh.append_run(run_row("r", "finished", 2.0, status="done"))
+    base = str(Path(fresh.address("runs")).parent)
+    command = [sys.executable, "-c", READ, base, *TABLES]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    read = json.loads(done.stdout)
+    assert {table: columns for table, (columns, _) in read.items()} == {
+        table: SCHEMAS[table].names for table in TABLES
+    }
+    rows = {table: found for table, (_, found) in read.items()}
+    counts = {table: len(found) for table, found in rows.items()}
+    assert counts == {"runs": 1, "trials": 2, "samples": 4, "boundaries": 0}
+    first, second = sorted(rows["trials"], key=lambda row: int(row["trial"]))
+    assert (first["trial"], second["trial"], first["verdict"]) == (1, 2, "OVERLOADED")
+    assert [w["handler_idle"] for w in first["broker_windows"]] == [0.8, 0.1]
+    assert first["resources"][0]["resource"] == "request handlers"
+    readings = [dict(row["readings"]) for row in rows["samples"] if row["readings"]]
+    assert readings == [dict(SAMPLES[0].values)] * 2
 
 
 def test_an_older_table_gets_the_new_columns(
