@@ -106,13 +106,13 @@ def resumed_records(tables: TableStore, run_id: str, config_text: str) -> list[T
 def differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """What differs between two configurations, by file and key: `key was A and is B`.
 
-    A budget may differ: raising it is what a run that used it up is resumed for.
+    Budgets and guards may differ: raising one is what a run that it stopped is resumed for.
     """
     return [
         f"{kind}.{key} was {then.get(kind, {}).get(key)} and is {now.get(kind, {}).get(key)}"
         for kind in sorted({*then, *now})
         for key in sorted({*then.get(kind, {}), *now.get(kind, {})})
-        if not key.startswith("search.budget.")
+        if not key.startswith(("search.budget.", "guards."))
         and then.get(kind, {}).get(key) != now.get(kind, {}).get(key)
     ]
 

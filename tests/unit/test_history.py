@@ -159,3 +159,5 @@ def test_differences_name_file_and_key() -> None:
     now = {"goal": {"search.resolution": 0.1, "name": "default"}}
     assert differences(then, now) == ["goal.search.resolution was 0.05 and is 0.1"]
     assert differences(then, then) == []
+    raised = {"goal": {**then["goal"], "guards.np_max": 9, "search.budget.trials": 5}}
+    assert differences(then, {**then, **raised}) == []
