@@ -137,7 +137,7 @@ class Exchange:
         request_of: Callable[[int], bytes],
         take: Callable[[memoryview], None],
     ) -> None:
-        """Send a request that is no produce request; nothing may be unwritten there.
+        """Send a request that is no produce request.
 
         Args:
             request_of: makes the request of its correlation id.
@@ -147,7 +147,19 @@ class Exchange:
         number = connection.correlation_id
         connection.asked[number] = take
         connection.in_flight.append((number, self._clock(), []))
-        self._transmit(connection, [request_of(number)])
+        self._transmit(connection, [*connection.unwritten, request_of(number)])
+
+    def settle(self, connection: Connection, request_of: Callable[[int], bytes]) -> None:
+        """Await the answer to this request: the broker has then taken all that came before.
+
+        With acks=0 nothing else tells, and a broker drops what it has not read yet when the
+        connection is closed.
+        """
+        self.unanswered += 1
+        self.ask(connection, request_of, self._settled)
+
+    def _settled(self, _answer: memoryview) -> None:
+        self.unanswered -= 1
 
     def _transmit(self, connection: Connection, buffers: list[Buffer]) -> bool:
         """Hand the buffers to the socket, keeping what it does not take; False if it is lost."""
@@ -259,6 +271,7 @@ class Exchange:
         connection.transport.close()
         lost = [b for _, _, batches in connection.in_flight for b in batches]
         self.unanswered -= sum(1 for _, _, batches in connection.in_flight if batches)
+        self.unanswered -= sum(1 for take in connection.asked.values() if take == self._settled)
         self.unflushed -= 1 if connection.unwritten else 0
         connection.in_flight.clear()
         connection.unwritten = []

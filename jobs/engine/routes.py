@@ -24,6 +24,10 @@ class Post(Protocol):
         """Send the request that `request_of` makes of a correlation id; `take` the answer."""
         ...
 
+    def settle(self, connection: Connection, request_of: Callable[[int], bytes]) -> None:
+        """Send such a request and count it as unanswered until it is answered."""
+        ...
+
 
 class Routes:
     """Leaders of the topic's partitions as one task knows them, kept up to date when asked.
@@ -67,8 +71,16 @@ class Routes:
             return
         self._next_refresh_s = now + self._timeout_s  # until the answer
         way = min(ways, key=lambda connection: len(connection.in_flight))
+        post.ask(way, self._question(producer), self._take)
+
+    def settle(self, connection: Connection, post: Post) -> None:
+        """Have the broker say that it took all that was sent, when it does not answer sends."""
+        if not connection.closed:
+            post.settle(connection, self._question(connection.producer))
+
+    def _question(self, producer: Producer) -> Callable[[int], bytes]:
         topic, client_id = self._topic, producer.client_id
-        post.ask(way, lambda number: metadata_request(topic, client_id, number), self._take)
+        return lambda number: metadata_request(topic, client_id, number)
 
     def forget_question(self) -> None:
         """The connection that carried a question is lost: ask again when there is need."""

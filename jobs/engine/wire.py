@@ -147,6 +147,9 @@ class WireLoop:
         self._exchange.is_open = False
         self._heap.clear()
         self._exchange.redelivery.close(self.producers, self._clock())
+        if self._plan.pattern.acks == 0:
+            for connection in self._connections():
+                self._routes.settle(connection, self._exchange)
         self._turn_until(lambda: self.window_end_s + self._plan.drain_timeout_s)
         self.drain_s = self._clock() - self.window_end_s
         self._exchange.redelivery.end(self.producers, self._clock())
