@@ -123,7 +123,7 @@ def provision(limits: Sequence[MeasuredLimit], demand: Demand) -> Provision:
         assumptions += (
             (
                 f"measured with {at_size.replication_factor} replicas and planned with "
-                f"{demand.replication_factor}: each replica is taken to cost the same; measure with "
+                f"{demand.replication_factor}: each replica is taken to cost the same; measure by "
                 f"workload.topic.replication_factor={demand.replication_factor} to be sure"
             ),
         )

@@ -132,6 +132,6 @@ def test_batches_of_any_codec_are_taken_and_their_payload_counted(compression: s
     )
     account = loop.account
     assert account.acked_total == broker.records == loop.producers[0].opened > 1_000
-    assert account.acked_bytes == pytest.approx(100 * account.acked_records, rel=0.05)
+    assert account.acked_bytes == pytest.approx(100 * account.acked_records, rel=0.1)
     assert account.acked_bytes != 100 * account.acked_records
     assert broker.records / broker.requests > 8, "batches grow although not every count is kept"
