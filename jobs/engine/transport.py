@@ -91,7 +91,8 @@ class TlsTransport:
     """A TLS connection after its handshake.
 
     A record that OpenSSL encrypted and the socket did not take must be offered again with
-    the same bytes: callers go on with what was not taken, so it is.
+    the same bytes, in a piece that is no shorter: callers go on with what was not taken, and
+    `joined` makes the same pieces of it again.
     """
 
     __slots__ = ("sock",)

@@ -64,6 +64,11 @@ def anonymous(side: int) -> ssl.SSLContext:
     return context
 
 
+def cut(whole: bytes) -> list[Buffer]:
+    """Cut anew from where it goes on, as the engine's list of buffers is."""
+    return [whole[at : at + 40_000] for at in range(0, len(whole), 40_000)]
+
+
 def send_all(transport: Transport, buffers: list[Buffer]) -> int:
     """Send as the engine does: go on with what was not taken; returns the calls that took."""
     whole, sent, calls = b"".join(buffers), 0, 0
@@ -71,9 +76,7 @@ def send_all(transport: Transport, buffers: list[Buffer]) -> int:
         selector.register(transport, selectors.EVENT_WRITE)
         while sent < len(whole):
             assert selector.select(DEADLINE_S), "the peer takes nothing"
-            # Cut anew each time, as the engine's list of buffers is.
-            rest: list[Buffer] = [whole[at : at + 40_000] for at in range(sent, len(whole), 40_000)]
-            sent += transport.send(rest)
+            sent += transport.send(cut(whole[sent:]))
             calls += 1
     return calls
 
@@ -87,7 +90,7 @@ def test_what_a_slow_peer_does_not_take_is_sent_later_and_nothing_twice(pair: Pa
         while len(received) < len(wanted):
             received.extend(peer.recv(30_000))
 
-    taken = transport.send([wanted])
+    taken = transport.send(cut(wanted))
     assert taken < len(wanted), "the socket took all at once, so nothing is shown"
     reader = threading.Thread(target=read_slowly)
     reader.start()
