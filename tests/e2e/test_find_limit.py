@@ -91,7 +91,7 @@ def test_every_trial_is_in_the_tables_with_its_evidence(run: Run, spark: SparkSe
     assert tables.boundaries(run_id).count() == 2
     ended = tables.runs().where(f"run_id = '{run_id}'").collect()
     assert [(row.status, row.exit_code) for row in ended] == [("done", 0)]
-    assert ended[0].environment["kafka"] == "4.1.2"
+    assert ended[0].environment["broker.version"] == "4.1.2"
 
 
 def test_the_chart_is_there(run: Run) -> None:

@@ -13,6 +13,7 @@ from jobs.testbed.launcher import start
 from jobs.testbed.model import CONTROLLER_ID, HOST
 from jobs.testbed.ports import accepts
 from jobs.testbed.probe import registered_brokers
+from tests.support.exporters import Exporter
 from tests.support.processes import processes_with
 
 
@@ -36,7 +37,9 @@ def test_kafka_python_reaches_it_by_its_bootstrap_servers(kafka_testbed: Testbed
     assert at == set(kafka_testbed.bootstrap_servers)
 
 
-def test_what_we_open_listens_on_loopback_only(kafka_testbed: Testbed) -> None:
+def test_what_we_open_listens_on_loopback_only(
+    kafka_testbed: Testbed, exporters: dict[int, Exporter]
+) -> None:
     nodes = [kafka_testbed.controller, *kafka_testbed.brokers.values()]
     for node in nodes:
         listening = {
@@ -46,6 +49,8 @@ def test_what_we_open_listens_on_loopback_only(kafka_testbed: Testbed) -> None:
         }
         assert listening.pop(node.port) == HOST
         assert listening.pop(node.jmx_port) == HOST
+        if node.node_id in exporters:
+            assert listening.pop(exporters[node.node_id].port) == HOST
         # The JVM's attach port: the JVM itself turns away who is not of this machine.
         assert len(listening) == 1
 
