@@ -42,7 +42,10 @@ def bench(kafka_testbed: Testbed) -> Iterator[ConsumerBench]:
         admin.delete_topic(made.topic)
 
 
-@pytest.mark.parametrize("client", ["wire", "kafka-python", "librdkafka"])
+LIBRARIES = [pytest.param(name, marks=pytest.mark.long) for name in ("kafka-python", "librdkafka")]
+
+
+@pytest.mark.parametrize("client", ["wire", *LIBRARIES])
 def test_each_group_reads_everything_while_it_is_written(bench: ConsumerBench, client: str) -> None:
     plan = bench.plan({"groups": 2, "members": 2, "client": client, "check_crcs": True})
     seen = bench.run(plan)

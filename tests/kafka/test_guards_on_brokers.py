@@ -200,6 +200,7 @@ def test_a_broker_whose_metrics_are_cut_makes_a_trial_invalid(brokers: LoadedBro
     assert ("metrics_incomplete", 2) in causes(seen)
 
 
+@pytest.mark.long
 def test_brokers_come_to_rest_after_a_load(
     brokers: LoadedBrokers, spark: SparkSession, kafka_testbed: Testbed
 ) -> None:

@@ -20,6 +20,7 @@ REPLICAS = {0: [1, 2], 1: [2, 3], 2: [3, 1]}
 ENGINE = ProducerPattern(message_bytes=1_000, rate_records_per_s=200.0, linger_ms=50.0)
 
 
+@pytest.mark.long
 def test_the_model_is_within_three_percent_of_the_sockets_counters(
     spark: SparkSession, kafka_testbed: Testbed
 ) -> None:

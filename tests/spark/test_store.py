@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from chispa import assert_df_equality
 
+from jobs.trials.history import resumed_records
 from metrics.columns import ddl
 from metrics.evidence import BrokerSample
 from metrics.records import sample_record
@@ -64,6 +65,23 @@ def test_all_tables_exist_at_once_with_their_schema(fresh: TableStore, spark: Sp
     for table in TABLES:
         expected = spark.createDataFrame([], ddl(SCHEMAS[table]))
         assert_df_equality(fresh.read(table), expected)
+
+
+def test_a_run_is_resumed_with_its_own_plan_only(store: TableStore, run_id: str) -> None:
+    plan = json.dumps({"goal": {"search.resolution": 0.05}})
+    store.append_run(run_row(run_id, "started", 1.0, config=plan))
+    judged = trial(1, run_id).judgement
+    store.append_trial(trial(1, run_id, verdicts={"default": judged}), SAMPLES)
+    (record,) = resumed_records(store, run_id, plan)
+    assert record.judgements == {"default": judged}
+    other = json.dumps({"goal": {"search.resolution": 0.2}})
+    with pytest.raises(ConfigError, match=r"goal\.search\.resolution was 0\.05 and is 0\.2"):
+        resumed_records(store, run_id, other)
+    with pytest.raises(ConfigError, match="which is not in"):
+        resumed_records(store, "another-run", plan)
+    store.append_run(run_row(run_id, "finished", 2.0, config=plan, status="done"))
+    with pytest.raises(ConfigError, match="is done"):
+        resumed_records(store, run_id, plan)
 
 
 def test_an_append_that_is_tried_again_adds_nothing(store: TableStore, run_id: str) -> None:
