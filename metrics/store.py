@@ -135,14 +135,17 @@ class TableStore:
     def append_boundary(
         self, run_id: str, at_s: float, names: tuple[str, str, str], boundary: Boundary
     ) -> None:
-        """Append the end of the search at one message size.
+        """Append the end of the search at one message size, for one goal.
+
+        A search that went on after its end, with a larger budget, adds a newer row.
 
         Args:
             at_s: when it ended [s since the epoch].
             names: of cluster, workload and goal.
         """
         record = boundary_record(run_id, at_s, names, boundary)
-        self._append("boundaries", f"{run_id}/{boundary.bpm}", 1, [record])
+        key = f"{run_id}/{names[2]}/{boundary.bpm}"
+        self._append("boundaries", key, boundary.trials + 1, [record])
 
     def read(self, table: str, run_id: str | None = None) -> DataFrame:
         """A table's rows, of one run if given."""

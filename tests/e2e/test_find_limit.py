@@ -118,16 +118,21 @@ def test_kill_9_leaves_finished_trials_and_nothing_running_and_is_resumed_by_spa
         _interrupt_second_trial(command, signal.SIGKILL)
         assert command.wait(deadline_s=10) == -signal.SIGKILL
     run_id = _assert_one_trial_kept(tmp_path, spark, status="running")
-    options = (*QUICK[1:], f"--resume={run_id}")
+    # A budget may change on the way, and bounds how long this takes.
+    budget = "--set=goal.search.budget.trials=3"
+    options = (*QUICK[1:], budget, f"--resume={run_id}")
     with RunningCommand(*options, folder=tmp_path, program=SUBMITTED_FIND_LIMIT) as command:
-        assert command.wait(deadline_s=280) == 0, command.text
+        code = command.wait(deadline_s=200)
+        assert code in (0, 3), command.text
         assert "trial-started trial=1 " not in command.text
     tables = TableStore(spark, str(tmp_path / "out" / "tables"))
-    trials = tables.trials(run_id).collect()
-    assert len({trial.trial for trial in trials}) == len(trials)
-    (point,) = json.loads((tmp_path / "out" / run_id / "summary.json").read_text())["boundaries"]
-    assert point["trials"] == len(trials)
-    assert point["np_overloaded"] is not None
+    numbers = [trial.trial for trial in tables.trials(run_id).collect()]
+    assert len(set(numbers)) == len(numbers) <= 3
+    summary = json.loads((tmp_path / "out" / run_id / "summary.json").read_text())
+    (point,) = summary["boundaries"]
+    assert point["trials"] == len(numbers)
+    assert (point["gave_up"] is None) == (code == 0)
+    assert code == 0 or "the budget of 3 trials is used up" in summary["error"]
 
 
 def _interrupt_second_trial(command: RunningCommand, number: int) -> None:

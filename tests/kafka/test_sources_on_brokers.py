@@ -93,7 +93,7 @@ def test_a_load_is_seen_exactly_and_sustained(
         assert window.handler_idle is not None
         assert 0.1 < window.handler_idle < 1.1
         assert window.network_idle is not None
-        assert 0.0 < window.network_idle <= 1.01
+        assert 0.0 < window.network_idle < 1.1, "waits across the edges count, too"
         assert window.produce.local_ms is not None
         assert window.flush_ms is not None, "this profile flushes on every append"
         assert window.replication_bytes_in_per_s is not None

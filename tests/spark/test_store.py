@@ -90,9 +90,10 @@ def test_an_append_that_is_tried_again_adds_nothing(store: TableStore, run_id: s
         store.append_trial(trial(1, run_id), SAMPLES)
         store.append_trial(trial(2, run_id), SAMPLES)
         store.append_boundary(run_id, 5.0, NAMES, BOUNDARY)
+        store.append_boundary(run_id, 5.0, (*NAMES[:2], "strict"), BOUNDARY)
         store.append_run(run_row(run_id, "finished", 2.0))
     counts = {table: store.read(table, run_id).count() for table in TABLES}
-    assert counts == {"runs": 2, "trials": 2, "samples": 4, "boundaries": 1}
+    assert counts == {"runs": 2, "trials": 2, "samples": 4, "boundaries": 2}
 
 
 def test_a_trial_whose_row_was_lost_is_completed(store: TableStore, run_id: str) -> None:
