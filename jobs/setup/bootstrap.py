@@ -48,7 +48,7 @@ def set_up(root: Path) -> None:
     python = make_environment(environment)
     _say("Installing the packages, about a minute...")
     install_packages(python, root, log)
-    _say("Resolving the jars of Delta and Kafka, about a minute...")
+    _say("Resolving the jars of Delta, Kafka and the exporter, about a minute...")
     _run_jars(python, root)
     (environment / STAMP).write_text("")
     _say(f"Set-up done in {time.monotonic() - started_s:.0f} s.")

@@ -82,7 +82,7 @@ def kafka_tools_jars(version: str = DEFAULT_KAFKA_VERSION) -> list[Path]:
 
 @functools.cache
 def exporter_jar() -> Path:
-    """The Prometheus JMX exporter as a Java agent, for brokers of the tests; on demand only.
+    """The Prometheus JMX exporter as a Java agent, for brokers of the tests.
 
     Raises:
         ConfigError: it is not in the cache and could not be fetched.
@@ -93,16 +93,18 @@ def exporter_jar() -> Path:
 
 
 def resolve_all(kafka_versions: Sequence[str] = (DEFAULT_KAFKA_VERSION,)) -> None:
-    """Bring all jars of a first run into the cache, side by side: the wait is the network's.
+    """Bring all jars that `make demo` and `make test` need into the cache, side by side.
 
     Raises:
         ConfigError: the first of them that failed.
     """
     with ThreadPoolExecutor(max_workers=3) as pool:
+        exporter = pool.submit(exporter_jar)
         waiting = [pool.submit(delta_jars)]
         waiting += [pool.submit(kafka_jars, version) for version in kafka_versions]
         for future in waiting:
             future.result()
+        exporter.result()
 
 
 def binding_for(jar_names: Sequence[str]) -> Coordinate | None:
