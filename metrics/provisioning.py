@@ -169,7 +169,7 @@ def _need(resource: str, needed: float, usable: float, demand: Demand) -> Need:
 def _payload_of_link(demand: Demand) -> float:
     """Payload from producers per broker that fills its link in the busier direction [MB/s]."""
     replicas = demand.replication_factor
-    received = 1.0 + (replicas - 1)
+    received = replicas
     sent = (replicas - 1) + demand.consumer_groups
     assert demand.link_mbit_per_s is not None
     return demand.link_mbit_per_s / 8.0 / max(received, sent)
