@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Iterator, Sequence
-from types import TracebackType
+from contextlib import AbstractContextManager, nullcontext
 
 from jobs.trials.control import TrialLine
+from jobs.trials.watching import watching
 from metrics.progress import progress_of
 from metrics.sampler import Sampler
 from metrics.thresholds import Thresholds
@@ -19,8 +19,6 @@ NOTICE_S = 1.0
 
 class EarlyEnd:
     """Watches a running trial and ends its window early where the rule allows it.
-
-    A context manager around the load; its thread only looks and at most once speaks.
 
     Args:
         rule: None to hold every trial for its full time.
@@ -48,30 +46,19 @@ class EarlyEnd:
         self._interval_s = interval_s
         self._thresholds = thresholds
         self._offered_per_s = offered_per_s
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="redline-early-end", daemon=True)
 
-    def __enter__(self) -> EarlyEnd:
-        if self._rule is not None:
-            self._thread.start()
-        return self
+    def watch(self) -> AbstractContextManager[None]:
+        """Watch while the block lasts; looks, and speaks at most once."""
+        if self._rule is None:
+            return nullcontext()
+        return watching("early-end", self._look, self._interval_s / 2)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._stopped.set()
-        if self._thread.ident is not None:
-            self._thread.join()
-
-    def _run(self) -> None:
-        while not self._stopped.wait(self._interval_s / 2):
-            end_s = self._end_now(time.time())
-            if end_s is not None:
-                self._line.end_after(end_s)
-                return
+    def _look(self) -> float | None:
+        end_s = self._end_now(time.time())
+        if end_s is None:
+            return self._interval_s / 2
+        self._line.end_after(end_s)
+        return None
 
     def _end_now(self, now_s: float) -> float | None:
         """The length that the window may be cut to, or None while it has to go on [s]."""

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import Protocol
 
@@ -17,6 +16,7 @@ from jobs.config import Configuration
 from jobs.config.goal import Guards as Limits
 from jobs.events import Reporter, warn
 from jobs.trials.control import TrialLine
+from jobs.trials.watching import watching
 from metrics.evidence import ClientWindow
 from metrics.units import format_volume
 from search.errors import ConfigError, GuardStopError, RedlineError
@@ -187,29 +187,21 @@ class Guards:
 
     # --- while a load runs --------------------------------------------------
 
-    @contextmanager
-    def watch(self, line: TrialLine) -> Iterator[None]:
+    def watch(self, line: TrialLine) -> AbstractContextManager[None]:
         """Look on while a load runs, and end it when something trips."""
-        done = threading.Event()
-        thread = threading.Thread(
-            target=self._watch, args=(line, done), name="redline-guards", daemon=True
-        )
-        thread.start()
-        try:
-            yield
-        finally:
-            done.set()
-            thread.join()
 
-    def _watch(self, line: TrialLine, done: threading.Event) -> None:
-        wait_s = 0.0
-        while not done.wait(wait_s):
+        def look() -> float | None:
             began_s = self._clock()
-            self._look()
+            try:
+                self._look()
+            except Exception as error:  # noqa: BLE001 - whatever it is: no load goes on unwatched
+                self._trip(f"the cluster could not be watched: {type(error).__name__}: {error}")
             if self.tripped is not None:
                 line.end_now()
-                return
-            wait_s = min(max(INTERVAL_S, 3 * (self._clock() - began_s)), INTERVAL_MAX_S)
+                return None
+            return min(max(INTERVAL_S, 3 * (self._clock() - began_s)), INTERVAL_MAX_S)
+
+        return watching("guards", look)
 
     # --- looking ------------------------------------------------------------
 

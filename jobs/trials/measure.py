@@ -168,7 +168,7 @@ class TrialMeasurer:
             traffic.np * traffic.rate_records_per_s,
         )
         ticker = Ticker(bench.reporter, sampler, trial, line)
-        with bench.guards.watch(line), early_end, ticker:
+        with bench.guards.watch(line), early_end.watch(), ticker.watch():
             yield
 
     def _growth(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from types import TracebackType
+from contextlib import AbstractContextManager
 
 from jobs.config import Trial
 from jobs.events import Reporter, TrialProgress
 from jobs.trials.control import TrialLine
+from jobs.trials.watching import watching
 from metrics.sampler import Sampler
 from metrics.windows import broker_window
 
@@ -17,7 +17,7 @@ _RECENT_S = 2.0
 
 
 class Ticker:
-    """Reports where a trial stands, twice a second, until left; a context manager."""
+    """Reports where a trial stands, twice a second."""
 
     def __init__(
         self,
@@ -30,37 +30,26 @@ class Ticker:
         self._sampler = sampler
         self._trial = trial
         self._line = line
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="redline-ticker", daemon=True)
 
-    def __enter__(self) -> Ticker:
+    def watch(self) -> AbstractContextManager[None]:
+        """Report while the block lasts."""
         self._started_s = time.time()
-        self._thread.start()
-        return self
+        return watching("ticker", self._look, _INTERVAL_S)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._stopped.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        while not self._stopped.wait(_INTERVAL_S):
-            now_s = time.time()
-            elapsed_s = now_s - self._started_s
-            start_s = self._line.start_s
-            idle = self._idle(now_s)
-            self._reporter.report(
-                TrialProgress(
-                    stage=stage_at(-1.0 if start_s is None else now_s - start_s, self._trial),
-                    elapsed_s=elapsed_s,
-                    idle_lowest=idle[0] if idle else None,
-                    idle_broker=idle[1] if idle else None,
-                )
+    def _look(self) -> float:
+        now_s = time.time()
+        elapsed_s = now_s - self._started_s
+        start_s = self._line.start_s
+        idle = self._idle(now_s)
+        self._reporter.report(
+            TrialProgress(
+                stage=stage_at(-1.0 if start_s is None else now_s - start_s, self._trial),
+                elapsed_s=elapsed_s,
+                idle_lowest=idle[0] if idle else None,
+                idle_broker=idle[1] if idle else None,
             )
+        )
+        return _INTERVAL_S
 
     def _idle(self, now_s: float) -> tuple[float, int] | None:
         """Lowest idle fraction of the last seconds, and its broker."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -42,7 +43,7 @@ class Cluster:
     def __init__(self) -> None:
         self.lacking: Partitions = frozenset()
         self.dirs: tuple[LogDir, ...] = (LogDir(1, "/a", 100 * GB, 50 * GB),)
-        self.error: AdminError | None = None
+        self.error: Exception | None = None
 
     def under_replicated(self) -> Partitions:
         if self.error is not None:
@@ -198,6 +199,18 @@ def test_a_guard_ends_the_load_while_it_runs(cluster: Cluster) -> None:
                 time.sleep(0.01)
     assert len(ended) == 1
     with pytest.raises(GuardStopError, match="orders"):
+        watching.require_untripped()
+
+
+def test_a_load_that_can_no_longer_be_watched_is_ended(cluster: Cluster) -> None:
+    watching = guards(cluster)
+    with ControlServer("127.0.0.1", "127.0.0.1") as server, server.line(1) as line:
+        ended = threading.Event()
+        line.end_now = ended.set  # type: ignore[method-assign]
+        cluster.error = ValueError("an answer that nobody expected")
+        with watching.watch(line):
+            assert ended.wait(10.0)
+    with pytest.raises(GuardStopError, match="could not be watched: ValueError: an answer"):
         watching.require_untripped()
 
 

@@ -1,0 +1,66 @@
+"""Looking on while a block runs."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from jobs.trials.watching import watching
+
+PATIENCE_S = 5.0
+
+
+def test_it_looks_until_the_block_is_left() -> None:
+    third, looks = threading.Event(), []
+
+    def look() -> float:
+        looks.append(1)
+        if len(looks) == 3:
+            third.set()
+        return 0.0
+
+    with watching("test", look):
+        assert third.wait(PATIENCE_S)
+    seen = len(looks)
+    assert not any(thread.name == "redline-test" for thread in threading.enumerate())
+    assert len(looks) == seen
+
+
+def test_it_looks_no_more_when_told_so() -> None:
+    looked, looks = threading.Event(), []
+
+    def look() -> None:
+        looks.append(1)
+        looked.set()
+
+    with watching("test", look):
+        assert looked.wait(PATIENCE_S)
+    assert looks == [1]
+
+
+def test_what_a_look_raises_comes_out_of_the_block() -> None:
+    failed = threading.Event()
+
+    def look() -> None:
+        failed.set()
+        raise KeyError("lost")
+
+    with pytest.raises(KeyError, match="lost"), watching("test", look):
+        assert failed.wait(PATIENCE_S)
+
+
+def test_an_error_of_the_block_goes_before_that_of_a_look() -> None:
+    failed = threading.Event()
+
+    def look() -> None:
+        failed.set()
+        raise KeyError("lost")
+
+    def block() -> None:
+        with watching("test", look):
+            assert failed.wait(PATIENCE_S)
+            raise ValueError("the block's")
+
+    with pytest.raises(ValueError, match="the block's"):
+        block()
