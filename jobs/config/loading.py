@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.resources import files
-from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from jobs.config.cluster import Cluster
-from jobs.config.fields import nearest
+from jobs.config.files import names_in, read_conf
 from jobs.config.goal import Goal
 from jobs.config.overrides import apply_overrides, parse_overrides
 from jobs.config.problems import config_error
@@ -20,13 +18,6 @@ from jobs.config.workload import Workload
 from search.errors import ConfigError
 
 Loaded = TypeVar("Loaded", Cluster, Workload, Goal)
-SUFFIXES = (".yaml", ".yml")
-
-
-class _Readable(Protocol):
-    """A file of a folder or of a wheel; importlib's own name for it moves between Pythons."""
-
-    def read_text(self, encoding: str | None = None) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -124,9 +115,7 @@ def load(cluster: str, workload: str, goal: str, overrides: Sequence[str] = ()) 
 
 def available(kind: str) -> tuple[str, ...]:
     """Names of the files that come with the project, of kind cluster, workload or goal."""
-    folder = files("conf") / f"{kind}s"
-    names = (Path(entry.name) for entry in folder.iterdir()) if folder.is_dir() else ()
-    return tuple(sorted(name.stem for name in names if name.suffix in SUFFIXES))
+    return names_in(f"{kind}s")
 
 
 def describe(config: BaseModel) -> dict[str, Any]:
@@ -146,9 +135,9 @@ def describe(config: BaseModel) -> dict[str, Any]:
 
 def _load(model: type[Loaded], kind: str, name_or_path: str, overrides: Sequence[str]) -> Loaded:
     parsed = [each for each in parse_overrides(overrides) if each.file == kind]
-    file, label, stem = _find(kind, name_or_path)
-    source = parse_map(_read(file, label, kind), label)
-    source.data.setdefault("name", stem)
+    file = read_conf(f"{kind}s", name_or_path, f"--{kind}")
+    source = parse_map(file.text, file.label)
+    source.data.setdefault("name", file.stem)
     apply_overrides(source, model, parsed)
     return _validated(model, source)
 
@@ -158,44 +147,3 @@ def _validated(model: type[Loaded], source: Source) -> Loaded:
         return model.model_validate(source.data)
     except ValidationError as error:
         raise config_error(error, source, model) from None
-
-
-def _find(kind: str, name_or_path: str) -> tuple[_Readable, str, str]:
-    """The file, the label that messages show, and the name that it gives."""
-    path = Path(name_or_path).expanduser()
-    if path.suffix in SUFFIXES or len(path.parts) > 1:
-        return path, str(path), path.stem
-    known = available(kind)
-    if name_or_path in known:
-        folder = files("conf") / f"{kind}s"
-        file = next(
-            each
-            for each in (folder / f"{name_or_path}{suffix}" for suffix in SUFFIXES)
-            if each.is_file()
-        )
-        return file, f"conf/{kind}s/{file.name}", name_or_path
-    close = nearest(name_or_path, known)
-    meant = f"the nearest is {close}; " if close else ""
-    raise ConfigError(
-        f'--{kind} "{name_or_path}" names no file of conf/{kind}s; {meant}'
-        f"expected one of {', '.join(known)}, or the path of a YAML file"
-    )
-
-
-def _read(file: _Readable, label: str, kind: str) -> str:
-    try:
-        return file.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise ConfigError(
-            f"--{kind} {label} does not exist; expected a YAML file, or one of "
-            f"{', '.join(available(kind))}; correct the path"
-        ) from None
-    except UnicodeDecodeError as error:
-        raise ConfigError(
-            f"{label} is no UTF-8 text (byte {error.start}); expected YAML; save it as UTF-8"
-        ) from None
-    except OSError as error:
-        raise ConfigError(
-            f"{label} cannot be read ({error.strerror}); expected a readable YAML file; "
-            "correct the path or its permissions"
-        ) from None

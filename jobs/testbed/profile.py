@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from importlib.resources import files
-from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, ValidationError
 
 from jobs.config.base import ConfigModel, Name, Properties, Text, Whole, unexpected
 from jobs.config.fields import nearest
+from jobs.config.files import names_in, read_conf
 from jobs.config.problems import config_error
 from jobs.config.source import parse_map
 from search.errors import ConfigError
 
-SUFFIX = ".yaml"
 BROKERS_MAX = 5
 
 # What the launcher decides itself, because ports, folders and roles hang together.
@@ -94,8 +92,7 @@ class Profile(ConfigModel):
 
 def profile_names() -> tuple[str, ...]:
     """Names of the profiles that come with the project."""
-    entries = (Path(entry.name) for entry in (files("conf") / "testbed").iterdir())
-    return tuple(sorted(entry.stem for entry in entries if entry.suffix == SUFFIX))
+    return names_in("testbed")
 
 
 def load_profile(name_or_path: str) -> Profile:
@@ -104,20 +101,15 @@ def load_profile(name_or_path: str) -> Profile:
     Raises:
         ConfigError: when it cannot be read or is wrong; says where and what to do.
     """
-    path = Path(name_or_path).expanduser()
-    if path.suffix in (SUFFIX, ".yml") or len(path.parts) > 1:
-        label, stem, text = str(path), path.stem, _read(path)
-    else:
-        label, stem = f"conf/testbed/{name_or_path}{SUFFIX}", name_or_path
-        text = _read_own(name_or_path)
-    source = parse_map(text, label)
-    source.data.setdefault("name", stem)
+    file = read_conf("testbed", name_or_path, "testbed profile")
+    source = parse_map(file.text, file.label)
+    source.data.setdefault("name", file.stem)
     try:
         profile = Profile.model_validate(source.data)
     except ValidationError as error:
         raise config_error(error, source, Profile) from None
     for section in ("broker", "controller"):
-        _check_properties(getattr(profile, section), f"{label}, {section}")
+        _check_properties(getattr(profile, section), f"{file.label}, {section}")
     return profile
 
 
@@ -187,25 +179,3 @@ def _check_properties(properties: Mapping[str, object], where: str) -> None:
                 f"{where}: {key} is no name of a Kafka property{meant} expected a name such as "
                 f"num.io.threads, or one of {', '.join(own_keys[2:])}; correct it"
             )
-
-
-def _read_own(name: str) -> str:
-    known = profile_names()
-    if name in known:
-        return (files("conf") / "testbed" / f"{name}{SUFFIX}").read_text(encoding="utf-8")
-    close = nearest(name, known)
-    meant = f"the nearest is {close}; " if close else ""
-    raise ConfigError(
-        f'testbed profile "{name}" names no file of conf/testbed; {meant}'
-        f"expected one of {', '.join(known)}, or the path of a YAML file"
-    )
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(
-            f"testbed profile {path} cannot be read ({error}); expected a YAML file, or one of "
-            f"{', '.join(profile_names())}; correct the path"
-        ) from None

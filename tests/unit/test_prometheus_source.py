@@ -130,7 +130,7 @@ def test_a_wrong_rule_set_says_what_to_do(tmp_path: Path, text: str, message: st
 def test_an_unknown_rule_set_gets_the_nearest() -> None:
     with pytest.raises(ConfigError, match="the nearest is strimzi"):
         load_rules("strimsi")
-    with pytest.raises(ConfigError, match=r"none\.yaml cannot be read"):
+    with pytest.raises(ConfigError, match=r"none\.yaml does not exist"):
         load_rules("none.yaml")
 
 

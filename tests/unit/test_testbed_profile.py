@@ -97,7 +97,7 @@ def test_a_wrong_profile_says_where(tmp_path: Path, text: str, said: str) -> Non
 def test_an_unknown_profile_names_the_nearest(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="the nearest is disk-bound; expected one of default, "):
         load_profile("disk-bond")
-    with pytest.raises(ConfigError, match="cannot be read"):
+    with pytest.raises(ConfigError, match="does not exist"):
         load_profile(str(tmp_path / "absent.yaml"))
 
 

@@ -1,0 +1,81 @@
+"""The files of conf/ by their names, and any other by its path."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+
+from jobs.config.fields import nearest
+from search.errors import ConfigError
+
+SUFFIXES = (".yaml", ".yml")
+
+
+@dataclass(frozen=True)
+class ConfFile:
+    """A file that was read.
+
+    Attributes:
+        label: what messages call it.
+        stem: its name without folder and suffix.
+        text: what it holds.
+    """
+
+    label: str
+    stem: str
+    text: str
+
+
+def names_in(folder: str) -> tuple[str, ...]:
+    """Names of the files of a folder of conf/ that come with the project, without .yaml."""
+    place = files("conf") / folder
+    names = (Path(entry.name) for entry in place.iterdir()) if place.is_dir() else ()
+    return tuple(sorted(name.stem for name in names if name.suffix in SUFFIXES))
+
+
+def read_conf(folder: str, name_or_path: str, asked_by: str) -> ConfFile:
+    """Read a file of a folder of conf/ by its name without .yaml, or any by its path.
+
+    Args:
+        asked_by: the option or key that named it, for messages.
+
+    Raises:
+        ConfigError: there is no such file, or it cannot be read as text.
+    """
+    path = Path(name_or_path).expanduser()
+    if path.suffix in SUFFIXES or len(path.parts) > 1:
+        return ConfFile(str(path), path.stem, _read(folder, path, asked_by))
+    place = files("conf") / folder
+    for suffix in SUFFIXES:
+        own = place / f"{name_or_path}{suffix}"
+        if own.is_file():
+            label = f"conf/{folder}/{own.name}"
+            return ConfFile(label, name_or_path, own.read_text(encoding="utf-8"))
+    known = names_in(folder)
+    close = nearest(name_or_path, known)
+    meant = f"the nearest is {close}; " if close else ""
+    raise ConfigError(
+        f'{asked_by} "{name_or_path}" names no file of conf/{folder}; {meant}'
+        f"expected one of {', '.join(known)}, or the path of a YAML file"
+    )
+
+
+def _read(folder: str, path: Path, asked_by: str) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise ConfigError(
+            f"{asked_by} {path} does not exist; expected a YAML file, or one of "
+            f"{', '.join(names_in(folder))}; correct the path"
+        ) from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(
+            f"{asked_by} {path} is no UTF-8 text (byte {error.start}); expected YAML; save it "
+            "as UTF-8"
+        ) from None
+    except OSError as error:
+        raise ConfigError(
+            f"{asked_by} {path} cannot be read ({error.strerror}); expected a readable YAML "
+            "file; correct the path or its permissions"
+        ) from None
