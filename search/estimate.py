@@ -61,12 +61,15 @@ class Estimate:
         load: the expected limit.
         spread: standard deviation of its logarithm, about a ratio.
         gain, at_limit: the curve that goes with it.
+        scatter: how many times more the equations scatter than their errors say; it is in
+            `spread` already.
     """
 
     load: float
     spread: float
     gain: float
     at_limit: float
+    scatter: float = 1.0
 
     def utilization_at(self, load: float) -> float:
         """The utilization expected at a load."""
@@ -81,6 +84,9 @@ class Reading:
     slope: float
     spread: float
 
+
+TRUST = 4.0
+"""What the assumed errors are worth against the scatter that is seen [equations]."""
 
 # Relative errors of what is read from a trial: of the curve per unit of ln u, of the idle
 # fraction itself (absolute), and of what an overloaded cluster still delivers.
@@ -148,6 +154,18 @@ def solve(equations: Sequence[Reading], prior: Prior | None, curve: Curve) -> Es
     determinant = a * c - b * b
     log_limit = (d * c - b * e) / determinant
     gain = (a * e - b * d) / determinant
-    return Estimate(
-        math.exp(min(log_limit, 50.0)), math.sqrt(c / determinant), gain, curve.at_limit
-    )
+    scatter = _scatter(equations, log_limit, gain)
+    spread = scatter * math.sqrt(c / determinant)
+    return Estimate(math.exp(min(log_limit, 50.0)), spread, gain, curve.at_limit, scatter)
+
+
+def _scatter(equations: Sequence[Reading], log_limit: float, gain: float) -> float:
+    """Birge's ratio, held near 1 while there are few equations, and never below it.
+
+    R. T. Birge, Phys. Rev. 40, 207 (1932): where measurements scatter more than their
+    errors say, the errors are too small by the root of the reduced chi-square.
+    """
+    residuals = ((log_limit + one.slope * gain - one.log_load) / one.spread for one in equations)
+    chi_square = sum(residual**2 for residual in residuals)
+    freedom = max(0, len(equations) - 1)
+    return max(1.0, math.sqrt((TRUST + chi_square) / (TRUST + freedom)))

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from statistics import fmean
 
 from search.estimate import Curve, Estimate, Prior, delivered_readings, readings, solve
 from search.model import Bracket, Observation, Verdict
 from search.signals import Signals
-from search.standing import Standing
+from search.standing import Standing, standings_of
 
 DOUBT = 2.5
 """Standard deviations between reading and verdict from which a verdict is in doubt."""
@@ -45,12 +46,35 @@ class Guide:
         Neighbours that the cluster's own readings contradict are left out.
         """
         curve = self.curve_of(history)
-        found = readings(history, self.signals, curve, self.noise)
+        found = readings(self._credible(history), self.signals, curve, self.noise)
         if self.prior is not None and found:
             alone = solve(found, None, curve)
             if alone is not None and self._contradicts(alone, self.prior):
                 return alone
         return solve(found, self.prior, curve)
+
+    def _credible(self, history: Sequence[Observation]) -> list[Observation]:
+        """The trials whose readings count.
+
+        What made a trial's verdict a fluke (a stall, a cold JVM) is in its reading too. So a
+        trial that was outvoted at its load is left out where its reading contradicts theirs
+        who outvoted it; where both lie close to the threshold, both count.
+        """
+        standings = standings_of(history)
+        believed: dict[int, list[float]] = {}
+        for seen in history:
+            used = self.signals.utilization(seen)
+            if used and seen.verdict is standings[seen.load].verdict:
+                believed.setdefault(seen.load, []).append(math.log(used))
+        return [
+            seen for seen in history if not self._is_outvoted(seen, believed.get(seen.load, ()))
+        ]
+
+    def _is_outvoted(self, seen: Observation, believed: Sequence[float]) -> bool:
+        used = self.signals.utilization(seen)
+        if not used or not believed:
+            return False
+        return abs(math.log(used) - fmean(believed)) > DOUBT * self.noise * math.sqrt(2.0)
 
     def curve_of(self, history: Sequence[Observation]) -> Curve:
         """The curve, with a lower ceiling where an overload stood still below it.
@@ -80,7 +104,7 @@ class Guide:
         if expected is not None and high is not None and self._is_far_above(expected, high):
             curve = self._recalibrated(believed, high)
             prior = None
-        found = readings(history, self.signals, curve, self.noise)
+        found = readings(self._credible(history), self.signals, curve, self.noise)
         found += delivered_readings(believed, self.signals)
         if prior is not None and found:
             alone = solve(found, None, curve)
@@ -133,6 +157,10 @@ class Guide:
             f"{self.axis} {high} was overloaded, but fit expects it near {estimate.load:.0f}",
         )
 
+    def noise_seen(self, estimate: Estimate | None) -> float:
+        """The scatter of the limit from trial to trial, or more where the readings show more."""
+        return self.noise if estimate is None else self.noise * estimate.scatter
+
     def is_read(self, seen: Observation) -> bool:
         """True when the trial's utilization enters the estimate."""
         return bool(readings([seen], self.signals, self.curve_of([seen]), self.noise))
@@ -150,11 +178,11 @@ class Guide:
 
     def _is_far_above(self, estimate: Estimate, load: int) -> bool:
         distance = math.log(estimate.load / load)
-        return distance > DOUBT * math.hypot(estimate.spread, self.noise)
+        return distance > DOUBT * math.hypot(estimate.spread, self.noise_seen(estimate))
 
     def _is_far_below(self, estimate: Estimate, load: int) -> bool:
         distance = math.log(load / estimate.load)
-        return distance > DOUBT * math.hypot(estimate.spread, self.noise)
+        return distance > DOUBT * math.hypot(estimate.spread, self.noise_seen(estimate))
 
     def _contradicts(self, alone: Estimate, prior: Prior) -> bool:
         distance = abs(math.log(alone.load / prior.load))

@@ -9,7 +9,8 @@ say. Two safeguards keep a misleading guide harmless:
   every limit still possible; otherwise the aim moves towards bisection's own next load
   until it fits (`search.shadow` has the argument, and ITP is the model). Repeats are
   paid from the same allowance, so the bound holds for every monotone sequence of
-  verdicts and any readings. Only trials that contradict each other buy more.
+  verdicts and any readings. Only trials that contradict each other buy more, and give back
+  those that the outvoted one had led astray.
 * Flukes. A verdict that the readings contradict is measured again before it is believed;
   a load is judged by the majority of its trials, at most three.
 """
@@ -66,7 +67,7 @@ class Guided:
             return invalid
         standings = standings_of(history)
         bracket = bracket_of_standings(standings)
-        used = _trials_counted(standings)
+        used = _trials_counted(history, standings)
         settled = self.limits.settle_bracket(bracket)
         doubt = self.guide.doubtful(history, standings, bracket)
         if doubt is None and isinstance(settled, Done):
@@ -101,7 +102,7 @@ class Guided:
         estimate = self.guide.estimate(history, standings, bracket)
         # A reading that entered the estimate and its verdict are one piece of evidence.
         alone = [seen for seen in history if not self.guide.is_read(seen)]
-        sure = confidence(alone, bracket, estimate, self.guide.noise)
+        sure = confidence(alone, bracket, estimate, self.guide.noise_seen(estimate))
         notes = notes_of(standings, bracket, self.limits.axis)
         if doubt is not None:
             notes += (f"{doubt[1]}; it was not repeated, as its trials were used up",)
@@ -165,9 +166,26 @@ class Guided:
         return Observation(load, verdict, reading)
 
 
-def _trials_counted(standings: dict[int, Standing]) -> int:
-    """Valid trials; those of a load whose trials contradict each other count once."""
-    return sum(1 if one.is_contradictory else len(one.votes) for one in standings.values())
+def _trials_counted(history: Sequence[Observation], standings: dict[int, Standing]) -> int:
+    """Trials that the guide answers for; what contradicts itself is the cluster's own doing.
+
+    Those of a load whose trials contradict each other count once, and those between a trial
+    that was outvoted and the one that outvoted it, which it led astray, not at all.
+    """
+    valid = _without_invalid(history)
+    astray: set[int] = set()
+    for load, one in standings.items():
+        if one.is_contradictory:
+            own = [i for i, seen in enumerate(valid) if seen.load == load]
+            wrong = [i for i in own if valid[i].verdict is not one.verdict]
+            righted = [i for i in own if i > wrong[0] and valid[i].verdict is one.verdict]
+            astray.update(range(wrong[0] + 1, righted[0]) if righted else ())
+    others = {
+        i
+        for i, seen in enumerate(valid)
+        if i not in astray and not standings[seen.load].is_contradictory
+    }
+    return len(others) + sum(one.is_contradictory for one in standings.values())
 
 
 def _without_invalid(history: Sequence[Observation]) -> list[Observation]:

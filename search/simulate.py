@@ -37,6 +37,8 @@ class ClusterSpec:
             the handlers show nothing of it (a lone ISR flap or stall).
         disguised: share of the false alarms in which the handlers do show it.
         false_calm: chance that a trial meets a capacity 30 % higher.
+        stall: chance that a trial meets a capacity 20 % lower, which shows in its readings
+            and maybe in its verdict.
         invalid: chance that a trial is INVALID.
         drift: amplitude of a slow wave in the capacity [ratio].
         drift_period_s: period of that wave [s].
@@ -56,6 +58,7 @@ class ClusterSpec:
     false_alarm: float = 0.0
     disguised: float = 0.0
     false_calm: float = 0.0
+    stall: float = 0.0
     invalid: float = 0.0
     drift: float = 0.0
     drift_period_s: float = 7200.0
@@ -124,6 +127,8 @@ class SimulatedCluster:
             capacity *= 1.0 - spec.scar * math.exp(-since_s / spec.recovery_s)
         if calm < spec.false_calm:
             capacity *= 1.3
+        if calm > 1.0 - spec.stall:
+            capacity *= 0.8
         ratio = load / capacity
         indicators = self._indicators(ratio, reading)
         if any(low <= load / spec.capacity < high for low, high in spec.bands):

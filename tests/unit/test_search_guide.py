@@ -1,0 +1,71 @@
+"""What guides the search: which readings count, and how far they are trusted."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from search.confidence import confidence
+from search.estimate import Curve, Reading, solve
+from search.guide import Guide
+from search.guided import Guided
+from search.limits import Limits
+from search.model import Bracket, Measure, Observation, Verdict
+from search.standing import bracket_of_standings, standings_of
+
+IDLE_MIN = 0.20
+
+
+def seen(load: int, idle: float) -> Observation:
+    used = (1 - idle) / (1 - IDLE_MIN)
+    verdict = Verdict.OVERLOADED if used > 1 else Verdict.SUSTAINED
+    return Observation(load, verdict, {"request_handler_idle": used, "achieved": 0.0})
+
+
+MISLED = [seen(64, 0.19), seen(59, 0.40), seen(64, 0.36), seen(69, 0.28)]
+"""As it was on three brokers whose first trial met JVMs that were still cold."""
+
+
+def test_the_reading_of_an_outvoted_trial_no_longer_guides() -> None:
+    standings = standings_of(MISLED)
+    estimate = Guide().estimate(MISLED, standings, bracket_of_standings(standings))
+    assert estimate is not None
+    assert estimate.load == pytest.approx(74, abs=3)  # a line through the other three
+
+
+def test_after_a_misled_start_the_next_load_is_near_the_limit() -> None:
+    decision = Guided(Limits(128, 20_000, 0.08, 3)).decide(MISLED)
+    assert isinstance(decision, Measure)
+    assert 70 <= decision.load <= 85
+
+
+def test_readings_next_to_the_threshold_count_whoever_was_outvoted() -> None:
+    near = [seen(100, 0.195), seen(90, 0.28), seen(100, 0.205)]
+    standings = standings_of(near)
+    both = Guide().estimate(near, standings, bracket_of_standings(standings))
+    last = Guide().estimate(near[1:], standings, bracket_of_standings(standings))
+    assert both is not None
+    assert last is not None
+    assert both.load < last.load
+
+
+def test_equations_that_contradict_each_other_are_trusted_less() -> None:
+    agree = [Reading(math.log(100), 0.0, 0.02)] * 4
+    differ = [Reading(math.log(load), 0.0, 0.02) for load in (85, 95, 105, 118)]
+    calm, torn = solve(agree, None, Curve()), solve(differ, None, Curve())
+    assert calm is not None
+    assert torn is not None
+    assert calm.scatter == 1.0
+    assert torn.scatter > 2.0
+    assert torn.spread == pytest.approx(calm.spread * torn.scatter)
+
+
+def test_scattering_readings_lower_the_stated_confidence() -> None:
+    bracket, guide = Bracket(95, 100), Guide()
+    stated = []
+    for idles in ((0.36, 0.28, 0.24, 0.19), (0.24, 0.40, 0.22, 0.14)):
+        history = [seen(load, idle) for load, idle in zip((80, 90, 95, 100), idles, strict=True)]
+        estimate = guide.estimate(history, standings_of(history), bracket)
+        stated.append(confidence(history, bracket, estimate, guide.noise_seen(estimate)))
+    assert stated[0] > stated[1]
