@@ -162,7 +162,7 @@ def test_a_run_keeps_what_one_has_to_know_to_compare_it(
     expected = {
         "broker.version": kafka_testbed.kafka_version,
         "controller.version": kafka_testbed.kafka_version,
-        "broker.config.num.io.threads": "2",
+        "broker.config.num.io.threads": "1",
         "broker.config.log.dirs.count": "1",
         "topic.config.min.insync.replicas": "1",
         "broker.jvm.heap_max_bytes": str(512 * 2**20),

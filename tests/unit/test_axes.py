@@ -21,9 +21,9 @@ def _goal(axis: str, *more: str) -> list[str]:
 
 
 def test_along_np_the_load_is_the_producers() -> None:
-    traffic = traffic_at(load_workload("demo"), "np", 1_000, 40)
-    assert (traffic.np, traffic.bpm, traffic.rate_records_per_s) == (40, 1_000, 250.0)
-    assert traffic.mb_per_s == pytest.approx(10.0)
+    traffic = traffic_at(load_workload("demo"), "np", 1_000, 40)  # of 125 kB/s each
+    assert (traffic.np, traffic.bpm, traffic.rate_records_per_s) == (40, 1_000, 125.0)
+    assert traffic.mb_per_s == pytest.approx(5.0)
 
 
 def test_along_rate_each_of_np_producers_offers_the_load() -> None:

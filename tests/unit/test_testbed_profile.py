@@ -28,7 +28,7 @@ def test_all_profiles_load_and_bound_the_disk() -> None:
 
 def test_the_default_profile_lets_handlers_give_out_before_two_cores_do() -> None:
     broker = load_profile("disk-bound").broker
-    assert broker["num.io.threads"] == "2"
+    assert broker["num.io.threads"] == "1"
     assert broker["log.flush.interval.messages"] == "1"
     assert broker["replica.lag.time.max.ms"] == "2000"
     assert broker["auto.create.topics.enable"] == "false"
