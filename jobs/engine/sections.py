@@ -19,6 +19,7 @@ from typing import Protocol
 from crc32c import crc32c
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
+from jobs.engine.checksum import Tail
 from jobs.engine.pattern import BATCH_HEADER_BYTES
 from jobs.engine.payload import Message
 
@@ -27,6 +28,9 @@ RECORDS_MAX = 200_000
 
 RAW_BATCH_BYTES_MAX = 16_777_216
 """No batch of several records is larger before compression [B]."""
+
+TAIL_BYTES_MIN = 32_768
+"""A shorter body is read again for each checksum, which is as fast [B]."""
 
 _BEFORE_CRC = struct.Struct(">qiib")
 _CRC = struct.Struct(">I")
@@ -102,11 +106,13 @@ class Section(Protocol):
         full_records: as many as fit into a batch.
         codec: what a batch's attributes say of its compression.
         following: the section that comes next in the pool's ring.
+        tail: checksum of the body of a full batch, once it was needed and where it pays.
     """
 
     full_records: int
     codec: int
     following: Section
+    tail: Tail | None
 
     def fitting(self, records: int) -> int:
         """The most records, up to so many, of which there is a batch."""
@@ -129,7 +135,7 @@ class PlainSection:
     """Uncompressed records; see `Section`."""
 
     codec = 0
-    __slots__ = ("_data", "_ends", "_payload_ends", "following", "full_records")
+    __slots__ = ("_data", "_ends", "_payload_ends", "following", "full_records", "tail")
 
     def __init__(self, data: bytes, ends: Sequence[int], payload_ends: Sequence[int]) -> None:
         self._data = memoryview(data)
@@ -137,6 +143,7 @@ class PlainSection:
         self._payload_ends = payload_ends
         self.full_records = len(ends) - 1
         self.following: Section = self
+        self.tail: Tail | None = None
 
     def fitting(self, records: int) -> int:
         """See `Section`."""
@@ -158,7 +165,15 @@ class PlainSection:
 class CompressedSection:
     """Records compressed once for each of some record counts; see `Section`."""
 
-    __slots__ = ("_bodies", "_counts", "_payload_ends", "codec", "following", "full_records")
+    __slots__ = (
+        "_bodies",
+        "_counts",
+        "_payload_ends",
+        "codec",
+        "following",
+        "full_records",
+        "tail",
+    )
 
     def __init__(
         self, codec: int, bodies: Mapping[int, bytes], payload_ends: Sequence[int]
@@ -169,6 +184,7 @@ class CompressedSection:
         self._payload_ends = payload_ends
         self.full_records = self._counts[-1]
         self.following: Section = self
+        self.tail: Tail | None = None
 
     def fitting(self, records: int) -> int:
         """See `Section`."""
@@ -208,4 +224,13 @@ def batch_of(
     )
     length = BATCH_HEADER_BYTES - _LENGTH_OFFSET + len(body)
     header = _BEFORE_CRC.pack(0, length, -1, _MAGIC)
-    return header + _CRC.pack(crc32c(body, crc32c(after))) + after, body
+    return header + _CRC.pack(_checksum(section, records, after, body)) + after, body
+
+
+def _checksum(section: Section, records: int, after: bytes, body: memoryview) -> int:
+    """CRC-32C of what follows the CRC: the rest of the header, and the records."""
+    if records < section.full_records or len(body) < TAIL_BYTES_MIN:
+        return crc32c(body, crc32c(after))
+    if section.tail is None:
+        section.tail = Tail(body)
+    return section.tail.after(after)

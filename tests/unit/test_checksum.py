@@ -1,0 +1,30 @@
+from __future__ import annotations
+
+from crc32c import crc32c
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobs.engine.checksum import Tail
+from jobs.engine.pattern import ProducerPattern
+from jobs.engine.pool import BatchPool
+from jobs.engine.sections import TAIL_BYTES_MIN
+
+_CRC_END = 21
+"""What follows Kafka's CRC field in a batch is what it is of."""
+
+
+@given(st.binary(max_size=60), st.binary(max_size=5_000))
+def test_it_is_the_checksum_of_head_and_body(head: bytes, body: bytes) -> None:
+    assert Tail(memoryview(body)).after(head) == crc32c(head + body)
+
+
+def test_every_batch_of_a_large_pool_has_its_checksum() -> None:
+    pool = BatchPool(ProducerPattern(1_000, 100_000.0, batch_size=262_144, pool_bytes=1_000_000))
+    section = pool.sections[0]
+    assert len(section.body(section.full_records)) >= TAIL_BYTES_MIN
+    for at_ms in (1, 2_000_000_000_000):
+        for records in (1, section.full_records - 1, section.full_records):
+            header, body = pool.take(section, records, at_ms, producer_id=7, epoch=1, sequence=3)
+            stated = int.from_bytes(header[_CRC_END - 4 : _CRC_END], "big")
+            assert stated == crc32c(header[_CRC_END:] + bytes(body))
+    assert section.tail is not None
