@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -94,7 +95,8 @@ class Contest:
             BenchError: it failed; with the end of what it said.
         """
         warm_s = WARM_S.get((entry.role, entry.client), WARM_DEFAULT_S)
-        window = Window(warm_s, self._measure_s)
+        # A fast consumer has read all there is before it counts as warm.
+        window = Window(warm_s, self._measure_s, task.bytes_max / 2 or math.inf)
         way = self._ways[entry.is_tls]
         if way is None:
             raise BenchError(f"{entry.role} {entry.client}: the brokers have no TLS listener")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import subprocess
 import tempfile
 import threading
@@ -47,10 +48,13 @@ class Window:
     Attributes:
         warm_s: from its first byte on, not measured [s].
         measure_s: at most so long after that [s].
+        warm_bytes: payload after which it is measured though `warm_s` has not passed, where
+            there is an end to what it can move [B].
     """
 
     warm_s: float
     measure_s: float
+    warm_bytes: float = math.inf
 
 
 @dataclass(frozen=True)
@@ -139,7 +143,7 @@ def by_lines(
                 continue
             now = time.monotonic()
             began_s = now if began_s is None else began_s
-            if now - began_s < window.warm_s:
+            if now - began_s < window.warm_s and told[0] < window.warm_bytes:
                 continue
             mark = Mark(now, told[0], _cpu_of(process) if told[1] is None else told[1])
             first, last = first or mark, mark

@@ -89,6 +89,13 @@ def test_lines_after_the_warm_up_are_measured() -> None:
     assert repeat.mb_per_cpu_s == pytest.approx(0.1)
 
 
+def test_a_client_that_is_half_done_before_it_is_warm_is_measured_from_there() -> None:
+    lines = "".join(f'{{"bytes": {n * 100}, "cpu_s": {n * 0.01}}}\n' for n in range(11))
+    with started(_speaker(f"print({lines!r}, end='', flush=True)"), "") as (process, _):
+        repeat = by_lines(process, own_line, Window(60.0, 60.0, warm_bytes=500))
+    assert repeat.payload_bytes == 500
+
+
 def test_a_client_that_says_nothing_is_an_error_with_its_words() -> None:
     with started(_speaker("sys.exit('no broker')"), "") as (process, errors):
         with pytest.raises(BenchError, match="did not say twice"):
