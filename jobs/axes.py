@@ -142,13 +142,9 @@ def _require_growing_size(workload: Workload, load_cap: int) -> None:
             "second, so load would not grow with the size; expected "
             "producer.rate_records_per_s; set it and set rate_bytes_per_s to null"
         )
-    rooms = {
-        "producer.buffer_memory": workload.producer.buffer_memory,
-        "payload.pool_bytes": workload.payload.pool_bytes,
-    }
-    for key, room in rooms.items():
-        if room < 2 * load_cap:
-            raise ConfigError(
-                f"workload {key} is {room} and goal.search.load_cap {load_cap} bytes; expected "
-                f"room for two messages at least; raise {key} or lower the cap"
-            )
+    problem = workload.trouble_with_size(load_cap)
+    if problem is not None:
+        raise ConfigError(
+            f"goal.search.load_cap allows messages of {load_cap} B, and workload {problem}, "
+            "or lower the cap"
+        )

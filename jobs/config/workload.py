@@ -121,6 +121,21 @@ class Workload(ConfigModel):
     trial: Trial
     consumers: Consumers = Consumers()
 
+    def trouble_with_size(self, bpm: int) -> str | None:
+        """Why messages of this mean size [B] have no room, or None when they have."""
+        largest = self.payload.distribution.largest(bpm)
+        rooms = {
+            "producer.buffer_memory": self.producer.buffer_memory,
+            "payload.pool_bytes": self.payload.pool_bytes,
+        }
+        for key, room in rooms.items():
+            if room < 2 * largest:
+                return (
+                    f"{key} is {room} and the largest message {largest} B; expected room "
+                    f"for two messages at least; raise {key} to {2 * largest} or more"
+                )
+        return None
+
     @model_validator(mode="after")
     def _sizes_differ(self) -> Workload:
         twice = sorted({size for size in self.message_bytes if self.message_bytes.count(size) > 1})
@@ -141,17 +156,9 @@ class Workload(ConfigModel):
                 f"{smallest} B, key and value together; expected room for the key in every "
                 "message; shorten the keys, or raise message_bytes"
             )
-        largest = sizes.largest(max(self.message_bytes))
-        rooms = {
-            "producer.buffer_memory": self.producer.buffer_memory,
-            "payload.pool_bytes": self.payload.pool_bytes,
-        }
-        for key, room in rooms.items():
-            if room < 2 * largest:
-                raise ValueError(
-                    f"{key} is {room} and the largest message {largest} B; expected room "
-                    f"for two messages at least; raise {key} to {2 * largest} or more"
-                )
+        problem = self.trouble_with_size(max(self.message_bytes))
+        if problem is not None:
+            raise ValueError(problem)
         return self
 
     @model_validator(mode="after")

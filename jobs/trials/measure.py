@@ -66,6 +66,11 @@ class TrialMeasurer:
         self._bpm = bpm
 
     def measure(self, load: int) -> dict[str, Observation]:
+        """What each goal says of a trial at `load`, as the search wants it; see `hold`."""
+        record = record_of(self.hold(load))
+        return {goal: record.observation(goal) for goal in self._bench.thresholds}
+
+    def hold(self, load: int) -> Trial:
         """Offer `load` on the goals' axis, judge it by each, and append trial and samples.
 
         Raises:
@@ -90,12 +95,11 @@ class TrialMeasurer:
         finally:
             started_s += time.time() - judged_s  # rest is no work of the trial's
             bench.tables.append_trial(trial, evidence.samples)
-        record = record_of(trial)
-        bench.records.append(record)
+        bench.records.append(record_of(trial))
         self._report(trial, traffic, time.time() - started_s)
         bench.guards.require_untripped()
         bench.check_cluster()
-        return {goal: record.observation(goal) for goal in bench.thresholds}
+        return trial
 
     def _recovered(self, trial: Trial) -> Trial:
         """After an overload: the trial with the time that the brokers took to come to rest."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from metrics.beans import PHASES
-from metrics.evidence import BrokerSample, ClientWindow
+from metrics.evidence import BrokerSample, ClientWindow, Judgement
 from metrics.windows import BrokerWindow, RequestWindow
 
 START_S = 1_000_000.0
@@ -128,3 +128,13 @@ def busy_samples(seconds: int = 12, idle: float = 0.5, first_s: float = -1.0) ->
             values[f"{name}_mean"] = (count_0 * mean_0 + per_s * second * mean) / count
         taken.append(sample(first_s + second, values))
     return taken
+
+
+def with_one(**changes: Any) -> tuple[BrokerWindow, ...]:
+    """Three brokers at ease, the second of them changed."""
+    return (broker(1), replace(broker(2), **changes), broker(3))
+
+
+def rules(judgement: Judgement) -> set[str]:
+    """The rules behind a verdict."""
+    return {reason.indicator for reason in judgement.reasons}

@@ -1,32 +1,20 @@
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metrics.evidence import ClientWindow, Judgement, Reason, Resource
+from metrics.evidence import Reason, Resource
 from metrics.indicators import achieved_share, overload_reasons
 from metrics.thresholds import Thresholds
 from metrics.verdict import Evidence, judge, judge_all, utilization
-from metrics.windows import BrokerWindow, RequestWindow
 from search.model import Verdict
-from tests.support.evidence import broker, client
+from tests.support.evidence import broker, client, rules, with_one
 
 GOAL = Thresholds()
 BROKERS = (broker(1), broker(2), broker(3))
-
-
-def rules(judgement: Judgement) -> set[str]:
-    return {reason.indicator for reason in judgement.reasons}
-
-
-def with_one(**changes: object) -> tuple[BrokerWindow, ...]:
-    """Three brokers, the second of them changed."""
-    return (broker(1), replace(broker(2), **changes), broker(3))  # type: ignore[arg-type]
 
 
 def test_sustained_says_its_numbers() -> None:
@@ -190,139 +178,6 @@ def test_a_trial_that_was_ended_keeps_its_other_reasons() -> None:
     assert [each.indicator for each in judgement.reasons] == ["guard", "metrics_incomplete"]
 
 
-INVALID: dict[str, tuple[ClientWindow, tuple[BrokerWindow, ...]]] = {
-    "task_failed": (client(task_errors=("task 0 on a: out of memory",)), BROKERS),
-    "metrics_incomplete": (client(), with_one(samples_missed=3)),
-    "metrics_contradictory": (client(), with_one(contradiction="broker 2 restarted")),
-    "leaders_moved": (client(errors={"NotLeaderForPartitionError": 3}), BROKERS),
-    "unexpected_errors": (client(errors={"ConnectionClosed": 3}), BROKERS),
-    "throttled": (client(throttle_ms=12), BROKERS),
-    "generator_limited": (client(acked_records=9_000, unsent_own_records=500), BROKERS),
-}
-
-
-@pytest.mark.parametrize("rule", INVALID)
-def test_each_cause_makes_a_trial_invalid(rule: str) -> None:
-    judgement = judge(*INVALID[rule], GOAL)
-    assert judgement.verdict is Verdict.INVALID
-    assert rules(judgement) == {rule}
-    assert judgement.limited_by is None
-
-
-@pytest.mark.parametrize("rule", INVALID)
-def test_invalid_comes_before_overloaded(rule: str) -> None:
-    account, brokers = INVALID[rule]
-    overloaded = (*brokers, broker(4, handler_idle=0.01, isr_changed_share=1.0))
-    assert judge(account, overloaded, GOAL).verdict is Verdict.INVALID
-
-
-@pytest.mark.parametrize(
-    ("changes", "verdict"),
-    [
-        ({"unsent_own_records": 500}, Verdict.INVALID),  # half of the missing are its own
-        ({"unsent_own_records": 499}, Verdict.OVERLOADED),
-        ({"loop_busy": 0.95}, Verdict.INVALID),
-        ({"loop_busy": 0.94}, Verdict.OVERLOADED),
-    ],
-)
-def test_whose_shortfall_it_was(changes: dict[str, float], verdict: Verdict) -> None:
-    account = replace(client(acked_records=9_000), **changes)  # type: ignore[arg-type]
-    assert judge(account, BROKERS, GOAL).verdict is verdict
-
-
-def test_a_busy_generator_without_a_shortfall_is_fine() -> None:
-    account = client(loop_busy=0.99, unsent_own_records=50)
-    assert judge(account, BROKERS, GOAL).verdict is Verdict.SUSTAINED
-
-
-@pytest.mark.parametrize("error", ["RequestTimedOutError", "Unacknowledged"])
-def test_timeouts_are_judged_by_the_shortfall(error: str) -> None:
-    account = client(errors={error: 5_000}, failed_total=5_000)
-    assert judge(account, BROKERS, GOAL).verdict is Verdict.SUSTAINED
-    short = replace(account, acked_records=5_000)
-    assert judge(short, BROKERS, GOAL).verdict is Verdict.OVERLOADED
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"samples_missed": 3},
-        {"edge_gap_s": 2.1},
-        {"handler_idle": None},
-        {"start_s": None, "handler_idle": None, "samples_missed": 10},
-    ],
-)
-def test_missing_metrics_are_no_verdict(changes: dict[str, float | None]) -> None:
-    judgement = judge(client(), with_one(**changes), GOAL)
-    assert judgement.verdict is Verdict.INVALID
-    assert [(r.indicator, r.broker_id) for r in judgement.reasons] == [("metrics_incomplete", 2)]
-
-
-@pytest.mark.parametrize("changes", [{"samples_missed": 1}, {"edge_gap_s": 2.0}])
-def test_a_few_missing_samples_are_tolerated(changes: dict[str, float]) -> None:
-    assert judge(client(), with_one(**changes), GOAL).verdict is Verdict.SUSTAINED
-
-
-def test_no_broker_and_no_load_are_no_verdict() -> None:
-    assert judge(client(), (), GOAL).verdict is Verdict.INVALID
-    idle = client(offered_records=0, acked_records=0, latency_p99_ms=math.nan)
-    assert rules(judge(idle, BROKERS, GOAL)) == {"generator_limited"}
-
-
-def test_leaders_that_move_and_fenced_brokers_are_no_verdict() -> None:
-    moved = judge(client(), with_one(leader_partitions_min=9.0), GOAL)
-    assert rules(moved) == {"leaders_moved"}
-    controller = BrokerWindow(100, 1.0, 2.0, 1.0, 10, 0, 0.5, fenced_brokers_max=1.0)
-    assert rules(judge(client(), BROKERS, GOAL, controllers=(controller,))) == {"broker_fenced"}
-    calm = replace(controller, fenced_brokers_max=0.0)
-    assert judge(client(), BROKERS, GOAL, controllers=(calm,)).verdict is Verdict.SUSTAINED
-
-
-def test_throttling_that_only_the_broker_saw() -> None:
-    judgement = judge(client(), with_one(produce=RequestWindow(throttle_ms=4.0)), GOAL)
-    assert rules(judgement) == {"throttled"}
-    assert judgement.reasons[0].resource is Resource.QUOTA
-
-
-@pytest.mark.parametrize(
-    ("throttle_ms", "verdict"),
-    [(1e-9, Verdict.SUSTAINED), (0.0004, Verdict.SUSTAINED), (0.001, Verdict.INVALID)],
-)
-def test_what_rounding_leaves_of_an_earlier_quota_is_no_throttling(
-    throttle_ms: float, verdict: Verdict
-) -> None:
-    produce = RequestWindow(per_s=100.0, throttle_ms=throttle_ms)  # of 1,000 requests
-    assert judge(client(), with_one(produce=produce), GOAL).verdict is verdict
-
-
-def test_a_window_too_short_for_the_isr_is_no_verdict() -> None:
-    assert rules(judge(client(), BROKERS, Thresholds(window_min_s=10.1))) == {"window_too_short"}
-    assert judge(client(), BROKERS, Thresholds(window_min_s=10.0)).verdict is Verdict.SUSTAINED
-
-
-@pytest.mark.parametrize(
-    ("growth", "failed", "words"),
-    [
-        ({0: 6_000, 1: 6_000}, 0, None),
-        ({0: 6_000, 1: 6_004}, 4, None),  # timed out and written all the same
-        ({0: 6_000, 1: 6_005}, 4, "1 more than the 12000 acknowledged and 4 failed"),
-        ({0: 5_999, 1: 6_001}, 5, "1 acknowledged records are missing"),
-        ({0: 6_000}, 0, "6000 acknowledged records are missing"),
-        (None, 0, None),
-    ],
-)
-def test_acknowledged_records_are_in_the_log(
-    growth: dict[int, int] | None, failed: int, words: str | None
-) -> None:
-    account = client(failed_total=failed)
-    judgement = judge(account, BROKERS, GOAL, growth_by_partition=growth)
-    if words is None:
-        assert judgement.verdict is Verdict.SUSTAINED
-    else:
-        assert rules(judgement) == {"accounting_mismatch"}
-        assert words in judgement.reasons[0].text
-
-
 def test_utilization_is_one_at_the_threshold() -> None:
     used = utilization(
         client(acked_records=9_900), with_one(handler_idle=0.2, isr_changed_share=0.25), GOAL
@@ -371,101 +226,3 @@ def test_a_verdict_always_has_reasons_and_agrees_with_utilization(
         assert {r.indicator for r in judgement.reasons} >= set(above)
         assert judgement.limited_by is not None
         assert judgement.attribution
-
-
-def overload(acked: int, **changes: object) -> Judgement:
-    return judge(client(acked_records=acked), with_one(**changes), GOAL)
-
-
-BUSY = RequestWindow(per_s=100.0, total_ms=20.0, local_ms=18.0, request_queue_ms=1.5, remote_ms=0.1)
-CASES: dict[str, tuple[Callable[[], Judgement], Resource, str]] = {
-    "fsync per append": (
-        lambda: overload(
-            10_000,
-            handler_idle=0.07,
-            produce=BUSY,
-            flush_per_s=100.0,
-            flush_ms=16.0,
-            flush_threads=1.6,
-            cpu_cores=0.4,
-        ),
-        Resource.DISK,
-        "request handlers idle 0.07, and flushes took 89% of their time in appends (16.0 ms each)",
-    ),
-    "half of the flushes are a follower's": (
-        lambda: overload(
-            10_000,
-            handler_idle=0.07,
-            produce=BUSY,
-            flush_threads=1.6,
-            flush_ms=16.0,
-            replication_bytes_in_per_s=1e6,
-            cpu_cores=1.8,
-            cpu_machine_share=0.5,
-        ),
-        Resource.REQUEST_HANDLERS,
-        "too few of them",
-    ),
-    "machine busy": (
-        lambda: overload(10_000, handler_idle=0.1, produce=BUSY, cpu_machine_share=0.97),
-        Resource.CPU,
-        "on a machine 97% busy",
-    ),
-    "waiting without CPU and without flushes": (
-        lambda: overload(
-            10_000,
-            handler_idle=0.1,
-            produce=BUSY,
-            flush_threads=0.0,
-            cpu_cores=0.2,
-        ),
-        Resource.DISK,
-        "for at least 89% of their local time they waited without using CPU",
-    ),
-    "few handlers": (
-        lambda: overload(10_000, handler_idle=0.1, produce=BUSY, flush_threads=0.0, cpu_cores=1.9),
-        Resource.REQUEST_HANDLERS,
-        (
-            "with CPU to spare and no wait for the disk: too few of them; produce took 20.0 ms, "
-            "18.0 of it local, 1.5 queued"
-        ),
-    ),
-    "network threads": (
-        lambda: overload(9_000, network_idle=0.04),
-        Resource.NETWORK_THREADS,
-        "the busiest network thread was idle 0.04",
-    ),
-    "shortfall on a busy machine": (
-        lambda: overload(9_000, cpu_machine_share=0.99),
-        Resource.CPU,
-        "the machine was 99% busy",
-    ),
-    "followers behind": (
-        lambda: overload(10_000, isr_changed_share=0.9),
-        Resource.REPLICATION,
-        "followers fell behind",
-    ),
-    "waiting for followers": (
-        lambda: overload(
-            9_000, produce=RequestWindow(per_s=1.0, total_ms=40.0, local_ms=1.0, remote_ms=38.0)
-        ),
-        Resource.REPLICATION,
-        "waiting for followers took 95% of a produce request (38.0 of 40.0 ms)",
-    ),
-    "nothing near its limit": (
-        lambda: overload(9_000),
-        Resource.UNKNOWN,
-        "no resource that the metrics show was near its limit",
-    ),
-}
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_what_bound_the_brokers(case: str) -> None:
-    make, resource, words = CASES[case]
-    judgement = make()
-    assert judgement.verdict is Verdict.OVERLOADED
-    assert judgement.limited_by is resource
-    assert words in judgement.attribution
-    assert judgement.attribution.startswith(f"{resource.value}: broker ")
-    assert "; used of the others: " in judgement.attribution

@@ -1,0 +1,143 @@
+"""A run as its reader is told of it, and what a log or a terminal then shows."""
+
+from __future__ import annotations
+
+import io
+import re
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TextIO
+
+from rich.console import Console
+
+from jobs.console import PlainReporter, TerminalReporter
+from jobs.events import (
+    Event,
+    PhaseProgress,
+    PhaseStarted,
+    Plan,
+    PointFinished,
+    RunFinished,
+    RunStarted,
+    Table,
+    TrialFinished,
+    TrialProgress,
+    TrialStarted,
+)
+from metrics.evidence import Reason, Resource
+from metrics.summary import RunSummary, make_boundary
+from search.model import Bracket, Verdict
+
+HIDE, SHOW = "\x1b[?25l", "\x1b[?25h"
+ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+PLAN = Plan(
+    cluster="testbed-3",
+    workload="100B-to-10kB",
+    goal="default",
+    brokers=3,
+    message_bytes=(100, 10_000),
+    producer="250 kB/s each, acks=1",
+    resolution=0.05,
+    trial_s=14,
+    trials_estimated=12,
+    duration_s=320,
+    write_bytes_max=12.4e9,
+    out=Path("out/run"),
+    notes=("A small disk-bound cluster.",),
+)
+STARTED = TrialStarted(3, 10_000, 128, "np", 128, 32.0, "probing 128 to close from below", 14)
+FINISHED = TrialFinished(
+    number=3,
+    bpm=10_000,
+    np=128,
+    axis="np",
+    load=128,
+    offered_mb_per_s=32.0,
+    achieved_mb_per_s=31.2,
+    idle_lowest=0.123,
+    idle_broker=2,
+    isr_changed_share=0.55,
+    verdict=Verdict.OVERLOADED,
+    reason="request handlers of broker 2 idle 0.12, below 0.20",
+    duration_s=14.2,
+    trials_left=4,
+    time_left_s=80,
+)
+CLOSED = make_boundary(
+    Bracket(120, 126),
+    bpm=10_000,
+    rate_records_per_s=25,
+    brokers=3,
+    trials=6,
+    reasons=[Reason("request_handler_idle", "broker 2 idle 0.12, below 0.20", 0.12, 0.2, 2)],
+    limited_by=Resource.REQUEST_HANDLERS,
+)
+OPEN = make_boundary(
+    Bracket(95, None), bpm=100, rate_records_per_s=2500, brokers=3, trials=6, gave_up="load_cap hit"
+)
+SUMMARY = RunSummary(
+    run_id="run-1",
+    started_at="2026-11-21T11:46:32Z",
+    finished_at="2026-11-21T11:51:40Z",
+    cluster="testbed-3",
+    workload="100B-to-10kB",
+    goal="default",
+    boundaries=(CLOSED, OPEN),
+    brokers=3,
+    status="no conclusion",
+)
+RUN: tuple[Event, ...] = (
+    RunStarted("run-1", PLAN),
+    PhaseStarted("starting the testbed"),
+    PhaseProgress("2 of 3 brokers ready"),
+    STARTED,
+    TrialProgress("measuring", 6.0, 31.0, 0.2, 2),
+    FINISHED,
+    PointFinished(CLOSED),
+    PointFinished(OPEN),
+    RunFinished(SUMMARY, 308, (("summary", "out/run/summary.json"),)),
+    Table("testbed", ("broker", "state"), (("1", "ready"), ("12", "fenced"))),
+)
+
+
+class Stream(io.StringIO):
+    """A text stream that may pass for a terminal."""
+
+    def __init__(self, *, tty: bool = False, encoding: str = "utf-8") -> None:
+        super().__init__()
+        self._tty, self._encoding = tty, encoding
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        return self._encoding
+
+    def isatty(self) -> bool:
+        return self._tty
+
+
+def plain(out: TextIO, err: TextIO) -> PlainReporter:
+    return PlainReporter(out, err, lambda: datetime(2026, 11, 21, 11, 46, 32, tzinfo=timezone.utc))
+
+
+def terminal(out: Stream, width: int = 80, *, err: Stream | None = None) -> TerminalReporter:
+    console = Console(
+        file=out, force_terminal=True, width=width, highlight=False, emoji=False, no_color=True
+    )
+    return TerminalReporter(console, err or Stream(tty=True), Stream(), clock_s=lambda: 0.0)
+
+
+def plain_run(*events: Event) -> list[str]:
+    out = Stream()
+    with plain(out, Stream()) as reporter:
+        for event in events:
+            reporter.report(event)
+    return out.getvalue().splitlines()
+
+
+def screen(*events: Event, width: int = 80) -> str:
+    """What stays on a terminal, judged by the lines that are printed for good."""
+    out = Stream(tty=True)
+    with terminal(out, width) as reporter:
+        for event in events:
+            reporter.report(event)
+    return ANSI.sub("", out.getvalue()).replace("\r", "\n")
