@@ -7,7 +7,7 @@ replaced, so everything behind it (topics, plans, rows) sees an ordinary workloa
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from jobs.config import Configuration, Goal, Workload
 from search.boundary_model import ProducerRate
@@ -94,10 +94,13 @@ def payload_rate(workload: Workload, goal: Goal) -> ProducerRate:
     if axis == "message_bytes":
         size = workload.message_bytes[0]
         return ProducerRate(bytes_per_s=share * producer.records_per_s(size))
-    if producer.rate_records_per_s is not None:
-        return ProducerRate(records_per_s=share * producer.rate_records_per_s)
-    assert producer.rate_bytes_per_s is not None, "checked by the workload"
-    return ProducerRate(bytes_per_s=share * producer.rate_bytes_per_s)
+    records, payload = producer.rate_records_per_s, producer.rate_bytes_per_s
+    rate = ProducerRate(
+        None if records is None else share * records, None if payload is None else share * payload
+    )
+    if axis != "np":  # then a unit of load is no producer, and has no batches of its own
+        return rate
+    return replace(rate, linger_s=producer.linger_ms / 1000.0, batch_bytes=producer.batch_size)
 
 
 def require_axis(config: Configuration) -> None:

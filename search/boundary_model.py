@@ -1,12 +1,15 @@
-"""What a record and a byte cost a broker, and so the limit expected at a message size.
+"""What a batch and a byte cost a broker, and so the limit expected at a message size.
 
-A broker that spends `per_record` + `per_byte` · bpm of its time on each record sustains
+Brokers handle batches, not records: a request, an append, maybe a flush for each. A broker
+that spends `per_batch` of its time on a batch and `per_byte` on each byte sustains
 
-    records/s = brokers / (per_record + per_byte · bpm),
+    np = brokers / (per_batch · batches/s + per_byte · bytes/s) of one producer,
 
-a line that bends where both costs are equal, at bpm = per_record / per_byte. The bend is
-put on a grid from 10 B to 1 MB, flat in its logarithm, and weighted by how well the
-points fit; so one point already predicts the others, with the spread that it leaves.
+a line that bends where both costs are equal, at per_batch / per_byte bytes a batch. How many
+batches a second a producer sends at a message size follows from its rate, `linger.ms` and
+`batch.size`. The bend is put on a grid from 10 B to 1 MB, flat in its logarithm, and weighted
+by how well the points fit; so one point already predicts the others, with the spread that it
+leaves.
 """
 
 from __future__ import annotations
@@ -23,10 +26,18 @@ _BENDS = tuple(10.0 ** (1.0 + 5.0 * step / 40) for step in range(41))
 
 @dataclass(frozen=True)
 class ProducerRate:
-    """The fixed rate of one producer, in exactly one unit [records/s] or [B/s]."""
+    """The fixed rate of one producer, in exactly one unit [records/s] or [B/s].
+
+    Attributes:
+        linger_s: how long an unfilled batch waits for more records; 0 where every record is a
+            batch of its own [s].
+        batch_bytes: where a batch is full [B].
+    """
 
     records_per_s: float | None = None
     bytes_per_s: float | None = None
+    linger_s: float = 0.0
+    batch_bytes: float = math.inf
 
     def __post_init__(self) -> None:
         if (self.records_per_s is None) == (self.bytes_per_s is None):
@@ -45,6 +56,11 @@ class ProducerRate:
         """Payload that one producer sends in records of `bpm` bytes [B/s]."""
         return self.records(bpm) * bpm
 
+    def batches(self, bpm: int) -> float:
+        """Batches that one producer sends while the brokers keep up [1/s]."""
+        records = self.records(bpm)
+        return records / max(1.0, min(int(records * self.linger_s) + 1, self.batch_bytes / bpm))
+
 
 @dataclass(frozen=True)
 class Point:
@@ -62,7 +78,7 @@ class BoundaryModel:
     Attributes:
         rate: of one producer.
         brokers: that share the load evenly.
-        bends: (weight, bend [B], broker-seconds per byte) of each bend on the grid;
+        bends: (weight, bend [B a batch], broker-seconds per byte) of each bend on the grid;
             weights sum to 1.
         misfit: how far real points lie from such a line [σ, ratio].
     """
@@ -78,8 +94,8 @@ class BoundaryModel:
         return sum(weight * per_byte for weight, _, per_byte in self.bends)
 
     @property
-    def per_record_s(self) -> float:
-        """Expected cost of a record, its bytes not counted [s of one broker]."""
+    def per_batch_s(self) -> float:
+        """Expected cost of a batch, its bytes not counted [s of one broker]."""
         return sum(weight * per_byte * bend for weight, bend, per_byte in self.bends)
 
     def predict(self, bpm: int) -> tuple[float, float]:
@@ -131,4 +147,4 @@ def fit(
 
 def _load_of_one(rate: ProducerRate, bpm: int, bend: float) -> float:
     """Broker time that one producer takes, in units of the cost of a byte [B/s]."""
-    return rate.records(bpm) * (bend + bpm)
+    return rate.batches(bpm) * bend + rate.bytes(bpm)

@@ -116,7 +116,7 @@ def _draw(line: Line, finished: Sequence[FinishedPoint], trial_s: float, seed: i
     bend = math.exp(chance.uniform(math.log(30.0), math.log(3000.0)))
     unscaled = LineSpec(line.brokers, line.rate, bend, 1.0, 0.05, behaviour)
     per_byte = unscaled.capacity(middle) / limit
-    return replace(unscaled, per_record_s=per_byte * bend, per_byte_s=per_byte)
+    return replace(unscaled, per_batch_s=per_byte * bend, per_byte_s=per_byte)
 
 
 def _spread(values: Sequence[float]) -> Spread:

@@ -16,12 +16,12 @@ from search.simulate import Clock, ClusterSpec, Outcome, SimulatedCluster, run_o
 
 @dataclass(frozen=True)
 class LineSpec:
-    """A cluster whose brokers pay for records and for bytes.
+    """A cluster whose brokers pay for batches and for bytes.
 
     Attributes:
         brokers: that share the load evenly.
         rate: of one producer.
-        per_record_s: cost of a record [s of one broker].
+        per_batch_s: cost of a batch [s of one broker].
         per_byte_s: cost of a byte [s of one broker].
         misfit: how far each size lies from the line of these costs [σ, ratio].
         behaviour: noise and the rest; its capacity is replaced.
@@ -29,15 +29,16 @@ class LineSpec:
 
     brokers: int
     rate: ProducerRate
-    per_record_s: float
+    per_batch_s: float
     per_byte_s: float
     misfit: float
     behaviour: ClusterSpec
 
     def capacity(self, bpm: int) -> float:
         """The limit at a message size without misfit [np]."""
-        records_per_s = self.brokers / (self.per_record_s + self.per_byte_s * bpm)
-        return records_per_s / self.rate.records(bpm)
+        rate = self.rate
+        cost_s = self.per_batch_s * rate.batches(bpm) + self.per_byte_s * rate.bytes(bpm)
+        return self.brokers / cost_s
 
 
 class SimulatedLine:

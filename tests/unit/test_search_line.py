@@ -100,11 +100,29 @@ def test_two_costs_are_recovered_from_three_points() -> None:
     model = fit(points, rate, brokers=3)
     assert model is not None
     assert model.per_byte_s == pytest.approx(4e-9, rel=0.1)
-    assert model.per_record_s == pytest.approx(2e-6, rel=0.1)
+    assert model.per_batch_s == pytest.approx(2e-6, rel=0.1)
     for bpm in (300, 5000, 30_000):
         expected, spread = model.predict(bpm)
         assert expected == pytest.approx(spec.capacity(bpm), rel=0.05)
         assert spread < 0.1
+
+
+def test_batches_follow_from_rate_linger_and_size() -> None:
+    rate = ProducerRate(bytes_per_s=125_000, linger_s=0.025, batch_bytes=16_384)
+    assert rate.batches(10_000) == 12.5  # one record each
+    assert rate.batches(1_000) == 125 / 4
+    assert rate.batches(100) == 1_250 / 32
+    assert rate.batches(10) == pytest.approx(12_500 / 313)
+    full = ProducerRate(bytes_per_s=1e6, linger_s=0.025, batch_bytes=16_384)
+    assert full.batches(1_000) == pytest.approx(1_000 / 16.384)
+
+
+def test_small_batches_cost_as_much_as_large_ones() -> None:
+    """As three disk-bound brokers sustained 46 producers at 100 B and 112 at 10 kB."""
+    rate = ProducerRate(bytes_per_s=125_000, linger_s=0.025, batch_bytes=16_384)
+    model = fit([Point(10_000, 112.0, 0.04), Point(100, 46.0, 0.04)], rate, brokers=3)
+    assert model is not None
+    assert model.predict(1_000)[0] == pytest.approx(52, abs=5)  # and 48 to 56 at 1 kB
 
 
 def test_one_point_predicts_near_sizes_better_than_far_ones() -> None:
