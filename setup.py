@@ -38,6 +38,7 @@ REQUIRES = [
     "numpy>=2.0",
     "pyarrow>=18.0",
     "pandas>=2.2,<3",
+    "scipy>=1.15",
 ]
 
 EXTRAS = {

@@ -54,7 +54,9 @@ def test_each_group_reads_everything_while_it_is_written(bench: ConsumerBench, c
         assert group.records_total == seen.acked_total
         assert 0 < group.records <= group.records_total
         assert (group.reread_records, dict(group.errors)) == (0, {})
-        assert len(group.lag_records) == 4, "a window of 1.5 s, twice a second"
+        assert len(group.lag_records) in {3, 4}, (
+            "a window of 1.5 s, twice a second; one may be late"
+        )
         assert abs(group.lag_slope_records_per_s) < 300, "half of the rate"
         assert group.latency_p50_ms > 0
         assert bench.committed(plan, group.group) == bench.end_offsets()

@@ -1,0 +1,129 @@
+"""How large a change is, and how sure one can be of it: the statistics of comparisons.
+
+All measures are positive (throughput, latency, cost), so an effect is a ratio and is
+estimated on its logarithm, where a loss of a half and a gain of twice are the same size.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean, variance
+
+from scipy import stats
+
+CONFIDENCE = 0.95
+POWER = 0.8
+"""Chance to see the effect that is called the smallest visible one."""
+PAIRS_MIN = 3
+"""With fewer pairs their scatter is a guess."""
+
+
+@dataclass(frozen=True)
+class Effect:
+    """A change by a ratio; 0.9 is a loss of 10 %.
+
+    Attributes:
+        ratio: the estimate.
+        low, high: its confidence interval, or prediction interval for a single night [ratio].
+        p_value: two-sided, of no change.
+        smallest_visible: the loss that would have been seen with a chance of 80 % [share].
+        count: pairs or nights behind it.
+    """
+
+    ratio: float
+    low: float
+    high: float
+    p_value: float
+    smallest_visible: float
+    count: int
+
+    @property
+    def change(self) -> float:
+        """The estimate as a share: -0.1 is a loss of 10 %."""
+        return self.ratio - 1.0
+
+
+def paired_effect(
+    pairs: Sequence[tuple[float, float]], confidence: float = CONFIDENCE
+) -> Effect | None:
+    """The effect of B against A from pairs measured next to each other in time.
+
+    Student's t interval of the mean of ln(b/a): what both of a pair met alike, such as a slow
+    hour of the machine, cancels. None with fewer than `PAIRS_MIN` pairs.
+
+    Args:
+        pairs: (a, b), both above zero.
+        confidence: of the interval [share].
+    """
+    if len(pairs) < PAIRS_MIN:
+        return None
+    logs = [math.log(b / a) for a, b in pairs]
+    error = math.sqrt(variance(logs) / len(logs))
+    return _effect(fmean(logs), error, len(logs) - 1, len(logs), confidence)
+
+
+def night_effect(
+    tonight: float,
+    nights: Sequence[float],
+    noise_cv: float,
+    noise_weight: float,
+    confidence: float = CONFIDENCE,
+) -> Effect | None:
+    """The effect of tonight against the nights before it, all alike but for chance.
+
+    Student's t prediction interval for one night more. The variance between nights is the
+    weighted mean of a stated one and of that of the nights (scaled inverse chi-square prior,
+    Gelman et al., Bayesian Data Analysis, 3rd ed., 2.6): so two nights that happen to agree
+    raise no alarm, and a long history speaks for itself. None without a night before.
+
+    Args:
+        tonight: above zero.
+        nights: of the same case in the same environment; above zero.
+        noise_cv: the stated standard deviation from night to night [ratio].
+        noise_weight: what the statement is worth [nights].
+        confidence: of the interval [share].
+    """
+    if not nights:
+        return None
+    logs = [math.log(value) for value in nights]
+    freedom = noise_weight + len(logs) - 1
+    seen = variance(logs) * (len(logs) - 1) if len(logs) > 1 else 0.0
+    spread = math.sqrt((noise_weight * noise_cv**2 + seen) / freedom)
+    error = spread * math.sqrt(1.0 + 1.0 / len(logs))
+    return _effect(math.log(tonight) - fmean(logs), error, freedom, len(logs), confidence)
+
+
+def _effect(
+    log_ratio: float, error: float, freedom: float, count: int, confidence: float
+) -> Effect:
+    quantile = float(stats.t.ppf(0.5 + confidence / 2, freedom))
+    visible = (quantile + float(stats.t.ppf(POWER, freedom))) * error
+    if error > 0.0:
+        p_value = 2.0 * float(stats.t.sf(abs(log_ratio) / error, freedom))
+    else:
+        p_value = 1.0 if log_ratio == 0.0 else 0.0
+    return Effect(
+        ratio=math.exp(log_ratio),
+        low=math.exp(log_ratio - quantile * error),
+        high=math.exp(log_ratio + quantile * error),
+        p_value=p_value,
+        smallest_visible=1.0 - math.exp(-visible),
+        count=count,
+    )
+
+
+def holm(p_values: Sequence[float], alpha: float = 1.0 - CONFIDENCE) -> tuple[bool, ...]:
+    """Which of several changes are none of chance, with at most `alpha` false alarms in all.
+
+    S. Holm, Scandinavian Journal of Statistics 6, 65 (1979): from the smallest p-value on,
+    each is held against alpha over the number of those that are left, until one fails.
+    """
+    order = sorted(range(len(p_values)), key=lambda i: p_values[i])
+    found = [False] * len(p_values)
+    for rank, index in enumerate(order):
+        if p_values[index] > alpha / (len(p_values) - rank):
+            break
+        found[index] = True
+    return tuple(found)

@@ -1,0 +1,106 @@
+"""The statistics of comparisons, held against what they promise on made-up measurements."""
+
+from __future__ import annotations
+
+import random
+from statistics import fmean
+
+import pytest
+
+from metrics.effects import PAIRS_MIN, Effect, holm, night_effect, paired_effect
+
+MADE = 4_000
+
+
+def pairs(chance: random.Random, ratio: float, count: int = 6) -> list[tuple[float, float]]:
+    """A machine whose speed drifts by half, and a B that is `ratio` times A, with 3 % noise."""
+    made = []
+    for _ in range(count):
+        machine = chance.uniform(0.5, 1.5)
+        made.append(
+            (
+                machine * chance.lognormvariate(0, 0.03),
+                machine * ratio * chance.lognormvariate(0, 0.03),
+            )
+        )
+    return made
+
+
+def test_the_interval_holds_the_truth_as_often_as_it_says() -> None:
+    chance = random.Random(1)
+    effects = [paired_effect(pairs(chance, 0.9)) for _ in range(MADE)]
+    held = fmean(each is not None and each.low <= 0.9 <= each.high for each in effects)
+    assert held == pytest.approx(0.95, abs=0.012)
+
+
+def test_equal_sides_raise_as_many_alarms_as_it_says() -> None:
+    chance = random.Random(2)
+    effects = [paired_effect(pairs(chance, 1.0)) for _ in range(MADE)]
+    alarms = fmean(each is not None and each.p_value < 0.05 for each in effects)
+    assert alarms == pytest.approx(0.05, abs=0.012)
+
+
+def test_the_smallest_visible_loss_is_seen_four_times_in_five() -> None:
+    chance = random.Random(3)
+    usual = [paired_effect(pairs(chance, 1.0)) for _ in range(MADE)]
+    visible = fmean(each.smallest_visible for each in usual if each is not None)
+    lost = [paired_effect(pairs(chance, 1.0 - visible)) for _ in range(MADE)]
+    seen = fmean(each is not None and each.high < 1.0 for each in lost)
+    assert 0.72 <= seen <= 0.95
+
+
+def test_too_few_pairs_are_no_effect() -> None:
+    few = [(1.0, 1.0)] * (PAIRS_MIN - 1)
+    assert paired_effect(few) is None
+    same = paired_effect([*few, (2.0, 2.0)])
+    assert same == Effect(1.0, 1.0, 1.0, 1.0, 0.0, PAIRS_MIN)
+
+
+@pytest.mark.parametrize("before", [1, 2, 5, 20])
+def test_nights_raise_as_many_alarms_as_it_says_however_short_the_history(before: int) -> None:
+    chance = random.Random(before)
+    alarms = 0
+    for _ in range(MADE):
+        nights = [chance.lognormvariate(3.0, 0.05) for _ in range(before + 1)]
+        effect = night_effect(nights[-1], nights[:-1], noise_cv=0.05, noise_weight=8)
+        alarms += effect is not None and effect.high < 1.0
+    assert alarms / MADE <= 0.033  # one side of two, 0.025, and what chance adds to it
+
+
+@pytest.mark.parametrize(("before", "least"), [(2, 0.85), (20, 0.97)])
+def test_nights_show_a_loss_of_a_fifth(before: int, least: float) -> None:
+    chance = random.Random(7)
+    seen = 0
+    for _ in range(MADE):
+        nights = [chance.lognormvariate(3.0, 0.05) for _ in range(before)]
+        effect = night_effect(
+            0.8 * chance.lognormvariate(3.0, 0.05), nights, noise_cv=0.05, noise_weight=8
+        )
+        seen += effect is not None and effect.high < 1.0
+    assert seen / MADE >= least
+
+
+def test_two_nights_that_happen_to_agree_do_not_make_the_third_a_regression() -> None:
+    effect = night_effect(95.0, [100.0, 100.0], noise_cv=0.05, noise_weight=8)
+    assert effect is not None
+    assert effect.high > 1.0
+    assert effect.count == 2
+
+
+def test_a_history_noisier_than_stated_widens_the_interval() -> None:
+    calm = night_effect(100.0, [99, 101] * 10, noise_cv=0.05, noise_weight=8)
+    wild = night_effect(100.0, [70, 140] * 10, noise_cv=0.05, noise_weight=8)
+    assert calm is not None
+    assert wild is not None
+    assert wild.high / wild.low > 2 * calm.high / calm.low
+
+
+def test_the_first_night_has_nothing_to_be_compared_with() -> None:
+    assert night_effect(100.0, [], noise_cv=0.05, noise_weight=8) is None
+
+
+def test_several_cases_share_one_chance_of_a_false_alarm() -> None:
+    assert holm([0.04]) == (True,)
+    assert holm([0.04, 0.5]) == (False, False)
+    assert holm([0.5, 0.001, 0.02]) == (False, True, True)
+    assert holm([]) == ()
