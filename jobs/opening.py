@@ -6,6 +6,7 @@ import secrets
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from jobs.axes import heaviest
 from jobs.brokers.cluster import (
@@ -22,13 +23,36 @@ from jobs.environment import environment_of
 from jobs.events import PhaseStarted, Reporter
 from jobs.spark_session import close_session, local_session
 from jobs.trials.bench import Bench
-from jobs.trials.control import control_of
+from jobs.trials.control import ControlServer, control_of
 from jobs.trials.guards import open_guards
 from jobs.trials.load import Generator, require_room
 from metrics.sources.shortcomings import is_blind, shortcomings
 from metrics.sources.source import MetricsSource
 from metrics.store import TableStore
 from metrics.thresholds import Thresholds
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True)
+class Session:
+    """A Spark session, and where its tasks report to this driver."""
+
+    spark: SparkSession
+    control: ControlServer
+
+
+def open_session(stack: ExitStack, slots: int | None, log: Path) -> Session:
+    """A session for as long as the stack is; several benches can share it.
+
+    Args:
+        slots: tasks of a local session; None for one per core.
+        log: where Spark and its Python workers write.
+    """
+    spark = local_session(slots, log=log)
+    stack.callback(close_session, spark)
+    return Session(spark, stack.enter_context(control_of(spark)))
 
 
 @dataclass(frozen=True)
@@ -40,6 +64,7 @@ class Opening:
         tables: path or catalog name of the Delta tables.
         slots: tasks of a local Spark session; None for one per core.
         resumes: True when `run_id` names a run to go on with.
+        session: to share with another bench; None for one of its own.
     """
 
     config: Configuration
@@ -49,6 +74,7 @@ class Opening:
     tables: str
     slots: int | None = None
     resumes: bool = False
+    session: Session | None = None
 
     def open(self, stack: ExitStack) -> Bench:
         """Everything open, for as long as the stack is.
@@ -75,9 +101,11 @@ class Opening:
 
     def _bench(self, opened: OpenCluster, topics: Topics, stack: ExitStack) -> Bench:
         config, workload = self.config, self.config.workload
-        self._phase("starting Spark")
-        spark = local_session(self.slots, log=self.folder / "spark.log")
-        stack.callback(close_session, spark)
+        session = self.session
+        if session is None:
+            self._phase("starting Spark")
+            session = open_session(stack, self.slots, self.folder / "spark.log")
+        spark = session.spark
         self._phase("opening the Delta tables")
         tables = TableStore(spark, self.tables).open()
         self._phase("connecting to the brokers' metrics")
@@ -89,7 +117,6 @@ class Opening:
         caveats = shortcomings(source.nodes, workload.trial.sample_interval_s)
         for caveat in caveats:
             self._phase(caveat)
-        control = stack.enter_context(control_of(spark))
         slots = spark.sparkContext.defaultParallelism
         largest = heaviest(workload, config.goal, workload.message_bytes[0])
         require_room(largest.workload, slots, len(opened.info.brokers))
@@ -99,7 +126,7 @@ class Opening:
             goal=config.goal,
             thresholds=self._thresholds(opened, source),
             reporter=self.reporter,
-            generator=Generator(spark, slots, opened.security.client_kwargs(), control),
+            generator=Generator(spark, slots, opened.security.client_kwargs(), session.control),
             topics=topics,
             guards=guards,
             check_cluster=opened.check,
