@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from jobs.axes import traffic_at
 from jobs.brokers.connect import connect
 from jobs.brokers.topics import Topics
-from jobs.config import load_workload
+from jobs.config import Workload, load_workload
 from jobs.testbed.handle import Testbed
 from jobs.trials.control import control_of
 from jobs.trials.load import Generator, Target
@@ -30,15 +30,17 @@ WORKLOAD = load_workload(
 )
 
 
-def offer_some_load(spark: SparkSession, testbed: Testbed) -> ClientWindow:
-    """Three producers for five seconds on a topic of their own; what they saw."""
+def offer_some_load(
+    spark: SparkSession, testbed: Testbed, workload: Workload = WORKLOAD, np: int = 3
+) -> ClientWindow:
+    """Producers on a topic of their own, three for five seconds by default; what they saw."""
     with connect(testbed.bootstrap_servers) as admin:
         topics = Topics(admin, uuid.uuid4().hex[:6])
-        topic = topics.create(WORKLOAD, 1_000)
+        topic = topics.create(workload, 1_000)
         try:
             target = Target(topic.name, topic.leaders, admin.describe_cluster().addresses)
             with control_of(spark) as control:
                 generator = Generator(spark, 2, {}, control)
-                return merge(generator.offer("t", target, traffic_at(WORKLOAD, "np", 1_000, 3)))
+                return merge(generator.offer("t", target, traffic_at(workload, "np", 1_000, np)))
         finally:
             topics.delete(topic)
