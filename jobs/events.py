@@ -24,7 +24,7 @@ class Plan:
         brokers: number of brokers, or None while unknown.
         message_bytes: the sizes to search, in order [B].
         producer: one producer's pattern in words, for example `1 MB/s, acks=1, linger 10 ms`.
-        resolution: width of a bracket that ends a search [ratio].
+        resolution: width of a bracket that ends a search, or None without a search [ratio].
         trial_s: one trial, all phases [s].
         trials_estimated: over all sizes.
         duration_s: estimate for the whole run [s].
@@ -39,7 +39,7 @@ class Plan:
     brokers: int | None
     message_bytes: tuple[int, ...]
     producer: str
-    resolution: float
+    resolution: float | None
     trial_s: float
     trials_estimated: int
     duration_s: float

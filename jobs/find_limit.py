@@ -17,34 +17,20 @@ from jobs.console import make_reporter
 from jobs.entry import run
 from jobs.estimate import plan_of
 from jobs.events import PlanShown, Reporter
+from jobs.options import load_options, pattern_options, run_options
 from jobs.run import LimitRun, new_run_id
 from search.errors import ConfigError
 
 
 @click.command("find-limit")
-@click.option("--cluster", default="testbed", show_default=True, metavar="NAME|FILE",
-              help="The brokers: a file of conf/clusters, or a path.")  # fmt: skip
-@click.option("--workload", default="demo", show_default=True, metavar="NAME|FILE",
-              help="The traffic pattern: a file of conf/workloads, or a path.")  # fmt: skip
+@pattern_options
 @click.option("--goal", default="default", show_default=True, metavar="NAME|FILE",
               help="What counts as sustained: a file of conf/goals, or a path; several, "
                    "separated by commas, are judged from the same trials.")  # fmt: skip
-@click.option("--set", "overrides", multiple=True, metavar="FILE.KEY=VALUE",
-              help="Override a key, as workload.producer.acks=all; may be repeated.")  # fmt: skip
-@click.option("--out", default="out", show_default=True, metavar="DIR",
-              type=click.Path(file_okay=False, path_type=Path),
-              help="Where the run's own folder is made.")  # fmt: skip
-@click.option("--tables", metavar="PATH|SCHEMA",
-              help="The Delta tables: any path of Spark's, or a catalog's schema.  "
-                   "[default: OUT/tables]")  # fmt: skip
-@click.option("--slots", type=click.IntRange(min=1),
-              help="Tasks of a local Spark session.  [default: one per core]")  # fmt: skip
+@run_options
 @click.option("--resume", metavar="RUN_ID",
               help="Go on with a run that stopped; same options as it had.")  # fmt: skip
-@click.option("--dry-run", is_flag=True,
-              help="Print the plan, its duration and its bytes; load nothing.")  # fmt: skip
-@click.option("--yes", is_flag=True,
-              help="Load a cluster that is not a testbed without asking.")  # fmt: skip
+@load_options
 def find_limit(  # noqa: PLR0913, PLR0917 - one for each option
     cluster: str,
     workload: str,
@@ -76,8 +62,16 @@ def find_limit(  # noqa: PLR0913, PLR0917 - one for each option
         LimitRun(config, reporter, out.absolute(), where, run_id, slots, resumes).execute()
 
 
-def require_consent(config: Configuration, reporter: Reporter, yes: bool) -> None:
+def require_consent(
+    config: Configuration,
+    reporter: Reporter,
+    yes: bool,
+    deed: str = "load it until it is overloaded",
+) -> None:
     """Ask before a cluster is loaded that others may use.
+
+    Args:
+        deed: what would be done with it.
 
     Raises:
         ConfigError: there is nobody to ask, or the answer is no.
@@ -88,10 +82,10 @@ def require_consent(config: Configuration, reporter: Reporter, yes: bool) -> Non
     told = f"cluster {config.cluster.name} at {', '.join(servers)} is no testbed"
     if not sys.stdin.isatty():
         raise ConfigError(
-            f"{told}: it would be loaded until it is overloaded; expected --yes, "
-            "as nobody can be asked; see what it would do with --dry-run"
+            f"{told}, and this would {deed}; expected --yes, as nobody can be asked; see what "
+            "it would do with --dry-run"
         )
-    if not reporter.confirm(f"{told}: load it until it is overloaded?"):
+    if not reporter.confirm(f"{told}: {deed}?"):
         raise ConfigError(f"{told}, and the answer was no; nothing was loaded")
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from metrics.evidence import Reason, Resource
+from metrics.held import HeldTrial
 from search.errors import ConfigError
 from search.model import Bracket
 
@@ -167,6 +168,7 @@ class RunSummary:
         environment: what to compare two runs by, see `metrics.environment`.
         replication_factor, consumer_groups: of the pattern that was offered; 0 replicas
             when unknown.
+        trials: where fixed loads were held, each of their trials; empty after a search.
     """
 
     run_id: str
@@ -184,6 +186,7 @@ class RunSummary:
     environment: Mapping[str, str] = field(default_factory=dict)
     replication_factor: int = 0
     consumer_groups: int = 0
+    trials: tuple[HeldTrial, ...] = ()
 
 
 def by_goal(summary: RunSummary) -> list[tuple[str, RunSummary]]:
@@ -224,7 +227,9 @@ def load_summary(path: Path) -> RunSummary:
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
         boundaries = tuple(_boundary(entry) for entry in document["boundaries"])
-        return RunSummary(**(_known(RunSummary, document) | {"boundaries": boundaries}))
+        trials = tuple(_held(entry) for entry in document.get("trials", ()))
+        lists = {"boundaries": boundaries, "trials": trials}
+        return RunSummary(**(_known(RunSummary, document) | lists))
     except FileNotFoundError:
         raise ConfigError(
             f"{path} does not exist; expected the summary.json of a finished run, "
@@ -260,6 +265,11 @@ def _boundary(document: Mapping[str, Any]) -> Boundary:
     known = _known(Boundary, document)
     lists = {name: tuple(document.get(name, ())) for name in ("overload_reasons", "notes")}
     return Boundary(**(known | lists))
+
+
+def _held(document: Mapping[str, Any]) -> HeldTrial:
+    known = _known(HeldTrial, document)
+    return HeldTrial(**(known | {"reasons": tuple(document.get("reasons", ()))}))
 
 
 def _known(kind: type[Any], document: Mapping[str, Any]) -> dict[str, Any]:

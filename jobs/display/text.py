@@ -105,11 +105,13 @@ def plan_rows(plan: Plan) -> list[tuple[str, str]]:
     )
     if plan.write_bytes_max is not None:
         forecast += f", at most {format_volume(plan.write_bytes_max)} of payload written"
+    width = plan.resolution
+    goal = plan.goal if width is None else f"{plan.goal}: brackets within {format_ratio(width)}"
     rows = [
         ("cluster", f"{plan.cluster}{brokers}"),
         ("workload", f"{plan.workload}: messages of {sizes}"),
         ("producer", plan.producer),
-        ("goal", f"{plan.goal}: brackets within {format_ratio(plan.resolution)}"),
+        ("goal", goal),
         ("forecast", forecast),
     ]
     if plan.out is not None:

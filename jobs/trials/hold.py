@@ -2,13 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 from types import TracebackType
 
+from jobs.axes import Traffic
+from jobs.config import Configuration
+from jobs.estimate import TESTBED_CAVEAT, describe_producer, trial_s
+from jobs.events import Plan
 from jobs.trials.bench import Bench
+from jobs.trials.guards import planned_bytes
 from jobs.trials.measure import Outlook, TrialMeasurer
 from jobs.trials.point_topics import PointTopics
 from jobs.trials.warm_up import open_gates
 from metrics.schema import Trial
+
+
+def held_in_full(config: Configuration) -> Configuration:
+    """The configuration without early ends: a fixed load is to be held, not decided about."""
+    trial = config.workload.trial.model_copy(update={"early_end_error_rate": 0.0})
+    return replace(config, workload=config.workload.model_copy(update={"trial": trial}))
+
+
+def held_plan(config: Configuration, loads: Sequence[Traffic], out: Path | None = None) -> Plan:
+    """The plan of trials at these loads, one after another."""
+    cluster, one_s = config.cluster, trial_s(config.workload)
+    return Plan(
+        cluster=cluster.name,
+        workload=config.workload.name,
+        goal=config.goal_names,
+        brokers=cluster.testbed.brokers if cluster.testbed else None,
+        message_bytes=tuple(dict.fromkeys(load.bpm for load in loads)),
+        producer=describe_producer(config.workload),
+        resolution=None,
+        trial_s=one_s,
+        trials_estimated=len(loads),
+        duration_s=len(loads) * one_s,
+        write_bytes_max=sum(map(planned_bytes, loads)),
+        out=out,
+        notes=(TESTBED_CAVEAT,) if cluster.testbed else (),
+    )
 
 
 class Holder:

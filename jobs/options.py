@@ -1,0 +1,72 @@
+"""Options that several jobs have, so that they are called and explained alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_CLUSTER = click.option(
+    "--cluster",
+    default="testbed",
+    show_default=True,
+    metavar="NAME|FILE",
+    help="The brokers: a file of conf/clusters, or a path.",
+)
+_WORKLOAD = click.option(
+    "--workload",
+    default="demo",
+    show_default=True,
+    metavar="NAME|FILE",
+    help="The traffic pattern: a file of conf/workloads, or a path.",
+)
+_SET = click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="FILE.KEY=VALUE",
+    help="Override a key, as workload.producer.acks=all; may be repeated.",
+)
+_OUT = click.option(
+    "--out",
+    default="out",
+    show_default=True,
+    metavar="DIR",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where the run's own folder is made.",
+)
+_TABLES = click.option(
+    "--tables",
+    metavar="PATH|SCHEMA",
+    help="The Delta tables: any path of Spark's, or a catalog's schema.  [default: OUT/tables]",
+)
+_SLOTS = click.option(
+    "--slots",
+    type=click.IntRange(min=1),
+    help="Tasks of a local Spark session.  [default: one per core]",
+)
+_DRY_RUN = click.option(
+    "--dry-run", is_flag=True, help="Print the plan, its duration and its bytes; load nothing."
+)
+_YES = click.option(
+    "--yes", is_flag=True, help="Load a cluster that is not a testbed without asking."
+)
+
+
+def pattern_options(command: Command) -> Command:
+    """`--cluster` and `--workload`."""
+    return _CLUSTER(_WORKLOAD(command))
+
+
+def run_options(command: Command) -> Command:
+    """`--set`, `--out`, `--tables` and `--slots`."""
+    return _SET(_OUT(_TABLES(_SLOTS(command))))
+
+
+def load_options(command: Command) -> Command:
+    """`--dry-run` and `--yes`."""
+    return _DRY_RUN(_YES(command))

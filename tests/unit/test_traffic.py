@@ -1,0 +1,121 @@
+"""`redline traffic`: its plan, its refusals, and what it keeps of trials."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from jobs.axes import require_axis
+from jobs.config import load
+from jobs.console import make_reporter
+from jobs.find_limit import require_consent
+from jobs.traffic import Hold, TrafficRun, traffic, trials_table
+from jobs.trials.hold import held_in_full
+from metrics.held import handler_s_per_mb, held_trial
+from metrics.summary import RunSummary, load_summary, write_summary
+from search.errors import ConfigError
+from tests.support.evidence import broker
+from tests.support.rows import trial
+
+CONFIG = held_in_full(load("testbed", "demo", "default", ["workload.message_bytes=[1000]"]))
+
+
+def test_a_fixed_load_is_never_ended_early() -> None:
+    assert load("testbed", "demo", "default").workload.trial.early_end_error_rate > 0
+    assert CONFIG.workload.trial.stop_rule is None
+    require_axis(CONFIG)
+
+
+def test_the_plan_counts_trials_time_and_bytes() -> None:
+    plan = Hold(1_000, 40, trials=3).plan(CONFIG, Path("out"))
+    assert (plan.trials_estimated, plan.message_bytes, plan.resolution) == (3, (1_000,), None)
+    assert plan.duration_s == 3 * plan.trial_s
+    # 40 producers of 125 kB/s for 10 s, two replicas, three times.
+    assert plan.write_bytes_max == pytest.approx(40 * 125_000 * 10 * 2 * 3)
+
+
+def test_a_duration_is_filled_with_trials_and_the_last_one_is_made_in_full() -> None:
+    hold = Hold(1_000, 40, duration_s=40.0)
+    assert hold.plan(CONFIG, Path("out")).trials_estimated == 3  # of 15 s each
+    assert Hold(1_000, 40, duration_s=1.0).trials_expected(15.0) == 1
+
+
+def test_turns_end_with_their_count_or_their_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    def turns(hold: Hold) -> list[int]:
+        run = TrafficRun(CONFIG, hold, make_reporter(), Path("out"), "out/tables", "r")
+        return list(run._turns())
+
+    assert turns(Hold(1_000, 40, trials=3)) == [3, 2, 1]
+    ticks = itertools.count(100.0, 15.0)  # each trial takes 15 s
+    monkeypatch.setattr("jobs.traffic.time.monotonic", lambda: next(ticks))
+    # It starts at 100 s, so its trials begin 15, 30 and 45 s later, and none after 50 s.
+    assert turns(Hold(1_000, 40, duration_s=50.0)) == [3, 2, 1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--np", "4", "--trials", "2", "--duration", "9"], "both given"),
+        (["--np", "4", "--set", "workload.np=3"], "has np 3"),
+        (["--np", "4", "--message-bytes", "9000000"], "raise producer.buffer_memory|pool_bytes"),
+        (["--np", "4", "--cluster", "example"], "no testbed, and this would hold 4 producers"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_before_any_load(
+    arguments: list[str], told: str, tmp_path: Path
+) -> None:
+    done = CliRunner().invoke(traffic, [*arguments, "--out", str(tmp_path / "out")])
+    assert isinstance(done.exception, ConfigError), done.output
+    with pytest.raises(ConfigError, match=told):
+        raise done.exception
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_dry_run_loads_nothing(tmp_path: Path) -> None:
+    done = CliRunner().invoke(
+        traffic, ["--np", "40", "--duration", "40", "--dry-run", "--out", str(tmp_path / "out")]
+    )
+    assert (done.exit_code, done.exception) == (0, None)
+    assert "about 3 trials of 15 s" in done.output
+    assert not (tmp_path / "out").exists()
+
+
+def test_consent_names_the_deed() -> None:
+    config = load("example", "demo", "default")
+    with pytest.raises(ConfigError, match="would do this"), make_reporter() as reporter:
+        require_consent(config, reporter, False, "do this")
+    with make_reporter() as reporter:
+        require_consent(config, reporter, True)
+
+
+def test_the_handlers_time_for_a_megabyte_is_theirs_whatever_the_number_of_brokers() -> None:
+    # Busy for 0.2 and 0.9 of the time with 20 MB/s each: 0.55 / 20 s for a MB.
+    pair = (broker(1, handler_idle=0.8), broker(2, handler_idle=0.1))
+    assert handler_s_per_mb(pair, 40.0) == pytest.approx(0.55 / 20)
+    assert handler_s_per_mb(pair[1:], 20.0) == pytest.approx(0.9 / 20)
+    assert handler_s_per_mb((broker(1), broker(2, handler_idle=None)), 40.0) is None
+    assert handler_s_per_mb(pair, None) is None
+    assert handler_s_per_mb((), 40.0) is None
+
+
+def test_trials_survive_the_summary(tmp_path: Path) -> None:
+    made = trial()
+    held = held_trial(made)
+    client = made.client
+    assert held.achieved_share == pytest.approx(client.acked_bytes / client.offered_bytes)
+    assert (held.verdict, held.limited_by, held.handler_idle_min) == ("OVERLOADED", "disk", 0.1)
+    nothing = held_trial(replace(made, client=replace(client, offered_records=0)))
+    assert (nothing.offered_mb_per_s, nothing.achieved_share) == (None, None)
+    summary = RunSummary("r", "a", "b", "c", "w", "g", (), trials=(held, nothing))
+    write_summary(summary, tmp_path / "summary.json")
+    assert load_summary(tmp_path / "summary.json") == summary
+
+
+def test_the_table_shows_what_is_not_known_as_such() -> None:
+    made = held_trial(trial())
+    known, unknown = trials_table("t", [made, replace(made, handler_idle_min=None)]).rows
+    assert (known[5], unknown[5], known[-1]) == ("0.10", "?", "OVERLOADED")
