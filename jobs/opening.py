@@ -18,9 +18,11 @@ from jobs.brokers.cluster import (
 )
 from jobs.brokers.sources import open_metrics
 from jobs.brokers.topics import Topics
-from jobs.config import Configuration
+from jobs.config import Configuration, Workload
 from jobs.environment import environment_of
-from jobs.events import PhaseStarted, Reporter
+from jobs.events import PhaseStarted, Reporter, warn
+from jobs.readiness.finding import Standing, require_ready
+from jobs.readiness.session import Addresses, SessionReport, look_at_session
 from jobs.spark_session import close_session, local_session
 from jobs.trials.bench import Bench
 from jobs.trials.control import ControlServer, control_of
@@ -62,7 +64,8 @@ class Opening:
     Attributes:
         folder: of the run, for logs.
         tables: path or catalog name of the Delta tables.
-        slots: tasks of a local Spark session; None for one per core.
+        slots: tasks that share a trial's load; None for one per core of a local session,
+            and for all that another one has.
         resumes: True when `run_id` names a run to go on with.
         session: to share with another bench; None for one of its own.
     """
@@ -105,7 +108,10 @@ class Opening:
         if session is None:
             self._phase("starting Spark")
             session = open_session(stack, self.slots, self.folder / "spark.log")
-        spark = session.spark
+        spark, addresses = session.spark, opened.info.addresses
+        largest = heaviest(workload, config.goal, workload.message_bytes[0]).workload
+        ready = self._require_ready(session, largest, addresses)
+        require_room(largest, ready.slots, len(addresses))
         self._phase("opening the Delta tables")
         tables = TableStore(spark, self.tables).open()
         self._phase("connecting to the brokers' metrics")
@@ -117,28 +123,40 @@ class Opening:
         caveats = shortcomings(source.nodes, workload.trial.sample_interval_s)
         for caveat in caveats:
             self._phase(caveat)
-        slots = spark.sparkContext.defaultParallelism
-        largest = heaviest(workload, config.goal, workload.message_bytes[0])
-        require_room(largest.workload, slots, len(opened.info.brokers))
+        options = opened.security.client_kwargs()
         return Bench(
             run_id=self.run_id,
             workload=workload,
             goal=config.goal,
             thresholds=self._thresholds(opened, source),
             reporter=self.reporter,
-            generator=Generator(spark, slots, opened.security.client_kwargs(), session.control),
+            generator=Generator(spark, ready.slots, options, session.control),
             topics=topics,
             guards=guards,
             check_cluster=opened.check,
-            addresses=opened.info.addresses,
+            addresses=addresses,
             source=source,
             tables=tables,
-            environment=environment_of(
-                spark, source.nodes, opened.admin, opened.info, workload.topic
-            ),
+            environment={
+                **environment_of(spark, source.nodes, opened.admin, opened.info, workload.topic),
+                **ready.environment,
+            },
             link_mbit_per_s=config.cluster.link_mbit_per_s,
             caveats=caveats,
         )
+
+    def _require_ready(
+        self, session: Session, workload: Workload, addresses: Addresses
+    ) -> SessionReport:
+        self._phase("looking at Spark's executors")
+        report = look_at_session(
+            session.spark, session.control, self.config.cluster, workload, addresses, self.slots
+        )
+        require_ready(report.findings)
+        for each in report.findings:
+            if each.standing is Standing.WARNING:
+                warn(self.reporter, each.sentence)
+        return report
 
     def _thresholds(self, opened: OpenCluster, source: MetricsSource) -> dict[str, Thresholds]:
         window_s = window_needed_s(opened, self.config.workload)

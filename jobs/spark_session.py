@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pyspark
+from py4j.protocol import Py4JJavaError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
@@ -23,6 +24,7 @@ from pyspark.sql import SparkSession
 
 from jobs.setup.jars import delta_jars
 from jobs.setup.preflight import java_command
+from jobs.wheels import send_wheels
 from search.errors import RedlineError
 
 Answer = TypeVar("Answer")
@@ -129,6 +131,13 @@ def run_interruptibly(session: SparkSession, group: str, action: Callable[[], An
             raise
 
 
+def cause_of(error: Py4JJavaError) -> str:
+    """The first line that says something, of a Java error that runs to pages."""
+    text = str(error.java_exception.getMessage() or error)
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[0][:300] if lines else type(error).__name__
+
+
 def _local_conf(slots: int, app_name: str, scratch: Path) -> SparkConf:
     conf = SparkConf()
     conf.setMaster(f"local[{slots}]").setAppName(app_name)
@@ -183,6 +192,7 @@ def _submitted_session(app_name: str, settings: Mapping[str, str]) -> SparkSessi
     with _own_interrupts():
         context = SparkContext.getOrCreate(conf)
     context.setLogLevel("ERROR")
+    send_wheels(context)
     builder = SparkSession.builder.appName(app_name)
     if not _has_class(context, DELTA["spark.sql.extensions"]):
         _add_jars(context, delta_jars())

@@ -1,8 +1,9 @@
 """The driver's end of the lines to the tasks of a trial (`jobs.engine.control`).
 
-Tasks say when their load starts and how much is acknowledged; the driver may end the
-measured window early. While the driver lives it says something every second, so that
-tasks notice when it is gone, whatever took it away.
+Tasks say when their load starts and how much is acknowledged, and may ask for the driver's
+time; the driver may end the measured window early. While the driver lives it says something
+every second, so that tasks notice when it is gone, whatever took it away. A task that hangs
+up before it is done is lost, and with it the load of all.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import logging
 import secrets
 import socket
 import threading
+import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from types import TracebackType
@@ -39,6 +41,7 @@ class TrialLine:
 
     Attributes:
         address: what tasks call.
+        lost: where tasks were that hung up in the middle of the load.
     """
 
     def __init__(
@@ -49,8 +52,11 @@ class TrialLine:
         self._post = post
         self._starts_s: dict[int, float] = {}
         self._acked: dict[int, list[tuple[float, int]]] = {}
-        self._writers: set[asyncio.StreamWriter] = set()
+        self._writers: dict[asyncio.StreamWriter, int] = {}
+        self._admitted: set[int] = set()
+        self._done: set[int] = set()
         self._has_ended = False
+        self.lost: list[str] = []
 
     @property
     def start_s(self) -> float | None:
@@ -86,16 +92,25 @@ class TrialLine:
         if "acked" in message:
             report = (float(message["at_s"]), int(message["acked"]))
             self._acked.setdefault(task, []).append(report)
+        if "done" in message:
+            self._done.add(task)
 
-    def admit(self, writer: asyncio.StreamWriter) -> None:
-        """A task has shown its token; one that comes too late is hung up on."""
-        self._writers.add(writer)
-        if self._has_ended:
-            writer.close()
+    def admit(self, task: int, writer: asyncio.StreamWriter) -> bool:
+        """A task has shown its token; True for one that comes in time, and for the first time."""
+        if self._has_ended or task in self._admitted:
+            return False
+        self._admitted.add(task)
+        self._writers[writer] = task
+        return True
 
     def dismiss(self, writer: asyncio.StreamWriter) -> None:
-        """A task has hung up."""
-        self._writers.discard(writer)
+        """A task has hung up; in the middle of the load, that ends the load of all."""
+        task = self._writers.pop(writer, None)
+        if task is None or task in self._done or self._has_ended:
+            return
+        host = (writer.get_extra_info("peername") or ("an unknown host",))[0]
+        self.lost.append(f"task {task} on {host}")
+        self._end()
 
     def send(self, text: bytes) -> None:
         """Say this to all tasks; on the server's thread."""
@@ -222,9 +237,16 @@ class ControlServer:
             if line is None:
                 return
             task = int(greeting["task"])
-            line.admit(writer)
+            if greeting.get("asks") == "admission":
+                is_admitted = line.admit(task, writer)
+                writer.write(json.dumps({"admitted": is_admitted}).encode() + b"\n")
+                if not is_admitted:
+                    return
             while text := await reader.readline():
-                line.hear(task, _message(text))
+                message = _message(text)
+                if message.get("asks") == "clock":
+                    writer.write(json.dumps({"clock_s": time.time()}).encode() + b"\n")
+                line.hear(task, message)
         except (OSError, ValueError, KeyError) as error:
             # A task that died, or a stranger: either way there is nobody to answer.
             _log.info("a line ended with %s: %s", type(error).__name__, error)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JJavaError
@@ -14,14 +15,18 @@ from jobs.config import Workload
 from jobs.engine.consumers.pattern import ConsumerPattern, consumer_tasks
 from jobs.engine.pattern import ProducerPattern, TrialPlan
 from jobs.engine.stage import stage_frame
-from jobs.spark_session import run_interruptibly
+from jobs.spark_session import cause_of, run_interruptibly
 from jobs.trials.control import ControlServer, TrialLine
+from jobs.trials.watching import watching
 from metrics.client import TaskRow
 from search.errors import ConfigError, RedlineError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+
+LOST_LOOK_S = 0.2
+"""How often it is looked whether a task was lost [s]."""
 
 Watch = Callable[[TrialLine], AbstractContextManager[object]]
 """What looks on while a load runs; entered before it and left after it."""
@@ -155,7 +160,11 @@ class Generator:
         consumers = consumers_of(workload)
         hosts = consumer_tasks(consumers, self._slots) if reading else 0
         tasks = min(traffic.np, self._slots - hosts)
-        with self._control.line(tasks) as line, watch(line):
+        with (
+            self._control.line(tasks) as line,
+            watch(line),
+            watching("lost-task", partial(self._cancel_if_lost, trial_id, line)),
+        ):
             plan = self._plan(trial_id, target, traffic, line)
             if hosts:
                 plan = replace(
@@ -164,7 +173,14 @@ class Generator:
                     consumer_tasks=hosts,
                     end_offsets=target.end_offsets,
                 )
-            return self._run(replace(plan, tasks=tasks))
+            return self._run(replace(plan, tasks=tasks), line)
+
+    def _cancel_if_lost(self, trial_id: str, line: TrialLine) -> float | None:
+        """Keep Spark from starting the stage again, which it would once it has room for it."""
+        if not line.lost:
+            return LOST_LOOK_S
+        self._spark.sparkContext.cancelJobGroup(trial_id)
+        return None
 
     def _plan(self, trial_id: str, target: Target, traffic: Traffic, line: TrialLine) -> TrialPlan:
         trial = traffic.workload.trial
@@ -185,14 +201,16 @@ class Generator:
             control=line.address,
         )
 
-    def _run(self, plan: TrialPlan) -> list[TaskRow]:
+    def _run(self, plan: TrialPlan, line: TrialLine) -> list[TaskRow]:
         try:
             frame = stage_frame(self._spark, plan)
             collected = run_interruptibly(self._spark, plan.trial_id, frame.collect)
         except Py4JJavaError as error:
+            _require_whole(plan, line, error)
             raise StageFailedError(
-                f"the stage of trial {plan.trial_id} failed: {_cause(error)}"
+                f"the stage of trial {plan.trial_id} failed: {cause_of(error)}"
             ) from error
+        _require_whole(plan, line)
         rows = [TaskRow.from_mapping(row.asDict(recursive=True)) for row in collected]
         refusals = [row.error for row in rows if row.error and row.is_refused]
         if refusals:
@@ -203,8 +221,10 @@ class Generator:
         return rows
 
 
-def _cause(error: Py4JJavaError) -> str:
-    """The first line that says something, of a Java error that runs to pages."""
-    text = str(error.java_exception.getMessage() or error)
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[0][:300] if lines else type(error).__name__
+def _require_whole(plan: TrialPlan, line: TrialLine, cause: Exception | None = None) -> None:
+    """Raise when a task was lost, whatever Spark made of the others."""
+    if line.lost:
+        raise StageFailedError(
+            f"{' and '.join(line.lost)} was lost in the middle of trial {plan.trial_id}: its "
+            "executor or its Python process ended; the load was ended on all executors"
+        ) from cause

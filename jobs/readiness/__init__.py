@@ -1,0 +1,1 @@
+"""What is checked before any load: rules apart from what collects the facts for them."""

@@ -1,0 +1,79 @@
+"""What a check found: how it stands, what was expected and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import Enum
+
+from search.errors import ConfigError, RedlineError
+
+
+class Standing(str, Enum):
+    """How much a finding matters: a problem keeps a run from starting."""
+
+    OK = "ok"
+    WARNING = "warning"
+    PROBLEM = "problem"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one check found.
+
+    Attributes:
+        check: what was looked at, for example `executors' clocks`.
+        found: in a few words.
+        expected, remedy: empty where all is well, or where `found` says them already.
+    """
+
+    standing: Standing
+    check: str
+    found: str
+    expected: str = ""
+    remedy: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """What was found, expected and to be done."""
+        expected = f"expected {self.expected}" if self.expected else ""
+        return "; ".join(part for part in (self.found, expected, self.remedy) if part)
+
+
+def ok(check: str, found: str) -> Finding:
+    """All is well."""
+    return Finding(Standing.OK, check, found)
+
+
+def warning(check: str, found: str, expected: str = "", remedy: str = "") -> Finding:
+    """A run can start, and its reader should know this."""
+    return Finding(Standing.WARNING, check, found, expected, remedy)
+
+
+def problem(check: str, found: str, expected: str = "", remedy: str = "") -> Finding:
+    """No run can start."""
+    return Finding(Standing.PROBLEM, check, found, expected, remedy)
+
+
+def problems_of(findings: Iterable[Finding]) -> list[Finding]:
+    """Those that keep a run from starting."""
+    return [each for each in findings if each.standing is Standing.PROBLEM]
+
+
+def require_ready(findings: Iterable[Finding]) -> None:
+    """Refuse to go on when something keeps a run from starting.
+
+    Raises:
+        ConfigError: with a line for each problem.
+    """
+    problems = problems_of(findings)
+    if problems:
+        raise ConfigError("\n".join(each.sentence for each in problems))
+
+
+def checked(check: str, look: Callable[[], Iterable[Finding]]) -> list[Finding]:
+    """What a look finds; an error that has a sentence for the user is a problem."""
+    try:
+        return list(look())
+    except RedlineError as error:
+        return [problem(check, line) for line in str(error).splitlines()]

@@ -1,0 +1,76 @@
+"""The probe as a barrier stage of real Spark."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from jobs.config import load_cluster, load_workload
+from jobs.readiness.finding import Standing, problems_of
+from jobs.readiness.session import SessionReport, look_at_session
+from jobs.readiness.slots import registered_slots
+from jobs.testbed.ports import free_ports
+from jobs.trials.control import control_of
+from tests.conftest import SPARK_SLOTS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def look(
+    spark: SparkSession,
+    addresses: dict[int, tuple[str, int]],
+    *settings: str,
+    slots: int | None = None,
+) -> SessionReport:
+    cluster, workload = load_cluster("testbed"), load_workload("demo", settings)
+    with control_of(spark) as control:
+        return look_at_session(spark, control, cluster, workload, addresses, slots)
+
+
+def test_this_machine_is_ready_in_every_slot(spark: SparkSession) -> None:
+    report = look(spark, {}, "workload.producer.compression=zstd")
+    assert {each.standing for each in report.findings} == {Standing.OK}
+    assert report.slots == SPARK_SLOTS == registered_slots(spark.sparkContext)
+    assert report.environment == {
+        "spark.slots": str(SPARK_SLOTS),
+        "spark.executors": "1",
+        "executors.clocks_within": "0.05 s",
+    }
+    (packages,) = [each.found for each in report.findings if each.check == "executors' packages"]
+    assert "zstandard" in packages
+
+
+def test_a_broker_that_no_executor_reaches_is_named(spark: SparkSession) -> None:
+    (port,) = free_ports(1)
+    (found,) = problems_of(look(spark, {7: ("127.0.0.1", port)}).findings)
+    assert f"cannot reach broker 7 at 127.0.0.1:{port} (connection refused)" in found.found
+
+
+def test_slots_that_never_come_are_missed_at_once_on_a_local_session(spark: SparkSession) -> None:
+    began_s = time.monotonic()
+    report = look(spark, {}, slots=SPARK_SLOTS + 3)
+    assert problems_of(report.findings)[0].found.startswith("3 slots are missing")
+    assert time.monotonic() - began_s < 10.0
+
+
+def test_fewer_slots_than_there_are_can_be_asked_for(spark: SparkSession) -> None:
+    report = look(spark, {}, slots=2)
+    assert report.slots == 2
+    assert report.environment["spark.slots"] == "2"
+
+
+@pytest.mark.parametrize("name", ["spark.dynamicAllocation.enabled", "spark.speculation"])
+def test_a_setting_that_a_load_cannot_bear_ends_the_look(
+    spark: SparkSession, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    conf = spark.sparkContext.getConf().set(name, "true")
+    monkeypatch.setattr(type(spark.sparkContext), "getConf", lambda self: conf)
+    with control_of(spark) as control:
+        report = look_at_session(
+            spark, control, load_cluster("testbed"), load_workload("demo"), {}, None
+        )
+    assert [each.found.split(" ", 1)[0] for each in report.findings] == [name]
+    assert report.slots == 0

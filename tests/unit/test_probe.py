@@ -1,0 +1,135 @@
+"""What the probe tells, run in this process and in one that has nothing of ours."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark import cloudpickle
+
+from jobs.readiness import probe
+from jobs.readiness.survey import CODE, ExecutorFacts, shipped_as_source
+from jobs.trials.control import ControlServer
+
+ORDER = {
+    "packages": {"kafka-python": "kafka", "nonesuch": "nonesuch"},
+    "files": [__file__, "/no/such/file"],
+    "code": ["search"],
+    "engine": ["jobs.engine.stage"],
+    "brokers": {},
+    "clock": {"host": "127.0.0.1", "port": 1, "token": "t"},
+    "timeout_s": 1.0,
+}
+
+
+@pytest.fixture
+def control() -> Iterator[ControlServer]:
+    with ControlServer("127.0.0.1", "127.0.0.1") as server:
+        yield server
+
+
+def test_facts_name_what_is_missing_and_nothing_is_raised() -> None:
+    facts = probe.facts(ORDER, 0, "127.0.0.1:7", True)
+    assert facts["packages"]["kafka-python"]["version"].startswith("3.")
+    assert "No module named 'nonesuch'" in facts["packages"]["nonesuch"]["error"]
+    assert facts["unreadable"] == ["/no/such/file"]
+    assert "ConnectionRefusedError" in facts["clock"]["error"]
+    assert facts["engine"] == {"value": "imports"}
+
+
+def test_only_the_first_task_of_a_host_looks_at_the_brokers() -> None:
+    assert "unreachable" in probe.facts(ORDER, 0, "h:1", True)
+    assert "unreachable" not in probe.facts(ORDER, 1, "h:1", False)
+
+
+def test_brokers_are_tried_side_by_side() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+        brokers = {"1": ["127.0.0.1", port], "2": ["127.0.0.1", 1], "3": ["no.such.invalid", 9092]}
+        found = probe.unreachable(brokers, 1.0)
+    assert sorted(found) == ["2", "3"]
+    assert found["2"] == "connection refused"
+    assert "resolve" in found["3"]
+
+
+def test_the_clock_is_compared_over_the_line_of_a_load(control: ControlServer) -> None:
+    with control.line(1) as line:
+        place = {"host": line.address.host, "port": line.address.port, "token": line.address.token}
+        told = probe.clock_offset(place, 0, 5.0)
+    assert abs(told["offset_s"]) <= told["error_s"] + 0.005
+    assert 0.0 < told["error_s"] < 1.0
+
+
+def test_a_clock_that_is_ahead_shows_as_ahead_and_signs_of_life_are_no_answers() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening, ThreadPoolExecutor(1) as pool:
+        driver = pool.submit(answer_late_clocks, listening)
+        place = {"host": "127.0.0.1", "port": listening.getsockname()[1], "token": "t"}
+        told = probe.clock_offset(place, 0, 5.0)
+        assert driver.result(5.0) == probe.CLOCK_ROUNDS
+    assert told["offset_s"] == pytest.approx(100.0, abs=1.0)
+
+
+def answer_late_clocks(listening: socket.socket) -> int:
+    """A driver whose clock is 100 s behind, and which shows that it lives before each answer."""
+    sock, _ = listening.accept()
+    rounds = 0
+    with sock, sock.makefile("rwb") as line:
+        assert json.loads(line.readline()) == {"token": "t", "task": 0}
+        while line.readline():
+            line.write(b"\n" + json.dumps({"clock_s": time.time() - 100.0}).encode() + b"\n")
+            line.flush()
+            rounds += 1
+    return rounds
+
+
+def test_a_stranger_is_hung_up_on_and_told_so(control: ControlServer) -> None:
+    with control.line(1) as line:
+        place = {"host": line.address.host, "port": line.address.port, "token": "wrong"}
+        with pytest.raises(OSError, match=r"hung up|reset|Broken"):
+            probe.clock_offset(place, 0, 5.0)
+
+
+def test_the_digest_tells_code_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "digested"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "one.py").write_text("A = 1\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    first = probe.digest(["digested"])
+    assert first == probe.digest(["digested"])
+    (package / "one.py").write_text("A = 2\n")
+    assert probe.digest(["digested"]) != first
+    assert len(probe.digest(CODE)) == 12
+
+
+def test_it_runs_where_nothing_of_ours_can_be_imported(tmp_path: Path) -> None:
+    """Shipped as its code, as Spark gets it, to an interpreter in another folder."""
+    pickler: Any = cloudpickle  # it has no types
+    with shipped_as_source():
+        (tmp_path / "facts.pickle").write_bytes(pickler.dumps(probe.facts))
+    code = (
+        "import json, pickle, sys\n"
+        "facts = pickle.load(open('facts.pickle', 'rb'))\n"
+        "assert not [name for name in sys.modules if name.split('.')[0] == 'jobs']\n"
+        "print(json.dumps(facts(json.loads(sys.argv[1]), 0, 'h:1', True)))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", code, json.dumps(ORDER)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    facts = ExecutorFacts.parse(done.stdout)
+    assert facts.trouble == "ModuleNotFoundError: No module named 'jobs'"
+    assert facts.code is None
+    assert facts.packages["kafka-python"] is not None
