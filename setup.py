@@ -74,6 +74,7 @@ PACKAGES = [
     "jobs.engine",
     "jobs.engine.clients",
     "jobs.engine.consumers",
+    "jobs.readiness",
     "jobs.setup",
     "jobs.testbed",
     "jobs.trials",
