@@ -1,7 +1,8 @@
 """Ends and deletes what a crash left of a testbed, and nothing else.
 
-A process counts as ours only with the testbed's id on its command line, our user, and, if
-the state names its pid, the creation time that the state names.
+A process counts as ours only with the testbed's id on its command line or, for what Spark
+starts, in its environment, our user, and, if the state names its pid, the creation time that
+the state names.
 """
 
 from __future__ import annotations
@@ -15,24 +16,25 @@ from pathlib import Path
 import psutil
 from filelock import FileLock
 
-from jobs.testbed.jvm import MARKER
 from jobs.testbed.keys import FOLDER
 from jobs.testbed.model import ProcessRecord, State, Status
 from jobs.testbed.places import (
     FAILED,
     FAILED_KEPT,
     disk_bytes,
+    node_files,
     read_state,
     testbed_dirs,
     write_state,
+    written_dirs,
 )
+from jobs.testbed.strays import carries, end_processes
 
 log = logging.getLogger(__name__)
 
 LOCK_FILE = ".lock"
 # The kernel's start time comes in ticks of 10 ms; a pid is not used again within a second.
 _SAME_TIME_S = 1.0
-_END_DEADLINE_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -70,10 +72,10 @@ def own_record() -> ProcessRecord:
 
 
 def node_processes(state: State) -> list[psutil.Process]:
-    """The JVMs of a testbed that still run.
+    """The processes of a testbed that still run.
 
     The state may not name one that was started just before a crash, so all processes are
-    looked at; their command lines say whose they are.
+    looked at; they say themselves whose they are.
     """
     created = {record.pid: record.created_s for record in state.processes}
     mine = psutil.Process().uids().real
@@ -82,7 +84,7 @@ def node_processes(state: State) -> list[psutil.Process]:
         try:
             if process.status() == psutil.STATUS_ZOMBIE or process.uids().real != mine:
                 continue
-            if f"{MARKER}{state.spec.id}" not in process.cmdline():
+            if not carries(process, state.spec.id):
                 continue
             born_s = process.create_time()
         except (psutil.NoSuchProcess, psutil.AccessDenied):  # ended meanwhile, or not ours
@@ -95,18 +97,6 @@ def node_processes(state: State) -> list[psutil.Process]:
         if is_ours:
             found.append(process)
     return found
-
-
-def end_processes(processes: list[psutil.Process]) -> None:
-    """Kill processes and wait until they are gone; their data is to be deleted anyway."""
-    for process in processes:
-        try:
-            process.kill()
-        except psutil.NoSuchProcess:  # it ended by itself
-            continue
-    _, alive = psutil.wait_procs(processes, timeout=_END_DEADLINE_S)
-    for process in alive:
-        log.error("process %d does not end although it was killed", process.pid)
 
 
 def sweep(root: Path) -> list[Cleaned]:
@@ -128,8 +118,7 @@ def clean_up(folder: Path, state: State) -> Cleaned:
     """End what still runs of a testbed without a supervisor, and keep only its logs."""
     processes = node_processes(state)
     end_processes(processes)
-    data = [Path(node.directory) / "data" for node in state.nodes]
-    freed_bytes = disk_bytes(data)
+    freed_bytes = disk_bytes(written_dirs(state.members))
     reason = state.reason or "its supervisor ended without stopping it (killed?)"
     kept = keep_logs(folder, replace(state, status=Status.FAILED, reason=reason, processes=()))
     return Cleaned(state.spec.name, len(processes), freed_bytes, kept)
@@ -137,8 +126,8 @@ def clean_up(folder: Path, state: State) -> Cleaned:
 
 def keep_logs(folder: Path, state: State) -> Path:
     """Move a failed testbed to the failed ones without data and keys; returns its new folder."""
-    for node in state.nodes:
-        shutil.rmtree(Path(node.directory) / "data", ignore_errors=True)
+    for node in state.members:
+        shutil.rmtree(node_files(node).data, ignore_errors=True)
     shutil.rmtree(folder / FOLDER, ignore_errors=True)
     write_state(folder, state)
     failed = folder.parent / FAILED

@@ -11,8 +11,10 @@ from jobs.testbed.cleanup import Cleaned
 from jobs.testbed.control import Report, down, failed_logs, status, up
 from jobs.testbed.handle import Testbed
 from jobs.testbed.keys import FOLDER
-from jobs.testbed.model import State
+from jobs.testbed.model import HOST, State
 from jobs.testbed.profile import BROKERS_MAX
+from jobs.testbed.spark import SPARK_WORKERS_MAX, WORKER_SLOTS
+from jobs.testbed.use import cluster_file, submit_line
 from metrics.units import format_duration
 from search.errors import ConfigError
 
@@ -49,17 +51,30 @@ def testbed() -> None:
     metavar="KEY=VALUE",
     help="A broker property by Kafka's name, or heap_mb, disk_limit_bytes; may be repeated.",
 )
+@click.option(
+    "--spark-workers",
+    type=click.IntRange(0, SPARK_WORKERS_MAX),
+    default=0,
+    show_default=True,
+    help=f"Workers of a standalone Spark cluster, with {WORKER_SLOTS} slots each.",
+)
 @_name_option
 def up_command(
-    profile: str, brokers: int | None, kafka_version: str | None, settings: Sequence[str], name: str
+    profile: str,
+    brokers: int | None,
+    kafka_version: str | None,
+    settings: Sequence[str],
+    spark_workers: int,
+    name: str,
 ) -> None:
-    """Start brokers that run until `redline testbed down`."""
+    """Start brokers, and if asked Spark, that run until `redline testbed down`."""
     started = up(
         profile,
         brokers=brokers,
         kafka_version=kafka_version,
         overrides=parse_settings(settings),
         name=name,
+        spark_workers=spark_workers,
     )
     for line in up_lines(started):
         click.echo(line)
@@ -110,8 +125,24 @@ def up_lines(started: Testbed) -> list[str]:
         f"  bootstrap servers  {','.join(started.bootstrap_servers)}",
         *(f"  JMX of broker {each}    {at}" for each, at in started.jmx_endpoints.items()),
         f"  logs               {started.folder}",
+        f"  cluster file       {cluster_file(started.folder)}",
         *_security_lines(started),
+        *_spark_lines(started),
         f"stop it with: redline testbed down --name {started.name}",
+    ]
+
+
+def _spark_lines(started: Testbed) -> list[str]:
+    """Where Spark is, and how a job gets there."""
+    state = started.state
+    if state.spark_master is None:
+        return []
+    slots = state.spec.spark_workers * WORKER_SLOTS
+    return [
+        f"  Spark master       {state.spark_master} ({slots} slots)",
+        f"  Spark's web page   http://{HOST}:{state.spark[0].web_port}",
+        "run a job there, after make dist, with:",
+        f"  {submit_line(state, cluster_file(started.folder))}",
     ]
 
 
@@ -142,6 +173,8 @@ def status_lines(reports: Sequence[Report], failed: Sequence[Path]) -> list[str]
             f"  disk               {used:.0f} MB of at most {limit:.0f} MB",
             f"  logs               {report.folder}",
         ]
+        if state.spark_master is not None:
+            lines.append(f"  Spark master       {state.spark_master}")
     if not reports:
         lines.append("no testbed is up; start one with `redline testbed up`")
     if failed:

@@ -14,7 +14,14 @@ from jobs.testbed.errors import TestbedStateError
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import start
 from jobs.testbed.model import State, Status
-from jobs.testbed.places import FAILED, default_root, disk_bytes, read_state, testbed_dirs
+from jobs.testbed.places import (
+    FAILED,
+    default_root,
+    disk_bytes,
+    read_state,
+    testbed_dirs,
+    written_dirs,
+)
 
 _STOP_DEADLINE_S = 90.0
 _KILL_DEADLINE_S = 10.0
@@ -31,8 +38,8 @@ class Report:
         state: what its supervisor wrote last.
         is_alive: False when its supervisor died and left something behind.
         age_s: since it was ordered [s].
-        data_bytes: what its log dirs take [B].
-        memory_bytes: resident memory of its JVMs [B].
+        data_bytes: what its log dirs and Spark's folders take [B].
+        memory_bytes: resident memory of its JVMs, apart from Spark's executors [B].
         folder: its files.
     """
 
@@ -64,6 +71,7 @@ def up(
     kafka_version: str | None = None,
     overrides: Mapping[str, object] | None = None,
     name: str = "default",
+    spark_workers: int = 0,
     root: Path | None = None,
 ) -> Testbed:
     """Start a testbed that lives on after this process; see `jobs.testbed.launcher.start`.
@@ -77,6 +85,7 @@ def up(
         kafka_version=kafka_version,
         overrides=overrides,
         name=name,
+        spark_workers=spark_workers,
         owned=False,
         root=root,
     )
@@ -164,7 +173,7 @@ def _report(folder: Path, state: State) -> Report:
         state=state,
         is_alive=is_alive(state.supervisor or state.owner),
         age_s=time.time() - state.created_s,
-        data_bytes=disk_bytes([Path(node.directory) / "data" for node in state.nodes]),
+        data_bytes=disk_bytes(written_dirs(state.members)),
         memory_bytes=memory_bytes,
         folder=folder,
     )

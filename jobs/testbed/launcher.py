@@ -27,19 +27,22 @@ from jobs.testbed.places import (
     write_state,
 )
 from jobs.testbed.profile import Profile, adapted, load_profile
+from jobs.testbed.spark import SPARK_WORKERS_MAX, spark_home
+from jobs.testbed.use import cluster_file, cluster_text
 from search.errors import ConfigError
 
 READY_DEADLINE_S = 120.0
 _GRACE_S = 10.0
 
 
-def start(
+def start(  # noqa: PLR0913 - all but the first by name
     profile: str | Profile = "disk-bound",
     *,
     brokers: int | None = None,
     kafka_version: str | None = None,
     overrides: Mapping[str, object] | None = None,
     name: str = "default",
+    spark_workers: int = 0,
     owned: bool = True,
     jars: Sequence[Path] | None = None,
     root: Path | None = None,
@@ -53,6 +56,7 @@ def start(
         overrides: broker properties by Kafka's names, or keys of the profile such as
             `heap_mb` and `security`.
         name: what people call it; several owned ones may share a name.
+        spark_workers: workers of a standalone Spark cluster beside the brokers, 0 for none.
         owned: True when it ends with this process, whatever ends this process.
         jars: the class path; by default that of `kafka_version`, resolved when first used.
         root: folder of the testbeds; in the cache by default.
@@ -68,7 +72,8 @@ def start(
         from jobs.setup.jars import kafka_jars
 
         jars = kafka_jars(profile.kafka_version)
-    return launch(make_spec(profile, name, jars, owned=owned), root or default_root())
+    spec = make_spec(profile, name, jars, owned=owned, spark_workers=spark_workers)
+    return launch(spec, root or default_root())
 
 
 def launch(spec: Spec, root: Path) -> Testbed:
@@ -76,6 +81,8 @@ def launch(spec: Spec, root: Path) -> Testbed:
     testbed = _spawn(spec, root)
     try:
         testbed.await_ready(spec.ready_deadline_s + _GRACE_S)
+        described = cluster_text(testbed.folder, testbed.state)
+        cluster_file(testbed.folder).write_text(described, encoding="utf-8")
         if not spec.owned:
             testbed.detach()
     except BaseException:
@@ -92,11 +99,12 @@ def make_spec(
     owned: bool = True,
     ready_deadline_s: float = READY_DEADLINE_S,
     java_options: Mapping[int, Sequence[str]] | None = None,
+    spark_workers: int = 0,
 ) -> Spec:
     """The complete order for a supervisor.
 
     Args:
-        profile, name, jars, owned: as of `start`.
+        profile, name, jars, owned, spark_workers: as of `start`.
         ready_deadline_s: how long the start may take [s].
         java_options: node id → options of its JVM besides ours, such as a -javaagent.
 
@@ -107,6 +115,10 @@ def make_spec(
         raise ConfigError(
             f'"{name}" cannot be the name of a testbed; expected at most 41 letters, digits, '
             "dots, dashes and underscores, beginning with a letter or digit; choose another"
+        )
+    if not 0 <= spark_workers <= SPARK_WORKERS_MAX:
+        raise ConfigError(
+            f"{spark_workers} Spark workers were asked for; expected 0 to {SPARK_WORKERS_MAX}"
         )
     java = java_command()
     paths = tuple(str(jar) for jar in jars)
@@ -129,6 +141,8 @@ def make_spec(
         java_options={str(node): tuple(given) for node, given in (java_options or {}).items()},
         security=profile.security,
         jmx_secured=profile.jmx_secured,
+        spark_workers=spark_workers,
+        spark_home=spark_home() if spark_workers else "",
     )
 
 

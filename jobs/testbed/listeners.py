@@ -73,7 +73,12 @@ def scram_arguments(spec: Spec, files: SecurityFiles) -> list[str]:
 
 
 def client_security(files: SecurityFiles, protocol: str, mechanism: str) -> Security:
-    """What a client configures to get in, as a cluster's `security` part would say it.
+    """What a client configures to get in; see `security_part`."""
+    return Security.model_validate(security_part(files, protocol, mechanism))
+
+
+def security_part(files: SecurityFiles, protocol: str, mechanism: str) -> dict[str, object]:
+    """What a client configures to get in, as the `security` part of a file of conf/clusters.
 
     Args:
         files: the testbed's.
@@ -94,4 +99,4 @@ def client_security(files: SecurityFiles, protocol: str, mechanism: str) -> Secu
                 "username_from": f"file:{files.username}",
                 "password_from": f"file:{files.password}",
             }
-    return Security.model_validate(wanted)
+    return wanted

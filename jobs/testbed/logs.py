@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from jobs.testbed.model import Node
+from jobs.testbed.model import Member
 from jobs.testbed.places import node_files
 
 _TAIL_BYTES = 200_000
@@ -14,11 +14,12 @@ _LINES_MAX = 4
 _LINE_CHARS_MAX = 300
 _ADDRESS_IN_USE = re.compile(r"Address already in use|Port already in use")
 _TELLING = re.compile(
-    r"\] (ERROR|FATAL) |^(\S+\.)+\w*(Exception|Error)\b|^Caused by: |^Error: |^Exception in thread "
+    r"\] (ERROR|FATAL) |^[\d/]{8} [\d:]{8} ERROR |^(\S+\.)+\w*(Exception|Error)\b|^Caused by: "
+    r"|^Error: |^Exception in thread "
 )
 
 
-def error_lines(node: Node) -> list[str]:
+def error_lines(node: Member) -> list[str]:
     """The last lines of a node's logs that tell of an error, oldest first.
 
     Without any, the last lines of its console.
@@ -30,7 +31,7 @@ def error_lines(node: Node) -> list[str]:
     return [line.strip()[:_LINE_CHARS_MAX] for line in chosen[-_LINES_MAX:]]
 
 
-def says_address_in_use(node: Node) -> bool:
+def says_address_in_use(node: Member) -> bool:
     """True when the node could not bind one of its ports."""
     files = node_files(node)
     return any(_ADDRESS_IN_USE.search(line) for path in (files.log, files.console)

@@ -15,12 +15,17 @@ HOST = "127.0.0.1"
 CONTROLLER_ID = 100
 """Node id of the controller, apart from the brokers' 1 to 5."""
 
+SPARK_MASTER_ID = 200
+"""Node id of the Spark master; its workers have the ids that follow."""
+
 
 class NodeRole(str, Enum):
-    """What a Kafka process does. Roles are never combined: that would confuse the metrics."""
+    """What a process does. Kafka's roles are never combined: that would confuse the metrics."""
 
     BROKER = "broker"
     CONTROLLER = "controller"
+    SPARK_MASTER = "spark-master"
+    SPARK_WORKER = "spark-worker"
 
 
 class Status(str, Enum):
@@ -39,7 +44,7 @@ class ProcessRecord:
     Attributes:
         pid: process id.
         created_s: when it was created [s since the epoch].
-        node_id: the Kafka node that it is, or None.
+        node_id: the node that it is, or None.
     """
 
     pid: int
@@ -69,6 +74,8 @@ class Spec:
         java_options: node id → options of its JVM besides ours, such as a -javaagent.
         security: protocols of the listeners for clients, the usual one first; none is plain.
         jmx_secured: whether JMX needs a password and speaks TLS.
+        spark_workers: workers of its Spark cluster; 0 for no Spark.
+        spark_home: folder of the Spark that the cluster runs; empty for no Spark.
     """
 
     id: str
@@ -89,12 +96,16 @@ class Spec:
     java_options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     security: tuple[str, ...] = ()
     jmx_secured: bool = False
+    spark_workers: int = 0
+    spark_home: str = ""
 
     @property
     def title(self) -> str:
         """For people: `testbed default (3 brokers, Kafka 4.1.2)`."""
-        noun = "broker" if self.brokers == 1 else "brokers"
-        return f"testbed {self.name} ({self.brokers} {noun}, Kafka {self.kafka_version})"
+        parts = [_counted(self.brokers, "broker"), f"Kafka {self.kafka_version}"]
+        if self.spark_workers:
+            parts.append(_counted(self.spark_workers, "Spark worker"))
+        return f"testbed {self.name} ({', '.join(parts)})"
 
 
 @dataclass(frozen=True)
@@ -139,6 +150,41 @@ class Node:
 
 
 @dataclass(frozen=True)
+class SparkNode:
+    """The master or a worker of the testbed's Spark cluster, on `HOST`.
+
+    Attributes:
+        node_id: `SPARK_MASTER_ID`, or that of a worker, which counts on from it.
+        role: master or worker.
+        port: where it takes messages.
+        web_port: of its web page.
+        directory: its work folder, scratch files and logs.
+    """
+
+    node_id: int
+    role: NodeRole
+    port: int
+    web_port: int
+    directory: str
+
+    @property
+    def url(self) -> str:
+        """What drivers and workers call, if it is the master."""
+        return f"spark://{HOST}:{self.port}"
+
+    @property
+    def title(self) -> str:
+        """For people: `the Spark master` or `Spark worker 2`."""
+        if self.role is NodeRole.SPARK_MASTER:
+            return "the Spark master"
+        return f"Spark worker {self.node_id - SPARK_MASTER_ID}"
+
+
+Member = Node | SparkNode
+"""Any process that a testbed keeps."""
+
+
+@dataclass(frozen=True)
 class State:
     """A testbed as it is; the supervisor rewrites its file at every change.
 
@@ -151,6 +197,7 @@ class State:
         supervisor: the process that keeps it; None before it runs.
         nodes: the Kafka processes that belong to it, once ports are known.
         processes: those that have been started and not yet reaped.
+        spark: the Spark master and its workers, once ports are known.
     """
 
     spec: Spec
@@ -161,6 +208,17 @@ class State:
     supervisor: ProcessRecord | None = None
     nodes: tuple[Node, ...] = ()
     processes: tuple[ProcessRecord, ...] = field(default=())
+    spark: tuple[SparkNode, ...] = ()
+
+    @property
+    def members(self) -> tuple[Member, ...]:
+        """All processes that belong to it, Kafka's and Spark's."""
+        return (*self.nodes, *self.spark)
+
+    @property
+    def spark_master(self) -> str | None:
+        """URL of the Spark master, for `spark-submit --master`; None without Spark."""
+        return self.spark[0].url if self.spark else None
 
     @property
     def brokers(self) -> tuple[Node, ...]:
@@ -197,7 +255,15 @@ class State:
             supervisor=_record(data["supervisor"]),
             nodes=tuple(Node(**{**node, "role": NodeRole(node["role"])}) for node in data["nodes"]),
             processes=tuple(ProcessRecord(**record) for record in data["processes"]),
+            spark=tuple(
+                SparkNode(**{**node, "role": NodeRole(node["role"])})
+                for node in data.get("spark", ())
+            ),
         )
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def _record(data: Mapping[str, Any] | None) -> ProcessRecord | None:

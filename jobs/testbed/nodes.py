@@ -12,12 +12,28 @@ from pathlib import Path
 
 from jobs.testbed.jvm import format_command, server_command, writes_archive
 from jobs.testbed.keys import make_security, write_secret
-from jobs.testbed.model import CONTROLLER_ID, Node, NodeRole, ProcessRecord, Spec
-from jobs.testbed.places import disk_bytes, node_files
+from jobs.testbed.model import (
+    CONTROLLER_ID,
+    Member,
+    Node,
+    NodeRole,
+    ProcessRecord,
+    SparkNode,
+    Spec,
+)
+from jobs.testbed.places import disk_bytes, node_files, written_dirs
 from jobs.testbed.ports import PortAllocator
 from jobs.testbed.probe import registered_brokers
-from jobs.testbed.processes import NodeProcess
+from jobs.testbed.processes import NodeProcess, jvm_environment
 from jobs.testbed.properties import meta_properties, node_properties, render
+from jobs.testbed.spark import (
+    missing_workers,
+    spark_command,
+    spark_environment,
+    spark_nodes,
+    spark_ports,
+)
+from jobs.testbed.strays import end_processes, inheriting_processes
 
 # A JVM that was ended by SIGTERM and ran its shutdown hooks.
 _EXIT_BY_SIGTERM = 143
@@ -30,24 +46,26 @@ class Nodes:
 
     Attributes:
         nodes: the Kafka nodes, the controller first.
+        spark: the Spark nodes, the master first.
         processes: node id → its process, once started.
     """
 
     def __init__(self, spec: Spec, folder: Path) -> None:
         self.nodes: tuple[Node, ...] = ()
+        self.spark: tuple[SparkNode, ...] = ()
         self.processes: dict[int, NodeProcess] = {}
         self._spec = spec
         self._folder = folder
 
     @property
+    def members(self) -> tuple[Member, ...]:
+        """All nodes, Kafka's and Spark's."""
+        return (*self.nodes, *self.spark)
+
+    @property
     def brokers(self) -> list[Node]:
         """The nodes that are brokers."""
         return [node for node in self.nodes if node.role is NodeRole.BROKER]
-
-    @property
-    def data_dirs(self) -> list[Path]:
-        """The log dirs of all nodes."""
-        return [node_files(node).data for node in self.nodes]
 
     def records(self) -> tuple[ProcessRecord, ...]:
         """Records of the processes that run."""
@@ -67,9 +85,9 @@ class Nodes:
         """Choose ports and write all files of all nodes, over what was there before."""
         ids = [CONTROLLER_ID, *range(1, self._spec.brokers + 1)]
         secured = self._spec.brokers * len(self._spec.security)
-        ports = iter(allocate(2 * len(ids) + secured))
-        for node in self.nodes:
-            shutil.rmtree(node.directory)
+        ports = iter(allocate(2 * len(ids) + secured + spark_ports(self._spec)))
+        for each in self.members:
+            shutil.rmtree(each.directory)
         self.nodes = tuple(self._node(node_id, ports) for node_id in ids)
         self.cluster_id = random_id()
         for node in self.nodes:
@@ -82,6 +100,9 @@ class Nodes:
             if node.role is NodeRole.BROKER:
                 meta = meta_properties(self.cluster_id, node.node_id, random_id())
                 (files.data / "meta.properties").write_text(render(meta))
+        self.spark = spark_nodes(self._spec, self._folder, ports)
+        for folder in written_dirs(self.spark):
+            folder.mkdir(parents=True)
 
     def start_format(self) -> NodeProcess:
         """Begin to prepare the controller's log dir; done when the process has ended with 0."""
@@ -89,13 +110,22 @@ class Nodes:
         command = format_command(self._spec, controller, self.cluster_id)
         return NodeProcess(controller, command, node_files(controller).console)
 
-    def start(self, node: Node) -> NodeProcess:
+    def start(self, node: Member) -> NodeProcess:
         """Begin to start a node."""
+        if isinstance(node, SparkNode):
+            return self._start_spark(node)
         draft = None
         if writes_archive(self._spec, node):
             draft = Path(node.directory) / _ARCHIVE_DRAFT
         command = server_command(self._spec, node, write_archive_to=draft)
         process = NodeProcess(node, command, node_files(node).console)
+        self.processes[node.node_id] = process
+        return process
+
+    def _start_spark(self, node: SparkNode) -> NodeProcess:
+        variables = spark_environment(self._spec, node, jvm_environment(os.environ))
+        command = spark_command(self._spec, node, self.spark[0])
+        process = NodeProcess(node, command, node_files(node).console, variables)
         self.processes[node.node_id] = process
         return process
 
@@ -110,7 +140,8 @@ class Nodes:
         """What the nodes that should run lack to be ready, in words; None when nothing.
 
         Ready: every listener and JMX port accepts, and every broker names exactly the
-        brokers that should run as registered and unfenced.
+        brokers that should run as registered and unfenced. A Spark master accepts, and its
+        workers, once they are started, are registered there.
         """
         up = [node for node in self.nodes if not self.processes[node.node_id].is_down_on_purpose]
         for node in up:
@@ -132,7 +163,14 @@ class Nodes:
                     f"{node.title} sees brokers {sorted(known)} registered and unfenced, "
                     f"expected {sorted(wanted)}"
                 )
-        return None
+        return self._missing_spark(accepts)
+
+    def _missing_spark(self, accepts: Callable[[int, float], bool]) -> str | None:
+        started = [node for node in self.spark if node.node_id in self.processes]
+        for node in started:
+            if not accepts(node.port, _PROBE_TIMEOUT_S):
+                return f"{node.title} does not accept connections at port {node.port}"
+        return missing_workers(started, _PROBE_TIMEOUT_S) if started else None
 
     def kill_all(self) -> None:
         """End every process at once and reap it."""
@@ -140,10 +178,14 @@ class Nodes:
             process.signal(signal.SIGKILL)
         for process in self.processes.values():
             process.kill()
+        if self.spark:
+            # Executors end with their worker, and their Python workers with them, but not in
+            # the same moment; until then they write to folders that are to be deleted.
+            end_processes(inheriting_processes(self._spec.id))
 
     def used_bytes(self) -> int:
-        """What all log dirs take on the disk [B]."""
-        return disk_bytes(self.data_dirs)
+        """What all nodes have written, apart from their own logs [B on the disk]."""
+        return disk_bytes(written_dirs(self.members))
 
     def keep_class_archive(self) -> None:
         """Put the archive that the controller wrote at its end where later testbeds find it."""

@@ -2,8 +2,9 @@
 
 `CACHE/testbed/ID/` holds one testbed that runs or that a crash left: state.json,
 supervisor.log, and for each node a folder (broker-1) with server.properties, data/,
-server.log and console.log. `CACHE/testbed/failed/ID/` is the same without data, for
-reading, and `CACHE/testbed/classes/` holds the shared class archives of the JVMs.
+server.log and console.log; a Spark worker's work/ holds the logs of its executors.
+`CACHE/testbed/failed/ID/` is the same without data, for reading, and
+`CACHE/testbed/classes/` holds the shared class archives of the JVMs.
 """
 
 from __future__ import annotations
@@ -11,13 +12,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
 from jobs.setup.places import cache_dir
-from jobs.testbed.model import Node, State
+from jobs.testbed.model import Member, State
 
 STATE_FILE = "state.json"
 SUPERVISOR_LOG = "supervisor.log"
@@ -29,29 +30,37 @@ FAILED_KEPT = 5
 
 @dataclass(frozen=True)
 class NodeFiles:
-    """The files of one node."""
+    """The files of one node; a Spark node has no properties and no log beside its console."""
 
     folder: Path
     properties: Path
     data: Path
+    work: Path
     log: Path
     console: Path
     format_log: Path
     format_arguments: Path
 
 
-def node_files(node: Node) -> NodeFiles:
+def node_files(node: Member) -> NodeFiles:
     """Where the files of a node are."""
     folder = Path(node.directory)
     return NodeFiles(
         folder=folder,
         properties=folder / "server.properties",
         data=folder / "data",
+        work=folder / "work",
         log=folder / "server.log",
         console=folder / "console.log",
         format_log=folder / "format.log",
         format_arguments=folder / "format.arguments",
     )
+
+
+def written_dirs(members: Iterable[Member]) -> list[Path]:
+    """The folders that nodes fill while they run, apart from their own logs."""
+    files = [node_files(member) for member in members]
+    return [folder for each in files for folder in (each.data, each.work)]
 
 
 def default_root() -> Path:

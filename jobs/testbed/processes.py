@@ -1,4 +1,4 @@
-"""One Kafka process: started in its own process group, signalled, reaped."""
+"""One process of a testbed: started in its own process group, signalled, reaped."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 
-from jobs.testbed.model import Node, ProcessRecord
+from jobs.testbed.model import Member, ProcessRecord
 
 _PR_SET_PDEATHSIG = 1
 
@@ -26,9 +26,18 @@ class NodeProcess:
     Attributes:
         node: which node it is.
         is_down_on_purpose: True while somebody has asked for its end.
+
+    Args:
+        environment: its variables; ours, without those that change what a JVM does, by default.
     """
 
-    def __init__(self, node: Node, command: Sequence[str], console: Path) -> None:
+    def __init__(
+        self,
+        node: Member,
+        command: Sequence[str],
+        console: Path,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self.node = node
         self.is_down_on_purpose = False
         with console.open("ab") as stream:
@@ -38,7 +47,7 @@ class NodeProcess:
                 stdout=stream,
                 stderr=subprocess.STDOUT,
                 cwd=node.directory,
-                env=jvm_environment(os.environ),
+                env=jvm_environment(os.environ) if environment is None else dict(environment),
                 start_new_session=True,
                 preexec_fn=_die_with_parent(),  # noqa: PLW1509 - the supervisor has one thread
             )

@@ -13,6 +13,7 @@ from jobs.testbed.processes import NodeProcess
 POLL_S = 0.1
 BROKER_STOP_S = 10.0
 CONTROLLER_STOP_S = 5.0
+SPARK_STOP_S = 5.0
 ARCHIVE_STOP_S = 60.0
 """For a controller that writes the class archive as it ends, on a busy machine."""
 
@@ -40,13 +41,15 @@ class Stopper:
             each.kill()
 
     def stop_all(self, nodes: Nodes, spec: Spec) -> None:
-        """Brokers first: they hand over to a controller that still runs."""
+        """Brokers before the controller: they hand over to one that still runs."""
         by_role: dict[NodeRole, list[NodeProcess]] = {role: [] for role in NodeRole}
         for process in nodes.processes.values():
             process.is_down_on_purpose = True
             by_role[process.node.role].append(process)
         leaves_archive = spec.class_archive is not None and not Path(spec.class_archive).exists()
         for role, deadline_s in (
+            (NodeRole.SPARK_WORKER, SPARK_STOP_S),
+            (NodeRole.SPARK_MASTER, SPARK_STOP_S),
             (NodeRole.BROKER, BROKER_STOP_S),
             (NodeRole.CONTROLLER, ARCHIVE_STOP_S if leaves_archive else CONTROLLER_STOP_S),
         ):

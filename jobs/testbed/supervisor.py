@@ -14,7 +14,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,7 +31,7 @@ from jobs.testbed.endings import (
 from jobs.testbed.inbox import Inbox
 from jobs.testbed.keys import KeytoolError
 from jobs.testbed.logs import says_address_in_use
-from jobs.testbed.model import State, Status
+from jobs.testbed.model import Member, State, Status
 from jobs.testbed.nodes import Nodes
 from jobs.testbed.places import FAILED, read_state, write_state
 from jobs.testbed.ports import PortAllocator, accepts, free_ports
@@ -100,13 +100,13 @@ class Supervisor:
             raise FailureError("start", str(error)) from error
         for attempt in range(1, PORT_ATTEMPTS + 1):
             self._nodes.lay_out(self._allocate)
-            self._save(nodes=self._nodes.nodes)
+            self._save(nodes=self._nodes.nodes, spark=self._nodes.spark)
             try:
                 self._format(deadline_s)
-                for node in self._nodes.nodes:
-                    self._nodes.start(node)
-                self._save(processes=self._nodes.records())
-                self._await_ready(deadline_s)
+                # A worker that finds no master waits for 5 to 15 s before it asks again.
+                early = len(self._nodes.nodes) + 1
+                for members in (self._nodes.members[:early], self._nodes.members[early:]):
+                    self._start_all(members, deadline_s)
             except NodeEndedError as ended:
                 if not says_address_in_use(ended.process.node):
                     raise FailureError(
@@ -122,6 +122,13 @@ class Supervisor:
             f"in {PORT_ATTEMPTS} attempts another process took one of its ports before the "
             "brokers did; stop what opens ports on this machine, and try again",
         )
+
+    def _start_all(self, members: Sequence[Member], deadline_s: float) -> None:
+        for member in members:
+            self._nodes.start(member)
+        self._save(processes=self._nodes.records())
+        if members:
+            self._await_ready(deadline_s)
 
     def _format(self, deadline_s: float) -> None:
         process = self._nodes.start_format()

@@ -1,0 +1,176 @@
+"""The Spark cluster of a testbed: what its processes are told, and whose they are."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from jobs.config import load_cluster
+from jobs.testbed import commands
+from jobs.testbed.launcher import make_spec
+from jobs.testbed.model import NodeRole, State, Status
+from jobs.testbed.nodes import Nodes
+from jobs.testbed.places import node_files
+from jobs.testbed.profile import load_profile
+from jobs.testbed.spark import (
+    TESTBED_VARIABLE,
+    missing_workers,
+    spark_command,
+    spark_environment,
+    spark_home,
+)
+from jobs.testbed.strays import end_processes, inheriting_processes
+from jobs.testbed.use import cluster_text, submit_line
+from search.errors import ConfigError
+from tests.support.processes import becomes
+from tests.support.testbed_spec import SPEC
+
+WITH_SPARK = replace(SPEC, spark_workers=2, spark_home="/spark")
+
+
+@pytest.fixture
+def nodes(tmp_path: Path) -> Nodes:
+    laid_out = Nodes(WITH_SPARK, tmp_path)
+    laid_out.lay_out(lambda count: list(range(22_000, 22_000 + count)))
+    return laid_out
+
+
+def test_a_master_and_its_workers_are_laid_out_beside_the_brokers(nodes: Nodes) -> None:
+    assert [node.title for node in nodes.spark] == [
+        "the Spark master",
+        "Spark worker 1",
+        "Spark worker 2",
+    ]
+    ports = [port for node in nodes.spark for port in (node.port, node.web_port)]
+    assert ports == list(range(22_006, 22_012))
+    for node in nodes.spark:
+        assert node_files(node).work.is_dir()
+    assert nodes.members == (*nodes.nodes, *nodes.spark)
+
+
+def test_without_workers_there_is_no_spark(tmp_path: Path) -> None:
+    plain = Nodes(SPEC, tmp_path)
+    plain.lay_out(lambda count: list(range(22_000, 22_000 + count)))
+    assert plain.spark == ()
+    assert State(SPEC, Status.READY, 0.0).spark_master is None
+
+
+def test_all_listen_on_loopback_and_workers_call_the_master(nodes: Nodes) -> None:
+    master, worker, _ = nodes.spark
+    for node in nodes.spark:
+        command = spark_command(WITH_SPARK, node, master)
+        assert command[command.index("--host") + 1] == "127.0.0.1"
+        assert command[command.index("--port") + 1] == str(node.port)
+        assert f"-Dredline.testbed={SPEC.id}" in command
+        variables = spark_environment(WITH_SPARK, node, {})
+        assert variables["SPARK_LOCAL_IP"] == "127.0.0.1"
+    assert spark_command(WITH_SPARK, worker, master)[-1] == master.url == "spark://127.0.0.1:22006"
+
+
+def test_executors_inherit_nothing_that_leads_to_our_code(nodes: Nodes) -> None:
+    ours = {
+        "PATH": "/bin",
+        "PYTHONPATH": "/checkout",
+        "SPARK_CONF_DIR": "/x",
+        "PYSPARK_PYTHON": "x",
+    }
+    variables = spark_environment(WITH_SPARK, nodes.spark[1], ours)
+    assert variables["PATH"] == "/bin"
+    assert not {"PYTHONPATH", "SPARK_CONF_DIR", "PYSPARK_PYTHON"} & set(variables)
+    assert variables[TESTBED_VARIABLE] == SPEC.id
+
+
+def test_a_state_with_spark_goes_through_its_file(nodes: Nodes) -> None:
+    state = State(WITH_SPARK, Status.READY, 1.0, nodes=nodes.nodes, spark=nodes.spark)
+    again = State.from_json(json.loads(json.dumps(state.to_json())))
+    assert again.spark == nodes.spark
+    assert again.spark[0].role is NodeRole.SPARK_MASTER
+    assert again.spark_master == "spark://127.0.0.1:22006"
+    assert again.spec.title == "testbed small (2 brokers, Kafka 4.1.2, 2 Spark workers)"
+
+
+@contextmanager
+def master_page(workers: dict[int, str]) -> Iterator[int]:
+    """The master's /json/ page that tells of workers, port → state; yields its port."""
+
+    class Page(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            told = [{"port": port, "state": state} for port, state in workers.items()]
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(json.dumps({"workers": told}).encode())
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+            return
+
+    with HTTPServer(("127.0.0.1", 0), Page) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield server.server_port
+        server.shutdown()
+        thread.join()
+
+
+def test_it_is_ready_when_the_master_knows_every_worker_as_alive(nodes: Nodes) -> None:
+    workers = {node.port: "ALIVE" for node in nodes.spark[1:]}
+    with master_page(workers) as web_port:
+        asked = (replace(nodes.spark[0], web_port=web_port), *nodes.spark[1:])
+        assert missing_workers(asked, 5.0) is None
+        workers[nodes.spark[2].port] = "DEAD"
+        assert missing_workers(asked, 5.0) == "Spark worker 2 not registered at the Spark master"
+    assert "the Spark master does not answer" in str(missing_workers(asked, 5.0))
+
+
+def test_what_spark_started_is_known_by_its_environment_and_ended() -> None:
+    started = []
+    for testbed_id in (SPEC.id, "other-00000000"):
+        command = [sys.executable, "-c", "import time; time.sleep(60)"]
+        started.append(subprocess.Popen(command, env={**os.environ, TESTBED_VARIABLE: testbed_id}))
+    ours, other = started
+    try:
+        assert becomes(lambda: [p.pid for p in inheriting_processes(SPEC.id)] == [ours.pid], 10)
+        end_processes(inheriting_processes(SPEC.id))
+        ours.wait(10)
+        assert inheriting_processes(SPEC.id) == []
+        assert other.poll() is None
+    finally:
+        for each in started:
+            each.kill()
+            each.wait()
+
+
+def test_the_cluster_file_is_one_that_a_run_takes(tmp_path: Path, nodes: Nodes) -> None:
+    state = State(WITH_SPARK, Status.READY, 1.0, nodes=nodes.nodes, spark=nodes.spark)
+    path = tmp_path / "cluster.yaml"
+    path.write_text(cluster_text(tmp_path, state))
+    cluster = load_cluster(str(path))
+    assert cluster.bootstrap_servers == state.bootstrap_servers
+    assert cluster.jmx is not None and cluster.jmx.endpoints is not None
+    assert set(cluster.jmx.endpoints) == {100, 1, 2}
+    line = submit_line(state, path)
+    assert line.startswith("spark-submit --master spark://127.0.0.1:22006 ")
+    assert f"--cluster {path} --yes" in line
+
+
+def test_more_workers_than_it_has_are_refused_before_anything_starts() -> None:
+    with pytest.raises(ConfigError, match="5 Spark workers were asked for; expected 0 to 4"):
+        make_spec(load_profile("disk-bound"), "many", [], spark_workers=5)
+    done = CliRunner().invoke(commands.testbed, ["up", "--spark-workers", "5"])
+    assert done.exit_code == 2
+    assert "--spark-workers" in done.output
+
+
+def test_spark_is_that_of_the_installed_pyspark() -> None:
+    home = Path(spark_home())
+    assert list((home / "jars").glob("spark-core_*.jar"))
