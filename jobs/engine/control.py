@@ -1,8 +1,11 @@
 """A task's line to the driver: it says how far it is, and hears when the window ends.
 
 The driver listens (`jobs.trials.control`), the task connects before it opens the load.
-Both sides speak JSON, one object a line; the first line of a task holds the trial's token.
-A line that closes, or that stays silent, means that nobody wants the load any more.
+Both sides speak JSON, one object a line; the first line of a task holds the trial's token and
+asks for admission. The driver admits each task of a trial once: Spark starts a barrier stage
+again when it has lost one of its tasks, and nobody wants the load a second time.
+A line that closes, or that stays silent, means that nobody wants the load any more; a task
+that ends in good order says so before it hangs up.
 """
 
 from __future__ import annotations
@@ -10,12 +13,16 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import IO
 
 from search.errors import RedlineError
 
 SILENCE_MAX_S = 10.0
 """Without a word from the driver for so long, a task takes it for dead [s]."""
+
+NOT_ADMITTED = "the driver does not admit this task: its load has ended, or was begun before"
 
 _RECEIVE_BYTES = 4_096
 
@@ -53,10 +60,11 @@ class DriverLine:
     def connect(
         cls, address: ControlAddress, task: int, timeout_s: float, clock: Callable[[], float]
     ) -> DriverLine:
-        """Call the driver.
+        """Call the driver, and wait until it admits the task.
 
         Raises:
             RedlineError: it cannot be reached from here.
+            OrphanedError: it does not want this load, or not again.
         """
         try:
             sock = socket.create_connection((address.host, address.port), timeout_s)
@@ -66,13 +74,22 @@ class DriverLine:
                 f"({error}): let executors connect to it, on a port fixed by "
                 "spark.redline.control.port if a firewall is between them"
             ) from error
-        line = cls(sock, clock)
-        line.say(token=address.token, task=task)
-        return line
+        try:
+            sock.sendall(_line(token=address.token, task=task, asks="admission"))
+            # One short line, and the socket's own deadline bounds the wait for it.
+            with sock.makefile("rb") as answers:
+                admission = _admission_in(answers)
+        except (OSError, ValueError) as error:
+            sock.close()
+            raise OrphanedError(f"the driver does not answer ({error})") from error
+        if not admission:
+            sock.close()
+            raise OrphanedError(NOT_ADMITTED)
+        return cls(sock, clock)
 
     def say(self, **message: object) -> None:
         """Tell the driver something."""
-        self._unwritten += json.dumps(message).encode() + b"\n"
+        self._unwritten += _line(**message)
         try:
             self._unwritten = self._unwritten[self._sock.send(self._unwritten) :]
         except (BlockingIOError, InterruptedError):
@@ -105,6 +122,22 @@ class DriverLine:
         if now - self._heard_s > SILENCE_MAX_S:
             raise OrphanedError(f"nothing heard from the driver for {SILENCE_MAX_S:.0f} s")
 
+    def finish(self) -> None:
+        """Say that the task ends in good order; nobody needs to hear it any more."""
+        with suppress(OrphanedError):
+            self.say(done=True)
+
     def close(self) -> None:
         """Hang up."""
         self._sock.close()
+
+
+def _line(**message: object) -> bytes:
+    return json.dumps(message).encode() + b"\n"
+
+
+def _admission_in(answers: IO[bytes]) -> bool:
+    while text := answers.readline(_RECEIVE_BYTES):
+        if text.strip():  # else it is the driver's sign of life
+            return bool(json.loads(text).get("admitted"))
+    return False

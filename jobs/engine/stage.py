@@ -96,6 +96,7 @@ def run_task(plan: TrialPlan, barrier: Barrier) -> TaskRow:
         return _run_client(plan, task, client, start_wall_s, line, acknowledged)
     finally:
         if line is not None:
+            line.finish()
             line.close()
         if client is not None:
             client.close()

@@ -70,11 +70,58 @@ def _listened(task: DriverLine) -> float | None:
 def test_a_task_without_the_token_is_not_listened_to(server: ControlServer) -> None:
     with server.line(1) as line:
         stranger = ControlAddress(line.address.host, line.address.port, "guess")
-        task = DriverLine.connect(stranger, 0, PATIENCE_S, time.monotonic)
+        with pytest.raises(OrphanedError, match="does not admit"):
+            DriverLine.connect(stranger, 0, PATIENCE_S, time.monotonic)
+        assert line.start_s is None
+
+
+def test_a_task_is_admitted_once_so_that_a_stage_that_starts_again_offers_nothing(
+    server: ControlServer,
+) -> None:
+    with server.line(2) as line:
+        first = _call(line, 0)
+        with pytest.raises(OrphanedError, match="begun before"):
+            _call(line, 0)
+        other = _call(line, 1)
+        first.say(start_s=1.0)
+        _until(lambda: line.start_s)
+        first.listen()
+        assert line.lost == []
+        first.finish()
+        first.close()
+        with pytest.raises(OrphanedError):
+            _call(line, 0)
+        other.finish()
+        other.close()
+
+
+def test_a_task_that_hangs_up_in_the_middle_is_lost_and_ends_the_load_of_all(
+    server: ControlServer,
+) -> None:
+    with server.line(3) as line:
+        whole, lost, other = (_call(line, task) for task in range(3))
+        whole.finish()
+        whole.close()
+        lost.say(start_s=1.0)
+        lost.close()
+        _until(lambda: line.lost)
+        assert line.lost == ["task 1 on 127.0.0.1"]
+        with pytest.raises(OrphanedError):
+            _until(other.listen)
+        other.close()
+        with pytest.raises(OrphanedError):
+            _call(line, 1)
+    assert line.lost == ["task 1 on 127.0.0.1"]
+
+
+def test_tasks_that_are_ended_on_purpose_are_not_lost(server: ControlServer) -> None:
+    with server.line(1) as line:
+        task = _call(line, 0)
+        line.end_now()
         with pytest.raises(OrphanedError):
             _until(task.listen)
         task.close()
-        assert line.start_s is None
+    assert line.lost == []
 
 
 def test_what_is_no_message_ends_the_line_and_not_the_server(server: ControlServer) -> None:
@@ -120,11 +167,9 @@ def test_a_load_is_ended_at_once_and_a_task_that_comes_later_does_not_begin(
         line.end_now()
         with pytest.raises(OrphanedError):
             _until(early.listen)
-        late = _call(line, 1)
         with pytest.raises(OrphanedError):
-            _until(late.listen)
+            _call(line, 1)
         early.close()
-        late.close()
 
 
 def test_a_closed_server_ends_the_load() -> None:
