@@ -9,6 +9,7 @@ import click
 from jobs.entry import run
 from jobs.find_limit import find_limit
 from jobs.plan import plan
+from jobs.report import report
 from jobs.testbed.commands import testbed
 from jobs.traffic import traffic
 from jobs.version import __version__
@@ -26,6 +27,7 @@ def redline() -> None:
 
 redline.add_command(find_limit)
 redline.add_command(plan)
+redline.add_command(report)
 redline.add_command(testbed)
 redline.add_command(traffic)
 

@@ -3,22 +3,34 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from jobs.config import Configuration, describe
 from jobs.estimate import TESTBED_CAVEAT
+from jobs.reproduce import command_of
 from jobs.trials.history import TrialRecord
 from metrics.charts import write_chart
+from metrics.report.model import build_report
+from metrics.report.page import report_page
 from metrics.schema import RunRow, utc
-from metrics.summary import Boundary, RunSummary, by_goal, make_boundary, write_summary
+from metrics.summary import (
+    Boundary,
+    RunSummary,
+    by_goal,
+    make_boundary,
+    write_atomic,
+    write_summary,
+)
 from search.errors import GuardStopError, NoConclusionError
 from search.line import FinishedPoint
 from search.model import GaveUp, Verdict
 
 INTERRUPTED_CODE = 130
 NO_CONCLUSION = "no conclusion"
+REPORT = "report.html"
 
 
 @dataclass(frozen=True)
@@ -127,8 +139,18 @@ def caveat_of(config: Configuration, shortcomings: Sequence[str] = ()) -> str:
     return "; ".join([*own, *shortcomings])
 
 
-def write_results(summary: RunSummary, folder: Path, tables: str) -> tuple[tuple[str, str], ...]:
-    """Write summary.json and the chart; returns what was left, as (what, where)."""
+def write_results(
+    summary: RunSummary,
+    folder: Path,
+    tables: str,
+    trials: Sequence[Mapping[str, Any]] | None = None,
+    settings: Mapping[str, Mapping[str, Any]] | None = None,
+) -> tuple[tuple[str, str], ...]:
+    """Write summary.json, the chart and the report; returns what was left, as (what, where).
+
+    Args:
+        trials, settings: as `write_report` takes them; without trials there is no report.
+    """
     path = folder / "summary.json"
     write_summary(summary, path)
     drawn = [
@@ -141,4 +163,22 @@ def write_results(summary: RunSummary, folder: Path, tables: str) -> tuple[tuple
         )
     ]
     files = [("summary", str(path)), *(("chart", str(each)) for each in drawn)]
+    if trials is not None:
+        write_report(folder / REPORT, summary, trials, settings or {})
+        files.insert(0, ("report", str(folder / REPORT)))
     return (*files, ("tables", tables))
+
+
+def write_report(
+    page: Path,
+    summary: RunSummary,
+    trials: Iterable[Mapping[str, Any]],
+    settings: Mapping[str, Mapping[str, Any]],
+) -> None:
+    """Write the report of a run.
+
+    Args:
+        trials: its rows of the table `trials`, as `Row.asDict(recursive=True)` gives them.
+        settings: its configuration, as `jobs.results.config_text` records it.
+    """
+    write_atomic(page, report_page(build_report(summary, trials, settings, command_of(settings))))

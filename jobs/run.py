@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import logging
 import secrets
 import time
@@ -11,6 +12,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
 from jobs.config import Configuration
 from jobs.estimate import line_of, plan_of
@@ -87,6 +89,7 @@ class LimitRun:
     _lines: Mapping[str, Line] = field(default_factory=dict)
     _points: dict[str, list[FinishedPoint]] = field(default_factory=dict)
     _begun: Mapping[str, tuple[Observation, ...]] | None = None
+    _trials: list[dict[str, Any]] | None = None
 
     def execute(self) -> RunSummary:
         """Run to the end, and leave summary.json, chart and tables.
@@ -136,8 +139,10 @@ class LimitRun:
             self._search_all(bench)
         except BaseException as error:
             bench.tables.append_run(self._row("finished", bench, error))
+            self._trials = bench.tables.trial_rows(self.run_id)
             raise
         bench.tables.append_run(self._row("finished", bench, None))
+        self._trials = bench.tables.trial_rows(self.run_id)
         bench.tables.compact()
 
     def _resume(self, bench: Bench) -> None:
@@ -246,6 +251,7 @@ class LimitRun:
             replication_factor=self.config.workload.topic.replication_factor,
             consumer_groups=self.config.workload.consumers.groups,
         )
-        files = write_results(summary, self._folder, self.tables)
+        told = json.loads(config_text(self.config))
+        files = write_results(summary, self._folder, self.tables, self._trials, told)
         self.reporter.report(RunFinished(summary, finished_s - started_s, files))
         return summary

@@ -37,7 +37,7 @@ def write_chart(summary: RunSummary, html_path: Path, png_path: Path) -> tuple[P
     if not summary.boundaries:
         return ()
     spec = boundary_spec(summary)
-    write_atomic(html_path, chart_page(summary, spec, dark_config=chart_config(dark=True)))
+    write_atomic(html_path, chart_page(summary, spec))
     write_atomic(png_path, vl_convert.vegalite_to_png(spec, scale=_PNG_SCALE))
     return html_path, png_path
 

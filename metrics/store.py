@@ -163,6 +163,10 @@ class TableStore:
         """A run's trials in order."""
         return self.read("trials", run_id).orderBy("trial")
 
+    def trial_rows(self, run_id: str) -> list[dict[str, Any]]:
+        """A run's trials in order, as dicts down to the last value."""
+        return [row.asDict(recursive=True) for row in self.trials(run_id).collect()]
+
     def samples(self, run_id: str) -> DataFrame:
         """A run's samples in order."""
         return self.read("samples", run_id).orderBy("trial", "at", "broker_id")

@@ -99,8 +99,7 @@ def resumed_records(tables: TableStore, run_id: str, config_text: str) -> list[T
             f"the run {run_id} had another plan: {'; '.join(differing)}; expected the same; "
             "give the same files and --set options, or start a new run"
         )
-    rows = tables.trials(run_id).collect()
-    return [record_from(row.asDict(recursive=True)) for row in rows]
+    return [record_from(row) for row in tables.trial_rows(run_id)]
 
 
 def differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:

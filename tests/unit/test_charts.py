@@ -118,9 +118,9 @@ def test_the_page_loads_nothing(tmp_path: Path) -> None:
 def test_the_page_shows_the_specification_of_the_picture(tmp_path: Path) -> None:
     html = tmp_path / "boundary.html"
     write_chart(CASES["eight"], html, tmp_path / "boundary.png")
-    found = re.search(r"^const SPEC = (.*);$", html.read_text(encoding="utf-8"), re.MULTILINE)
+    found = re.search(r"^const SPECS = (.*);$", html.read_text(encoding="utf-8"), re.MULTILINE)
     assert found is not None
-    assert json.loads(found[1]) == boundary_spec(CASES["eight"])
+    assert json.loads(found[1]) == [boundary_spec(CASES["eight"])]
 
 
 def test_the_page_says_each_limit_in_words(tmp_path: Path) -> None:

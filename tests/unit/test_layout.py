@@ -134,7 +134,8 @@ def test_the_wheel_holds_every_module_and_all_data_and_nothing_else(wheel: zipfi
     code = {str(path.relative_to(ROOT)) for name in (*PACKAGES, "conf") for path in _modules(name)}
     data = {
         str(path.relative_to(ROOT))
-        for path in (ROOT / "conf").rglob("*")
+        for folder in ("conf", "metrics/report/templates")
+        for path in (ROOT / folder).rglob("*")
         if path.is_file() and path.suffix not in (".py", ".pyc")
     }
     assert held == code | data

@@ -1,0 +1,102 @@
+"""`redline report`: a run as one page that people can pass around.
+
+The same as a script for schedulers: spark-submit --py-files WHEEL jobs/report.py …
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+from pyspark.errors import AnalysisException
+
+from jobs.console import make_reporter
+from jobs.entry import run
+from jobs.events import Level, Notice, PhaseStarted
+from jobs.results import REPORT, write_report
+from jobs.spark_session import close_session, local_session
+from metrics.report.rows import configuration_of_row, summary_of
+from metrics.store import TableStore
+from metrics.summary import load_summary
+from search.errors import ConfigError
+
+_LAST_RUNS = 5
+
+Rows = list[dict[str, Any]]
+
+
+@click.command("report")
+@click.argument("run_id")
+@click.option("--out", default="out", show_default=True, metavar="DIR",
+              type=click.Path(file_okay=False, path_type=Path),
+              help="Where the runs' folders are.")  # fmt: skip
+@click.option("--tables", metavar="PATH|SCHEMA",
+              help="The Delta tables: any path of Spark's, or a catalog's schema.  "
+                   "[default: OUT/tables]")  # fmt: skip
+@click.option("--to", "target", metavar="FILE",
+              type=click.Path(dir_okay=False, path_type=Path),
+              help="The page to write.  [default: OUT/RUN_ID/report.html]")  # fmt: skip
+def report(run_id: str, out: Path, tables: str | None, target: Path | None) -> None:
+    """Write a run as one HTML page: the answer, its evidence, and how to make it again.
+
+    The page holds all that it shows and loads nothing. A run writes its own at its end;
+    this makes it anew, from the Delta tables.
+    """
+    folder = out.absolute() / run_id
+    page = target.absolute() if target else folder / REPORT
+    with make_reporter() as reporter:
+        reporter.report(PhaseStarted("reading the Delta tables"))
+        spark = local_session()
+        try:
+            store = TableStore(spark, tables or str(out.absolute() / "tables"))
+            runs, boundaries, trials = read_rows(store, run_id)
+        finally:
+            close_session(spark)
+        summary = summary_of(runs, boundaries)
+        kept = folder / "summary.json"
+        if kept.exists():
+            summary = load_summary(kept)
+        write_report(page, summary, trials, configuration_of_row(runs[-1]))
+        reporter.report(Notice(Level.NOTE, f"report: {page}"))
+
+
+def read_rows(store: TableStore, run_id: str) -> tuple[Rows, Rows, Rows]:
+    """What the tables hold of a run: its rows of `runs`, `boundaries` and `trials`.
+
+    Raises:
+        ConfigError: there are no tables, or they do not know the run.
+    """
+    try:
+        runs = store.read("runs", run_id).orderBy("at").collect()
+        if not runs:
+            raise ConfigError(
+                f"the run {run_id} is not in {store.address('runs')}; expected {_known(store)}; "
+                "name one of them, or give its --tables"
+            )
+        boundaries = store.boundaries(run_id).collect()
+        return (
+            [row.asDict(recursive=True) for row in runs],
+            [row.asDict(recursive=True) for row in boundaries],
+            store.trial_rows(run_id),
+        )
+    except AnalysisException as error:
+        raise ConfigError(
+            f"{store.address('runs')} cannot be read as a Delta table ({_first_line(error)}); "
+            "expected the tables that redline find-limit wrote; give their place by --tables"
+        ) from error
+
+
+def _known(store: TableStore) -> str:
+    """The newest runs of the tables, in words."""
+    newest = store.runs().orderBy("at", ascending=False).limit(_LAST_RUNS).collect()
+    names = ", ".join(row.run_id for row in newest)
+    return f"a run of these tables, of which the last are {names}" if names else "a run"
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0].rstrip(".")
+
+
+if __name__ == "__main__":
+    run(report)

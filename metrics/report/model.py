@@ -1,0 +1,129 @@
+"""What a report says, as plain values: made from rows without Spark, drawn by `page`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from metrics.report.answers import Answer, answer_of, headline
+from metrics.report.binding import Binding, binding_of
+from metrics.report.facts import (
+    FactGroup,
+    configuration_of,
+    environment_of,
+    key_facts,
+    seconds_between,
+)
+from metrics.report.trial_rows import TrialRow, trial_rows
+from metrics.summary import Boundary, RunSummary, by_goal
+from metrics.units import format_count, format_duration
+
+
+@dataclass(frozen=True)
+class Command:
+    """The command that makes the run again.
+
+    Attributes:
+        lines: of a shell, to be joined by a backslash.
+        notes: what it needs beyond, a sentence each.
+    """
+
+    lines: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class GoalPart:
+    """The answers for one goal.
+
+    Attributes:
+        goal: its name.
+        summary: of this goal alone, as its chart takes it.
+        headline: all sizes in a sentence; empty where one answer says it all.
+        answers: one for each message size.
+        bindings: what bound each size.
+    """
+
+    goal: str
+    summary: RunSummary
+    headline: str
+    answers: tuple[Answer, ...]
+    bindings: tuple[Binding, ...]
+
+
+@dataclass(frozen=True)
+class Report:
+    """All that a report says.
+
+    Attributes:
+        summary: of the whole run.
+        parts: one for each goal.
+        trials: in the order in which they were made.
+        facts: the run in a few words, as (name, value).
+        environment, configuration: everything that is known, in groups.
+        command: what makes the run again, or None where its configuration is not known.
+    """
+
+    summary: RunSummary
+    parts: tuple[GoalPart, ...]
+    trials: tuple[TrialRow, ...]
+    facts: tuple[tuple[str, str], ...]
+    environment: tuple[FactGroup, ...]
+    configuration: tuple[FactGroup, ...]
+    command: Command | None = None
+
+    @property
+    def goals(self) -> tuple[str, ...]:
+        """The goals by name."""
+        return tuple(part.goal for part in self.parts)
+
+
+def build_report(
+    summary: RunSummary,
+    trials: Iterable[Mapping[str, Any]],
+    configuration: Mapping[str, Mapping[str, Any]],
+    command: Command | None = None,
+) -> Report:
+    """The report of a run.
+
+    Args:
+        trials: rows of the table `trials`, as `Row.asDict(recursive=True)` gives them.
+        configuration: cluster, workload and goal, each key → value, as the table `runs`
+            keeps them; empty when not known.
+    """
+    rows = trial_rows(trials, summary.boundaries)
+    return Report(
+        summary=summary,
+        parts=tuple(_part(part, rows) for _, part in by_goal(summary) if part.boundaries),
+        trials=rows,
+        facts=(*_run_facts(summary, rows), *key_facts(summary, configuration)),
+        environment=environment_of(summary.environment),
+        configuration=configuration_of(configuration),
+        command=command,
+    )
+
+
+def _part(summary: RunSummary, trials: Sequence[TrialRow]) -> GoalPart:
+    boundaries: tuple[Boundary, ...] = summary.boundaries
+    goal = boundaries[0].goal or summary.goal
+    return GoalPart(
+        goal=goal,
+        summary=summary,
+        headline=headline(boundaries, summary.brokers),
+        answers=tuple(answer_of(each, summary.brokers) for each in boundaries),
+        bindings=tuple(binding_of(each, trials) for each in boundaries),
+    )
+
+
+def _run_facts(summary: RunSummary, trials: Sequence[TrialRow]) -> tuple[tuple[str, str], ...]:
+    lasted_s = seconds_between(summary.started_at, summary.finished_at)
+    return (
+        ("Run", summary.run_id),
+        ("Cluster", summary.cluster),
+        ("Workload", summary.workload),
+        ("Goal", summary.goal),
+        ("Started", summary.started_at),
+        ("Took", format_duration(lasted_s)),
+        ("Trials", format_count(len(trials))),
+    )

@@ -1,0 +1,23 @@
+"""The words that a report uses, as docs/glossary.md has them."""
+
+from __future__ import annotations
+
+WORDS = {
+    "np": "the number of identical producers, each at the same fixed rate; the axis that a run "
+    "searches",
+    "offered": "the rate that the schedule asks for",
+    "achieved": "the rate that was acknowledged",
+    "trial": "one iteration: prepare, warm up, measure, recover",
+    "window": "the measured part of a trial; rates and idle fractions are counter differences "
+    "over exactly this time",
+    "verdict": "what a trial says: SUSTAINED, OVERLOADED or INVALID, with its reasons",
+    "INVALID": "the trial is no answer, for example because the generator missed its rate or "
+    "metrics are missing; it is measured again and never read as an overload",
+    "bracket": "the highest sustained np and the lowest overloaded np above it",
+    "boundary point": "a bracket no wider than the resolution; its value is the sustained side",
+    "boundary line": "the boundary points over a range of bpm",
+    "resource": "what bound the brokers: request handlers, network threads, CPU, heap, disk, "
+    "network, replication or quota",
+    "MB": "10⁶ bytes of payload",
+}
+"""Word → meaning; a test holds them against the glossary."""
