@@ -1,0 +1,123 @@
+"""What the notebooks share: parameters, the tables, and how rows and charts are shown.
+
+Works in Jupyter, on Databricks and with Spark Connect: nothing here needs the driver's JVM,
+unless it has to start Spark itself.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from metrics.columns import ddl
+from metrics.schema import SCHEMAS
+from metrics.shown import Shown, table_html
+from metrics.store import TableStore
+from search.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Value = TypeVar("Value", str, int, float)
+
+ROWS_SHOWN = 200
+_MISSING = ("DELTA_TABLE_NOT_FOUND", "PATH_NOT_FOUND", "TABLE_OR_VIEW_NOT_FOUND")
+
+
+def parameter(name: str, default: Value, label: str) -> Value:
+    """A notebook's parameter: the value of a widget on Databricks, elsewhere the default.
+
+    Args:
+        name: of the widget.
+        default: also says the type: a text, a whole number or a number.
+        label: what a reader sees beside the widget.
+
+    Raises:
+        ConfigError: what stands in the widget is not of the default's type.
+    """
+    dbutils = _given("dbutils")
+    if dbutils is None:
+        return default
+    dbutils.widgets.text(name, f"{default}", label)
+    text = str(dbutils.widgets.get(name)).strip()
+    kind = type(default)
+    try:
+        return kind(text)
+    except ValueError:
+        raise ConfigError(
+            f"the widget {name} ({label}) holds {text!r}; expected a number such as {default}; "
+            "correct it"
+        ) from None
+
+
+def _given(name: str) -> Any:
+    """What the notebook's host put among the notebook's names, or None."""
+    try:
+        from IPython.core.getipython import get_ipython
+    except ImportError:
+        return None
+    shell = get_ipython()
+    return None if shell is None else shell.user_ns.get(name)
+
+
+def open_tables(where: str, spark: SparkSession | None = None) -> TableStore:
+    """The tables at a path, or in a schema of a catalog.
+
+    Args:
+        where: a path with a slash in it, as Spark's server sees it, or a schema's name.
+        spark: the session to read with. By default the notebook's own `spark`; else the
+            Spark Connect server that SPARK_REMOTE names; else a local session.
+
+    Raises:
+        ConfigError: there are no tables of ours.
+    """
+    tables = TableStore(spark or _given("spark") or _session(), where)
+    if not _is_there(tables, "runs"):
+        raise ConfigError(
+            f"there is no table at {tables.address('runs')}; expected the tables of a run, "
+            "OUT/tables or what --tables named; correct the parameter `where`"
+        )
+    return tables
+
+
+def _session() -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    if "SPARK_REMOTE" in os.environ:
+        return SparkSession.builder.getOrCreate()
+    from jobs.spark_session import close_session, local_session
+
+    session = local_session(app_name="kafka-redline notebook")
+    atexit.register(close_session, session)
+    return session
+
+
+def rows_of(tables: TableStore, table: str, run_id: str | None = None) -> DataFrame:
+    """A table's rows, none where the table is not there."""
+    if _is_there(tables, table):
+        return tables.read(table, run_id)
+    return tables.read("runs").sparkSession.createDataFrame([], ddl(SCHEMAS[table]))
+
+
+def _is_there(tables: TableStore, table: str) -> bool:
+    from pyspark.errors import AnalysisException
+
+    try:
+        return bool(tables.read(table).columns)
+    except AnalysisException as error:
+        if (error.getCondition() or "").split(".")[0] in _MISSING:
+            return False
+        raise
+
+
+def rows(frame: DataFrame) -> list[dict[str, Any]]:
+    """The rows of a small DataFrame, as the charts take them."""
+    return [row.asDict(recursive=True) for row in frame.collect()]
+
+
+def table(frame: DataFrame, limit: int = ROWS_SHOWN) -> Shown:
+    """A DataFrame's first rows as a table with whole sentences and readable numbers."""
+    found = [tuple(row) for row in frame.limit(limit + 1).collect()]
+    note = f"The first {limit} rows." if len(found) > limit else ""
+    return Shown(table_html(frame.columns, found[:limit], note))

@@ -1,0 +1,106 @@
+"""Rows and charts as notebooks show them: HTML that loads nothing, and a picture beside it."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from html import escape
+from typing import Any
+
+import altair as alt
+import vl_convert
+
+from metrics.chart_style import chart_config
+
+_PNG_SCALE = 2.0
+_MARGIN = 24  # around a chart in its frame, and room for its menu [px]
+_CELL = "text-align:{};vertical-align:top;padding:.3em .7em;max-width:42em;white-space:normal"
+
+
+class Shown:
+    """Something for a notebook to show.
+
+    Args:
+        html: for hosts that show pages.
+        png: the same as a picture, for those that do not, or None.
+    """
+
+    def __init__(self, html: str, png: bytes | None = None) -> None:
+        self._html, self._png = html, png
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
+        shown: dict[str, Any] = {"text/html": self._html}
+        return shown if self._png is None else shown | {"image/png": self._png}
+
+    def _repr_html_(self) -> str:
+        return self._html
+
+
+def shown_chart(*specs: Mapping[str, Any] | alt.TopLevelMixin) -> Shown:
+    """Charts one below the other, each with its tooltips, in a frame that loads nothing.
+
+    A frame of its own keeps a chart's scripts from those of the notebook's host.
+    """
+    ready = [_styled(spec) for spec in specs]
+    png = vl_convert.vegalite_to_png(ready[0], scale=_PNG_SCALE) if len(ready) == 1 else None
+    return Shown("".join(_frame(spec) for spec in ready), png)
+
+
+def _styled(spec: Mapping[str, Any] | alt.TopLevelMixin) -> dict[str, Any]:
+    plain = dict(spec) if isinstance(spec, Mapping) else spec.to_dict()
+    return plain | {"config": chart_config(dark=False)}
+
+
+def _frame(spec: dict[str, Any]) -> str:
+    svg = vl_convert.vegalite_to_svg(spec)
+    size = re.search(r'<svg[^>]* width="([\d.]+)"[^>]* height="([\d.]+)"', svg)
+    width, height = (math.ceil(float(px)) + _MARGIN for px in size.groups()) if size else (900, 500)
+    page = alt.Chart.from_dict(spec).to_html(inline=True, embed_options={"renderer": "svg"})
+    return (
+        f'<iframe srcdoc="{escape(page)}" width="{width}" height="{height}" '
+        'style="border:0;max-width:100%"></iframe>'
+    )
+
+
+def table_html(columns: Sequence[str], rows: Iterable[Sequence[Any]], note: str = "") -> str:
+    """Rows as an HTML table: sentences whole, numbers to four digits, null as a dash."""
+    head = "".join(f'<th style="{_CELL.format("left")}">{escape(name)}</th>' for name in columns)
+    body = "".join(f"<tr>{''.join(_cell(value) for value in row)}</tr>" for row in rows)
+    if not body:
+        note = note or "No rows."
+    foot = f"<p>{escape(note)}</p>" if note else ""
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{foot}"
+
+
+def _cell(value: Any) -> str:
+    side = "right" if isinstance(value, (int, float)) and not isinstance(value, bool) else "left"
+    return f'<td style="{_CELL.format(side)}">{_text(value)}</td>'
+
+
+def _text(value: Any) -> str:
+    """A value for people, as HTML."""
+    if value is None or (isinstance(value, float) and not math.isfinite(value)):
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return _number(value)
+    if isinstance(value, datetime):
+        return f"{value:%Y-%m-%d %H:%M:%S}"
+    if isinstance(value, Mapping):
+        return "<br>".join(f"{escape(str(key))}: {_text(item)}" for key, item in value.items())
+    if isinstance(value, (list, tuple)):
+        return "<br>".join(_text(item) for item in value)
+    return escape(str(value))
+
+
+def _number(value: float) -> str:
+    """Four significant digits, whole numbers whole."""
+    if value == 0 or abs(value) >= 1000 or value == int(value):
+        return f"{value:,.0f}"
+    digits = max(0, 3 - math.floor(math.log10(abs(value))))
+    return f"{value:.{min(digits, 6)}f}".rstrip("0").rstrip(".")

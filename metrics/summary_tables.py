@@ -1,0 +1,96 @@
+"""The answer of a run, read back from the tables: what summary.json holds, on any Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+from metrics.store import TableStore
+from metrics.summary import Boundary, RunSummary
+from metrics.units import iso_utc
+from metrics.views import newest_points
+from search.errors import ConfigError
+
+RUNS_NAMED = 5
+"""How many runs an error message names."""
+
+
+def read_summary(tables: TableStore, run_id: str = "") -> RunSummary:
+    """The summary of a run from its rows.
+
+    Args:
+        tables: where the run left its rows.
+        run_id: the run; empty for the newest that has a boundary point.
+
+    Raises:
+        ConfigError: there is no such run, or no run with a boundary point.
+    """
+    run = _run(tables, run_id)
+    own = tables.read("boundaries", run["run_id"])
+    points = [row.asDict(recursive=True) for row in newest_points(own).orderBy("bpm").collect()]
+    replicas, groups = _pattern(tables, run["run_id"])
+    return RunSummary(
+        run_id=run["run_id"],
+        started_at=iso_utc(run["started_s"]),
+        finished_at=iso_utc(run["at_s"]),
+        cluster=run["cluster"],
+        workload=run["workload"],
+        goal=run["goal"],
+        boundaries=tuple(_boundary(point) for point in _in_order(points, run["goal"])),
+        brokers=run["brokers"] or 0,
+        status=run["status"],
+        exit_code=run["exit_code"] or 0,
+        error=run["error"],
+        caveat=run["caveat"] or "",
+        environment=run["environment"] or {},
+        replication_factor=replicas,
+        consumer_groups=groups,
+    )
+
+
+def _run(tables: TableStore, run_id: str) -> dict[str, Any]:
+    """The newest row of the run, with `started_s` and `at_s` [s since the epoch]."""
+    from pyspark.sql import functions as sql
+
+    first = sql.min(sql.unix_micros("at") / 1e6).alias("started_s")
+    starts = tables.read("runs").groupBy("run_id").agg(first)
+    known = tables.runs().withColumn("at_s", sql.unix_micros("at") / 1e6).join(starts, "run_id")
+    newest = known.orderBy(sql.col("started_s").desc())
+    if run_id:
+        wanted = newest.where(newest.run_id == run_id)
+    else:
+        with_points = tables.read("boundaries").select("run_id").distinct()
+        wanted = newest.join(with_points, "run_id", "left_semi").orderBy(
+            sql.col("started_s").desc()
+        )
+    found = wanted.limit(1).collect()
+    if found:
+        return dict(found[0].asDict(recursive=True))
+    last = [row.run_id for row in newest.select("run_id").limit(RUNS_NAMED).collect()]
+    raise ConfigError(
+        f"there is no {f'run {run_id}' if run_id else 'run with a boundary point'} in "
+        f"{tables.address('runs')}; expected the id of a run, such as one of the last: "
+        f"{', '.join(last) or 'none'}; correct it, or find a limit with redline find-limit"
+    )
+
+
+def _pattern(tables: TableStore, run_id: str) -> tuple[int, int]:
+    """Replicas and consumer groups that the run's trials had; 0 replicas when unknown."""
+    names = ("replication_factor", "consumer_groups")
+    told = tables.read("trials", run_id).select(*names).limit(1).collect()
+    return (told[0][0] or 0, told[0][1] or 0) if told else (0, 0)
+
+
+def _in_order(points: list[dict[str, Any]], goals: str) -> list[dict[str, Any]]:
+    """By goal as the run named them, then by size."""
+    order = [name.strip() for name in goals.split(",")]
+    return sorted(points, key=lambda p: order.index(p["goal"]) if p["goal"] in order else -1)
+
+
+def _boundary(row: Mapping[str, Any]) -> Boundary:
+    """A boundary of its row; what a version did not know yet has its default."""
+    known = {each.name: row.get(each.name) for each in fields(Boundary)}
+    lists = {name: tuple(known[name] or ()) for name in ("overload_reasons", "notes")}
+    texts = {"evidence": known["evidence"] or "", "axis": known["axis"] or "np"}
+    return Boundary(**(known | lists | texts))
