@@ -72,6 +72,7 @@ PACKAGES = [
     "jobs",
     "jobs.bench",
     "jobs.brokers",
+    "jobs.comparing",
     "jobs.config",
     "jobs.display",
     "jobs.engine",

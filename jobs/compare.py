@@ -1,0 +1,142 @@
+"""`redline compare`: two clusters, Kafka versions or broker settings against each other.
+
+The same as a script for schedulers: spark-submit --py-files WHEEL jobs/compare.py …
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import click
+
+from jobs.comparing.answer import REGRESSION_CODE, Answer
+from jobs.comparing.pairs import Effort
+from jobs.comparing.run import CompareRun
+from jobs.comparing.sides import load_sides, require_memory
+from jobs.comparing.words import (
+    bound_table,
+    differences_table,
+    effects_table,
+    plan_for,
+    sentence,
+)
+from jobs.console import make_reporter
+from jobs.entry import run
+from jobs.events import PlanShown, Reporter, note
+from jobs.find_limit import require_consent
+from jobs.options import load_options, run_options
+from jobs.run import new_run_id
+from metrics.comparison import Side
+from metrics.effects import PAIRS_MIN
+from metrics.summary import write_atomic
+from search.errors import NoConclusionError
+
+
+@click.command("compare")
+@click.option("--a", required=True, metavar="NAME|FILE|SETTINGS",
+              help="The side to compare with: a cluster (a file of conf/clusters, or a path), or "
+                   "settings of --cluster, such as kafka=3.9.2 or num.io.threads=2; several, "
+                   "separated by commas.")  # fmt: skip
+@click.option("--b", required=True, metavar="NAME|FILE|SETTINGS",
+              help="The side that is judged, in the same forms.")  # fmt: skip
+@click.option("--cluster", default="testbed", show_default=True, metavar="NAME|FILE",
+              help="The testbed that settings change.")  # fmt: skip
+@click.option("--workload", default="1kB", show_default=True, metavar="NAME|FILE",
+              help="The traffic pattern: a file of conf/workloads, or a path.")  # fmt: skip
+@click.option("--goal", default="default", show_default=True, metavar="NAME|FILE",
+              help="Guards, and what makes a trial INVALID.")  # fmt: skip
+@click.option("--pairs", default=4, show_default=True, type=click.IntRange(min=PAIRS_MIN),
+              help="Pairs of saturated trials for each message size.")  # fmt: skip
+@click.option("--min-effect", default=0.05, show_default=True,
+              type=click.FloatRange(0, 1, max_open=True),
+              help="The least loss of capacity that matters; 0.05 is 5 %.")  # fmt: skip
+@click.option("--budget-s", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS",
+              help="Begin no trial after so much time in trials.")  # fmt: skip
+@run_options
+@click.option("--json", "json_file", metavar="FILE", type=click.Path(path_type=Path),
+              help="Write compare.json here, too.")  # fmt: skip
+@load_options
+def compare(  # noqa: PLR0913, PLR0917 - one for each option
+    a: str,
+    b: str,
+    cluster: str,
+    workload: str,
+    goal: str,
+    overrides: tuple[str, ...],
+    pairs: int,
+    min_effect: float,
+    budget_s: float | None,
+    out: Path,
+    tables: str | None,
+    slots: int | None,
+    json_file: Path | None,
+    dry_run: bool,
+    yes: bool,
+) -> int:
+    """Say whether side B takes less load than side A, how sure that is, and what may cause it.
+
+    Both sides run at the same time and are loaded in turns, A B B A, so that a slow hour of the
+    machine hits both. Exit code 4 when B is worse.
+    """
+    sides = load_sides({Side.A: a, Side.B: b}, cluster, workload, goal, overrides)
+    effort = Effort(pairs, steady_pairs=PAIRS_MIN)
+    with make_reporter() as reporter:
+        if dry_run:
+            reporter.report(PlanShown(plan_for(sides, effort, budget_s, out)))
+            return 0
+        for side in sides.values():
+            require_consent(side.config, reporter, yes)
+        require_memory(sides)
+        where = tables or str(out.absolute() / "tables")
+        comparison = CompareRun(
+            sides,
+            reporter,
+            out.absolute(),
+            where,
+            new_run_id(time.time()),
+            effort,
+            min_effect,
+            budget_s,
+            slots,
+        )
+        try:
+            answer = comparison.execute()
+        finally:
+            if json_file is not None and comparison.file.exists():
+                write_atomic(json_file, comparison.file.read_bytes())
+        _tell(answer, reporter, comparison.file)
+        return _code(answer)
+
+
+def _tell(answer: Answer, reporter: Reporter, file: Path) -> None:
+    tables = (effects_table(answer), bound_table(answer), differences_table(answer.differences))
+    for table in tables:
+        if table is not None:
+            reporter.report(table)
+    for case in answer.cases:
+        for text in case.case.notes:
+            note(reporter, text)
+        note(reporter, sentence(case, answer.min_effect))
+        if case.cause is not None:
+            note(reporter, case.cause.text)
+            for evidence in case.cause.evidence:
+                note(reporter, f"evidence: {evidence}")
+    note(reporter, f"all of it is in {file}")
+
+
+def _code(answer: Answer) -> int:
+    """The exit code of a comparison that nothing stopped."""
+    if answer.is_regression:
+        return REGRESSION_CODE
+    if answer.unanswered:
+        sizes = ", ".join(f"{bpm} B" for bpm in answer.unanswered)
+        raise NoConclusionError(
+            f"no conclusion at {sizes}: too few pairs are answers; expected {PAIRS_MIN}; give it "
+            "more pairs or time, or see in the table trials why they are INVALID"
+        )
+    return 0
+
+
+if __name__ == "__main__":
+    run(compare)

@@ -1,0 +1,68 @@
+"""Two made-up clusters for comparisons: capacities, noise, and a machine that drifts."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from jobs.comparing.pairs import producers
+from metrics.comparison import Side
+from metrics.evidence import Judgement, Resource
+from metrics.schema import Trial
+from search.model import Verdict
+from tests.support.evidence import client
+from tests.support.rows import PATTERN, trial
+
+PRODUCER_MB_PER_S = 0.25
+WINDOW_S = 5.0
+
+
+def steady_machine(_trial: int) -> float:
+    """A machine whose speed does not change."""
+    return 1.0
+
+
+@dataclass
+class TwoSides:
+    """Makes trials; a `jobs.comparing.pairs.Hold`.
+
+    Attributes:
+        capacity: side → what a broker takes [MB/s].
+        noise: standard deviation of a trial's capacity [ratio].
+        machine: number of the trial → how fast the machine is then, of 1.
+        invalid: numbers of the trials that are INVALID.
+        made: (side, load per broker) of each trial, oldest first.
+    """
+
+    capacity: dict[Side, float]
+    chance: random.Random = field(default_factory=lambda: random.Random(1))
+    noise: float = 0.0
+    machine: Callable[[int], float] = steady_machine
+    invalid: frozenset[int] = frozenset()
+    brokers: int = 1
+    made: list[tuple[Side, float]] = field(default_factory=list)
+
+    def __call__(self, side: Side, load_per_broker: float, reason: str) -> Trial:
+        """One trial."""
+        self.made.append((side, load_per_broker))
+        number = len(self.made)
+        np = producers(load_per_broker, self.brokers)
+        offered = np * PRODUCER_MB_PER_S
+        takes = self.capacity[side] * self.brokers * self.machine(number)
+        takes *= self.chance.lognormvariate(0.0, self.noise)
+        acked = min(offered, takes)
+        is_over = acked < 0.99 * offered
+        verdict = Verdict.OVERLOADED if is_over else Verdict.SUSTAINED
+        if number in self.invalid:
+            verdict = Verdict.INVALID
+        bound = Resource.DISK if is_over else None
+        window = client(
+            np=np,
+            end_s=client().start_s + WINDOW_S,
+            offered_bytes=round(offered * WINDOW_S * 1e6),
+            acked_bytes=round(acked * WINDOW_S * 1e6),
+        )
+        pattern = replace(PATTERN, np=np, brokers=self.brokers)
+        judged = Judgement(verdict, (), {}, bound, "disk: made up" if bound else "")
+        return trial(number, client=window, pattern=pattern, judgement=judged)

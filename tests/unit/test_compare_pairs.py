@@ -1,0 +1,155 @@
+"""The trials of a comparison, on made-up sides: which are made, and what they promise."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable
+from statistics import fmean
+
+import pytest
+
+from jobs.comparing.pairs import (
+    EXCESS,
+    SATURATED,
+    STEADY_SHARE,
+    Case,
+    CaseComparer,
+    Effort,
+    is_full,
+)
+from metrics.comparison import CAPACITY, Conclusion, Side, compared, conclude
+from metrics.effects import Effect
+from search.errors import NoConclusionError
+from tests.support.two_sides import PRODUCER_MB_PER_S, TwoSides, steady_machine
+
+EFFORT = Effort(pairs=4, steady_pairs=3)
+START, CAP = 128.0, 10_000.0
+COMPARISONS = 1_000
+
+
+def measured(sides: TwoSides, effort: Effort = EFFORT, start: float = START) -> Case:
+    case = Case(1_000)
+    CaseComparer(sides, effort, start, CAP).measure(case)
+    return case
+
+
+def sides_of(a: float, b: float, **changes: object) -> TwoSides:
+    return TwoSides({Side.A: a, Side.B: b}, **changes)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("start", [1.0, 30.0, 128.0, 5_000.0])
+def test_a_load_is_found_that_neither_side_takes_and_one_that_both_do(start: float) -> None:
+    case = measured(sides_of(10.0, 8.0), start=start)
+    assert case.load == pytest.approx(EXCESS * 10.0 / PRODUCER_MB_PER_S)
+    assert case.steady_load == pytest.approx(STEADY_SHARE * 8.0 / PRODUCER_MB_PER_S, rel=0.01)
+    assert all(is_full(pair.of(side)) for pair in case.saturated for side in Side)
+    assert not any(is_full(pair.of(side)) for pair in case.steady for side in Side)
+
+
+def test_the_sides_take_turns_so_that_neither_is_always_first() -> None:
+    sides = sides_of(10.0, 10.0)
+    measured(sides)
+    order = "".join(side.value for side, _ in sides.made)
+    assert order == "AB" + "ABBAABBA" + "ABBAAB"
+
+
+def test_both_of_a_pair_have_the_same_load() -> None:
+    case = measured(sides_of(10.0, 6.0, noise=0.1, chance=random.Random(4)))
+    for pair in (*case.saturated, *case.steady):
+        assert pair.a.pattern.np == pair.b.pattern.np
+
+
+def test_an_invalid_trial_is_made_again_and_never_part_of_a_pair() -> None:
+    sides = sides_of(10.0, 10.0, invalid=frozenset({1, 4, 5}))
+    case = measured(sides)
+    numbers = [pair.of(side).trial for pair in case.saturated for side in Side]
+    assert len(case.saturated) == EFFORT.pairs
+    assert not {1, 4, 5} & set(numbers)
+    assert [side for side, _ in sides.made[:2]] == [Side.A, Side.A]
+
+
+def test_a_side_that_is_never_valid_ends_the_case_without_an_answer() -> None:
+    case = Case(1_000)
+    sides = sides_of(10.0, 10.0, invalid=frozenset(range(3, 1_000)))
+    CaseComparer(sides, EFFORT, START, CAP).measure(case)
+    assert case.saturated == []
+    assert "INVALID" in case.notes[0]
+    assert len(sides.made) < 30
+    assert conclude([compared(CAPACITY, case.saturated).effect], 0.05) == (Conclusion.NO_ANSWER,)
+
+
+def test_a_machine_that_speeds_up_is_offered_more() -> None:
+    def faster(trial: int) -> float:
+        return 1.0 if trial <= 2 else 3.0
+
+    case = measured(sides_of(10.0, 10.0, machine=faster))
+    assert len(case.saturated) == EFFORT.pairs
+    assert case.load is not None
+    assert case.load * PRODUCER_MB_PER_S * SATURATED >= 30.0
+    assert compared(CAPACITY, case.saturated).mean(Side.A) == pytest.approx(30.0)
+
+
+def test_no_more_than_the_cap_is_offered() -> None:
+    sides = sides_of(10.0, 10.0)
+    with pytest.raises(NoConclusionError, match=r"100% of 20 producers a broker.*load_cap"):
+        CaseComparer(sides, EFFORT, 5.0, 20.0).measure(Case(1_000))
+    assert max(load for _, load in sides.made) == 20.0
+
+
+def test_what_was_measured_stays_when_the_time_is_up() -> None:
+    sides = sides_of(10.0, 10.0)
+    case = Case(1_000)
+    CaseComparer(sides, EFFORT, START, CAP, lambda: len(sides.made) < 7).measure(case)
+    assert len(case.saturated) == 3
+    assert case.steady == []
+    assert case.notes[0] == "the budget ended after 3 of 4 pairs"
+
+
+# --- what the pairs promise ---------------------------------------------------
+
+
+def drifting(chance: random.Random) -> Callable[[int], float]:
+    """A machine that loses a third of its speed over a comparison, and wanders meanwhile."""
+    wandering = [0.0]
+    for _ in range(60):
+        wandering.append(wandering[-1] + chance.gauss(0.0, 0.02))
+    return lambda trial: math.exp(wandering[trial] - 0.02 * trial)
+
+
+MACHINES = {"steady": lambda _chance: steady_machine, "drifting": drifting}
+
+
+def effects(ratio: float, machine: str, noise: float = 0.04) -> list[Effect]:
+    """The effects that comparisons find whose B takes `ratio` of A's load."""
+    chance = random.Random(11)
+    found = []
+    for _ in range(COMPARISONS):
+        sides = sides_of(
+            10.0, 10.0 * ratio, chance=chance, noise=noise, machine=MACHINES[machine](chance)
+        )
+        case = measured(sides, Effort(pairs=4, steady_pairs=0))
+        effect = compared(CAPACITY, case.saturated).effect
+        assert effect is not None
+        found.append(effect)
+    return found
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_equal_sides_raise_no_more_false_alarms_than_promised(machine: str) -> None:
+    found = effects(1.0, machine)
+    alarms = fmean(not each.low <= 1.0 <= each.high for each in found)
+    assert alarms <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / COMPARISONS)
+    called = [conclude([each], 0.05)[0] for each in found]
+    assert fmean(each is Conclusion.REGRESSION for each in called) <= 0.03
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_the_interval_holds_the_true_loss_as_often_as_promised(machine: str) -> None:
+    held = fmean(each.low <= 0.85 <= each.high for each in effects(0.85, machine))
+    assert held >= 0.95 - 3 * math.sqrt(0.05 * 0.95 / COMPARISONS)
+
+
+def test_a_loss_of_a_quarter_is_found() -> None:
+    called = [conclude([each], 0.05)[0] for each in effects(0.75, "drifting")]
+    assert fmean(each is Conclusion.REGRESSION for each in called) >= 0.9

@@ -1,0 +1,86 @@
+"""What is compared, and what one may call it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from metrics.comparison import (
+    CAPACITY,
+    CPU_PER_MB,
+    HANDLERS_BUSY,
+    LATENCY_P99,
+    Conclusion,
+    Side,
+    TrialPair,
+    compared,
+    conclude,
+    reading,
+)
+from metrics.effects import Effect, paired_effect
+from tests.support.evidence import broker, client
+from tests.support.rows import trial
+
+
+def effect(ratio: float, p_value: float) -> Effect:
+    return Effect(ratio, ratio * 0.97, ratio * 1.03, p_value, 0.04, 4)
+
+
+def test_the_values_of_a_trial() -> None:
+    window = client(acked_bytes=60_000_000, latency_p99_ms=12.5)
+    brokers = (
+        broker(1, handler_idle=0.4, cpu_cores=0.5),
+        broker(2, handler_idle=0.25, cpu_cores=0.7),
+    )
+    made = trial(client=window, brokers=brokers)
+    rate = 60 / window.duration_s
+    assert reading(CAPACITY, made) == pytest.approx(rate / 2)
+    assert reading(HANDLERS_BUSY, made) == pytest.approx(0.75)
+    assert reading(CPU_PER_MB, made) == pytest.approx(1000 * 1.2 / rate)
+    assert reading(LATENCY_P99, made) == 12.5
+
+
+def test_what_is_not_known_is_no_value() -> None:
+    made = trial(
+        client=client(acked_bytes=0, latency_p99_ms=float("nan")),
+        brokers=(broker(1, cpu_cores=None, handler_idle=None),),
+    )
+    for measure in (CAPACITY, HANDLERS_BUSY, CPU_PER_MB, LATENCY_P99):
+        assert reading(measure, made) is None
+    assert compared(CAPACITY, [TrialPair(made, made)]).pairs == ()
+
+
+def test_the_ratio_of_the_means_is_the_effect() -> None:
+    pairs = [
+        TrialPair(
+            trial(client=client(acked_bytes=a)), replace(trial(), client=client(acked_bytes=b))
+        )
+        for a, b in ((10_000_000, 8_000_000), (30_000_000, 27_000_000), (9_000_000, 8_000_000))
+    ]
+    found = compared(CAPACITY, pairs)
+    means = [found.mean(side) for side in Side]
+    assert found.effect is not None
+    assert means[0] is not None
+    assert means[1] is not None
+    assert means[1] / means[0] == pytest.approx(found.effect.ratio)
+
+
+def test_a_difference_has_to_be_seen_and_to_matter() -> None:
+    assert conclude([effect(0.80, 0.001)], 0.05) == (Conclusion.REGRESSION,)
+    assert conclude([effect(1.25, 0.001)], 0.05) == (Conclusion.IMPROVEMENT,)
+    assert conclude([effect(0.97, 0.001)], 0.05) == (Conclusion.SMALL,)
+    assert conclude([effect(1.04, 0.001)], 0.05) == (Conclusion.SMALL,)
+    assert conclude([effect(0.80, 0.2)], 0.05) == (Conclusion.NONE_SEEN,)
+    assert conclude([None], 0.05) == (Conclusion.NO_ANSWER,)
+
+
+def test_several_sizes_share_one_chance_of_a_false_alarm() -> None:
+    several = [effect(0.9, 0.04), None, effect(0.9, 0.5)]
+    expected = (Conclusion.NONE_SEEN, Conclusion.NO_ANSWER, Conclusion.NONE_SEEN)
+    assert conclude(several, 0.05) == expected
+    assert conclude([effect(0.9, 0.04)], 0.05) == (Conclusion.REGRESSION,)
+
+
+def test_too_few_pairs_are_no_answer() -> None:
+    assert paired_effect([(1.0, 0.5), (1.0, 0.5)]) is None
