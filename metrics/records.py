@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import fields
+from datetime import timezone
 from typing import Any
 
 from metrics.columns import plain
 from metrics.evidence import BrokerSample
+from metrics.night_rows import CaseRow
 from metrics.schema import (
     BOUNDARY_SKIP,
     CLIENT_SKIP,
@@ -22,8 +26,8 @@ from metrics.summary import Boundary
 from metrics.use import use_table
 
 
-def run_record(row: RunRow) -> dict[str, Any]:
-    """A row of `runs`."""
+def run_record(row: RunRow | CaseRow) -> dict[str, Any]:
+    """A row of `runs` or `cases`."""
     record: dict[str, Any] = plain(row)
     return record
 
@@ -65,3 +69,15 @@ def boundary_record(
     """A row of `boundaries`; `names` are those of cluster, workload and goal."""
     own = {k: v for k, v in plain(boundary).items() if k not in BOUNDARY_SKIP}
     return {**plain(BoundaryHead(run_id, utc(at_s), *names)), **own}
+
+
+def case_row(row: Mapping[str, Any]) -> CaseRow:
+    """A row of `cases` as `Row.asDict(recursive=True)` gives it."""
+    known = {item.name: row[item.name] for item in fields(CaseRow)}
+    lists = ("trials", "values", "verdicts", "nights")
+    filled = {name: tuple(known[name] or ()) for name in lists}
+    maps = {name: dict(known[name] or {}) for name in ("environment", "settings")}
+    texts = {name: known[name] or "" for name in ("evidence", "text")}
+    at = known["at"].astimezone(timezone.utc)
+    duration_s = known["duration_s"] or 0.0
+    return CaseRow(**{**known, **filled, **maps, **texts, "at": at, "duration_s": duration_s})

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from metrics.columns import fields_of
 from metrics.evidence import ClientWindow, Judgement, Reason, Resource
+from metrics.night_rows import CaseRow
 from metrics.summary import Boundary
 from metrics.use import ResourceUse
 from metrics.windows import BrokerWindow
@@ -272,6 +273,7 @@ ROWS: Mapping[str, tuple[tuple[type[Any], frozenset[str]], ...]] = {
     ),
     "samples": ((SampleRow, _ALL),),
     "boundaries": ((BoundaryHead, _ALL), (Boundary, BOUNDARY_SKIP)),
+    "cases": ((CaseRow, _ALL),),
 }
 """The dataclasses side by side in each table's rows, each with its fields that are left out."""
 
@@ -279,4 +281,4 @@ SCHEMAS: Mapping[str, pa.Schema] = {
     table: pa.schema([column for row, skip in parts for column in fields_of(row, skip)])
     for table, parts in ROWS.items()
 }
-"""Arrow schema of each table: `runs`, `trials`, `samples`, `boundaries`."""
+"""Arrow schema of each table: `runs`, `trials`, `samples`, `boundaries`, `cases`."""

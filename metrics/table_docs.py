@@ -21,7 +21,7 @@ from metrics.schema import ROWS, SCHEMAS
 
 _HEAD = """# Tables
 
-Four Delta tables under `--tables` (default `OUT/tables`), all runs together. `run_id` joins
+Five Delta tables under `--tables` (default `OUT/tables`), all runs together. `run_id` joins
 them, and with `trial` the samples to their trial. Columns are only ever added: a table takes
 rows of older and newer versions, and what a version did not know yet is null. Null means not
 known, never 0. Times are UTC. A rate is per second of the measured window. MB is 10⁶ bytes of

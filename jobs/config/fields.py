@@ -25,7 +25,10 @@ def _alternatives(annotation: Any) -> Iterator[Any]:
 
 
 def _child(annotation: Any) -> Model | None:
+    """The model of an annotation, or of the items of its list."""
     for kind in _alternatives(annotation):
+        if get_origin(kind) is tuple:
+            return _child(get_args(kind)[0])
         if isinstance(kind, type) and issubclass(kind, BaseModel):
             return kind
     return None
@@ -38,6 +41,8 @@ def _is_map(annotation: Any) -> bool:
 def model_at(model: Model, path: Sequence[Any]) -> Model | None:
     """The model at `path` below `model`, or None where there is none."""
     for key in path:
+        if isinstance(key, int):  # an item of a list, whose model is that of the list
+            continue
         field = model.model_fields.get(str(key))
         child = _child(field.annotation) if field else None
         if child is None:

@@ -20,6 +20,7 @@ from metrics.records import sample_record
 from metrics.schema import SCHEMAS, RunRow, utc
 from metrics.store import TABLES, TableStore
 from search.errors import ConfigError
+from tests.support.nights import case_row
 from tests.support.rows import BOUNDARY, trial
 
 if TYPE_CHECKING:
@@ -91,9 +92,11 @@ def test_an_append_that_is_tried_again_adds_nothing(store: TableStore, run_id: s
         store.append_trial(trial(2, run_id), SAMPLES)
         store.append_boundary(run_id, 5.0, NAMES, BOUNDARY)
         store.append_boundary(run_id, 5.0, (*NAMES[:2], "strict"), BOUNDARY)
+        store.append_case(case_row(run_id=run_id))
+        store.append_case(case_row(run_id=run_id, event="judged", outcome="regression"))
         store.append_run(run_row(run_id, "finished", 2.0))
     counts = {table: store.read(table, run_id).count() for table in TABLES}
-    assert counts == {"runs": 2, "trials": 2, "samples": 4, "boundaries": 2}
+    assert counts == {"runs": 2, "trials": 2, "samples": 4, "boundaries": 2, "cases": 2}
 
 
 def test_a_trial_whose_row_was_lost_is_completed(store: TableStore, run_id: str) -> None:
@@ -164,6 +167,16 @@ def test_boundaries_read_back_by_size(store: TableStore, run_id: str) -> None:
     assert store.boundaries(f"not {run_id}").count() == 0
 
 
+def test_a_case_reads_back_as_it_was_judged(store: TableStore, run_id: str) -> None:
+    measured = case_row(run_id=run_id, suite=run_id, night=3, cluster="here")
+    judged = replace(measured, event="judged", outcome="no change", change=0.01, nights=("n1",))
+    earlier = case_row(run_id=f"{run_id} 2", suite=run_id, night=2, cluster="here")
+    elsewhere = case_row(run_id=f"{run_id} 3", suite=run_id, cluster="there")
+    for row in (measured, judged, earlier, elsewhere):
+        store.append_case(row)
+    assert store.cases(run_id, "here") == [earlier, judged]
+
+
 def test_compacting_merges_the_one_file_of_each_append(fresh: TableStore) -> None:
     for number in (1, 2):
         fresh.append_trial(trial(number, "r"), SAMPLES * 20)
@@ -203,7 +216,7 @@ def test_tables_are_readable_without_spark(fresh: TableStore) -> None:
     }
     rows = {table: found for table, (_, found) in read.items()}
     counts = {table: len(found) for table, found in rows.items()}
-    assert counts == {"runs": 1, "trials": 2, "samples": 4, "boundaries": 0}
+    assert counts == {"runs": 1, "trials": 2, "samples": 4, "boundaries": 0, "cases": 0}
     first, second = sorted(rows["trials"], key=lambda row: int(row["trial"]))
     assert (first["trial"], second["trial"], first["verdict"]) == (1, 2, "OVERLOADED")
     assert [w["handler_idle"] for w in first["broker_windows"]] == [0.8, 0.1]

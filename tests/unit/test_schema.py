@@ -14,6 +14,7 @@ from metrics.records import boundary_record, run_record, sample_record, trial_re
 from metrics.schema import SCHEMAS, Pattern, RunRow, utc
 from metrics.summary import Boundary
 from search.model import Verdict
+from tests.support.nights import case_row
 from tests.support.rows import BOUNDARY, trial
 
 
@@ -63,6 +64,7 @@ RECORDS = {
     "trials": trial_record(trial()),
     "samples": sample_record("r", 1, BrokerSample(1, 5.5, {"bytes_in": 1.0})),
     "boundaries": boundary_record("r", 5.0, ("c", "w", "g"), BOUNDARY),
+    "cases": run_record(case_row()),
 }
 
 

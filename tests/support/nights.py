@@ -1,0 +1,48 @@
+"""Rows of the table `cases` for tests: nights of one case, alike unless said otherwise."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from metrics.night_rows import CaseRow
+from metrics.schema import utc
+
+DAY_S = 86_400.0
+ENVIRONMENT = {
+    "driver.cores": "4",
+    "redline.version": "0.1.0",
+    "redline.commit": "aaaa",
+    "package.numpy": "2.4.6",
+    "broker.version": "4.1.2",
+    "broker.config.num.io.threads": "8",
+    "cluster.id": "one",
+}
+
+
+def case_row(night: int = 1, value: float = 20.0, **changes: Any) -> CaseRow:
+    """A limit of 20 MB/s per broker, `night` days after the beginning of time."""
+    made = CaseRow(
+        run_id=f"r{night}",
+        event="measured",
+        at=utc(night * DAY_S),
+        suite="s",
+        night=f"n{night}",
+        case="limit",
+        cluster="c",
+        workload="w",
+        goal="g",
+        kind="limit",
+        bpm=1_000,
+        np=480,
+        trials=(1, 2),
+        measure="mb_per_s_per_broker",
+        value=value,
+        values=(value,),
+        mb_per_s_per_broker=value,
+        limited_by="disk",
+        evidence="disk: slow",
+        environment=ENVIRONMENT,
+        settings={"workload.producer.acks": "1"},
+    )
+    return replace(made, **changes)

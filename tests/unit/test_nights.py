@@ -1,0 +1,209 @@
+"""Nights against their history: what is compared, what is left out, and how sure one can be."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from metrics.effects import night_effect
+from metrics.night_rows import CaseRow, Outcome
+from metrics.nights import Comparison, Noise, Rule, judge_night
+from tests.support.nights import DAY_S, ENVIRONMENT, case_row
+
+CV = 0.05
+RULE = Rule({"limit": Noise(CV, 8.0), "load": Noise(CV, 8.0)}, min_effect=0.05, history_max=30)
+EVEN = [case_row(night) for night in range(1, 6)]
+
+
+def judged(value: float, history: Sequence[CaseRow] = EVEN, **changes: object) -> Comparison:
+    (found,) = judge_night([case_row(9, value, **changes)], history, RULE)
+    return found
+
+
+def test_a_first_night_has_no_conclusion() -> None:
+    found = judged(20.0, [])
+    assert (found.outcome, found.effect, found.nights) == (Outcome.NO_HISTORY, None, ())
+
+
+@pytest.mark.parametrize(
+    ("value", "outcome"),
+    [
+        (12.0, Outcome.REGRESSION),
+        (19.5, Outcome.NO_CHANGE),
+        (20.0, Outcome.NO_CHANGE),
+        (30.0, Outcome.IMPROVEMENT),
+    ],
+)
+def test_a_change_that_is_no_chance_is_told(value: float, outcome: Outcome) -> None:
+    found = judged(value)
+    assert found.outcome is outcome
+    assert found.nights == ("n1", "n2", "n3", "n4", "n5")
+    assert found.effect is not None
+    assert found.effect.change == pytest.approx(value / 20.0 - 1)
+    assert found.effect == night_effect(value, [20.0] * 5, CV, 8.0)
+
+
+def test_of_a_cost_more_is_worse() -> None:
+    costs = [replace(row, measure="handler_s_per_mb", value=0.02) for row in EVEN]
+    found = judged(0.04, costs, measure="handler_s_per_mb")
+    assert found.outcome is Outcome.REGRESSION
+    assert found.effect is not None
+    assert found.effect.change == pytest.approx(-0.5)
+
+
+def test_a_small_loss_is_no_regression_however_sure_it_is() -> None:
+    sure = Rule({"limit": Noise(0.001, 1_000.0)}, min_effect=0.05, history_max=30)
+    (small,) = judge_night([case_row(9, 19.2)], EVEN, sure)
+    assert small.effect is not None
+    assert small.effect.high < 1.0
+    assert small.outcome is Outcome.NO_CHANGE
+    (large,) = judge_night([case_row(9, 18.9)], EVEN, sure)
+    assert large.outcome is Outcome.REGRESSION
+
+
+def test_several_cases_share_the_chance_of_a_false_alarm() -> None:
+    # A loss that is significant alone (p = 0.04), and not as the better one of two.
+    value = next(v / 100 for v in range(2000, 1000, -1) if _p_value(v / 100) < 0.04)
+    rule = replace(RULE, min_effect=0.01)
+    other = [replace(row, case="load") for row in EVEN]
+    (alone,) = judge_night([case_row(9, value)], EVEN, rule)
+    first, _ = judge_night(
+        [case_row(9, value), case_row(9, 20.0, case="load")], [*EVEN, *other], rule
+    )
+    assert (alone.outcome, first.outcome) == (Outcome.REGRESSION, Outcome.NO_CHANGE)
+
+
+def _p_value(value: float) -> float:
+    found = night_effect(value, [row.value for row in EVEN], CV, 8.0)
+    assert found is not None
+    return found.p_value
+
+
+def test_nights_of_another_instrument_are_left_out_and_named() -> None:
+    drifted = [
+        replace(row, value=40.0, environment={**ENVIRONMENT, "driver.cores": "2"})
+        for row in EVEN[:3]
+    ]
+    found = judged(20.0, [*drifted, *EVEN[3:]])
+    assert (found.outcome, found.nights) == (Outcome.NO_CHANGE, ("n4", "n5"))
+    (left,) = found.left_out
+    assert left.nights == ("n1", "n2", "n3")
+    assert left.text == "3 nights left out: driver.cores was 2, is 4"
+    only_drifted = judged(20.0, drifted)
+    assert only_drifted.outcome is Outcome.NO_HISTORY
+
+
+def test_trials_made_otherwise_are_left_out() -> None:
+    acks = [replace(row, settings={"workload.producer.acks": "all"}) for row in EVEN]
+    found = judged(20.0, acks)
+    assert found.left_out[0].why == "workload.producer.acks was all, is 1"
+
+
+def test_many_differences_are_counted_and_some_named() -> None:
+    other = {f"package.{name}": "1" for name in "abcde"}
+    found = judged(20.0, [replace(EVEN[0], environment={**ENVIRONMENT, **other})])
+    assert found.left_out[0].why.endswith("package.c was 1, is –; and 2 more")
+
+
+def test_what_is_measured_separates_no_nights_and_is_told() -> None:
+    slow = {**ENVIRONMENT, "broker.config.num.io.threads": "1", "cluster.id": "two"}
+    found = judged(10.0, environment=slow)
+    assert found.outcome is Outcome.REGRESSION
+    assert [(each.name, each.before, each.after) for each in found.changes] == [
+        ("broker.config.num.io.threads", "8", "1")
+    ]
+
+
+def test_a_commit_of_ours_is_told_and_separates_no_nights() -> None:
+    found = judged(20.0, environment={**ENVIRONMENT, "redline.commit": "bbbb"})
+    assert len(found.nights) == 5
+    assert found.notes == ("redline.commit was aaaa, is bbbb",)
+    assert found.changes == ()
+
+
+def test_memory_of_machines_of_one_kind_is_the_same() -> None:
+    def with_memory(size_bytes: int) -> dict[str, str]:
+        return {**ENVIRONMENT, "driver.memory_bytes": str(size_bytes)}
+
+    history = [replace(row, environment=with_memory(16 * 2**30)) for row in EVEN]
+    alike = judged(20.0, history, environment=with_memory(16 * 2**30 - 50_000_000))
+    assert (len(alike.nights), alike.left_out) == (5, ())
+    half = judged(20.0, history, environment=with_memory(8 * 2**30))
+    assert half.left_out[0].why == "driver.memory_bytes was 16 GiB, is 8 GiB"
+
+
+def test_nights_that_stood_out_are_no_history_until_accepted() -> None:
+    history = [*EVEN, case_row(6, 10.0, event="judged", outcome="regression")]
+    found = judged(10.0, history)
+    assert found.outcome is Outcome.REGRESSION
+    assert found.nights[-1] == "n5"
+    assert "regression then" in found.left_out[0].why
+    # Accepted: what was before it counts no more, so a new history begins.
+    since = replace(RULE, since_s=6.5 * DAY_S)
+    accepted = [*history, case_row(7, 10.0), case_row(8, 10.0)]
+    (settled,) = judge_night([case_row(9, 10.0)], accepted, since)
+    assert (settled.outcome, settled.nights) == (Outcome.NO_CHANGE, ("n7", "n8"))
+
+
+def test_only_earlier_nights_of_the_same_case_count() -> None:
+    others = [
+        case_row(1, 90.0, case="load"),
+        case_row(2, 90.0, suite="other"),
+        case_row(3, 90.0, cluster="elsewhere"),
+        case_row(4, 90.0, run_id="r9"),  # an earlier attempt of tonight itself
+        case_row(12, 90.0),
+    ]
+    assert judged(20.0, others).outcome is Outcome.NO_HISTORY
+
+
+def test_the_newest_nights_count() -> None:
+    rule = replace(RULE, history_max=2)
+    (found,) = judge_night([case_row(9)], EVEN[::-1], rule)
+    assert found.nights == ("n4", "n5")
+    assert found.before == EVEN[-1]
+
+
+@pytest.mark.parametrize("nights", [1, 2, 5, 20])
+def test_false_alarms_are_rare_with_short_and_long_histories(nights: int) -> None:
+    """Two cases, noise as stated: at most 5 % of nights say anything, either way."""
+    alarms, made = _alarms(nights, loss=0.0, count=2_000)
+    assert alarms / made <= 0.05
+
+
+@pytest.mark.parametrize(("nights", "least"), [(3, 0.6), (10, 0.8)])
+def test_a_loss_of_a_fifth_is_seen(nights: int, least: float) -> None:
+    alarms, made = _alarms(nights, loss=0.2, count=1_000)
+    assert alarms / made >= least
+
+
+def test_a_long_history_speaks_for_itself_where_the_suite_was_wrong() -> None:
+    """Real noise of twice what is stated: many false alarms at first, few in the end."""
+    early, made = _alarms(2, loss=0.0, count=2_000, cv=2 * CV)
+    late, _ = _alarms(25, loss=0.0, count=2_000, cv=2 * CV)
+    assert late / made < 0.09 < early / made
+
+
+def _alarms(nights: int, loss: float, count: int, cv: float = CV) -> tuple[int, int]:
+    """How many of `count` nights stand out, after so many even ones."""
+    chance = random.Random(7)
+
+    def value() -> float:
+        return 20.0 * chance.lognormvariate(0.0, cv)
+
+    alarms = 0
+    for _ in range(count):
+        history = [
+            case_row(night, value(), case=case)
+            for night in range(1, nights + 1)
+            for case in ("limit", "load")
+        ]
+        tonight = [
+            case_row(90, value() * (1 - loss), case="limit"),
+            case_row(90, value(), case="load"),
+        ]
+        found = judge_night(tonight, history, RULE)
+        alarms += any(each.outcome.stands_out for each in found)
+    return alarms, count
