@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from metrics.environment import ABSENT, BY_RUN
-from metrics.views import newest_points, newest_runs
+from metrics.views import newest_cases, newest_points, newest_runs
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -109,9 +109,9 @@ def moved_points(history: DataFrame, changes: DataFrame) -> DataFrame:
         "change",
         "mb_per_s_per_broker",
         "limited_by",
+        "environment",
         "run_id",
         "previous_run_id",
-        "environment",
     ).orderBy(sql.col("at").desc())
 
 
@@ -135,3 +135,39 @@ def history_for_people(history: DataFrame) -> DataFrame:
         "run_id",
         "previous_run_id",
     ).orderBy(sql.col("at").desc(), "bpm")
+
+
+def nights(cases: DataFrame) -> DataFrame:
+    """The nights of each case in time, as measured and, where that was done, as judged.
+
+    Added columns: `previous_run_id`, of the night before it of the same suite and case, and
+    `at_ms` [ms since the epoch].
+    """
+    from pyspark.sql import Window
+    from pyspark.sql import functions as sql
+
+    case = Window.partitionBy("suite", "case").orderBy("at", "run_id")
+    found = newest_cases(cases).withColumn("previous_run_id", sql.lag("run_id").over(case))
+    return found.withColumn("at_ms", sql.unix_millis("at")).orderBy("at", "suite", "case")
+
+
+def nights_for_people(found: DataFrame) -> DataFrame:
+    """Nights with the columns that a reader looks for, the newest first."""
+    from pyspark.sql import functions as sql
+
+    return found.select(
+        "at",
+        "suite",
+        "night",
+        "case",
+        "outcome",
+        "text",
+        "value",
+        "measure",
+        "change",
+        "change_low",
+        "change_high",
+        "smallest_visible",
+        "limited_by",
+        "run_id",
+    ).orderBy(sql.col("at").desc(), "suite", "case")

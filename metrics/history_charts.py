@@ -14,7 +14,19 @@ Rows = Sequence[Mapping[str, Any]]
 
 _COLORS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f8a99"]
 _SHAPES = {"fell": "triangle-down", "rose": "triangle-up", "held": "circle", "first": "circle"}
-_WIDTH, _HEIGHT = 620, 300  # [px]
+_WIDTH, _HEIGHT, _NIGHTS_HEIGHT = 620, 300, 180  # [px]
+_OUTCOMES = {
+    "regression": "#d55e00",
+    "improvement": "#009e73",
+    "no change": "#0072b2",
+    "no history": NEUTRAL,
+    "invalid": "#b59f00",
+    "not judged": NEUTRAL,
+}
+_OUTCOME_SHAPES = alt.Scale(
+    domain=list(_OUTCOMES),
+    range=["triangle-down", "triangle-up", "circle", "circle", "cross", "circle"],
+)
 
 
 def lines_chart(points: Rows) -> alt.LayerChart:
@@ -90,7 +102,7 @@ def _history_chart(points: Rows, title: str) -> alt.LayerChart:
     ]
     sizes = [format_size(bpm) for bpm in sorted({row["bpm"] for row in points})]
     base = alt.Chart(alt.InlineData(values=values)).encode(
-        x=alt.X("at:T", scale=alt.Scale(type="utc"), title="Time (UTC)"),
+        x=_time_axis(),
         y=alt.Y("low:Q", title="Payload per broker [MB/s]", scale=alt.Scale(zero=True)),
         color=_color("size", "Message size", sizes),
     )
@@ -109,6 +121,59 @@ def _history_chart(points: Rows, title: str) -> alt.LayerChart:
         ),
     )
     return alt.LayerChart(layer=list(layers), title=_title(title), width=_WIDTH, height=_HEIGHT)
+
+
+def nights_charts(nights: Rows) -> list[alt.LayerChart]:
+    """The figure of each nightly case over the nights, coloured by what each night said of it.
+
+    A chart for each suite and case.
+
+    Args:
+        nights: rows of `metrics.histories.nights`.
+    """
+    series: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for row in nights:
+        series.setdefault((row["suite"], row["case"]), []).append(row)
+    return [_nights_chart(series[names], ": ".join(names)) for names in sorted(series)]
+
+
+def _nights_chart(nights: Rows, title: str) -> alt.LayerChart:
+    values = [
+        {
+            "at": row["at_ms"],
+            "value": row["value"],
+            "outcome": row["outcome"] or "not judged",
+            "change": row["change"],
+            "night": row["night"],
+            "text": row["text"],
+            "run": row["run_id"],
+        }
+        for row in nights
+    ]
+    outcomes = alt.Scale(domain=list(_OUTCOMES), range=list(_OUTCOMES.values()))
+    shown = [name for name in _OUTCOMES if any(value["outcome"] == name for value in values)]
+    legend = alt.Legend(title="Against the nights before", values=shown)
+    base = alt.Chart(alt.InlineData(values=values)).encode(
+        x=_time_axis(), y=alt.Y("value:Q", title=nights[0]["measure"], scale=alt.Scale(zero=True))
+    )
+    tips = [
+        "night:N",
+        alt.Tooltip("value:Q", format=".4~r"),
+        alt.Tooltip("change:Q", format="+.1%"),
+    ]
+    point = base.mark_point(filled=True, size=90, opacity=1).encode(
+        color=alt.Color("outcome:N", scale=outcomes, legend=legend),
+        shape=alt.Shape("outcome:N", scale=_OUTCOME_SHAPES, legend=legend),
+        tooltip=[*tips, "outcome:N", "text:N", "run:N"],
+    )
+    line = base.mark_line(color=NEUTRAL, strokeWidth=1.5)
+    heading = alt.TitleParams(title, anchor="start")
+    return alt.LayerChart(layer=[line, point], title=heading, width=_WIDTH, height=_NIGHTS_HEIGHT)
+
+
+def _time_axis() -> alt.X:
+    axis = alt.Axis(format="%b %d %H:%M", tickCount=6, labelOverlap="greedy")
+    return alt.X("at:T", scale=alt.Scale(type="utc"), axis=axis, title="Time (UTC)")
 
 
 def _upper(row: Mapping[str, Any]) -> float | None:

@@ -15,7 +15,7 @@ from metrics.summary import RunSummary
 from metrics.units import format_mb_per_s, format_ratio, format_size
 
 STEPS = 60
-_WIDTH, _HEIGHT = 330, 240  # [px]
+_WIDTH, _HEIGHT = 240, 220  # [px]
 
 
 def answer_table(answer: Provision, demand: Demand) -> Shown:

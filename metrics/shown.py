@@ -16,7 +16,8 @@ from metrics.chart_style import chart_config
 
 _PNG_SCALE = 2.0
 _MARGIN = 24  # around a chart in its frame, and room for its menu [px]
-_CELL = "text-align:{};vertical-align:top;padding:.3em .7em;max-width:42em;white-space:normal"
+_SENTENCE, _SENTENCE_EM = 44, 26  # from so many characters on a text may break, into such lines
+_CELL = "vertical-align:top;padding:.3em .7em;max-width:44em"
 
 
 class Shown:
@@ -38,11 +39,18 @@ class Shown:
         return self._html
 
 
+def sentence(text: str) -> Shown:
+    """A line of text."""
+    return Shown(f"<p>{escape(text)}</p>")
+
+
 def shown_chart(*specs: Mapping[str, Any] | alt.TopLevelMixin) -> Shown:
     """Charts one below the other, each with its tooltips, in a frame that loads nothing.
 
     A frame of its own keeps a chart's scripts from those of the notebook's host.
     """
+    if not specs:
+        return Shown("<p>There is nothing to draw.</p>")
     ready = [_styled(spec) for spec in specs]
     png = vl_convert.vegalite_to_png(ready[0], scale=_PNG_SCALE) if len(ready) == 1 else None
     return Shown("".join(_frame(spec) for spec in ready), png)
@@ -66,17 +74,36 @@ def _frame(spec: dict[str, Any]) -> str:
 
 def table_html(columns: Sequence[str], rows: Iterable[Sequence[Any]], note: str = "") -> str:
     """Rows as an HTML table: sentences whole, numbers to four digits, null as a dash."""
-    head = "".join(f'<th style="{_CELL.format("left")}">{escape(name)}</th>' for name in columns)
-    body = "".join(f"<tr>{''.join(_cell(value) for value in row)}</tr>" for row in rows)
-    if not body:
-        note = note or "No rows."
-    foot = f"<p>{escape(note)}</p>" if note else ""
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{foot}"
+    listed = list(rows)
+    sides = [_side(row[place] for row in listed) for place in range(len(columns))]
+    head = "".join(
+        f'<th style="{_CELL};text-align:{side}">{escape(name)}</th>'
+        for name, side in zip(columns, sides, strict=True)
+    )
+    body = "".join(
+        f"<tr>{''.join(map(_cell, row, sides))}</tr>"  # a row of cells, each on its column's side
+        for row in listed
+    )
+    foot = note or ("" if listed else "No rows.")
+    table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return f'<div style="overflow-x:auto">{table}</div><p>{escape(foot)}</p>'
 
 
-def _cell(value: Any) -> str:
-    side = "right" if isinstance(value, (int, float)) and not isinstance(value, bool) else "left"
-    return f'<td style="{_CELL.format(side)}">{_text(value)}</td>'
+def _side(values: Iterable[Any]) -> str:
+    """Numbers stand right, so that their digits stand below each other."""
+    known = [value for value in values if value is not None]
+    return "right" if known and all(_is_number(value) for value in known) else "left"
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _cell(value: Any, side: str) -> str:
+    text = _text(value)
+    longest = max((len(line) for line in text.split("<br>")), default=0)
+    wide = f"min-width:{_SENTENCE_EM}em" if longest > _SENTENCE else "white-space:nowrap"
+    return f'<td style="{_CELL};text-align:{side};{wide}">{text}</td>'
 
 
 def _text(value: Any) -> str:
@@ -90,7 +117,7 @@ def _text(value: Any) -> str:
     if isinstance(value, float):
         return _number(value)
     if isinstance(value, datetime):
-        return f"{value:%Y-%m-%d %H:%M:%S}"
+        return f"{value:%Y-%m-%d %H:%M}"
     if isinstance(value, Mapping):
         return "<br>".join(f"{escape(str(key))}: {_text(item)}" for key, item in value.items())
     if isinstance(value, (list, tuple)):

@@ -61,7 +61,7 @@ def _use_chart(rows: Rows, name_of: Any, title: str) -> alt.LayerChart:
     y = alt.Y("side:N", sort=sides, title=title or None)
     tips = ["resource:N", "broker:N", alt.Tooltip("used:Q", format=".0%"), "waiting:N", "errors:N"]
     base = alt.Chart(alt.InlineData(values=cells)).encode(x=x, y=y)
-    scale = alt.Scale(domain=[0, 1], range=["#f2f5f8", "#d55e00"], clamp=True)
+    scale = alt.Scale(domain=[0, 1], range=["#f2f5f8", "#ef8a3c"], clamp=True, interpolate="rgb")
     legend = alt.Legend(format=".0%", title="Used", orient="right")
     heat = base.mark_rect(stroke="white", strokeWidth=2).encode(
         color=alt.Color("used:Q", scale=scale, legend=legend), tooltip=tips
@@ -122,9 +122,10 @@ def series_chart(points: Rows, window_s: float) -> alt.VConcatChart:
 
 
 def _panel(points: list[dict[str, Any]], title: str, x: alt.X, color: alt.Color) -> alt.Chart:
-    zero = alt.Scale(zero=True, nice=True)
+    highest = max((row["value"] for row in points), default=0.0)
+    from_zero = alt.Scale(domain=[0, highest * 1.05 or 1.0], nice=False)
     axis = alt.Axis(tickCount=3, titleAngle=0, titleAlign="left", titleAnchor="start", titleY=-6)
-    y = alt.Y("value:Q", scale=zero, axis=axis, title=title)
+    y = alt.Y("value:Q", scale=from_zero, axis=axis, title=title)
     tips = [
         alt.Tooltip("broker_id:N"),
         alt.Tooltip("elapsed_s:Q", format=".1f"),
