@@ -15,10 +15,11 @@ import pyarrow as pa
 
 from metrics.columns import ddl
 from metrics.evidence import BrokerSample
-from metrics.records import boundary_record, run_record, sample_record, trial_record
+from metrics.night_rows import CaseRow
+from metrics.records import boundary_record, case_row, run_record, sample_record, trial_record
 from metrics.schema import SCHEMAS, RunRow, Trial
 from metrics.summary import Boundary
-from metrics.views import newest_runs
+from metrics.views import newest_cases, newest_runs
 from search.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ _CATALOG_NAME = re.compile(r"\w+(\.\w+)?")
 
 
 class TableStore:
-    """The four tables under one path, or in one schema of a catalog.
+    """The tables under one path, or in one schema of a catalog.
 
     Args:
         spark: a session with Delta's extension and catalog, see `jobs.spark_session`.
@@ -146,6 +147,17 @@ class TableStore:
         record = boundary_record(run_id, at_s, names, boundary)
         key = f"{run_id}/{names[2]}/{boundary.bpm}"
         self._append("boundaries", key, boundary.trials + 1, [record])
+
+    def append_case(self, row: CaseRow) -> None:
+        """Append that a case was measured, or how its night was judged; each only once."""
+        version = 1 + ("measured", "judged").index(row.event)
+        self._append("cases", f"{row.run_id}/{row.case}", version, [run_record(row)])
+
+    def cases(self, suite: str, cluster: str) -> list[CaseRow]:
+        """All nights of a suite on a cluster, each of their cases once, oldest first."""
+        newest = newest_cases(self.read("cases")).where("value is not null")
+        own = newest.where((newest.suite == suite) & (newest.cluster == cluster))
+        return [case_row(row.asDict(recursive=True)) for row in own.orderBy("at").collect()]
 
     def read(self, table: str, run_id: str | None = None) -> DataFrame:
         """A table's rows, of one run if given."""
