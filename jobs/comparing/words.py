@@ -101,7 +101,9 @@ def _effect_row(case: CaseAnswer, each: Compared) -> tuple[str, ...]:
 
 
 def _value(value: float | None) -> str:
-    return UNKNOWN if value is None else f"{value:.3g}"
+    if value is None:
+        return UNKNOWN
+    return f"{value:,.0f}" if value >= 100 else f"{value:#.3g}"
 
 
 def _percent(share: float) -> str:

@@ -1,0 +1,163 @@
+"""The likely cause of a difference: from what bound the slower side, and what differs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from metrics.cause import SideEvidence, broker_differences, likely_cause, use_of_trials
+from metrics.environment import Difference
+from metrics.evidence import Judgement, Resource
+from metrics.governors import GOVERNORS, can_slow, governor_of, short_name
+from metrics.schema import Trial
+from search.model import Verdict
+from tests.support.evidence import broker
+from tests.support.rows import trial
+
+ALIKE = {"broker.version": "4.1.2", "broker.config.num.io.threads": "1", "redline.commit": "a"}
+
+
+def made(bound: Resource | None, **window: Any) -> Trial:
+    verdict = Verdict.SUSTAINED if bound is None else Verdict.OVERLOADED
+    judged = Judgement(verdict, (), {}, bound, f"{bound.value}: as made up" if bound else "")
+    return trial(judgement=judged, brokers=(broker(1, **window), broker(2)))
+
+
+def side(
+    label: str,
+    environment: Mapping[str, str],
+    bound: Resource = Resource.DISK,
+    full: Mapping[str, Any] | None = None,
+    steady: Mapping[str, Any] | None = None,
+) -> SideEvidence:
+    return SideEvidence(
+        label,
+        [made(bound, **(full or {"handler_idle": 0.0}))] * 3,
+        [made(None, **(steady or {"handler_idle": 0.4}))] * 3,
+        {**ALIKE, **environment},
+    )
+
+
+def test_fewer_request_handlers_that_wait_for_the_disk() -> None:
+    a = side("A", {"broker.config.num.io.threads": "2"}, steady={"handler_idle": 0.69})
+    b = side("B", {"broker.config.num.io.threads": "1"}, steady={"handler_idle": 0.38})
+    cause = likely_cause(b, a)
+    assert cause.resource is Resource.REQUEST_HANDLERS
+    assert cause.names == ("num.io.threads",)
+    assert cause.slower == "B"
+    for part in ("1 on B and 2 on A", "request handlers", "B uses 0.62 of it and A 0.31"):
+        assert part in cause.text
+    assert "B saturated, bound by disk: as made up" in cause.evidence
+
+
+def test_a_change_for_the_better_is_no_cause() -> None:
+    a = side("A", {"broker.config.num.io.threads": "1"})
+    b = side("B", {"broker.config.num.io.threads": "2"})
+    cause = likely_cause(b, a)
+    assert cause.names == ()
+    assert "no cause seen" in cause.text
+    assert "num.io.threads" in cause.text
+
+
+def test_what_governs_another_resource_is_no_cause() -> None:
+    a = side("A", {"broker.config.num.replica.fetchers": "4"})
+    b = side("B", {"broker.config.num.replica.fetchers": "1"})
+    assert likely_cause(b, a).names == ()
+
+
+def test_what_was_named_comes_before_what_was_used_up_as_well() -> None:
+    flush, handlers = "broker.config.log.flush.interval.messages", "broker.config.num.io.threads"
+    a = side("A", {flush: "1000", handlers: "2"})
+    b = side("B", {flush: "1", handlers: "1"})
+    cause = likely_cause(b, a)
+    assert cause.resource is Resource.DISK
+    assert cause.names == ("log.flush.interval.messages",)
+
+
+def test_a_version_is_the_cause_when_no_property_is() -> None:
+    a = side("A", {"broker.version": "3.9.2"}, steady={"cpu_machine_share": 0.4})
+    b = side("B", {"broker.version": "4.3.1"}, steady={"cpu_machine_share": 0.6})
+    cause = likely_cause(b, a)
+    assert cause.names == ("version",)
+    assert "Kafka 4.3.1 in place of 3.9.2" in cause.text
+    assert "CPU ×1.50" in cause.text
+
+
+def test_sides_that_are_alike_show_no_cause() -> None:
+    cause = likely_cause(side("B", {"redline.commit": "b"}), side("A", {}))
+    assert cause.names == ()
+    assert "agree in all 3 properties" in cause.text
+
+
+def test_nothing_is_made_up_where_nothing_was_seen() -> None:
+    empty = SideEvidence("B", [], [], {})
+    cause = likely_cause(empty, SideEvidence("A", [], [], {}))
+    assert cause.resource is Resource.UNKNOWN
+    assert cause.names == ()
+
+
+def test_what_only_we_run_on_is_no_difference_between_brokers() -> None:
+    found = broker_differences(
+        {"driver.cores": "2", "broker.1.config.num.io.threads": "1"}, {"driver.cores": "4"}
+    )
+    assert [each.name for each in found] == ["broker.1.config.num.io.threads"]
+
+
+def test_the_use_of_a_resource_is_that_of_the_broker_that_used_it_most() -> None:
+    idle = [made(Resource.DISK, handler_idle=idle) for idle in (0.1, 0.2, 0.7)]
+    assert use_of_trials(idle)[Resource.REQUEST_HANDLERS] == pytest.approx(0.8)
+
+
+@pytest.mark.parametrize(
+    ("name", "resource"),
+    [
+        ("broker.config.num.io.threads", Resource.REQUEST_HANDLERS),
+        ("broker.2.config.num.network.threads", Resource.NETWORK_THREADS),
+        ("broker.config.listener.name.external.num.network.threads", Resource.NETWORK_THREADS),
+        ("broker.config.socket.receive.buffer.bytes", Resource.NETWORK),
+        ("broker.config.log.flush.interval.messages", Resource.DISK),
+        ("topic.config.flush.messages", Resource.DISK),
+        ("broker.config.log.dirs.count", Resource.DISK),
+        ("broker.config.compression.type", Resource.CPU),
+        ("topic.config.compression.zstd.level", Resource.CPU),
+        ("broker.cores", Resource.CPU),
+        ("broker.jvm.heap_max_bytes", Resource.HEAP),
+        ("broker.config.num.replica.fetchers", Resource.REPLICATION),
+        ("topic.config.min.insync.replicas", Resource.REPLICATION),
+        ("broker.config.quota.window.num", Resource.QUOTA),
+    ],
+)
+def test_what_governs_what(name: str, resource: Resource) -> None:
+    governor = governor_of(name)
+    assert governor is not None
+    assert resource in governor.resources
+
+
+def test_what_is_not_known_governs_nothing() -> None:
+    assert governor_of("broker.config.group.initial.rebalance.delay.ms") is None
+    assert short_name("broker.3.config.num.io.threads") == "num.io.threads"
+    assert short_name("broker.version") == "version"
+
+
+def test_every_resource_that_can_bind_is_governed() -> None:
+    governed = {resource for governor in GOVERNORS for resource in governor.resources}
+    assert governed == set(Resource) - {Resource.UNKNOWN}
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "after", "slows"),
+    [
+        ("num.io.threads", "2", "1", True),
+        ("num.io.threads", "1", "2", False),
+        ("num.io.threads", "–", "2", True),
+        ("min.insync.replicas", "1", "2", True),
+        ("min.insync.replicas", "2", "1", False),
+        ("socket.send.buffer.bytes", "-1", "102400", True),
+    ],
+)
+def test_the_direction_of_a_change(name: str, before: str, after: str, slows: bool) -> None:
+    governor = governor_of(name)
+    assert governor is not None
+    assert can_slow(governor, Difference(name, before, after)) is slows

@@ -1,0 +1,154 @@
+"""`redline compare` without brokers: its sides, its plan, its words and its file."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import click.testing
+import pytest
+
+from jobs.compare import compare
+from jobs.comparing.answer import Answer, SideFacts, answer_of, write_answer
+from jobs.comparing.pairs import Case, CaseComparer, Effort
+from jobs.comparing.sides import load_sides, require_memory, settings_of
+from jobs.comparing.words import bound_table, differences_table, effects_table, sentence
+from jobs.setup.preflight import Machine
+from metrics.comparison import Conclusion, Side
+from search.errors import ConfigError
+from tests.support.two_sides import TwoSides
+
+ENVIRONMENT = {"broker.version": "4.1.2", "broker.config.num.io.threads": "2"}
+
+
+def facts(**environment: str) -> dict[Side, SideFacts]:
+    a = SideFacts("num.io.threads=2", "id-a", "testbed", 1, ENVIRONMENT)
+    changed = {**ENVIRONMENT, "broker.config.num.io.threads": "1", **environment}
+    return {Side.A: a, Side.B: replace(a, run_id="id-b", environment=changed)}
+
+
+def answer(a: float, b: float, pairs: int = 4) -> Answer:
+    case = Case(1_000)
+    sides = TwoSides({Side.A: a, Side.B: b}, noise=0.01)
+    CaseComparer(sides, Effort(pairs, 3), 128.0, 10_000.0).measure(case)
+    return answer_of(facts(), [case], 0.05)
+
+
+def test_settings_may_hold_commas() -> None:
+    assert settings_of("kafka=3.9.2") == {"kafka": "3.9.2"}
+    assert settings_of("a.b=1,2, c.d=x") == {"a.b": "1,2", "c.d": "x"}
+    assert settings_of("testbed") is None
+
+
+@pytest.mark.parametrize("wrong", ["=1", "a.b=", "a.b=1,a.b=2"])
+def test_settings_that_are_none_are_refused(wrong: str) -> None:
+    with pytest.raises(ConfigError, match="expected settings such as"):
+        settings_of(wrong)
+
+
+def sides(a: str, b: str, *overrides: str, cluster: str = "testbed") -> dict[Side, str]:
+    made = load_sides({Side.A: a, Side.B: b}, cluster, "1kB", "default", overrides)
+    found = {}
+    for side, setup in made.items():
+        testbed = setup.config.cluster.testbed
+        assert testbed is not None
+        assert setup.config.workload.trial.early_end_error_rate == 0
+        found[side] = f"{testbed.kafka_version} {testbed.brokers} {dict(testbed.properties)}"
+    return found
+
+
+def test_settings_change_the_testbed_of_one_side() -> None:
+    found = sides("kafka=3.9.2", "num.io.threads=2", "cluster.testbed.brokers=2")
+    assert found == {Side.A: "3.9.2 2 {}", Side.B: "4.1.2 2 {'num.io.threads': '2'}"}
+
+
+def test_a_side_may_be_a_cluster_file(tmp_path: Path) -> None:
+    file = tmp_path / "other.yaml"
+    file.write_text("testbed:\n  profile: default\n  brokers: 2\n")
+    assert sides(str(file), "testbed")[Side.A] == "4.1.2 2 {}"
+
+
+def test_settings_need_a_testbed() -> None:
+    with pytest.raises(ConfigError, match="no testbed"):
+        sides("kafka=3.9.2", "kafka=4.1.2", cluster="example")
+
+
+def test_a_wrong_setting_is_refused_before_anything_is_started() -> None:
+    with pytest.raises(ConfigError, match="kafka_version"):
+        sides("kafka=3.8.0", "kafka=4.1.2")
+
+
+def test_another_axis_is_refused() -> None:
+    with pytest.raises(ConfigError, match="axis np"):
+        sides("testbed", "testbed", "goal.search.axis=partitions", "workload.np=4")
+
+
+def test_testbeds_that_do_not_fit_beside_each_other_are_refused(tmp_path: Path) -> None:
+    made = load_sides({Side.A: "testbed", Side.B: "testbed"}, "testbed", "1kB", "default", ())
+    (tmp_path / "meminfo").write_text("MemAvailable:    4000000 kB\n")
+    small = Machine({}, proc=tmp_path, cgroup=tmp_path)
+    with pytest.raises(ConfigError, match=r"4\.1 GB of memory.*need 8\.6 GB.*brokers=1"):
+        require_memory(made, small)
+
+
+def test_a_dry_run_shows_the_plan_and_starts_nothing() -> None:
+    options = ["--a", "kafka=3.9.2", "--b", "kafka=4.3.1", "--dry-run", "--pairs", "6"]
+    done = click.testing.CliRunner().invoke(compare, options)
+    assert done.exit_code == 0
+    for part in ("A is kafka=3.9.2", "B is kafka=4.3.1", "6 pairs", "21 trials", "payload written"):
+        assert part in done.output
+
+
+def test_a_loss_is_told_with_its_cause() -> None:
+    found = answer(10.0, 8.0)
+    (case,) = found.cases
+    assert found.is_regression
+    assert case.conclusion is Conclusion.REGRESSION
+    assert "regression: B takes 2" in sentence(case, 0.05)
+    assert case.cause is not None
+    assert case.cause.slower == "B"
+    row = effects_table(found).rows[0]
+    assert row[:4] == ("1 kB", "capacity [MB/s/broker]", "10.0", "8.00")
+    assert row[-1] == "4"
+    assert len(bound_table(found).rows) == 4
+    table = differences_table(found.differences)
+    assert table is not None
+    assert table.rows == (("num.io.threads", "2", "1"),)
+
+
+def test_a_gain_is_explained_by_what_holds_a_back() -> None:
+    found = answer(8.0, 10.0)
+    assert not found.is_regression
+    assert found.cases[0].conclusion is Conclusion.IMPROVEMENT
+    assert found.cases[0].cause is not None
+    assert found.cases[0].cause.slower == "A"
+
+
+def test_no_difference_says_what_could_not_have_been_seen() -> None:
+    (case,) = answer(10.0, 10.0).cases
+    assert case.conclusion is Conclusion.NONE_SEEN
+    assert case.cause is None
+    assert "could not have been seen" in sentence(case, 0.05)
+
+
+def test_too_few_pairs_are_said() -> None:
+    found = answer(10.0, 5.0, pairs=2)
+    assert found.unanswered == (1_000,)
+    assert "2 pairs are too few; 3 are needed" in sentence(found.cases[0], 0.05)
+
+
+def test_the_file_holds_all_of_it(tmp_path: Path) -> None:
+    found = answer(10.0, 8.0)
+    write_answer(found, {"compare_id": "id", "status": "done"}, tmp_path / "compare.json")
+    document = json.loads((tmp_path / "compare.json").read_text())
+    assert document["compare_id"] == "id"
+    assert (document["a"]["run_id"], document["b"]["run_id"]) == ("id-a", "id-b")
+    (case,) = document["cases"]
+    assert case["conclusion"] == "regression"
+    assert case["capacity"]["measure"] == "capacity_mb_per_s_per_broker"
+    assert case["capacity"]["effect"]["ratio"] == pytest.approx(0.8, abs=0.03)
+    assert len(case["capacity"]["pairs"]) == len(case["trials"]["saturated"]) == 4
+    assert case["bound"]["b"]["resource"] == "disk"
+    assert case["cause"]["slower"] == "B"
+    assert document["differences"] == [{"name": "broker.config.num.io.threads", "a": "2", "b": "1"}]
