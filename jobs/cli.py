@@ -6,6 +6,8 @@ from typing import NoReturn
 
 import click
 
+from jobs.compare import compare
+from jobs.doctor import doctor
 from jobs.entry import run
 from jobs.find_limit import find_limit
 from jobs.plan import plan
@@ -25,6 +27,8 @@ def redline() -> None:
     """
 
 
+redline.add_command(compare)
+redline.add_command(doctor)
 redline.add_command(find_limit)
 redline.add_command(plan)
 redline.add_command(report)

@@ -45,12 +45,12 @@ class Session:
     control: ControlServer
 
 
-def open_session(stack: ExitStack, slots: int | None, log: Path) -> Session:
+def open_session(stack: ExitStack, slots: int | None, log: Path | None = None) -> Session:
     """A session for as long as the stack is; several benches can share it.
 
     Args:
         slots: tasks of a local session; None for one per core.
-        log: where Spark and its Python workers write.
+        log: where Spark and its Python workers write; a temporary file by default.
     """
     spark = local_session(slots, log=log)
     stack.callback(close_session, spark)

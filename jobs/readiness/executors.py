@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from jobs.display.text import count_words
 from jobs.readiness.finding import Finding, ok, problem, warning
 from jobs.readiness.survey import ExecutorFacts
 
@@ -198,7 +199,9 @@ def _brokers(
                     "resolution there",
                 )
             )
-    return found or [ok(check, f"{len(brokers)} reached from {_count(executors)}")]
+    return found or [
+        ok(check, f"{count_words(len(brokers), 'broker')} reached from {_count(executors)}")
+    ]
 
 
 def _hosts_by(
@@ -219,5 +222,4 @@ def _some(names: Iterable[str]) -> str:
 
 
 def _count(executors: Iterable[ExecutorFacts]) -> str:
-    count = len({each.executor for each in executors})
-    return f"{count} executor" if count == 1 else f"{count} executors"
+    return count_words(len({each.executor for each in executors}), "executor")

@@ -15,6 +15,7 @@ class Standing(str, Enum):
     OK = "ok"
     WARNING = "warning"
     PROBLEM = "problem"
+    SKIPPED = "skipped"
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,11 @@ def problem(check: str, found: str, expected: str = "", remedy: str = "") -> Fin
     return Finding(Standing.PROBLEM, check, found, expected, remedy)
 
 
+def skipped(check: str, why: str) -> Finding:
+    """Not looked at, and why."""
+    return Finding(Standing.SKIPPED, check, why)
+
+
 def problems_of(findings: Iterable[Finding]) -> list[Finding]:
     """Those that keep a run from starting."""
     return [each for each in findings if each.standing is Standing.PROBLEM]
@@ -76,4 +82,9 @@ def checked(check: str, look: Callable[[], Iterable[Finding]]) -> list[Finding]:
     try:
         return list(look())
     except RedlineError as error:
-        return [problem(check, line) for line in str(error).splitlines()]
+        return problems_from(check, error)
+
+
+def problems_from(check: str, error: RedlineError) -> list[Finding]:
+    """An error as a problem for each of its lines, which say what to do themselves."""
+    return [problem(check, line) for line in str(error).splitlines() if line.strip()]

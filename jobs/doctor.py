@@ -1,0 +1,119 @@
+"""`redline doctor`: whether a run would start, and if not, why and what to do.
+
+The same as a script for schedulers: spark-submit --py-files WHEEL jobs/doctor.py …
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from jobs.console import make_reporter
+from jobs.entry import run
+from jobs.events import Level, Notice, Reporter, Table, note
+from jobs.options import pattern_options
+from jobs.readiness.examination import Examination, Order
+from jobs.readiness.finding import Finding, Standing, problems_of
+from jobs.version import __version__
+from metrics.summary import write_atomic
+from metrics.units import iso_utc
+from search.errors import ConfigError
+
+FOUND_WIDTH = 48
+"""Of what was found where all is not well: the whole sentence stands below the table."""
+_LOUD = {Standing.WARNING: Level.WARNING, Standing.PROBLEM: Level.ERROR}
+
+
+@click.command("doctor")
+@pattern_options
+@click.option("--goal", default="default", show_default=True, metavar="NAME|FILE",
+              help="What counts as sustained: files of conf/goals, or paths.")  # fmt: skip
+@click.option("--set", "overrides", multiple=True, metavar="FILE.KEY=VALUE",
+              help="Override a key, as workload.producer.acks=all; may be repeated.")  # fmt: skip
+@click.option("--out", default="out", show_default=True, metavar="DIR",
+              type=click.Path(file_okay=False, path_type=Path),
+              help="Where a run would leave its results.")  # fmt: skip
+@click.option("--slots", type=click.IntRange(min=1),
+              help="Tasks that a load should have.  [default: all that Spark has]")  # fmt: skip
+@click.option("--start", "starts", is_flag=True,
+              help="Start the cluster's testbed to look at it, too, and stop it.")  # fmt: skip
+@click.option("--json", "json_file", metavar="FILE", type=click.Path(path_type=Path),
+              help="Write the findings for programs, too.")  # fmt: skip
+def doctor(
+    cluster: str,
+    workload: str,
+    goal: str,
+    overrides: tuple[str, ...],
+    out: Path,
+    slots: int | None,
+    starts: bool,
+    json_file: Path | None,
+) -> int:
+    """Say whether a run would start, before anything is loaded.
+
+    Looks at this machine, the configuration, the cluster with its permissions and metrics,
+    and Spark with its executors. Makes and changes nothing on the cluster. The exit code is
+    0 when a run with the same options would start, else 2.
+    """
+    order = Order(cluster, workload, goal, overrides, out, slots, starts)
+    with make_reporter() as reporter:
+        findings = Examination(order, reporter).make()
+        if json_file is not None:
+            text = json.dumps(document(findings, time.time()), indent=2, ensure_ascii=False)
+            write_atomic(json_file, text + "\n")
+        show(findings, reporter)
+    return ConfigError.exit_code if problems_of(findings) else 0
+
+
+def show(findings: Sequence[Finding], reporter: Reporter) -> None:
+    """A table of all findings, then a sentence for each that is not well."""
+    rows = tuple((each.check, each.standing.value, _brief(each)) for each in findings)
+    reporter.report(Table("What was looked at", ("check", "result", "found"), rows))
+    for each in findings:
+        if each.standing in _LOUD:
+            reporter.report(Notice(_LOUD[each.standing], f"{each.check}: {each.sentence}"))
+    problems = len(problems_of(findings))
+    if problems:
+        keeps = "1 problem keeps" if problems == 1 else f"{problems} problems keep"
+        note(reporter, f"{keeps} a run from starting")
+    else:
+        note(reporter, "a run would start")
+
+
+def document(findings: Sequence[Finding], at_s: float) -> dict[str, Any]:
+    """The findings for programs; docs/doctor.md describes it.
+
+    Args:
+        at_s: when they were made [s since the epoch].
+    """
+    return {
+        "version": __version__,
+        "at": iso_utc(at_s),
+        "ready": not problems_of(findings),
+        "findings": [
+            {
+                "check": each.check,
+                "result": each.standing.value,
+                "found": each.found,
+                "expected": each.expected,
+                "remedy": each.remedy,
+            }
+            for each in findings
+        ],
+    }
+
+
+def _brief(finding: Finding) -> str:
+    text = finding.found
+    if finding.standing not in _LOUD or len(text) <= FOUND_WIDTH:
+        return text
+    return f"{text[: FOUND_WIDTH - 1].rstrip()}…"
+
+
+if __name__ == "__main__":
+    run(doctor)

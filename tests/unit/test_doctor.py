@@ -1,0 +1,187 @@
+"""`redline doctor`: every check is made, every lack is told, and the exit code says whether a
+run would start."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from jobs.brokers.admin import Broker, ClusterInfo
+from jobs.config import load_cluster
+from jobs.doctor import doctor
+from jobs.events import RecordingReporter
+from jobs.readiness import examination, machine
+from jobs.readiness.cluster import broker_findings, metrics_rules
+from jobs.readiness.examination import Examination, Order
+from jobs.readiness.finding import Finding, Standing, ok, problem, problems_of, warning
+from jobs.readiness.machine import machine_findings
+from jobs.testbed.errors import TestbedStartError
+from metrics.beans import Role
+from metrics.evidence import BrokerSample
+from metrics.sources.source import NodeInfo
+from search.errors import ConfigError, RedlineError
+
+BROKER = frozenset({Role.BROKER})
+TWO = {1: NodeInfo(1, "4.1.2", BROKER), 2: NodeInfo(2, "4.1.2", BROKER)}
+SAMPLES = [BrokerSample(1, 10.0, {"x": 1.0}), BrokerSample(2, 10.0, {"x": 1.0})]
+
+
+def standings(findings: Sequence[Finding]) -> list[tuple[str, str]]:
+    return [(each.check, each.standing.value) for each in findings]
+
+
+# --- the command ------------------------------------------------------------
+
+
+def run_with(
+    found: list[Finding], monkeypatch: pytest.MonkeyPatch, *options: str
+) -> tuple[Result, Any]:
+    monkeypatch.setattr(Examination, "make", lambda self: found)
+    result = CliRunner().invoke(doctor, options, standalone_mode=False, catch_exceptions=False)
+    return result, result.return_value
+
+
+def test_nothing_wrong_is_exit_code_0(monkeypatch: pytest.MonkeyPatch) -> None:
+    result, code = run_with([ok("Java", "17"), warning("guards", "half blind")], monkeypatch)
+    assert code == 0
+    assert "a run would start" in result.output
+    assert "warning: guards: half blind" in result.output
+
+
+def test_a_problem_is_exit_code_2_with_its_whole_sentence(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    long = "the disk of /data has 0.1 GB free, which is less than what a testbed needs to run"
+    found = [ok("Java", "17"), problem("disk", long, "3.0 GB", "free some space")]
+    result, code = run_with(found, monkeypatch, "--json", str(tmp_path / "found.json"))
+    assert code == ConfigError.exit_code
+    assert f"error: disk: {long}; expected 3.0 GB; free some space" in result.output
+    assert "1 problem keeps a run from starting" in result.output
+    written = json.loads((tmp_path / "found.json").read_text())
+    assert written["ready"] is False
+    assert written["findings"][1] == {
+        "check": "disk",
+        "result": "problem",
+        "found": long,
+        "expected": "3.0 GB",
+        "remedy": "free some space",
+    }
+
+
+# --- the examination --------------------------------------------------------
+
+
+def examined(
+    monkeypatch: pytest.MonkeyPatch, *overrides: str, cluster: str = "testbed"
+) -> list[Finding]:
+    """An examination on a machine where Spark does not start."""
+
+    def refuse(*_: object) -> None:
+        raise RedlineError("Spark did not start")
+
+    monkeypatch.setattr(examination, "open_session", refuse)
+    monkeypatch.setattr(examination, "machine_findings", lambda out, testbed: [ok("Java", "17")])
+    order = Order(cluster, "demo", "default", overrides, Path("out"))
+    return Examination(order, RecordingReporter()).make()
+
+
+def test_a_testbed_is_not_started_and_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = examined(monkeypatch)
+    assert standings(found) == [
+        ("configuration", "ok"),
+        ("Java", "ok"),
+        ("cluster", "skipped"),
+        ("Spark", "problem"),
+    ]
+    assert "--start" in found[2].found
+
+
+def test_a_wrong_configuration_ends_no_other_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = examined(monkeypatch, "workload.topic.replication_faktor=1", "goal.search.resolution=7")
+    assert standings(found) == [
+        ("configuration", "problem"),
+        ("configuration", "problem"),
+        ("Java", "ok"),
+        ("cluster", "skipped"),
+        ("Spark", "problem"),
+    ]
+    assert "replication_factor" in found[0].found
+
+
+def test_what_does_not_fit_together_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = examined(monkeypatch, "workload.topic.replication_factor=5")
+    assert "topic.replication_factor 5" in problems_of(found)[0].found
+
+
+def test_brokers_that_cannot_be_reached_are_a_problem_and_spark_is_tried(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "gone.yaml"
+    file.write_text("bootstrap_servers: ['127.0.0.1:1']\nmetrics: {client_only: true}\n")
+    found = examined(monkeypatch, cluster=str(file))
+    assert standings(found)[2:] == [("cluster", "problem"), ("Spark", "problem")]
+    assert "127.0.0.1:1 takes no connection" in found[2].found
+
+
+# --- the machine ------------------------------------------------------------
+
+
+def test_a_machine_with_what_it_takes(tmp_path: Path) -> None:
+    found = machine_findings(tmp_path / "not" / "yet", None)
+    assert {each.standing for each in found} == {Standing.OK}
+    assert [each.check for each in found] == ["Python", "Java", "disk", "memory", "jars of Delta"]
+
+
+def test_a_testbed_takes_more(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def none_free(count: int) -> list[int]:
+        raise TestbedStartError(f"only 0 of {count} ports are free; stop other servers")
+
+    monkeypatch.setattr(machine, "free_ports", none_free)
+    monkeypatch.setattr(machine, "kafka_jars", lambda version: [tmp_path / "kafka.jar"])
+    wrong = load_cluster("testbed", ["cluster.testbed.properties={node.id: 7}"]).testbed
+    for testbed, lacking in ((load_cluster("testbed").testbed, ["ports"]), (wrong, None)):
+        problems = [each.check for each in problems_of(machine_findings(tmp_path, testbed))]
+        assert problems == (lacking or ["jars of Kafka", "ports"])
+
+
+def test_what_is_missing_is_told_in_preflights_words(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(machine, "java_problem", lambda _: "No java was found. Install a JDK.")
+    monkeypatch.setattr(machine, "MIN_DISK_BYTES", 10**18)
+    found = problems_of(machine_findings(tmp_path, load_cluster("testbed").testbed))
+    assert [each.check for each in found] == ["Java", "disk"]
+    assert found[0].sentence == "No java was found. Install a JDK."
+
+
+# --- the cluster ------------------------------------------------------------
+
+
+def test_fenced_brokers_are_a_warning() -> None:
+    brokers = (Broker(1, "a", 9092), Broker(2, "b", 9092))
+    whole = ClusterInfo("id", brokers, (), (4, 1))
+    assert broker_findings(whole) == [ok("brokers", "2 brokers, protocol of Kafka 4.1")]
+    (_, fenced) = broker_findings(replace(whole, fenced=(3, 4)))
+    assert fenced.standing is Standing.WARNING
+    assert fenced.found == "fenced and out of service: 3, 4"
+
+
+def test_metrics_of_every_broker_are_well() -> None:
+    (fine,) = metrics_rules("driver-jvm", TWO, SAMPLES, 1.0)
+    assert fine == ok("brokers' metrics", "of 2 brokers, Kafka 4.1.2, by driver-jvm")
+
+
+def test_missing_samples_missing_beans_and_mixed_versions_are_told() -> None:
+    lacking = replace(TWO[2], version="3.9.2", lacks=("log_flush_ms_mean",))
+    mute = BrokerSample(2, 10.0, error="connection refused")
+    found = metrics_rules("jmxquery", {1: TWO[1], 2: lacking}, [SAMPLES[0], mute], 1.0)
+    assert [each.standing.value for each in found] == ["problem", "warning", "ok", "warning"]
+    assert found[0].found == "broker 2 gave no sample: connection refused"
+    assert "log flush times" in found[1].found
+    assert "3.9.2, 4.1.2" in found[3].found
