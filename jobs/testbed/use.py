@@ -45,6 +45,7 @@ def submit_line(state: State, cluster: Path) -> str:
     words = [
         "spark-submit",
         *("--master", state.spark_master or ""),
+        *("--properties-file", "conf/spark/submit.properties"),
         *("--conf", f"spark.driver.host={HOST}"),
         *("--conf", f"spark.driver.bindAddress={HOST}"),
     ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import shutil
 import subprocess
 import sys
 import zipfile
@@ -11,6 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.support.wheel import built_wheel
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("search", "metrics", "jobs")
@@ -115,18 +116,8 @@ def test_modules_stay_small() -> None:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.Path:
-    """The wheel, built as `make dist` does, from a copy so that the checkout stays clean."""
-    source, target = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
-    for name in (*PACKAGES, "conf"):
-        skipped = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(ROOT / name, source / name, ignore=skipped)
-    for name in ("setup.py", "pyproject.toml", "README.md"):
-        shutil.copy(ROOT / name, source / name)
-    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(target)]
-    done = subprocess.run([*build, str(source)], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    (built,) = target.glob("kafka_redline-*-py3-none-any.whl")
-    return zipfile.Path(built)
+    """The wheel, built as `make dist` does."""
+    return zipfile.Path(built_wheel(tmp_path_factory.mktemp("wheel")))
 
 
 def test_the_wheel_holds_every_module_and_all_data_and_nothing_else(wheel: zipfile.Path) -> None:

@@ -1,0 +1,131 @@
+"""docs/deploy names jobs, options, versions and packages that exist."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import json
+import re
+import shlex
+from pathlib import Path
+
+import click
+
+from jobs.cli import redline
+from jobs.version import __version__
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted((ROOT / "docs" / "deploy").glob("*.md"))
+TEXTS = {page.name: page.read_text(encoding="utf-8") for page in PAGES}
+BLOCKS = [
+    (name, block)
+    for name, text in TEXTS.items()
+    for block in re.findall(r"^```\n(.*?)^```", text, re.M | re.S)
+]
+
+
+def command_lines() -> list[tuple[str, list[str]]]:
+    """(page, words) of every shell command of the pages."""
+    lines = []
+    for name, block in BLOCKS:
+        if not block.lstrip().startswith("{"):
+            whole = block.replace("\\\n", " ")
+            lines += [(name, shlex.split(line)) for line in whole.splitlines()]
+    return [(name, words) for name, words in lines if words]
+
+
+def submitted() -> list[tuple[str, click.Command, list[str]]]:
+    """(page, the job, its words) of every spark-submit."""
+    found = []
+    for name, words in command_lines():
+        if words[0] == "spark-submit":
+            (at,) = [i for i, word in enumerate(words) if re.search(r"(^|/)jobs/\w+\.py$", word)]
+            module = Path(words[at]).stem
+            command = getattr(importlib.import_module(f"jobs.{module}"), module)
+            found.append((name, command, words[at + 1 :]))
+    return found
+
+
+def require_options(command: click.Command, words: list[str]) -> None:
+    known = {option for parameter in command.params for option in parameter.opts}
+    assert {word for word in words if word.startswith("--")} <= known
+
+
+def test_each_page_has_a_command_and_says_plainly_whether_it_was_tested() -> None:
+    assert set(TEXTS) == {
+        "README.md",
+        "databricks.md",
+        "kubernetes.md",
+        "standalone.md",
+        "yarn.md",
+    }
+    for name, text in TEXTS.items():
+        if name != "README.md":
+            assert re.search(r"\*\*(Not tested|Tested)\.\*\* ", text), name
+            assert f"]({name})" in TEXTS["README.md"]
+    assert {name for name, _, _ in submitted()} == set(TEXTS) - {"databricks.md"}
+
+
+def test_every_job_and_option_that_is_submitted_exists() -> None:
+    for _, command, words in submitted():
+        require_options(command, words)
+        assert "--yes" in words
+
+
+def test_redline_commands_exist() -> None:
+    for _, words in command_lines():
+        if words[0] == "redline":
+            command: click.Command = redline
+            rest = words[1:]
+            while isinstance(command, click.Group):
+                command, rest = command.commands[rest[0]], rest[1:]
+            require_options(command, rest)
+
+
+def test_the_databricks_job_is_json_and_calls_a_command_that_exists() -> None:
+    blocks = [json.loads(block) for name, block in BLOCKS if name == "databricks.md"]
+    (task,) = [block["python_wheel_task"] for block in blocks if "python_wheel_task" in block]
+    name, *words = task["parameters"]
+    require_options(redline.commands[name], words)
+    assert task["package_name"] == "kafka-redline"
+    assert f"{task['entry_point']} = jobs.cli:main" in (ROOT / "setup.py").read_text()
+
+
+def _listed(name: str) -> dict[str, str]:
+    """Package → requirement, from setup.py."""
+    for node in ast.parse((ROOT / "setup.py").read_text()).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name:
+            texts: list[str] = ast.literal_eval(node.value)
+            return {re.split(r"[<>=]", text)[0]: text for text in texts}
+    raise AssertionError(f"setup.py has no {name}")
+
+
+def test_wheels_are_those_of_this_version() -> None:
+    for text in TEXTS.values():
+        named = set(re.findall(r"kafka_redline-([\d.]+)-py3", text))
+        assert {__version__} >= named
+
+
+def test_versions_are_those_that_are_pinned() -> None:
+    required = _listed("REQUIRES")
+    spark, delta = (required[name].partition("==")[2] for name in ("pyspark", "delta-spark"))
+    jar = f"delta-spark_{spark.rpartition('.')[0]}_2.13:{delta}"
+    for name, text in TEXTS.items():
+        assert {jar} >= set(re.findall(r"delta-spark_[\d.]+_[\d.]+:[\d.]+\d", text)), name
+        assert {spark} >= set(re.findall(r"apache/spark:([\d.]+)", text)), name
+    assert jar in TEXTS["README.md"]
+
+
+def test_settings_of_ours_are_settings_that_the_driver_reads() -> None:
+    source = (ROOT / "jobs" / "trials" / "control.py").read_text()
+    for text in TEXTS.values():
+        for key in set(re.findall(r"spark\.redline\.[\w.]+\w", text)):
+            assert f'"{key}"' in source, key
+
+
+def test_exit_codes_are_those_of_the_command() -> None:
+    told = dict(re.findall(r"^\| (\d+) \| ([\w ]+)", TEXTS["README.md"], re.M))
+    assert set(told) == {"0", "1", "2", "3", "4", "5", "130"}
+    said = re.sub(r"\s+", " ", redline.help or "")
+    for code, meaning in told.items():
+        assert f"{code} {meaning.strip()}" in said
