@@ -48,6 +48,9 @@ from search.errors import NoConclusionError
               help="Guards, and what makes a trial INVALID.")  # fmt: skip
 @click.option("--pairs", default=4, show_default=True, type=click.IntRange(min=PAIRS_MIN),
               help="Pairs of saturated trials for each message size.")  # fmt: skip
+@click.option("--steady-pairs", default=3, show_default=True, type=click.IntRange(min=0),
+              help="Pairs at a load that both sides sustain, which explain the difference; fewer "
+                   f"than {PAIRS_MIN} give no interval.")  # fmt: skip
 @click.option("--min-effect", default=0.05, show_default=True,
               type=click.FloatRange(0, 1, max_open=True),
               help="The least loss of capacity that matters; 0.05 is 5 %.")  # fmt: skip
@@ -65,6 +68,7 @@ def compare(  # noqa: PLR0913, PLR0917 - one for each option
     goal: str,
     overrides: tuple[str, ...],
     pairs: int,
+    steady_pairs: int,
     min_effect: float,
     budget_s: float | None,
     out: Path,
@@ -80,7 +84,7 @@ def compare(  # noqa: PLR0913, PLR0917 - one for each option
     machine hits both. Exit code 4 when B is worse.
     """
     sides = load_sides({Side.A: a, Side.B: b}, cluster, workload, goal, overrides)
-    effort = Effort(pairs, steady_pairs=PAIRS_MIN)
+    effort = Effort(pairs, steady_pairs)
     with make_reporter() as reporter:
         if dry_run:
             reporter.report(PlanShown(plan_for(sides, effort, budget_s, out)))

@@ -6,7 +6,8 @@ import secrets
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
 
 from jobs.axes import heaviest
 from jobs.brokers.cluster import (
@@ -33,9 +34,6 @@ from metrics.sources.source import MetricsSource
 from metrics.store import TableStore
 from metrics.thresholds import Thresholds
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 
 @dataclass(frozen=True)
 class Session:
@@ -52,8 +50,10 @@ def open_session(stack: ExitStack, slots: int | None, log: Path | None = None) -
         slots: tasks of a local session; None for one per core.
         log: where Spark and its Python workers write; a temporary file by default.
     """
+    is_ours = SparkSession.getActiveSession() is None
     spark = local_session(slots, log=log)
-    stack.callback(close_session, spark)
+    if is_ours:  # else whoever started it may go on with it
+        stack.callback(close_session, spark)
     return Session(spark, stack.enter_context(control_of(spark)))
 
 

@@ -1,0 +1,96 @@
+"""`redline compare` on two testbeds: minutes each, so that all of it is `long`."""
+
+from __future__ import annotations
+
+import json
+import logging
+import signal
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.commands import RunningCommand, gone_within, listening_ports
+
+pytestmark = pytest.mark.long
+
+# One broker a side: on a small machine three of them want more CPU than there is, and then
+# it is the CPU that is compared.
+ONE_BROKER = (
+    "--set=cluster.testbed.brokers=1",
+    "--set=workload.topic.replication_factor=1",
+    "--set=cluster.warm_up_max_s=30",
+)
+COMPARE_S = 900.0
+"""A comparison of one size on two busy cores [s]; on two quiet ones it takes 4 minutes."""
+ALIKE_TIMES = 10
+
+log = logging.getLogger(__name__)
+
+
+def compared(folder: Path, *options: str) -> tuple[int, dict[str, Any], str]:
+    """Exit code, compare.json and output."""
+    folder.mkdir(exist_ok=True)
+    with RunningCommand("compare", *ONE_BROKER, *options, folder=folder) as command:
+        code = command.wait(deadline_s=COMPARE_S)
+        text = command.text
+    (file,) = (folder / "out").glob("*/compare.json")
+    document = json.loads(file.read_text())
+    assert document["exit_code"] == code, text
+    for case in document["cases"]:
+        log.warning("%s: %s %s", options, case["conclusion"], case["capacity"]["effect"])
+        if case["cause"]:
+            log.warning("%s", case["cause"]["text"])
+    return code, document, text
+
+
+def test_a_request_handler_less_is_found_and_named(tmp_path: Path) -> None:
+    code, document, text = compared(tmp_path, "--a=num.io.threads=2", "--b=num.io.threads=1")
+    assert code == 4, text
+    (case,) = document["cases"]
+    assert case["conclusion"] == "regression"
+    assert case["cause"]["resource"] == "request handlers"
+    assert case["cause"]["names"] == ["num.io.threads"]
+    assert [each["name"] for each in document["differences"]] == ["broker.config.num.io.threads"]
+    assert "likely cause of the slower B: num.io.threads is 1 on B and 2 on A" in text
+
+
+def test_equal_sides_raise_at_most_one_false_alarm_in_ten(tmp_path: Path) -> None:
+    alarms = 0
+    for number in range(ALIKE_TIMES):
+        same = ("--a=num.io.threads=1", "--b=num.io.threads=1", "--steady-pairs=0")
+        code, document, text = compared(tmp_path / f"{number}", *same)
+        assert code in (0, 4), text
+        effect = document["cases"][0]["capacity"]["effect"]
+        alarms += not effect["low"] <= 1.0 <= effect["high"]
+    assert alarms <= 1
+
+
+def test_two_versions_are_compared_honestly(tmp_path: Path) -> None:
+    code, document, text = compared(tmp_path, "--a=kafka=3.9.2", "--b=kafka=4.3.1")
+    assert code in (0, 4), text
+    (case,) = document["cases"]
+    effect = case["capacity"]["effect"]
+    assert effect["low"] < effect["ratio"] < effect["high"]
+    assert 0 < effect["smallest_visible"] < 1
+    differing = {each["name"]: (each["a"], each["b"]) for each in document["differences"]}
+    assert differing["broker.version"] == ("3.9.2", "4.3.1")
+    assert (case["cause"] is not None) == (case["conclusion"] in ("regression", "improvement"))
+
+
+def test_an_interruption_leaves_nothing_running(tmp_path: Path) -> None:
+    same = ("--a=num.io.threads=1", "--b=num.io.threads=1")
+    with RunningCommand("compare", *ONE_BROKER, *same, folder=tmp_path) as command:
+        command.await_line("trial-started trial=2 ", COMPARE_S)
+        family = command.family()
+        ports = listening_ports(family)
+        command.signal(signal.SIGINT)
+        assert command.wait(deadline_s=90) == 130, command.text
+        assert gone_within(family, deadline_s=90) == []
+    assert "Traceback" not in command.text
+    for port in ports:
+        with socket.socket() as probe:
+            assert probe.connect_ex(("127.0.0.1", port)) != 0, f"port {port} is still in use"
+    (file,) = (tmp_path / "out").glob("*/compare.json")
+    assert json.loads(file.read_text())["status"] == "interrupted"
