@@ -1,7 +1,8 @@
 """What a run asks of a cluster's administration, typed, on top of kafka-python's admin client.
 
 Requests to one certain broker go through the client's connection manager, because the
-public methods let the client choose a broker; they are all in this module.
+public methods let the client choose a broker; they are in this module and in
+`jobs.brokers.permissions`.
 """
 
 from __future__ import annotations

@@ -6,10 +6,11 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 
 from jobs.axes import heaviest
-from jobs.brokers.admin import AdminError, ClusterInfo
+from jobs.brokers.admin import ClusterInfo
 from jobs.brokers.cluster import OpenCluster, require_fitting, window_needed_s
 from jobs.brokers.health import ClusterHealth
-from jobs.brokers.topic_plan import topic_name
+from jobs.brokers.permissions import Permission, permissions
+from jobs.brokers.topic_plan import PREFIX, topic_name
 from jobs.brokers.topics import Topics
 from jobs.config import Configuration
 from jobs.display.text import count_words
@@ -31,8 +32,8 @@ def cluster_findings(opened: OpenCluster, config: Configuration) -> list[Finding
     looks: tuple[tuple[str, Callable[[], list[Finding]]], ...] = (
         ("brokers", lambda: broker_findings(opened.info)),
         ("replicas", lambda: _replicas(opened)),
-        ("topics, making", lambda: _making(opened, config, run_id)),
-        ("topics, deleting", lambda: _deleting(opened, run_id)),
+        ("topics", lambda: _making(opened, config, run_id)),
+        ("permissions", lambda: _permissions(opened, config, run_id)),
         ("length of a trial", lambda: _length(opened, config)),
         ("guards", lambda: _guards(opened, config, run_id)),
     )
@@ -82,26 +83,29 @@ def _making(opened: OpenCluster, config: Configuration, run_id: str) -> list[Fin
         topics.validate(largest.workload, largest.bpm)
     told = ", ".join(format_size(bpm) for bpm in sizes[:MESSAGES_NAMED])
     more = f" and {len(sizes) - MESSAGES_NAMED} more" if len(sizes) > MESSAGES_NAMED else ""
-    return [ok("topics, making", f"would be accepted, for messages of {told}{more}")]
+    return [ok("topics", f"would be accepted, for messages of {told}{more}")]
 
 
-def _deleting(opened: OpenCluster, run_id: str) -> list[Finding]:
-    """The cluster checks the permission first, and then finds no such topic."""
-    check = "topics, deleting"
-    try:
-        opened.admin.delete_topic(topic_name(run_id, 1, 1))
-    except AdminError as error:
-        if error.cause == "UnknownTopicOrPartitionError":
-            return [ok(check, "permitted")]
-        return [
-            problem(
-                check,
-                str(error),
-                "to be able to remove what a run makes",
-                "grant the ACL Delete on topics with the prefix redline-",
-            )
-        ]
-    return [ok(check, "permitted")]
+def _permissions(opened: OpenCluster, config: Configuration, run_id: str) -> list[Finding]:
+    group = f"redline-{run_id}" if config.workload.consumers.groups else None
+    topic = topic_name(run_id, config.workload.message_bytes[0], 1)
+    return permission_rules(permissions(opened.admin, opened.info.broker_ids[0], topic, group))
+
+
+def permission_rules(found: Sequence[Permission]) -> list[Finding]:
+    """What the user may not do that a run does."""
+    check = "permissions"
+    lacking = [
+        problem(
+            check,
+            f"the user of cluster security may not {each.deed}",
+            f"the ACL {each.acl} with the prefix {PREFIX}",
+            "have it granted",
+        )
+        for each in found
+        if not each.is_granted
+    ]
+    return lacking or [ok(check, ", ".join(each.deed for each in found))]
 
 
 def _length(opened: OpenCluster, config: Configuration) -> list[Finding]:

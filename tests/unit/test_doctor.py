@@ -13,11 +13,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 from jobs.brokers.admin import Broker, ClusterInfo
+from jobs.brokers.permissions import Permission
 from jobs.config import load_cluster
 from jobs.doctor import doctor
 from jobs.events import RecordingReporter
 from jobs.readiness import examination, machine
-from jobs.readiness.cluster import broker_findings, metrics_rules
+from jobs.readiness.cluster import broker_findings, metrics_rules, permission_rules
 from jobs.readiness.examination import Examination, Order
 from jobs.readiness.finding import Finding, Standing, ok, problem, problems_of, warning
 from jobs.readiness.machine import machine_findings
@@ -185,3 +186,13 @@ def test_missing_samples_missing_beans_and_mixed_versions_are_told() -> None:
     assert found[0].found == "broker 2 gave no sample: connection refused"
     assert "log flush times" in found[1].found
     assert "3.9.2, 4.1.2" in found[3].found
+
+
+def test_each_permission_that_lacks_is_named_with_its_acl() -> None:
+    may = [Permission("delete", "Delete on topics", True), Permission("write", "Write", True)]
+    assert permission_rules(may) == [ok("permissions", "delete, write")]
+    (lack,) = permission_rules([may[0], replace(may[1], acl="Write on topics", is_granted=False)])
+    assert lack.sentence == (
+        "the user of cluster security may not write; expected the ACL Write on topics with the "
+        "prefix redline-; have it granted"
+    )
