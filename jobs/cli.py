@@ -10,6 +10,7 @@ from jobs.compare import compare
 from jobs.doctor import doctor
 from jobs.entry import run
 from jobs.find_limit import find_limit
+from jobs.nightly import nightly
 from jobs.plan import plan
 from jobs.report import report
 from jobs.testbed.commands import testbed
@@ -30,6 +31,7 @@ def redline() -> None:
 redline.add_command(compare)
 redline.add_command(doctor)
 redline.add_command(find_limit)
+redline.add_command(nightly)
 redline.add_command(plan)
 redline.add_command(report)
 redline.add_command(testbed)

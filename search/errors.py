@@ -28,6 +28,12 @@ class NoConclusionError(RedlineError):
     exit_code = 3
 
 
+class RegressionError(RedlineError):
+    """A night is worse than those before it."""
+
+    exit_code = 4
+
+
 class GuardStopError(RedlineError):
     """A guard stopped the run to protect the cluster or the machine."""
 

@@ -116,13 +116,16 @@ class Text(Checked):
         return isinstance(value, str) and re.fullmatch(self.pattern, value) is not None
 
 
-Name = Annotated[
-    str,
-    Text(
-        r"[A-Za-z0-9][A-Za-z0-9_.-]{0,79}",
-        "a name of at most 80 letters, digits, dots, dashes and underscores",
-    ),
-]
+_NAME = Text(
+    r"[A-Za-z0-9][A-Za-z0-9_.-]{0,79}",
+    "a name of at most 80 letters, digits, dots, dashes and underscores",
+)
+Name = Annotated[str, _NAME]
+
+
+def is_name(value: Any) -> bool:
+    """True for what `Name` takes."""
+    return _NAME.accepts(value)
 
 
 def is_host_port(value: Any) -> bool:

@@ -1,0 +1,87 @@
+"""`redline nightly`: measure a suite and compare it with the nights before.
+
+The same as a script for schedulers: spark-submit --py-files WHEEL jobs/nightly.py …
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import click
+
+from jobs.config.base import is_name
+from jobs.config.suite import configuration_of, load_suite
+from jobs.console import make_reporter
+from jobs.entry import run
+from jobs.events import PlanShown
+from jobs.find_limit import require_consent
+from jobs.nights.run import NightRun
+from jobs.options import load_options, run_options
+from jobs.run import new_run_id
+from search.errors import ConfigError
+
+
+@click.command("nightly")
+@click.option("--suite", default="testbed", show_default=True, metavar="NAME|FILE",
+              help="The cases: a file of conf/suites, or a path.")  # fmt: skip
+@click.option("--cluster", metavar="NAME|FILE",
+              help="The brokers, instead of the suite's.")  # fmt: skip
+@click.option("--night", metavar="NAME",
+              help="Names the night, such as its date: tried again, it goes on where it "
+                   "stopped.  [default: the run's id]")  # fmt: skip
+@click.option("--budget-s", type=click.FloatRange(min=0, min_open=True), metavar="S",
+              help="Begin no case that would end later, instead of the suite's.")  # fmt: skip
+@click.option("--junit", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path),
+              help="Write JUnit XML for a CI server, too.")  # fmt: skip
+@run_options
+@load_options
+def nightly(  # noqa: PLR0913, PLR0917 - one for each option
+    suite: str,
+    cluster: str | None,
+    night: str | None,
+    budget_s: float | None,
+    junit: Path | None,
+    overrides: tuple[str, ...],
+    out: Path,
+    tables: str | None,
+    slots: int | None,
+    dry_run: bool,
+    yes: bool,
+) -> None:
+    """Measure the cases of a suite, and tell which of them are worse than before.
+
+    Exit codes: 4 regression, 3 no case came to a conclusion, 0 none of both; the first night
+    has nothing to compare with and ends with 0.
+    """
+    loaded = load_suite(suite)
+    config = configuration_of(loaded, cluster, overrides)
+    if night is not None and not is_name(night):
+        raise ConfigError(
+            f"--night is {night!r}; expected a name of at most 80 letters, digits, dots, dashes "
+            "and underscores, such as 2026-11-21"
+        )
+    run_id = new_run_id(time.time()) if night is None else f"{loaded.name}-{night}"
+    with make_reporter() as reporter:
+        made = NightRun(
+            loaded,
+            config,
+            reporter,
+            out.absolute(),
+            tables or str(out.absolute() / "tables"),
+            night or run_id,
+            run_id,
+            slots,
+            budget_s,
+            junit,
+            may_resume=night is not None,
+        )
+        if dry_run:
+            reporter.report(PlanShown(made.plan(out)))
+            return
+        require_consent(config, reporter, yes)
+        made.execute()
+
+
+if __name__ == "__main__":
+    run(nightly)

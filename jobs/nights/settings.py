@@ -1,0 +1,45 @@
+"""What a case was measured with, as flat texts; nights that differ in one are not compared."""
+
+from __future__ import annotations
+
+from jobs.config import Configuration, describe
+from jobs.config.suite import Case
+
+_OF_NO_TRIAL = ("name", "description", "message_bytes", "np")
+_OF_NO_VERDICT = ("name", "description", "guards.", "search.budget.")
+_OF_SEARCHES = ("search.",)
+
+
+def settings_of(
+    config: Configuration, case: Case, np: int, source: str, cluster_id: str
+) -> dict[str, str]:
+    """The settings of a case.
+
+    Args:
+        config: with which it is measured.
+        np: the load; of a limit it is the answer and no setting.
+        source: of the metrics.
+        cluster_id: of a cluster that outlives the night; a testbed is new each time.
+    """
+    skipped = _OF_NO_VERDICT if case.limit is not None else (*_OF_NO_VERDICT, *_OF_SEARCHES)
+    found = {
+        "case.bpm": str(case.bpm),
+        "metrics.source": source,
+        **_texts("workload", describe(config.workload), _OF_NO_TRIAL),
+        **_texts("goal", describe(config.goal), skipped),
+    }
+    if case.limit is None:
+        found |= {"case.np": str(np), "case.compares": case.compares}
+    if case.share is not None:
+        found["case.share"] = f"{case.share:g}"
+    if config.cluster.testbed is None:
+        found["cluster.id"] = cluster_id
+    return found
+
+
+def _texts(kind: str, keys: dict[str, object], skipped: tuple[str, ...]) -> dict[str, str]:
+    return {
+        f"{kind}.{key}": str(value)
+        for key, value in keys.items()
+        if not any(key == each or (each.endswith(".") and key.startswith(each)) for each in skipped)
+    }

@@ -1,0 +1,310 @@
+"""`redline nightly` without brokers: suites, loads, locks, endings and files."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from junitparser import Error, Failure, JUnitXml, Skipped
+
+from jobs.config.suite import Case, Noise, Suite, configuration_of, load_suite
+from jobs.nightly import nightly
+from jobs.nights.concluding import case_reports, ending_of_night, judged_row, rule_of
+from jobs.nights.junit import write_junit
+from jobs.nights.lock import lock_key, locked
+from jobs.nights.measuring import CaseInvalidError, config_of, expected_s, load_of
+from jobs.nights.settings import settings_of
+from metrics.night_report import CaseReport, NightReport, of_comparison, table_rows, write_night
+from metrics.night_rows import Outcome
+from metrics.nights import Comparison, judge_night
+from search.errors import ConfigError, GuardStopError
+from tests.support.nights import ENVIRONMENT, case_row
+
+SUITE = Suite(
+    name="s",
+    cases=(
+        Case(name="limit", limit=1_000),
+        Case(name="load", message_bytes=100, share=0.5),
+        Case(name="late", message_bytes=100, np=3),
+    ),
+)
+SLOW = {**ENVIRONMENT, "broker.config.num.io.threads": "1"}
+HISTORY = [case_row(night) for night in (1, 2, 3)]
+
+
+def compared(value: float, **changes: object) -> Comparison:
+    (found,) = judge_night([case_row(9, value, **changes)], HISTORY, rule_of(SUITE))
+    return found
+
+
+# --- suites -------------------------------------------------------------------
+
+
+def suite_of(tmp_path: Path, text: str) -> Suite:
+    path = tmp_path / "mine.yaml"
+    path.write_text(text)
+    return load_suite(str(path))
+
+
+def test_the_suite_that_comes_with_the_project_is_sound() -> None:
+    suite = load_suite("testbed")
+    config = configuration_of(suite)
+    assert config.workload.message_bytes == suite.sizes == (1_000,)
+    assert config.goal.search.resolution == 0.08
+    limit, load = suite.cases
+    assert config_of(config, limit).workload.trial.early_end_error_rate > 0
+    assert config_of(config, load).workload.trial.early_end_error_rate == 0
+    assert expected_s(config, load) == 3 * 15.0
+    assert expected_s(config, limit) > 15.0
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("cases: [{name: a, limt: 3}]", "cases.0.limt is an unknown key; the nearest known key"),
+        ("case: []", "case is an unknown key; the nearest known key is cases"),
+        ("cases: [{name: a, limit: 3, np: 4}]", "has limit and np; expected either"),
+        ("cases: [{name: a, message_bytes: 3}]", "has message_bytes; expected limit: BYTES"),
+        ("cases: [{name: a, message_bytes: 3, np: 1, share: 0.5}]", "one of np and share"),
+        ("cases: [{name: a}]", "has no load"),
+        ("cases: [{name: a, limit: 3}, {name: a, limit: 4}]", "holds a more than once"),
+        ("cases: [{name: a, limit: 3}, {name: b, limit: 3}]", "holds 3 more than once"),
+        ("cases: []", "cases is a list; expected at least one item"),
+        ("{history_since: '2026-13-01', cases: [{name: a, limit: 3}]}", "is on no calendar"),
+        ("{noise: {cv: 0}, cases: [{name: a, limit: 3}]}", "noise.cv is 0; expected a number"),
+    ],
+)
+def test_a_suite_that_makes_no_sense_is_refused(tmp_path: Path, text: str, told: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        suite_of(tmp_path, text)
+    assert told in str(refused.value)
+
+
+def test_an_unknown_suite_names_those_there_are() -> None:
+    with pytest.raises(ConfigError, match="the nearest is testbed"):
+        load_suite("testbd")
+
+
+def test_a_suite_has_one_goal_along_np(tmp_path: Path) -> None:
+    two = suite_of(tmp_path, "{goal: 'strict,tolerant', cases: [{name: a, limit: 3000}]}")
+    with pytest.raises(ConfigError, match="expected one goal that searches along np"):
+        configuration_of(two)
+    axis = ("goal.search.axis=rate",)
+    with pytest.raises(ConfigError, match="expected one goal that searches along np"):
+        configuration_of(load_suite("testbed"), overrides=axis)
+
+
+def test_a_case_may_have_its_own_noise_and_history_a_beginning(tmp_path: Path) -> None:
+    suite = suite_of(
+        tmp_path,
+        "{noise: {cv: 0.1}, history_since: '1970-01-02', cases: [{name: a, limit: 3}, "
+        "{name: b, limit: 4, noise: {cv: 0.3, weight: 2}}]}",
+    )
+    rule = rule_of(suite)
+    assert suite.since_s == rule.since_s == 86_400.0
+    assert (rule.noise["a"].cv, rule.noise["a"].weight) == (0.1, Noise().weight)
+    assert (rule.noise["b"].cv, rule.noise["b"].weight) == (0.3, 2.0)
+
+
+# --- loads and settings ---------------------------------------------------------
+
+
+def test_a_share_stays_the_load_that_it_first_was() -> None:
+    share = SUITE.cases[1]
+    assert load_of(share, [], limit_np=41) == 20
+    first = case_row(1, case="load", bpm=100, np=20, settings={"case.share": "0.5"})
+    assert load_of(share, [first], limit_np=10) == 20, "a lower limit must not hide itself"
+    other = replace(first, settings={"case.share": "0.8"})
+    assert load_of(share, [other, replace(first, bpm=200)], limit_np=10) == 5
+    assert load_of(SUITE.cases[2], [first], limit_np=None) == 3
+    with pytest.raises(CaseInvalidError, match="of the limit at 100 B, and none is known"):
+        load_of(share, [], limit_np=None)
+
+
+def test_settings_hold_what_changes_a_figure_and_nothing_else() -> None:
+    config = configuration_of(SUITE)
+    limit, load, _ = SUITE.cases
+    of_limit = settings_of(config_of(config, limit), limit, 40, "driver-jvm", "id")
+    of_load = settings_of(config_of(config, load), load, 20, "driver-jvm", "id")
+    assert of_limit["workload.producer.acks"] == of_load["workload.producer.acks"] == "1"
+    assert "goal.search.resolution" in of_limit
+    assert "goal.search.resolution" not in of_load
+    assert of_load["case.np"] == "20"
+    assert "case.np" not in of_limit, "the answer of a search is no setting"
+    assert not [name for name in of_limit if "guards" in name or "description" in name]
+    assert "cluster.id" not in of_limit, "a testbed is new each night"
+    real = replace(config, cluster=configuration_of(SUITE, "example").cluster)
+    assert settings_of(config_of(real, load), load, 20, "jmx", "id")["cluster.id"] == "id"
+
+
+# --- one at a time --------------------------------------------------------------
+
+
+def test_a_second_night_on_a_cluster_ends_at_once(tmp_path: Path) -> None:
+    with locked("b:1,a:1", "night n1 of suite s", tmp_path):
+        with (
+            pytest.raises(ConfigError, match="night n1 of suite s measures the cluster b:1,a:1"),
+            locked("b:1,a:1", "night n2", tmp_path),
+        ):
+            pytest.fail("two nights at a time")
+        with locked("c:1", "another cluster", tmp_path):
+            pass
+    with locked("b:1,a:1", "night n3", tmp_path):
+        pass
+
+
+def test_a_cluster_is_known_by_its_addresses_in_any_order() -> None:
+    cluster = configuration_of(SUITE, "example").cluster
+    servers = ("b.example.com:9092", "a.example.com:9092")
+    one = cluster.model_copy(update={"bootstrap_servers": servers})
+    other = cluster.model_copy(update={"bootstrap_servers": servers[::-1]})
+    assert lock_key(one) == lock_key(other) == "a.example.com:9092,b.example.com:9092"
+    assert lock_key(configuration_of(SUITE).cluster) == "testbed"
+
+
+# --- endings --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "error", "status", "code"),
+    [
+        ([Outcome.NO_CHANGE, Outcome.IMPROVEMENT], None, "done", 0),
+        ([Outcome.NO_HISTORY], None, "done", 0),
+        ([Outcome.NO_CHANGE, Outcome.INVALID, Outcome.NOT_MEASURED], None, "done", 0),
+        ([Outcome.REGRESSION, Outcome.INVALID], None, "regression", 4),
+        ([Outcome.INVALID, Outcome.NOT_MEASURED], None, "no conclusion", 3),
+        ([Outcome.REGRESSION], GuardStopError("full"), "stopped by a guard", 5),
+        ([Outcome.REGRESSION], KeyboardInterrupt(), "interrupted", 130),
+        ([Outcome.NO_CHANGE], ConfigError("wrong"), "failed", 2),
+    ],
+)
+def test_how_a_night_ends(
+    outcomes: list[Outcome], error: BaseException | None, status: str, code: int
+) -> None:
+    measured = (Outcome.INVALID, Outcome.NOT_MEASURED)
+    cases = [
+        CaseReport("c", "limit", 1, each, "x", None if each in measured else compared(20.0))
+        for each in outcomes
+    ]
+    ending = ending_of_night(cases, error)
+    assert (ending.status, ending.exit_code) == (status, code)
+
+
+def test_no_case_is_silently_skipped() -> None:
+    missing = {"load": (Outcome.NOT_MEASURED, "it takes about 45 s, and 10 s were left")}
+    reports = case_reports(SUITE, [compared(20.0)], missing, None)
+    assert [(each.case, each.outcome) for each in reports] == [
+        ("limit", Outcome.NO_CHANGE),
+        ("load", Outcome.NOT_MEASURED),
+        ("late", Outcome.NOT_MEASURED),
+    ]
+    assert "10 s were left" in reports[1].text
+    stopped = case_reports(SUITE, [], {}, GuardStopError("the disk is full"))
+    assert {each.text for each in stopped} == {"the night ended before it: the disk is full"}
+    interrupted = case_reports(SUITE, [], {}, KeyboardInterrupt())
+    assert interrupted[0].text == "the night ended before it: interrupted"
+
+
+def test_a_regression_says_how_much_how_surely_and_why() -> None:
+    found = of_comparison(compared(10.0, environment=SLOW, limited_by="request handlers"))
+    assert found.outcome is Outcome.REGRESSION
+    assert "limit per broker 10 MB/s: regression, -50 %" in found.text
+    assert "against 3 nights" in found.text
+    assert "likely cause: broker.config.num.io.threads was 8, is 1" in found.text
+    assert "bound by request handlers, before by disk" in found.text
+    assert "likely cause" not in of_comparison(compared(20.0, environment=SLOW)).text
+
+
+def test_the_judged_row_keeps_the_comparison() -> None:
+    row = judged_row(compared(10.0))
+    assert (row.event, row.outcome, row.nights) == ("judged", "regression", ("n1", "n2", "n3"))
+    assert row.change == pytest.approx(-0.5)
+    assert row.change_low is not None
+    assert row.change_high is not None
+    assert row.change_low < -0.5 < row.change_high < 0
+    (first,) = judge_night([case_row(9)], [], rule_of(SUITE))
+    assert (judged_row(first).outcome, judged_row(first).change) == ("no history", None)
+
+
+# --- files ----------------------------------------------------------------------
+
+
+def report() -> NightReport:
+    missing = {"late": (Outcome.INVALID, "4 of 4 trials were INVALID")}
+    cases = case_reports(SUITE, [compared(10.0, environment=SLOW)], missing, None)
+    ending = ending_of_night(cases, None)
+    return NightReport(
+        "r9", "n9", "s", "c", "w", "g", "2026-11-21T00:00:00Z", "2026-11-21T00:10:00Z",
+        ending.status, ending.exit_code, cases, ending.error,
+    )  # fmt: skip
+
+
+def test_nightly_json_holds_each_case_with_its_evidence(tmp_path: Path) -> None:
+    path = tmp_path / "nightly.json"
+    write_night(report(), path)
+    document = json.loads(path.read_text())
+    assert (document["schema_version"], document["status"], document["exit_code"]) == (
+        1,
+        "regression",
+        4,
+    )
+    limit, load, late = document["cases"]
+    assert limit["effect"]["change"] == pytest.approx(-0.5)
+    assert limit["effect"]["nights"] == 3
+    assert limit["changes"] == [
+        {"name": "broker.config.num.io.threads", "before": "8", "after": "1"}
+    ]
+    assert (limit["limited_by"], limit["limited_by_before"]) == ("disk", "disk")
+    assert (load["outcome"], late["outcome"]) == ("not measured", "invalid")
+
+
+def test_junit_says_failure_error_and_skipped(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "nightly.xml"
+    write_junit(report(), path)
+    (suite,) = JUnitXml.fromfile(str(path))
+    assert (suite.tests, suite.failures, suite.errors, suite.skipped) == (3, 1, 1, 1)
+    kinds = [[type(each) for each in case.result] for case in suite]
+    assert kinds == [[Failure], [Skipped], [Error]]
+    failed = next(iter(suite))
+    assert (failed.name, failed.classname) == ("limit", "s.limit")
+    assert "num.io.threads was 8, is 1" in failed.result[0].message
+
+
+def test_the_table_for_people_has_a_row_for_each_case() -> None:
+    rows = table_rows(report().cases)
+    assert [(row[0], row[-1]) for row in rows] == [
+        ("limit", "regression"),
+        ("load", "not measured"),
+        ("late", "invalid"),
+    ]
+    assert rows[0][1:3] == ("10 MB/s", "-50 %")
+
+
+# --- the command ----------------------------------------------------------------
+
+
+def test_a_dry_run_tells_the_cases_and_their_time(tmp_path: Path) -> None:
+    done = CliRunner().invoke(nightly, ["--dry-run", "--out", str(tmp_path / "out")])
+    assert (done.exit_code, done.exception) == (0, None)
+    assert "cases limit-1kB, load-1kB, within 30 min" in done.output
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--night", "../n1"], "expected a name of at most 80"),
+        (["--cluster", "example"], "no testbed, and this would load it"),
+        (["--suite", "nothing"], "names no file of conf/suites"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_before_any_load(
+    arguments: list[str], told: str, tmp_path: Path
+) -> None:
+    done = CliRunner().invoke(nightly, [*arguments, "--out", str(tmp_path / "out")])
+    assert isinstance(done.exception, ConfigError)
+    assert told in str(done.exception)
+    assert not (tmp_path / "out").exists()
