@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from pydantic import BaseModel
@@ -23,8 +23,8 @@ _LOADERS: Mapping[str, Callable[[str], BaseModel]] = {
 _NAMING = ("name", "description")  # of a file, not of what it asks for
 
 
-def command_of(settings: Settings) -> Command | None:
-    """The command, or None where nothing was recorded.
+def command_of(settings: Settings, held: Sequence[tuple[int, int]] = ()) -> Command | None:
+    """The command, or None where nothing was recorded or no one command does it.
 
     What differs from the files of conf/ becomes `--set`. A file that does not come with the
     project stands as NAME.yaml, with a note: its keys are in the report. Secrets are
@@ -32,12 +32,13 @@ def command_of(settings: Settings) -> Command | None:
 
     Args:
         settings: kind → key → value as `jobs.results.config_text` records them.
+        held: message size and load of each trial of a run that held fixed loads.
     """
-    if not settings:
+    if not settings or len(set(held)) > 1:
         return None
     names = {kind: str(settings[kind].get("name", kind)) for kind in _LOADERS if kind in settings}
     goals = [names.get("goal", ""), *(kind[5:] for kind in settings if kind.startswith("goal "))]
-    lines, notes = ["redline find-limit"], []
+    lines, notes = [f"redline {'traffic' if held else 'find-limit'}"], list[str]()
     for kind, name in names.items():
         own = _own(kind, name, settings[kind])
         value = ",".join(goals) if kind == "goal" else name
@@ -49,6 +50,9 @@ def command_of(settings: Settings) -> Command | None:
             )
             continue
         lines += [f"--set {shlex.quote(each)}" for each in _overrides(kind, own, settings[kind])]
+    if held:
+        bpm, load = held[0]
+        lines.append(f"--message-bytes {bpm} --np {load} --trials {len(held)}")
     return Command(tuple(lines), tuple(notes))
 
 

@@ -13,7 +13,7 @@ from jobs.estimate import TESTBED_CAVEAT
 from jobs.reproduce import command_of
 from jobs.trials.history import TrialRecord
 from metrics.charts import write_chart
-from metrics.report.model import build_report
+from metrics.report.model import build_report, is_held
 from metrics.report.page import report_page
 from metrics.schema import RunRow, utc
 from metrics.summary import (
@@ -181,4 +181,7 @@ def write_report(
         trials: its rows of the table `trials`, as `Row.asDict(recursive=True)` gives them.
         settings: its configuration, as `jobs.results.config_text` records it.
     """
-    write_atomic(page, report_page(build_report(summary, trials, settings, command_of(settings))))
+    rows = list(trials)
+    held = [(row["bpm"], row["load"] or row["np"]) for row in rows] if is_held(summary) else []
+    command = command_of(settings, held)
+    write_atomic(page, report_page(build_report(summary, rows, settings, command)))

@@ -8,16 +8,30 @@ from metrics.evidence import Resource
 
 _FONT = "Helvetica, Arial, Liberation Sans, sans-serif"
 NEUTRAL = "#7f8a99"  # readable on white and on black
-# Okabe and Ito's palette: told apart with any colour vision (jfly.uni-koeln.de/color).
+# Okabe and Ito's palette and three more: told apart with any colour vision
+# (jfly.uni-koeln.de/color); each resource has a shape of its own too.
 RESOURCE_COLORS = {
     Resource.REQUEST_HANDLERS.value: "#0072b2",
     Resource.NETWORK_THREADS.value: "#e69f00",
     Resource.CPU.value: "#d55e00",
+    Resource.HEAP.value: "#9a6bd0",
     Resource.DISK.value: "#009e73",
     Resource.NETWORK.value: "#56b4e9",
     Resource.REPLICATION.value: "#cc79a7",
     Resource.QUOTA.value: "#b59f00",
     Resource.UNKNOWN.value: "#8a8a8a",
+}
+
+RESOURCE_SHAPES = {
+    Resource.REQUEST_HANDLERS.value: "square",
+    Resource.NETWORK_THREADS.value: "diamond",
+    Resource.CPU.value: "triangle-up",
+    Resource.HEAP.value: "triangle-left",
+    Resource.DISK.value: "circle",
+    Resource.NETWORK.value: "triangle-down",
+    Resource.REPLICATION.value: "cross",
+    Resource.QUOTA.value: "triangle-right",
+    Resource.UNKNOWN.value: "wedge",
 }
 
 

@@ -11,7 +11,7 @@ import altair as alt
 import vl_convert
 
 from metrics.chart_page import chart_page
-from metrics.chart_style import NEUTRAL, RESOURCE_COLORS, chart_config
+from metrics.chart_style import NEUTRAL, RESOURCE_COLORS, RESOURCE_SHAPES, chart_config
 from metrics.evidence import Resource
 from metrics.summary import Boundary, RunSummary, write_atomic
 from metrics.units import (
@@ -26,6 +26,9 @@ from metrics.units import (
 _PANEL_WIDTH, _PANEL_HEIGHT = 430, 320  # [px]
 _PNG_SCALE = 2.0
 _NOT_BOUND = "no overload seen"
+_LEGEND = alt.Legend(
+    title="What bound it", orient="bottom", direction="horizontal", symbolOpacity=1
+)
 
 
 def write_chart(summary: RunSummary, html_path: Path, png_path: Path) -> tuple[Path, ...]:
@@ -142,7 +145,9 @@ def _panel(
         is_open.mark_point(
             shape="triangle-up", size=70, filled=True, yOffset=-12, opacity=1
         ).encode(color=color),
-        base.mark_point(size=85, filled=True, opacity=1).encode(color=color, tooltip=_tooltip()),
+        base.mark_point(size=95, filled=True, opacity=1).encode(
+            color=color, shape=_shape(rows), tooltip=_tooltip()
+        ),
         base.mark_text(**figures).encode(text=f"{name}_label:N"),
     )
     return alt.LayerChart(layer=list(marks), width=_PANEL_WIDTH, height=_PANEL_HEIGHT)
@@ -172,18 +177,29 @@ def _log_domain(sizes: Sequence[float]) -> list[float]:
 
 def _color(rows: Sequence[Mapping[str, Any]]) -> alt.Color:
     """Colours and legend for the resources that occur."""
-    found = {row["bound"] for row in rows}
-    domain = [name for name in RESOURCE_COLORS if name in found]
-    domain += sorted(found - set(domain))
+    domain = _bound(rows)
     colors = [RESOURCE_COLORS.get(name, NEUTRAL) for name in domain]
     return alt.Color(
         "bound",
         type="nominal",
         scale=alt.Scale(domain=domain, range=colors),
-        legend=alt.Legend(
-            title="What bound it", orient="bottom", direction="horizontal", symbolOpacity=1
-        ),
+        legend=_LEGEND,
     )
+
+
+def _shape(rows: Sequence[Mapping[str, Any]]) -> alt.Shape:
+    """A shape for each resource too: colour alone is not for every eye, nor for every printer."""
+    domain = _bound(rows)
+    shapes = [RESOURCE_SHAPES.get(name, "wedge") for name in domain]
+    scale = alt.Scale(domain=domain, range=shapes)
+    return alt.Shape("bound", type="nominal", scale=scale, legend=_LEGEND)
+
+
+def _bound(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What bound the points, each once."""
+    found = {row["bound"] for row in rows}
+    known = [name for name in RESOURCE_COLORS if name in found]
+    return [*known, *sorted(found - set(known))]
 
 
 def _tooltip() -> list[alt.Tooltip]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from metrics.evidence import Resource
 from metrics.report.answers import reason_texts
-from metrics.report.trial_rows import LIMIT, TOO_MUCH, TrialRow, UsedResource
+from metrics.report.trial_rows import LIMIT, TOO_MUCH, TrialRow, UsedResource, shortened
 from metrics.summary import Boundary
 from metrics.units import format_size
 
@@ -64,7 +64,7 @@ def binding_of(boundary: Boundary, trials: Sequence[TrialRow]) -> Binding:
         size=format_size(boundary.bpm),
         resource=resource,
         evidence=_without_name(boundary.evidence, resource),
-        reasons=reason_texts(boundary.overload_reasons),
+        reasons=shortened(reason_texts(boundary.overload_reasons)),
         uses=_uses(low, over, resource),
         trials=(None if low is None else low.number, None if over is None else over.number),
     )

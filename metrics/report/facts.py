@@ -25,6 +25,9 @@ _GROUPS = {
 }
 
 
+_FILES = ("cluster", "workload", "goal")
+
+
 @dataclass(frozen=True)
 class FactGroup:
     """Facts under one heading, as (name, value)."""
@@ -69,7 +72,10 @@ def environment_of(environment: Mapping[str, str]) -> tuple[FactGroup, ...]:
 def configuration_of(configuration: Mapping[str, Mapping[str, Any]]) -> tuple[FactGroup, ...]:
     """Every key of the configuration, a group for each file."""
     return tuple(
-        FactGroup(kind, tuple((key, _text(value)) for key, value in sorted(keys.items())))
+        FactGroup(
+            kind.capitalize() if kind in _FILES else kind,
+            tuple((key, _text(value)) for key, value in sorted(keys.items())),
+        )
         for kind, keys in configuration.items()
     )
 

@@ -57,7 +57,10 @@ class Report:
     """All that a report says.
 
     Attributes:
+        title: what the run was for.
         summary: of the whole run.
+        held: where fixed loads were held instead of searched for a limit, their verdicts in a
+            sentence; else empty.
         parts: one for each goal.
         trials: in the order in which they were made.
         facts: the run in a few words, as (name, value).
@@ -65,6 +68,7 @@ class Report:
         command: what makes the run again, or None where its configuration is not known.
     """
 
+    title: str
     summary: RunSummary
     parts: tuple[GoalPart, ...]
     trials: tuple[TrialRow, ...]
@@ -72,6 +76,7 @@ class Report:
     environment: tuple[FactGroup, ...]
     configuration: tuple[FactGroup, ...]
     command: Command | None = None
+    held: str = ""
 
     @property
     def goals(self) -> tuple[str, ...]:
@@ -93,7 +98,10 @@ def build_report(
             keeps them; empty when not known.
     """
     rows = trial_rows(trials, summary.boundaries)
+    held = _held(summary, rows)
+    what = "Traffic held on" if held else "Throughput limit of"
     return Report(
+        title=f"{what} {summary.cluster} with {summary.workload}",
         summary=summary,
         parts=tuple(_part(part, rows) for _, part in by_goal(summary) if part.boundaries),
         trials=rows,
@@ -101,7 +109,21 @@ def build_report(
         environment=environment_of(summary.environment),
         configuration=configuration_of(configuration),
         command=command,
+        held=held,
     )
+
+
+def is_held(summary: RunSummary) -> bool:
+    """True for a run that held fixed loads; only a search leaves boundaries, or has none to say."""
+    return not summary.boundaries and (bool(summary.trials) or summary.status == "done")
+
+
+def _held(summary: RunSummary, trials: Sequence[TrialRow]) -> str:
+    if not is_held(summary) or not trials:
+        return ""
+    verdicts = [trial.verdict for trial in trials]
+    counts = ", ".join(f"{verdicts.count(each)} {each}" for each in dict.fromkeys(verdicts))
+    return f"Fixed loads were held in {len(trials)} trials: {counts}."
 
 
 def _part(summary: RunSummary, trials: Sequence[TrialRow]) -> GoalPart:

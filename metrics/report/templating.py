@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from importlib.resources import files
 from typing import Any
@@ -13,10 +13,10 @@ import vl_convert
 
 from metrics.chart_style import chart_config
 from metrics.units import (
+    AXIS_WORDS,
     UNKNOWN,
     format_count,
     format_duration,
-    format_load,
     format_mb_per_s,
     format_ratio,
     format_size,
@@ -55,11 +55,12 @@ def environment() -> jinja2.Environment:
         volume=format_volume,
         ms=format_ms,
         two=format_two,
+        sentence=as_sentence,
         script_json=script_json,
     )
     made.globals.update(
         unknown=UNKNOWN,
-        load_words=format_load,
+        load_title=load_title,
         file=_source,
         vega=vega,
         dark_config=lambda: chart_config(dark=True),
@@ -82,6 +83,17 @@ def vega() -> str:
 def script_json(value: Mapping[str, Any]) -> str:
     """JSON that cannot end the script that holds it."""
     return json.dumps(value, allow_nan=False).replace("<", "\\u003c")
+
+
+def load_title(loads: Sequence[Any]) -> str:
+    """The heading of a column of loads, by the axis of what has them: `Producers`."""
+    axis = loads[0].axis
+    return as_sentence(AXIS_WORDS.get(axis, axis)).removesuffix(".")
+
+
+def as_sentence(text: str) -> str:
+    """`text` with a capital at its front and a full stop at its end."""
+    return f"{text[:1].upper()}{text[1:].rstrip('.')}." if text else ""
 
 
 def format_ms(duration_ms: float | None) -> str:

@@ -9,9 +9,11 @@ from typing import Any
 from metrics.summary import Boundary
 
 BROKERS_MAX = 12
-"""Brokers whose windows a trial shows: those with the least idle handlers."""
-DETAILED_MAX = 150
-"""Trials that show their brokers' windows: the first ones, and those at a bracket's sides."""
+"""Brokers whose windows a trial shows at most: those with the least idle handlers."""
+WINDOWS_MAX = 1_000
+"""Windows in a report; in a long run each trial shows fewer brokers, but one at least."""
+REASONS_MAX = 8
+"""Reasons of a verdict that are told in full: a hundred brokers can give as many."""
 
 LIMIT, TOO_MUCH = "sustained side", "overloaded side"
 
@@ -104,9 +106,10 @@ def trial_rows(
     default = boundaries[0].goal if boundaries else ""
     judged = [_verdicts(row, default) for row in ordered]
     sides = _sides(ordered, judged, boundaries)
+    shown = max(1, min(BROKERS_MAX, WINDOWS_MAX // max(1, len(ordered))))
     return tuple(
-        _trial(row, verdicts, sides.get(row["trial"], ()), has_windows=index < DETAILED_MAX)
-        for index, (row, verdicts) in enumerate(zip(ordered, judged, strict=True))
+        _trial(row, verdicts, sides.get(row["trial"], ()), shown)
+        for row, verdicts in zip(ordered, judged, strict=True)
     )
 
 
@@ -114,14 +117,12 @@ def _trial(
     row: Mapping[str, Any],
     verdicts: tuple[GoalVerdict, ...],
     sides: tuple[tuple[str, str], ...],
-    *,
-    has_windows: bool,
+    shown: int,
 ) -> TrialRow:
     windows = sorted(row["broker_windows"] or (), key=_idle_or_one)
     known = [each for each in windows if each["handler_idle"] is not None]
     shares = [w["isr_changed_share"] for w in windows if w["isr_changed_share"] is not None]
     window_s = (row["window_end"] - row["window_start"]).total_seconds()
-    shown = windows[:BROKERS_MAX] if has_windows or sides else []
     return TrialRow(
         number=row["trial"],
         bpm=_size(row),
@@ -136,7 +137,7 @@ def _trial(
         isr_changed_share=max(shares, default=None),
         verdicts=verdicts,
         sides=sides,
-        windows=tuple(sorted(shown, key=lambda each: each["broker_id"])),
+        windows=tuple(sorted(windows[:shown], key=lambda each: each["broker_id"])),
         brokers=len(windows),
         resources=tuple(_resource(use) for use in row.get("resources") or ()) if sides else (),
         groups=tuple(row.get("groups") or ()),
@@ -174,12 +175,18 @@ def _verdicts(row: Mapping[str, Any], default: str) -> tuple[GoalVerdict, ...]:
         GoalVerdict(
             goal=goal,
             verdict=said["verdict"],
-            reasons=tuple(reason["text"] for reason in said["reasons"] or ()),
+            reasons=shortened([reason["text"] for reason in said["reasons"] or ()]),
             limited_by=said["limited_by"] or "",
             attribution=said["attribution"] or "",
         )
         for goal, said in by_goal.items()
     )
+
+
+def shortened(reasons: Sequence[str]) -> tuple[str, ...]:
+    """The first reasons, and how many more there are."""
+    more = len(reasons) - REASONS_MAX
+    return (*reasons[:REASONS_MAX], *([f"and {more} more"] if more > 0 else []))
 
 
 def _resource(use: Mapping[str, Any]) -> UsedResource:

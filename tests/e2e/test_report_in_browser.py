@@ -1,0 +1,133 @@
+"""The report as a reader has it: in a browser, in light and in dark, wide and narrow."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from metrics.chart_page import chart_page
+from metrics.charts import boundary_spec
+from metrics.evidence import Resource
+from metrics.report.model import build_report
+from metrics.report.page import report_page
+from tests.support.reported import rows_of, summary_of_sizes, trials_of_sizes
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+SIZES = (100, 1000, 10_000)
+WIDE, NARROW = 1280, 390  # [px]
+AXIS_TITLE = "#chart-0 .role-axis-title text"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    found = [path for name in BROWSERS if (path := shutil.which(name))]
+    if not found:
+        pytest.skip(f"none of {', '.join(BROWSERS)} is installed; on Debian: apt install chromium")
+    with sync_playwright() as playwright:
+        launched = playwright.chromium.launch(executable_path=found[0])
+        yield launched
+        launched.close()
+
+
+@pytest.fixture(scope="module")
+def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A report of two goals."""
+    strict, default = (summary_of_sizes(SIZES, goal) for goal in ("strict", "default"))
+    cpu = [replace(each, limited_by=Resource.CPU.value) for each in strict.boundaries]
+    both = replace(default, goal="strict,default", boundaries=(*cpu, *default.boundaries))
+    path = tmp_path_factory.mktemp("report") / "report.html"
+    report = build_report(both, rows_of(trials_of_sizes(SIZES)), {"workload": {"name": "demo"}})
+    path.write_text(report_page(report), encoding="utf-8")
+    return path
+
+
+@dataclass
+class Opened:
+    """A page, and what it said and asked for since it was opened."""
+
+    page: Page
+    complaints: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
+
+
+def opened(browser: Browser, path: Path, width: int = WIDE, *, dark: bool = False) -> Opened:
+    scheme = browser.new_context(
+        viewport={"width": width, "height": 900}, color_scheme="dark" if dark else "light"
+    )
+    shown = Opened(scheme.new_page())
+    shown.page.on("console", lambda message: shown.complaints.append(message.text))
+    shown.page.on("pageerror", lambda error: shown.complaints.append(str(error)))
+    shown.page.on("request", lambda request: shown.requests.append(request.url))
+    shown.page.goto(path.as_uri())
+    expect(shown.page.locator("#chart-0 svg.marks")).to_be_visible()
+    return shown
+
+
+def test_the_report_draws_its_charts_and_asks_for_nothing(
+    browser: Browser, page_file: Path
+) -> None:
+    shown = opened(browser, page_file)
+    expect(shown.page.locator("#chart-1 svg.marks")).to_be_visible()
+    points = shown.page.locator("#chart-0 .mark-symbol path[aria-label*='per broker']")
+    assert points.count() == 2 * len(SIZES)
+    points.first.hover()
+    tooltip = shown.page.locator("#vg-tooltip-element.visible")
+    expect(tooltip).to_contain_text("58 producers sustained, 63 overloaded")
+    expect(tooltip).to_contain_text("100 B")
+    assert shown.complaints == []
+    assert shown.requests == [page_file.as_uri()]
+    assert page_file.stat().st_size < 2_000_000
+
+
+def test_trials_sort_and_open(browser: Browser, page_file: Path) -> None:
+    page = opened(browser, page_file).page
+    numbers = page.locator("table.trials > tbody > tr:first-child > td:first-child")
+    load = page.get_by_role("columnheader", name="Producers").get_by_role("button")
+    assert numbers.all_inner_texts() == ["1", "2", "3", "4", "5", "6"]
+    load.click()
+    assert numbers.all_inner_texts() == ["2", "4", "6", "1", "3", "5"]
+    load.click()
+    assert numbers.all_inner_texts() == ["1", "3", "5", "2", "4", "6"]
+    evidence = page.get_by_role("region", name="Brokers in trial 1")
+    expect(evidence).to_be_hidden()
+    page.get_by_role("button", name="Evidence of trial 1").click()
+    expect(evidence).to_be_visible()
+
+
+def test_dark_is_dark_all_over(browser: Browser, page_file: Path) -> None:
+    light, dark = (opened(browser, page_file, dark=dark).page for dark in (False, True))
+    for what, style in (("body", "backgroundColor"), (AXIS_TITLE, "fill")):
+        read = f"each => getComputedStyle(each).{style}"
+        colors = [page.locator(what).first.evaluate(read) for page in (light, dark)]
+        assert colors[0] != colors[1], what
+    light.emulate_media(color_scheme="dark")
+    expect(light.locator(AXIS_TITLE).first).to_have_css("fill", colors[1])
+
+
+@pytest.mark.parametrize("width", [WIDE, NARROW])
+def test_nothing_is_wider_than_the_window(browser: Browser, page_file: Path, width: int) -> None:
+    page = opened(browser, page_file, width).page
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+    titles = ("Payload per broker [MB/s]", "Messages per second, whole cluster")
+    first, second = (
+        page.locator("#chart-0").get_by_text(title, exact=True).bounding_box() for title in titles
+    )
+    assert first is not None
+    assert second is not None
+    assert (second["x"] > first["x"] + 200) == (width == WIDE)
+    assert (second["y"] > first["y"] + 200) == (width == NARROW)
+
+
+def test_the_chart_alone_is_drawn_too(browser: Browser, tmp_path: Path) -> None:
+    summary = summary_of_sizes(SIZES)
+    path = tmp_path / "boundary.html"
+    path.write_text(chart_page(summary, boundary_spec(summary)), encoding="utf-8")
+    shown = opened(browser, path)
+    expect(shown.page.get_by_role("heading")).to_have_text("Throughput limit of testbed with demo")
+    assert shown.complaints == []
+    assert shown.requests == [path.as_uri()]

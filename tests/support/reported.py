@@ -1,0 +1,110 @@
+"""A made-up run for reports: rows as the tables give them, and the summary that fits them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from metrics.evidence import Judgement, Reason, Resource
+from metrics.records import trial_record
+from metrics.schema import Trial
+from metrics.summary import RunSummary, make_boundary
+from search.model import Bracket, Verdict
+from tests.support.evidence import broker
+from tests.support.rows import PATTERN, trial
+
+RUN_ID = "20261121-114632-6f2a"
+IDLE = Reason(
+    "request_handler_idle",
+    "broker 2: request handlers idle 0.12, below 0.20",
+    0.12,
+    0.2,
+    2,
+    Resource.REQUEST_HANDLERS,
+)
+ENOUGH = Reason("request_handler_idle", "least idle request handlers 0.41 on broker 2", 0.41, 0.2)
+
+
+def sustained() -> Judgement:
+    """What a goal says of a load that was carried."""
+    return Judgement(Verdict.SUSTAINED, (ENOUGH,))
+
+
+def overloaded(bound: Resource = Resource.DISK) -> Judgement:
+    """What a goal says of a load that was too much."""
+    return Judgement(
+        Verdict.OVERLOADED, (IDLE,), {}, bound, f"{bound.value}: broker 2: flushes took 86%"
+    )
+
+
+def trial_at(
+    number: int, bpm: int, np: int, verdicts: Mapping[str, Judgement], brokers: int = 3
+) -> Trial:
+    """A trial whose second broker is the busiest."""
+    first = next(iter(verdicts.values()))
+    is_over = first.verdict is Verdict.OVERLOADED
+    windows = [
+        broker(each, handler_idle=0.9 if each != 2 else 0.12 if is_over else 0.41)
+        for each in range(1, brokers + 1)
+    ]
+    pattern = replace(PATTERN, bpm=bpm, np=np, axis="np", load=np, point_bpm=bpm)
+    return trial(
+        number,
+        RUN_ID,
+        pattern=pattern,
+        brokers=tuple(windows),
+        judgement=first,
+        verdicts=verdicts,
+        recovery_s=2.0 if is_over else None,
+    )
+
+
+def rows_of(trials: Sequence[Trial]) -> list[dict[str, Any]]:
+    """The trials as rows of their table."""
+    return [trial_record(each) for each in trials]
+
+
+def summary_of_sizes(
+    sizes: Sequence[int], goal: str = "default", bound: Resource = Resource.DISK
+) -> RunSummary:
+    """A run that found 58 to 63 producers of 250 kB/s each at every size."""
+    boundaries = [
+        replace(
+            make_boundary(
+                Bracket(58, 63),
+                bpm=bpm,
+                rate_records_per_s=250_000 / bpm,
+                brokers=3,
+                trials=2,
+                reasons=[IDLE],
+                limited_by=bound,
+            ),
+            goal=goal,
+            evidence=f"{bound.value}: broker 2: flushes took 86%",
+            confidence=0.95,
+        )
+        for bpm in sizes
+    ]
+    return RunSummary(
+        run_id=RUN_ID,
+        started_at="2026-11-21T11:46:32Z",
+        finished_at="2026-11-21T11:51:40Z",
+        cluster="testbed",
+        workload="demo",
+        goal=goal,
+        boundaries=tuple(boundaries),
+        brokers=3,
+        caveat="the testbed's figures say nothing about hardware, JMX included",
+        environment={"broker.version": "4.1.2", "redline.version": "0.1.0", "spark.version": "4"},
+        replication_factor=2,
+    )
+
+
+def trials_of_sizes(sizes: Sequence[int], goal: str = "default", brokers: int = 3) -> list[Trial]:
+    """Both sides of each size's bracket."""
+    trials: list[Trial] = []
+    for bpm in sizes:
+        trials.append(trial_at(len(trials) + 1, bpm, 63, {goal: overloaded()}, brokers))
+        trials.append(trial_at(len(trials) + 1, bpm, 58, {goal: sustained()}, brokers))
+    return trials

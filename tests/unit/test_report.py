@@ -1,0 +1,299 @@
+"""What a report says, and that its page holds it, escapes it and loads nothing."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields, replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from metrics.evidence import Judgement, Reason, Resource
+from metrics.records import boundary_record, run_record
+from metrics.report.answers import answer_of, headline
+from metrics.report.binding import Use
+from metrics.report.model import Report, build_report
+from metrics.report.page import report_page
+from metrics.report.rows import summary_of
+from metrics.report.trial_rows import WINDOWS_MAX
+from metrics.report.words import WORDS
+from metrics.schema import RunRow, utc
+from metrics.summary import Boundary, RunSummary
+from search.model import Verdict
+from tests.support.reported import (
+    IDLE,
+    RUN_ID,
+    overloaded,
+    rows_of,
+    summary_of_sizes,
+    sustained,
+    trial_at,
+    trials_of_sizes,
+)
+
+GLOSSARY = Path(__file__).parents[2] / "docs" / "glossary.md"
+SETTINGS: dict[str, dict[str, Any]] = {
+    "workload": {"producer.acks": "all", "message_bytes": [1000]},
+    "cluster": {"a": "b"},
+}
+ONE = summary_of_sizes([1000])
+POINT = ONE.boundaries[0]
+
+
+def report_of(summary: RunSummary, *sizes: int) -> Report:
+    return build_report(summary, rows_of(trials_of_sizes(sizes)), SETTINGS)
+
+
+class Shown(HTMLParser):
+    """The text of a page outside of scripts and styles, and what its tags refer to."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.references: list[str] = []
+        self.text = ""
+        self._hidden = False
+        self.feed(page)
+        self.text = " ".join(self.text.split())
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._hidden = tag in ("script", "style")
+        self.references += [value or "" for name, value in attrs if name in ("src", "href")]
+
+    def handle_endtag(self, tag: str) -> None:
+        self._hidden = False
+
+    def handle_data(self, data: str) -> None:
+        self.text += "" if self._hidden else data
+
+
+# --- the answer in words ----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (
+            {},
+            (
+                "At 1 kB messages three brokers sustain 14.5 MB/s (4.83 MB/s a broker, 14,500 "
+                "messages/s, 58 producers); at 15.8 MB/s (63 producers) the disk gave out: "
+                "broker 2: request handlers idle 0.12, below 0.20."
+            ),
+        ),
+        (
+            {"np_overloaded": None, "mps_overloaded": None, "gave_up": "its 5 trials are used up"},
+            (
+                "At 1 kB messages there is no conclusion: its 5 trials are used up. Three brokers "
+                "sustain at least 14.5 MB/s (4.83 MB/s a broker, 14,500 messages/s, 58 producers)."
+            ),
+        ),
+        (
+            {"np_sustained": 0, "mps": 0.0, "mb_per_s": 0.0, "np_overloaded": 1},
+            (
+                "At 1 kB messages three brokers did not sustain even 1 producer (15.8 MB/s): "
+                "the disk gave out: broker 2: request handlers idle 0.12, below 0.20."
+            ),
+        ),
+        (
+            {"limited_by": None, "overload_reasons": ()},
+            (
+                "At 1 kB messages three brokers sustain 14.5 MB/s (4.83 MB/s a broker, 14,500 "
+                "messages/s, 58 producers); at 15.8 MB/s (63 producers) it was too much."
+            ),
+        ),
+        (
+            {"axis": "partitions", "load_sustained": 40, "load_overloaded": 48},
+            (
+                "At 1 kB messages three brokers sustain 40 partitions per broker (14.5 MB/s, "
+                "4.83 MB/s a broker, 14,500 messages/s); at 48 partitions per broker the disk "
+                "gave out: broker 2: request handlers idle 0.12, below 0.20."
+            ),
+        ),
+    ],
+)
+def test_each_size_is_answered_in_a_sentence(changes: dict[str, Any], words: str) -> None:
+    assert answer_of(replace(POINT, **changes), 3).text == words
+
+
+def test_one_broker_and_an_unknown_number_read_well() -> None:
+    assert "one broker sustains 14.5 MB/s" in answer_of(POINT, 1).text
+    assert "the cluster sustains 14.5 MB/s" in answer_of(POINT, 0).text
+
+
+def test_an_answer_says_how_sure_it_is() -> None:
+    sure = answer_of(POINT, 3)
+    assert sure.certainty == (
+        "Bracket 58 to 63 producers, 7.9 % wide after two trials; "
+        "probability that the limit lies inside: 95 %."
+    )
+    assert not sure.is_doubtful
+    assert answer_of(replace(POINT, confidence=0.014), 3).is_doubtful
+
+
+def at_sizes(*points: tuple[int, float, str | None, str | None]) -> list[Boundary]:
+    return [
+        replace(POINT, bpm=bpm, mb_per_s=mb_per_s, limited_by=bound, gave_up=gave_up)
+        for bpm, mb_per_s, bound, gave_up in points
+    ]
+
+
+def test_all_sizes_make_a_sentence() -> None:
+    points = at_sizes((100, 9.0, "CPU", None), (1000, 12.0, "disk", None), (5000, 11.0, "disk", ""))
+    assert headline(points[:2], 3) == (
+        "Three brokers sustain from 9.00 MB/s at 100 B to 12.0 MB/s at 1 kB. "
+        "What bound them: CPU at 100 B; disk at 1 kB."
+    )
+    open_point = replace(points[2], gave_up="used up")
+    assert headline([points[1], open_point], 3) == (
+        "Three brokers sustain 12.0 MB/s at 1 kB. What bound them at 1 kB: disk. "
+        "One size ended without an answer."
+    )
+    assert headline(points[:1], 3) == ""
+    assert headline([open_point, open_point], 3) == ""
+
+
+# --- what bound it, and the trials ------------------------------------------------
+
+
+def test_the_headroom_is_that_of_the_sustained_trial() -> None:
+    (part,) = report_of(ONE, 1000).parts
+    (bound,) = part.bindings
+    assert (bound.resource, bound.trials) == ("disk", (2, 1))
+    assert bound.evidence == "broker 2: flushes took 86%"
+    uses: dict[str, Use] = {use.resource: use for use in bound.uses}
+    handlers = uses["request handlers"]
+    assert handlers.at_limit is not None
+    assert handlers.at_overload is not None
+    assert (handlers.at_limit.broker_id, handlers.at_overload.broker_id) == (2, 2)
+    assert handlers.headroom == pytest.approx(0.41)
+    assert handlers.at_overload.utilization == pytest.approx(0.88)
+    assert [name for name, use in uses.items() if use.is_limit] == ["disk"]
+    assert "quota" not in uses  # nothing is known of it
+
+
+def test_a_trial_is_listed_with_its_figures() -> None:
+    trial = report_of(ONE, 1000).trials[0]
+    assert (trial.number, trial.bpm, trial.load, trial.verdict) == (1, 1000, 63, "OVERLOADED")
+    assert trial.offered_mb_per_s == pytest.approx(0.1)
+    assert (trial.idle_lowest, trial.idle_broker) == (0.12, 2)
+    assert trial.sides == (("overloaded side", "default"),)
+    assert [window["broker_id"] for window in trial.windows] == [1, 2, 3]
+
+
+def test_of_trials_at_one_load_the_last_that_agrees_is_the_side() -> None:
+    invalid = Judgement(Verdict.INVALID, (Reason("metrics", "no samples", 0.0, 0.0),))
+    verdicts = [overloaded(), overloaded(), sustained(), invalid]
+    trials = [trial_at(i, 1000, 63, {"default": said}) for i, said in enumerate(verdicts, start=1)]
+    rows = build_report(ONE, rows_of(trials), {}).trials
+    assert [bool(row.sides) for row in rows] == [False, True, False, False]
+
+
+def test_goals_have_their_own_answers_and_sides() -> None:
+    strict = summary_of_sizes([1000], "strict", Resource.CPU).boundaries
+    low = replace(strict[0], np_sustained=50, np_overloaded=58)
+    both = replace(ONE, goal="strict,default", boundaries=(low, POINT))
+    said = {"strict": overloaded(Resource.CPU), "default": sustained()}
+    trials = [
+        trial_at(1, 1000, 63, {"strict": overloaded(), "default": overloaded()}),
+        trial_at(2, 1000, 58, said),
+        trial_at(3, 1000, 50, {"strict": sustained(), "default": sustained()}),
+    ]
+    report = build_report(both, rows_of(trials), {})
+    assert report.goals == ("strict", "default")
+    assert [part.bindings[0].trials for part in report.parts] == [(3, 2), (2, 1)]
+    assert report.trials[1].sides == (
+        ("overloaded side", "strict"),
+        ("sustained side", "default"),
+    )
+    assert report.trials[1].verdict == "OVERLOADED / SUSTAINED"
+    text = Shown(report_page(report)).text
+    assert "Goal strict" in text
+    assert "sustained side, default" in text
+
+
+def test_a_run_that_held_fixed_loads_is_no_failed_search() -> None:
+    held = replace(ONE, boundaries=())
+    report = report_of(held, 1000)
+    assert report.title == "Traffic held on testbed with demo"
+    assert report.held == "Fixed loads were held in 2 trials: 1 OVERLOADED, 1 SUSTAINED."
+    failed = build_report(replace(held, status="failed", error="no broker"), [], {})
+    text = Shown(report_page(failed)).text
+    assert "No limit was searched to its end" in text
+    assert "without all of its answers: failed. No broker." in text
+
+
+def test_the_tables_alone_give_the_summary() -> None:
+    names = ("testbed", "demo", "default")
+    run = RunRow(
+        RUN_ID, "started", utc(1795261592.0), *names, 3, caveat=ONE.caveat,
+        environment=ONE.environment,
+        config='{"workload": {"topic.replication_factor": 2, "consumers.groups": 0}}',
+    )  # fmt: skip
+    end = replace(run, event="finished", at=utc(1795261900.0), status="done", exit_code=0)
+    older = boundary_record(RUN_ID, 1.0, names, replace(POINT, np_sustained=1))
+    newer = boundary_record(RUN_ID, 2.0, names, POINT)
+    found = summary_of([run_record(end), run_record(run)], [newer, older])
+    assert found == ONE
+    running = summary_of([run_record(run)], [])
+    assert (running.status, running.finished_at, running.boundaries) == ("running", "", ())
+
+
+def test_a_column_that_an_older_version_did_not_write_has_its_default() -> None:
+    row = boundary_record(RUN_ID, 1.0, ("testbed", "demo", "default"), POINT)
+    late = {each.name for each in fields(Boundary)} - {"bpm", "mb_per_s"}
+    row |= dict.fromkeys(late & {"axis", "evidence", "notes", "confidence"})
+    run = run_record(RunRow(RUN_ID, "finished", utc(1.0), "testbed", "demo", "default"))
+    (boundary,) = summary_of([run], [row]).boundaries
+    assert (boundary.axis, boundary.evidence, boundary.notes) == ("np", "", ())
+
+
+# --- the page ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sizes", [(1000,), (100, 1000, 10_000)])
+def test_the_page_holds_it_all_and_loads_nothing(sizes: tuple[int, ...]) -> None:
+    summary = summary_of_sizes(sizes)
+    report = report_of(summary, *sizes)
+    page = report_page(report)
+    shown = Shown(page)
+    assert all(each == "data:," or each.startswith("#") for each in shown.references)
+    assert "default-src 'none'" in page
+    answer, line, bound, trials = (shown.text.index(words) for words in (
+        report.parts[0].answers[0].text, "The line joins", "what is left is the headroom",
+        "Every trial of the run",
+    ))  # fmt: skip
+    assert answer < line < bound < trials
+    for words in ("JMX included.", "4.1.2", "producer.acks", "5 min 08 s", "brokers were at rest"):
+        assert words in shown.text
+
+
+def test_names_cannot_break_out_of_the_report() -> None:
+    evil = "</script><script>alert(1)</script><b>"
+    bad = replace(ONE, cluster=evil, error=evil, status="failed", caveat=evil)
+    bad = replace(bad, boundaries=(replace(POINT, evidence=evil, notes=(evil,)),))
+    settings = {"workload": {evil: evil}}
+    page = report_page(build_report(bad, rows_of(trials_of_sizes([1000])), settings))
+    assert "<script>alert" not in page
+    assert "<b>" not in page.partition("<script>")[0]
+
+
+def test_a_large_run_on_many_brokers_stays_below_two_megabytes() -> None:
+    sizes = [100 * (index + 1) for index in range(30)]
+    rows = rows_of(trials_of_sizes(sizes * 4, brokers=100))
+    for row in rows:
+        row["verdicts"] = [
+            (goal, {**said, "reasons": said["reasons"] * 100}) for goal, said in row["verdicts"]
+        ]
+    report = build_report(summary_of_sizes(sizes), rows, SETTINGS)
+    assert len(report.trials) == 240
+    assert {len(trial.windows) for trial in report.trials} == {WINDOWS_MAX // 240}
+    assert report.trials[0].verdicts[0].reasons[-2:] == (IDLE.text, "and 92 more")
+    assert len(report_page(report).encode()) < 2_000_000
+
+
+def test_the_words_are_those_of_the_glossary() -> None:
+    told = dict(re.findall(r"^\| (.+?) \| (.+?) \|$", GLOSSARY.read_text("utf-8"), re.MULTILINE))
+    for word, meaning in WORDS.items():
+        assert told[word].replace("`", "") == meaning

@@ -1,0 +1,88 @@
+"""The command in a report makes the very configuration that the run recorded."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+
+from jobs.config import load
+from jobs.reproduce import command_of
+from jobs.results import config_text
+
+CASES = {
+    "as the files are": ("testbed", "demo", "default", ()),
+    "what differs, of any kind": (
+        "testbed",
+        "demo",
+        "strict,tolerant",
+        (
+            "goal.search.resolution=0.08",
+            "workload.message_bytes=[100, 200]",
+            "workload.producer.acks=all",
+            "workload.producer.linger_ms=3.5",
+            "workload.producer.enable_idempotence=true",
+            "workload.topic.config.retention.bytes=1000000",
+            "workload.topic.config.max.message.bytes=2000000",
+            "cluster.testbed.brokers=2",
+        ),
+    ),
+    "secrets stay references": (
+        "example",
+        "demo",
+        "default",
+        (
+            "cluster.security.protocol=SASL_SSL",
+            "cluster.security.sasl_mechanism=PLAIN",
+            "cluster.security.username_from=file:/etc/it's me",
+            "cluster.security.password_from=env:KAFKA_PASSWORD",
+        ),
+    ),
+}
+
+
+def options_of(command: str) -> tuple[dict[str, str], list[str]]:
+    """The options of a command line: the files, and all --set."""
+    words = shlex.split(command)
+    assert words[:2] == ["redline", "find-limit"]
+    pairs = list(zip(words[2::2], words[3::2], strict=True))
+    files = {name[2:]: value for name, value in pairs if name != "--set"}
+    return files, [value for name, value in pairs if name == "--set"]
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+def test_the_command_gives_the_same_configuration(case: tuple[str, str, str, list[str]]) -> None:
+    cluster, workload, goal, overrides = case
+    recorded = config_text(load(cluster, workload, goal, overrides))
+    command = command_of(json.loads(recorded))
+    assert command is not None
+    files, found = options_of(" ".join(command.lines))
+    assert files == {"cluster": cluster, "workload": workload, "goal": goal}
+    again = load(files["cluster"], files["workload"], files["goal"], found)
+    assert config_text(again) == recorded
+    assert len(found) == len(overrides)
+    assert command.notes == ()
+
+
+def test_a_file_of_ones_own_is_named_as_such(tmp_path: Path) -> None:
+    mine = tmp_path / "mine.yaml"
+    mine.write_text("bootstrap_servers: [kafka:9092]\njmx: {port: 9999}\n")
+    command = command_of(json.loads(config_text(load(str(mine), "demo", "default"))))
+    assert command is not None
+    assert command.lines[1] == "--cluster mine.yaml"
+    assert "cluster mine is no file that comes with kafka-redline" in command.notes[0]
+
+
+def test_without_a_configuration_there_is_no_command() -> None:
+    assert command_of({}) is None
+
+
+def test_held_loads_are_held_again() -> None:
+    settings = json.loads(config_text(load("testbed", "demo", "default")))
+    command = command_of(settings, [(1000, 40), (1000, 40)])
+    assert command is not None
+    assert command.lines[0] == "redline traffic"
+    assert command.lines[-1] == "--message-bytes 1000 --np 40 --trials 2"
+    assert command_of(settings, [(1000, 40), (1000, 50)]) is None
