@@ -130,6 +130,7 @@ class CaseComparer:
             return
         case.steady_load = STEADY_SHARE * min(capacities)
         self._steady_pairs(case, case.steady_load)
+        self._note_overloads(case)
 
     # --- finding the load ---------------------------------------------------
 
@@ -196,6 +197,16 @@ class CaseComparer:
             trials = self._pair(number, load, f"steady, pair {number + 1}", _any)
             if len(trials) == len(Side):
                 case.steady.append(TrialPair(trials[Side.A], trials[Side.B]))
+
+    def _note_overloads(self, case: Case) -> None:
+        for side in Side:
+            verdicts = [pair.of(side).judgement.verdict for pair in case.steady]
+            overloads = verdicts.count(Verdict.OVERLOADED)
+            if overloads:
+                case.notes.append(
+                    f"side {side.value} was OVERLOADED in {overloads} of {len(verdicts)} steady "
+                    "trials, so it did not sustain that load"
+                )
 
     def _is_time_left(self, case: Case, done: int, wanted: int) -> bool:
         if self._has_time():

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -110,21 +112,24 @@ class CompareRun:
     def _measure(self) -> None:
         config = self.sides[Side.A].config
         search, brokers = config.goal.search, self._benches[Side.A].brokers
-        begun_s = time.monotonic()
-        sizes = config.workload.message_bytes
-        for index, bpm in enumerate(sizes):
+        sizes, begun_s = config.workload.message_bytes, time.monotonic()
+        budget_s = math.inf if self.budget_s is None else self.budget_s
+        for done, bpm in enumerate(sizes, 1):
             case = Case(bpm)
             self._cases.append(case)
-            share_s = None if self.budget_s is None else self.budget_s * (index + 1) / len(sizes)
-            CaseComparer(
-                lambda side, load, reason: self._hold(side, case.bpm, load, reason),  # noqa: B023
+            comparer = CaseComparer(
+                partial(self._hold, bpm),
                 self.effort,
                 search.load_start_max / brokers,
                 search.load_cap / brokers,
-                lambda: share_s is None or time.monotonic() - begun_s < share_s,  # noqa: B023
-            ).measure(case)
+                partial(_is_before, begun_s + budget_s * done / len(sizes)),
+            )
+            try:
+                comparer.measure(case)
+            except NoConclusionError as error:  # of this size; others may have an answer
+                case.notes.append(str(error))
 
-    def _hold(self, side: Side, bpm: int, load_per_broker: float, reason: str) -> Trial:
+    def _hold(self, bpm: int, side: Side, load_per_broker: float, reason: str) -> Trial:
         load = producers(load_per_broker, self._benches[side].brokers)
         done = sum(len(bench.records) for bench in self._benches.values())
         left = len(self.sides[side].config.workload.message_bytes) * self.effort.trials - done
@@ -193,6 +198,10 @@ class CompareRun:
             "caveat": caveat_of(config),
             "pairs": self.effort.pairs,
         }
+
+
+def _is_before(end_s: float) -> bool:
+    return time.monotonic() < end_s
 
 
 def _ending(answer: Answer) -> Ending:

@@ -90,6 +90,15 @@ def test_a_machine_that_speeds_up_is_offered_more() -> None:
     assert compared(CAPACITY, case.saturated).mean(Side.A) == pytest.approx(30.0)
 
 
+def test_a_side_that_does_not_sustain_the_steady_load_is_named() -> None:
+    def slower(trial: int) -> float:
+        return 1.0 if trial <= 10 else 0.5
+
+    case = measured(sides_of(10.0, 10.0, machine=slower))
+    assert "side A was OVERLOADED in 3 of 3 steady trials" in case.notes[0]
+    assert "side B" in case.notes[1]
+
+
 def test_no_more_than_the_cap_is_offered() -> None:
     sides = sides_of(10.0, 10.0)
     with pytest.raises(NoConclusionError, match=r"100% of 20 producers a broker.*load_cap"):
