@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import psutil
 import pytest
 
 from jobs.axes import traffic_at
@@ -17,8 +18,9 @@ from jobs.brokers.topics import Topics
 from jobs.config import load_workload
 from jobs.testbed.handle import Testbed
 from jobs.trials.control import TrialLine, control_of
-from jobs.trials.load import Generator, GeneratorError, Target
+from jobs.trials.load import Generator, GeneratorError, StageFailedError, Target
 from metrics.client import merge
+from tests.support.processes import becomes
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,6 +35,7 @@ WORKLOAD = load_workload(
         "workload.trial.measure_s=2",
     ],
 )
+LONG = WORKLOAD.model_copy(update={"trial": WORKLOAD.trial.model_copy(update={"measure_s": 60.0})})
 
 
 @pytest.mark.parametrize("np", [1, 3, 8])
@@ -70,15 +73,13 @@ def test_the_driver_ends_the_window_of_all_tasks_early(
         yield
         thread.join()
 
-    trial = WORKLOAD.trial.model_copy(update={"measure_s": 60.0})
-    long = WORKLOAD.model_copy(update={"trial": trial})
     with connect(kafka_testbed.bootstrap_servers) as admin, control_of(spark) as control:
         topics = Topics(admin, uuid.uuid4().hex[:6])
         topic = topics.create(WORKLOAD, 1_000)
         try:
             target = Target(topic.name, topic.leaders, admin.describe_cluster().addresses)
             generator = Generator(spark, 2, {}, control)
-            rows = generator.offer("t", target, traffic_at(long, "np", 1_000, 4), cut)
+            rows = generator.offer("t", target, traffic_at(LONG, "np", 1_000, 4), cut)
             grown = sum(topics.end_offsets(topic).values())
         finally:
             topics.delete(topic)
@@ -89,10 +90,51 @@ def test_the_driver_ends_the_window_of_all_tasks_early(
 
 
 def _end_after(line: TrialLine, window_s: float) -> None:
-    deadline = time.monotonic() + 60.0
-    while line.start_s is None and time.monotonic() < deadline:
-        time.sleep(0.02)
+    assert becomes(lambda: line.start_s is not None, 60.0)
     line.end_after(window_s)
+
+
+def test_a_task_that_is_killed_ends_the_load_of_all_and_spark_does_not_offer_it_again(
+    spark: SparkSession, kafka_testbed: Testbed
+) -> None:
+    killed_s: list[float] = []
+
+    @contextmanager
+    def kill(line: TrialLine) -> Iterator[None]:
+        thread = threading.Thread(target=_kill_a_task, args=(line, killed_s))
+        thread.start()
+        yield
+        thread.join()
+
+    with connect(kafka_testbed.bootstrap_servers) as admin, control_of(spark) as control:
+        topics = Topics(admin, uuid.uuid4().hex[:6])
+        topic = topics.create(WORKLOAD, 1_000)
+        try:
+            target = Target(topic.name, topic.leaders, admin.describe_cluster().addresses)
+            generator = Generator(spark, 2, {}, control)
+            with pytest.raises(
+                StageFailedError, match=r"task \d on .* lost in the middle of trial"
+            ):
+                generator.offer("lost", target, traffic_at(LONG, "np", 1_000, 4), kill)
+            assert time.monotonic() - killed_s[0] < 10.0
+            written = sum(topics.end_offsets(topic).values())
+            assert written > 0
+            grows = becomes(lambda: sum(topics.end_offsets(topic).values()) > written, 3.0)
+        finally:
+            topics.delete(topic)
+    assert not grows
+    assert spark.range(3).count() == 3
+
+
+def _kill_a_task(line: TrialLine, killed_s: list[float]) -> None:
+    """Kill a Python process that speaks to the driver, once its load is acknowledged."""
+    assert becomes(lambda: bool(line.acked()), 60.0)
+    for process in psutil.Process().children(recursive=True):
+        for connection in process.net_connections(kind="tcp"):
+            if connection.raddr[1:] == (line.address.port,):
+                process.kill()
+                killed_s.append(time.monotonic())
+                return
 
 
 def test_a_task_without_a_broker_ends_the_trial_and_not_the_session(

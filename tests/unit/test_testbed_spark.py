@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -18,6 +19,7 @@ from click.testing import CliRunner
 
 from jobs.config import load_cluster
 from jobs.testbed import commands
+from jobs.testbed.cleanup import node_processes
 from jobs.testbed.launcher import make_spec
 from jobs.testbed.model import NodeRole, State, Status
 from jobs.testbed.nodes import Nodes
@@ -140,6 +142,8 @@ def test_what_spark_started_is_known_by_its_environment_and_ended() -> None:
     ours, other = started
     try:
         assert becomes(lambda: [p.pid for p in inheriting_processes(SPEC.id)] == [ours.pid], 10)
+        state = State(SPEC, Status.READY, created_s=time.time() - 60)
+        assert [p.pid for p in node_processes(state)] == [ours.pid]
         end_processes(inheriting_processes(SPEC.id))
         ours.wait(10)
         assert inheriting_processes(SPEC.id) == []
