@@ -12,9 +12,10 @@ from pydantic import BaseModel
 from jobs.config import Cluster, Goal, Workload
 from jobs.config.base import Checked
 from jobs.config.fields import all_keys, model_at
+from jobs.config.suite import Suite
 
 PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
-MODELS = (Cluster, Workload, Goal)
+MODELS = (Cluster, Workload, Goal, Suite)
 
 
 def documented(section: str) -> dict[str, tuple[str, str]]:
@@ -32,7 +33,7 @@ def checks(annotation: Any) -> Iterator[Checked]:
 
 
 def default_text(default: Any) -> str:
-    if default is None or default in ("", {}):
+    if default is None or default in ("", {}, ()):
         return "–"
     if isinstance(default, bool):
         return str(default).lower()
