@@ -7,29 +7,53 @@ from typing import TYPE_CHECKING
 
 import pytest
 import yaml
+from kafka.admin import (
+    ACL,
+    ACLOperation,
+    ACLPermissionType,
+    ACLResourcePatternType,
+    ResourcePattern,
+    ResourceType,
+)
 
+from jobs.brokers.admin import KafkaAdmin
+from jobs.brokers.connect import connect
 from jobs.events import RecordingReporter
 from jobs.opening import Session
 from jobs.readiness import examination
 from jobs.readiness.examination import Examination, Order
 from jobs.readiness.finding import Finding, Standing
 from jobs.testbed.handle import Testbed
+from jobs.testbed.launcher import start
 from jobs.testbed.ports import free_ports
+from jobs.testbed.use import cluster_text
 from jobs.trials.control import control_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+PAGE = (Path(__file__).parents[2] / "docs" / "doctor.md").read_text(encoding="utf-8")
+GRANTED = (
+    (ResourceType.TOPIC, ACLOperation.CREATE),
+    (ResourceType.TOPIC, ACLOperation.DELETE),
+    (ResourceType.TOPIC, ACLOperation.DESCRIBE),
+    (ResourceType.TOPIC, ACLOperation.WRITE),
+    (ResourceType.TOPIC, ACLOperation.READ),
+    (ResourceType.GROUP, ACLOperation.READ),
+    (ResourceType.CLUSTER, ACLOperation.DESCRIBE_CONFIGS),
+    (ResourceType.CLUSTER, ACLOperation.DESCRIBE),
+)
+
 
 @pytest.fixture
 def cluster_file(kafka_testbed: Testbed, tmp_path: Path) -> Path:
     """The brokers of the run as a cluster of somebody else's."""
-    path = tmp_path / "brokers.yaml"
-    told = {
-        "bootstrap_servers": list(kafka_testbed.bootstrap_servers),
-        "jmx": {"endpoints": dict(kafka_testbed.jmx_endpoints)},
-    }
-    path.write_text(yaml.safe_dump(told))
+    return written(kafka_testbed, tmp_path)
+
+
+def written(testbed: Testbed, folder: Path) -> Path:
+    path = folder / "brokers.yaml"
+    path.write_text(cluster_text(testbed.folder, testbed.state))
     return path
 
 
@@ -54,6 +78,7 @@ def test_brokers_that_are_well_are_found_so(cluster_file: Path) -> None:
     assert {
         check: each.found for check, each in found.items() if each.standing is not Standing.OK
     } == {}
+    assert {check for check in found if check not in PAGE} == set()
     assert found["brokers"].found.startswith("3 brokers")
     assert found["permissions"].found == "delete, write"
     assert found["brokers, from executors"].found == "3 brokers reached from 1 executor"
@@ -79,3 +104,36 @@ def test_each_lack_is_told_and_ends_no_other_check(cluster_file: Path) -> None:
     assert "replica.lag.time.max.ms" in problems["length of a trial"]
     assert "cleanup.policy" in problems["topics"]
     assert found["executors' clocks"].standing is Standing.OK
+
+
+@pytest.mark.long
+def test_each_acl_that_lacks_is_named_and_those_of_the_page_are_enough(tmp_path: Path) -> None:
+    authorizer = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+    overrides = {"authorizer.class.name": authorizer, "super.users": "User:ANONYMOUS"}
+    groups = ("workload.topic.replication_factor=1", "workload.consumers.groups=1")
+    with (
+        start("secured", brokers=1, overrides=overrides, name="acls") as testbed,
+        connect([f"127.0.0.1:{testbed.brokers[1].port}"]) as superuser,
+    ):
+        file = written(testbed, tmp_path)
+        for resource, operation in GRANTED:
+            found = examined(file, *groups)
+            lacking = [each for each in found.values() if each.standing is not Standing.OK]
+            assert lacking, (resource, operation)
+            grant(superuser, resource, operation)
+        found = examined(file, *groups)
+        assert found["permissions"].found == "delete, write, read, join a group"
+        assert {
+            each.sentence for each in found.values() if each.standing is not Standing.OK
+        } == set()
+        assert superuser.topic_names() == frozenset()
+
+
+def grant(superuser: KafkaAdmin, resource: ResourceType, operation: ACLOperation) -> None:
+    pattern = (
+        ResourcePattern(resource, "kafka-cluster")
+        if resource is ResourceType.CLUSTER
+        else ResourcePattern(resource, "redline-", ACLResourcePatternType.PREFIXED)
+    )
+    allowed = ACL("User:redline", "*", operation, ACLPermissionType.ALLOW, pattern)
+    superuser.client.create_acls([allowed])
