@@ -2,8 +2,9 @@
 
 The driver listens (`jobs.trials.control`), the task connects before it opens the load.
 Both sides speak JSON, one object a line; the first line of a task holds the trial's token and
-asks for admission. The driver admits each task of a trial once: Spark starts a barrier stage
-again when it has lost one of its tasks, and nobody wants the load a second time.
+asks for admission. The driver admits each task of a trial once, and none when the load has
+ended: nobody wants it a second time. (Spark itself aborts a barrier stage that has lost a task
+if it is the last of its job, as ours is, and would start any other again: its DAGScheduler.)
 A line that closes, or that stays silent, means that nobody wants the load any more; a task
 that ends in good order says so before it hangs up.
 """

@@ -64,8 +64,7 @@ def _map_partition(plan: TrialPlan, batches: Iterator[pa.RecordBatch]) -> Iterat
 def run_task(plan: TrialPlan, barrier: Barrier) -> TaskRow:
     """Prepare, agree on the start, run, report. Errors come back in the row, not raised.
 
-    A raised error would make Spark retry the whole stage, which means offering the load
-    a second time.
+    A raised error would end the stage of all tasks at once, in a Java stack trace.
     """
     task = barrier.partitionId()
     client: ProducerClient | ConsumerClient | None = None

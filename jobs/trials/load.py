@@ -176,7 +176,7 @@ class Generator:
             return self._run(replace(plan, tasks=tasks), line)
 
     def _cancel_if_lost(self, trial_id: str, line: TrialLine) -> float | None:
-        """Keep Spark from starting the stage again, which it would once it has room for it."""
+        """End the stage now: Spark may not know yet, where it is a machine that was lost."""
         if not line.lost:
             return LOST_LOOK_S
         self._spark.sparkContext.cancelJobGroup(trial_id)

@@ -94,7 +94,7 @@ def _end_after(line: TrialLine, window_s: float) -> None:
     line.end_after(window_s)
 
 
-def test_a_task_that_is_killed_ends_the_load_of_all_and_spark_does_not_offer_it_again(
+def test_a_task_that_is_killed_ends_the_load_of_all_and_is_named(
     spark: SparkSession, kafka_testbed: Testbed
 ) -> None:
     killed_s: list[float] = []
