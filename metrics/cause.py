@@ -84,9 +84,10 @@ def use_of_trials(trials: Sequence[Trial]) -> dict[Resource, float]:
         if trial.judgement.verdict is Verdict.INVALID:
             continue
         tables = [utilization(window) for window in trial.brokers]
-        for resource in {name for table in tables for name in table}:
-            most = max(table[resource] for table in tables if resource in table)
-            seen.setdefault(resource, []).append(most)
+        for resource in Resource:
+            used = [table[resource] for table in tables if resource in table]
+            if used:
+                seen.setdefault(resource, []).append(max(used))
     return {resource: median(values) for resource, values in seen.items()}
 
 
@@ -114,14 +115,12 @@ def likely_cause(slower: SideEvidence, faster: SideEvidence) -> Cause:
 def _suspects(slower: SideEvidence, faster: SideEvidence) -> tuple[Resource, ...]:
     """What may bind the slower side: named, then nearly used up, then more used at one load.
 
-    Handlers stand before what they wait for: more of them wait for a disk side by side.
+    Of those that are nearly used up handlers come first, as they do in `Resource`: what they
+    wait for, such as a disk, is waited for by more of them side by side.
     """
     bound = slower.bound_by
     full = use_of_trials(slower.saturated)
-    near = [name for name, used in full.items() if used >= NEAR_LIMIT]
-    if Resource.REQUEST_HANDLERS in near:
-        near.remove(Resource.REQUEST_HANDLERS)
-        near.insert(0, Resource.REQUEST_HANDLERS)
+    near = [name for name in Resource if full.get(name, 0.0) >= NEAR_LIMIT]
     named = [] if bound is Resource.UNKNOWN else [bound]
     grown = [name for name, _ in _grown(slower, faster)]
     return tuple(dict.fromkeys([*named, *near, *grown]))
@@ -149,15 +148,15 @@ def _cause(
         slower.label,
         resource,
         names,
-        f"likely cause of the slower {slower.label}: {told}; it governs the {resource.value}, "
-        f"and {_pressure(resource, slower, faster)}",
-        _evidence(slower, faster, resource),
+        f"likely cause of the slower {slower.label}: {told}. "
+        f"{resource.value} in use: {_pressure(resource, slower, faster)}",
+        _bound(slower, faster),
     )
 
 
 def _change(changed: Difference, slower: SideEvidence, faster: SideEvidence) -> str:
     governor = governor_of(changed.name)
-    what = f", which {governor.what}" if governor else ""
+    what = f" (it {governor.what})" if governor else ""
     return (
         f"{short_name(changed.name)} is {changed.after} on {slower.label} and "
         f"{changed.before} on {faster.label}{what}"
@@ -173,10 +172,8 @@ def _pressure(resource: Resource, slower: SideEvidence, faster: SideEvidence) ->
     ):
         used, other = use_of_trials(mine).get(resource), use_of_trials(theirs).get(resource)
         if used is not None and other is not None:
-            parts.append(
-                f"{when} {slower.label} uses {used:.2f} of it and {faster.label} {other:.2f}"
-            )
-    return "; ".join(parts) if parts else "how used it was is not known"
+            parts.append(f"{when} {used:.2f} on {slower.label} and {other:.2f} on {faster.label}")
+    return "; ".join(parts) if parts else "not known"
 
 
 def _version_cause(
@@ -221,8 +218,13 @@ def _no_cause(
 
 
 def _evidence(slower: SideEvidence, faster: SideEvidence, resource: Resource) -> tuple[str, ...]:
-    bound = [
+    used = f"{resource.value} in use: {_pressure(resource, slower, faster)}"
+    return (*_bound(slower, faster), used)
+
+
+def _bound(slower: SideEvidence, faster: SideEvidence) -> tuple[str, ...]:
+    """What bound each side."""
+    return tuple(
         f"{side.label} saturated, bound by {side.attribution or side.bound_by.value}"
         for side in (slower, faster)
-    ]
-    return (*bound, f"{resource.value}: {_pressure(resource, slower, faster)}")
+    )

@@ -47,7 +47,7 @@ def test_fewer_request_handlers_that_wait_for_the_disk() -> None:
     assert cause.resource is Resource.REQUEST_HANDLERS
     assert cause.names == ("num.io.threads",)
     assert cause.slower == "B"
-    for part in ("1 on B and 2 on A", "request handlers", "B uses 0.62 of it and A 0.31"):
+    for part in ("1 on B and 2 on A", "request handlers", "same load 0.62 on B and 0.31 on A"):
         assert part in cause.text
     assert "B saturated, bound by disk: as made up" in cause.evidence
 
@@ -74,6 +74,16 @@ def test_what_was_named_comes_before_what_was_used_up_as_well() -> None:
     cause = likely_cause(b, a)
     assert cause.resource is Resource.DISK
     assert cause.names == ("log.flush.interval.messages",)
+
+
+def test_handlers_come_before_what_else_is_used_up() -> None:
+    names = ("broker.cores", "broker.config.num.io.threads")
+    full = {"handler_idle": 0.1, "cpu_machine_share": 0.99, "network_idle": 0.1}
+    a = side("A", dict.fromkeys(names, "4"), full=full)
+    b = side("B", dict.fromkeys(names, "2"), full=full)
+    cause = likely_cause(b, a)
+    assert cause.resource is Resource.REQUEST_HANDLERS
+    assert cause.names == ("num.io.threads",)
 
 
 def test_a_version_is_the_cause_when_no_property_is() -> None:

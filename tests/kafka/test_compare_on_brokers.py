@@ -1,0 +1,81 @@
+"""A comparison on real brokers that are shared with other tests: both sides are the same ones."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import yaml
+
+from jobs.brokers.connect import connect
+from jobs.brokers.topic_plan import PREFIX
+from jobs.comparing.pairs import Effort
+from jobs.comparing.run import CompareRun
+from jobs.comparing.sides import load_sides
+from jobs.events import PhaseStarted, RecordingReporter, TrialFinished
+from jobs.testbed.handle import Testbed
+from metrics.comparison import Conclusion, Side
+from metrics.store import TableStore
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SHORT = (
+    "workload.topic.replication_factor=1",
+    "workload.trial.warmup_s=0.5",
+    "workload.trial.measure_s=2",
+    "cluster.warm_up_max_s=0",
+    "goal.search.load_start_max=256",
+)
+
+
+@pytest.fixture
+def cluster_file(kafka_testbed: Testbed, tmp_path: Path) -> str:
+    """The shared brokers as a cluster that runs already."""
+    file = tmp_path / "shared.yaml"
+    described = {
+        "bootstrap_servers": list(kafka_testbed.bootstrap_servers),
+        "jmx": {"endpoints": kafka_testbed.jmx_endpoints},
+    }
+    file.write_text(yaml.safe_dump(described))
+    return str(file)
+
+
+def test_both_sides_are_loaded_in_turns_in_one_session_and_kept_as_runs(
+    cluster_file: str, kafka_testbed: Testbed, spark: SparkSession, tmp_path: Path
+) -> None:
+    sides = load_sides(
+        {Side.A: cluster_file, Side.B: cluster_file}, "testbed", "1kB", "default", SHORT
+    )
+    reporter = RecordingReporter()
+    tables = str(tmp_path / "tables")
+    effort = Effort(pairs=3, steady_pairs=0)
+    run = CompareRun(sides, reporter, tmp_path, tables, "pairs", effort, 0.05, budget_s=0.1)
+    answer = run.execute()
+
+    # The time is up once the load is found, so there is no answer, and that is said.
+    (case,) = answer.cases
+    assert case.conclusion is Conclusion.NO_ANSWER
+    document = json.loads(run.file.read_text())
+    assert (document["status"], document["exit_code"]) == ("no conclusion", 3)
+    assert document["differences"] == []
+    assert document["cases"][0]["notes"] == ["the budget ended after 0 of 3 pairs"]
+
+    finished = [event for event in reporter.events if isinstance(event, TrialFinished)]
+    order = [event.reason[:2] for event in finished]
+    assert order == sorted(order)
+    assert set(order) == {"A:", "B:"}
+    assert [event.number for event in finished] == list(range(1, len(finished) + 1))
+    starts = [e for e in reporter.events if e == PhaseStarted("starting Spark")]
+    assert len(starts) == 1
+    kept = TableStore(spark, tables)
+    numbers = [row.trial for side in "ab" for row in kept.trials(f"pairs-{side}").collect()]
+    assert sorted(numbers) == list(range(1, len(finished) + 1))
+    ended = {row.run_id: row.status for row in kept.runs().collect()}
+    assert ended == {"pairs-a": "done", "pairs-b": "done"}
+    with connect(kafka_testbed.bootstrap_servers) as admin:
+        left = [name for name in admin.client.list_topics() if name.startswith(f"{PREFIX}pairs")]
+    assert left == []
+    assert spark.range(1).count() == 1  # the session was there before, and goes on
