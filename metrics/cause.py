@@ -148,8 +148,7 @@ def _cause(
         slower.label,
         resource,
         names,
-        f"likely cause of the slower {slower.label}: {told}. "
-        f"{resource.value} in use: {_pressure(resource, slower, faster)}",
+        f"likely cause of the slower {slower.label}: {told}. " + _used(resource, slower, faster),
         _bound(slower, faster),
     )
 
@@ -163,7 +162,7 @@ def _change(changed: Difference, slower: SideEvidence, faster: SideEvidence) -> 
     )
 
 
-def _pressure(resource: Resource, slower: SideEvidence, faster: SideEvidence) -> str:
+def _used(resource: Resource, slower: SideEvidence, faster: SideEvidence) -> str:
     """How used a resource is on both sides, saturated and at the same load."""
     parts = []
     for when, mine, theirs in (
@@ -173,7 +172,8 @@ def _pressure(resource: Resource, slower: SideEvidence, faster: SideEvidence) ->
         used, other = use_of_trials(mine).get(resource), use_of_trials(theirs).get(resource)
         if used is not None and other is not None:
             parts.append(f"{when} {used:.2f} on {slower.label} and {other:.2f} on {faster.label}")
-    return "; ".join(parts) if parts else "not known"
+    name = resource.value[:1].upper() + resource.value[1:]
+    return f"{name} in use: {'; '.join(parts) if parts else 'not known'}"
 
 
 def _version_cause(
@@ -218,8 +218,7 @@ def _no_cause(
 
 
 def _evidence(slower: SideEvidence, faster: SideEvidence, resource: Resource) -> tuple[str, ...]:
-    used = f"{resource.value} in use: {_pressure(resource, slower, faster)}"
-    return (*_bound(slower, faster), used)
+    return (*_bound(slower, faster), _used(resource, slower, faster))
 
 
 def _bound(slower: SideEvidence, faster: SideEvidence) -> tuple[str, ...]:

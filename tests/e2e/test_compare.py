@@ -20,7 +20,7 @@ pytestmark = pytest.mark.long
 ONE_BROKER = (
     "--set=cluster.testbed.brokers=1",
     "--set=workload.topic.replication_factor=1",
-    "--set=cluster.warm_up_max_s=30",
+    "--set=cluster.warm_up_max_s=20",
 )
 COMPARE_S = 900.0
 """A comparison of one size on two busy cores [s]; on two quiet ones it takes 4 minutes."""
