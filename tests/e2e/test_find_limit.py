@@ -98,6 +98,7 @@ def test_the_chart_is_there(run: Run) -> None:
     for goal in ("default", "tolerant"):
         assert (run.folder / f"boundary-{goal}.png").read_bytes().startswith(b"\x89PNG")
         assert "<html" in (run.folder / f"boundary-{goal}.html").read_text()
+        assert f"Goal {goal}" in (run.folder / "report.html").read_text()
 
 
 def test_an_interruption_leaves_finished_trials_and_nothing_running(
