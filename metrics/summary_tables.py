@@ -50,25 +50,27 @@ def read_summary(tables: TableStore, run_id: str = "") -> RunSummary:
 
 
 def _run(tables: TableStore, run_id: str) -> dict[str, Any]:
-    """The newest row of the run, with `started_s` and `at_s` [s since the epoch]."""
+    """The run's last row, its end if there is one, with `started_s` and `at_s` [s]."""
     from pyspark.sql import functions as sql
 
-    first = sql.min(sql.unix_micros("at") / 1e6).alias("started_s")
-    starts = tables.read("runs").groupBy("run_id").agg(first)
-    known = tables.runs().withColumn("at_s", sql.unix_micros("at") / 1e6).join(starts, "run_id")
-    newest = known.orderBy(sql.col("started_s").desc())
-    if run_id:
-        wanted = newest.where(newest.run_id == run_id)
-    else:
-        with_points = tables.read("boundaries").select("run_id").distinct()
-        wanted = newest.join(with_points, "run_id", "left_semi").orderBy(
-            sql.col("started_s").desc()
-        )
-    found = wanted.limit(1).collect()
-    if found:
-        return dict(found[0].asDict(recursive=True))
-    last = [row.run_id for row in newest.select("run_id").limit(RUNS_NAMED).collect()]
-    raise ConfigError(
+    if not run_id:
+        newest = tables.read("boundaries").select(sql.max_by("run_id", "at")).collect()
+        run_id = newest[0][0] or ""
+    at_s = (sql.unix_micros("at") / 1e6).alias("at_s")
+    found = tables.read("runs", run_id).select("*", at_s).collect()
+    if not found:
+        raise ConfigError(_no_run(tables, run_id))
+    # A resumed run has several rows of each event.
+    last = max(found, key=lambda row: (row["event"] == "finished", row["at_s"]))
+    return last.asDict(recursive=True) | {"started_s": min(row["at_s"] for row in found)}
+
+
+def _no_run(tables: TableStore, run_id: str) -> str:
+    from pyspark.sql import functions as sql
+
+    newest = tables.read("runs").groupBy("run_id").agg(sql.max("at").alias("at"))
+    last = [row[0] for row in newest.orderBy(sql.col("at").desc()).limit(RUNS_NAMED).collect()]
+    return (
         f"there is no {f'run {run_id}' if run_id else 'run with a boundary point'} in "
         f"{tables.address('runs')}; expected the id of a run, such as one of the last: "
         f"{', '.join(last) or 'none'}; correct it, or find a limit with redline find-limit"

@@ -1,0 +1,227 @@
+"""The notebooks hold no outputs and no logic; and what they show, shows."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import nbformat
+import pytest
+
+from jobs import notebook
+from jobs.notebook import parameter
+from metrics.history_charts import history_charts, lines_chart, nights_charts
+from metrics.provision_charts import answer_table, brokers_chart, sweep
+from metrics.provisioning import Demand, MeasuredLimit, provision
+from metrics.shown import sentence, shown_chart, table_html
+from metrics.trial_charts import brokers_use_chart, latency_chart, limits_use_chart, series_chart
+from metrics.trial_series import SERIES
+from search.errors import ConfigError
+
+ROOT = Path(__file__).parents[2]
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+LINES_MAX = 14
+"""Of a cell, most of all of parameters; more is logic that belongs into a module."""
+BLOCKS = (
+    ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda, ast.For, ast.While,
+    ast.If, ast.Try, ast.With,
+)  # fmt: skip
+
+
+def test_all_four_are_there() -> None:
+    assert [path.stem for path in NOTEBOOKS] == ["boundary", "provisioning", "regressions", "trial"]
+
+
+@pytest.fixture(params=NOTEBOOKS, ids=lambda path: str(path.stem))
+def book(request: pytest.FixtureRequest) -> Any:
+    read: Any = nbformat.read(request.param, as_version=4)  # type: ignore[no-untyped-call]
+    nbformat.validate(read)
+    return read
+
+
+def _code(book: Any) -> Iterator[Any]:
+    return (cell for cell in book.cells if cell.cell_type == "code")
+
+
+def test_no_output_and_nothing_of_a_machine_is_kept(book: Any) -> None:
+    for cell in _code(book):
+        assert cell.outputs == []
+        assert cell.execution_count is None
+        assert set(cell.metadata) <= {"tags"}
+    assert book.metadata.kernelspec.name == "python3"
+    assert set(book.metadata) == {"kernelspec", "language_info"}
+    assert set(book.metadata.language_info) == {"name"}
+    text = "".join(cell.source for cell in book.cells)
+    assert not re.search(r"(?<![\w.])/(home|work|root|tmp|Users|opt|mnt)\b", text)
+
+
+def test_a_cell_holds_no_logic(book: Any) -> None:
+    for cell in _code(book):
+        tree = ast.parse(cell.source)
+        assert not [node for node in ast.walk(tree) if isinstance(node, BLOCKS)], cell.source
+        assert len(cell.source.splitlines()) <= LINES_MAX, cell.source
+
+
+def test_it_says_its_question_and_then_takes_its_parameters(book: Any) -> None:
+    first, second = book.cells[:2]
+    assert first.cell_type == "markdown"
+    assert first.source.startswith("# ") and "?" in first.source.splitlines()[0]
+    assert second.metadata.tags == ["parameters"]
+    assert 'where = parameter("tables"' in second.source
+
+
+def test_nothing_asks_for_the_drivers_jvm_or_for_an_rdd(book: Any) -> None:
+    text = "".join(cell.source for cell in _code(book))
+    assert not re.search(r"_jvm|sparkContext|\.rdd\b|_jdf", text)
+
+
+class Widgets:
+    """What Databricks gives a notebook, as far as parameters need it."""
+
+    def __init__(self, **values: str) -> None:
+        self.values, self.labels = values, dict[str, str]()
+
+    def text(self, name: str, default: str, label: str) -> None:
+        self.values.setdefault(name, default)
+        self.labels[name] = label
+
+    def get(self, name: str) -> str:
+        return self.values[name]
+
+
+def test_a_parameter_is_its_default_where_there_are_no_widgets() -> None:
+    assert parameter("growth", 0.5, "Growth") == 0.5
+    assert parameter("run_id", "", "Run") == ""
+
+
+def test_a_parameter_is_the_widgets_value_in_the_type_of_its_default(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    widgets = Widgets(growth="0.25", trial=" 7 ", run_id="a b")
+    host = {"dbutils": SimpleNamespace(widgets=widgets)}
+    monkeypatch.setattr(notebook, "_given", host.get)
+    assert parameter("growth", 0.5, "Growth until then") == 0.25
+    assert parameter("trial", 0, "Trial") == 7
+    assert parameter("run_id", "", "Run") == "a b"
+    assert parameter("offline", 0.2, "Offline") == 0.2
+    assert widgets.labels["growth"] == "Growth until then"
+
+
+def test_a_widget_that_holds_no_number_is_refused_with_what_to_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    host = {"dbutils": SimpleNamespace(widgets=Widgets(trial="last"))}
+    monkeypatch.setattr(notebook, "_given", host.get)
+    with pytest.raises(ConfigError, match=r"'last'.*expected a number such as 0; correct it"):
+        parameter("trial", 0, "Trial")
+
+
+def test_a_table_says_nulls_numbers_lists_and_text_that_is_no_markup() -> None:
+    html = table_html(
+        ("name", "value"),
+        [("a<b", 1234.5), (["x", "y & z"], 0.012345), (None, None), ("n", float("nan"))],
+    )
+    assert "a&lt;b" in html and "x<br>y &amp; z" in html
+    assert ">1,234<" in html and ">0.01235<" in html
+    assert html.count(">–<") == 3
+    assert "text-align:right" in html
+    assert "No rows." in table_html(("name",), [])
+
+
+def test_a_chart_is_a_frame_that_loads_nothing_and_a_picture() -> None:
+    points = [
+        {"broker_id": b, "elapsed_s": float(s), "value": 0.5 * b, "title": series.title}
+        for b in (1, 2)
+        for s in range(-3, 9)
+        for series in SERIES
+    ]
+    shown = shown_chart(series_chart(points, 8.0))._repr_mimebundle_()
+    assert shown["image/png"].startswith(b"\x89PNG")
+    assert shown["text/html"].startswith("<iframe srcdoc=")
+    assert not re.search(r"(src|href)=(&quot;|&#x27;|\")https?:", shown["text/html"])
+    assert sentence("a < b")._repr_html_() == "<p>a &lt; b</p>"
+    assert "nothing to draw" in shown_chart()._repr_html_()
+
+
+def _drawn(*charts: Any) -> str:
+    """The charts as SVG, so that what the drawing warns of or refuses shows."""
+    import vl_convert
+
+    return "".join(vl_convert.vegalite_to_svg(chart.to_dict()) for chart in charts)
+
+
+def test_the_use_of_resources_names_each_and_frames_what_bound() -> None:
+    row = {
+        "bpm": 1_000, "broker_id": 1, "resource": "disk", "utilization": 0.875, "is_limit": True,
+        "saturation": 1.2, "saturation_unit": "threads waiting", "errors": None, "errors_unit": "",
+    }  # fmt: skip
+    unknown = row | {"resource": "quota", "utilization": None, "is_limit": False}
+    by_size = _drawn(limits_use_chart([row, unknown]))
+    assert "1 kB" in by_size and "88%" in by_size and ">?<" in by_size
+    assert "broker 1" in _drawn(brokers_use_chart([row]))
+    framed = 'stroke="#1b1f24"'
+    assert framed in by_size and framed not in _drawn(limits_use_chart([unknown]))
+
+
+def test_latencies_leave_out_what_was_not_recorded() -> None:
+    trial = {"trial": 3} | dict.fromkeys(
+        [f"latency_{name}_ms" for name in ("p50", "p95", "p99", "p999", "max")], 12.5
+    )
+    assert "p999" in _drawn(latency_chart([trial]))
+    assert "p999" not in _drawn(latency_chart([trial | {"latency_p999_ms": None}]))
+
+
+BASE = {
+    "cluster": "c", "workload": "w", "goal": "g", "axis": "np", "bpm": 100, "run_id": "r",
+    "mb_per_s_per_broker": 5.0, "mb_per_s_per_broker_overloaded": 5.5, "limited_by": "disk",
+    "mps": 100.0, "mps_overloaded": 110.0, "moved": None, "change": None, "at_ms": 1.7e12,
+}  # fmt: skip
+
+
+def test_histories_are_a_chart_for_each_series_with_the_bracket_per_broker() -> None:
+    later = {"at_ms": 1.7e12 + 1e8, "moved": "fell", "change": -0.5}
+    charts = history_charts([BASE, BASE | later, BASE | {"goal": "strict"}])
+    assert [chart.to_dict()["title"]["text"] for chart in charts] == [
+        "c with w, goal g",
+        "c with w, goal strict",
+    ]
+    (values,) = charts[0].to_dict()["datasets"].values()
+    assert [value["high"] for value in values] == pytest.approx([5.5, 5.5])
+    assert [value["moved"] for value in values] == ["first", "fell"]
+    assert "fell" in _drawn(*charts)
+    assert history_charts([]) == []
+
+
+def test_the_newest_lines_and_the_nights_are_drawn() -> None:
+    assert "c, w, g" in _drawn(lines_chart([BASE, BASE | {"bpm": 1_000}]))
+    night = {
+        "suite": "s", "case": "limit-1kB", "night": "n1", "run_id": "r", "at_ms": 1.7e12,
+        "value": 40.0, "measure": "np", "outcome": "regression", "change": -0.2, "text": "less",
+    }  # fmt: skip
+    charts = nights_charts([night, night | {"case": "other"}, night | {"outcome": None}])
+    assert len(charts) == 2
+    drawn = _drawn(*charts)
+    assert "s: limit-1kB" in drawn and "regression" in drawn and "not judged" in drawn
+
+
+LIMITS = [MeasuredLimit(1_000, 60.0, "disk", 3, 1)]
+
+
+def test_the_sweep_gives_the_published_figure_at_the_share_that_was_asked() -> None:
+    demand = Demand(600.0, 1_000, 3, 1)
+    found = sweep(LIMITS, demand, "offline", [0.0, 0.2])
+    assert [row["brokers"] for row in found] == [10, 13]
+    assert {row["binds_first"] for row in found} == {"disk"}
+
+
+def test_the_provision_says_what_it_rests_on_and_marks_what_was_asked() -> None:
+    demand = Demand(600.0, 1_000, 3, 2, offline=0.2)
+    html = answer_table(provision(LIMITS, demand), demand)._repr_html_()
+    assert ">13<" in html and "measured with 1 consumer groups and planned with 2" in html
+    drawn = _drawn(brokers_chart(LIMITS, demand))
+    assert drawn.count(">13<") == 3
+    assert "Share offline" in drawn
