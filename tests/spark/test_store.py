@@ -168,9 +168,9 @@ def test_boundaries_read_back_by_size(store: TableStore, run_id: str) -> None:
 
 
 def test_a_case_reads_back_as_it_was_judged(store: TableStore, run_id: str) -> None:
-    measured = case_row(run_id=run_id, suite=run_id, night=3, cluster="here")
+    measured = case_row(3, run_id=run_id, suite=run_id, cluster="here")
     judged = replace(measured, event="judged", outcome="no change", change=0.01, nights=("n1",))
-    earlier = case_row(run_id=f"{run_id} 2", suite=run_id, night=2, cluster="here")
+    earlier = case_row(2, run_id=f"{run_id} 2", suite=run_id, cluster="here")
     elsewhere = case_row(run_id=f"{run_id} 3", suite=run_id, cluster="there")
     for row in (measured, judged, earlier, elsewhere):
         store.append_case(row)

@@ -20,14 +20,14 @@ ENVIRONMENT = {
 }
 
 
-def case_row(night: int = 1, value: float = 20.0, **changes: Any) -> CaseRow:
-    """A limit of 20 MB/s per broker, `night` days after the beginning of time."""
+def case_row(day: int = 1, value: float = 20.0, **changes: Any) -> CaseRow:
+    """A limit of 20 MB/s per broker, `day` days after the beginning of time."""
     made = CaseRow(
-        run_id=f"r{night}",
+        run_id=f"r{day}",
         event="measured",
-        at=utc(night * DAY_S),
+        at=utc(day * DAY_S),
         suite="s",
-        night=f"n{night}",
+        night=f"n{day}",
         case="limit",
         cluster="c",
         workload="w",

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 from junitparser import Error, Failure, JUnitXml, Skipped
@@ -17,12 +19,14 @@ from jobs.nights.junit import write_junit
 from jobs.nights.lock import lock_key, locked
 from jobs.nights.measuring import CaseInvalidError, config_of, expected_s, load_of
 from jobs.nights.settings import settings_of
+from jobs.traffic import traffic
 from metrics.night_report import CaseReport, NightReport, of_comparison, table_rows, write_night
 from metrics.night_rows import Outcome
 from metrics.nights import Comparison, judge_night
 from search.errors import ConfigError, GuardStopError
 from tests.support.nights import ENVIRONMENT, case_row
 
+ROOT = Path(__file__).parents[2]
 SUITE = Suite(
     name="s",
     cases=(
@@ -308,3 +312,13 @@ def test_what_makes_no_sense_is_refused_before_any_load(
     assert isinstance(done.exception, ConfigError)
     assert told in str(done.exception)
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("command", [nightly, traffic])
+def test_the_page_of_a_command_lists_its_options(command: click.Command) -> None:
+    page = (ROOT / "docs" / f"{command.name}.md").read_text()
+    options = [name for each in command.params for name in each.opts]
+    assert len(options) > 8
+    assert [name for name in options if f"`{name}" not in page] == []
+    told = set(re.findall(r"`(--[a-z-]+)", page))
+    assert told - set(options) == set()
