@@ -16,7 +16,7 @@ import click
 from jobs.console import make_reporter
 from jobs.entry import run
 from jobs.events import Level, Notice, Reporter, Table, note
-from jobs.options import pattern_options
+from jobs.options import pattern_options, run_options
 from jobs.readiness.examination import Examination, Order
 from jobs.readiness.finding import Finding, Standing, problems_of
 from jobs.version import __version__
@@ -33,23 +33,18 @@ _LOUD = {Standing.WARNING: Level.WARNING, Standing.PROBLEM: Level.ERROR}
 @pattern_options
 @click.option("--goal", default="default", show_default=True, metavar="NAME|FILE",
               help="What counts as sustained: files of conf/goals, or paths.")  # fmt: skip
-@click.option("--set", "overrides", multiple=True, metavar="FILE.KEY=VALUE",
-              help="Override a key, as workload.producer.acks=all; may be repeated.")  # fmt: skip
-@click.option("--out", default="out", show_default=True, metavar="DIR",
-              type=click.Path(file_okay=False, path_type=Path),
-              help="Where a run would leave its results.")  # fmt: skip
-@click.option("--slots", type=click.IntRange(min=1),
-              help="Tasks that a load should have.  [default: all that Spark has]")  # fmt: skip
+@run_options
 @click.option("--start", "starts", is_flag=True,
               help="Start the cluster's testbed to look at it, too, and stop it.")  # fmt: skip
 @click.option("--json", "json_file", metavar="FILE", type=click.Path(path_type=Path),
               help="Write the findings for programs, too.")  # fmt: skip
-def doctor(
+def doctor(  # noqa: PLR0913, PLR0917 - one for each option
     cluster: str,
     workload: str,
     goal: str,
     overrides: tuple[str, ...],
     out: Path,
+    tables: str | None,
     slots: int | None,
     starts: bool,
     json_file: Path | None,
@@ -60,7 +55,7 @@ def doctor(
     and Spark with its executors. Makes and changes nothing on the cluster. The exit code is
     0 when a run with the same options would start, else 2.
     """
-    order = Order(cluster, workload, goal, overrides, out, slots, starts)
+    order = Order(cluster, workload, goal, overrides, out, tables, slots, starts)
     with make_reporter() as reporter:
         findings = Examination(order, reporter).make()
         if json_file is not None:

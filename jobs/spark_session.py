@@ -31,6 +31,7 @@ Answer = TypeVar("Answer")
 
 LOOPBACK = "127.0.0.1"
 STOP_TIMEOUT_S = 20.0
+_CAUSE_LENGTH = 300
 
 DELTA = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -132,10 +133,25 @@ def run_interruptibly(session: SparkSession, group: str, action: Callable[[], An
 
 
 def cause_of(error: Py4JJavaError) -> str:
-    """The first line that says something, of a Java error that runs to pages."""
-    text = str(error.java_exception.getMessage() or error)
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[0][:300] if lines else type(error).__name__
+    """What happened, of a Java error that runs to pages; see `cause_in`."""
+    return cause_in(str(error.java_exception.getMessage() or error)) or type(error).__name__
+
+
+def cause_in(text: str) -> str:
+    """The line that says what happened, of the message of a failed Spark job.
+
+    The last of a Python traceback where there is one, the reason of a failed barrier stage,
+    which stands on its second line, or the first.
+    """
+    told = text.split("\n\tat ", 1)[0]
+    lines = [line.strip() for line in told.splitlines() if line.strip()]
+    if not lines:
+        return ""
+    if any("Traceback (most recent call last)" in line for line in lines):
+        line = lines[-1]
+    else:
+        line = lines[1] if len(lines) > 1 and "failed barrier" in lines[0] else lines[0]
+    return line[:_CAUSE_LENGTH]
 
 
 def _local_conf(slots: int, app_name: str, scratch: Path) -> SparkConf:

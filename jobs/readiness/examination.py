@@ -19,7 +19,7 @@ from jobs.events import PhaseStarted, Reporter
 from jobs.opening import Session, open_session
 from jobs.readiness.cluster import cluster_findings, metrics_findings
 from jobs.readiness.finding import Finding, checked, ok, problems_from, skipped
-from jobs.readiness.machine import machine_findings
+from jobs.readiness.machine import machine_findings, place_findings
 from jobs.readiness.session import look_at_session
 from jobs.trials.load import require_room
 from search.errors import RedlineError
@@ -33,6 +33,7 @@ class Order:
 
     Attributes:
         out: where results would go.
+        tables: path or catalog name of the Delta tables; None for a folder of `out`.
         slots: tasks that were asked for; None for all that there are.
         starts: whether a testbed is started for the checks, and stopped after them.
     """
@@ -42,6 +43,7 @@ class Order:
     goal: str
     overrides: Sequence[str]
     out: Path
+    tables: str | None = None
     slots: int | None = None
     starts: bool = False
 
@@ -62,7 +64,9 @@ class Examination:
         """All findings, in the order of the checks. Whatever was opened is closed again."""
         cluster, workload, config = self._configuration()
         self._phase("looking at this machine")
-        self.findings += machine_findings(self.order.out, cluster.testbed if cluster else None)
+        order = self.order
+        self.findings += machine_findings(order.out, cluster.testbed if cluster else None)
+        self.findings += place_findings(order.out, order.tables)
         with ExitStack() as stack:
             opened = None if cluster is None else self._cluster(cluster, stack)
             if opened is not None and config is not None:

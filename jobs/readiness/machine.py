@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import shutil
 import sys
@@ -9,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from jobs.config import Testbed
-from jobs.readiness.finding import Finding, checked, ok, problem
+from jobs.readiness.finding import Finding, checked, ok, problem, skipped
 from jobs.setup.jars import delta_jars, kafka_jars
 from jobs.setup.preflight import (
     MIN_DISK_BYTES,
@@ -55,6 +56,39 @@ def machine_findings(out: Path, testbed: Testbed | None) -> list[Finding]:
     return found
 
 
+def place_findings(out: Path, tables: str | None) -> list[Finding]:
+    """Whether results and tables could be written where they are to go.
+
+    Args:
+        out: where results go.
+        tables: path or catalog name of the Delta tables; None for a folder of `out`.
+    """
+    found = [_writable("results", out)]
+    if tables is None:
+        return found
+    if "/" not in tables or ":" in tables:
+        return [*found, skipped("tables", f"only a run itself writes to {tables}")]
+    return [*found, _writable("tables", Path(tables))]
+
+
+def _writable(check: str, folder: Path) -> Finding:
+    existing = _existing(folder)
+    if existing.is_dir() and os.access(existing, os.W_OK | os.X_OK):
+        return ok(check, str(folder))
+    return problem(
+        check,
+        f"{folder} cannot be written, as {existing} is no folder that this user may write to",
+        "a folder for the results",
+        "choose another with --out or --tables, or change its permissions",
+    )
+
+
+def _existing(folder: Path) -> Path:
+    """The folder, or the nearest above it that exists."""
+    above = (folder.absolute(), *folder.absolute().parents)
+    return next(each for each in above if each.exists())
+
+
 def _of(check: str, trouble: str | None, tell: Callable[[], str]) -> Finding:
     return ok(check, tell()) if trouble is None else problem(check, trouble)
 
@@ -65,10 +99,7 @@ def _java() -> str:
 
 
 def _room(folder: Path) -> str:
-    existing = next(
-        each for each in (folder.absolute(), *folder.absolute().parents) if each.exists()
-    )
-    return f"{shutil.disk_usage(existing).free / 1e9:.1f} GB free for {folder}"
+    return f"{shutil.disk_usage(_existing(folder)).free / 1e9:.1f} GB free for {folder}"
 
 
 def _memory() -> str:

@@ -163,16 +163,17 @@ def survey(spark: SparkSession, slots: int, order: Mapping[str, Any]) -> list[Ex
         stage = context.parallelize(range(slots), slots).barrier().mapPartitions(task)
         return [str(text) for text in stage.collect()]
 
-    group = "redline-probe"
+    group, late = "redline-probe", threading.Event()
     try:
-        with shipped_as_source(), _cancelled_after(spark, group, DEADLINE_S):
+        with shipped_as_source(), _cancelled_after(spark, group, late):
             return [ExecutorFacts.parse(text) for text in run_interruptibly(spark, group, collect)]
     except Py4JJavaError as error:
+        why = f"did not answer within {DEADLINE_S:.0f} s" if late.is_set() else cause_of(error)
         python = ".".join(platform.python_version_tuple()[:2])
         raise ConfigError(
-            f"Spark's executors could not be looked at: {cause_of(error)}; expected the driver's "
-            f"Python {python} with pyspark on every executor; set PYSPARK_PYTHON "
-            "(spark.pyspark.python) to it"
+            f"Spark's executors could not be looked at ({why}); expected the driver's Python "
+            f"{python} with pyspark on every executor; set PYSPARK_PYTHON (spark.pyspark.python) "
+            "to it, and see the executors' logs"
         ) from error
 
 
@@ -188,8 +189,14 @@ def shipped_as_source() -> Iterator[None]:
 
 
 @contextmanager
-def _cancelled_after(spark: SparkSession, group: str, deadline_s: float) -> Iterator[None]:
-    timer = threading.Timer(deadline_s, spark.sparkContext.cancelJobGroup, [group])
+def _cancelled_after(spark: SparkSession, group: str, late: threading.Event) -> Iterator[None]:
+    """End the jobs of the group at the deadline, and say so."""
+
+    def cancel() -> None:
+        late.set()
+        spark.sparkContext.cancelJobGroup(group)
+
+    timer = threading.Timer(DEADLINE_S, cancel)
     timer.daemon = True
     timer.start()
     try:

@@ -13,6 +13,7 @@ from jobs.readiness.session import SessionReport, look_at_session
 from jobs.readiness.slots import registered_slots
 from jobs.testbed.ports import free_ports
 from jobs.trials.control import control_of
+from search.errors import ConfigError
 from tests.conftest import SPARK_SLOTS
 
 if TYPE_CHECKING:
@@ -74,3 +75,11 @@ def test_a_setting_that_a_load_cannot_bear_ends_the_look(
         )
     assert [each.found.split(" ", 1)[0] for each in report.findings] == [name]
     assert report.slots == 0
+
+
+def test_a_python_that_does_not_start_is_a_sentence_and_no_stack_trace(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", "/no/such/python")
+    with pytest.raises(ConfigError, match=r'Cannot run program "/no/such/python".*PYSPARK_PYTHON'):
+        look(spark, {})

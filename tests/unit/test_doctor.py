@@ -21,7 +21,7 @@ from jobs.readiness import examination, machine
 from jobs.readiness.cluster import broker_findings, metrics_rules, permission_rules
 from jobs.readiness.examination import Examination, Order
 from jobs.readiness.finding import Finding, Standing, ok, problem, problems_of, warning
-from jobs.readiness.machine import machine_findings
+from jobs.readiness.machine import machine_findings, place_findings
 from jobs.testbed.errors import TestbedStartError
 from metrics.beans import Role
 from metrics.evidence import BrokerSample
@@ -88,6 +88,7 @@ def examined(
 
     monkeypatch.setattr(examination, "open_session", refuse)
     monkeypatch.setattr(examination, "machine_findings", lambda out, testbed: [ok("Java", "17")])
+    monkeypatch.setattr(examination, "place_findings", lambda out, tables: [])
     order = Order(cluster, "demo", "default", overrides, Path("out"))
     return Examination(order, RecordingReporter()).make()
 
@@ -159,6 +160,17 @@ def test_what_is_missing_is_told_in_preflights_words(
     found = problems_of(machine_findings(tmp_path, load_cluster("testbed").testbed))
     assert [each.check for each in found] == ["Java", "disk"]
     assert found[0].sentence == "No java was found. Install a JDK."
+
+
+def test_results_need_a_folder_that_can_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    assert not problems_of(place_findings(tmp_path / "not" / "yet", str(tmp_path / "tables")))
+    (found,) = problems_of(place_findings(tmp_path / "file" / "out", None))
+    assert found.found.startswith(
+        f"{tmp_path}/file/out cannot be written, as {tmp_path}/file is no"
+    )
+    for remote in ("main.redline", "s3a://bucket/tables"):
+        assert standings(place_findings(tmp_path, remote))[1] == ("tables", "skipped")
 
 
 # --- the cluster ------------------------------------------------------------

@@ -23,6 +23,7 @@ from jobs.readiness.finding import (
 from jobs.readiness.settings import promised_slots, setting_findings, slot_findings
 from jobs.readiness.slots import SETTLED_S, Slots, await_slots
 from jobs.readiness.survey import ExecutorFacts
+from jobs.spark_session import cause_in
 from search.errors import ConfigError, GuardStopError
 
 PACKAGES = {"kafka-python": "3.0.12", "crc32c": "2.9"}
@@ -261,3 +262,36 @@ def test_what_an_executor_yields_is_read_back() -> None:
     assert (facts.offset_s, facts.offset_error_s, facts.line_trouble) == (0.5, 0.1, "")
     assert facts.unreachable == {}
     assert facts.unreadable == ("/ca.pem",)
+
+
+# --- what Spark says when a stage fails -------------------------------------
+
+BARRIER = (
+    "Job aborted due to stage failure: Could not recover from a failed barrier ResultStage. Most "
+    "recent failure reason: Stage failed because barrier task ResultTask(0, 1) finished "
+    "unsuccessfully.\n"
+)
+PYTHON = """org.apache.spark.api.python.PythonException: Traceback (most recent call last):
+  File "worker.py", line 3386, in main
+    process()
+PySparkRuntimeError: [PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.10
+
+\tat org.apache.spark.api.python.PythonRunner.handle(PythonRunner.scala:645)
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        (BARRIER + PYTHON, "PySparkRuntimeError: [PYTHON_VERSION_MISMATCH] Python in worker has"),
+        (BARRIER + "java.io.IOException: Cannot run program\n\tat java.X", "java.io.IOException: "),
+        (BARRIER + "ExecutorLostFailure (executor 0 exited)", "ExecutorLostFailure (executor 0"),
+        ("Job 3 cancelled part of cancelled job group g\n\tat org.X", "Job 3 cancelled part"),
+        (BARRIER, "Job aborted due to stage failure"),
+        ("", ""),
+    ],
+)
+def test_of_pages_of_java_the_line_is_taken_that_says_what_happened(text: str, cause: str) -> None:
+    assert cause_in(text).startswith(cause)
+    assert "\n" not in cause_in(text)
+    assert cause or not cause_in(text)
