@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from jobs.comparing.answer import REGRESSION_CODE, Answer
+from jobs.comparing.answer import Answer, ending_with
 from jobs.comparing.pairs import Effort
 from jobs.comparing.run import CompareRun
 from jobs.comparing.sides import load_sides, require_memory
@@ -131,15 +131,10 @@ def _tell(answer: Answer, reporter: Reporter, file: Path) -> None:
 
 def _code(answer: Answer) -> int:
     """The exit code of a comparison that nothing stopped."""
-    if answer.is_regression:
-        return REGRESSION_CODE
-    if answer.unanswered:
-        sizes = ", ".join(f"{bpm} B" for bpm in answer.unanswered)
-        raise NoConclusionError(
-            f"no conclusion at {sizes}: too few pairs are answers; expected {PAIRS_MIN}; give it "
-            "more pairs or time, or see in the table trials why they are INVALID"
-        )
-    return 0
+    ending = ending_with(answer)
+    if ending.exit_code == NoConclusionError.exit_code:
+        raise NoConclusionError(ending.error)
+    return ending.exit_code
 
 
 if __name__ == "__main__":

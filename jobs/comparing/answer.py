@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from jobs.comparing.pairs import Case
+from jobs.results import NO_CONCLUSION, Ending
 from metrics.cause import Cause, SideEvidence, broker_differences, likely_cause, use_of_trials
 from metrics.comparison import CAPACITY, STEADY, Compared, Conclusion, Side, compared, conclude
-from metrics.effects import CONFIDENCE
+from metrics.effects import CONFIDENCE, PAIRS_MIN
 from metrics.environment import Difference
 from metrics.summary import write_atomic
+from search.errors import NoConclusionError
 
 SCHEMA_VERSION = 1
 REGRESSION_CODE = 4
@@ -86,6 +88,21 @@ class Answer:
         return tuple(c.case.bpm for c in self.cases if c.conclusion is Conclusion.NO_ANSWER)
 
 
+def ending_with(answer: Answer) -> Ending:
+    """How a comparison ended that nothing stopped."""
+    if answer.is_regression:
+        return Ending("done", REGRESSION_CODE)
+    if answer.unanswered:
+        sizes = ", ".join(f"{bpm} B" for bpm in answer.unanswered)
+        return Ending(
+            NO_CONCLUSION,
+            NoConclusionError.exit_code,
+            f"no conclusion at {sizes}: too few pairs are answers; expected {PAIRS_MIN}; give it "
+            "more pairs or time, or see in the table trials why they are INVALID",
+        )
+    return Ending("done", 0)
+
+
 def answer_of(sides: Mapping[Side, SideFacts], cases: Sequence[Case], min_effect: float) -> Answer:
     """The answer of these trials, however many there are."""
     capacities = [compared(CAPACITY, case.saturated) for case in cases]
@@ -132,8 +149,7 @@ def write_answer(answer: Answer, head: Mapping[str, Any], path: Path) -> None:
         **head,
         "min_effect": answer.min_effect,
         "confidence": CONFIDENCE,
-        "a": asdict(answer.sides[Side.A]) if answer.sides else None,
-        "b": asdict(answer.sides[Side.B]) if answer.sides else None,
+        **{side.value.lower(): _facts(answer.sides.get(side)) for side in Side},
         "differences": [
             {"name": each.name, "a": each.before, "b": each.after} for each in answer.differences
         ],
@@ -141,6 +157,10 @@ def write_answer(answer: Answer, head: Mapping[str, Any], path: Path) -> None:
     }
     text = json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False, default=str)
     write_atomic(path, text + "\n")
+
+
+def _facts(side: SideFacts | None) -> dict[str, Any] | None:
+    return None if side is None else asdict(side)
 
 
 def _case(answer: CaseAnswer) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jobs.comparing.answer import REGRESSION_CODE, Answer, SideFacts, answer_of, write_answer
+from jobs.comparing.answer import Answer, SideFacts, answer_of, ending_with, write_answer
 from jobs.comparing.pairs import Case, CaseComparer, Effort, producers
 from jobs.comparing.shown import SideReporter
 from jobs.comparing.sides import SideSetup
@@ -180,7 +180,7 @@ class CompareRun:
             answer = Answer(facts, (), (), self.min_effect)
         else:
             answer = answer_of(facts, self._cases, self.min_effect)
-        ending = ending or _ending(answer)
+        ending = ending or ending_with(answer)
         write_answer(answer, self._head(started_s, ending), self.file)
         return answer
 
@@ -202,18 +202,3 @@ class CompareRun:
 
 def _is_before(end_s: float) -> bool:
     return time.monotonic() < end_s
-
-
-def _ending(answer: Answer) -> Ending:
-    """How a comparison ended that nothing stopped."""
-    if answer.is_regression:
-        return Ending("done", REGRESSION_CODE)
-    if answer.unanswered:
-        sizes = ", ".join(f"{bpm} B" for bpm in answer.unanswered)
-        return Ending(
-            "no conclusion",
-            NoConclusionError.exit_code,
-            f"no conclusion at {sizes}: too few pairs are answers; give it more pairs or time, "
-            "or see in the table trials why they are INVALID",
-        )
-    return Ending("done", 0)

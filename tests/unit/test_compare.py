@@ -10,7 +10,7 @@ import click.testing
 import pytest
 
 from jobs.compare import compare
-from jobs.comparing.answer import Answer, SideFacts, answer_of, write_answer
+from jobs.comparing.answer import Answer, SideFacts, answer_of, ending_with, write_answer
 from jobs.comparing.pairs import Case, CaseComparer, Effort
 from jobs.comparing.sides import load_sides, require_memory, settings_of
 from jobs.comparing.words import bound_table, differences_table, effects_table, sentence
@@ -152,3 +152,20 @@ def test_the_file_holds_all_of_it(tmp_path: Path) -> None:
     assert case["bound"]["b"]["resource"] == "disk"
     assert case["cause"]["slower"] == "B"
     assert document["differences"] == [{"name": "broker.config.num.io.threads", "a": "2", "b": "1"}]
+
+
+def test_an_end_before_both_sides_were_open_is_kept(tmp_path: Path) -> None:
+    only_a = {Side.A: facts()[Side.A]}
+    write_answer(Answer(only_a, (), (), 0.05), {"status": "failed"}, tmp_path / "compare.json")
+    document = json.loads((tmp_path / "compare.json").read_text())
+    assert document["a"]["label"] == "num.io.threads=2"
+    assert document["b"] is None
+
+
+@pytest.mark.parametrize(
+    ("b", "pairs", "code"), [(8.0, 4, 4), (10.0, 4, 0), (12.0, 4, 0), (10.0, 2, 3)]
+)
+def test_the_exit_code_is_that_of_the_answer(b: float, pairs: int, code: int) -> None:
+    ending = ending_with(answer(10.0, b, pairs))
+    assert ending.exit_code == code
+    assert (ending.error is None) == (code != 3)
