@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -24,8 +24,14 @@ SUBMITTED_FIND_LIMIT = (SPARK_SUBMIT, str(ROOT / "jobs" / "find_limit.py"))
 class RunningCommand:
     """A command that runs; a context manager that ends it and what it started."""
 
-    def __init__(self, *arguments: str, folder: Path, program: Sequence[str] = COMMAND) -> None:
-        paths = {"PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable}
+    def __init__(
+        self,
+        *arguments: str,
+        folder: Path,
+        program: Sequence[str] = COMMAND,
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
+        paths = environ or {"PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable}
         self._process = subprocess.Popen(
             [*program, *arguments],
             cwd=folder,
@@ -57,6 +63,11 @@ class RunningCommand:
         self._thread.join()
         if self._process.stdout is not None:
             self._process.stdout.close()
+
+    @property
+    def pid(self) -> int:
+        """Process id of the command itself."""
+        return self._process.pid
 
     @property
     def text(self) -> str:

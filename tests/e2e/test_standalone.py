@@ -1,0 +1,173 @@
+"""What a scheduler runs: the wheel, by spark-submit, on a Spark cluster of separate processes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psutil
+import pytest
+
+from jobs.testbed.handle import Testbed
+from jobs.testbed.launcher import start
+from jobs.testbed.model import SPARK_MASTER_ID
+from metrics.store import TableStore
+from tests.support.commands import gone_within
+from tests.support.processes import becomes
+from tests.support.submitted import (
+    Submitter,
+    barrier_stages,
+    executors_by_worker,
+    records_written,
+)
+from tests.support.wheel import built_wheel, python_without_us
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+QUICK = (
+    "--set=workload.message_bytes=[1000]",
+    "--set=workload.trial.warmup_s=1",
+    "--set=workload.trial.measure_s=4",
+    "--set=workload.trial.early_end_error_rate=0",
+    "--set=cluster.warm_up_max_s=10",
+    "--set=goal.search.resolution=0.5",
+)
+pytestmark = pytest.mark.timeout(600)
+
+RUN_S = 300.0
+"""A whole run, on two busy cores [s]."""
+LOAD_S = 300.0
+"""Until the next trial, on two busy cores [s]."""
+SOON_S = 15.0
+"""In which what is lost must be noticed, on two busy cores [s]."""
+STILL_S = 3.0
+"""End offsets that do not grow for so long do not grow any more [s]."""
+
+
+@pytest.fixture(scope="module")
+def testbed() -> Iterator[Testbed]:
+    with start(brokers=3, spark_workers=2, name="standalone") as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return built_wheel(tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return python_without_us(tmp_path_factory.mktemp("python"))
+
+
+@pytest.fixture
+def submitter(testbed: Testbed, wheel: Path, python: Path, tmp_path: Path) -> Submitter:
+    testbed.check()
+    return Submitter(testbed, wheel, python, tmp_path)
+
+
+def test_the_wheel_alone_finds_the_limit_on_executors_that_have_nothing_of_ours(
+    submitter: Submitter, spark: SparkSession
+) -> None:
+    for module in ("jobs", "metrics", "search", "conf"):
+        has_it = subprocess.run([submitter.python, "-c", f"import {module}"], capture_output=True,
+                                cwd=submitter.folder, env={}, check=False)  # fmt: skip
+        assert b"ModuleNotFoundError" in has_it.stderr
+    with submitter.submit("find_limit", *QUICK) as command:
+        assert command.wait(RUN_S) == 0, command.text
+        assert "Traceback" not in command.text
+    summary = summary_of(submitter.folder)
+    (point,) = summary["boundaries"]
+    assert point["np_sustained"] > 0 and point["gave_up"] is None
+    trials = TableStore(spark, str(submitter.folder / "out" / "tables")).trials(summary["run_id"])
+    assert trials.count() == point["trials"]
+    # The tasks of a load ran on executors of both workers, each stage once.
+    (event_log,) = submitter.events.iterdir()
+    stages = barrier_stages(event_log)
+    workers = [executor_ids(submitter.testbed, number, event_log.name) for number in (1, 2)]
+    used = max(stages.executors.values(), key=len)
+    assert all(used & ids for ids in workers), (used, workers)
+    assert {attempt for _, attempt in stages.attempts} == {0}
+
+
+@pytest.mark.long
+def test_a_trial_that_loses_an_executor_is_invalid_and_repeated_and_the_run_ends_well(
+    submitter: Submitter,
+) -> None:
+    with submitter.submit("find_limit", *QUICK, "--set=workload.trial.measure_s=10") as command:
+        started = command.await_line("trial-started trial=1 ", LOAD_S)
+        await_load(submitter.testbed)
+        executor, producers = an_executor_with_producers(submitter.testbed)
+        executor.kill()
+        assert gone_within(producers, SOON_S) == []
+        finished = command.await_line("trial-finished trial=1 ", 4 * SOON_S)
+        assert "INVALID" in finished
+        assert "was lost in the middle of trial" in finished
+        again = command.await_line("trial-started trial=2 ", LOAD_S)
+        assert np_of(again) == np_of(started)
+        assert command.wait(RUN_S) == 0, command.text
+    (event_log,) = submitter.events.iterdir()
+    stages = barrier_stages(event_log)
+    begun_again = [key for key in stages.executors if key[1] > 0]
+    assert begun_again == [], "Spark started a load again"
+
+
+@pytest.mark.long
+def test_executors_stop_sending_within_seconds_of_a_kill_of_the_driver(
+    submitter: Submitter,
+) -> None:
+    with submitter.submit("find_limit", *QUICK, "--set=workload.trial.measure_s=60") as command:
+        command.await_line("trial-started trial=1 ", LOAD_S)
+        await_load(submitter.testbed)
+        executors = [each for of in executors_by_worker(submitter.testbed).values() for each in of]
+        workers = [child for each in executors for child in each.children(recursive=True)]
+        assert len(executors) == 2 and workers
+        for process in [*command.family(), psutil.Process(command.pid)]:
+            process.kill()
+        killed_s = time.monotonic()
+        last_grown_s, written = killed_s, records_written(submitter.testbed)
+        while (looked_s := time.monotonic()) - last_grown_s < STILL_S:
+            now_written = records_written(submitter.testbed)
+            if now_written > written:
+                written, last_grown_s = now_written, looked_s
+            assert looked_s - killed_s < 60, "they still send"
+        assert last_grown_s - killed_s < SOON_S
+        assert gone_within([*executors, *workers], SOON_S) == []
+    submitter.testbed.check()
+
+
+def summary_of(folder: Path) -> dict[str, Any]:
+    (path,) = (folder / "out").glob("*/summary.json")
+    summary: dict[str, Any] = json.loads(path.read_text())
+    return summary
+
+
+def executor_ids(testbed: Testbed, worker: int, application: str) -> set[str]:
+    """Ids of the executors that a worker started for an application, by their work folders."""
+    work = testbed.folder / f"spark-worker-{SPARK_MASTER_ID + worker}" / "work"
+    return {folder.name for folder in (work / application).iterdir() if folder.name.isdecimal()}
+
+
+def await_load(testbed: Testbed) -> None:
+    """Until producers' records arrive."""
+    before = records_written(testbed)
+    assert becomes(lambda: records_written(testbed) > before, LOAD_S)
+
+
+def an_executor_with_producers(testbed: Testbed) -> tuple[psutil.Process, list[psutil.Process]]:
+    for executors in executors_by_worker(testbed).values():
+        for executor in executors:
+            # A daemon forks a process for each task that runs Python.
+            family = executor.children(recursive=True)
+            if len(family) > 1:
+                return executor, family
+    raise AssertionError("no executor runs Python")
+
+
+def np_of(line: str) -> str:
+    return next(word for word in line.split() if word.startswith("np="))

@@ -1,0 +1,127 @@
+"""Jobs that a scheduler submits to the Spark cluster of a testbed, and what came of them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from jobs.brokers.connect import connect
+from jobs.brokers.topic_plan import PREFIX
+from jobs.setup.places import CACHE_VARIABLE, cache_dir
+from jobs.testbed.handle import Testbed
+from jobs.testbed.model import SPARK_MASTER_ID
+from jobs.testbed.use import cluster_file
+from tests.support.commands import ROOT, SPARK_SUBMIT, RunningCommand
+
+_EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
+
+
+@dataclass(frozen=True)
+class Submitter:
+    """Runs spark-submit in a folder of its own, where nothing leads to the checkout.
+
+    Attributes:
+        python: what drivers and executors run; it must not have this project.
+        folder: of the job's script, Spark's event logs, and the jobs' results in `out`.
+    """
+
+    testbed: Testbed
+    wheel: Path
+    python: Path
+    folder: Path
+
+    def submit(self, job: str, *options: str) -> RunningCommand:
+        """Submit a script of jobs/ by its name without .py."""
+        script = self.folder / f"{job}.py"
+        shutil.copyfile(ROOT / "jobs" / f"{job}.py", script)
+        self.events.mkdir(exist_ok=True)
+        settings = {
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.ui.enabled": "false",
+            "spark.eventLog.enabled": "true",
+            "spark.eventLog.compress": "false",
+            "spark.eventLog.rolling.enabled": "false",
+            "spark.eventLog.dir": self.events.as_uri(),
+        }
+        conf = [part for pair in settings.items() for part in ("--conf", "=".join(pair))]
+        master = str(self.testbed.state.spark_master)
+        properties = str(ROOT / "conf" / "spark" / "submit.properties")
+        program = [SPARK_SUBMIT, "--master", master, "--properties-file", properties, *conf]
+        program += ["--py-files", str(self.wheel)]
+        cluster = ["--cluster", str(cluster_file(self.testbed.folder)), "--yes"]
+        return RunningCommand(
+            *cluster,
+            *options,
+            folder=self.folder,
+            program=[*program, str(script)],
+            environ={
+                "PYTHONPATH": "",
+                "PYSPARK_PYTHON": str(self.python),
+                CACHE_VARIABLE: str(cache_dir()),
+            },
+        )
+
+    @property
+    def events(self) -> Path:
+        """Where the event logs are."""
+        return self.folder / "events"
+
+
+def executors_by_worker(testbed: Testbed) -> dict[int, list[psutil.Process]]:
+    """Number of a worker → the JVMs of its executors."""
+    workers = testbed.state.spec.spark_workers
+    return {
+        number: [
+            child
+            for child in psutil.Process(testbed.pids[SPARK_MASTER_ID + number]).children()
+            if _EXECUTOR in child.cmdline()
+        ]
+        for number in range(1, workers + 1)
+    }
+
+
+def records_written(testbed: Testbed) -> int:
+    """The end offsets of all topics of runs, summed up."""
+    written = 0
+    with connect(testbed.bootstrap_servers) as admin:
+        for topic in admin.topic_names():
+            seen = admin.partitions_seen_by(testbed.broker_ids[0], topic)
+            if topic.startswith(PREFIX) and seen:
+                written += sum(admin.end_offsets(topic, seen).values())
+    return written
+
+
+@dataclass(frozen=True)
+class BarrierStages:
+    """The stages of loads, as an application's event log tells of them.
+
+    Attributes:
+        attempts: (stage, attempt) of each that was begun.
+        executors: (stage, attempt) → ids of the executors that ended its tasks well.
+    """
+
+    attempts: tuple[tuple[int, int], ...]
+    executors: dict[tuple[int, int], set[str]]
+
+
+def barrier_stages(event_log: Path) -> BarrierStages:
+    """Read the event log of an application that has ended."""
+    attempts: list[tuple[int, int]] = []
+    executors: dict[tuple[int, int], set[str]] = {}
+    for line in event_log.read_text(encoding="utf-8").splitlines():
+        event: dict[str, Any] = json.loads(line)
+        if event["Event"] == "SparkListenerStageSubmitted":
+            info = event["Stage Info"]
+            if any(rdd["Barrier"] for rdd in info["RDD Info"]):
+                attempts.append((info["Stage ID"], info["Stage Attempt ID"]))
+        elif event["Event"] == "SparkListenerTaskEnd":
+            key = (event["Stage ID"], event["Stage Attempt ID"])
+            if key in attempts and event["Task End Reason"]["Reason"] == "Success":
+                executors.setdefault(key, set()).add(event["Task Info"]["Executor ID"])
+    return BarrierStages(tuple(attempts), executors)
