@@ -6,7 +6,7 @@ import json
 import signal
 import socket
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -17,40 +17,14 @@ from tests.support.commands import (
     gone_within,
     listening_ports,
 )
+from tests.support.finished_run import QUICK, Run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-QUICK = (
-    "find-limit",
-    "--set=workload.message_bytes=[1000]",
-    "--set=workload.trial.warmup_s=1",
-    "--set=workload.trial.measure_s=4",
-    "--set=cluster.warm_up_max_s=10",
-    "--set=goal.search.resolution=0.3",
-)
 START_S = 150.0
 """A testbed, a Spark session and the warm-up, on two busy cores [s]."""
 TRIAL_S = 60.0
-
-
-class Run:
-    """A finished run: what it printed and what it left."""
-
-    def __init__(self, folder: Path) -> None:
-        with RunningCommand(*QUICK, "--goal=default,tolerant", folder=folder) as command:
-            self.code = command.wait(deadline_s=280)
-            self.text = command.text
-        self.tables = folder / "out" / "tables"
-        summaries = list((folder / "out").glob("*/summary.json"))
-        assert len(summaries) == 1, self.text
-        self.folder = summaries[0].parent
-        self.summary: dict[str, Any] = json.loads(summaries[0].read_text())
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return Run(tmp_path_factory.mktemp("run"))
 
 
 def test_it_ends_well_and_says_the_limit(run: Run) -> None:

@@ -1,0 +1,97 @@
+"""Notebooks executed in a Jupyter kernel of their own, as Jupyter does."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from nbclient import NotebookClient
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "notebooks"
+CELL_TIMEOUT_S = 150
+FRESH = "%reset -f"
+"""Forgets all names, so that the next notebook starts as in a kernel of its own."""
+
+
+@dataclass(frozen=True)
+class Executed:
+    """What a notebook showed.
+
+    Attributes:
+        html: of all its outputs, in order.
+        pictures: how many outputs came with a PNG.
+    """
+
+    html: str
+    pictures: int
+
+
+def execute(
+    names: Sequence[str], parameters: Mapping[str, Any], scratch: Path, **environment: str
+) -> dict[str, Executed]:
+    """Execute notebooks one after the other in one kernel; name → what it showed.
+
+    Args:
+        parameters: names that are set after a notebook's cell of parameters, where it has them.
+        scratch: where the kernel keeps what it would keep in the home folder.
+        environment: more variables of the kernel.
+    """
+    whole = nbformat.v4.new_notebook()  # type: ignore[no-untyped-call]
+    parts = {}
+    for name in names:
+        cells = _cells(name, parameters)
+        parts[name] = cells
+        whole.cells += [*cells, _code(FRESH)]
+    log = (scratch / "kernel.log").open("ab")
+    try:
+        client = NotebookClient(
+            whole, timeout=CELL_TIMEOUT_S, resources={"metadata": {"path": str(FOLDER)}}
+        )
+        client.execute(env=_kernel_env(scratch, environment), stdout=log, stderr=log)
+    finally:
+        log.close()
+    return {name: _shown(cells) for name, cells in parts.items()}
+
+
+def _cells(name: str, parameters: Mapping[str, Any]) -> list[Any]:
+    read: Any = nbformat.read(FOLDER / f"{name}.ipynb", as_version=4)  # type: ignore[no-untyped-call]
+    cells = []
+    for number, cell in enumerate(read.cells):
+        cell.id = f"{name}-{number}"
+        cells.append(cell)
+        if "parameters" in cell.metadata.get("tags", ()):
+            known = {key: value for key, value in parameters.items() if f"{key} =" in cell.source}
+            cells.append(_code("\n".join(f"{key} = {value!r}" for key, value in known.items())))
+    return cells
+
+
+def _code(text: str) -> Any:
+    return nbformat.v4.new_code_cell(text)  # type: ignore[no-untyped-call]
+
+
+def _kernel_env(scratch: Path, environment: Mapping[str, str]) -> dict[str, str]:
+    own = {
+        "PYTHONPATH": str(ROOT),
+        "PYTHONWARNINGS": "default",
+        "IPYTHONDIR": str(scratch / "ipython"),
+        "JUPYTER_RUNTIME_DIR": str(scratch / "runtime"),
+        "PYSPARK_PYTHON": sys.executable,
+    }
+    return {**os.environ, **own, **environment}
+
+
+def _shown(cells: Sequence[Any]) -> Executed:
+    data = [
+        output.get("data", {})
+        for cell in cells
+        if cell.cell_type == "code"
+        for output in cell.outputs
+    ]
+    html = "\n".join(each.get("text/html", "") for each in data)
+    return Executed(html, sum("image/png" in each for each in data))

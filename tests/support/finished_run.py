@@ -1,0 +1,32 @@
+"""A short search on a real testbed, from the command line to its tables."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tests.support.commands import RunningCommand
+
+QUICK = (
+    "find-limit",
+    "--set=workload.message_bytes=[1000]",
+    "--set=workload.trial.warmup_s=1",
+    "--set=workload.trial.measure_s=4",
+    "--set=cluster.warm_up_max_s=10",
+    "--set=goal.search.resolution=0.3",
+)
+
+
+class Run:
+    """A finished run: what it printed and what it left."""
+
+    def __init__(self, folder: Path) -> None:
+        with RunningCommand(*QUICK, "--goal=default,tolerant", folder=folder) as command:
+            self.code = command.wait(deadline_s=280)
+            self.text = command.text
+        self.tables = folder / "out" / "tables"
+        summaries = list((folder / "out").glob("*/summary.json"))
+        assert len(summaries) == 1, self.text
+        self.folder = summaries[0].parent
+        self.summary: dict[str, Any] = json.loads(summaries[0].read_text())
