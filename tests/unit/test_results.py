@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
 from jobs.config import load
 from jobs.estimate import plan_of
-from jobs.results import ending_of
+from jobs.results import config_text, ending_of, write_results
 from metrics.summary import Boundary
 from search.errors import ConfigError, GuardStopError, NoConclusionError
+from tests.support.reported import rows_of, summary_of_sizes, trials_of_sizes
 
 
 def _boundary(gave_up: str | None = None) -> Boundary:
@@ -63,3 +67,20 @@ def test_the_plan_says_what_window_followers_need(replicas: int, notes: int) -> 
     for note in windows:
         assert "a window of 15 s" in note
         assert "replica.lag.time.max.ms is at most 10000 (Kafka's default is 30000)" in note
+
+
+def test_a_run_leaves_its_report_first_of_all(tmp_path: Path) -> None:
+    settings = json.loads(config_text(load("testbed", "demo", "default")))
+    rows = rows_of(trials_of_sizes([1000]))
+    files = write_results(summary_of_sizes([1000]), tmp_path, "tables", rows, settings)
+    assert files[0] == ("report", str(tmp_path / "report.html"))
+    assert {what for what, _ in files} == {"report", "summary", "chart", "tables"}
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "Evidence of trial 2" in page
+    assert "--workload demo" in page
+
+
+def test_a_run_that_opened_no_tables_leaves_no_report(tmp_path: Path) -> None:
+    files = write_results(summary_of_sizes([1000]), tmp_path, "tables")
+    assert "report" not in {what for what, _ in files}
+    assert not (tmp_path / "report.html").exists()

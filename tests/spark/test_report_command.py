@@ -1,0 +1,80 @@
+"""`redline report` over real tables: from a run's name to its page."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner
+
+from jobs.config import load
+from jobs.report import report
+from jobs.results import config_text
+from metrics.schema import RunRow, utc
+from metrics.store import TableStore
+from metrics.summary import write_summary
+from search.errors import ConfigError
+from tests.support.evidence import START_S
+from tests.support.reported import RUN_ID, summary_of_sizes, trials_of_sizes
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SUMMARY = summary_of_sizes([1000])
+NAMES = (SUMMARY.cluster, SUMMARY.workload, SUMMARY.goal)
+
+
+@pytest.fixture(scope="module")
+def out(spark_for_all: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a finished run, without its summary.json."""
+    folder = tmp_path_factory.mktemp("report") / "out"
+    store = TableStore(spark_for_all, str(folder / "tables")).open()
+    config = config_text(load(*NAMES, ["workload.producer.acks=all"]))
+    began = RunRow(RUN_ID, "started", utc(START_S), *NAMES, 3, config=config)
+    store.append_run(began)
+    for trial in trials_of_sizes([1000]):
+        store.append_trial(trial)
+    store.append_boundary(RUN_ID, START_S + 60, NAMES, SUMMARY.boundaries[0])
+    store.append_run(replace(began, event="finished", at=utc(START_S + 60), status="done"))
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def shared_session(monkeypatch: pytest.MonkeyPatch, spark: SparkSession) -> None:
+    """The command takes the session that is there, and here it must not end it."""
+    monkeypatch.setattr("jobs.report.close_session", lambda session: None)
+
+
+def _report(*options: str) -> str:
+    return CliRunner().invoke(report, options, standalone_mode=False, catch_exceptions=False).output
+
+
+def test_the_tables_become_a_page(out: Path, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    assert str(page) in _report(RUN_ID, "--out", str(out), "--to", str(page))
+    text = page.read_text(encoding="utf-8")
+    assert "three brokers sustain 14.5 MB/s" in text
+    assert "--set workload.producer.acks=all" in text
+    assert "the disk gave out" in text
+    assert "Evidence of trial 2" in text
+    assert "Took</dt><dd>1 min</dd>" in text
+
+
+def test_what_only_the_summary_knows_is_there_too(out: Path) -> None:
+    write_summary(replace(SUMMARY, caveat="seen by the summary"), out / RUN_ID / "summary.json")
+    _report(RUN_ID, "--out", str(out))
+    text = (out / RUN_ID / "report.html").read_text(encoding="utf-8")
+    assert "Seen by the summary." in text
+    assert "Evidence of trial 2" in text
+
+
+def test_an_unknown_run_is_told_the_last_ones(out: Path) -> None:
+    with pytest.raises(ConfigError, match=rf"run nobody is not in .*the last are {RUN_ID}; name"):
+        _report("nobody", "--out", str(out))
+
+
+def test_no_tables_are_said_to_be_none(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be read as a Delta table"):
+        _report(RUN_ID, "--out", str(tmp_path / "nothing"))
