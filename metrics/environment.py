@@ -7,8 +7,13 @@ from dataclasses import dataclass
 
 ABSENT = "–"
 """Stands for what one of two environments does not tell."""
-BY_RUN = ("cluster.id", "broker.config.advertised.listeners", "broker.config.listeners")
-"""Names whose values differ between clusters that are alike."""
+BY_RUN = (
+    "cluster.id",
+    "broker.config.advertised.listeners",
+    "broker.config.listeners",
+    "executors.clocks_within",
+)
+"""Names whose values differ between clusters, or runs, that are alike."""
 
 
 @dataclass(frozen=True)
