@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from statistics import median
 
 from metrics.attribution import utilization
-from metrics.environment import Difference, difference
+from metrics.environment import ABSENT, Difference, difference
 from metrics.evidence import Resource
 from metrics.governors import VERSIONS, can_slow, governor_of, short_name
 from metrics.schema import Trial
@@ -102,11 +102,13 @@ def likely_cause(slower: SideEvidence, faster: SideEvidence) -> Cause:
     """The most likely reason for the slower side, or that none was seen."""
     differences = broker_differences(faster.environment, slower.environment)
     suspects = _suspects(slower, faster)
+    versions = [each for each in differences if VERSIONS.match(each.name)]
+    # A release tells properties that another does not have, or sets to their defaults.
+    told = [each for each in differences if not versions or ABSENT not in (each.before, each.after)]
     for resource in suspects:
-        found = [each for each in differences if _explains(each, resource)]
+        found = [each for each in told if _explains(each, resource)]
         if found:
             return _cause(resource, found, slower, faster)
-    versions = [each for each in differences if VERSIONS.match(each.name)]
     if versions:
         return _version_cause(versions, suspects, slower, faster)
     return _no_cause(differences, slower, faster)

@@ -95,6 +95,15 @@ def test_a_version_is_the_cause_when_no_property_is() -> None:
     assert "CPU ×1.50" in cause.text
 
 
+def test_what_only_one_release_tells_does_not_hide_that_the_release_differs() -> None:
+    a = side("A", {"broker.version": "3.9.2"}, Resource.REPLICATION)
+    told = {"broker.version": "4.3.1", "broker.config.min.insync.replicas": "1"}
+    assert likely_cause(side("B", told, Resource.REPLICATION), a).names == ("version",)
+    alike = {"broker.config.min.insync.replicas": "2"}
+    cause = likely_cause(side("B", alike, Resource.REPLICATION), side("A", {}))
+    assert cause.names == ("min.insync.replicas",)
+
+
 def test_sides_that_are_alike_show_no_cause() -> None:
     cause = likely_cause(side("B", {"redline.commit": "b"}), side("A", {}))
     assert cause.names == ()
