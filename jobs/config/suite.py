@@ -195,7 +195,7 @@ def configuration_of(
 
     Args:
         cluster: instead of the suite's.
-        overrides: `--set` options, which go before the suite's own.
+        overrides: `--set` options, which win over the suite's own.
 
     Raises:
         ConfigError: they are wrong, or do not suit a suite.

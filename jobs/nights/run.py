@@ -192,6 +192,8 @@ class NightRun:
         self.reporter.report(Notice(Level.WARNING, text))
 
     def _load_of(self, bench: Bench, case: Case) -> int:
+        if case.np is not None:
+            return case.np
         names = (self.config.cluster.name, self.config.workload.name, self.config.goal.name)
         found = latest_boundaries(bench.tables.read("boundaries"))
         for column, wanted in zip(("cluster", "workload", "goal"), names, strict=True):

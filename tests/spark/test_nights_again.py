@@ -1,0 +1,219 @@
+"""A night that is tried again measures nothing twice and adds no row twice, on real tables.
+
+Only the brokers are missing: what a case measures is handed in.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from chispa import assert_df_equality
+
+from jobs.config.suite import Case, Suite, configuration_of
+from jobs.events import RecordingReporter
+from jobs.nights import run as nights
+from jobs.nights.measuring import CaseInvalidError
+from jobs.nights.run import NightRun
+from metrics.schema import utc
+from metrics.store import TableStore
+from metrics.views import newest_cases
+from search.errors import ConfigError, NoConclusionError, RegressionError
+from tests.support.nights import ENVIRONMENT, case_row
+from tests.support.rows import BOUNDARY
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SUITE = Suite(
+    name="again",
+    min_effect=0.1,
+    cases=(Case(name="limit", limit=1_000), Case(name="load", message_bytes=1_000, np=4)),
+)
+
+
+@dataclass
+class Cluster:
+    """Stands for the brokers: what each case measures, or raises, and what was asked of it."""
+
+    tables: TableStore
+    suite: Suite
+    values: dict[str, float | BaseException]
+    measured: list[str] = field(default_factory=list)
+    loads: list[int | None] = field(default_factory=list)
+    clock_s: float = 0.0
+
+    def opening(self, config: Any, reporter: Any, run_id: str, *_: Any) -> Any:
+        bench = SimpleNamespace(
+            run_id=run_id,
+            tables=self.tables,
+            environment=ENVIRONMENT,
+            brokers=3,
+            caveats=(),
+            numbers=itertools.count(1),
+        )
+        return SimpleNamespace(open=lambda stack: bench)
+
+    def measurer(self, bench: Any, config: Any, gates: Any, night: Any) -> Any:
+        def measure(case: Case, np: int | None, left_s: float | None) -> Any:
+            self.measured.append(case.name)
+            self.loads.append(np)
+            value = self.values[case.name]
+            if isinstance(value, BaseException):
+                raise value
+            self.clock_s += 60.0
+            row = case_row(
+                1,
+                value,
+                run_id=bench.run_id,
+                at=utc(self.clock_s),
+                suite=self.suite.name,
+                night=night.name,
+                case=case.name,
+                cluster="testbed",
+            )
+            bench.tables.append_case(row)
+            return row
+
+        return SimpleNamespace(measure=measure)
+
+
+@pytest.fixture(scope="module")
+def tables(spark_for_all: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> TableStore:
+    """One set of tables for all tests, each with a suite of its own: making them takes seconds."""
+    return TableStore(spark_for_all, str(tmp_path_factory.mktemp("nights") / "tables")).open()
+
+
+@pytest.fixture
+def cluster(
+    spark: SparkSession,
+    tables: TableStore,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+) -> Cluster:
+    suite = SUITE.model_copy(update={"name": request.node.name[5:40]})
+    made = Cluster(tables, suite, {"limit": 20.0, "load": 30.0})
+    monkeypatch.setattr(TableStore, "compact", lambda self: None)
+    monkeypatch.setattr(nights, "Opening", made.opening)
+    monkeypatch.setattr(nights, "open_gates", lambda bench, most_s: None)
+    monkeypatch.setattr(nights, "CaseMeasurer", made.measurer)
+    monkeypatch.setattr(nights, "expected_s", lambda config, case: 60.0)
+    monkeypatch.setattr("jobs.nights.lock.lock_folder", lambda: tmp_path / "locks")
+    return made
+
+
+def night(cluster: Cluster, tmp_path: Path, name: str, **changes: Any) -> NightRun:
+    made = NightRun(
+        cluster.suite,
+        configuration_of(cluster.suite),
+        RecordingReporter(),
+        tmp_path / "out",
+        "unused",
+        name,
+        f"{cluster.suite.name}-{name}",
+        may_resume=True,
+    )
+    return replace(made, **changes)
+
+
+def summary(cluster: Cluster, tmp_path: Path, name: str) -> dict[str, Any]:
+    folder = tmp_path / "out" / f"{cluster.suite.name}-{name}"
+    found: dict[str, Any] = json.loads((folder / "nightly.json").read_text())
+    return found
+
+
+def test_a_night_that_is_tried_again_goes_on_and_adds_nothing_twice(
+    cluster: Cluster, tmp_path: Path, spark: SparkSession
+) -> None:
+    cluster.values["load"] = KeyboardInterrupt()
+    with pytest.raises(KeyboardInterrupt):
+        night(cluster, tmp_path, "n1").execute()
+    assert [each["outcome"] for each in summary(cluster, tmp_path, "n1")["cases"]] == [
+        "no history",
+        "not measured",
+    ]
+    assert summary(cluster, tmp_path, "n1")["exit_code"] == 130
+    cluster.values["load"] = 30.0
+    for _ in range(2):
+        night(cluster, tmp_path, "n1").execute()
+    assert cluster.measured == ["limit", "load", "load"]
+    assert summary(cluster, tmp_path, "n1")["status"] == "done"
+    expected = spark.createDataFrame(
+        [
+            ("limit", "measured", None),
+            ("limit", "judged", "no history"),
+            ("load", "measured", None),
+            ("load", "judged", "no history"),
+        ],
+        "case string, event string, outcome string",
+    )
+    own = cluster.tables.read("cases").where(f"suite = '{cluster.suite.name}'")
+    rows = own.select("case", "event", "outcome")
+    assert_df_equality(rows, expected, ignore_row_order=True, ignore_nullable=True)
+    newest = newest_cases(own).select("case", "event", "outcome")
+    judged = expected.where("event = 'judged'")
+    assert_df_equality(newest, judged, ignore_row_order=True, ignore_nullable=True)
+
+
+def test_a_worse_night_ends_with_a_regression_every_time_it_is_asked(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    for name in ("n1", "n2"):
+        night(cluster, tmp_path, name).execute()
+    cluster.values["load"] = 10.0
+    junit = tmp_path / "n3.xml"
+    for _ in range(2):
+        with pytest.raises(RegressionError, match="load: limit per broker 10 MB/s: regression"):
+            night(cluster, tmp_path, "n3", junit=junit).execute()
+    assert cluster.measured.count("load") == 3
+    assert [each["outcome"] for each in summary(cluster, tmp_path, "n3")["cases"]] == [
+        "no change",
+        "regression",
+    ]
+    assert 'failures="1"' in junit.read_text()
+    ended = cluster.tables.runs().where(f"run_id = '{cluster.suite.name}-n3'").collect()
+    assert [(row.status, row.exit_code) for row in ended] == [("regression", 4)]
+
+
+def test_an_invalid_case_is_measured_again_and_one_without_time_is_named(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    cluster.values = dict.fromkeys(("limit", "load"), CaseInvalidError("4 of 4 INVALID"))
+    with pytest.raises(NoConclusionError, match="limit: invalid: 4 of 4 INVALID"):
+        night(cluster, tmp_path, "n1").execute()
+    cluster.values = {"limit": 20.0, "load": 30.0}
+    night(cluster, tmp_path, "n1").execute()
+    assert cluster.measured == ["limit", "load"] * 2
+    with pytest.raises(NoConclusionError, match="of the night's budget were left"):
+        night(cluster, tmp_path, "n2", budget_s=30.0).execute()
+    assert cluster.measured == ["limit", "load"] * 2
+
+
+def test_a_night_goes_on_with_its_own_plan_only(cluster: Cluster, tmp_path: Path) -> None:
+    night(cluster, tmp_path, "n1").execute()
+    other = configuration_of(SUITE, overrides=("workload.producer.acks=all",))
+    with pytest.raises(ConfigError, match="acks was 1 and is all; expected"):
+        night(cluster, tmp_path, "n1", config=other).execute()
+
+
+def test_a_share_is_of_the_limit_that_the_tables_know(cluster: Cluster, tmp_path: Path) -> None:
+    names = ("testbed", "demo", "default")
+    for at_s, bpm, np, of in (
+        (1.0, 1_000, 80, names),
+        (2.0, 1_000, 40, names),
+        (3.0, 100, 30, names),
+        (4.0, 1_000, 20, (*names[:2], "strict")),
+    ):
+        boundary = replace(BOUNDARY, bpm=bpm, np_sustained=np)
+        cluster.tables.append_boundary(f"run-{at_s:g}", at_s, of, boundary)
+    share = Suite(
+        name=cluster.suite.name, cases=(Case(name="load", message_bytes=1_000, share=0.5),)
+    )
+    night(cluster, tmp_path, "n1", suite=share).execute()
+    assert cluster.loads == [20]
