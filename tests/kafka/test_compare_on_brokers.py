@@ -27,8 +27,11 @@ SHORT = (
     "workload.trial.warmup_s=0.5",
     "workload.trial.measure_s=2",
     "cluster.warm_up_max_s=0",
-    "goal.search.load_start_max=256",
+    "goal.search.load_start_max=128",
 )
+
+
+pytestmark = pytest.mark.long
 
 
 @pytest.fixture
