@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from chispa import assert_df_equality
+import pytest
 
 from metrics.columns import ddl
 from metrics.records import boundary_record, run_record, sample_record, trial_record
@@ -14,29 +13,28 @@ from metrics.schema import SCHEMAS, RunRow, utc
 from metrics.summary import Boundary
 from metrics.views import (
     broker_rows,
+    chosen_trial,
     latest_boundaries,
+    limit_trials,
+    newest_points,
     newest_runs,
+    only_row,
+    points_for_people,
     reading_rows,
+    reason_rows,
+    resource_peaks,
     resource_rows,
 )
+from search.errors import ConfigError
+from search.model import Verdict
 from tests.support.evidence import broker, sample
+from tests.support.frames import assert_rows, table
 from tests.support.rows import BOUNDARY, trial
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 NAMES = ("testbed", "demo", "default")
-
-
-def table(spark: SparkSession, name: str, records: Sequence[dict[str, Any]]) -> DataFrame:
-    import pyarrow as pa
-
-    return spark.createDataFrame(pa.Table.from_pylist(list(records), schema=SCHEMAS[name]))
-
-
-def assert_rows(found: DataFrame, rows: Sequence[tuple[Any, ...]], schema: str) -> None:
-    expected = found.sparkSession.createDataFrame(list(rows), schema)
-    assert_df_equality(found, expected, ignore_row_order=True, ignore_nullable=True)
 
 
 def test_the_newest_row_of_a_run_is_its_end_whenever_it_was_written(spark: SparkSession) -> None:
@@ -122,6 +120,135 @@ def test_the_latest_point_of_each_size_counts_unless_its_search_gave_up(
         "run_id string, bpm bigint, np_sustained bigint",
     )
     assert found.columns == SCHEMAS["boundaries"].names
+
+
+def test_a_search_that_went_on_has_its_newest_point_only(spark: SparkSession) -> None:
+    records = [
+        boundary_record("a", at_s, NAMES, replace(BOUNDARY, np_sustained=count))
+        for at_s, count in ((1.0, 20), (2.0, 22))
+    ]
+    records.append(boundary_record("b", 1.5, NAMES, BOUNDARY))
+    found = newest_points(table(spark, "boundaries", records))
+    assert_rows(
+        found.select("run_id", "np_sustained"),
+        [("a", 22), ("b", 20)],
+        "run_id string, np_sustained bigint",
+    )
+
+
+def test_points_have_a_bracket_on_their_axis_and_its_width(spark: SparkSession) -> None:
+    wide = replace(BOUNDARY, mps_overloaded=105_000.0)
+    records = [
+        boundary_record("a", 1.0, NAMES, wide),
+        boundary_record("b", 1.0, NAMES, replace(BOUNDARY, np_overloaded=None)),
+        boundary_record(
+            "c", 1.0, NAMES, replace(wide, axis="rate", load_sustained=75, load_overloaded=100)
+        ),
+    ]
+    found = points_for_people(table(spark, "boundaries", records))
+    upper = "mb_per_s_per_broker_overloaded"
+    assert_rows(
+        found.select("run_id", "load_sustained", "load_overloaded", "width", upper),
+        [
+            ("a", 20, 21, 1 - 20 / 21, 5.25),
+            ("b", 20, None, None, None),
+            ("c", 75, 100, 0.25, 5.25),
+        ],
+        f"run_id string, load_sustained bigint, load_overloaded bigint, width double, "
+        f"{upper} double",
+    )
+
+
+def _judged(number: int, load: int, default: Verdict, strict: Verdict) -> dict[str, Any]:
+    """A trial of a point at 100 B that two goals judged."""
+    made = trial(number, "r")
+    verdicts = {"default": default, "strict": strict}
+    return trial_record(
+        replace(
+            made,
+            pattern=replace(made.pattern, load=load, point_bpm=100),
+            judgement=replace(made.judgement, verdict=default),
+            verdicts={
+                goal: replace(made.judgement, verdict=verdict) for goal, verdict in verdicts.items()
+            },
+        )
+    )
+
+
+def test_the_trial_at_a_limit_is_the_last_that_its_goal_called_overloaded(
+    spark: SparkSession,
+) -> None:
+    over, fine = Verdict.OVERLOADED, Verdict.SUSTAINED
+    trials = table(
+        spark,
+        "trials",
+        [
+            _judged(1, 21, over, over),
+            _judged(2, 21, over, over),
+            _judged(3, 21, Verdict.INVALID, Verdict.INVALID),
+            _judged(4, 19, fine, over),
+            _judged(5, 25, over, over),
+        ],
+    )
+    at_19 = replace(BOUNDARY, np_sustained=18, np_overloaded=19)
+    points = table(
+        spark,
+        "boundaries",
+        [
+            boundary_record("r", 1.0, NAMES, BOUNDARY),
+            boundary_record("r", 1.0, ("testbed", "demo", "strict"), at_19),
+            boundary_record("other", 1.0, NAMES, BOUNDARY),
+        ],
+    )
+    found = limit_trials(trials, points)
+    assert_rows(
+        found.select("goal", "trial", "load"),
+        [("default", 2, 21), ("strict", 4, 19)],
+        "goal string, trial bigint, load bigint",
+    )
+
+
+def test_of_each_resource_the_broker_that_used_it_most_speaks(spark: SparkSession) -> None:
+    made = trial(1, "r", brokers=(broker(1, handler_idle=0.7), broker(2, handler_idle=0.1)))
+    peaks = resource_peaks(resource_rows(table(spark, "trials", [trial_record(made)])))
+    assert peaks.count() == 8
+    assert_rows(
+        peaks.where("resource in ('request handlers', 'quota')").select(
+            "resource", "broker_id", "utilization"
+        ),
+        [("request handlers", 2, 0.9), ("quota", 1, None)],
+        "resource string, broker_id bigint, utilization double",
+    )
+
+
+def test_the_chosen_trial_is_the_asked_one_or_the_last_overload_or_the_last(
+    spark: SparkSession,
+) -> None:
+    over, fine = Verdict.OVERLOADED, Verdict.SUSTAINED
+    rows = [_judged(1, 21, over, over), _judged(2, 22, over, over), _judged(3, 19, fine, over)]
+    trials = table(spark, "trials", rows)
+    assert only_row(chosen_trial(trials), "trial")["trial"] == 2
+    assert only_row(chosen_trial(trials, 3), "trial")["trial"] == 3
+    sustained = trials.where("verdict = 'SUSTAINED'")
+    assert only_row(chosen_trial(sustained), "trial")["trial"] == 3
+    with pytest.raises(ConfigError, match="there is no trial 9"):
+        only_row(chosen_trial(trials, 9), "trial 9")
+
+
+def test_reasons_are_rows_of_each_goal_in_their_order(spark: SparkSession) -> None:
+    trials = table(spark, "trials", [_judged(1, 21, Verdict.OVERLOADED, Verdict.SUSTAINED)])
+    older = table(spark, "trials", [trial_record(trial(2, "r"))])
+    found = reason_rows(trials.union(older))
+    assert_rows(
+        found.select("trial", "goal", "goal_verdict", "place", "indicator", "broker_id"),
+        [
+            (1, "default", "OVERLOADED", 0, "request_handler_idle", 2),
+            (1, "strict", "SUSTAINED", 0, "request_handler_idle", 2),
+            (2, None, "OVERLOADED", 0, "request_handler_idle", 2),
+        ],
+        "trial bigint, goal string, goal_verdict string, place int, indicator string, "
+        "broker_id bigint",
+    )
 
 
 def test_views_take_the_tables_of_an_older_version(spark: SparkSession) -> None:

@@ -1,0 +1,193 @@
+"""What changed from run to run, over small tables written down here."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from metrics.histories import (
+    boundary_history,
+    environment_changes,
+    history_for_people,
+    matching,
+    moved_points,
+    nights,
+    nights_for_people,
+)
+from metrics.records import boundary_record, run_record, sample_record, trial_record
+from metrics.schema import RunRow, utc
+from metrics.trial_series import sample_series
+from metrics.windows import BrokerWindow
+from tests.support.evidence import START_S, sample
+from tests.support.frames import assert_rows, table
+from tests.support.nights import case_row
+from tests.support.rows import BOUNDARY, trial
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+NAMES = ("testbed", "demo", "default")
+
+
+def _point(run_id: str, at_s: float, np: int, **changes: Any) -> dict[str, Any]:
+    """A point of 5,000 records/s a producer with a bracket one producer wide."""
+    made = replace(
+        BOUNDARY,
+        np_sustained=np,
+        np_overloaded=np + 1,
+        mps=np * 5_000.0,
+        mps_overloaded=(np + 1) * 5_000.0,
+        **changes,
+    )
+    return boundary_record(run_id, at_s, NAMES, made)
+
+
+def _history(spark: SparkSession) -> DataFrame:
+    points = [
+        _point("a", 1.0, 20),
+        _point("b", 2.0, 21),
+        _point("c", 3.0, 10),
+        _point("d", 4.0, 12),
+        _point("e", 5.0, 0, gave_up="no valid trial"),
+        _point("b", 2.0, 7, bpm=1_000),
+    ]
+    return boundary_history(table(spark, "boundaries", points))
+
+
+def test_a_point_moved_when_its_bracket_lies_clear_of_the_one_before(spark: SparkSession) -> None:
+    found = _history(spark)
+    assert_rows(
+        found.select("run_id", "bpm", "previous_run_id", "change", "moved"),
+        [
+            ("a", 100, None, None, None),
+            ("b", 100, "a", 21 / 20 - 1, "rose"),
+            ("c", 100, "b", 10 / 21 - 1, "fell"),
+            ("d", 100, "c", 12 / 10 - 1, "rose"),
+            ("b", 1_000, None, None, None),
+        ],
+        "run_id string, bpm bigint, previous_run_id string, change double, moved string",
+    )
+    assert [row.at_ms for row in found.where("run_id = 'c'").collect()] == [3_000]
+    newest = history_for_people(found).collect()
+    assert [row.run_id for row in newest] == ["d", "c", "b", "b", "a"]
+
+
+def test_a_bracket_that_touches_the_one_before_held(spark: SparkSession) -> None:
+    open_side = _point("c", 3.0, 30) | {"np_overloaded": None, "mps_overloaded": None}
+    wide = _point("a", 1.0, 20) | {"np_overloaded": 25, "mps_overloaded": 125_000.0}
+    points = [wide, _point("b", 2.0, 24), open_side, _point("d", 4.0, 40)]
+    found = boundary_history(table(spark, "boundaries", points))
+    assert {row.run_id: row.moved for row in found.collect()} == {
+        "a": None,
+        "b": "held",
+        "c": "rose",
+        "d": "held",
+    }
+
+
+def _runs(spark: SparkSession) -> DataFrame:
+    told = {
+        "a": {"broker.version": "4.1.2", "cluster.id": "x", "driver.cores": "2"},
+        "b": {"broker.version": "4.1.2", "cluster.id": "y", "driver.cores": "2"},
+        "c": {"broker.version": "4.3.1", "cluster.id": "z", "broker.cores": "4"},
+    }
+    rows = [
+        RunRow(run_id, "finished", utc(9.0), *NAMES, environment=told[run_id]) for run_id in told
+    ]
+    return table(spark, "runs", [run_record(row) for row in rows])
+
+
+def test_changes_of_the_environment_are_rows_for_each_pair_of_runs(spark: SparkSession) -> None:
+    found = environment_changes(_history(spark), _runs(spark))
+    assert_rows(
+        found,
+        [
+            ("c", "b", "broker.cores", "–", "4"),
+            ("c", "b", "broker.version", "4.1.2", "4.3.1"),
+            ("c", "b", "driver.cores", "2", "–"),
+        ],
+        "run_id string, previous_run_id string, name string, before string, after string",
+    )
+
+
+def test_points_that_moved_stand_with_what_else_changed(spark: SparkSession) -> None:
+    history = _history(spark)
+    found = moved_points(history, environment_changes(history, _runs(spark)))
+    assert [row.run_id for row in found.collect()] == ["d", "c", "b"]
+    assert_rows(
+        found.select("run_id", "moved", "environment"),
+        [
+            ("b", "rose", None),
+            (
+                "c",
+                "fell",
+                ["broker.cores: – → 4", "broker.version: 4.1.2 → 4.3.1", "driver.cores: 2 → –"],
+            ),
+            ("d", "rose", None),
+        ],
+        "run_id string, moved string, environment array<string>",
+    )
+
+
+def test_rows_match_the_names_that_were_given_and_any_other(spark: SparkSession) -> None:
+    points = table(spark, "boundaries", [_point("a", 1.0, 20), _point("b", 2.0, 21)])
+    assert matching(points, {"cluster": "testbed", "goal": ""}).count() == 2
+    assert matching(points, {"cluster": "testbed", "goal": "strict"}).count() == 0
+    assert matching(points, {"run_id": "a", "goal": ""}).count() == 1
+
+
+def test_a_night_is_as_judged_and_knows_the_night_before_it(spark: SparkSession) -> None:
+    rows = [
+        case_row(1),
+        case_row(2),
+        case_row(2, event="judged", outcome="regression", text="less"),
+        case_row(2, case="other"),
+    ]
+
+    records = [run_record(row) for row in rows]
+    found = nights(table(spark, "cases", records))
+    assert_rows(
+        found.select("night", "case", "outcome", "previous_run_id", "at_ms"),
+        [
+            ("n1", "limit", None, None, 86_400_000),
+            ("n2", "limit", "regression", "r1", 172_800_000),
+            ("n2", "other", None, None, 172_800_000),
+        ],
+        "night string, case string, outcome string, previous_run_id string, at_ms bigint",
+    )
+    newest = nights_for_people(found).collect()
+    assert [(row.night, row.case) for row in newest] == [
+        ("n2", "limit"),
+        ("n2", "other"),
+        ("n1", "limit"),
+    ]
+
+
+def _readings(idle_ns: float, bytes_in: float, queue: float) -> dict[str, float]:
+    return {"handler_idle_ns": idle_ns, "bytes_in": bytes_in, "request_queue_size": queue}
+
+
+def test_samples_are_series_gauges_as_they_are_and_counters_as_rates(spark: SparkSession) -> None:
+    made = trial(1, "r", brokers=(BrokerWindow(1, None, None, 1.0, 10, 10),))
+    taken = [
+        sample(-2.0, _readings(0.0, 5e6, 1.0)),
+        sample(0.0, _readings(1e9, 9e6, 3.0)),
+        sample(1.0, _readings(1.25e9, 1e6, 0.0)),
+        sample(0.0, _readings(7.0, 7.0, 7.0), broker_id=9),
+    ]
+    samples = table(spark, "samples", [sample_record("r", 1, each) for each in taken])
+    trials = table(spark, "trials", [trial_record(made)])
+    starts = trial_record(made)["window_start"].timestamp() - START_S
+    found = sample_series(samples, trials)
+    assert_rows(
+        found.selectExpr("title", "broker_id", f"round(elapsed_s + {starts}, 3) t", "value"),
+        [
+            ("Request handlers idle [ratio]", 1, 0.0, 0.5),
+            ("Request handlers idle [ratio]", 1, 1.0, 0.25),
+            ("Requests waiting", 1, -2.0, 1.0),
+            ("Requests waiting", 1, 0.0, 3.0),
+            ("Requests waiting", 1, 1.0, 0.0),
+            ("Bytes in [MB/s]", 1, 0.0, 2.0),
+        ],
+        "title string, broker_id bigint, t double, value double",
+    )

@@ -1,0 +1,24 @@
+"""Small DataFrames written down in tests, and how they are compared."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from chispa import assert_df_equality
+
+from metrics.schema import SCHEMAS
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def table(spark: SparkSession, name: str, records: Sequence[dict[str, Any]]) -> DataFrame:
+    import pyarrow as pa
+
+    return spark.createDataFrame(pa.Table.from_pylist(list(records), schema=SCHEMAS[name]))
+
+
+def assert_rows(found: DataFrame, rows: Sequence[tuple[Any, ...]], schema: str) -> None:
+    expected = found.sparkSession.createDataFrame(list(rows), schema)
+    assert_df_equality(found, expected, ignore_row_order=True, ignore_nullable=True)
