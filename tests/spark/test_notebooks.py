@@ -1,0 +1,101 @@
+"""What the notebooks read: the tables, those that are missing, and a run's summary of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from jobs.notebook import open_tables, rows, rows_of, table
+from metrics.records import boundary_record, run_record, trial_record
+from metrics.schema import SCHEMAS, RunRow, utc
+from metrics.store import TableStore
+from metrics.summary_tables import read_summary
+from search.errors import ConfigError
+from tests.support import frames
+from tests.support.rows import BOUNDARY, trial
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+GOALS = "default,tolerant"
+
+
+def _run(run_id: str, event: str, at_s: float, status: str) -> RunRow:
+    return RunRow(run_id, event, utc(at_s), "c", "w", GOALS, 3, status, environment={"a": "b"})
+
+
+@pytest.fixture(scope="module")
+def where(spark_for_all: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Tables of a version before nights and samples, with two runs; the first was resumed."""
+    folder: Path = tmp_path_factory.mktemp("tables")
+    runs = [
+        _run("r1", "started", 10.0, "running"),
+        _run("r1", "finished", 20.0, "no conclusion"),
+        _run("r1", "started", 30.0, "running"),
+        _run("r1", "finished", 40.0, "done"),
+        _run("r2", "started", 50.0, "running"),
+    ]
+    points = [
+        boundary_record("r1", 19.0, ("c", "w", "tolerant"), replace(BOUNDARY, gave_up="budget")),
+        boundary_record("r1", 39.0, ("c", "w", "tolerant"), replace(BOUNDARY, notes=("n",))),
+        boundary_record("r1", 38.0, ("c", "w", "default"), BOUNDARY) | {"axis": None},
+    ]
+    held = {
+        "runs": [run_record(row) for row in runs],
+        "boundaries": points,
+        "trials": [trial_record(trial(1, "r1"))],
+    }
+    for name, records in held.items():
+        frame = frames.table(spark_for_all, name, records).coalesce(1)
+        frame.write.format("delta").save(f"{folder}/{name}")
+    return str(folder)
+
+
+@pytest.fixture
+def tables(where: str, spark: SparkSession) -> TableStore:
+    return open_tables(where, spark)
+
+
+def test_no_tables_at_all_are_refused_with_what_to_do(tmp_path: Path, spark: SparkSession) -> None:
+    with pytest.raises(ConfigError, match=r"no table at .*/runs; expected the tables of a run"):
+        open_tables(f"{tmp_path}/none", spark)
+    with pytest.raises(ConfigError, match=r"no table at no_such_schema\.runs"):
+        open_tables("no_such_schema", spark)
+
+
+def test_a_table_that_is_not_there_has_no_rows_but_its_columns(tables: TableStore) -> None:
+    missing = rows_of(tables, "cases")
+    assert missing.columns == SCHEMAS["cases"].names
+    assert rows(missing) == []
+    assert rows(rows_of(tables, "trials", "r1"))[0]["trial"] == 1
+    assert rows_of(tables, "trials", "r2").count() == 0
+
+
+def test_a_table_says_how_many_of_its_rows_it_shows(tables: TableStore) -> None:
+    runs = rows_of(tables, "runs").select("run_id")
+    assert "The first 2 rows." in table(runs, limit=2)._repr_html_()
+    assert "The first" not in table(runs)._repr_html_()
+
+
+def test_the_summary_of_the_newest_run_with_a_point_is_read_back(tables: TableStore) -> None:
+    found = read_summary(tables)
+    assert (found.run_id, found.status, found.brokers) == ("r1", "done", 3)
+    assert (found.started_at, found.finished_at) == ("1970-01-01T00:00:10Z", "1970-01-01T00:00:40Z")
+    assert (found.replication_factor, found.consumer_groups) == (2, 0)
+    assert found.environment == {"a": "b"}
+    default, tolerant = found.boundaries
+    assert default == replace(BOUNDARY, goal="default")
+    assert tolerant == replace(BOUNDARY, goal="tolerant", notes=("n",))
+
+
+def test_a_run_without_points_has_a_summary_without(tables: TableStore) -> None:
+    found = read_summary(tables, "r2")
+    assert (found.status, found.boundaries, found.replication_factor) == ("running", (), 0)
+
+
+def test_a_run_that_is_not_there_is_refused_with_the_last_ones(tables: TableStore) -> None:
+    with pytest.raises(ConfigError, match=r"there is no run r9 .*of the last: r2, r1; correct it"):
+        read_summary(tables, "r9")
