@@ -38,12 +38,10 @@ def run(command: click.Command, args: Sequence[str] | None = None) -> NoReturn:
 
     for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(name, interrupt)
-    code = _code_of(command, args)
-    # What an interrupt breaks on its way is no error of its own.
-    sys.exit(INTERRUPTED if interrupts and code == UNEXPECTED else code)
+    sys.exit(_code_of(command, args, interrupts))
 
 
-def _code_of(command: click.Command, args: Sequence[str] | None) -> int:
+def _code_of(command: click.Command, args: Sequence[str] | None, interrupts: Sequence[int]) -> int:
     try:
         result = command.main(
             args=None if args is None else list(args), prog_name=None, standalone_mode=False
@@ -51,8 +49,7 @@ def _code_of(command: click.Command, args: Sequence[str] | None) -> int:
     except click.exceptions.Exit as ended:  # --help and the like
         return int(ended.exit_code)
     except (click.Abort, KeyboardInterrupt):
-        _say("interrupted; what was finished before is kept")
-        return INTERRUPTED
+        return _interrupted()
     except click.ClickException as error:
         error.show()
         return ConfigError.exit_code
@@ -60,9 +57,16 @@ def _code_of(command: click.Command, args: Sequence[str] | None) -> int:
         _say(str(error))
         return error.exit_code
     except Exception as error:  # noqa: BLE001 - the last resort, which keeps what it caught
+        if interrupts:  # what an interrupt breaks on its way is no error of its own
+            return _interrupted()
         _say(f"unexpected error: {type(error).__name__}: {error}\nThe traceback is in {_keep()}")
         return UNEXPECTED
     return result if isinstance(result, int) else 0
+
+
+def _interrupted() -> int:
+    _say("interrupted; what was finished before is kept")
+    return INTERRUPTED
 
 
 def _say(text: str) -> None:

@@ -47,7 +47,7 @@ _TABLES = click.option(
 _SLOTS = click.option(
     "--slots",
     type=click.IntRange(min=1),
-    help="Tasks of a local Spark session.  [default: one per core]",
+    help="Tasks that share the load.  [default: as many as Spark can run at once]",
 )
 _DRY_RUN = click.option(
     "--dry-run", is_flag=True, help="Print the plan, its duration and its bytes; load nothing."

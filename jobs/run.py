@@ -73,7 +73,7 @@ class LimitRun:
         out: the run's own folder is made in here.
         tables: path or catalog name of the Delta tables.
         run_id: names the run in tables and topics; see `new_run_id`.
-        slots: tasks of a local Spark session; None for one per core.
+        slots: tasks that share the load; None for as many as Spark can run at once.
         resumes: True when `run_id` names a run to go on with.
     """
 

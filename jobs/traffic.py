@@ -127,7 +127,7 @@ class TrafficRun:
         out: the run's own folder is made in here.
         tables: path or catalog name of the Delta tables.
         run_id: names the run in tables and topics.
-        slots: tasks of a local Spark session; None for one per core.
+        slots: tasks that share the load; None for as many as Spark can run at once.
     """
 
     config: Configuration

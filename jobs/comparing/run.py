@@ -43,7 +43,7 @@ class CompareRun:
         effort: trials for each message size.
         min_effect: the least change of the capacity that matters [share].
         budget_s: no trial is begun after so much time in trials [s]; None is no bound.
-        slots: tasks of a local Spark session; None for one per core.
+        slots: tasks that share the load; None for as many as Spark can run at once.
     """
 
     sides: Mapping[Side, SideSetup]

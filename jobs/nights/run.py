@@ -42,7 +42,7 @@ class NightRun:
         run_id: names the run in tables and topics; the same for the same night.
         out: the run's own folder is made in here.
         tables: path or catalog name of the Delta tables, which hold the history.
-        slots: tasks of a local Spark session; None for one per core.
+        slots: tasks that share the load; None for as many as Spark can run at once.
         budget_s: instead of the suite's [s].
         junit: where to write JUnit XML, or None.
         may_resume: True when the run may have been begun before.

@@ -100,7 +100,7 @@ def test_sigterm_interrupts() -> None:
     assert _ends(wait_for_it) == 130
 
 
-def test_what_an_interrupt_breaks_is_an_interrupt() -> None:
+def test_what_an_interrupt_breaks_is_an_interrupt(capsys: pytest.CaptureFixture[str]) -> None:
     def break_something() -> object:
         try:
             os.kill(os.getpid(), signal.SIGINT)
@@ -110,3 +110,4 @@ def test_what_an_interrupt_breaks_is_an_interrupt() -> None:
         return None
 
     assert _ends(break_something) == 130
+    assert "unexpected" not in capsys.readouterr().err
