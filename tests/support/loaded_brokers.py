@@ -101,6 +101,7 @@ class LoadedBrokers:
         measure_s: float = 10.0,
         warmup_s: float = 6.0,
         route: Route | None = None,
+        client: str = "wire",
     ) -> Seen:
         """Offer a load, by another way than the advertised one if given, and judge it."""
         way = route or Route(self._addresses)
@@ -115,16 +116,21 @@ class LoadedBrokers:
             warmup_s=warmup_s,
             measure_s=measure_s,
             start_lead_s=0.5,
+            client=client,
         )
         with Sampler(self.source, INTERVAL_S) as sampler:
             row = way.within(lambda: run_task(plan, OneTask()))
             samples = sampler.stop()
         assert row.error is None, row.error
-        client = merge([row])
-        span = (client.start_s, client.end_s, INTERVAL_S)
+        account = merge([row])
+        span = (account.start_s, account.end_s, INTERVAL_S)
         windows = broker_windows(samples, brokers_of(self.source), *span, way.link_mbit_per_s)
         controllers = broker_windows(samples, controllers_of(self.source), *span)
-        return Seen(client, windows, judge(client, windows, THRESHOLDS, controllers))
+        return Seen(account, windows, judge(account, windows, THRESHOLDS, controllers))
+
+    def end_offsets(self, topic: str, replicas: Replicas) -> dict[int, int]:
+        """Partition → end offset, as clients see it."""
+        return self._admin.end_offsets(topic, replicas)
 
     def await_replicated(self, topic: str, replicas: Replicas, records: int) -> None:
         """Wait until all followers have fetched so many records."""

@@ -1,0 +1,116 @@
+"""Causes of INVALID that need brokers of their own, or a client that cannot keep up.
+
+Quotas, leaders that move and metrics that are cut are in test_guards_on_brokers.py, a task that
+is lost is in test_load_on_spark.py.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from kafka import KafkaProducer
+
+from jobs.engine.pattern import ProducerPattern
+from jobs.testbed.handle import Testbed
+from jobs.testbed.launcher import start
+from metrics.verdict import judge
+from search.model import Verdict
+from tests.support.loaded_brokers import THRESHOLDS, LoadedBrokers, Seen, loaded
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
+
+QUICK = {
+    "broker.session.timeout.ms": 3000,
+    "broker.heartbeat.interval.ms": 500,
+    "log.flush.interval.messages": 1_000_000,
+    "num.io.threads": 8,
+}
+"""Brokers that are not slow, and a controller that misses a dead one after 3 s."""
+REPLICAS = {0: [1, 2], 1: [2, 1]}
+ALONE = {0: [1]}
+MESSAGES = ProducerPattern(message_bytes=1_000, rate_records_per_s=200.0, linger_ms=10.0)
+TOO_MUCH = ProducerPattern(message_bytes=100, rate_records_per_s=500_000.0, linger_ms=10.0)
+
+
+@pytest.fixture(scope="module")
+def testbed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Testbed]:
+    root = tmp_path_factory.mktemp("invalid")
+    with start(brokers=2, root=root, name="invalid", overrides=QUICK) as running:
+        yield running
+
+
+@pytest.fixture
+def brokers(spark: SparkSession, testbed: Testbed) -> Iterator[LoadedBrokers]:
+    with loaded(testbed, spark._jvm) as under_load:
+        yield under_load
+
+
+def causes(seen: Seen) -> set[str]:
+    assert seen.judgement.verdict is Verdict.INVALID, seen.judgement.reasons
+    return {reason.indicator for reason in seen.judgement.reasons}
+
+
+def test_a_client_that_cannot_keep_up_is_no_overload(brokers: LoadedBrokers) -> None:
+    with brokers.topic(ALONE, {}) as topic:
+        seen = brokers.trial(topic, ALONE, TOO_MUCH, np=1, measure_s=5.0, client="kafka-python")
+    assert "generator_limited" in causes(seen)
+    assert seen.judgement.limited_by is None
+
+
+def test_records_of_somebody_else_do_not_add_up(brokers: LoadedBrokers, testbed: Testbed) -> None:
+    with brokers.topic(ALONE, {}) as topic:
+        seen = brokers.trial(topic, ALONE, MESSAGES, np=1, measure_s=4.0, warmup_s=1.0)
+        assert (
+            judge(
+                seen.client, seen.brokers, THRESHOLDS, growth_by_partition=_growth(brokers, topic)
+            ).verdict
+            is not Verdict.INVALID
+        )
+        stranger = KafkaProducer(bootstrap_servers=list(testbed.bootstrap_servers))
+        stranger.send(topic, b"of somebody else").get(timeout=30)
+        stranger.close()
+        judged = judge(
+            seen.client, seen.brokers, THRESHOLDS, growth_by_partition=_growth(brokers, topic)
+        )
+    assert judged.verdict is Verdict.INVALID
+    assert [reason.indicator for reason in judged.reasons] == ["accounting_mismatch"]
+    assert "1 more than" in judged.reasons[0].text
+
+
+def _growth(brokers: LoadedBrokers, topic: str) -> dict[int, int]:
+    return brokers.end_offsets(topic, ALONE)
+
+
+def test_a_window_in_which_followers_could_not_show_their_lag(brokers: LoadedBrokers) -> None:
+    with brokers.topic(REPLICAS, {}) as topic:
+        seen = brokers.trial(topic, REPLICAS, MESSAGES, np=1, measure_s=4.0, warmup_s=1.0)
+    judged = judge(seen.client, seen.brokers, replace(THRESHOLDS, window_min_s=30.0))
+    assert judged.verdict is Verdict.INVALID
+    assert [reason.indicator for reason in judged.reasons] == ["window_too_short"]
+
+
+def test_a_broker_that_dies_and_comes_back(brokers: LoadedBrokers, testbed: Testbed) -> None:
+    """Last, as brokers that were away are no longer as the others found them."""
+
+    def accident() -> None:
+        threading.Event().wait(4.0)
+        testbed.kill_broker(2)
+        threading.Event().wait(5.0)
+        testbed.restart_broker(2)
+
+    replicated = replace(MESSAGES, acks=1)
+    with brokers.topic(REPLICAS, {}) as topic:
+        happens = threading.Thread(target=accident)
+        happens.start()
+        seen = brokers.trial(topic, REPLICAS, replicated, np=2, measure_s=20.0, warmup_s=2.0)
+        happens.join()
+        found = causes(seen)
+    assert "broker_fenced" in found, seen.judgement.reasons
+    assert found & {"metrics_incomplete", "metrics_contradictory"}, seen.judgement.reasons
