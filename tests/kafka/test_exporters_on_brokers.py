@@ -181,6 +181,6 @@ def test_a_run_keeps_what_one_has_to_know_to_compare_it(
     (changed,) = difference(found, other)
     assert (changed.name, changed.before, changed.after) == (
         "broker.config.num.io.threads",
-        "2",
+        "1",
         "8",
     )
