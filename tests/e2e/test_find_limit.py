@@ -86,13 +86,15 @@ def test_an_interruption_leaves_finished_trials_and_nothing_running(
     _assert_one_trial_kept(tmp_path, spark, status="interrupted")
 
 
-def test_kill_9_leaves_finished_trials_and_nothing_running_and_is_resumed_by_spark_submit(
+def test_kill_9_leaves_finished_trials_and_nothing_running(
     tmp_path: Path, spark: SparkSession
 ) -> None:
-    with RunningCommand(*QUICK, folder=tmp_path) as command:
-        _interrupt_second_trial(command, signal.SIGKILL)
-        assert command.wait(deadline_s=10) == -signal.SIGKILL
-    run_id = _assert_one_trial_kept(tmp_path, spark, status="running")
+    _kill_in_second_trial(tmp_path, spark)
+
+
+@pytest.mark.long
+def test_what_kill_9_left_is_resumed_by_spark_submit(tmp_path: Path, spark: SparkSession) -> None:
+    run_id = _kill_in_second_trial(tmp_path, spark)
     # A budget may change on the way, and bounds how long this takes.
     budget = "--set=goal.search.budget.trials=3"
     options = (*QUICK[1:], budget, f"--resume={run_id}")
@@ -108,6 +110,14 @@ def test_kill_9_leaves_finished_trials_and_nothing_running_and_is_resumed_by_spa
     assert point["trials"] == len(numbers)
     assert (point["gave_up"] is None) == (code == 0)
     assert code == 0 or "the budget of 3 trials is used up" in summary["error"]
+
+
+def _kill_in_second_trial(folder: Path, spark: SparkSession) -> str:
+    """Leave a run without its driver; returns its id."""
+    with RunningCommand(*QUICK, folder=folder) as command:
+        _interrupt_second_trial(command, signal.SIGKILL)
+        assert command.wait(deadline_s=10) == -signal.SIGKILL
+    return _assert_one_trial_kept(folder, spark, status="running")
 
 
 def _interrupt_second_trial(command: RunningCommand, number: int) -> None:

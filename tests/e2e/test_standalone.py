@@ -37,7 +37,7 @@ QUICK = (
     "--set=cluster.warm_up_max_s=10",
     "--set=goal.search.resolution=0.5",
 )
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 RUN_S = 300.0
 """A whole run, on two busy cores [s]."""
@@ -95,7 +95,6 @@ def test_the_wheel_alone_finds_the_limit_on_executors_that_have_nothing_of_ours(
     assert {attempt for _, attempt in stages.attempts} == {0}
 
 
-@pytest.mark.long
 def test_a_trial_that_loses_an_executor_is_invalid_and_repeated_and_the_run_ends_well(
     submitter: Submitter,
 ) -> None:
@@ -117,7 +116,6 @@ def test_a_trial_that_loses_an_executor_is_invalid_and_repeated_and_the_run_ends
     assert begun_again == [], "Spark started a load again"
 
 
-@pytest.mark.long
 def test_executors_stop_sending_within_seconds_of_a_kill_of_the_driver(
     submitter: Submitter,
 ) -> None:

@@ -152,6 +152,7 @@ def causes(seen: Seen) -> set[tuple[str, int | None]]:
     return {(reason.indicator, reason.broker_id) for reason in seen.judgement.reasons}
 
 
+@pytest.mark.long
 def test_a_quota_makes_a_trial_invalid(brokers: LoadedBrokers) -> None:
     with brokers.topic(REPLICAS, {}) as topic:
         client_id = f"redline-{topic}-0"

@@ -30,6 +30,8 @@ from tests.support.rows import BOUNDARY
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.long
+
 SUITE = Suite(
     name="again",
     min_effect=0.1,

@@ -9,7 +9,7 @@ import pytest
 
 from metrics.effects import PAIRS_MIN, Effect, holm, night_effect, paired_effect
 
-MADE = 4_000
+MADE = 2_500
 
 
 def pairs(chance: random.Random, ratio: float, count: int = 6) -> list[tuple[float, float]]:
