@@ -49,7 +49,7 @@ def testbed() -> None:
     "settings",
     multiple=True,
     metavar="KEY=VALUE",
-    help="A broker property by Kafka's name, or heap_mb, disk_limit_bytes; may be repeated.",
+    help="A broker property by Kafka's name, or heap_mb, jvm_options; may be repeated.",
 )
 @click.option(
     "--spark-workers",

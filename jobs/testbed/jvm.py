@@ -43,6 +43,7 @@ def server_command(spec: Spec, node: Node, *, write_archive_to: Path | None = No
         f"-Xms{spec.heap_mb}m",
         f"-Xmx{spec.heap_mb}m",
         *PERFORMANCE_OPTIONS,
+        *spec.jvm_options,
         "-XX:+ExitOnOutOfMemoryError",
         *_class_archive_options(spec, write_archive_to),
         f"{MARKER}{spec.id}",

@@ -139,6 +139,7 @@ def make_spec(
         ready_deadline_s=ready_deadline_s,
         owned=owned,
         java_options={str(node): tuple(given) for node, given in (java_options or {}).items()},
+        jvm_options=profile.jvm_options,
         security=profile.security,
         jmx_secured=profile.jmx_secured,
         spark_workers=spark_workers,

@@ -64,6 +64,7 @@ class Spec:
         kafka_version: the release.
         brokers: number of brokers.
         heap_mb: Java heap of each process [MiB].
+        jvm_options: options of every node's JVM, after Kafka's own.
         disk_limit_bytes: bound of all log dirs together [B].
         broker_properties, controller_properties: Kafka properties by name.
         java: the Java launcher.
@@ -94,6 +95,7 @@ class Spec:
     ready_deadline_s: float
     owned: bool
     java_options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    jvm_options: tuple[str, ...] = ()
     security: tuple[str, ...] = ()
     jmx_secured: bool = False
     spark_workers: int = 0
@@ -243,7 +245,8 @@ class State:
         """
         spec = dict(data["spec"])
         spec["jars"] = tuple(spec["jars"])
-        spec["security"] = tuple(spec.get("security", ()))
+        for key in ("security", "jvm_options"):
+            spec[key] = tuple(spec.get(key, ()))
         options = spec.get("java_options", {})
         spec["java_options"] = {node: tuple(given) for node, given in options.items()}
         return cls(

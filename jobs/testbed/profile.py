@@ -61,6 +61,16 @@ def _as_protocols(value: Any) -> Any:
     return tuple(protocols)
 
 
+def _as_jvm_options(value: Any) -> Any:
+    """Options of the java command, as a list or as a text with spaces between them."""
+    given = value.split() if isinstance(value, str) else value
+    if not isinstance(given, list | tuple) or not all(
+        isinstance(each, str) and re.fullmatch(r"-X\S+", each) for each in given
+    ):
+        raise unexpected("options of the JVM such as -XX:TieredStopAtLevel=1, with spaces between")
+    return tuple(given)
+
+
 class Profile(ConfigModel):
     """A kind of testbed, as one file of conf/testbed describes it.
 
@@ -70,6 +80,7 @@ class Profile(ConfigModel):
         brokers: number of brokers; the controller is a process of its own.
         kafka_version: the release to run.
         heap_mb: Java heap of each process [MiB].
+        jvm_options: options of each process's JVM, -X and -XX, after Kafka's own.
         disk_limit_bytes: the testbed is stopped when its log dirs hold more than this [B].
         security: protocols of listeners for clients, the usual one first; plain when empty.
         jmx_secured: whether JMX needs a password and speaks TLS.
@@ -83,6 +94,7 @@ class Profile(ConfigModel):
     brokers: Annotated[int, Whole(1, BROKERS_MAX, "brokers")] = 3
     kafka_version: Version = "4.1.2"
     heap_mb: Annotated[int, Whole(128, 65_536, "MiB")] = 512
+    jvm_options: Annotated[tuple[str, ...], BeforeValidator(_as_jvm_options)] = ()
     disk_limit_bytes: Annotated[int, Whole(100_000_000, 10**15, "bytes")] = 8_000_000_000
     security: Annotated[tuple[str, ...], BeforeValidator(_as_protocols)] = ()
     jmx_secured: bool = False
@@ -115,13 +127,20 @@ def load_profile(name_or_path: str) -> Profile:
 
 _ADAPTABLE = (
     "heap_mb",
+    "jvm_options",
     "disk_limit_bytes",
     "brokers",
     "kafka_version",
     "security",
     "jmx_secured",
 )
-_AS_BOOL: Mapping[object, object] = {"true": True, "false": False}
+
+
+def _as_yaml(text: str) -> object:
+    """Numbers and truth values of a text, as YAML takes them."""
+    if text.isdecimal():
+        return int(text)
+    return {"true": True, "false": False}.get(text, text)
 
 
 def adapted(
@@ -149,8 +168,7 @@ def adapted(
     data.update({key: value for key, value in given.items() if value is not None})
     for key, value in (overrides or {}).items():
         if key in _ADAPTABLE:
-            as_number = isinstance(value, str) and value.isdecimal()
-            data[key] = int(str(value)) if as_number else _AS_BOOL.get(value, value)
+            data[key] = _as_yaml(value) if isinstance(value, str) else value
         else:
             _check_properties({key: value}, "testbed override")
             properties[key] = str(value).lower() if isinstance(value, bool) else str(value)

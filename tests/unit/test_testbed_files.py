@@ -103,6 +103,16 @@ def test_a_node_gets_its_own_java_options_and_no_other(tmp_path: Path) -> None:
     assert State.from_json(json.loads(json.dumps(state.to_json()))) == state
 
 
+def test_options_of_the_profile_reach_every_jvm_after_kafkas_own(tmp_path: Path) -> None:
+    spec = replace(SPEC, jvm_options=("-XX:TieredStopAtLevel=1", "-Xss512k"))
+    for node in (broker(tmp_path), controller(tmp_path)):
+        command = server_command(spec, node)
+        given = [command.index(option) for option in spec.jvm_options]
+        assert command.index("-XX:+UseG1GC") < given[0] < given[1] < command.index("-cp")
+    state = State(spec, Status.STARTING, created_s=1.0)
+    assert State.from_json(json.loads(json.dumps(state.to_json()))) == state
+
+
 def test_formatting_carries_the_marker_too(tmp_path: Path) -> None:
     command = format_command(SPEC, controller(tmp_path), "abc")
     assert f"{MARKER}small-00c0ffee" in command

@@ -54,9 +54,19 @@ def test_adapted_replaces_only_what_is_given() -> None:
     assert adapted(profile) == profile
 
 
+def test_jvm_options_as_a_text_or_a_list() -> None:
+    profile = load_profile("disk-bound")
+    assert profile.jvm_options == ("-XX:TieredStopAtLevel=1",)
+    assert load_profile("default").jvm_options == ()
+    for given in ("-Xss512k -XX:+UseParallelGC", ["-Xss512k", "-XX:+UseParallelGC"]):
+        other = adapted(profile, overrides={"jvm_options": given})
+        assert other.jvm_options == ("-Xss512k", "-XX:+UseParallelGC")
+
+
 @pytest.mark.parametrize(
     ("overrides", "said"),
     [
+        ({"jvm_options": "-jar x"}, 'jvm_options is "-jar x", a text; expected options of the'),
         ({"heap_mb": "lots"}, r"heap_mb is \"lots\", a text; expected a whole number of MiB"),
         ({"heap_m": 1}, "heap_m is no name of a Kafka property; did you mean heap_mb?"),
         ({"listeners": "x"}, "listeners is given, but the testbed decides it itself"),
