@@ -18,12 +18,12 @@ from jobs.config import Configuration
 from jobs.estimate import line_of, plan_of
 from jobs.events import PointFinished, Reporter, RunFinished, RunStarted
 from jobs.opening import Opening
+from jobs.recording import recorded
 from jobs.results import (
     boundary_of,
     caveat_of,
     config_text,
     ending_of,
-    run_row,
     write_results,
 )
 from jobs.trials.bench import Bench
@@ -31,7 +31,6 @@ from jobs.trials.history import replay, resumed_records
 from jobs.trials.measure import Outlook, TrialMeasurer
 from jobs.trials.point_topics import PointTopics
 from jobs.trials.warm_up import open_gates
-from metrics.schema import RunRow
 from metrics.summary import Boundary, RunSummary
 from metrics.units import iso_utc
 from search.bracket import bracket_of
@@ -134,16 +133,11 @@ class LimitRun:
         ).open(stack)
         self._bench = bench
         self._resume(bench)
-        bench.tables.append_run(self._row("started", bench, None))
-        try:
-            self._search_all(bench)
-        except BaseException as error:
-            bench.tables.append_run(self._row("finished", bench, error))
-            self._trials = bench.tables.trial_rows(self.run_id)
-            raise
-        bench.tables.append_run(self._row("finished", bench, None))
-        self._trials = bench.tables.trial_rows(self.run_id)
-        bench.tables.compact()
+        with recorded(bench, self.config, lambda error: ending_of(error, self.boundaries)):
+            try:
+                self._search_all(bench)
+            finally:
+                self._trials = bench.tables.trial_rows(self.run_id)
 
     def _resume(self, bench: Bench) -> None:
         """Take over the trials of the run that is resumed, and see where it stood."""
@@ -221,13 +215,6 @@ class LimitRun:
         self.reporter.report(PointFinished(boundary, boundary.goal if several else ""))
 
     # --- concluding ---------------------------------------------------------
-
-    def _row(self, event: str, bench: Bench, error: BaseException | None) -> RunRow:
-        ending = ending_of(error, self.boundaries) if event == "finished" else None
-        row = run_row(
-            self.run_id, event, time.time(), self.config, bench.brokers, bench.environment, ending
-        )
-        return replace(row, caveat=caveat_of(self.config, bench.caveats))
 
     def _conclude(self, started_s: float, error: BaseException | None) -> RunSummary:
         ending, finished_s, bench = ending_of(error, self.boundaries), time.time(), self._bench

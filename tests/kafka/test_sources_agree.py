@@ -29,15 +29,16 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
-INTERVAL_S = 2.0
-"""jmxquery forks a JVM for every broker and sample."""
+INTERVAL_S = 5.0
+"""jmxquery forks a JVM for every broker and sample; beside saturated brokers on two cores, three
+of them take more than 2 s."""
 IDLE_APART_MAX = 0.03
 WORKLOAD = load_workload(
     "demo",
     [
         "workload.topic.replication_factor=1",
         "workload.trial.warmup_s=10",
-        "workload.trial.measure_s=40",
+        "workload.trial.measure_s=60",
         "workload.trial.early_end_error_rate=0",
     ],
 )
