@@ -23,7 +23,7 @@ set:
 min_effect: 0.1
 noise: {cv: 0.12, weight: 8}
 cases:
-  - {name: load-1kB, message_bytes: 1000, np: 40, repeats: 3}
+  - {name: load-1kB, message_bytes: 1000, np: 30, repeats: 3}
   - {name: limit-1kB, limit: 1000}
 """
 NIGHT_S = 600.0
