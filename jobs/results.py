@@ -53,13 +53,23 @@ def ending_of(error: BaseException | None, boundaries: Sequence[Boundary]) -> En
             f"{f'{b.goal} at ' if several else ''}{b.bpm} B: {b.gave_up}" for b in open_points
         )
         return Ending(NO_CONCLUSION, NoConclusionError.exit_code, f"no conclusion for {told}")
-    if isinstance(error, KeyboardInterrupt):
+    if _was_interrupted(error):
         return Ending("interrupted", INTERRUPTED_CODE, "interrupted")
     code = getattr(error, "exit_code", 1)
     if isinstance(error, NoConclusionError):
         return Ending(NO_CONCLUSION, code, str(error))
     status = "stopped by a guard" if isinstance(error, GuardStopError) else "failed"
     return Ending(status, code, f"{error}" or type(error).__name__)
+
+
+def _was_interrupted(error: BaseException) -> bool:
+    """True for an interrupt, and for what broke while one was on its way."""
+    at: BaseException | None = error
+    while at is not None:
+        if isinstance(at, KeyboardInterrupt):
+            return True
+        at = at.__cause__ or at.__context__
+    return False
 
 
 def boundary_of(

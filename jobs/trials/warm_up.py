@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from itertools import count
 from statistics import fmean
 
 from jobs.axes import Traffic, traffic_at
@@ -11,7 +12,7 @@ from jobs.brokers.topics import Topic
 from jobs.events import PhaseProgress, PhaseStarted
 from jobs.trials.bench import Bench
 from jobs.trials.gates import Gates
-from jobs.trials.load import Target
+from jobs.trials.load import GeneratorError, StageFailedError, Target
 from metrics.client import merge
 from metrics.sampler import Sampler
 from metrics.sources.source import brokers_of
@@ -22,6 +23,10 @@ GAIN_LEAST = 0.03
 """A block that is cheaper than all before it by less than this has gained nothing [ratio]."""
 STEADY_BLOCKS = 2
 """Blocks in a row that gain nothing, after which the JVMs count as warm."""
+
+
+FAILED_MAX = 2
+"""Blocks that may fail, as when an executor is lost, before the run ends."""
 
 
 def open_gates(bench: Bench, warm_up_max_s: float) -> Gates:
@@ -41,12 +46,25 @@ def warm_up(bench: Bench, load_max_s: float, topic: Topic) -> None:
     """Load a fresh cluster in blocks of 10 s until its cost per request stands still.
 
     A cold JVM reaches less than half of its speed, and on few cores its compilers take a
-    minute or more, so time alone would be a guess. At most `load_max_s` of load [s].
+    minute or more, so time alone would be a guess. At most `load_max_s` of load [s]. A block
+    whose executor is lost is loaded again, as a trial would be.
+
+    Raises:
+        StageFailedError, GeneratorError: one block more than `FAILED_MAX` failed.
+        GuardStopError: a guard tripped.
     """
     bench.reporter.report(PhaseStarted("warming up the brokers' JVMs"))
     costs_ms: list[float] = []
+    failed, numbers = 0, count(1)
     while (len(costs_ms) + 1) * BLOCK_S <= load_max_s and not is_steady(costs_ms):
-        cost_ms = _block(bench, topic, len(costs_ms) + 1)
+        try:
+            cost_ms = _block(bench, topic, next(numbers))
+        except (StageFailedError, GeneratorError) as error:
+            failed += 1
+            if failed > FAILED_MAX:
+                raise
+            bench.reporter.report(PhaseStarted(f"warming up the brokers again: {error}"))
+            continue
         if cost_ms is None:  # without this metric there is nothing to wait for
             break
         costs_ms.append(cost_ms)
@@ -71,7 +89,11 @@ def _block(bench: Bench, topic: Topic, block: int) -> float | None:
     guards.admit(traffic)
     with guards.required(), Sampler(bench.source, interval_s) as sampler:
         name = f"{bench.run_id}-warm-up-{block}"
-        rows = bench.generator.offer(name, target, traffic, guards.watch)
+        try:
+            rows = bench.generator.offer(name, target, traffic, guards.watch)
+        except (StageFailedError, GeneratorError):
+            guards.settle(traffic, None)
+            raise
         samples = sampler.stop()
     window = merge(rows)
     guards.settle(traffic, window)

@@ -35,6 +35,18 @@ def test_how_a_run_ends(error: BaseException | None, status: str, code: int) -> 
     assert (ending.status, ending.exit_code) == (status, code)
 
 
+def test_what_an_interrupt_broke_on_its_way_is_an_interrupt() -> None:
+    try:
+        try:
+            raise KeyboardInterrupt
+        finally:
+            raise ConnectionError("Answer from Java side is empty")
+    except ConnectionError as error:
+        ending = ending_of(error, [])
+    assert (ending.status, ending.exit_code) == ("interrupted", 130)
+    assert ending_of(ConnectionError("refused"), []).status == "failed"
+
+
 def test_one_point_without_an_answer_is_no_conclusion() -> None:
     ending = ending_of(None, [_boundary(), _boundary("load_cap reached")])
     assert (ending.status, ending.exit_code) == ("no conclusion", 3)
