@@ -38,7 +38,7 @@ def warmed(monkeypatch: pytest.MonkeyPatch, blocks: Blocks, load_max_s: float = 
     reporter = RecordingReporter()
     monkeypatch.setattr(module, "_block", blocks)
     warm_up(cast(Bench, SimpleNamespace(reporter=reporter)), load_max_s, TOPIC)
-    return [event.doing for event in reporter.events if isinstance(event, PhaseStarted)]
+    return [event.text for event in reporter.events if isinstance(event, PhaseStarted)]
 
 
 def test_a_block_whose_executor_is_lost_is_loaded_again(monkeypatch: pytest.MonkeyPatch) -> None:
