@@ -22,7 +22,11 @@ SATURATED = 0.85
 EXCESS = 1.5
 """Load of the pairs over the higher capacity of the two."""
 STEADY_SHARE = 0.6
-"""Load that both sides sustain, over the lower capacity [ratio]."""
+"""First guess of a load that both sides sustain, over the lower capacity [ratio]."""
+STEADY_LOWER = 0.5
+"""The next guess over the one that a side did not sustain. Saturated brokers get fuller batches, so
+what they take then can be several times what they sustain [ratio]."""
+STEADY_LOWERS_MAX = 4
 PROBES_MAX = 12
 RAISES_MAX = 6
 RAISE = 1.25
@@ -71,7 +75,7 @@ class Case:
     Attributes:
         bpm: message size [B].
         load: producers per broker in the saturated trials, the last of them.
-        steady_load: producers per broker in the steady trials.
+        steady_load: producers per broker in the steady trials; lowered until both sustain it.
         saturated, steady: the pairs, in the order of time.
         notes: what a reader of the answer has to know.
     """
@@ -129,7 +133,7 @@ class CaseComparer:
         if not capacities:
             return
         case.steady_load = STEADY_SHARE * min(capacities)
-        self._steady_pairs(case, case.steady_load)
+        self._steady_pairs(case)
         self._note_overloads(case)
 
     # --- finding the load ---------------------------------------------------
@@ -190,11 +194,21 @@ class CaseComparer:
         factor = 2.0 if share > ALL_TAKEN else max(RAISE, EXCESS * share)
         return min(factor * load, self._load_cap)
 
-    def _steady_pairs(self, case: Case, load: float) -> None:
-        for number in range(self._effort.steady_pairs):
+    def _steady_pairs(self, case: Case) -> None:
+        """Pairs at one load; it is lowered while the first pair shows an overload."""
+        assert case.steady_load is not None, "set before"
+        lowers = number = 0
+        while number < self._effort.steady_pairs:
             if not self._is_time_left(case, number, self._effort.steady_pairs):
                 return
-            trials = self._pair(number, load, f"steady, pair {number + 1}", _any)
+            may_lower = not case.steady and lowers < STEADY_LOWERS_MAX
+            is_good = _is_sustained if may_lower else _any
+            trials = self._pair(number, case.steady_load, f"steady, pair {number + 1}", is_good)
+            if may_lower and not all(map(_is_sustained, trials.values())):
+                lowers += 1
+                case.steady_load *= STEADY_LOWER
+                continue
+            number += 1
             if len(trials) == len(Side):
                 case.steady.append(TrialPair(trials[Side.A], trials[Side.B]))
 
@@ -240,6 +254,10 @@ class CaseComparer:
 def is_full(trial: Trial) -> bool:
     """True when the brokers took clearly less than they were offered."""
     return achieved_share(trial) <= SATURATED
+
+
+def _is_sustained(trial: Trial) -> bool:
+    return trial.judgement.verdict is Verdict.SUSTAINED
 
 
 def _any(_trial: Trial) -> bool:

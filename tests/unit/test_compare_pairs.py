@@ -12,6 +12,7 @@ import pytest
 from jobs.comparing.pairs import (
     EXCESS,
     SATURATED,
+    STEADY_LOWER,
     STEADY_SHARE,
     Case,
     CaseComparer,
@@ -92,11 +93,26 @@ def test_a_machine_that_speeds_up_is_offered_more() -> None:
 
 def test_a_side_that_does_not_sustain_the_steady_load_is_named() -> None:
     def slower(trial: int) -> float:
-        return 1.0 if trial <= 10 else 0.5
+        return 1.0 if trial <= 10 else 0.01
 
     case = measured(sides_of(10.0, 10.0, machine=slower))
     assert "side A was OVERLOADED in 3 of 3 steady trials" in case.notes[0]
     assert "side B" in case.notes[1]
+
+
+def test_the_steady_load_is_lowered_until_both_sides_sustain_it() -> None:
+    """As where saturated brokers take more, for their batches are fuller."""
+
+    def slower(trial: int) -> float:
+        return 1.0 if trial <= 10 else 0.2
+
+    sides = sides_of(10.0, 8.0, machine=slower)
+    case = measured(sides)
+    first = STEADY_SHARE * 8.0 / PRODUCER_MB_PER_S
+    assert case.steady_load == pytest.approx(first * STEADY_LOWER**2, rel=0.02)
+    assert len(case.steady) == EFFORT.steady_pairs
+    assert len(sides.made) == 2 + 2 * EFFORT.pairs + 2 + 2 * EFFORT.steady_pairs
+    assert case.notes == []
 
 
 def test_no_more_than_the_cap_is_offered() -> None:
