@@ -5,18 +5,19 @@ from __future__ import annotations
 import importlib.util
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import click
 
 from jobs.bench.contest import CLIENTS, SOCKET, Contest, Entry, Way
+from jobs.bench.fresh_topic import fresh_topic
 from jobs.bench.meter import BenchError, Repeat
 from jobs.bench.rows import Key, rows_of, sentences_of, table_of
 from jobs.bench.task import Task
 from jobs.bench.variants import Variants, variants
-from jobs.brokers.admin import KafkaAdmin, Partition
+from jobs.brokers.admin import KafkaAdmin
 from jobs.brokers.connect import connect
 from jobs.brokers.topic_plan import Assignment, assignment
 from jobs.console import make_reporter
@@ -32,7 +33,6 @@ PREFILL_BYTES = 800_000_000
 """What a topic holds that consumers read [B]."""
 
 PREFILL_DEADLINE_S = 60.0
-TOPIC_DEADLINE_S = 20.0
 
 SOCKET_BPM = 1_000
 """Where the plain socket's row stands."""
@@ -96,35 +96,17 @@ class Bench:
         """A topic of its own, for consumers with something in it."""
         name = f"bench-{role}-{bpm}-{int(time.time())}"
         is_read = role == "consumer"
-        self._admin.create_topic(name, self._assigned, {"retention.bytes": "-1"} if is_read else {})
-        task = Task(name, bpm)
-        try:
-            self._await_topic(name)
+        config = {"retention.bytes": "-1"} if is_read else {}
+        with fresh_topic(self._admin, name, self._assigned, config):
+            task = Task(name, bpm)
             if is_read:
                 self._contest.fill(task, PREFILL_BYTES, PREFILL_DEADLINE_S)
                 held = self._written_bytes(name, bpm)
                 task = Task(name, bpm, bytes_max=held)
             yield task
-        finally:
-            self._admin.delete_topic(name)
-
-    def _await_topic(self, name: str) -> None:
-        """Until every broker knows all partitions."""
-        ends_s = time.monotonic() + TOPIC_DEADLINE_S
-        for broker in self._testbed.broker_ids:
-            while not is_led(self._admin.partitions_seen_by(broker, name)):
-                if time.monotonic() > ends_s:
-                    raise BenchError(f"broker {broker} does not know the topic {name}")
-                time.sleep(0.05)
 
     def _written_bytes(self, topic: str, bpm: int) -> int:
         return sum(self._admin.end_offsets(topic, self._assigned).values()) * bpm
-
-
-def is_led(partitions: Mapping[int, Partition] | None) -> bool:
-    """True when all partitions have a leader."""
-    found = partitions or {}
-    return len(found) == PARTITIONS and all(each.leader >= 0 for each in found.values())
 
 
 def ways_to(testbed: Testbed) -> tuple[Way, Way | None]:

@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 
+from jobs.bench.fresh_topic import fresh_topic
 from jobs.bench.likeness import BrokerLoad, differences, load_of, median_of, scatters
 from jobs.bench.producers import Alone
 from jobs.brokers.admin import KafkaAdmin
@@ -43,6 +44,8 @@ BATCH_BYTES = 8_192
 SAMPLE_INTERVAL_S = 0.5
 ACHIEVED_MIN = 0.98
 ROUNDS_MAX = 6
+TRIES = 3
+"""Windows in which a client may be tried: one may meet a broker that stalls for a second."""
 
 
 class FidelityError(RedlineError):
@@ -103,6 +106,9 @@ class Comparison:
         admin: its administration.
         source: an open source of the brokers' metrics.
         warm_s, measure_s: before and in the window [s].
+
+    Attributes:
+        held_up: windows that did not count, as something held the sender up.
     """
 
     def __init__(
@@ -115,6 +121,7 @@ class Comparison:
     ) -> None:
         self._brokers, self._admin, self._source = testbed.broker_ids, admin, source
         self._warm_s, self._measure_s = warm_s, measure_s
+        self.held_up = 0
 
     def compare(self, case: Case, rounds: int = 2, rounds_max: int = ROUNDS_MAX) -> Compared:
         """Both clients in turns, each first as often as last; the medians of their windows.
@@ -131,13 +138,16 @@ class Comparison:
         return Compared(case, *(median_of(seen[client]) for client in CLIENTS))
 
     def load(self, client: str, case: Case) -> BrokerLoad:
-        """What the brokers saw of one client.
+        """What the brokers saw of one client, in a window in which nothing held it up.
 
         Raises:
-            FidelityError: it did not offer the pattern.
+            FidelityError: it failed, or did not offer the pattern in any of `TRIES` windows.
         """
-        row, samples = self._run(client, case)
-        _require_offered(client, case, row)
+        for turn in range(TRIES):
+            row, samples = self._run(client, case)
+            if _is_offered(client, case, row, is_last=turn == TRIES - 1):
+                break
+            self.held_up += 1
         windows = (
             broker_window(samples, broker, row.start_s, row.end_s, SAMPLE_INTERVAL_S)
             for broker in self._brokers
@@ -150,10 +160,9 @@ class Comparison:
             self._run(client, CASES[-1])
 
     def _run(self, client: str, case: Case) -> tuple[TaskRow, list[BrokerSample]]:
-        topic = f"fidelity-{uuid.uuid4().hex[:8]}"
+        name = f"fidelity-{uuid.uuid4().hex[:8]}"
         assigned = assignment(self._brokers, 10, min(REPLICAS, len(self._brokers)))
-        self._admin.create_topic(topic, assigned, {})
-        try:
+        with fresh_topic(self._admin, name, assigned, {}) as topic:
             plan = TrialPlan(
                 trial_id=topic,
                 topic=topic,
@@ -169,18 +178,19 @@ class Comparison:
             with Sampler(self._source, SAMPLE_INTERVAL_S) as sampler:
                 row = run_task(plan, Alone())
                 return row, sampler.stop()
-        finally:
-            self._admin.delete_topic(topic)
 
 
-def _require_offered(client: str, case: Case, row: TaskRow) -> None:
+def _is_offered(client: str, case: Case, row: TaskRow, is_last: bool) -> bool:
+    """Whether the window is one of the pattern; the last one must be."""
     if row.error is not None or row.failed_total:
         raise FidelityError(f"{client}, {case}: {row.error or row.errors}")
-    if row.sent_records < ACHIEVED_MIN * row.offered_records:
+    is_whole = row.sent_records >= ACHIEVED_MIN * row.offered_records
+    if is_last and not is_whole:
         raise FidelityError(
-            f"{client}, {case}: sent {row.sent_records} of {row.offered_records} records; "
-            f"expected {ACHIEVED_MIN:.0%} at least; use a quieter machine"
+            f"{client}, {case}: sent {row.sent_records} of {row.offered_records} records in the "
+            f"last of {TRIES} windows; expected {ACHIEVED_MIN:.0%} at least; use a quieter machine"
         )
+    return is_whole
 
 
 def table_of(found: Sequence[Compared]) -> Table:
@@ -252,6 +262,8 @@ def fidelity(rounds: int, seconds: float, brokers: int, profile: str, out: Path)
         rows: list[dict[str, Any]] = [asdict(each) for each in found]
         (out / "fidelity.json").write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
         apart = sum(bool(each.differences) for each in found)
+        if comparison.held_up:
+            note(reporter, f"{comparison.held_up} windows were repeated: they were held up")
         note(reporter, f"{apart} of {len(found)} patterns differ by more than is allowed")
 
 

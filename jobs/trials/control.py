@@ -56,6 +56,7 @@ class TrialLine:
         self._admitted: set[int] = set()
         self._done: set[int] = set()
         self._has_ended = False
+        self._has_lost = threading.Event()
         self.lost: list[str] = []
 
     @property
@@ -85,6 +86,11 @@ class TrialLine:
         """Hang up on all tasks, which ends their load at once and leaves no account of it."""
         self._post(self._end)
 
+    def await_lost(self, timeout_s: float) -> None:
+        """Wait at most so long for a task to hang up in the middle of the load [s]."""
+        if not self._has_ended:
+            self._has_lost.wait(timeout_s)
+
     def hear(self, task: int, message: dict[str, Any]) -> None:
         """Take what a task said."""
         if "start_s" in message:
@@ -110,6 +116,7 @@ class TrialLine:
             return
         host = (writer.get_extra_info("peername") or ("an unknown host",))[0]
         self.lost.append(f"task {task} on {host}")
+        self._has_lost.set()
         self._end()
 
     def send(self, text: bytes) -> None:

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 LOST_LOOK_S = 0.2
 """How often it is looked whether a task was lost [s]."""
 
+LOST_HEARD_S = 2.0
+"""Within this time after its executor's end, a task's line to the driver closes [s]."""
+
 Watch = Callable[[TrialLine], AbstractContextManager[object]]
 """What looks on while a load runs; entered before it and left after it."""
 
@@ -206,6 +209,7 @@ class Generator:
             frame = stage_frame(self._spark, plan)
             collected = run_interruptibly(self._spark, plan.trial_id, frame.collect)
         except Py4JJavaError as error:
+            line.await_lost(LOST_HEARD_S)  # Spark may have seen it first
             _require_whole(plan, line, error)
             raise StageFailedError(
                 f"the stage of trial {plan.trial_id} failed: {cause_of(error)}"
