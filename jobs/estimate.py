@@ -85,10 +85,12 @@ def describe_producer(workload: Workload) -> str:
         if producer.rate_bytes_per_s is not None
         else f"{producer.rate_records_per_s:g} records/s"
     )
+    topics = workload.topic.count
+    in_turns = f", {topics} topics in turns" if topics > 1 else ""
     return (
         f"{rate}, acks={producer.acks}, linger {producer.linger_ms:g} ms, "
         f"batches up to {producer.batch_size:,} B, "
-        f"replication factor {workload.topic.replication_factor}"
+        f"replication factor {workload.topic.replication_factor}{in_turns}"
     )
 
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from metrics.columns import ddl, fields_of, plain
 from metrics.consumption import GroupShare
-from metrics.evidence import ClientWindow
+from metrics.evidence import BY_PRODUCER, ClientWindow
 from metrics.group_windows import group_windows
 from metrics.histograms import merged_histogram, quantile_ms
 from metrics.producer_shares import ProducerShares
@@ -60,8 +60,13 @@ class TaskRow:
         failed_by_partition: partition → records that ended in an error, where that is known.
         retried_records: records sent again, each time, over the whole trial.
         retry_errors: Kafka error name → records that were sent again because of it.
+        retried_by_partition: partition → records sent again, each time.
         duplicates_by_partition: partition → how many records its log may hold beyond the
             acknowledged and the failed, because an answer was lost and they were sent again.
+        offered_by_producer, sent_by_producer, acked_by_producer: producer → its records over
+            the whole trial.
+        failed_by_producer, retried_by_producer, duplicates_by_producer: the same, of producers
+            that have some.
         producer_share_min, producer_share_max: of the single producers, acknowledged inside
             the window over due inside it [ratio].
         producer_worst: index of the producer that is farthest from 1.
@@ -104,6 +109,13 @@ class TaskRow:
     retried_records: int = 0
     retry_errors: Mapping[str, int] = field(default_factory=dict)
     duplicates_by_partition: Mapping[int, int] = field(default_factory=dict)
+    retried_by_partition: Mapping[int, int] = field(default_factory=dict)
+    offered_by_producer: Mapping[int, int] = field(default_factory=dict)
+    sent_by_producer: Mapping[int, int] = field(default_factory=dict)
+    acked_by_producer: Mapping[int, int] = field(default_factory=dict)
+    failed_by_producer: Mapping[int, int] = field(default_factory=dict)
+    retried_by_producer: Mapping[int, int] = field(default_factory=dict)
+    duplicates_by_producer: Mapping[int, int] = field(default_factory=dict)
     producer_share_min: float | None = None
     producer_share_max: float | None = None
     producer_worst: int | None = None
@@ -142,7 +154,9 @@ _MAPS = (
     "errors",
     "failed_by_partition",
     "retry_errors",
+    "retried_by_partition",
     "duplicates_by_partition",
+    *BY_PRODUCER,
 )
 
 TASK_ROW_SCHEMA: pa.Schema = pa.schema(fields_of(TaskRow))
@@ -220,6 +234,8 @@ def merge(rows: Iterable[TaskRow | Mapping[str, Any]]) -> ClientWindow:
         retry_errors=_summed(task.retry_errors for task in tasks),
         duplicates_at_most=sum(duplicates.values()),
         duplicates_by_partition=duplicates,
+        retried_by_partition=_summed(task.retried_by_partition for task in tasks),
+        **{name: _summed(getattr(task, name) for task in tasks) for name in BY_PRODUCER},
         producer_share_min=shares.lowest,
         producer_share_p50=shares.quantile(50.0),
         producer_share_max=shares.highest,

@@ -42,6 +42,17 @@ class BrokerSample:
     error: str | None = None
 
 
+BY_PRODUCER = (
+    "offered_by_producer",
+    "sent_by_producer",
+    "acked_by_producer",
+    "failed_by_producer",
+    "retried_by_producer",
+    "duplicates_by_producer",
+)
+"""Columns of a trial with an entry for each producer, which may be thousands."""
+
+
 @dataclass(frozen=True)
 class ClientWindow:
     """The generator's account of the measured window, all tasks merged.
@@ -65,7 +76,8 @@ class ClientWindow:
             the intended send time to the acknowledgement [ms].
         acked_total: records acknowledged over the whole trial, warm-up and drain included.
         failed_total: records failed over the whole trial.
-        acked_by_partition: partition → records acknowledged over the whole trial.
+        acked_by_partition: partition, numbered through all topics → records acknowledged over
+            the whole trial.
         errors: Kafka error name → records.
         failed_by_partition: partition → records that ended in an error, where that is known.
         retried_records: records sent again, each time, over the whole trial.
@@ -73,6 +85,12 @@ class ClientWindow:
         duplicates_at_most: records that the logs may hold beyond the acknowledged and the
             failed, because an answer was lost and they were sent again.
         duplicates_by_partition: the same by partition.
+        retried_by_partition: partition → records sent again, each time.
+        offered_by_producer: producer → records that its schedule asked for over the whole
+            trial; producer i writes to topic i modulo their number.
+        sent_by_producer, acked_by_producer: producer → records over the whole trial.
+        failed_by_producer, retried_by_producer, duplicates_by_producer: the same, of the
+            producers that have some; duplicates at most.
         producer_share_min, producer_share_p50, producer_share_max: of the single producers,
             acknowledged inside the window over due inside it [ratio].
         producer_worst: index of the producer that is farthest from 1.
@@ -123,6 +141,13 @@ class ClientWindow:
     producer_share_max: float | None = None
     producer_worst: int | None = None
     compression_ratio: float | None = None
+    retried_by_partition: Mapping[int, int] = field(default_factory=dict)
+    offered_by_producer: Mapping[int, int] = field(default_factory=dict)
+    sent_by_producer: Mapping[int, int] = field(default_factory=dict)
+    acked_by_producer: Mapping[int, int] = field(default_factory=dict)
+    failed_by_producer: Mapping[int, int] = field(default_factory=dict)
+    retried_by_producer: Mapping[int, int] = field(default_factory=dict)
+    duplicates_by_producer: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def duration_s(self) -> float:

@@ -76,7 +76,8 @@ class Pattern:
         buffer_memory_bytes: batches that may wait for a slow broker, of one producer.
         max_request_bytes: upper bound of a produce request, one batch excepted.
         request_timeout_ms: an unanswered request fails after this time.
-        partitions_per_broker: that each broker leads.
+        topics: that producers take in turns, one each.
+        partitions_per_broker: that each broker leads, of each topic.
         replication_factor: replicas of each partition, the leader included.
         brokers: of the cluster.
         payload: kind of the values, `random` bytes by default.
@@ -117,6 +118,7 @@ class Pattern:
     headers: int = 0
     arrivals: str = "fixed"
     ramp_up_s: float = 0.0
+    topics: int = 1
 
 
 @dataclass(frozen=True)
@@ -125,7 +127,7 @@ class Trial:
 
     Attributes:
         trial: number of the trial within the run, from 1.
-        topic: that was written to.
+        topic: that was written to; the first of several.
         started_at_s, finished_at_s: all phases [s since the epoch].
         pattern: what was offered.
         client: what the generator did.

@@ -73,9 +73,15 @@ def _pattern(trial: Mapping[str, Any]) -> str:
     return (
         f"{format_count(trial['np'])} producers of {rate} records/s each, messages of "
         f"{format_size(trial['bpm'])}, acks={trial['acks']}, compression {trial['compression']}, "
-        f"{trial['replication_factor']} replicas, {trial['partitions_per_broker']} partitions on "
+        f"{trial['replication_factor']} replicas, {_partitions(trial)} on "
         f"each of {trial['brokers']} brokers, consumer groups: {trial['consumer_groups']}"
     )
+
+
+def _partitions(trial: Mapping[str, Any]) -> str:
+    topics = trial.get("topics") or 1
+    of_topics = f" of each of {topics} topics" if topics > 1 else ""
+    return f"{trial['partitions_per_broker']} partitions{of_topics}"
 
 
 def _rates(records: int, size_bytes: int, passed_s: float) -> str:

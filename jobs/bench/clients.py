@@ -106,7 +106,8 @@ class Bench:
             yield task
 
     def _written_bytes(self, topic: str, bpm: int) -> int:
-        return sum(self._admin.end_offsets(topic, self._assigned).values()) * bpm
+        ends = self._admin.end_offsets((topic, partition) for partition in self._assigned)
+        return sum(ends.values()) * bpm
 
 
 def ways_to(testbed: Testbed) -> tuple[Way, Way | None]:

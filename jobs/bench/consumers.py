@@ -115,5 +115,6 @@ def ends_of(task: Task) -> dict[int, int]:
 
     with connect(task.bootstrap, task.connection) as admin:
         brokers = admin.describe_cluster().broker_ids
-        partitions = admin.partitions_seen_by(brokers[0], task.topic) or {}
-        return admin.end_offsets(task.topic, partitions)
+        partitions = admin.partitions_seen_by(brokers[0], [task.topic])[task.topic] or {}
+        ends = admin.end_offsets((task.topic, partition) for partition in partitions)
+        return {partition: offset for (_topic, partition), offset in ends.items()}

@@ -7,6 +7,7 @@ import json
 import subprocess
 import uuid
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 import click
 
 from jobs.bench.fresh_topic import fresh_topic
-from jobs.bench.likeness import BrokerLoad, differences, load_of, median_of, scatters
+from jobs.bench.likeness import BrokerLoad, differences, load_of, median_of
 from jobs.bench.producers import Alone
 from jobs.brokers.admin import KafkaAdmin
 from jobs.brokers.connect import connect
@@ -40,10 +41,15 @@ ACKS = (1, -1)
 CLIENTS = ("wire", "librdkafka")
 
 REPLICAS = 2
+PARTITIONS_PER_BROKER = 10
+START_LEAD_S = 0.5
+WARM_UP_S = 10.0
+"""Of load by each client, twice, on brokers whose JVMs are cold [s]."""
+
 BATCH_BYTES = 8_192
 SAMPLE_INTERVAL_S = 0.5
 ACHIEVED_MIN = 0.98
-ROUNDS_MAX = 6
+ROUNDS = 5
 TRIES = 3
 """Windows in which a client may be tried: one may meet a broker that stalls for a second."""
 
@@ -116,35 +122,36 @@ class Comparison:
         testbed: Testbed,
         admin: KafkaAdmin,
         source: MetricsSource,
-        warm_s: float = 2.0,
-        measure_s: float = 6.0,
+        warm_s: float = 1.0,
+        measure_s: float = 5.0,
     ) -> None:
         self._brokers, self._admin, self._source = testbed.broker_ids, admin, source
+        replicas = min(REPLICAS, len(self._brokers))
+        self._assigned = assignment(self._brokers, PARTITIONS_PER_BROKER, replicas)
+        self._addresses = admin.describe_cluster().addresses
         self._warm_s, self._measure_s = warm_s, measure_s
         self.held_up = 0
 
-    def compare(self, case: Case, rounds: int = 2, rounds_max: int = ROUNDS_MAX) -> Compared:
+    def compare(self, case: Case, rounds: int = ROUNDS) -> Compared:
         """Both clients in turns, each first as often as last; the medians of their windows.
 
-        Rounds are added while one client's own windows differ by more than two clients' may:
-        then the machine makes the difference. Whether the clients differ adds none.
+        A disk that stalls for a moment spoils the mean of a window, and not their median.
         """
         seen: dict[str, list[BrokerLoad]] = {client: [] for client in CLIENTS}
-        number = 0
-        while number < rounds or (number < rounds_max and any(map(scatters, seen.values()))):
-            for client in CLIENTS if number % 2 == 0 else reversed(CLIENTS):
-                seen[client].append(self.load(client, case))
-            number += 1
+        with self._topic() as topic:
+            for number in range(rounds):
+                for client in CLIENTS if number % 2 == 0 else reversed(CLIENTS):
+                    seen[client].append(self.load(client, case, topic))
         return Compared(case, *(median_of(seen[client]) for client in CLIENTS))
 
-    def load(self, client: str, case: Case) -> BrokerLoad:
+    def load(self, client: str, case: Case, topic: str) -> BrokerLoad:
         """What the brokers saw of one client, in a window in which nothing held it up.
 
         Raises:
             FidelityError: it failed, or did not offer the pattern in any of `TRIES` windows.
         """
         for turn in range(TRIES):
-            row, samples = self._run(client, case)
+            row, samples = self._run(client, case, topic)
             if _is_offered(client, case, row, is_last=turn == TRIES - 1):
                 break
             self.held_up += 1
@@ -156,28 +163,32 @@ class Comparison:
 
     def warm_up(self) -> None:
         """Load brokers whose JVMs are cold, by both clients in turns."""
-        for client in (*CLIENTS, *CLIENTS):
-            self._run(client, CASES[-1])
+        with self._topic() as topic:
+            for client in (*CLIENTS, *CLIENTS):
+                self._run(client, CASES[-1], topic, WARM_UP_S)
 
-    def _run(self, client: str, case: Case) -> tuple[TaskRow, list[BrokerSample]]:
-        name = f"fidelity-{uuid.uuid4().hex[:8]}"
-        assigned = assignment(self._brokers, 10, min(REPLICAS, len(self._brokers)))
-        with fresh_topic(self._admin, name, assigned, {}) as topic:
-            plan = TrialPlan(
-                trial_id=topic,
-                topic=topic,
-                pattern=case.pattern,
-                np=1,
-                tasks=1,
-                leaders=tuple(assigned[number][0] for number in sorted(assigned)),
-                brokers=self._admin.describe_cluster().addresses,
-                warmup_s=self._warm_s,
-                measure_s=self._measure_s,
-                client=client,
-            )
-            with Sampler(self._source, SAMPLE_INTERVAL_S) as sampler:
-                row = run_task(plan, Alone())
-                return row, sampler.stop()
+    def _topic(self) -> AbstractContextManager[str]:
+        return fresh_topic(self._admin, f"fidelity-{uuid.uuid4().hex[:8]}", self._assigned, {})
+
+    def _run(
+        self, client: str, case: Case, topic: str, measure_s: float | None = None
+    ) -> tuple[TaskRow, list[BrokerSample]]:
+        plan = TrialPlan(
+            trial_id=topic,
+            topics=(topic,),
+            pattern=case.pattern,
+            np=1,
+            tasks=1,
+            leaders=tuple(self._assigned[number][0] for number in sorted(self._assigned)),
+            brokers=self._addresses,
+            warmup_s=self._warm_s,
+            measure_s=measure_s or self._measure_s,
+            start_lead_s=START_LEAD_S,
+            client=client,
+        )
+        with Sampler(self._source, SAMPLE_INTERVAL_S) as sampler:
+            row = run_task(plan, Alone())
+            return row, sampler.stop()
 
 
 def _is_offered(client: str, case: Case, row: TaskRow, is_last: bool) -> bool:
@@ -226,8 +237,8 @@ def markdown_of(table: Table) -> str:
 
 
 @click.command()
-@click.option("--rounds", default=2, show_default=True, help="Of both clients, at least.")
-@click.option("--seconds", default=6.0, show_default=True, help="Of a window [s].")
+@click.option("--rounds", default=ROUNDS, show_default=True, help="Windows of each client.")
+@click.option("--seconds", default=5.0, show_default=True, help="Of a window [s].")
 @click.option("--brokers", default=3, show_default=True, type=click.IntRange(1, 5))
 @click.option("--profile", default="disk-bound", show_default=True, help="Of the testbed.")
 @click.option("--out", default="out", show_default=True, type=click.Path(path_type=Path))

@@ -31,7 +31,7 @@ def fresh_topic(
     try:
         ends_s = time.monotonic() + DEADLINE_S
         for broker in admin.describe_cluster().broker_ids:
-            while not is_led(admin.partitions_seen_by(broker, name), len(assigned)):
+            while not is_led(admin.partitions_seen_by(broker, [name])[name], len(assigned)):
                 if time.monotonic() > ends_s:
                     raise NotLedError(
                         f"broker {broker} does not know the topic {name} after {DEADLINE_S:g} s"

@@ -96,12 +96,6 @@ def median_of(loads: Sequence[BrokerLoad]) -> BrokerLoad:
     return BrokerLoad(**fields)
 
 
-def scatters(loads: Sequence[BrokerLoad]) -> bool:
-    """True when a window of a pattern differs from the others of the same client."""
-    middle = median_of(loads)
-    return any(differences(load, middle) for load in loads)
-
-
 def differences(one: BrokerLoad, other: BrokerLoad) -> dict[str, tuple[float, float]]:
     """Fields in which the loads are further apart than allowed, with both values."""
     first, second = asdict(one), asdict(other)

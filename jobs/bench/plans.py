@@ -27,10 +27,10 @@ def flat_out(task: Task, measure_s: float | None = None) -> TrialPlan:
         options["payload"] = Payload(**options["payload"])
     with connect(task.bootstrap, task.connection) as admin:
         brokers = admin.describe_cluster()
-        seen = admin.partitions_seen_by(brokers.broker_ids[0], task.topic) or {}
+        seen = admin.partitions_seen_by(brokers.broker_ids[0], [task.topic])[task.topic] or {}
     return TrialPlan(
         trial_id="bench",
-        topic=task.topic,
+        topics=(task.topic,),
         pattern=ProducerPattern(**{**fields, **options}),
         np=1,
         tasks=1,

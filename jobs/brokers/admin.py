@@ -196,26 +196,30 @@ class KafkaAdmin:
         )
         self._require_no_error(what, answer["topics"][0])
 
-    def partitions_seen_by(self, broker_id: int, topic: str) -> dict[int, Partition] | None:
-        """A topic's partitions as this broker knows them, or None when it knows no such topic.
+    def partitions_seen_by(
+        self, broker_id: int, topics: Sequence[str]
+    ) -> dict[str, dict[int, Partition] | None]:
+        """Topic → its partitions as this broker knows them, None when it knows no such topic.
 
-        Never creates the topic, whatever the brokers' auto.create.topics.enable says.
+        Never creates a topic, whatever the brokers' auto.create.topics.enable says.
         """
         request = MetadataRequest(
-            topics=[MetadataRequest.MetadataRequestTopic(name=topic)],
+            topics=[MetadataRequest.MetadataRequestTopic(name=topic) for topic in topics],
             allow_auto_topic_creation=False,
         )
         manager = self.client._manager
+        what = f"ask broker {broker_id} about {_named(topics)}"
         answer = self.ask(
-            f"ask broker {broker_id} about the topic {topic}",
-            lambda: manager.run(manager.send, request, broker_id, LOOK_TIMEOUT_MS),
+            what, lambda: manager.run(manager.send, request, broker_id, LOOK_TIMEOUT_MS)
         )
-        found = answer.topics[0]
+        return {found.name: self._partitions_in(what, found) for found in answer.topics}
+
+    def _partitions_in(self, what: str, found: Any) -> dict[int, Partition] | None:
         error = kafka_errors.for_code(found.error_code)
         if error is kafka_errors.UnknownTopicOrPartitionError:
             return None
         if error not in (kafka_errors.NoError, kafka_errors.LeaderNotAvailableError):
-            raise self._error(f"ask broker {broker_id} about the topic {topic}", error())
+            raise self._error(what, error())
         return {
             int(each.partition_index): Partition(
                 int(each.leader_id), tuple(each.replica_nodes), tuple(each.isr_nodes)
@@ -223,23 +227,27 @@ class KafkaAdmin:
             for each in found.partitions
         }
 
-    def elect_preferred_leaders(self, topic: str, partitions: Iterable[int]) -> None:
-        """Ask that the preferred replicas of these partitions lead again."""
+    def elect_preferred_leaders(self, partitions: Iterable[tuple[str, int]]) -> None:
+        """Ask that the preferred replicas of these (topic, partition) lead again."""
+        wanted: dict[str, list[int]] = {}
+        for topic, partition in partitions:
+            wanted.setdefault(topic, []).append(partition)
         self.ask(
-            f"elect the preferred leaders of the topic {topic}",
+            f"elect the preferred leaders of {_named(sorted(wanted))}",
             lambda: self.client.elect_leaders(
-                ElectionType.PREFERRED, {topic: list(partitions)}, timeout_ms=self._timeout_ms
+                ElectionType.PREFERRED, wanted, timeout_ms=self._timeout_ms
             ),
         )
 
-    def end_offsets(self, topic: str, partitions: Iterable[int]) -> dict[int, int]:
-        """Partition → the offset that its next record will get."""
-        wanted = {TopicPartition(topic, partition): OffsetSpec.LATEST for partition in partitions}
+    def end_offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:
+        """(Topic, partition) → the offset that its next record will get."""
+        wanted = {TopicPartition(*each): OffsetSpec.LATEST for each in partitions}
+        topics = sorted({each.topic for each in wanted})
         answer = self.ask(
-            f"read the end offsets of the topic {topic}",
+            f"read the end offsets of {_named(topics)}",
             lambda: self.client.list_partition_offsets(wanted, timeout_ms=self._timeout_ms),
         )
-        return {each.partition: int(found.offset) for each, found in answer.items()}
+        return {(each.topic, each.partition): int(found.offset) for each, found in answer.items()}
 
     def _config(self, kind: ConfigResourceType, name: str) -> dict[str, str | None]:
         what = kind.name.lower()
@@ -273,6 +281,11 @@ class KafkaAdmin:
         advice = ADVICE.get(cause, "check that the brokers run and can be reached, and run again")
         why = f"{cause}: {told.rstrip('.')}" if told else cause
         return AdminError(f"could not {what} ({why}); {advice}", cause)
+
+
+def _named(topics: Sequence[str]) -> str:
+    first = f"the topic {topics[0]}"
+    return first if len(topics) == 1 else f"{first} and {len(topics) - 1} more"
 
 
 PERMISSION = "the user of cluster security needs Kafka ACLs for it; have them granted"

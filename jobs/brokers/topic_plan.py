@@ -65,6 +65,11 @@ def topic_name(run_id: str, message_bytes: int, partitions_per_broker: int) -> s
     return name
 
 
+def several(name: str, count: int) -> tuple[str, ...]:
+    """Names of so many topics of the same shape; of one, the name itself."""
+    return (name,) if count == 1 else tuple(f"{name}-{number}" for number in range(count))
+
+
 def largest_batch_bytes(workload: Workload, message_bytes: int) -> int:
     """No record batch of this workload is larger than this [B].
 
@@ -162,9 +167,16 @@ class TopicState:
         )
 
 
-def state_of(wanted: Assignment, seen: Mapping[int, Partition] | None) -> TopicState:
-    """How the partitions that a broker sees differ from the wanted ones; None sees no topic."""
-    seen = seen or {}
+def state_of(
+    wanted: Assignment, seen: Mapping[int, Partition] | None, first: int = 0
+) -> TopicState:
+    """How the partitions that a broker sees differ from the wanted ones; None sees no topic.
+
+    Args:
+        first: the number that the topic's partition 0 has among all topics.
+    """
+    wanted = {first + number: replicas for number, replicas in wanted.items()}
+    seen = {first + number: each for number, each in (seen or {}).items()}
     known = {number: seen[number] for number in wanted if number in seen}
     led = {number: each for number, each in known.items() if each.leader != NO_LEADER}
     return TopicState(

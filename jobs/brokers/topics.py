@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 
 from jobs.brokers.admin import AdminError, KafkaAdmin
 from jobs.brokers.topic_plan import (
@@ -12,9 +11,11 @@ from jobs.brokers.topic_plan import (
     TopicState,
     assignment,
     require_writable,
+    several,
     state_of,
     topic_name,
 )
+from jobs.brokers.topic_set import TopicReport, TopicSet
 from jobs.config import Workload
 from search.errors import ConfigError, RedlineError
 
@@ -39,55 +40,6 @@ class TopicError(RedlineError):
     """A topic did not become what was asked for in time."""
 
 
-@dataclass(frozen=True)
-class Topic:
-    """A topic of this run; `replicas` is what was assigned and must stay so."""
-
-    name: str
-    message_bytes: int
-    replicas: Assignment
-
-    @property
-    def leaders(self) -> tuple[int, ...]:
-        """Broker id that leads partition 0, 1, 2, …"""
-        return tuple(self.replicas[number][0] for number in sorted(self.replicas))
-
-
-@dataclass(frozen=True)
-class TopicReport:
-    """What a check before a trial found and left.
-
-    Attributes:
-        topic: its name.
-        before: how it differed when the check began.
-        after: how it differs now.
-        elections: how often preferred leaders were elected.
-        waited_s: how long it took to become well, or until the deadline [s].
-        trouble: why the last election failed, or empty.
-    """
-
-    topic: str
-    before: TopicState
-    after: TopicState
-    elections: int
-    waited_s: float
-    trouble: str = ""
-
-    @property
-    def ok(self) -> bool:
-        """True when a trial may begin."""
-        return self.after.healthy
-
-    def sentences(self) -> tuple[str, ...]:
-        """Why no trial may begin, a sentence each; empty when one may."""
-        if self.ok:
-            return ()
-        found = (
-            f"topic {self.topic} after {self.waited_s:.0f} s: {'; '.join(self.after.sentences())}"
-        )
-        return (found, self.trouble) if self.trouble else (found,)
-
-
 class Topics:
     """Makes and keeps the topics of one run.
 
@@ -108,12 +60,12 @@ class Topics:
         self._run_id = run_id
         self._clock = clock
         self._pause = pause
-        self._made: dict[str, Topic] = {}
+        self._made: list[str] = []
 
     @property
-    def made(self) -> tuple[Topic, ...]:
+    def made(self) -> tuple[str, ...]:
         """Topics that this run made and did not delete yet."""
-        return tuple(self._made.values())
+        return tuple(self._made)
 
     def validate(self, workload: Workload, message_bytes: int) -> None:
         """Have the cluster check a topic without making it, and our batches against it.
@@ -121,42 +73,48 @@ class Topics:
         Raises:
             ConfigError: when it would refuse the topic or each batch written to it.
         """
-        topic = self._planned(workload, message_bytes)
-        properties = self._request(topic, workload, validate_only=True)
+        planned = self._planned(workload, message_bytes)
+        longest = planned.names[-1]  # in all else they are alike
+        properties = self._request(longest, planned.replicas, workload, validate_only=True)
         require_writable(workload, message_bytes, properties)
 
-    def create(self, workload: Workload, message_bytes: int, deadline_s: float = 60.0) -> Topic:
-        """Make the topic for a message size and wait until all brokers lead and follow.
+    def create(self, workload: Workload, message_bytes: int, deadline_s: float = 60.0) -> TopicSet:
+        """Make the topics for a message size and wait until all brokers lead and follow.
 
         Raises:
             ConfigError: when the cluster refuses such a topic, or each batch written to it.
             AdminError: when it does not answer, or the name is taken.
-            TopicError: when this run has it already, or it is not well within `deadline_s` [s].
+            TopicError: when this run has one already, or one is not well within `deadline_s` [s].
         """
-        topic = self._planned(workload, message_bytes)
-        if topic.name in self._made:
-            raise TopicError(
-                f"run {self._run_id} has a topic {topic.name} already; expected to make it once; "
-                "delete it first"
-            )
+        planned = self._planned(workload, message_bytes)
+        for name in planned.names:
+            if name in self._made:
+                raise TopicError(
+                    f"run {self._run_id} has a topic {name} already; expected to make it once; "
+                    "delete it first"
+                )
         self.validate(workload, message_bytes)
-        self._made[topic.name] = topic  # first, as a request without an answer may have worked
-        try:
-            self._request(topic, workload)
-        except AdminError as error:
-            if error.cause == "TopicAlreadyExistsError":
-                del self._made[topic.name]
-            raise
-        state = self._wait(lambda: self._state(topic), deadline_s)
+        for name in planned.names:
+            self._create(name, planned.replicas, workload)
+        state = self._wait(lambda: self._state(planned), deadline_s)
         if not state.healthy:
             raise TopicError(
-                f"the new topic {topic.name} is not ready after {deadline_s:g} s: "
+                f"the new topic {planned} is not ready after {deadline_s:g} s: "
                 f"{'; '.join(state.sentences())}; expected every replica in sync and every "
                 "leader in place; look at the brokers' logs"
             )
-        return topic
+        return planned
 
-    def check(self, topic: Topic, deadline_s: float = 60.0) -> TopicReport:
+    def _create(self, name: str, replicas: Assignment, workload: Workload) -> None:
+        self._made.append(name)  # first, as a request without an answer may have worked
+        try:
+            self._request(name, replicas, workload)
+        except AdminError as error:
+            if error.cause == "TopicAlreadyExistsError":
+                self._made.remove(name)
+            raise
+
+    def check(self, topics: TopicSet, deadline_s: float = 60.0) -> TopicReport:
         """See to it that each partition is led by the assigned broker and its ISR is full.
 
         Elects preferred leaders where others lead, and waits at most `deadline_s` [s] for
@@ -165,53 +123,66 @@ class Topics:
         """
         began = self._clock()
         elections, trouble, elected_at = 0, "", float("-inf")
-        before = state = self._state(topic)
+        before = state = self._state(topics)
         while not state.healthy and self._clock() - began < deadline_s:
             if state.moved and self._clock() - elected_at >= ELECTION_INTERVAL_S:
                 elections, elected_at = elections + 1, self._clock()
-                trouble = self._elect(topic, state.moved)
+                trouble = self._elect(topics, state.moved)
             self._pause(POLL_S)
-            state = self._state(topic)
-        return TopicReport(topic.name, before, state, elections, self._clock() - began, trouble)
+            state = self._state(topics)
+        waited_s = self._clock() - began
+        return TopicReport(str(topics), before, state, elections, waited_s, trouble)
 
-    def end_offsets(self, topic: Topic) -> dict[int, int]:
-        """Partition → the offset that its next record will get, of all partitions.
+    def end_offsets(self, topics: TopicSet) -> dict[int, int]:
+        """Partition → the offset that its next record will get, numbered through all topics.
 
         Raises:
             AdminError: when the cluster does not answer.
         """
-        return self._admin.end_offsets(topic.name, topic.replicas)
+        partitions = topics.partitions
+        names = {partitions.of(number): number for number in range(len(partitions))}
+        found = self._admin.end_offsets(names)
+        return {number: found[name] for name, number in names.items()}
 
-    def delete(self, topic: Topic, deadline_s: float = 60.0) -> None:
-        """Delete a topic that this run made, and wait until no broker knows it.
+    def delete(self, names: Sequence[str], deadline_s: float = 60.0) -> None:
+        """Delete topics that this run made, and wait until no broker knows them.
 
         Raises:
             AdminError: when the cluster refuses or does not answer.
-            TopicError: when this run did not make it, or a broker still knows it after
+            TopicError: when this run did not make one, or a broker still knows it after
                 `deadline_s` [s].
         """
-        if topic.name not in self._made:
+        if not names:
+            return
+        for name in names:
+            if name not in self._made:
+                raise TopicError(
+                    f"the topic {name} was not made by run {self._run_id}; expected one of "
+                    f"{', '.join(self._made) or 'none'}; nothing was deleted"
+                )
+        for name in names:
+            self._request_deletion(name)
+        knowing = self._wait_until_gone(names, deadline_s)
+        if knowing:
             raise TopicError(
-                f"the topic {topic.name} was not made by run {self._run_id}; expected one of "
-                f"{', '.join(self._made) or 'none'}; nothing was deleted"
+                f"topics of run {self._run_id} are not gone after {deadline_s:g} s: {knowing}; "
+                "expected no broker to know them; delete them by hand"
             )
+        for name in names:
+            self._made.remove(name)
+
+    def _request_deletion(self, name: str) -> None:
         try:
-            self._admin.delete_topic(topic.name)
+            self._admin.delete_topic(name)
         except AdminError as error:
             if error.cause != "UnknownTopicOrPartitionError":
                 raise
-        knowing = self._wait_until_gone(topic, deadline_s)
-        if knowing:
-            raise TopicError(
-                f"the topic {topic.name} is not gone after {deadline_s:g} s: {knowing}; expected "
-                "no broker to know it; delete it by hand"
-            )
-        del self._made[topic.name]
 
-    def _planned(self, workload: Workload, message_bytes: int) -> Topic:
+    def _planned(self, workload: Workload, message_bytes: int) -> TopicSet:
         wanted = workload.topic
-        return Topic(
-            topic_name(self._run_id, message_bytes, wanted.partitions_per_broker),
+        name = topic_name(self._run_id, message_bytes, wanted.partitions_per_broker)
+        return TopicSet(
+            several(name, wanted.count),
             message_bytes,
             assignment(
                 self._admin.describe_cluster().broker_ids,
@@ -221,33 +192,33 @@ class Topics:
         )
 
     def _request(
-        self, topic: Topic, workload: Workload, validate_only: bool = False
+        self, name: str, replicas: Assignment, workload: Workload, validate_only: bool = False
     ) -> dict[str, str | None]:
         try:
-            return self._admin.create_topic(
-                topic.name, topic.replicas, workload.topic.config, validate_only
-            )
+            return self._admin.create_topic(name, replicas, workload.topic.config, validate_only)
         except AdminError as error:
             if error.cause in WRONG_REQUESTS:
                 raise ConfigError(str(error)) from error
             raise
 
-    def _state(self, topic: Topic) -> TopicState:
+    def _state(self, topics: TopicSet) -> TopicState:
         """The state in the eyes of every broker that must take part."""
         state = TopicState()
-        for broker in sorted(set(topic.leaders)):
+        for broker in sorted(set(topics.leaders)):
             try:
-                seen = self._admin.partitions_seen_by(broker, topic.name)
+                seen = self._admin.partitions_seen_by(broker, topics.names)
             except AdminError as error:
                 state |= TopicState(silent=(str(error),))
-            else:
-                state |= state_of(topic.replicas, seen)
+                continue
+            for position, name in enumerate(topics.names):
+                first = position * len(topics.replicas)
+                state |= state_of(topics.replicas, seen.get(name), first)
         return state
 
-    def _elect(self, topic: Topic, partitions: tuple[int, ...]) -> str:
+    def _elect(self, topics: TopicSet, partitions: tuple[int, ...]) -> str:
         """Why the election failed, or an empty text."""
         try:
-            self._admin.elect_preferred_leaders(topic.name, partitions)
+            self._admin.elect_preferred_leaders(map(topics.partitions.of, partitions))
         except AdminError as error:
             return str(error)
         return ""
@@ -260,21 +231,23 @@ class Topics:
             state = look()
         return state
 
-    def _wait_until_gone(self, topic: Topic, deadline_s: float) -> str:
-        """What still knows the topic at the deadline; empty when it is gone everywhere."""
+    def _wait_until_gone(self, names: Sequence[str], deadline_s: float) -> str:
+        """What still knows one of the topics at the deadline; empty when all are gone."""
         began = self._clock()
         while True:
-            knowing = self._knowing(topic)
+            knowing = self._knowing(names)
             if not knowing or self._clock() - began >= deadline_s:
                 return knowing
             self._pause(POLL_S)
 
-    def _knowing(self, topic: Topic) -> str:
-        """A sentence about a broker that knows the topic or does not answer, or empty."""
+    def _knowing(self, names: Sequence[str]) -> str:
+        """A sentence about a broker that knows one of them or does not answer, or empty."""
         for broker in self._admin.describe_cluster().broker_ids:
             try:
-                if self._admin.partitions_seen_by(broker, topic.name) is not None:
-                    return f"broker {broker} still knows it"
+                seen = self._admin.partitions_seen_by(broker, names)
             except AdminError as error:
                 return str(error)
+            known = [name for name, partitions in seen.items() if partitions is not None]
+            if known:
+                return f"broker {broker} still knows {', '.join(known[:3])}"
         return ""

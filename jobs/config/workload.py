@@ -22,14 +22,17 @@ SAMPLES_MIN = 4
 
 
 class Topic(ConfigModel):
-    """The fresh topic that is made for each message size.
+    """The fresh topics that are made for each message size.
 
     Attributes:
+        count: topics, all of the same shape; producers take them in turns, one each, and
+            every consumer group reads all of them.
         partitions_per_broker: partitions that each broker leads.
         replication_factor: replicas of a partition, the leader among them.
         config: topic properties by Kafka's names.
     """
 
+    count: Annotated[int, Whole(1, 1_000, "topics")] = 1
     partitions_per_broker: Annotated[int, Whole(1, 1_000, "partitions")] = 10
     replication_factor: Annotated[int, Whole(1, 32, "replicas")]
     config: Properties = Field(default_factory=dict)

@@ -28,10 +28,10 @@ class ProducerIdError(RedlineError):
     """A broker gave no producer id."""
 
 
-def metadata_request(topic: str, client_id: str, correlation_id: int) -> bytes:
-    """Ask who leads the partitions of a topic."""
+def metadata_request(topics: Sequence[str], client_id: str, correlation_id: int) -> bytes:
+    """Ask who leads the partitions of these topics."""
     request = MetadataRequest(
-        topics=[MetadataRequest.MetadataRequestTopic(name=topic)],
+        topics=[MetadataRequest.MetadataRequestTopic(name=topic) for topic in topics],
         allow_auto_topic_creation=False,
         version=_METADATA_VERSION,
     )
@@ -39,11 +39,11 @@ def metadata_request(topic: str, client_id: str, correlation_id: int) -> bytes:
     return bytes(request.encode(framed=True, header=True))
 
 
-def leaders_in(frame: Buffer) -> dict[int, int]:
-    """Partition → broker id of its leader, of the partitions that have one."""
+def leaders_in(frame: Buffer) -> dict[tuple[str, int], int]:
+    """(Topic, partition) → broker id of its leader, of the partitions that have one."""
     response = MetadataResponse.decode(bytes(frame), version=_METADATA_VERSION, header=True)
     return {
-        partition.partition_index: partition.leader_id
+        (topic.name, partition.partition_index): partition.leader_id
         for topic in response.topics
         for partition in topic.partitions
         if partition.error_code == 0 and partition.leader_id >= 0

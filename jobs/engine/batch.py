@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from jobs.engine.sections import Section
 
+EXPIRED = "KafkaTimeoutError"
+"""Error name of records that were never sent within `delivery_timeout_ms`."""
+
 
 @dataclass
 class Trouble:
@@ -55,3 +58,8 @@ class Batch:
     def payload_bytes(self) -> int:
         """Keys and values [B]."""
         return self.section.payload_of(self.records)
+
+    @property
+    def last_error(self) -> str:
+        """The name of the error that stands for it, if it is given up now."""
+        return EXPIRED if self.trouble is None else self.trouble.error

@@ -124,6 +124,7 @@ class Exchange:
         connection.correlation_id += 1
         buffers = connection.encoder.encode(connection.correlation_id, wire)
         self._account.sent(records_sent, now)
+        producer.sent_total += records_sent
         if self._pattern.acks != 0:
             connection.in_flight.append((connection.correlation_id, now, batches))
             self.unanswered += 1
@@ -241,7 +242,7 @@ class Exchange:
         if not batches:
             connection.asked.pop(number)(frame)
             return
-        result = decode_produce_response(frame)
+        result = decode_produce_response(frame, connection.encoder.first)
         self.unanswered -= 1
         self._account.throttle_ms += result.throttle_ms
         producer = connection.producer
@@ -253,12 +254,15 @@ class Exchange:
     def _acknowledge(self, producer: Producer, batch: Batch, now: float) -> None:
         account = self._account
         records, size = batch.records, batch.payload_bytes
+        producer.acked_total += records
         if account.acked(batch.partition, batch.due_s, records, size, now):
             producer.acked_records += records
         if producer.identity is not None:
             producer.identity.acknowledge(batch)
         if batch.trouble is not None and batch.trouble.copies:
-            account.duplicated(batch.partition, batch.trouble.copies * batch.records)
+            copied = batch.trouble.copies * batch.records
+            account.duplicated(batch.partition, copied)
+            producer.duplicates_at_most += copied
         if producer.held:
             self.redelivery.answered(producer, batch, now)
 

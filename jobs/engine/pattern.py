@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from jobs.engine.consumers.pattern import ConsumerPattern
 from jobs.engine.control import ControlAddress
+from jobs.engine.partitions import Partitions
 from jobs.engine.payload import Payload
 
 BATCH_HEADER_BYTES = 61
@@ -158,7 +159,9 @@ class TrialPlan:
         trial_id: names the trial in client ids.
         np: producers in all tasks together.
         tasks: tasks with producers; task i hosts the producers i, i + tasks, i + 2·tasks, …
-        leaders: broker id that leads partition 0, 1, 2, …
+        topics: what is written to; producer i writes to topic i modulo their number.
+        leaders: broker id that leads partition 0, 1, 2, …, numbered through all topics
+            (`jobs.engine.partitions`), as partitions are everywhere here.
         brokers: broker id → (host, port).
         client: which producer client sends, as `producer.client` of a workload.
         client_options: connection options of kafka-python (security and the like).
@@ -174,7 +177,7 @@ class TrialPlan:
     """
 
     trial_id: str
-    topic: str
+    topics: tuple[str, ...]
     pattern: ProducerPattern
     np: int
     tasks: int
@@ -192,6 +195,11 @@ class TrialPlan:
     consumers: ConsumerPattern | None = None
     consumer_tasks: int = 0
     end_offsets: Mapping[int, int] = field(default_factory=dict)
+
+    @functools.cached_property
+    def partitions(self) -> Partitions:
+        """The topics' partitions and their numbers."""
+        return Partitions(self.topics, len(self.leaders) // len(self.topics))
 
     def producers_of(self, task: int) -> range:
         """The producers that this task hosts."""

@@ -121,7 +121,9 @@ class Producer:
             leader's connection is lost.
         identity: of an idempotent producer.
         acked_records: acknowledged inside the measured window.
-        failed_records, retried_records: over the whole trial.
+        sent_total, acked_total, failed_total: over the whole trial, each record once.
+        retried_total: records sent again, each time.
+        duplicates_at_most: records that the logs may hold beyond the acknowledged and failed.
     """
 
     __slots__ = (
@@ -133,11 +135,13 @@ class Producer:
         "_rng",
         "_schedule",
         "acked_records",
+        "acked_total",
         "blocked",
         "buffered_bytes",
         "client_id",
         "connections",
-        "failed_records",
+        "duplicates_at_most",
+        "failed_total",
         "full_records",
         "full_s",
         "held",
@@ -146,9 +150,10 @@ class Producer:
         "opened",
         "partition",
         "ready_s",
-        "retried_records",
+        "retried_total",
         "scheduled_s",
         "section",
+        "sent_total",
     )
 
     def __init__(
@@ -156,7 +161,7 @@ class Producer:
         index: int,
         pattern: ProducerPattern,
         section: Section,
-        partitions: int,
+        partitions: range,
         schedule: Schedule,
         client_id: str = "",
         identity: Identity | None = None,
@@ -170,14 +175,15 @@ class Producer:
         self.client_id = client_id
         self.identity = identity
         self.held: dict[int, Lane] = {}
-        self.acked_records = self.failed_records = self.retried_records = 0
+        self.acked_records = self.sent_total = self.acked_total = self.failed_total = 0
+        self.retried_total = self.duplicates_at_most = 0
         self._schedule = schedule
         self._linger_s = pattern.linger_ms / 1000.0
         self._batch_size = pattern.batch_size
         self._partitions = partitions
         self._rng = random.Random(f"{pattern.payload_seed}/producer/{index}")
         self._partition_bytes = 0
-        self.partition = self._rng.randrange(partitions)
+        self.partition = self._choose()
         self._open()
         self.scheduled_s = self.ready_s
 
@@ -201,9 +207,12 @@ class Producer:
         self._partition_bytes += batch.size
         if self._partition_bytes >= self._batch_size:
             self._partition_bytes = 0
-            self.partition = self._rng.randrange(self._partitions)
+            self.partition = self._choose()
         self._open()
         return batch
+
+    def _choose(self) -> int:
+        return self._rng.randrange(self._partitions.start, self._partitions.stop)
 
     def _open(self) -> None:
         due_s = self._schedule.due_s

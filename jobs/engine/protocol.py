@@ -27,9 +27,16 @@ Buffer = bytes | bytearray | memoryview
 
 
 class ProduceEncoder:
-    """Builds the scatter-gather buffers of produce requests for one topic and client id."""
+    """Builds the scatter-gather buffers of produce requests for one topic and client id.
 
-    def __init__(self, topic: str, client_id: str, acks: int, timeout_ms: int) -> None:
+    Args:
+        first: the number of the topic's partition 0.
+    """
+
+    def __init__(
+        self, topic: str, client_id: str, acks: int, timeout_ms: int, first: int = 0
+    ) -> None:
+        self.first = first
         request = ProduceRequest(
             transactional_id=None,
             acks=acks,
@@ -49,14 +56,14 @@ class ProduceEncoder:
 
         Args:
             correlation_id: returned by the broker with its response.
-            batches: (partition, batch header, records), one batch per partition.
+            batches: (number of the partition, batch header, records), one per partition.
         """
-        size = self._fixed_bytes
+        size, first = self._fixed_bytes, self.first
         buffers: list[Buffer] = [b""]
         for partition, header, records in batches:
             batch_bytes = len(header) + len(records)
             size += _PARTITION_HEAD.size + batch_bytes
-            buffers.append(_PARTITION_HEAD.pack(partition, batch_bytes) + header)
+            buffers.append(_PARTITION_HEAD.pack(partition - first, batch_bytes) + header)
             buffers.append(records)
         buffers[0] = (
             _FRAME_AND_CORRELATION.pack(size, _PRODUCE_API_KEY, PRODUCE_VERSION, correlation_id)
@@ -71,7 +78,7 @@ class ProduceResult:
     """The broker's answer to one request.
 
     Attributes:
-        errors: partition → Kafka error code, 0 for none.
+        errors: number of the partition → Kafka error code, 0 for none.
         throttle_ms: how long a quota held the client back [ms].
     """
 
@@ -86,8 +93,12 @@ def correlation_id_of(frame: Buffer) -> int:
     return correlation_id
 
 
-def decode_produce_response(frame: Buffer) -> ProduceResult:
-    """Decode a version 7 response, its size field already taken off."""
+def decode_produce_response(frame: Buffer, first: int = 0) -> ProduceResult:
+    """Decode a version 7 response, its size field already taken off.
+
+    Args:
+        first: the number of partition 0 of its topic, as a request is for one topic.
+    """
     (correlation_id,) = _COUNT.unpack_from(frame, 0)
     (topics,) = _COUNT.unpack_from(frame, 4)
     position, errors = 8, {}
@@ -98,7 +109,7 @@ def decode_produce_response(frame: Buffer) -> ProduceResult:
         position += _COUNT.size
         for _ in range(partitions):
             partition, error, *_offsets = _PARTITION_RESULT.unpack_from(frame, position)
-            errors[partition] = error
+            errors[first + partition] = error
             position += _PARTITION_RESULT.size
     (throttle_ms,) = _COUNT.unpack_from(frame, position)
     return ProduceResult(correlation_id, errors, throttle_ms)

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from kafka.errors import for_code
 
-from jobs.engine.batch import Batch, Trouble
+from jobs.engine.batch import EXPIRED, Batch, Trouble
 from jobs.engine.lane import Lane, backoff_s
 from jobs.engine.pattern import ProducerPattern
 from jobs.engine.producer import Connection, Producer
@@ -23,9 +23,6 @@ from jobs.engine.routes import Post, Routes
 from jobs.engine.statistics import Account
 
 _NEVER = float("inf")
-EXPIRED = "KafkaTimeoutError"
-"""Error name of records that were never sent within `delivery_timeout_ms`."""
-
 _NOT_LEADER = 6
 _OUT_OF_ORDER_SEQUENCE = 45
 _DUPLICATE_SEQUENCE = 46
@@ -177,7 +174,7 @@ class Redelivery:
         for producer in producers:
             for lane in producer.held.values():
                 for batch in lane.again:
-                    self._fail(producer, batch, _last_error(batch), now)
+                    self._fail(producer, batch, batch.last_error, now)
                 lane.again.clear()
         self.pending = 0
 
@@ -216,8 +213,8 @@ class Redelivery:
         producer, batch = lane.producer, lane.again.pop(0)
         self.pending -= 1
         producer.buffered_bytes -= batch.size
-        producer.retried_records += batch.records
-        self._account.retried(_last_error(batch), batch.records)
+        producer.retried_total += batch.records
+        self._account.retried(batch.last_error, batch.records, batch.partition)
         lane.under_way = batch
         self._exchange.send(connection, [batch], now)
         self._exchange.unblock(producer, now)
@@ -235,7 +232,7 @@ class Redelivery:
         for batch in lane.take_overdue(now - self._timeout_s):
             lane.producer.buffered_bytes -= batch.size
             self.pending -= 1 if batch.trouble else 0
-            self._fail(lane.producer, batch, _last_error(batch), now)
+            self._fail(lane.producer, batch, batch.last_error, now)
         self._exchange.unblock(lane.producer, now)
 
     # --- batches ------------------------------------------------------------
@@ -271,10 +268,12 @@ class Redelivery:
 
     def _fail(self, producer: Producer, batch: Batch, error: str, now: float) -> None:
         self._account.failed(error, batch.records, now, batch.partition)
-        producer.failed_records += batch.records
+        producer.failed_total += batch.records
         trouble = batch.trouble
         if trouble is not None and trouble.copies > 1:  # one of them counts as the failed
-            self._account.duplicated(batch.partition, (trouble.copies - 1) * batch.records)
+            copied = (trouble.copies - 1) * batch.records
+            self._account.duplicated(batch.partition, copied)
+            producer.duplicates_at_most += copied
         lane = producer.held.get(batch.partition)
         if lane is not None and lane.under_way is batch:
             lane.under_way = None
@@ -293,7 +292,3 @@ class Redelivery:
         identity.start_again(partition)
         for batch in lane.again if lane is not None else ():
             identity.renew(batch)
-
-
-def _last_error(batch: Batch) -> str:
-    return EXPIRED if batch.trouble is None else batch.trouble.error

@@ -30,7 +30,7 @@ class Post(Protocol):
 
 
 class Routes:
-    """Leaders of the topic's partitions as one task knows them, kept up to date when asked.
+    """Leaders of the topics' partitions as one task knows them, kept up to date when asked.
 
     All producers of a task share what one of them learns: each would learn the same, and a
     cluster that lost a broker has better to do than to answer all of them at once.
@@ -44,7 +44,7 @@ class Routes:
         self.leaders = list(plan.leaders)
         self.now = clock
         self._brokers = frozenset(plan.brokers)
-        self._topic = plan.topic
+        self._partitions = plan.partitions
         self._interval_s = plan.pattern.retry_backoff_ms / 1000.0
         self._timeout_s = plan.pattern.request_timeout_ms / 1000.0
         self._reopener = reopener
@@ -79,8 +79,8 @@ class Routes:
             post.settle(connection, self._question(connection.producer))
 
     def _question(self, producer: Producer) -> Callable[[int], bytes]:
-        topic, client_id = self._topic, producer.client_id
-        return lambda number: metadata_request(topic, client_id, number)
+        topics, client_id = self._partitions.topics, producer.client_id
+        return lambda number: metadata_request(topics, client_id, number)
 
     def forget_question(self) -> None:
         """The connection that carried a question is lost: ask again when there is need."""
@@ -99,7 +99,8 @@ class Routes:
 
     def _take(self, frame: memoryview) -> None:
         self._next_refresh_s = self.now() + self._interval_s
-        for partition, leader in leaders_in(frame).items():
-            if partition < len(self.leaders) and leader in self._brokers:
+        for each, leader in leaders_in(frame).items():
+            partition = self._partitions.number(*each)
+            if partition is not None and leader in self._brokers:
                 self._is_changed |= self.leaders[partition] != leader
                 self.leaders[partition] = leader

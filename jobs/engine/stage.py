@@ -184,10 +184,28 @@ def _report(plan: TrialPlan, task: int, outcome: Outcome, start_wall_s: float) -
         "failed_by_partition": dict(account.failed_by_partition),
         "retried_records": account.retried_records,
         "retry_errors": dict(account.retry_errors),
+        "retried_by_partition": dict(account.retried_by_partition),
         "duplicates_by_partition": dict(account.duplicates_by_partition),
+        **_by_producer(outcome, plan.warmup_s),
         "producer_share_min": shares.lowest,
         "producer_share_max": shares.highest,
         "producer_worst": shares.worst,
         "producer_shares": shares.parts,
     }
     return TaskRow(**row)
+
+
+def _by_producer(outcome: Outcome, warmup_s: float) -> dict[str, dict[int, int]]:
+    """Each producer's records over the whole trial; what went well is not in the last three."""
+    span = (outcome.window_start_s - warmup_s, outcome.window_end_s)
+    producers = outcome.producers
+    return {
+        "offered_by_producer": {p.index: p.records_due_between(*span) for p in producers},
+        "sent_by_producer": {p.index: p.sent_total for p in producers},
+        "acked_by_producer": {p.index: p.acked_total for p in producers},
+        "failed_by_producer": {p.index: p.failed_total for p in producers if p.failed_total},
+        "retried_by_producer": {p.index: p.retried_total for p in producers if p.retried_total},
+        "duplicates_by_producer": {
+            p.index: p.duplicates_at_most for p in producers if p.duplicates_at_most
+        },
+    }

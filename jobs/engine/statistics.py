@@ -79,6 +79,7 @@ class Account:
         self.acked_by_partition: Counter[int] = Counter()
         self.failed_by_partition: Counter[int] = Counter()
         self.retried_records = 0
+        self.retried_by_partition: Counter[int] = Counter()
         self.duplicates_by_partition: Counter[int] = Counter()
         self.errors: Counter[str] = Counter()
         self.retry_errors: Counter[str] = Counter()
@@ -120,9 +121,10 @@ class Account:
         if self.window_start_s <= now < self.window_end_s:
             self.failed_records += records
 
-    def retried(self, error: str, records: int) -> None:
-        """A batch is sent again because of the error of this name."""
+    def retried(self, error: str, records: int, partition: int) -> None:
+        """A batch is sent again to this partition because of the error of this name."""
         self.retried_records += records
+        self.retried_by_partition[partition] += records
         self.retry_errors[error] += records
 
     def duplicated(self, partition: int, records: int) -> None:

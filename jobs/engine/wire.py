@@ -118,16 +118,19 @@ class WireLoop:
         plan, pattern = self._plan, self._plan.pattern
         client_id = client_id_of(plan, index)
         producer_id = self._producer_ids.get(client_id)
+        topic, partitions = plan.partitions.topic_of(index)
         producer = Producer(
             index,
             pattern,
             self._pool.section_of(index),
-            len(plan.leaders),
+            partitions,
             schedule_of(pattern, index, start_s, plan.ramp_up_s),
             client_id,
             None if producer_id is None else Identity(producer_id),
         )
-        encoder = ProduceEncoder(plan.topic, client_id, pattern.acks, pattern.request_timeout_ms)
+        encoder = ProduceEncoder(
+            topic, client_id, pattern.acks, pattern.request_timeout_ms, partitions.start
+        )
         for broker in plan.brokers:
             transport = self._transports[client_id, broker]
             connection = Connection(broker, transport, encoder, producer, pattern.max_in_flight)

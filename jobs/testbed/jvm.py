@@ -51,7 +51,7 @@ def server_command(spec: Spec, node: Node, *, write_archive_to: Path | None = No
         *jmx_options(
             node.jmx_port, SecurityFiles(paths.folder.parent) if spec.jmx_secured else None
         ),
-        *spec.java_options.get(str(node.node_id), ()),
+        *spec.node_jvm_options.get(str(node.node_id), ()),
         "-cp",
         ":".join(spec.jars),
         SERVER_CLASS,

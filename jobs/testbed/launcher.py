@@ -98,7 +98,7 @@ def make_spec(
     *,
     owned: bool = True,
     ready_deadline_s: float = READY_DEADLINE_S,
-    java_options: Mapping[int, Sequence[str]] | None = None,
+    node_jvm_options: Mapping[int, Sequence[str]] | None = None,
     spark_workers: int = 0,
 ) -> Spec:
     """The complete order for a supervisor.
@@ -106,7 +106,7 @@ def make_spec(
     Args:
         profile, name, jars, owned, spark_workers: as of `start`.
         ready_deadline_s: how long the start may take [s].
-        java_options: node id → options of its JVM besides ours, such as a -javaagent.
+        node_jvm_options: node id → options of its JVM besides ours, such as a -javaagent.
 
     Raises:
         ConfigError: the name cannot be that of a folder, or there is no Java.
@@ -138,7 +138,9 @@ def make_spec(
         class_archive=str(class_archive(profile.kafka_version, java, paths)),
         ready_deadline_s=ready_deadline_s,
         owned=owned,
-        java_options={str(node): tuple(given) for node, given in (java_options or {}).items()},
+        node_jvm_options={
+            str(node): tuple(given) for node, given in (node_jvm_options or {}).items()
+        },
         jvm_options=profile.jvm_options,
         security=profile.security,
         jmx_secured=profile.jmx_secured,

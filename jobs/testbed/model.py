@@ -72,7 +72,7 @@ class Spec:
         class_archive: file of the shared class archive; made if missing, None for none.
         ready_deadline_s: how long the start may take [s].
         owned: True when the testbed ends with the process that started it.
-        java_options: node id → options of its JVM besides ours, such as a -javaagent.
+        node_jvm_options: node id → options of its JVM besides ours, such as a -javaagent.
         security: protocols of the listeners for clients, the usual one first; none is plain.
         jmx_secured: whether JMX needs a password and speaks TLS.
         spark_workers: workers of its Spark cluster; 0 for no Spark.
@@ -94,7 +94,7 @@ class Spec:
     class_archive: str | None
     ready_deadline_s: float
     owned: bool
-    java_options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    node_jvm_options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     jvm_options: tuple[str, ...] = ()
     security: tuple[str, ...] = ()
     jmx_secured: bool = False
@@ -247,8 +247,8 @@ class State:
         spec["jars"] = tuple(spec["jars"])
         for key in ("security", "jvm_options"):
             spec[key] = tuple(spec.get(key, ()))
-        options = spec.get("java_options", {})
-        spec["java_options"] = {node: tuple(given) for node, given in options.items()}
+        options = spec.get("node_jvm_options", {})
+        spec["node_jvm_options"] = {node: tuple(given) for node, given in options.items()}
         return cls(
             spec=Spec(**spec),
             status=Status(data["status"]),

@@ -40,6 +40,7 @@ def pattern_row(traffic: Traffic, brokers: int, point_bpm: int) -> Pattern:
         axis=traffic.axis,
         load=traffic.load,
         point_bpm=point_bpm,
+        topics=topic.count,
     )
 
 

@@ -1,11 +1,11 @@
-"""Gates before each trial: brokers warm, at rest as before the run, and the topic in order."""
+"""Gates before each trial: brokers warm, at rest as before the run, and the topics in order."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from jobs.brokers.topics import Topic, TopicReport
+from jobs.brokers.topic_set import TopicReport, TopicSet
 from jobs.events import PhaseProgress, PhaseStarted, Reporter
 from jobs.trials.recovery import Recovery, Usual, wait_until_calm, windows_between
 from metrics.beans import UPTIME_MS
@@ -47,17 +47,17 @@ class Gates:
     """Keeps a trial from starting before the cluster is as it was before the run.
 
     Args:
-        check: sees to it that the topic's ISRs are full and its preferred replicas lead.
-        warm_up: loads the brokers on a topic until their JVMs are warm; None never does.
+        check: sees to it that the topics' ISRs are full and its preferred replicas lead.
+        warm_up: loads the brokers on the topics until their JVMs are warm; None never does.
         clock, pause: wall-clock time [s], handed in for tests.
     """
 
     def __init__(
         self,
         source: MetricsSource,
-        check: Callable[[Topic], TopicReport],
+        check: Callable[[TopicSet], TopicReport],
         reporter: Reporter,
-        warm_up: Callable[[Topic], None] | None,
+        warm_up: Callable[[TopicSet], None] | None,
         clock: Callable[[], float] = time.time,
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -85,15 +85,15 @@ class Gates:
         self._polled = self._source.sample_all()
         self._loaded_s = self._clock()
 
-    def pass_all(self, topic: Topic) -> tuple[Reason, ...]:
+    def pass_all(self, topics: TopicSet) -> tuple[Reason, ...]:
         """Wait until a trial may begin; what is not well by the deadline makes it INVALID."""
         reasons = self._rest_reasons()
         brokers = brokers_of(self._source)
         if self._warm_up is not None and cold_brokers(self._polled, brokers, self._loaded_s):
-            self._warm_up(topic)
+            self._warm_up(topics)
             self.loaded()
             reasons = self._rest_reasons()
-        return (*reasons, *self._topic_reasons(topic))
+        return (*reasons, *self._topic_reasons(topics))
 
     def recover(self) -> Recovery:
         """Wait until the brokers are at rest after an overload, or until the deadline."""
@@ -139,8 +139,8 @@ class Gates:
             if each.spoils
         )
 
-    def _topic_reasons(self, topic: Topic) -> tuple[Reason, ...]:
-        checked = self._check(topic)
+    def _topic_reasons(self, topics: TopicSet) -> tuple[Reason, ...]:
+        checked = self._check(topics)
         return tuple(
             Reason("topic_not_ready", f"not begun: {text}", checked.waited_s, checked.waited_s)
             for text in checked.sentences()

@@ -45,16 +45,16 @@ class GeneratorError(RedlineError):
 
 @dataclass(frozen=True)
 class Target:
-    """The topic to write to and where its brokers are.
+    """The topics to write to and where their brokers are.
 
     Attributes:
-        leaders: broker id that leads partition 0, 1, 2, …
+        leaders: broker id that leads partition 0, 1, 2, …, numbered through all topics.
         brokers: broker id → (host, port).
         end_offsets: partition → end offset before the load. Consumer groups read along
             only where it is given, as it says what there is for them to read.
     """
 
-    topic: str
+    topics: tuple[str, ...]
     leaders: tuple[int, ...]
     brokers: Mapping[int, tuple[str, int]]
     end_offsets: Mapping[int, int] = field(default_factory=dict)
@@ -84,7 +84,7 @@ def require_room(workload: Workload, slots: int, brokers: int) -> None:
         )
     if groups and members > partitions:
         raise ConfigError(
-            f"workload consumers.members is {members} and the topic has {partitions} partitions; "
+            f"workload consumers.members is {members} and a topic has {partitions} partitions; "
             "expected no more members than partitions, as the others would read nothing; lower it"
         )
 
@@ -189,7 +189,7 @@ class Generator:
         trial = traffic.workload.trial
         return TrialPlan(
             trial_id=trial_id,
-            topic=target.topic,
+            topics=target.topics,
             pattern=pattern_of(traffic.workload, traffic.bpm),
             np=traffic.np,
             tasks=min(traffic.np, self._slots),

@@ -10,7 +10,7 @@ from functools import partial
 
 from jobs.axes import Traffic, traffic_at
 from jobs.brokers.admin import AdminError
-from jobs.brokers.topics import Topic
+from jobs.brokers.topic_set import TopicSet
 from jobs.engine.pattern import TrialPlan
 from jobs.events import TrialStarted
 from jobs.trials.account import cut_short, finished_event, pattern_row
@@ -79,16 +79,16 @@ class TrialMeasurer:
         bench = self._bench
         traffic = traffic_at(bench.workload, bench.goal.search.axis, self._bpm, load)
         bench.guards.admit(traffic)
-        topic = self._topics.open(traffic)
-        refusals = self._gates.pass_all(topic)
+        topics = self._topics.open(traffic)
+        refusals = self._gates.pass_all(topics)
         number, started_s = next(bench.numbers), time.time()
         self._announce(number, traffic)
         evidence = (
             Evidence.missing(traffic.np, started_s, *refusals)
             if refusals
-            else self._run(number, traffic, topic)
+            else self._run(number, traffic, topics)
         )
-        trial = self._trial(number, traffic, topic, started_s, evidence)
+        trial = self._trial(number, traffic, topics, started_s, evidence)
         judged_s = time.time()
         try:
             trial = self._recovered(trial)
@@ -111,12 +111,12 @@ class TrialMeasurer:
 
     # --- the trial ----------------------------------------------------------
 
-    def _run(self, number: int, traffic: Traffic, topic: Topic) -> Evidence:
+    def _run(self, number: int, traffic: Traffic, topics: TopicSet) -> Evidence:
         bench = self._bench
         try:
-            before = bench.topics.end_offsets(topic)
-            client, samples = self._offer(number, traffic, topic, before)
-            growth = self._growth(topic, before, client)
+            before = bench.topics.end_offsets(topics)
+            client, samples = self._offer(number, traffic, topics, before)
+            growth = self._growth(topics, before, client)
         except (StageFailedError, GeneratorError, AdminError) as error:
             rule, text = "task_failed", str(error)
             bench.guards.settle(traffic, None)
@@ -148,10 +148,10 @@ class TrialMeasurer:
         )
 
     def _offer(
-        self, number: int, traffic: Traffic, topic: Topic, before: Mapping[int, int]
+        self, number: int, traffic: Traffic, topics: TopicSet, before: Mapping[int, int]
     ) -> tuple[ClientWindow, list[BrokerSample]]:
         bench, trial = self._bench, self._bench.workload.trial
-        target = Target(topic.name, topic.leaders, bench.addresses, before)
+        target = Target(topics.names, topics.leaders, bench.addresses, before)
         trial_id = f"{bench.run_id}-{number}"
         with Sampler(bench.source, trial.sample_interval_s) as sampler:
             watch = partial(self._watched, sampler, traffic)
@@ -176,7 +176,7 @@ class TrialMeasurer:
             yield
 
     def _growth(
-        self, topic: Topic, before: Mapping[int, int], client: ClientWindow
+        self, topics: TopicSet, before: Mapping[int, int], client: ClientWindow
     ) -> dict[int, int]:
         """How much each partition's end offset grew.
 
@@ -185,7 +185,7 @@ class TrialMeasurer:
         """
         deadline_s = time.monotonic() + REPLICATED_DEADLINE_S
         while True:
-            after = self._bench.topics.end_offsets(topic)
+            after = self._bench.topics.end_offsets(topics)
             growth = {partition: end - before[partition] for partition, end in after.items()}
             if sum(growth.values()) >= client.acked_total or time.monotonic() > deadline_s:
                 return growth
@@ -212,7 +212,7 @@ class TrialMeasurer:
         self,
         number: int,
         traffic: Traffic,
-        topic: Topic,
+        topics: TopicSet,
         started_s: float,
         evidence: Evidence,
     ) -> Trial:
@@ -225,7 +225,7 @@ class TrialMeasurer:
         return Trial(
             run_id=self._bench.run_id,
             trial=number,
-            topic=topic.name,
+            topic=topics.names[0],
             started_at_s=started_s,
             finished_at_s=time.time(),
             pattern=pattern_row(traffic, self._bench.brokers, self._bpm),

@@ -8,7 +8,7 @@ from itertools import count
 from statistics import fmean
 
 from jobs.axes import Traffic, traffic_at
-from jobs.brokers.topics import Topic
+from jobs.brokers.topic_set import TopicSet
 from jobs.events import PhaseProgress, PhaseStarted
 from jobs.trials.bench import Bench
 from jobs.trials.gates import Gates
@@ -23,7 +23,6 @@ GAIN_LEAST = 0.03
 """A block that is cheaper than all before it by less than this has gained nothing [ratio]."""
 STEADY_BLOCKS = 2
 """Blocks in a row that gain nothing, after which the JVMs count as warm."""
-
 
 FAILED_MAX = 2
 """Blocks that may fail, as when an executor is lost, before the run ends."""
@@ -42,7 +41,7 @@ def open_gates(bench: Bench, warm_up_max_s: float) -> Gates:
     return gates
 
 
-def warm_up(bench: Bench, load_max_s: float, topic: Topic) -> None:
+def warm_up(bench: Bench, load_max_s: float, topics: TopicSet) -> None:
     """Load a fresh cluster in blocks of 10 s until its cost per request stands still.
 
     A cold JVM reaches less than half of its speed, and on few cores its compilers take a
@@ -58,7 +57,7 @@ def warm_up(bench: Bench, load_max_s: float, topic: Topic) -> None:
     failed, numbers = 0, count(1)
     while (len(costs_ms) + 1) * BLOCK_S <= load_max_s and not is_steady(costs_ms):
         try:
-            cost_ms = _block(bench, topic, next(numbers))
+            cost_ms = _block(bench, topics, next(numbers))
         except (StageFailedError, GeneratorError) as error:
             failed += 1
             if failed > FAILED_MAX:
@@ -81,11 +80,11 @@ def is_steady(costs: Sequence[float]) -> bool:
     return min(last) > (1 - GAIN_LEAST) * min(before)
 
 
-def _block(bench: Bench, topic: Topic, block: int) -> float | None:
+def _block(bench: Bench, topics: TopicSet, block: int) -> float | None:
     """One block of load; what a produce request cost a handler [ms], or None if unknown."""
-    target = Target(topic.name, topic.leaders, bench.addresses)
+    target = Target(topics.names, topics.leaders, bench.addresses)
     interval_s = bench.workload.trial.sample_interval_s
-    traffic, guards = _block_traffic(bench, topic.message_bytes), bench.guards
+    traffic, guards = _block_traffic(bench, topics.message_bytes), bench.guards
     guards.admit(traffic)
     with guards.required(), Sampler(bench.source, interval_s) as sampler:
         name = f"{bench.run_id}-warm-up-{block}"

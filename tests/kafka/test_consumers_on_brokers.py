@@ -176,12 +176,12 @@ def test_consumers_share_a_stage_of_spark_with_producers(
         try:
             before = topics.end_offsets(topic)
             addresses = admin.describe_cluster().addresses
-            target = Target(topic.name, topic.leaders, addresses, before)
+            target = Target(topic.names, topic.leaders, addresses, before)
             generator = Generator(spark, 3, {}, control)
             rows = generator.offer("t", target, traffic_at(workload, "np", 1_000, 4))
             ends = topics.end_offsets(topic)
         finally:
-            topics.delete(topic)
+            topics.delete(topic.names)
     assert sorted((row.role, row.np) for row in rows) == [
         ("consumer", 0), ("consumer", 0), ("producer", 4)
     ]  # fmt: skip

@@ -12,6 +12,7 @@ from jobs.brokers.topic_plan import assignment
 from jobs.engine.pattern import ProducerPattern, TrialPlan
 from jobs.testbed.handle import Testbed
 from metrics.client import merge
+from tests.support.offsets import end_offsets_of
 from tests.support.process_tasks import run_in_processes
 
 pytestmark = pytest.mark.long
@@ -32,7 +33,7 @@ def test_each_of_two_thousand_producers_keeps_its_rate(
         admin.create_topic(topic, assigned, {"flush.messages": "1000000"})
         plan = TrialPlan(
             trial_id="many",
-            topic=topic,
+            topics=(topic,),
             pattern=ProducerPattern(100, RATE_RECORDS_PER_S, pool_bytes=1_000_000),
             np=PRODUCERS,
             tasks=2,
@@ -43,7 +44,7 @@ def test_each_of_two_thousand_producers_keeps_its_rate(
             connect_timeout_s=120.0,
         )
         runs = run_in_processes(plan, timeout_s=MEASURE_S + 150)
-        ends = admin.end_offsets(topic, assigned)
+        ends = end_offsets_of(admin, topic, assigned)
         admin.delete_topic(topic)
     assert [run.row.error for run in runs] == [None, None]
     client = merge([run.row for run in runs])

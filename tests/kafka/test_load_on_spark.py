@@ -14,7 +14,8 @@ import pytest
 
 from jobs.axes import traffic_at
 from jobs.brokers.connect import connect
-from jobs.brokers.topics import Topic, Topics
+from jobs.brokers.topic_set import TopicSet
+from jobs.brokers.topics import Topics
 from jobs.config import load_workload
 from jobs.testbed.handle import Testbed
 from jobs.trials.control import TrialLine, control_of
@@ -47,13 +48,13 @@ def test_producers_spread_over_tasks_that_start_together(
         topics = Topics(admin, uuid.uuid4().hex[:6])
         topic = topics.create(WORKLOAD, 1_000)
         try:
-            target = Target(topic.name, topic.leaders, admin.describe_cluster().addresses)
+            target = Target(topic.names, topic.leaders, admin.describe_cluster().addresses)
             with control_of(spark) as control:
                 generator = Generator(spark, slots, {}, control)
                 rows = generator.offer("t", target, traffic_at(WORKLOAD, "np", 1_000, np))
             grown = sum(topics.end_offsets(topic).values())
         finally:
-            topics.delete(topic)
+            topics.delete(topic.names)
     assert len(rows) == min(np, slots)
     assert sorted(row.np for row in rows)[-1] - min(row.np for row in rows) <= 1
     assert len({(row.start_s, row.end_s) for row in rows}) == 1
@@ -77,12 +78,12 @@ def test_the_driver_ends_the_window_of_all_tasks_early(
         topics = Topics(admin, uuid.uuid4().hex[:6])
         topic = topics.create(WORKLOAD, 1_000)
         try:
-            target = Target(topic.name, topic.leaders, admin.describe_cluster().addresses)
+            target = Target(topic.names, topic.leaders, admin.describe_cluster().addresses)
             generator = Generator(spark, 2, {}, control)
             rows = generator.offer("t", target, traffic_at(LONG, "np", 1_000, 4), cut)
             grown = sum(topics.end_offsets(topic).values())
         finally:
-            topics.delete(topic)
+            topics.delete(topic.names)
     client = merge(rows)
     assert client.duration_s == pytest.approx(2.0)
     assert client.offered_records == pytest.approx(4 * 100 * 2.0, rel=0.01)
@@ -110,7 +111,7 @@ def test_a_task_that_is_killed_ends_the_load_of_all_and_is_named(
         topics = Topics(admin, uuid.uuid4().hex[:6])
         topic = topics.create(WORKLOAD, 1_000)
         try:
-            target = Target(topic.name, topic.leaders, admin.describe_cluster().addresses)
+            target = Target(topic.names, topic.leaders, admin.describe_cluster().addresses)
             generator = Generator(spark, 2, {}, control)
             with pytest.raises(
                 StageFailedError, match=r"task \d on .* lost in the middle of trial"
@@ -121,11 +122,11 @@ def test_a_task_that_is_killed_ends_the_load_of_all_and_is_named(
             assert becomes(lambda: _stands_still(topics, topic), 10.0)
             assert sum(topics.end_offsets(topic).values()) > 0
         finally:
-            topics.delete(topic)
+            topics.delete(topic.names)
     assert spark.range(3).count() == 3
 
 
-def _stands_still(topics: Topics, topic: Topic) -> bool:
+def _stands_still(topics: Topics, topic: TopicSet) -> bool:
     """True when nothing arrives for three seconds."""
     before = topics.end_offsets(topic)
     threading.Event().wait(3.0)
@@ -146,7 +147,7 @@ def _kill_a_task(line: TrialLine, killed_s: list[float]) -> None:
 def test_a_task_without_a_broker_ends_the_trial_and_not_the_session(
     spark: SparkSession, kafka_testbed: Testbed
 ) -> None:
-    nowhere = Target("t", (1,), {1: ("127.0.0.1", 1)})
+    nowhere = Target(("t",), (1,), {1: ("127.0.0.1", 1)})
     with control_of(spark) as control:
         generator = Generator(spark, 2, {}, control)
         with pytest.raises(GeneratorError, match=r"127\.0\.0\.1:1"):

@@ -10,9 +10,10 @@ from collections.abc import Iterator
 import pytest
 from kafka import KafkaProducer, TopicPartition
 
-from jobs.brokers.admin import AdminError, KafkaAdmin
+from jobs.brokers.admin import AdminError, KafkaAdmin, Partition
 from jobs.brokers.connect import connect
-from jobs.brokers.topics import Topic, Topics
+from jobs.brokers.topic_set import TopicSet
+from jobs.brokers.topics import Topics
 from jobs.config import Workload, load_workload
 from jobs.testbed.handle import Testbed
 from search.errors import ConfigError
@@ -28,8 +29,7 @@ def admin(kafka_testbed: Testbed) -> Iterator[KafkaAdmin]:
 def topics(admin: KafkaAdmin) -> Iterator[Topics]:
     keeper = Topics(admin, f"test-{uuid.uuid4().hex[:8]}")
     yield keeper
-    for topic in keeper.made:
-        keeper.delete(topic)
+    keeper.delete(keeper.made)
 
 
 @pytest.fixture
@@ -38,17 +38,22 @@ def workload() -> Workload:
 
 
 @pytest.fixture
-def topic(topics: Topics, workload: Workload) -> Topic:
+def topic(topics: Topics, workload: Workload) -> TopicSet:
     return topics.create(workload, 1_000)
 
 
-def reassign(admin: KafkaAdmin, topic: Topic, partition: int, replicas: tuple[int, ...]) -> None:
+def seen_by(admin: KafkaAdmin, broker: int, topic: TopicSet) -> dict[int, Partition] | None:
+    (seen,) = admin.partitions_seen_by(broker, topic.names).values()
+    return seen
+
+
+def reassign(admin: KafkaAdmin, topic: TopicSet, partition: int, replicas: tuple[int, ...]) -> None:
     """Ask for other replicas, or another order, without telling those who made the topic."""
-    key = TopicPartition(topic.name, partition)
+    key = TopicPartition(topic.names[0], partition)
     assert admin.client.alter_partition_reassignments({key: list(replicas)}) == {key: None}
     deadline = time.monotonic() + 20
     for broker in set(topic.leaders):
-        while (seen := admin.partitions_seen_by(broker, topic.name)) is None or (
+        while (seen := seen_by(admin, broker, topic)) is None or (
             seen[partition].replicas != replicas
         ):
             assert time.monotonic() < deadline, f"broker {broker} still sees {seen}"
@@ -69,10 +74,10 @@ def test_the_cluster_is_described(kafka_testbed: Testbed, admin: KafkaAdmin) -> 
 
 
 def test_every_broker_leads_ten_partitions_and_follows_ten(
-    kafka_testbed: Testbed, admin: KafkaAdmin, topic: Topic
+    kafka_testbed: Testbed, admin: KafkaAdmin, topic: TopicSet
 ) -> None:
     for broker in kafka_testbed.broker_ids:
-        seen = admin.partitions_seen_by(broker, topic.name)
+        seen = seen_by(admin, broker, topic)
         assert seen is not None
         assert Counter(each.leader for each in seen.values()) == dict.fromkeys(
             kafka_testbed.broker_ids, 10
@@ -81,12 +86,12 @@ def test_every_broker_leads_ten_partitions_and_follows_ten(
         assert followers == dict.fromkeys(kafka_testbed.broker_ids, 10)
         assert all(set(each.isr) == set(each.replicas) for each in seen.values())
         assert tuple(seen[number].leader for number in sorted(seen)) == topic.leaders
-    config = admin.topic_config(topic.name)
+    config = admin.topic_config(topic.names[0])
     assert config["segment.bytes"] == load_workload("demo").topic.config["segment.bytes"]
 
 
 def test_a_leader_that_moved_is_elected_back(
-    admin: KafkaAdmin, topics: Topics, topic: Topic
+    admin: KafkaAdmin, topics: Topics, topic: TopicSet
 ) -> None:
     assert topics.check(topic).ok
     first, second = topic.replicas[0]
@@ -96,46 +101,46 @@ def test_a_leader_that_moved_is_elected_back(
     assert shown.after.reassigned == (0,)
     assert "partition 0 with other replicas than assigned" in shown.sentences()[0]
 
-    admin.elect_preferred_leaders(topic.name, [0])
+    admin.elect_preferred_leaders([(topic.names[0], 0)])
     reassign(admin, topic, 0, (first, second))
     report = topics.check(topic, deadline_s=30)
     assert report.ok, report.sentences()
     assert report.before.moved == (0,)
     assert report.elections >= 1
     for broker in set(topic.leaders):
-        seen = admin.partitions_seen_by(broker, topic.name)
+        seen = seen_by(admin, broker, topic)
         assert seen is not None
         assert seen[0].leader == first
 
 
 def test_end_offsets_count_what_was_written(
-    kafka_testbed: Testbed, topics: Topics, topic: Topic
+    kafka_testbed: Testbed, topics: Topics, topic: TopicSet
 ) -> None:
     assert topics.end_offsets(topic) == dict.fromkeys(range(30), 0)
     producer = KafkaProducer(bootstrap_servers=list(kafka_testbed.bootstrap_servers), acks="all")
     for number in range(100):
-        producer.send(topic.name, b"x" * 1_000, partition=number % 20)
+        producer.send(topic.names[0], b"x" * 1_000, partition=number % 20)
     producer.flush(timeout=30)
     producer.close()
     assert topics.end_offsets(topic) == {number: 5 if number < 20 else 0 for number in range(30)}
 
 
 def test_a_deleted_topic_is_unknown_to_every_broker(
-    kafka_testbed: Testbed, admin: KafkaAdmin, topics: Topics, topic: Topic
+    kafka_testbed: Testbed, admin: KafkaAdmin, topics: Topics, topic: TopicSet
 ) -> None:
-    topics.delete(topic)
-    assert topic.name not in admin.topic_names()
+    topics.delete(topic.names)
+    assert topic.names[0] not in admin.topic_names()
     for broker in kafka_testbed.broker_ids:
-        assert admin.partitions_seen_by(broker, topic.name) is None
+        assert seen_by(admin, broker, topic) is None
     assert topics.made == ()
     assert not topics.check(topic, deadline_s=0).ok
-    assert topic.name not in admin.topic_names(), "looking creates nothing"
+    assert topic.names[0] not in admin.topic_names(), "looking creates nothing"
 
 
 def test_a_topic_that_exists_is_not_taken_over(
-    admin: KafkaAdmin, topics: Topics, topic: Topic, workload: Workload
+    admin: KafkaAdmin, topics: Topics, topic: TopicSet, workload: Workload
 ) -> None:
-    run_id = topic.name.removeprefix("redline-").rsplit("-", 2)[0]
+    run_id = topic.names[0].removeprefix("redline-").rsplit("-", 2)[0]
     with pytest.raises(AdminError, match="TopicAlreadyExistsError"):
         Topics(admin, run_id).create(workload, 1_000)
     assert topics.check(topic).ok

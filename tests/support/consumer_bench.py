@@ -16,6 +16,7 @@ from jobs.testbed.handle import Testbed
 from metrics.client import merge
 from metrics.evidence import ClientWindow
 from metrics.group_rules import consumption_mismatch
+from tests.support.offsets import end_offsets_of
 from tests.support.threads_barrier import run_stage
 
 PARTITIONS_PER_BROKER = 2
@@ -38,7 +39,7 @@ class ConsumerBench:
         self.before = self.end_offsets()
         values: dict[str, Any] = {
             "trial_id": uuid.uuid4().hex[:8],
-            "topic": self.topic,
+            "topics": (self.topic,),
             "pattern": ProducerPattern(
                 message_bytes=1_000, rate_records_per_s=300.0, pool_bytes=200_000
             ),
@@ -73,7 +74,7 @@ class ConsumerBench:
         deadline_s = time.monotonic() + _PATIENCE_S
         while True:
             try:
-                return self.admin.end_offsets(self.topic, self.assigned)
+                return end_offsets_of(self.admin, self.topic, self.assigned)
             except AdminError:
                 if time.monotonic() > deadline_s:
                     raise

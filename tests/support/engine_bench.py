@@ -13,6 +13,7 @@ from jobs.engine.stage import run_task
 from jobs.testbed.handle import Testbed
 from metrics.client import merge
 from metrics.evidence import ClientWindow
+from tests.support.offsets import end_offsets_of
 
 PARTITIONS_PER_BROKER = 2
 
@@ -57,7 +58,7 @@ class Bench:
         fields = {"message_bytes": 1_000, "rate_records_per_s": 300.0, "pool_bytes": 200_000}
         plan = TrialPlan(
             trial_id="t",
-            topic=self.topic,
+            topics=(self.topic,),
             pattern=ProducerPattern(**(fields | pattern)),
             np=np,
             tasks=1,
@@ -75,4 +76,4 @@ class Bench:
         return merge([row])
 
     def end_offsets(self) -> dict[int, int]:
-        return self.admin.end_offsets(self.topic, self.assigned)
+        return end_offsets_of(self.admin, self.topic, self.assigned)

@@ -36,7 +36,7 @@ def kafka_for_all(
         adapted(profile, brokers=len(exporters)),
         "tests",
         kafka_jars(profile.kafka_version),
-        java_options={i: [each.java_option(rules)] for i, each in exporters.items()},
+        node_jvm_options={i: [each.java_option(rules)] for i, each in exporters.items()},
     )
     if spec.class_archive is not None and not Path(spec.class_archive).exists():
         # The first testbed of a fresh checkout leaves what halves the start of the others.

@@ -27,6 +27,7 @@ from metrics.sources.source import MetricsSource, brokers_of, controllers_of
 from metrics.thresholds import Thresholds
 from metrics.verdict import judge
 from metrics.windows import BrokerWindow, broker_windows
+from tests.support.offsets import end_offsets_of
 
 INTERVAL_S = 1.0
 
@@ -107,7 +108,7 @@ class LoadedBrokers:
         way = route or Route(self._addresses)
         plan = TrialPlan(
             trial_id=topic,
-            topic=topic,
+            topics=(topic,),
             pattern=pattern,
             np=np,
             tasks=1,
@@ -130,12 +131,12 @@ class LoadedBrokers:
 
     def end_offsets(self, topic: str, replicas: Replicas) -> dict[int, int]:
         """Partition → end offset, as clients see it."""
-        return self._admin.end_offsets(topic, replicas)
+        return end_offsets_of(self._admin, topic, replicas)
 
     def await_replicated(self, topic: str, replicas: Replicas, records: int) -> None:
         """Wait until all followers have fetched so many records."""
         deadline_s = time.monotonic() + 30.0
-        while sum(self._admin.end_offsets(topic, replicas).values()) < records:
+        while sum(end_offsets_of(self._admin, topic, replicas).values()) < records:
             assert time.monotonic() < deadline_s, f"{topic} is not replicated"
             time.sleep(0.1)
 
@@ -162,7 +163,7 @@ class LoadedBrokers:
         moved = {TopicPartition(topic, number): list(ids) for number, ids in replicas.items()}
         refused = self._admin.client.alter_partition_reassignments(moved)
         assert not any(refused.values()), refused
-        self._admin.elect_preferred_leaders(topic, replicas)
+        self._admin.elect_preferred_leaders((topic, number) for number in replicas)
 
 
 @contextmanager

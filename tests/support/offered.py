@@ -38,9 +38,9 @@ def offer_some_load(
         topics = Topics(admin, uuid.uuid4().hex[:6])
         topic = topics.create(workload, 1_000)
         try:
-            target = Target(topic.name, topic.leaders, admin.describe_cluster().addresses)
+            target = Target(topic.names, topic.leaders, admin.describe_cluster().addresses)
             with control_of(spark) as control:
                 generator = Generator(spark, 2, {}, control)
                 return merge(generator.offer("t", target, traffic_at(workload, "np", 1_000, np)))
         finally:
-            topics.delete(topic)
+            topics.delete(topic.names)

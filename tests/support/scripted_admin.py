@@ -14,6 +14,7 @@ class ScriptedAdmin(KafkaAdmin):
         topics: topic → partition → what all brokers see.
         requests: what was asked that changes something, in order.
         fail: method → the error that it raises, once for each entry.
+        topics_of_others: names that are taken.
         before_look: called before brokers are asked about a topic, to let things happen.
     """
 
@@ -25,6 +26,7 @@ class ScriptedAdmin(KafkaAdmin):
         self.fail: dict[str, list[AdminError]] = {}
         self.before_look: Callable[[], None] = lambda: None
         self.deletes = True
+        self.topics_of_others: set[str] = set()
 
     def _may_fail(self, method: str) -> None:
         if self.fail.get(method):
@@ -46,6 +48,9 @@ class ScriptedAdmin(KafkaAdmin):
     ) -> dict[str, str | None]:
         self._may_fail("validate" if validate_only else "create_topic")
         if not validate_only:
+            if topic in self.topics_of_others:
+                cause = "TopicAlreadyExistsError"
+                raise AdminError(f"could not do it ({cause})", cause)
             self.requests.append(f"create {topic}")
             self.topics[topic] = {
                 number: Partition(each[0], tuple(each), tuple(each))
@@ -59,20 +64,24 @@ class ScriptedAdmin(KafkaAdmin):
         if self.deletes:
             self.topics.pop(topic, None)
 
-    def partitions_seen_by(self, broker_id: int, topic: str) -> dict[int, Partition] | None:
+    def partitions_seen_by(
+        self, broker_id: int, topics: Sequence[str]
+    ) -> dict[str, dict[int, Partition] | None]:
         self._may_fail("partitions_seen_by")
         self.before_look()
-        return self.topics.get(topic)
+        return {topic: self.topics.get(topic) for topic in topics}
 
-    def elect_preferred_leaders(self, topic: str, partitions: Iterable[int]) -> None:
-        self.requests.append(f"elect {sorted(partitions)}")
+    def elect_preferred_leaders(self, partitions: Iterable[tuple[str, int]]) -> None:
+        wanted = sorted(partitions)
+        for topic in sorted({topic for topic, _ in wanted}):
+            self.requests.append(f"elect {topic} {[p for of, p in wanted if of == topic]}")
         self._may_fail("elect_preferred_leaders")
-        for number in partitions:
+        for topic, number in wanted:
             old = self.topics[topic][number]
             self.topics[topic][number] = Partition(old.replicas[0], old.replicas, old.isr)
 
-    def end_offsets(self, topic: str, partitions: Iterable[int]) -> dict[int, int]:
-        return {number: number * 10 for number in partitions}
+    def end_offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:
+        return {each: each[1] * 10 for each in partitions}
 
 
 class FakeTime:

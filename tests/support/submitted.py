@@ -17,6 +17,7 @@ from jobs.testbed.handle import Testbed
 from jobs.testbed.model import SPARK_MASTER_ID
 from jobs.testbed.use import cluster_file
 from tests.support.commands import ROOT, SPARK_SUBMIT, RunningCommand
+from tests.support.offsets import end_offsets_of
 
 _EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 
@@ -91,9 +92,9 @@ def records_written(testbed: Testbed) -> int:
     written = 0
     with connect(testbed.bootstrap_servers) as admin:
         for topic in admin.topic_names():
-            seen = admin.partitions_seen_by(testbed.broker_ids[0], topic)
+            seen = admin.partitions_seen_by(testbed.broker_ids[0], [topic])[topic]
             if topic.startswith(PREFIX) and seen:
-                written += sum(admin.end_offsets(topic, seen).values())
+                written += sum(end_offsets_of(admin, topic, seen).values())
     return written
 
 

@@ -65,16 +65,39 @@ def test_a_trial_sums_what_its_tasks_sent_again() -> None:
     def row(task: int, **changes: Any) -> TaskRow:
         return TaskRow(task, "host", 2, 10.0, 20.0, **changes)
 
-    shares = ProducerShares.of([(0, 9, 10)])
     window = merge(
         [
             row(0, retried_records=3, duplicates_by_partition={0: 2}, retry_errors={"E": 3}),
-            row(1, retried_records=4, duplicates_by_partition={0: 1, 5: 1}, retry_errors={"E": 4},
-                producer_share_min=shares.lowest, producer_share_max=shares.highest,
-                producer_worst=shares.worst, producer_shares=shares.parts),
+            row(1, retried_records=4, duplicates_by_partition={0: 1, 5: 1}, retry_errors={"E": 4}),
         ]
-    )  # fmt: skip
+    )
     assert (window.retried_records, window.duplicates_at_most) == (7, 4)
     assert window.duplicates_by_partition == {0: 3, 5: 1}
     assert window.retry_errors == {"E": 7}
+
+
+def test_a_trial_has_the_account_of_each_producer() -> None:
+    def row(task: int, **changes: Any) -> TaskRow:
+        return TaskRow(task, "host", 2, 10.0, 20.0, **changes)
+
+    window = merge(
+        [
+            row(0, offered_by_producer={0: 9, 2: 9}, acked_by_producer={0: 9, 2: 8}),
+            row(1, offered_by_producer={1: 9}, acked_by_producer={1: 9},
+                retried_by_partition={3: 2}, retried_by_producer={1: 2}),
+        ]
+    )  # fmt: skip
+    assert window.offered_by_producer == {0: 9, 1: 9, 2: 9}
+    assert window.acked_by_producer == {0: 9, 1: 9, 2: 8}
+    assert (window.retried_by_partition, window.retried_by_producer) == ({3: 2}, {1: 2})
+
+
+def test_shares_of_a_row_are_merged() -> None:
+    shares = ProducerShares.of([(0, 9, 10)])
+    lone = TaskRow(
+        1, "host", 2, 10.0, 20.0, producer_share_min=shares.lowest,
+        producer_share_max=shares.highest, producer_worst=shares.worst,
+        producer_shares=shares.parts,
+    )  # fmt: skip
+    window = merge([TaskRow(0, "host", 2, 10.0, 20.0), lone])
     assert (window.producer_share_min, window.producer_worst) == (0.9, 0)

@@ -61,7 +61,7 @@ def _plan(np: int = 1, client: str = "wire", **options: Any) -> TrialPlan:
     fields = {"message_bytes": 100, "rate_records_per_s": 2_000.0, "pool_bytes": 100_000}
     pattern = ProducerPattern(**(fields | options))
     return TrialPlan(
-        "x", "t", pattern, np, 1, (7,) * 4, {7: ("h", 1)}, 0.1, 0.4,
+        "x", ("t",), pattern, np, 1, (7,) * 4, {7: ("h", 1)}, 0.1, 0.4,
         drain_timeout_s=0.2, client=client,
     )  # fmt: skip
 
@@ -94,7 +94,7 @@ def test_partitions_are_those_that_the_wire_client_would_take() -> None:
     pool = pool_of(plan.pattern)
     expected: list[int] = []
     producer = type(loop.producers[0])(
-        0, plan.pattern, pool.section_of(0), 4, loop.producers[0]._schedule
+        0, plan.pattern, pool.section_of(0), range(4), loop.producers[0]._schedule
     )
     while len(expected) < len(shelf.partitions):
         records = producer.records_by(producer.ready_s)
@@ -122,7 +122,7 @@ def test_failures_are_counted_by_name_and_what_was_never_sent_is_none() -> None:
     loop = _run(_plan(), shelf)
     assert loop.account.errors == {"NotLeaderForPartitionError": len(shelf.partitions)}
     assert loop.account.failed_total == len(shelf.partitions) > 0
-    assert loop.producers[0].failed_records == len(shelf.partitions)
+    assert loop.producers[0].failed_total == len(shelf.partitions)
     assert loop.account.acked_total == 0
     assert not _run(_plan(), Shelf(fate=NEVER_SENT)).account.errors
 

@@ -17,6 +17,7 @@ from jobs.engine.consumers.membership import Assigned, Moved, Revoked
 from jobs.engine.consumers.pattern import ConsumerPattern, consumer_tasks
 from jobs.engine.consumers.reading import FetchConnection, Reader
 from jobs.engine.consumers.stream import Answer
+from jobs.engine.partitions import Partitions
 from jobs.trials.load import consumers_of, require_room
 from metrics.client import TASK_ROW_SCHEMA, TaskRow, merge, task_rows_to_batch
 from metrics.consumption import GroupShare, Stint, ranges
@@ -59,7 +60,8 @@ def connection_of(offsets: dict[int, int]) -> tuple[FetchConnection, Reader, Any
     ledger.window_s = (0.0, 100.0)
     reader = Reader(member, ledger, [1] * 9 + [2])  # type: ignore[arg-type]
     reader.take(Assigned(offsets))
-    connection = FetchConnection(("me", 1), reader, NoEncoder(), False)  # type: ignore[arg-type]
+    partitions = Partitions(("t",), 10)
+    connection = FetchConnection(("me", 1), reader, NoEncoder(), partitions, False)  # type: ignore[arg-type]
     connection.wall_offset_s = 50.0
     return connection, reader, member
 
@@ -304,7 +306,7 @@ def test_groups_without_room_are_refused_in_words() -> None:
     crowded = load_workload(
         "demo", ["workload.consumers.groups=2", "workload.consumers.members=31"]
     )
-    with pytest.raises(ConfigError, match="31 and the topic has 30 partitions"):
+    with pytest.raises(ConfigError, match="31 and a topic has 30 partitions"):
         require_room(crowded, 2, 3)
     require_room(load_workload("demo"), 1, 3)
 

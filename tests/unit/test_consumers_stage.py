@@ -13,6 +13,7 @@ from jobs.engine.consumers.role import Acknowledged
 from jobs.engine.consumers.timing import WindowClock
 from jobs.engine.control import OrphanedError
 from jobs.engine.conversation import EndMissedError
+from jobs.engine.partitions import Partitions
 from jobs.engine.pattern import ProducerPattern, TrialPlan
 from metrics.client import TaskRow
 from search.errors import ConfigError
@@ -23,7 +24,7 @@ def plan(**fields: Any) -> TrialPlan:
     """Two tasks with producers and one with consumers, without brokers."""
     values: dict[str, Any] = {
         "trial_id": "x",
-        "topic": "t",
+        "topics": ("t",),
         "pattern": ProducerPattern(message_bytes=100, rate_records_per_s=100.0),
         "np": 2,
         "tasks": 2,
@@ -96,8 +97,11 @@ def test_a_group_without_brokers_is_a_row_of_each_task(fields: dict[str, Any]) -
 
 
 def test_a_member_has_its_fair_share_only_when_all_have_joined() -> None:
-    assert [owned for owned in range(31) if is_fair_share(owned, 30, 4)] == [7, 8]
-    assert [owned for owned in range(31) if is_fair_share(owned, 30, 3)] == [10]
+    assert [owned for owned in range(31) if is_fair_share(owned, Partitions(("t",), 30), 4)] == [
+        7,
+        8,
+    ]
+    assert [owned for owned in range(31) if is_fair_share(owned, Partitions(("t",), 30), 3)] == [10]
 
 
 def test_an_unknown_client_is_refused() -> None:

@@ -12,6 +12,7 @@ from kafka.record.default_records import DefaultRecordBatchBuilder
 from jobs.engine.consumers.fetching import FETCH_VERSION, FetchEncoder, FetchSession
 from jobs.engine.consumers.pattern import ConsumerPattern
 from jobs.engine.consumers.stream import Answer, Batch, FetchFormatError, FetchStream
+from jobs.engine.partitions import Partitions
 
 
 def encoded_batch(base: int, records: int, first_ms: int = 5_000) -> bytes:
@@ -25,6 +26,9 @@ def encoded_batch(base: int, records: int, first_ms: int = 5_000) -> bytes:
 def size_of(records: int) -> int:
     """Size of such a batch [B]."""
     return len(encoded_batch(0, records))
+
+
+PARTITIONS = Partitions(("t", "u"), 4)
 
 
 def response(
@@ -48,7 +52,7 @@ def response(
         throttle_time_ms=fields.get("throttle_ms", 0),
         error_code=fields.get("error_code", 0),
         session_id=fields.get("session_id", 77),
-        responses=[topic(topic="t", partitions=data)] if data else [],
+        responses=[topic(topic=fields.get("topic", "t"), partitions=data)] if data else [],
         version=FETCH_VERSION,
     )
     answer.with_header(correlation_id=fields.get("correlation_id", 3))
@@ -76,7 +80,7 @@ class Notes:
 def read(data: bytes, cuts: int | None = None, check_crcs: bool = True) -> Notes:
     """Feed the bytes in one piece, or in so many of random sizes."""
     notes = Notes()
-    stream = FetchStream(notes, check_crcs)
+    stream = FetchStream(notes, PARTITIONS, check_crcs)
     rng = random.Random(cuts)
     places = sorted(rng.randrange(len(data) + 1) for _ in range(cuts or 0))
     for begin, end in zip([0, *places], [*places, len(data)], strict=True):
@@ -147,7 +151,9 @@ def test_a_request_is_what_kafka_pythons_encoder_makes_of_it() -> None:
         groups=1, fetch_min_bytes=7, fetch_max_wait_ms=8, fetch_max_bytes=9_000,
         max_partition_fetch_bytes=2_000,
     )  # fmt: skip
-    ours = FetchEncoder("topic", "me", pattern).encode(42, (5, 6), [(1, 100), (3, 2**40)], [2])
+    ours = FetchEncoder(Partitions(("topic",), 4), "me", pattern).encode(
+        42, (5, 6), [(1, 100), (3, 2**40)], [2]
+    )
     topic = FetchRequest.FetchTopic
     wanted = [
         topic.FetchPartition(
@@ -164,6 +170,28 @@ def test_a_request_is_what_kafka_pythons_encoder_makes_of_it() -> None:
     )  # fmt: skip
     request.with_header(correlation_id=42, client_id="me")
     assert ours == bytes(request.encode(framed=True, header=True))
+
+
+def test_a_request_groups_partitions_by_topic() -> None:
+    pattern = ConsumerPattern(groups=1)
+    frame = FetchEncoder(PARTITIONS, "me", pattern).encode(
+        1, (0, 0), [(6, 60), (1, 10), (5, 50)], [7, 0]
+    )
+    request = FetchRequest.decode(frame[4:], version=FETCH_VERSION, header=True)
+    wanted = {
+        topic.topic: [(each.partition, each.fetch_offset) for each in topic.partitions]
+        for topic in request.topics
+    }
+    assert wanted == {"u": [(2, 60), (1, 50)], "t": [(1, 10)]}
+    forgotten = {each.topic: each.partitions for each in request.forgotten_topics_data}
+    assert forgotten == {"u": [3], "t": [0]}
+
+
+def test_an_answer_about_another_topic_has_other_numbers_and_a_strangers_is_refused() -> None:
+    notes = read(response({1: encoded_batch(0, 2)}, topic="u"))
+    assert [number for number, _, _ in notes.partitions] == [5]
+    with pytest.raises(FetchFormatError, match="b'stranger', not one of ours"):
+        read(response({1: encoded_batch(0, 2)}, topic="stranger"))
 
 
 def test_a_session_names_only_what_changed() -> None:

@@ -49,7 +49,7 @@ class Cluster:
         pattern = ProducerPattern(rate_records_per_s=rate, **(fields | options))
         addresses = {number: ("scripted", number) for number in self.brokers}
         plan = TrialPlan(
-            "x", "t", pattern, 1, 1, (1,) * PARTITIONS, addresses, 0.1, 0.5,
+            "x", ("t",), pattern, 1, 1, (1,) * PARTITIONS, addresses, 0.1, 0.5,
             drain_timeout_s=drain_timeout_s,
         )  # fmt: skip
         client_id = client_id_of(plan, 0)
@@ -82,6 +82,13 @@ def _all_accounted(loop: WireLoop, log: Log) -> None:
         failed = account.failed_by_partition[partition]
         duplicates = account.duplicates_by_partition[partition]
         assert acked <= log.records_of(partition) <= acked + failed + duplicates
+    (producer,) = loop.producers
+    assert (producer.acked_total, producer.failed_total) == (
+        account.acked_total,
+        account.failed_total,
+    )
+    assert producer.duplicates_at_most == sum(account.duplicates_by_partition.values())
+    assert producer.retried_total == sum(account.retried_by_partition.values())
 
 
 def test_an_error_that_passes_is_retried_until_it_has() -> None:
@@ -92,7 +99,9 @@ def test_an_error_that_passes_is_retried_until_it_has() -> None:
     assert account.acked_total == cluster.log.records == loop.producers[0].opened
     assert set(account.retry_errors) == {"NotLeaderForPartitionError"}
     assert account.retried_records >= 4
-    assert loop.producers[0].retried_records == account.retried_records
+    assert loop.producers[0].retried_total == account.retried_records
+    assert sum(account.retried_by_partition.values()) == account.retried_records
+    _all_accounted(loop, cluster.log)
     assert not account.duplicates_by_partition, "a leader that refuses at acks=1 wrote nothing"
     assert not loop.producers[0].held
 

@@ -18,7 +18,7 @@ from jobs.engine.sections import PlainSection
 def _producer(rate: float = 1_000.0, full: int = 16, **options: object) -> Producer:
     pattern = ProducerPattern(1_000, rate, **options)  # type: ignore[arg-type]
     ends = [1_000 * records for records in range(full + 1)]
-    return Producer(0, pattern, PlainSection(b"", ends, ends), 30, EvenSchedule(rate, 100.0))
+    return Producer(0, pattern, PlainSection(b"", ends, ends), range(30), EvenSchedule(rate, 100.0))
 
 
 def test_a_lingering_batch_is_ready_after_linger() -> None:
@@ -88,7 +88,7 @@ def test_the_partition_sticks_until_batch_size_and_then_all_get_their_share() ->
 
 @given(np=st.integers(min_value=1, max_value=500), tasks=st.integers(min_value=1, max_value=40))
 def test_producers_spread_evenly_over_tasks(np: int, tasks: int) -> None:
-    plan = TrialPlan("x", "t", ProducerPattern(1, 1.0), np, tasks, (1,), {1: ("h", 1)}, 1, 1)
+    plan = TrialPlan("x", ("t",), ProducerPattern(1, 1.0), np, tasks, (1,), {1: ("h", 1)}, 1, 1)
     shares = [len(plan.producers_of(task)) for task in range(tasks)]
     assert sum(shares) == np
     assert max(shares) - min(shares) <= 1

@@ -33,7 +33,7 @@ def _run(script: Script, rate: float = 2_000.0, **options: Any) -> tuple[WireLoo
     }
     pattern = ProducerPattern(rate_records_per_s=rate, **(fields | options))
     plan = TrialPlan(
-        "x", "t", pattern, 1, 1, (7,) * 4, {7: ("h", 1)}, 0.1, 0.5, drain_timeout_s=1.0
+        "x", ("t",), pattern, 1, 1, (7,) * 4, {7: ("h", 1)}, 0.1, 0.5, drain_timeout_s=1.0
     )
     with ScriptedBroker(script) as broker:
         transports = {(client_id_of(plan, 0), 7): PlainTransport(broker.client_socket)}

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from jobs.brokers.topic_plan import TopicState
-from jobs.brokers.topics import Topic, TopicReport
+from jobs.brokers.topic_set import TopicReport, TopicSet
 from jobs.events import PhaseProgress, PhaseStarted, RecordingReporter
 from jobs.trials.gates import Gates, cold_brokers
 from metrics.beans import HANDLER_IDLE_NS, UPTIME_MS
 from metrics.evidence import BrokerSample
 from tests.support.scripted_source import ScriptedSource
 
-TOPIC = Topic("t", 100, {0: (1, 2)})
+TOPIC = TopicSet(("t",), 100, {0: (1, 2)})
 BROKERS = frozenset({1, 2})
 OLD_MS, YOUNG_MS = 3_600_000.0, 300_000.0
 
@@ -67,9 +67,9 @@ class Cluster(ScriptedSource):
         }
         return [BrokerSample(i, self.now_s, values) for i in BROKERS]
 
-    def check(self, topic: Topic) -> TopicReport:
+    def check(self, topic: TopicSet) -> TopicReport:
         state = self.checks.pop(0) if self.checks else TopicState()
-        return TopicReport(topic.name, state, state, 0, 60.0)
+        return TopicReport(topic.names[0], state, state, 0, 60.0)
 
 
 class Bed:
@@ -89,8 +89,8 @@ class Bed:
         )
         self.gates.open()
 
-    def _warm_up(self, topic: Topic) -> None:
-        self.warmed.append(topic.name)
+    def _warm_up(self, topic: TopicSet) -> None:
+        self.warmed.append(topic.names[0])
         self.cluster.now_s += 30.0
 
     def said(self) -> list[str]:

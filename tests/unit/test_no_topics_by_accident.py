@@ -10,7 +10,7 @@ from jobs.engine.pattern import ProducerPattern, TrialPlan
 PATTERN = ProducerPattern(message_bytes=100, rate_records_per_s=10.0)
 PLAN = TrialPlan(
     trial_id="t",
-    topic="redline-t",
+    topics=("redline-t",),
     pattern=PATTERN,
     np=1,
     tasks=1,

@@ -95,7 +95,7 @@ def test_a_server_carries_the_marker_and_opens_jmx_on_loopback(tmp_path: Path) -
 def test_a_node_gets_its_own_java_options_and_no_other(tmp_path: Path) -> None:
     node = broker(tmp_path)
     agent = "-javaagent:/agent.jar=127.0.0.1:9404:/rules.yaml"
-    spec = replace(SPEC, java_options={str(node.node_id): (agent,)})
+    spec = replace(SPEC, node_jvm_options={str(node.node_id): (agent,)})
     command = server_command(spec, node)
     assert command.index(agent) < command.index("-cp")
     assert agent not in server_command(spec, controller(tmp_path))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from jobs.brokers.admin import NO_LEADER, AdminError, Partition
-from jobs.brokers.topics import Topic, TopicError, Topics
+from jobs.brokers.topic_set import TopicSet
+from jobs.brokers.topics import TopicError, Topics
 from jobs.config import Workload, load_workload
 from search.errors import ConfigError
 from tests.support.scripted_admin import FakeTime, ScriptedAdmin
@@ -34,7 +35,7 @@ def workload() -> Workload:
 
 
 @pytest.fixture
-def topic(topics: Topics, workload: Workload, admin: ScriptedAdmin) -> Topic:
+def topic(topics: Topics, workload: Workload, admin: ScriptedAdmin) -> TopicSet:
     made = topics.create(workload, 100)
     admin.requests.clear()
     return made
@@ -53,10 +54,10 @@ def test_a_topic_is_made_as_planned(
     topics: Topics, workload: Workload, admin: ScriptedAdmin
 ) -> None:
     topic = topics.create(workload, 100)
-    assert topic.name == NAME
+    assert topic.names == (NAME,)
     assert admin.requests == [f"create {NAME}"]
     assert topic.leaders == (1, 2, 3) * 10
-    assert topics.made == (topic,)
+    assert topics.made == (NAME,)
 
 
 def test_a_new_topic_is_ready_only_when_all_replicas_are_in_sync(
@@ -79,7 +80,7 @@ def test_a_topic_that_does_not_get_ready_is_an_error_and_still_ours_to_delete(
     with pytest.raises(TopicError, match=r"after 20 s: partition 4 without a leader"):
         topics.create(workload, 100, deadline_s=20)
     assert 120 <= clock() < 121
-    assert [each.name for each in topics.made] == [NAME]
+    assert topics.made == (NAME,)
 
 
 def test_a_request_without_an_answer_may_have_made_the_topic(
@@ -88,7 +89,7 @@ def test_a_request_without_an_answer_may_have_made_the_topic(
     admin.fail["create_topic"] = [failure("RequestTimedOutError")]
     with pytest.raises(AdminError):
         topics.create(workload, 100)
-    assert [each.name for each in topics.made] == [NAME]
+    assert topics.made == (NAME,)
 
 
 def test_a_topic_of_somebody_else_never_becomes_ours(
@@ -98,16 +99,15 @@ def test_a_topic_of_somebody_else_never_becomes_ours(
     with pytest.raises(AdminError):
         topics.create(workload, 100)
     assert topics.made == ()
-    foreign = Topic(NAME, 100, {0: (1,)})
     with pytest.raises(TopicError, match="was not made by run run1"):
-        topics.delete(foreign)
+        topics.delete([NAME])
     assert admin.requests == []
 
 
-def test_a_topic_is_made_once(topics: Topics, topic: Topic, workload: Workload) -> None:
+def test_a_topic_is_made_once(topics: Topics, topic: TopicSet, workload: Workload) -> None:
     with pytest.raises(TopicError, match="already"):
         topics.create(workload, 100)
-    assert topics.made == (topic,)
+    assert topics.made == (NAME,)
 
 
 @pytest.mark.parametrize("cause", ["InvalidConfigurationError", "PolicyViolationError"])
@@ -130,7 +130,7 @@ def test_batches_that_the_brokers_would_refuse_make_no_topic(
     assert admin.requests == []
 
 
-def test_a_well_topic_is_left_alone(topics: Topics, topic: Topic, admin: ScriptedAdmin) -> None:
+def test_a_well_topic_is_left_alone(topics: Topics, topic: TopicSet, admin: ScriptedAdmin) -> None:
     report = topics.check(topic)
     assert report.ok
     assert report.sentences() == ()
@@ -138,17 +138,44 @@ def test_a_well_topic_is_left_alone(topics: Topics, topic: Topic, admin: Scripte
     assert admin.requests == []
 
 
-def test_moved_leaders_are_elected_back(topics: Topics, topic: Topic, admin: ScriptedAdmin) -> None:
+def test_several_topics_are_one_numbering(topics: Topics, admin: ScriptedAdmin) -> None:
+    several = topics.create(load_workload("demo", ["workload.topic.count=3"]), 100)
+    assert several.names == (f"{NAME}-0", f"{NAME}-1", f"{NAME}-2") == topics.made
+    assert len(several.leaders) == 90
+    assert topics.end_offsets(several) == {number: number % 30 * 10 for number in range(90)}
+    second = admin.topics[f"{NAME}-1"]
+    second[3] = Partition(3, second[3].replicas, second[3].isr)
+    admin.requests.clear()
+    report = topics.check(several)
+    assert report.before.moved == (33,)
+    assert admin.requests == [f"elect {NAME}-1 [3]"]
+    assert report.ok
+    topics.delete(several.names)
+    assert not topics.made
+
+
+def test_of_several_topics_those_made_before_a_failure_stay_ours(
+    topics: Topics, admin: ScriptedAdmin
+) -> None:
+    admin.topics_of_others = {f"{NAME}-1"}
+    with pytest.raises(AdminError, match="TopicAlreadyExistsError"):
+        topics.create(load_workload("demo", ["workload.topic.count=3"]), 100)
+    assert topics.made == (f"{NAME}-0",)
+
+
+def test_moved_leaders_are_elected_back(
+    topics: Topics, topic: TopicSet, admin: ScriptedAdmin
+) -> None:
     change(admin, 0, leader=2)
     change(admin, 3, leader=3)
     report = topics.check(topic)
     assert report.ok
     assert report.before.moved == (0, 3)
-    assert admin.requests == ["elect [0, 3]"]
+    assert admin.requests == [f"elect {NAME} [0, 3]"]
 
 
 def test_a_failed_election_is_tried_again_but_not_at_every_look(
-    topics: Topics, topic: Topic, admin: ScriptedAdmin, clock: FakeTime
+    topics: Topics, topic: TopicSet, admin: ScriptedAdmin, clock: FakeTime
 ) -> None:
     change(admin, 0, leader=2)
     admin.fail["elect_preferred_leaders"] = [failure("PreferredLeaderNotAvailableError")] * 2
@@ -160,7 +187,7 @@ def test_a_failed_election_is_tried_again_but_not_at_every_look(
 
 
 def test_replicas_get_time_to_catch_up(
-    topics: Topics, topic: Topic, admin: ScriptedAdmin, clock: FakeTime
+    topics: Topics, topic: TopicSet, admin: ScriptedAdmin, clock: FakeTime
 ) -> None:
     change(admin, 7, leader=topic.leaders[7], isr=(topic.leaders[7],))
 
@@ -176,7 +203,7 @@ def test_replicas_get_time_to_catch_up(
 
 
 def test_what_cannot_be_restored_is_reported_in_words(
-    topics: Topics, topic: Topic, admin: ScriptedAdmin, clock: FakeTime
+    topics: Topics, topic: TopicSet, admin: ScriptedAdmin, clock: FakeTime
 ) -> None:
     change(admin, 0, leader=2)
     admin.fail["elect_preferred_leaders"] = [failure("PreferredLeaderNotAvailableError")] * 99
@@ -190,7 +217,7 @@ def test_what_cannot_be_restored_is_reported_in_words(
 
 
 def test_a_silent_broker_makes_no_exception_but_no_trial_either(
-    topics: Topics, topic: Topic, admin: ScriptedAdmin
+    topics: Topics, topic: TopicSet, admin: ScriptedAdmin
 ) -> None:
     admin.fail["partitions_seen_by"] = [failure("RequestTimedOutError")] * 999
     report = topics.check(topic, deadline_s=3)
@@ -199,7 +226,7 @@ def test_a_silent_broker_makes_no_exception_but_no_trial_either(
 
 
 def test_a_topic_that_vanished_is_not_made_again(
-    topics: Topics, topic: Topic, admin: ScriptedAdmin
+    topics: Topics, topic: TopicSet, admin: ScriptedAdmin
 ) -> None:
     admin.topics.clear()
     report = topics.check(topic, deadline_s=3)
@@ -207,41 +234,41 @@ def test_a_topic_that_vanished_is_not_made_again(
     assert admin.requests == []
 
 
-def test_end_offsets_are_read_of_all_partitions(topics: Topics, topic: Topic) -> None:
+def test_end_offsets_are_read_of_all_partitions(topics: Topics, topic: TopicSet) -> None:
     assert topics.end_offsets(topic) == {number: number * 10 for number in range(30)}
 
 
 def test_a_topic_is_deleted_and_confirmed_gone(
-    topics: Topics, topic: Topic, admin: ScriptedAdmin
+    topics: Topics, topic: TopicSet, admin: ScriptedAdmin
 ) -> None:
-    topics.delete(topic)
+    topics.delete(topic.names)
     assert admin.requests == [f"delete {NAME}"]
     assert topics.made == ()
 
 
 def test_a_topic_that_is_gone_already_counts_as_deleted(
-    topics: Topics, topic: Topic, admin: ScriptedAdmin
+    topics: Topics, topic: TopicSet, admin: ScriptedAdmin
 ) -> None:
     admin.fail["delete_topic"] = [failure("UnknownTopicOrPartitionError")]
     admin.topics.clear()
-    topics.delete(topic)
+    topics.delete(topic.names)
     assert topics.made == ()
 
 
 def test_a_refused_deletion_leaves_the_topic_ours(
-    topics: Topics, topic: Topic, admin: ScriptedAdmin
+    topics: Topics, topic: TopicSet, admin: ScriptedAdmin
 ) -> None:
     admin.fail["delete_topic"] = [failure("TopicDeletionDisabledError")]
     with pytest.raises(AdminError, match="TopicDeletionDisabledError"):
-        topics.delete(topic)
-    assert topics.made == (topic,)
+        topics.delete(topic.names)
+    assert topics.made == (NAME,)
 
 
 def test_a_topic_that_does_not_go_is_an_error(
-    topics: Topics, topic: Topic, admin: ScriptedAdmin, clock: FakeTime
+    topics: Topics, topic: TopicSet, admin: ScriptedAdmin, clock: FakeTime
 ) -> None:
     admin.deletes = False
-    with pytest.raises(TopicError, match="not gone after 10 s: broker 1 still knows it"):
-        topics.delete(topic, deadline_s=10)
+    with pytest.raises(TopicError, match="not gone after 10 s: broker 1 still knows"):
+        topics.delete(topic.names, deadline_s=10)
     assert 110 <= clock() < 111
-    assert topics.made == (topic,)
+    assert topics.made == (NAME,)

@@ -8,14 +8,14 @@ from typing import cast
 
 import pytest
 
-from jobs.brokers.topics import Topic
+from jobs.brokers.topic_set import TopicSet
 from jobs.events import PhaseStarted, RecordingReporter
 from jobs.trials import warm_up as module
 from jobs.trials.bench import Bench
 from jobs.trials.load import GeneratorError, StageFailedError
 from jobs.trials.warm_up import BLOCK_S, FAILED_MAX, warm_up
 
-TOPIC = cast(Topic, SimpleNamespace(name="t"))
+TOPIC = cast(TopicSet, SimpleNamespace(names=("t",)))
 
 
 class Blocks:
@@ -25,7 +25,7 @@ class Blocks:
         self.ends: Iterator[float | Exception | None] = iter(ends)
         self.numbers: list[int] = []
 
-    def __call__(self, bench: Bench, topic: Topic, number: int) -> float | None:
+    def __call__(self, bench: Bench, topics: TopicSet, number: int) -> float | None:
         self.numbers.append(number)
         end = next(self.ends)
         if isinstance(end, Exception):

@@ -55,7 +55,8 @@ class KafkaPythonProducer:
     throttle_ms = 0
 
     def __init__(self, plan: TrialPlan, index: int) -> None:
-        self._topic = plan.topic
+        self._topic, numbers = plan.partitions.topic_of(index)
+        self._first = numbers.start
         timeout_ms = int(plan.connect_timeout_s * 1000)
         try:
             self._producer = KafkaProducer(
@@ -67,15 +68,16 @@ class KafkaPythonProducer:
                 **pattern_options(plan.pattern),
                 **plan.client_options,
             )
-            self._producer.partitions_for(plan.topic)
+            self._producer.partitions_for(self._topic)
         except kafka_errors.KafkaError as error:
             raise LibraryError(f"kafka-python cannot begin: {error}") from error
 
     def offer(self, partition: int, record: Record, timestamp_ms: int, settled: Settled) -> bool:
         """Always takes the record: KafkaProducer has no `buffer.memory`, so the loop bounds it."""
         key, value, headers = record
+        number = partition - self._first
         try:
-            future = self._producer.send(self._topic, value, key, headers, partition, timestamp_ms)
+            future = self._producer.send(self._topic, value, key, headers, number, timestamp_ms)
         except kafka_errors.KafkaError as error:
             settled(type(error).__name__)
             return True

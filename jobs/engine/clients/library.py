@@ -34,7 +34,11 @@ class Library(Protocol):
     """One producer of a library, with connections and threads of its own."""
 
     def offer(self, partition: int, record: Record, timestamp_ms: int, settled: Settled) -> bool:
-        """Hand over a record without waiting; False when there is no room for it now."""
+        """Hand over a record without waiting; False when there is no room for it now.
+
+        Args:
+            partition: its number (`jobs.engine.partitions`).
+        """
         ...
 
     def serve(self) -> None:

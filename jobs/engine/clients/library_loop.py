@@ -155,7 +155,7 @@ class LibraryLoop:
     ) -> Source:
         pattern = self._plan.pattern
         times = schedule_of(pattern, index, start_s, self._plan.ramp_up_s)
-        partitions = len(self._plan.leaders)
+        _topic, partitions = self._plan.partitions.topic_of(index)
         schedule = Producer(index, pattern, pool.section_of(index), partitions, times)
         return Source(schedule, library, records)
 
@@ -182,6 +182,7 @@ class LibraryLoop:
             if not source.offer(self._wall_offset_s, self._plan.pattern.buffer_memory):
                 return
             account.sent(1, now)
+            source.schedule.sent_total += 1
             if not was_blocked:
                 account.late(now - due_s, 1, now)
 
@@ -206,11 +207,12 @@ class LibraryLoop:
             source.unsettled[partition] -= 1
             source.unsettled_bytes -= size
             if error is None:
+                source.schedule.acked_total += 1
                 if account.acked(partition, due_s, 1, size, now):
                     source.schedule.acked_records += 1
             elif error != NEVER_SENT:
                 account.failed(error, 1, now, partition)
-                source.schedule.failed_records += 1
+                source.schedule.failed_total += 1
 
     def _nap(self, end_s: float) -> None:
         due_s = min((s.next_due_s for s in self._sources if not s.blocked), default=end_s)
@@ -232,7 +234,7 @@ class LibraryLoop:
             for partition, records in source.unsettled.items():
                 if records:
                     self.account.failed(UNACKNOWLEDGED, records, self._clock(), partition)
-                    source.schedule.failed_records += records
+                    source.schedule.failed_total += records
             self.account.throttle_ms += source.library.throttle_ms
         self.account.latency.fold()
         self.account.lateness.fold()

@@ -108,7 +108,8 @@ class RdKafkaProducer:
         except ImportError as error:
             raise missing("librdkafka", "confluent-kafka") from error
         self._kafka = confluent_kafka
-        self._topic = plan.topic
+        self._topic, numbers = plan.partitions.topic_of(index)
+        self._first = numbers.start
         self._trouble = ""
         self.throttle_ms = 0
         full = max(section.full_records for section in pool_of(plan.pattern).sections)
@@ -147,7 +148,7 @@ class RdKafkaProducer:
                 self._topic,
                 value,
                 key,
-                partition,
+                partition - self._first,
                 on_delivery=delivered,
                 timestamp=timestamp_ms,
                 headers=list(headers) or None,

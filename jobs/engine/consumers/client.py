@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from jobs.engine.control import DriverLine
+from jobs.engine.partitions import Partitions
 from jobs.engine.pattern import TrialPlan
 from metrics.consumption import GroupShare
 from search.errors import ConfigError
@@ -104,10 +105,11 @@ def servers_of(plan: TrialPlan) -> list[str]:
     ]
 
 
-def is_fair_share(owned: int, partitions: int, members: int) -> bool:
+def is_fair_share(owned: int, partitions: Partitions, members: int) -> bool:
     """True when a member owns what it does once all members of its group have joined.
 
-    Kafka's assignors hand one topic's partitions out evenly, up to one.
+    Kafka's range assignor hands out each topic's partitions evenly, up to one.
     """
-    least = partitions // members
-    return least <= owned <= least + (1 if partitions % members else 0)
+    least, rest = divmod(partitions.per_topic, members)
+    topics = len(partitions.topics)
+    return topics * least <= owned <= topics * (least + (1 if rest else 0))

@@ -10,6 +10,7 @@ import struct
 from collections.abc import Mapping, Sequence
 
 from jobs.engine.consumers.pattern import ConsumerPattern
+from jobs.engine.partitions import Partitions
 
 FETCH_VERSION = 10
 
@@ -31,11 +32,16 @@ def _text(value: str) -> bytes:
 
 
 class FetchEncoder:
-    """Builds the fetch requests of one connection."""
+    """Builds the fetch requests of one connection.
 
-    def __init__(self, topic: str, client_id: str, pattern: ConsumerPattern) -> None:
+    Args:
+        partitions: of all topics; requests take and give their numbers.
+    """
+
+    def __init__(self, partitions: Partitions, client_id: str, pattern: ConsumerPattern) -> None:
         self._client_id = _text(client_id)
-        self._topic = _text(topic)
+        self._partitions = partitions
+        self._names = {topic: _text(topic) for topic in partitions.topics}
         self._pattern = pattern
         self._limits = (
             _NOT_A_REPLICA,
@@ -60,18 +66,26 @@ class FetchEncoder:
             forgotten: partitions that leave the session.
         """
         room = self._pattern.max_partition_fetch_bytes
+        fetched = [(number, (_UNKNOWN, offset, _UNKNOWN, room)) for number, offset in wanted]
         parts = [self._client_id, _BODY.pack(*self._limits, *session)]
-        parts.append(_COUNT.pack(1 if wanted else 0))
-        if wanted:
-            parts += [self._topic, _COUNT.pack(len(wanted))]
-            parts += [_PARTITION.pack(p, _UNKNOWN, at, _UNKNOWN, room) for p, at in wanted]
-        parts.append(_COUNT.pack(1 if forgotten else 0))
-        if forgotten:
-            parts += [self._topic, _COUNT.pack(len(forgotten))]
-            parts += [_COUNT.pack(partition) for partition in forgotten]
+        parts += self._by_topic(_PARTITION, fetched)
+        parts += self._by_topic(_COUNT, [(number, ()) for number in forgotten])
         body = b"".join(parts)
         size = _HEADER.size - 4 + len(body)
         return _HEADER.pack(size, _API_KEY, FETCH_VERSION, correlation_id) + body
+
+    def _by_topic(
+        self, form: struct.Struct, items: Sequence[tuple[int, tuple[int, ...]]]
+    ) -> list[bytes]:
+        """(Number, other fields) of partitions, grouped by topic."""
+        packed: dict[str, list[bytes]] = {}
+        for number, fields in items:
+            topic, partition = self._partitions.of(number)
+            packed.setdefault(topic, []).append(form.pack(partition, *fields))
+        parts = [_COUNT.pack(len(packed))]
+        for topic, each in packed.items():
+            parts += [self._names[topic], _COUNT.pack(len(each)), *each]
+        return parts
 
 
 class FetchSession:

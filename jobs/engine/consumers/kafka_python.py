@@ -12,6 +12,8 @@ from jobs.engine.consumers.membership import (
     AssignmentCounter,
     begin_offsets,
     group_options,
+    number_of,
+    topic_partition,
 )
 from jobs.engine.pattern import TrialPlan
 
@@ -46,7 +48,7 @@ class KafkaPythonConsumer:
             check_crcs=pattern.check_crcs,
             max_poll_records=_MESSAGES,
         )
-        self._consumer.subscribe([self._plan.topic], listener=self._counter)
+        self._consumer.subscribe(list(self._plan.topics), listener=self._counter)
 
     def _pause(self, assigned: set[TopicPartition]) -> None:
         """Nothing is fetched before it is known where to begin; called while joining."""
@@ -56,7 +58,7 @@ class KafkaPythonConsumer:
         """See `Library.poll`."""
         polled = self._consumer.poll(timeout_ms=int(timeout_s * 1000))
         for each, records in polled.items():
-            partition = each.partition
+            partition = number_of(self._plan, each)
             for record in records:
                 size = max(0, record.serialized_value_size) + max(0, record.serialized_key_size)
                 yield partition, record.offset, size, record.timestamp
@@ -69,7 +71,7 @@ class KafkaPythonConsumer:
         owned = sorted(self._consumer.assignment())
         offsets = begin_offsets(self._consumer, self._plan, owned)
         for each in owned:
-            self._consumer.seek(each, offsets[each.partition])
+            self._consumer.seek(each, offsets[number_of(self._plan, each)])
         if self._is_begun:
             self._consumer.resume(*owned)
         return offsets
@@ -82,7 +84,7 @@ class KafkaPythonConsumer:
 
     def high_watermark(self, partition: int) -> int | None:
         """See `Library.high_watermark`."""
-        each = TopicPartition(self._plan.topic, partition)
+        each = topic_partition(self._plan, partition)
         if each not in self._consumer.assignment():
             return None
         end: int | None = self._consumer.highwater(each)

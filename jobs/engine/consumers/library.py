@@ -28,7 +28,8 @@ _TURN_S = 0.05
 _LEAVE_S = 15.0
 
 Read = tuple[int, int, int, int]
-"""(partition, offset, size of key and value [B], create time [ms since the epoch]) of a record."""
+"""Of a record: its partition's number, offset, size of key and value [B], and create time
+[ms since the epoch]."""
 
 
 class ReadError(RedlineError):
@@ -212,10 +213,10 @@ class LibraryConsumers:
         """See `ConsumerClient.open`."""
         for member in self._members:
             member.start()
-        count, each = len(self._plan.leaders), self._pattern.members
+        partitions, members = self._plan.partitions, self._pattern.members
         await_settled(
             self._members,
-            lambda owned: is_fair_share(owned, count, each),
+            lambda owned: is_fair_share(owned, partitions, members),
             self._plan.connect_timeout_s,
         )
 

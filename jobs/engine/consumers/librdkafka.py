@@ -64,7 +64,7 @@ class RdKafkaConsumer:
     def open(self) -> None:
         """Subscribe."""
         self._consumer = Consumer(self._options, logger=_LOG)
-        self._consumer.subscribe([self._plan.topic], on_assign=self._assign)
+        self._consumer.subscribe(list(self._plan.topics), on_assign=self._assign)
 
     def _assign(self, consumer: Any, partitions: list[TopicPartition]) -> None:
         """Called while polling: begin where the group left off, or where it starts."""
@@ -75,16 +75,24 @@ class RdKafkaConsumer:
         consumer.assign(self._owned)
         if not self._is_begun and self._owned:
             consumer.pause(self._owned)
-        self._assigned = {each.partition: each.offset for each in self._owned}
+        self._assigned = {
+            self._number(each.topic, each.partition): each.offset for each in self._owned
+        }
 
     def _start(self, consumer: Any, each: TopicPartition) -> int:
-        pattern, end = self._plan.consumers, self._plan.end_offsets[each.partition]
+        number = self._number(each.topic, each.partition)
+        pattern, end = self._plan.consumers, self._plan.end_offsets[number]
         assert pattern is not None
         if pattern.start == "latest":
             return end
         first, _last = consumer.get_watermark_offsets(each, timeout=_ASK_S)
         behind = -(-pattern.backlog_records // len(self._plan.leaders))
         return int(first) if pattern.start == "earliest" else max(int(first), end - behind)
+
+    def _number(self, topic: str, partition: int) -> int:
+        number = self._plan.partitions.number(topic, partition)
+        assert number is not None, "only topics of the trial are subscribed to"
+        return number
 
     def poll(self, timeout_s: float) -> Iterator[Read]:
         """See `Library.poll`."""
@@ -99,7 +107,8 @@ class RdKafkaConsumer:
                     raise ReadError(trouble.str())
                 continue
             _kind, created_ms = message.timestamp()
-            yield message.partition(), message.offset(), len(message), created_ms
+            number = self._number(message.topic(), message.partition())
+            yield number, message.offset(), len(message), created_ms
 
     def take_assignment(self) -> Mapping[int, int] | None:
         """See `Library.take_assignment`."""
@@ -114,7 +123,7 @@ class RdKafkaConsumer:
 
     def high_watermark(self, partition: int) -> int | None:
         """See `Library.high_watermark`."""
-        each = TopicPartition(self._plan.topic, partition)
+        each = TopicPartition(*self._plan.partitions.of(partition))
         try:
             _first, end = self._consumer.get_watermark_offsets(each, cached=True)
         except KafkaException:

@@ -139,7 +139,7 @@ class Member:
         consumer: Any = None
         try:
             consumer = KafkaConsumer(**self._options)
-            consumer.subscribe([self._plan.topic], listener=self._notice)
+            consumer.subscribe(list(self._plan.topics), listener=self._notice)
             while not self._leaving.wait(_TURN_S):
                 self._turn(consumer)
         except (KafkaError, OSError, ValueError, AssertionError) as error:
@@ -164,12 +164,12 @@ class Member:
         asked = [self._questions.popleft() for _ in range(len(self._questions))]
         cluster = consumer._cluster
         cluster.request_update()
-        topic = self._plan.topic
-        leaders = {p: cluster.leader_for_partition(TopicPartition(topic, p)) for p, _ in asked}
+        plan = self._plan
+        leaders = {p: cluster.leader_for_partition(topic_partition(plan, p)) for p, _ in asked}
         known = {p: leader for p, leader in leaders.items() if leader is not None and leader >= 0}
-        lost = sorted({TopicPartition(topic, partition) for partition, start in asked if start})
+        lost = sorted({topic_partition(plan, partition) for partition, start in asked if start})
         firsts = consumer.beginning_offsets(lost) if lost else {}
-        starts = {each.partition: offset for each, offset in firsts.items()}
+        starts = {number_of(plan, each): offset for each, offset in firsts.items()}
         self.changes.append(Moved(known, starts))
         self._wake()
 
@@ -195,7 +195,7 @@ class Member:
         """What automatic commits take their offsets from."""
         mine = consumer.assignment()
         for partition, offset in list(self.positions.items()):
-            each = TopicPartition(self._plan.topic, partition)
+            each = topic_partition(self._plan, partition)
             if each in mine:
                 consumer.seek(each, offset)
 
@@ -209,6 +209,18 @@ class Member:
             self.trouble = self.trouble or f"{self.client_id}: {type(error).__name__}: {error}"
         finally:
             self._wake()
+
+
+def topic_partition(plan: TrialPlan, number: int) -> TopicPartition:
+    """The partition of this number as kafka-python calls it."""
+    return TopicPartition(*plan.partitions.of(number))
+
+
+def number_of(plan: TrialPlan, each: TopicPartition) -> int:
+    """The number of a partition of the trial's topics."""
+    number = plan.partitions.number(each.topic, each.partition)
+    assert number is not None, "only topics of the trial are subscribed to"
+    return number
 
 
 def group_options(plan: TrialPlan, group: int, member: int) -> dict[str, object]:
@@ -233,8 +245,9 @@ def begin_offsets(consumer: Any, plan: TrialPlan, owned: list[TopicPartition]) -
     if not owned:
         return {}
     committed = consumer._coordinator.fetch_committed_offsets(set(owned))
-    left = {each.partition: at.offset for each, at in committed.items() if at.offset >= 0}
-    return left | start_offsets(consumer, plan, [p for p in owned if p.partition not in left])
+    left = {number_of(plan, each): at.offset for each, at in committed.items() if at.offset >= 0}
+    fresh = [each for each in owned if number_of(plan, each) not in left]
+    return left | start_offsets(consumer, plan, fresh)
 
 
 def start_offsets(
@@ -247,8 +260,9 @@ def start_offsets(
     if not partitions:
         return {}
     if pattern.start == "latest":
-        return {each.partition: ends[each.partition] for each in partitions}
-    first = {k.partition: offset for k, offset in consumer.beginning_offsets(partitions).items()}
+        return {number: ends[number] for number in (number_of(plan, each) for each in partitions)}
+    begins = consumer.beginning_offsets(partitions)
+    first = {number_of(plan, each): offset for each, offset in begins.items()}
     if pattern.start == "earliest":
         return first
     behind = -(-pattern.backlog_records // len(plan.leaders))

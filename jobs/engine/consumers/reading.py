@@ -10,6 +10,7 @@ from jobs.engine.consumers.fetching import FetchEncoder, FetchSession
 from jobs.engine.consumers.ledger import SKIPPED, GroupLedger, Position
 from jobs.engine.consumers.membership import Assigned, Change, Member, Moved
 from jobs.engine.consumers.stream import Answer, Batch, FetchStream
+from jobs.engine.partitions import Partitions
 from jobs.engine.transport import Transport
 
 RETRY_S = 0.1
@@ -88,6 +89,7 @@ class FetchConnection:
     Args:
         key: (client id, broker id).
         encoder: of its requests.
+        partitions: of all topics.
         check_crcs: verify the CRC of each batch.
 
     Attributes:
@@ -104,18 +106,20 @@ class FetchConnection:
         key: tuple[str, int],
         reader: Reader,
         encoder: FetchEncoder,
+        partitions: Partitions,
         check_crcs: bool,
     ) -> None:
         self.key = key
         self.broker = key[1]
         self.reader = reader
         self.transport: Transport | None = None
-        self.stream = FetchStream(self, check_crcs)
+        self._partitions = partitions
+        self._check_crcs = check_crcs
+        self.stream = FetchStream(self, partitions, check_crcs)
         self.wall_offset_s = 0.0
         self.sent_s: float | None = None
         self.unwritten: memoryview = memoryview(b"")
         self.retry_s = 0.0
-        self._check_crcs = check_crcs
         self._encoder = encoder
         self._session = FetchSession()
         self._correlation_id = 0
@@ -126,7 +130,7 @@ class FetchConnection:
     def attach(self, transport: Transport) -> None:
         """Go on over this transport; nothing is under way on it."""
         self.transport = transport
-        self.stream = FetchStream(self, self._check_crcs)
+        self.stream = FetchStream(self, self._partitions, self._check_crcs)
         self._session = FetchSession()
         self.sent_s = None
         self.unwritten = memoryview(b"")

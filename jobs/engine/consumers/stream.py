@@ -15,6 +15,7 @@ from typing import Protocol
 
 from crc32c import crc32c
 
+from jobs.engine.partitions import Partitions
 from jobs.engine.pattern import BATCH_HEADER_BYTES
 from search.errors import RedlineError
 
@@ -46,7 +47,7 @@ class Sink(Protocol):
     """Takes what is found in responses."""
 
     def partition(self, index: int, error_code: int, high_watermark: int) -> None:
-        """The following batches are of this partition."""
+        """The following batches are of the partition of this number."""
         ...
 
     def batch(self, batch: Batch, now: float) -> None:
@@ -67,14 +68,18 @@ class FetchStream:
 
     Args:
         sink: is told of them in their order.
+        partitions: of all topics, to tell their numbers.
         check_crcs: verify the CRC-32C of each batch; costs a look at every byte.
 
     Attributes:
         skippable: bytes to come that nobody will look at [B].
     """
 
-    def __init__(self, sink: Sink, check_crcs: bool = False) -> None:
+    def __init__(self, sink: Sink, partitions: Partitions, check_crcs: bool = False) -> None:
         self._sink = sink
+        topics, each = partitions.topics, partitions.per_topic
+        self._firsts = {topic.encode(): index * each for index, topic in enumerate(topics)}
+        self._first = 0
         self._check_crcs = check_crcs
         self._carry = bytearray()
         self._step: Callable[[memoryview, int, float], None] = self._head
@@ -146,7 +151,12 @@ class FetchStream:
         self._await(self._name_and_count, length + _COUNT.size)
 
     def _name_and_count(self, data: memoryview, at: int, now: float) -> None:
-        (self._partitions,) = _COUNT.unpack_from(data, at + self._need - _COUNT.size)
+        end = at + self._need - _COUNT.size
+        name = bytes(data[at:end])
+        if name not in self._firsts:
+            raise FetchFormatError(f"a fetch response is about the topic {name!r}, not one of ours")
+        self._first = self._firsts[name]
+        (self._partitions,) = _COUNT.unpack_from(data, end)
         self._next_partition(now)
 
     def _next_partition(self, now: float) -> None:
@@ -161,7 +171,7 @@ class FetchStream:
         if aborted > 0:
             raise FetchFormatError("a broker names aborted transactions, which nobody asked for")
         self._records_left = max(0, size)
-        self._sink.partition(index, error, high)
+        self._sink.partition(self._first + index, error, high)
         self._next_batch(now)
 
     def _next_batch(self, now: float) -> None:

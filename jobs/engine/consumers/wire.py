@@ -79,10 +79,10 @@ class WireConsumers:
         self._connect()
         for member in self.members:
             member.start()
-        count, each = len(plan.leaders), self._pattern.members
+        members = self._pattern.members
         await_settled(
             self.members,
-            lambda owned: is_fair_share(owned, count, each),
+            lambda owned: is_fair_share(owned, plan.partitions, members),
             plan.connect_timeout_s,
         )
 
@@ -91,8 +91,9 @@ class WireConsumers:
         readers = {member_id_of(plan, *key): r for key, r in zip(self._hosted, self._readers)}  # noqa: B905
         wanted = [(client_id, broker) for client_id in readers for broker in plan.brokers]
         for key, transport in self._open_all(wanted).items():
-            encoder = FetchEncoder(plan.topic, key[0], pattern)
-            connection = FetchConnection(key, readers[key[0]], encoder, pattern.check_crcs)
+            encoder = FetchEncoder(plan.partitions, key[0], pattern)
+            reader, crcs = readers[key[0]], pattern.check_crcs
+            connection = FetchConnection(key, reader, encoder, plan.partitions, crcs)
             self._connections[key] = connection
             self._attach(connection, transport)
 

@@ -1,0 +1,45 @@
+"""The partitions of all topics of a trial under one number each.
+
+Everything between the wire and the tables knows a partition by its number alone: partition p
+of topic t has the number t · (partitions of a topic) + p. With one topic that is p itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Partitions:
+    """Topics of a trial, which all have as many partitions.
+
+    Attributes:
+        topics: their names, in the order in which producers take them.
+        per_topic: partitions of each.
+    """
+
+    topics: tuple[str, ...]
+    per_topic: int
+
+    def __len__(self) -> int:
+        """Partitions of all topics together."""
+        return len(self.topics) * self.per_topic
+
+    def number(self, topic: str, partition: int) -> int | None:
+        """The number of a partition; None if it is none of the trial's."""
+        if topic not in self.topics or not 0 <= partition < self.per_topic:
+            return None
+        return self.topics.index(topic) * self.per_topic + partition
+
+    def of(self, number: int) -> tuple[str, int]:
+        """Topic, and partition in it, of a number."""
+        return self.topics[number // self.per_topic], number % self.per_topic
+
+    def topic_of(self, producer: int) -> tuple[str, range]:
+        """The topic that a producer writes to, and the numbers of its partitions.
+
+        Producers take the topics in turns, so that np of them spread evenly, up to one.
+        """
+        index = producer % len(self.topics)
+        first = index * self.per_topic
+        return self.topics[index], range(first, first + self.per_topic)

@@ -1,0 +1,118 @@
+"""A workload with several topics on real brokers: each record in its producer's topic, all read."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from jobs.brokers.admin import KafkaAdmin
+from jobs.brokers.connect import connect
+from jobs.brokers.topic_set import TopicSet
+from jobs.brokers.topics import Topics
+from jobs.config import load_workload
+from jobs.engine.consumers.pattern import ConsumerPattern
+from jobs.engine.pattern import ProducerPattern, TrialPlan
+from jobs.testbed.handle import Testbed
+from metrics.client import merge
+from metrics.evidence import ClientWindow
+from metrics.group_rules import consumption_mismatch
+from tests.support.threads_barrier import run_stage
+
+TOPICS = 3
+WORKLOAD = load_workload(
+    "demo",
+    [f"workload.topic.count={TOPICS}", "workload.topic.partitions_per_broker=2"],
+)
+CLIENTS = ("wire", "kafka-python", "librdkafka")
+RATE_RECORDS_PER_S = 200.0
+
+
+@pytest.fixture
+def admin(kafka_testbed: Testbed) -> Iterator[KafkaAdmin]:
+    with connect(kafka_testbed.bootstrap_servers) as connected:
+        yield connected
+
+
+@pytest.fixture
+def keeper(admin: KafkaAdmin) -> Iterator[Topics]:
+    made = Topics(admin, f"several-{uuid.uuid4().hex[:6]}")
+    yield made
+    made.delete(made.made)
+
+
+def run(
+    admin: KafkaAdmin, keeper: Topics, topics: TopicSet, np: int, **fields: Any
+) -> ClientWindow:
+    plan: dict[str, Any] = {
+        "trial_id": uuid.uuid4().hex[:8],
+        "topics": topics.names,
+        "pattern": ProducerPattern(1_000, RATE_RECORDS_PER_S, pool_bytes=200_000),
+        "np": np,
+        "tasks": 1,
+        "leaders": topics.leaders,
+        "brokers": admin.describe_cluster().addresses,
+        "warmup_s": 0.5,
+        "measure_s": 1.5,
+        "start_lead_s": 0.2,
+        "end_offsets": keeper.end_offsets(topics),
+    }
+    rows = run_stage(TrialPlan(**(plan | fields)))
+    assert [row.error for row in rows] == [None] * len(rows)
+    return merge(rows)
+
+
+def by_topic(topics: TopicSet, records: dict[int, int]) -> list[int]:
+    """Records of partitions, numbered through, summed up by topic."""
+    sums = dict.fromkeys(topics.names, 0)
+    for number, count in records.items():
+        sums[topics.partitions.of(number)[0]] += count
+    return list(sums.values())
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_producers_write_to_the_topics_in_turns_and_every_group_reads_all(
+    admin: KafkaAdmin, keeper: Topics, client: str
+) -> None:
+    topics = keeper.create(WORKLOAD, 1_000)
+    assert len(topics.leaders) == 18
+    consumers = ConsumerPattern(groups=1, members=2, client=client, check_crcs=client == "wire")
+    seen = run(admin, keeper, topics, 5, client=client, consumers=consumers, consumer_tasks=1)
+    ends = keeper.end_offsets(topics)
+    acked = dict(seen.acked_by_partition)
+    assert acked == {number: end for number, end in ends.items() if end}
+    # Producers 0 and 3 write to the first topic, 1 and 4 to the second, 2 to the third.
+    of_one = RATE_RECORDS_PER_S * 2.0
+    wanted = [2 * of_one, 2 * of_one, of_one]
+    assert by_topic(topics, acked) == pytest.approx(wanted, rel=0.05)
+    (group,) = seen.groups
+    assert group.records_total == seen.acked_total == sum(ends.values())
+    assert (group.reread_records, dict(group.errors)) == (0, {})
+    assert consumption_mismatch(seen, ends) == []
+
+
+def test_a_topic_that_vanished_is_named_and_the_others_are_deleted(
+    admin: KafkaAdmin, keeper: Topics
+) -> None:
+    topics = keeper.create(WORKLOAD, 1_000)
+    assert keeper.check(topics).ok
+    admin.delete_topic(topics.names[1])
+    report = keeper.check(topics, deadline_s=1.0)
+    assert report.after.missing == tuple(range(6, 12))
+    assert "and 2 more" in report.sentences()[0]
+    keeper.delete(topics.names)
+    assert keeper.made == ()
+    assert not set(topics.names) & admin.topic_names()
+
+
+def test_an_idempotent_producer_keeps_to_its_topic(admin: KafkaAdmin, keeper: Topics) -> None:
+    topics = keeper.create(WORKLOAD, 1_000)
+    pattern = ProducerPattern(
+        1_000, RATE_RECORDS_PER_S, acks=-1, enable_idempotence=True, pool_bytes=200_000
+    )
+    seen = run(admin, keeper, topics, 3, pattern=pattern)
+    assert seen.failed_total == 0
+    assert sum(keeper.end_offsets(topics).values()) == seen.acked_total > 0
+    assert min(by_topic(topics, dict(seen.acked_by_partition))) > 0
