@@ -14,9 +14,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from metrics.by_producer import ByProducer
 from metrics.columns import ddl, fields_of, plain
 from metrics.consumption import GroupShare
-from metrics.evidence import BY_PRODUCER, ClientWindow
+from metrics.evidence import ClientWindow
 from metrics.group_windows import group_windows
 from metrics.histograms import merged_histogram, quantile_ms
 from metrics.producer_shares import ProducerShares
@@ -63,10 +64,7 @@ class TaskRow:
         retried_by_partition: partition → records sent again, each time.
         duplicates_by_partition: partition → how many records its log may hold beyond the
             acknowledged and the failed, because an answer was lost and they were sent again.
-        offered_by_producer, sent_by_producer, acked_by_producer: producer → its records over
-            the whole trial.
-        failed_by_producer, retried_by_producer, duplicates_by_producer: the same, of producers
-            that have some.
+        by_producer: the account of each producer.
         producer_share_min, producer_share_max: of the single producers, acknowledged inside
             the window over due inside it [ratio].
         producer_worst: index of the producer that is farthest from 1.
@@ -110,12 +108,7 @@ class TaskRow:
     retry_errors: Mapping[str, int] = field(default_factory=dict)
     duplicates_by_partition: Mapping[int, int] = field(default_factory=dict)
     retried_by_partition: Mapping[int, int] = field(default_factory=dict)
-    offered_by_producer: Mapping[int, int] = field(default_factory=dict)
-    sent_by_producer: Mapping[int, int] = field(default_factory=dict)
-    acked_by_producer: Mapping[int, int] = field(default_factory=dict)
-    failed_by_producer: Mapping[int, int] = field(default_factory=dict)
-    retried_by_producer: Mapping[int, int] = field(default_factory=dict)
-    duplicates_by_producer: Mapping[int, int] = field(default_factory=dict)
+    by_producer: ByProducer = field(default_factory=ByProducer)
     producer_share_min: float | None = None
     producer_share_max: float | None = None
     producer_worst: int | None = None
@@ -135,6 +128,7 @@ class TaskRow:
         values = dict(row)
         for name in _MAPS:
             values[name] = dict(values.get(name) or {})  # Arrow lists a map's pairs
+        values["by_producer"] = ByProducer.from_mapping(values.get("by_producer"))
         values["groups"] = tuple(map(GroupShare.from_mapping, values.get("groups") or ()))
         return cls(**values)
 
@@ -156,7 +150,6 @@ _MAPS = (
     "retry_errors",
     "retried_by_partition",
     "duplicates_by_partition",
-    *BY_PRODUCER,
 )
 
 TASK_ROW_SCHEMA: pa.Schema = pa.schema(fields_of(TaskRow))
@@ -235,7 +228,7 @@ def merge(rows: Iterable[TaskRow | Mapping[str, Any]]) -> ClientWindow:
         duplicates_at_most=sum(duplicates.values()),
         duplicates_by_partition=duplicates,
         retried_by_partition=_summed(task.retried_by_partition for task in tasks),
-        **{name: _summed(getattr(task, name) for task in tasks) for name in BY_PRODUCER},
+        by_producer=ByProducer.merged(task.by_producer for task in tasks),
         producer_share_min=shares.lowest,
         producer_share_p50=shares.quantile(50.0),
         producer_share_max=shares.highest,

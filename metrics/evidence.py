@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
+from metrics.by_producer import ByProducer
 from metrics.consumption import GroupWindow
 from search.model import Verdict
 
@@ -42,17 +43,6 @@ class BrokerSample:
     error: str | None = None
 
 
-BY_PRODUCER = (
-    "offered_by_producer",
-    "sent_by_producer",
-    "acked_by_producer",
-    "failed_by_producer",
-    "retried_by_producer",
-    "duplicates_by_producer",
-)
-"""Columns of a trial with an entry for each producer, which may be thousands."""
-
-
 @dataclass(frozen=True)
 class ClientWindow:
     """The generator's account of the measured window, all tasks merged.
@@ -86,11 +76,7 @@ class ClientWindow:
             failed, because an answer was lost and they were sent again.
         duplicates_by_partition: the same by partition.
         retried_by_partition: partition → records sent again, each time.
-        offered_by_producer: producer → records that its schedule asked for over the whole
-            trial; producer i writes to topic i modulo their number.
-        sent_by_producer, acked_by_producer: producer → records over the whole trial.
-        failed_by_producer, retried_by_producer, duplicates_by_producer: the same, of the
-            producers that have some; duplicates at most.
+        by_producer: the account of each producer.
         producer_share_min, producer_share_p50, producer_share_max: of the single producers,
             acknowledged inside the window over due inside it [ratio].
         producer_worst: index of the producer that is farthest from 1.
@@ -142,12 +128,7 @@ class ClientWindow:
     producer_worst: int | None = None
     compression_ratio: float | None = None
     retried_by_partition: Mapping[int, int] = field(default_factory=dict)
-    offered_by_producer: Mapping[int, int] = field(default_factory=dict)
-    sent_by_producer: Mapping[int, int] = field(default_factory=dict)
-    acked_by_producer: Mapping[int, int] = field(default_factory=dict)
-    failed_by_producer: Mapping[int, int] = field(default_factory=dict)
-    retried_by_producer: Mapping[int, int] = field(default_factory=dict)
-    duplicates_by_producer: Mapping[int, int] = field(default_factory=dict)
+    by_producer: ByProducer = field(default_factory=ByProducer)
 
     @property
     def duration_s(self) -> float:

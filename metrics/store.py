@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from metrics.columns import ddl
-from metrics.evidence import BY_PRODUCER, BrokerSample
+from metrics.evidence import BrokerSample
 from metrics.night_rows import CaseRow
 from metrics.records import boundary_record, case_row, run_record, sample_record, trial_record
 from metrics.schema import SCHEMAS, RunRow, Trial
@@ -177,7 +177,7 @@ class TableStore:
 
     def trial_rows(self, run_id: str) -> list[dict[str, Any]]:
         """A run's trials in order, as dicts down to the last value, without single producers."""
-        trials = self.trials(run_id).drop(*BY_PRODUCER)
+        trials = self.trials(run_id).drop("by_producer")
         return [row.asDict(recursive=True) for row in trials.collect()]
 
     def samples(self, run_id: str) -> DataFrame:

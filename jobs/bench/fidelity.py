@@ -92,16 +92,25 @@ CASES = tuple(Case(*each) for each in itertools.product(RATES_BYTES_PER_S, SIZES
 
 @dataclass(frozen=True)
 class Compared:
-    """What the brokers saw of both clients in one case."""
+    """What the brokers saw of both clients in one case, in pairs of windows next to each other."""
 
     case: Case
-    wire: BrokerLoad
-    librdkafka: BrokerLoad
+    pairs: tuple[tuple[BrokerLoad, BrokerLoad], ...]
+
+    @property
+    def wire(self) -> BrokerLoad:
+        """The median of its windows."""
+        return median_of([wire for wire, _ in self.pairs])
+
+    @property
+    def librdkafka(self) -> BrokerLoad:
+        """The median of its windows."""
+        return median_of([librdkafka for _, librdkafka in self.pairs])
 
     @property
     def differences(self) -> dict[str, tuple[float, float]]:
         """Where they are further apart than allowed."""
-        return differences(self.wire, self.librdkafka)
+        return differences(self.pairs)
 
 
 class Comparison:
@@ -133,7 +142,7 @@ class Comparison:
         self.held_up = 0
 
     def compare(self, case: Case, rounds: int = ROUNDS) -> Compared:
-        """Both clients in turns, each first as often as last; the medians of their windows.
+        """Both clients in turns, each first as often as last.
 
         A disk that stalls for a moment spoils the mean of a window, and not their median.
         """
@@ -142,7 +151,7 @@ class Comparison:
             for number in range(rounds):
                 for client in CLIENTS if number % 2 == 0 else reversed(CLIENTS):
                     seen[client].append(self.load(client, case, topic))
-        return Compared(case, *(median_of(seen[client]) for client in CLIENTS))
+        return Compared(case, tuple(zip(*(seen[client] for client in CLIENTS), strict=True)))
 
     def load(self, client: str, case: Case, topic: str) -> BrokerLoad:
         """What the brokers saw of one client, in a window in which nothing held it up.

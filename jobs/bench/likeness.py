@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from metrics.windows import BrokerWindow
@@ -46,10 +46,9 @@ class Tolerance:
     share: float = 0.0
     amount: float = 0.0
 
-    def allows(self, one: float, other: float) -> bool:
-        """True when the two count as the same."""
-        apart = abs(one - other)
-        return apart <= max(self.share * max(abs(one), abs(other)), self.amount)
+    def allows(self, apart: float, larger: float) -> bool:
+        """True when two values that far apart, of which this is the larger, count as the same."""
+        return abs(apart) <= max(self.share * abs(larger), self.amount)
 
 
 TOLERANCES: Mapping[str, Tolerance] = {
@@ -96,14 +95,22 @@ def median_of(loads: Sequence[BrokerLoad]) -> BrokerLoad:
     return BrokerLoad(**fields)
 
 
-def differences(one: BrokerLoad, other: BrokerLoad) -> dict[str, tuple[float, float]]:
-    """Fields in which the loads are further apart than allowed, with both values."""
-    first, second = asdict(one), asdict(other)
-    return {
-        name: (first[name], second[name])
-        for name, tolerance in TOLERANCES.items()
-        if not tolerance.allows(first[name], second[name])
-    }
+def differences(
+    pairs: Sequence[tuple[BrokerLoad, BrokerLoad]],
+) -> dict[str, tuple[float, float]]:
+    """Fields in which two clients' loads are further apart than allowed, with both medians.
+
+    How far they are apart is the median over the pairs, each of two windows next to each
+    other: what a disk does in one minute and not in the next hits both windows of a pair.
+    """
+    found = {}
+    for name, tolerance in TOLERANCES.items():
+        one, other = ([getattr(pair[i], name) for pair in pairs] for i in (0, 1))
+        apart = statistics.median(a - b for a, b in zip(one, other, strict=True))
+        middles = (statistics.median(one), statistics.median(other))
+        if not tolerance.allows(apart, max(middles, key=abs)):
+            found[name] = middles
+    return found
 
 
 def _known(window: BrokerWindow, name: str, value: float | None) -> float:

@@ -7,6 +7,7 @@ of topic t has the number t · (partitions of a topic) + p. With one topic that 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 
 @dataclass(frozen=True)
@@ -21,15 +22,20 @@ class Partitions:
     topics: tuple[str, ...]
     per_topic: int
 
+    @cached_property
+    def _firsts(self) -> dict[str, int]:
+        return {topic: index * self.per_topic for index, topic in enumerate(self.topics)}
+
     def __len__(self) -> int:
         """Partitions of all topics together."""
         return len(self.topics) * self.per_topic
 
     def number(self, topic: str, partition: int) -> int | None:
         """The number of a partition; None if it is none of the trial's."""
-        if topic not in self.topics or not 0 <= partition < self.per_topic:
+        first = self._firsts.get(topic)
+        if first is None or not 0 <= partition < self.per_topic:
             return None
-        return self.topics.index(topic) * self.per_topic + partition
+        return first + partition
 
     def of(self, number: int) -> tuple[str, int]:
         """Topic, and partition in it, of a number."""

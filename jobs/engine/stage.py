@@ -24,6 +24,7 @@ from jobs.engine.consumers.role import Acknowledged, consumer_row
 from jobs.engine.control import DriverLine
 from jobs.engine.pattern import TrialPlan
 from jobs.engine.pool import pool_of
+from metrics.by_producer import ByProducer
 from metrics.client import TASK_ROW_DDL, TaskRow, task_rows_to_batch
 from metrics.histograms import encode_histogram
 from metrics.producer_shares import ProducerShares
@@ -186,7 +187,7 @@ def _report(plan: TrialPlan, task: int, outcome: Outcome, start_wall_s: float) -
         "retry_errors": dict(account.retry_errors),
         "retried_by_partition": dict(account.retried_by_partition),
         "duplicates_by_partition": dict(account.duplicates_by_partition),
-        **_by_producer(outcome, plan.warmup_s),
+        "by_producer": _by_producer(outcome, plan.warmup_s),
         "producer_share_min": shares.lowest,
         "producer_share_max": shares.highest,
         "producer_worst": shares.worst,
@@ -195,17 +196,14 @@ def _report(plan: TrialPlan, task: int, outcome: Outcome, start_wall_s: float) -
     return TaskRow(**row)
 
 
-def _by_producer(outcome: Outcome, warmup_s: float) -> dict[str, dict[int, int]]:
-    """Each producer's records over the whole trial; what went well is not in the last three."""
+def _by_producer(outcome: Outcome, warmup_s: float) -> ByProducer:
     span = (outcome.window_start_s - warmup_s, outcome.window_end_s)
     producers = outcome.producers
-    return {
-        "offered_by_producer": {p.index: p.records_due_between(*span) for p in producers},
-        "sent_by_producer": {p.index: p.sent_total for p in producers},
-        "acked_by_producer": {p.index: p.acked_total for p in producers},
-        "failed_by_producer": {p.index: p.failed_total for p in producers if p.failed_total},
-        "retried_by_producer": {p.index: p.retried_total for p in producers if p.retried_total},
-        "duplicates_by_producer": {
-            p.index: p.duplicates_at_most for p in producers if p.duplicates_at_most
-        },
-    }
+    return ByProducer(
+        offered={p.index: p.records_due_between(*span) for p in producers},
+        sent={p.index: p.sent_total for p in producers},
+        acked={p.index: p.acked_total for p in producers},
+        failed={p.index: p.failed_total for p in producers if p.failed_total},
+        retried={p.index: p.retried_total for p in producers if p.retried_total},
+        duplicates={p.index: p.duplicates_at_most for p in producers if p.duplicates_at_most},
+    )

@@ -27,8 +27,6 @@ class PointTopics:
         return self._topics
 
     def close(self) -> None:
-        """Delete the open topics, if there are some."""
-        topics, self._topics = self._topics, None
-        self._made_for = None
-        if topics is not None:
-            self._bench.topics.delete(topics.names)
+        """Delete all topics of the run that are left, those of a creation that failed too."""
+        self._topics = self._made_for = None
+        self._bench.topics.delete(self._bench.topics.made)

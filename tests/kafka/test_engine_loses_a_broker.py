@@ -93,8 +93,8 @@ def test_no_record_is_lost_and_none_is_twice(pair: Testbed) -> None:
         # The trial says what happened, and that all that was sent arrived in the end.
         assert client.retried_records > 0
         assert sum(client.retried_by_partition.values()) == client.retried_records
-        assert sum(client.retried_by_producer.values()) == client.retried_records
-        assert client.sent_by_producer == client.acked_by_producer
+        assert sum(client.by_producer.retried.values()) == client.retried_records
+        assert client.by_producer.sent == client.by_producer.acked
         assert set(client.retry_errors) & LOST, client.retry_errors
         assert client.errors == {}
         assert client.duplicates_at_most == 0

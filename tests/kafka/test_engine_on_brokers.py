@@ -35,13 +35,13 @@ def test_acknowledged_equals_growth(bench: Bench, acks: int, message_bytes: int)
     assert dict(client.acked_by_partition) == {
         partition: end for partition, end in bench.end_offsets().items() if end
     }
-    assert (client.failed_total, client.failed_by_producer) == (0, {})
-    assert sorted(client.acked_by_producer) == [0, 1]
-    assert sum(client.acked_by_producer.values()) == client.acked_total
-    assert client.sent_by_producer == client.acked_by_producer
-    for producer, sent in client.sent_by_producer.items():
+    assert (client.failed_total, client.by_producer.failed) == (0, {})
+    assert sorted(client.by_producer.acked) == [0, 1]
+    assert sum(client.by_producer.acked.values()) == client.acked_total
+    assert client.by_producer.sent == client.by_producer.acked
+    for producer, sent in client.by_producer.sent.items():
         batch = 10 if message_bytes < 10_000 else 2  # what was due and not yet a batch
-        assert 0 <= client.offered_by_producer[producer] - sent <= batch
+        assert 0 <= client.by_producer.offered[producer] - sent <= batch
 
 
 def test_acks_0_arrives_too(bench: Bench) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from metrics.by_producer import ByProducer
 from metrics.client import TaskRow, merge
 from metrics.producer_shares import ProducerShares
 from metrics.validity import accounting_mismatch, errors_unexplained
@@ -82,14 +83,14 @@ def test_a_trial_has_the_account_of_each_producer() -> None:
 
     window = merge(
         [
-            row(0, offered_by_producer={0: 9, 2: 9}, acked_by_producer={0: 9, 2: 8}),
-            row(1, offered_by_producer={1: 9}, acked_by_producer={1: 9},
-                retried_by_partition={3: 2}, retried_by_producer={1: 2}),
+            row(0, by_producer=ByProducer({0: 9, 2: 9}, acked={0: 9, 2: 8})),
+            row(1, by_producer=ByProducer({1: 9}, acked={1: 9}, retried={1: 2}),
+                retried_by_partition={3: 2}),
         ]
     )  # fmt: skip
-    assert window.offered_by_producer == {0: 9, 1: 9, 2: 9}
-    assert window.acked_by_producer == {0: 9, 1: 9, 2: 8}
-    assert (window.retried_by_partition, window.retried_by_producer) == ({3: 2}, {1: 2})
+    assert window.by_producer.offered == {0: 9, 1: 9, 2: 9}
+    assert window.by_producer.acked == {0: 9, 1: 9, 2: 8}
+    assert (window.retried_by_partition, window.by_producer.retried) == ({3: 2}, {1: 2})
 
 
 def test_shares_of_a_row_are_merged() -> None:

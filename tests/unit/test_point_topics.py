@@ -1,0 +1,57 @@
+"""The topics of the traffic being searched: fresh ones where it needs others, none left over."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from jobs.axes import traffic_at
+from jobs.brokers.admin import AdminError
+from jobs.brokers.topics import Topics
+from jobs.config import load_workload
+from jobs.trials.bench import Bench
+from jobs.trials.point_topics import PointTopics
+from tests.support.scripted_admin import FakeTime, ScriptedAdmin
+
+WORKLOAD = load_workload("demo", ["workload.topic.count=2"])
+NAMES = ("redline-run1-100B-10p-0", "redline-run1-100B-10p-1")
+
+
+@pytest.fixture
+def admin() -> ScriptedAdmin:
+    return ScriptedAdmin()
+
+
+@pytest.fixture
+def topics(admin: ScriptedAdmin) -> PointTopics:
+    clock = FakeTime()
+    keeper = Topics(admin, "run1", clock=clock, pause=clock.pause)
+    return PointTopics(cast(Bench, SimpleNamespace(topics=keeper)))
+
+
+def test_another_np_keeps_the_topics_and_another_size_has_fresh_ones(
+    topics: PointTopics, admin: ScriptedAdmin
+) -> None:
+    first = topics.open(traffic_at(WORKLOAD, "np", 100, 4))
+    assert topics.open(traffic_at(WORKLOAD, "np", 100, 8)) is first
+    topics.open(traffic_at(WORKLOAD, "np", 1_000, 4))
+    created = [name.replace("100B", "1000B") for name in NAMES]
+    assert admin.requests == [
+        *(f"create {name}" for name in NAMES),
+        *(f"delete {name}" for name in NAMES),
+        *(f"create {name}" for name in created),
+    ]
+
+
+def test_what_a_failed_creation_left_behind_is_deleted(
+    topics: PointTopics, admin: ScriptedAdmin
+) -> None:
+    admin.topics_of_others = {NAMES[1]}
+    with pytest.raises(AdminError):
+        topics.open(traffic_at(WORKLOAD, "np", 100, 4))
+    topics.close()
+    assert admin.requests == [f"create {NAMES[0]}", f"delete {NAMES[0]}"]
+    topics.close()
+    assert len(admin.requests) == 2
