@@ -39,6 +39,11 @@ DELTA = {
 }
 
 # The tables of a run are small: Spark's defaults of 200 and 50 tasks only cost time.
+FEW_TASKS = {
+    "spark.sql.shuffle.partitions": "2",
+    "spark.databricks.delta.snapshotPartitions": "1",
+}
+
 LOCAL = {
     "spark.driver.host": LOOPBACK,
     "spark.driver.bindAddress": LOOPBACK,
@@ -46,8 +51,7 @@ LOCAL = {
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
-    "spark.sql.shuffle.partitions": "2",
-    "spark.databricks.delta.snapshotPartitions": "1",
+    **FEW_TASKS,
 }
 
 # Scratch folders of the sessions that this process started, by application id.
@@ -204,7 +208,8 @@ def _own_interrupts() -> Iterator[None]:
 def _submitted_session(app_name: str, settings: Mapping[str, str]) -> SparkSession:
     """The session of spark-submit; Delta is added where the submitter did not name it."""
     # A session takes its SQL extensions from the context's settings, not from the builder's.
-    conf = SparkConf().setAppName(app_name).setAll([*DELTA.items(), *settings.items()])
+    conf = with_few_tasks(SparkConf().setAppName(app_name))
+    conf.setAll([*DELTA.items(), *settings.items()])
     with _own_interrupts():
         context = SparkContext.getOrCreate(conf)
     context.setLogLevel("ERROR")
@@ -215,6 +220,13 @@ def _submitted_session(app_name: str, settings: Mapping[str, str]) -> SparkSessi
     for key, value in {**DELTA, **settings}.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
+
+
+def with_few_tasks(conf: SparkConf) -> SparkConf:
+    """`FEW_TASKS` where the submitter did not choose other numbers."""
+    for name, value in FEW_TASKS.items():
+        conf.setIfMissing(name, value)
+    return conf
 
 
 def _has_class(context: SparkContext, name: str) -> bool:

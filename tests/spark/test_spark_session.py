@@ -8,9 +8,10 @@ import sys
 from pathlib import Path
 
 from chispa import assert_df_equality
+from pyspark import SparkConf
 from pyspark.sql import SparkSession
 
-from jobs.spark_session import local_session
+from jobs.spark_session import local_session, with_few_tasks
 
 ROOT = Path(__file__).parents[2]
 
@@ -115,3 +116,11 @@ def _in_a_process_of_its_own(code: str, folder: Path) -> subprocess.CompletedPro
         check=False,
         timeout=120,
     )
+
+
+def test_a_submitter_who_chose_numbers_of_tasks_keeps_them() -> None:
+    chosen = SparkConf(loadDefaults=False).set("spark.sql.shuffle.partitions", "64")
+    assert dict(with_few_tasks(chosen).getAll()) == {
+        "spark.sql.shuffle.partitions": "64",
+        "spark.databricks.delta.snapshotPartitions": "1",
+    }
