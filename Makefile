@@ -22,7 +22,8 @@ demo: $(STAMP) ## Find the throughput limit of a real three-broker Kafka on this
 
 test: $(STAMP) ## Run all tests, those without a JVM first
 	@$(BIN)/python -m jobs.setup.preflight
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n logical --maxprocesses 4 --dist loadfile tests/unit
+	$(BIN)/python -m pytest tests/spark tests/kafka tests/e2e
 
 test-long: $(STAMP) ## Run the validations that take minutes each
 	@$(BIN)/python -m jobs.setup.preflight

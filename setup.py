@@ -69,6 +69,7 @@ EXTRAS = {
         "playwright",
         "pytest",
         "pytest-timeout",
+        "pytest-xdist",
         "ruff",
         "setuptools",
         "types-psutil",

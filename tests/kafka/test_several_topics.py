@@ -26,7 +26,7 @@ WORKLOAD = load_workload(
     "demo",
     [f"workload.topic.count={TOPICS}", "workload.topic.partitions_per_broker=2"],
 )
-CLIENTS = ("wire", "kafka-python", "librdkafka")
+LIBRARIES = [pytest.param(name, marks=pytest.mark.long) for name in ("kafka-python", "librdkafka")]
 RATE_RECORDS_PER_S = 200.0
 
 
@@ -72,7 +72,7 @@ def by_topic(topics: TopicSet, records: dict[int, int]) -> list[int]:
     return list(sums.values())
 
 
-@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("client", ["wire", *LIBRARIES])
 def test_producers_write_to_the_topics_in_turns_and_every_group_reads_all(
     admin: KafkaAdmin, keeper: Topics, client: str
 ) -> None:
