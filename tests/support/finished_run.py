@@ -15,6 +15,7 @@ QUICK = (
     "--set=workload.trial.measure_s=4",
     "--set=cluster.warm_up_max_s=10",
     "--set=goal.search.resolution=0.3",
+    "--set=goal.search.load_start_max=64",
 )
 
 
