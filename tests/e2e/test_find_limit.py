@@ -86,14 +86,10 @@ def test_an_interruption_leaves_finished_trials_and_nothing_running(
     _assert_one_trial_kept(tmp_path, spark, status="interrupted")
 
 
-def test_kill_9_leaves_finished_trials_and_nothing_running(
+@pytest.mark.long
+def test_kill_9_leaves_nothing_running_and_is_resumed_by_spark_submit(
     tmp_path: Path, spark: SparkSession
 ) -> None:
-    _kill_in_second_trial(tmp_path, spark)
-
-
-@pytest.mark.long
-def test_what_kill_9_left_is_resumed_by_spark_submit(tmp_path: Path, spark: SparkSession) -> None:
     run_id = _kill_in_second_trial(tmp_path, spark)
     # A budget may change on the way, and bounds how long this takes.
     budget = "--set=goal.search.budget.trials=3"

@@ -40,8 +40,8 @@ def test_acknowledged_equals_growth(bench: Bench, acks: int, message_bytes: int)
     assert sum(client.by_producer.acked.values()) == client.acked_total
     assert client.by_producer.sent == client.by_producer.acked
     for producer, sent in client.by_producer.sent.items():
-        batch = 10 if message_bytes < 10_000 else 2  # what was due and not yet a batch
-        assert 0 <= client.by_producer.offered[producer] - sent <= batch
+        offered = client.by_producer.offered[producer]
+        assert 0.9 * offered < sent <= offered, "but for what waits when the window ends"
 
 
 def test_acks_0_arrives_too(bench: Bench) -> None:
