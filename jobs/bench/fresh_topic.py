@@ -6,43 +6,39 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from jobs.brokers.admin import KafkaAdmin, Partition
-from jobs.brokers.topic_plan import Assignment
+from jobs.brokers.admin import KafkaAdmin
+from jobs.brokers.topic_plan import Assignment, state_of
 from search.errors import RedlineError
 
 DEADLINE_S = 20.0
+POLL_S = 0.05
 
 
-class NotLedError(RedlineError):
-    """A broker does not know the new topic in time."""
+class NotReadyError(RedlineError):
+    """A broker does not know the new topic as assigned in time."""
 
 
 @contextmanager
 def fresh_topic(
     admin: KafkaAdmin, name: str, assigned: Assignment, config: Mapping[str, str]
 ) -> Iterator[str]:
-    """A topic that every broker knows, deleted afterwards.
+    """A topic that is as assigned in the eyes of every broker, deleted afterwards.
 
     Raises:
         AdminError: the cluster refuses or does not answer.
-        NotLedError: a broker does not know leaders of all partitions within `DEADLINE_S`.
+        NotReadyError: a broker sees something else for longer than `DEADLINE_S`.
     """
     admin.create_topic(name, assigned, config)
     try:
         ends_s = time.monotonic() + DEADLINE_S
         for broker in admin.describe_cluster().broker_ids:
-            while not is_led(admin.partitions_seen_by(broker, [name])[name], len(assigned)):
+            while not state_of(assigned, admin.partitions_seen_by(broker, [name])[name]).healthy:
                 if time.monotonic() > ends_s:
-                    raise NotLedError(
-                        f"broker {broker} does not know the topic {name} after {DEADLINE_S:g} s"
+                    raise NotReadyError(
+                        f"broker {broker} does not know the topic {name} as assigned after "
+                        f"{DEADLINE_S:g} s; look at the brokers' logs"
                     )
-                time.sleep(0.05)
+                time.sleep(POLL_S)
         yield name
     finally:
         admin.delete_topic(name)
-
-
-def is_led(seen: Mapping[int, Partition] | None, partitions: int) -> bool:
-    """True when so many partitions are there and have a leader."""
-    found = seen or {}
-    return len(found) == partitions and all(each.leader >= 0 for each in found.values())

@@ -47,7 +47,7 @@ class Gates:
     """Keeps a trial from starting before the cluster is as it was before the run.
 
     Args:
-        check: sees to it that the topics' ISRs are full and its preferred replicas lead.
+        check: sees to it that the topics' ISRs are full and their preferred replicas lead.
         warm_up: loads the brokers on the topics until their JVMs are warm; None never does.
         clock, pause: wall-clock time [s], handed in for tests.
     """
