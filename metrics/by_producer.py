@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
+
+from metrics.tallies import Errors, errors_from, errors_summed, summed
 
 
 @dataclass(frozen=True)
@@ -16,7 +17,8 @@ class ByProducer:
         offered: due by its schedule.
         sent: handed to a socket, each once.
         acked: acknowledged.
-        failed: ended in an error; only of producers that have some, as the following.
+        failed: ended in an error, by the name of Kafka's error; only of producers that have
+            some, as the following.
         retried: sent again, each time.
         duplicates: that the logs may hold at most beyond the acknowledged and the failed.
     """
@@ -24,20 +26,25 @@ class ByProducer:
     offered: Mapping[int, int] = field(default_factory=dict)
     sent: Mapping[int, int] = field(default_factory=dict)
     acked: Mapping[int, int] = field(default_factory=dict)
-    failed: Mapping[int, int] = field(default_factory=dict)
+    failed: Mapping[int, Errors] = field(default_factory=dict)
     retried: Mapping[int, int] = field(default_factory=dict)
     duplicates: Mapping[int, int] = field(default_factory=dict)
 
     @classmethod
     def from_mapping(cls, row: Mapping[str, Any] | None) -> ByProducer:
         """From a dict, as Spark's and Arrow's rows give it."""
-        return cls(**{name: dict(each or {}) for name, each in (row or {}).items()})
+        values: dict[str, Any] = {name: dict(each or {}) for name, each in (row or {}).items()}
+        return cls(**{**values, "failed": errors_from(values.get("failed"))})
 
     @classmethod
     def merged(cls, parts: Iterable[ByProducer]) -> ByProducer:
         """Of the producers of several tasks."""
-        totals: dict[str, Counter[int]] = {item.name: Counter() for item in fields(cls)}
-        for part in parts:
-            for name, total in totals.items():
-                total.update(getattr(part, name))
-        return cls(**{name: dict(total) for name, total in totals.items()})
+        each = list(parts)
+        return cls(
+            offered=summed(part.offered for part in each),
+            sent=summed(part.sent for part in each),
+            acked=summed(part.acked for part in each),
+            failed=errors_summed(part.failed for part in each),
+            retried=summed(part.retried for part in each),
+            duplicates=summed(part.duplicates for part in each),
+        )

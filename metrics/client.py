@@ -7,7 +7,6 @@ quantiles of tasks cannot be averaged but histograms can be added.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -21,6 +20,7 @@ from metrics.evidence import ClientWindow
 from metrics.group_windows import group_windows
 from metrics.histograms import merged_histogram, quantile_ms
 from metrics.producer_shares import ProducerShares
+from metrics.tallies import Errors, errors_from, errors_summed, summed
 
 WINDOW_TOLERANCE_S = 0.001
 """How far the windows of two tasks of one trial may lie apart [s]."""
@@ -61,6 +61,8 @@ class TaskRow:
         failed_by_partition: partition → records that ended in an error, where that is known.
         retried_records: records sent again, each time, over the whole trial.
         retry_errors: Kafka error name → records that were sent again because of it.
+        errors_by_partition: partition → Kafka error name → records.
+        sent_by_partition: partition → records handed to a socket, each once.
         retried_by_partition: partition → records sent again, each time.
         duplicates_by_partition: partition → how many records its log may hold beyond the
             acknowledged and the failed, because an answer was lost and they were sent again.
@@ -107,6 +109,8 @@ class TaskRow:
     retried_records: int = 0
     retry_errors: Mapping[str, int] = field(default_factory=dict)
     duplicates_by_partition: Mapping[int, int] = field(default_factory=dict)
+    errors_by_partition: Mapping[int, Errors] = field(default_factory=dict)
+    sent_by_partition: Mapping[int, int] = field(default_factory=dict)
     retried_by_partition: Mapping[int, int] = field(default_factory=dict)
     by_producer: ByProducer = field(default_factory=ByProducer)
     producer_share_min: float | None = None
@@ -128,6 +132,7 @@ class TaskRow:
         values = dict(row)
         for name in _MAPS:
             values[name] = dict(values.get(name) or {})  # Arrow lists a map's pairs
+        values["errors_by_partition"] = errors_from(values.get("errors_by_partition"))
         values["by_producer"] = ByProducer.from_mapping(values.get("by_producer"))
         values["groups"] = tuple(map(GroupShare.from_mapping, values.get("groups") or ()))
         return cls(**values)
@@ -148,6 +153,7 @@ _MAPS = (
     "errors",
     "failed_by_partition",
     "retry_errors",
+    "sent_by_partition",
     "retried_by_partition",
     "duplicates_by_partition",
 )
@@ -162,13 +168,6 @@ TASK_ROW_DDL: str = ddl(TASK_ROW_SCHEMA)
 def task_rows_to_batch(rows: Sequence[TaskRow]) -> pa.RecordBatch:
     """The rows as one Arrow batch with `TASK_ROW_SCHEMA`, for `mapInArrow` to yield."""
     return pa.RecordBatch.from_pylist([plain(row) for row in rows], schema=TASK_ROW_SCHEMA)
-
-
-def _summed(maps: Iterable[Mapping[Any, int]]) -> dict[Any, int]:
-    total: Counter[Any] = Counter()
-    for one in maps:
-        total.update(one)
-    return dict(total)
 
 
 def merge(rows: Iterable[TaskRow | Mapping[str, Any]]) -> ClientWindow:
@@ -192,7 +191,7 @@ def merge(rows: Iterable[TaskRow | Mapping[str, Any]]) -> ClientWindow:
                 f"apart; expected one window for all tasks of a trial"
             )
     shares = ProducerShares.merged([task.shares for task in tasks])
-    duplicates = _summed(task.duplicates_by_partition for task in tasks)
+    duplicates = summed(task.duplicates_by_partition for task in tasks)
     latency = merged_histogram(task.latency_us for task in tasks)
     lateness = merged_histogram(task.lateness_us for task in tasks)
     return ClientWindow(
@@ -214,20 +213,22 @@ def merge(rows: Iterable[TaskRow | Mapping[str, Any]]) -> ClientWindow:
         latency_max_ms=quantile_ms(latency, 100.0),
         acked_total=sum(task.acked_total for task in tasks),
         failed_total=sum(task.failed_total for task in tasks),
-        acked_by_partition=_summed(task.acked_by_partition for task in tasks),
-        errors=_summed(task.errors for task in tasks),
+        acked_by_partition=summed(task.acked_by_partition for task in tasks),
+        errors=summed(task.errors for task in tasks),
         task_errors=tuple(
             f"task {task.task_id} on {task.host}: {task.error}" for task in tasks if task.error
         ),
         throttle_ms=sum(task.throttle_ms for task in tasks),
         cpu_s=sum(task.cpu_s for task in tasks if task.role == "producer"),
         latency_p999_ms=quantile_ms(latency, 99.9),
-        failed_by_partition=_summed(task.failed_by_partition for task in tasks),
+        failed_by_partition=summed(task.failed_by_partition for task in tasks),
         retried_records=sum(task.retried_records for task in tasks),
-        retry_errors=_summed(task.retry_errors for task in tasks),
+        retry_errors=summed(task.retry_errors for task in tasks),
         duplicates_at_most=sum(duplicates.values()),
         duplicates_by_partition=duplicates,
-        retried_by_partition=_summed(task.retried_by_partition for task in tasks),
+        errors_by_partition=errors_summed(task.errors_by_partition for task in tasks),
+        sent_by_partition=summed(task.sent_by_partition for task in tasks),
+        retried_by_partition=summed(task.retried_by_partition for task in tasks),
         by_producer=ByProducer.merged(task.by_producer for task in tasks),
         producer_share_min=shares.lowest,
         producer_share_p50=shares.quantile(50.0),

@@ -9,6 +9,7 @@ from enum import Enum
 
 from metrics.by_producer import ByProducer
 from metrics.consumption import GroupWindow
+from metrics.tallies import Errors
 from search.model import Verdict
 
 
@@ -75,6 +76,8 @@ class ClientWindow:
         duplicates_at_most: records that the logs may hold beyond the acknowledged and the
             failed, because an answer was lost and they were sent again.
         duplicates_by_partition: the same by partition.
+        errors_by_partition: partition → Kafka error name → records.
+        sent_by_partition: partition → records handed to a socket, each once.
         retried_by_partition: partition → records sent again, each time.
         by_producer: the account of each producer.
         producer_share_min, producer_share_p50, producer_share_max: of the single producers,
@@ -127,6 +130,8 @@ class ClientWindow:
     producer_share_max: float | None = None
     producer_worst: int | None = None
     compression_ratio: float | None = None
+    errors_by_partition: Mapping[int, Errors] = field(default_factory=dict)
+    sent_by_partition: Mapping[int, int] = field(default_factory=dict)
     retried_by_partition: Mapping[int, int] = field(default_factory=dict)
     by_producer: ByProducer = field(default_factory=ByProducer)
 

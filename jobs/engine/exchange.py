@@ -121,6 +121,7 @@ class Exchange:
             wire.append((batch.partition, *parts))
             if batch.trouble is None:
                 records_sent += batch.records
+                self._account.sent_by_partition[batch.partition] += batch.records
         connection.correlation_id += 1
         buffers = connection.encoder.encode(connection.correlation_id, wire)
         self._account.sent(records_sent, now)

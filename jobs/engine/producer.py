@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -121,7 +121,8 @@ class Producer:
             leader's connection is lost.
         identity: of an idempotent producer.
         acked_records: acknowledged inside the measured window.
-        sent_total, acked_total, failed_total: over the whole trial, each record once.
+        sent_total, acked_total: over the whole trial, each record once.
+        failed: Kafka error name → records, over the whole trial.
         retried_total: records sent again, each time.
         duplicates_at_most: records that the logs may hold beyond the acknowledged and failed.
     """
@@ -141,7 +142,7 @@ class Producer:
         "client_id",
         "connections",
         "duplicates_at_most",
-        "failed_total",
+        "failed",
         "full_records",
         "full_s",
         "held",
@@ -175,7 +176,8 @@ class Producer:
         self.client_id = client_id
         self.identity = identity
         self.held: dict[int, Lane] = {}
-        self.acked_records = self.sent_total = self.acked_total = self.failed_total = 0
+        self.acked_records = self.sent_total = self.acked_total = 0
+        self.failed: Counter[str] = Counter()
         self.retried_total = self.duplicates_at_most = 0
         self._schedule = schedule
         self._linger_s = pattern.linger_ms / 1000.0

@@ -268,7 +268,7 @@ class Redelivery:
 
     def _fail(self, producer: Producer, batch: Batch, error: str, now: float) -> None:
         self._account.failed(error, batch.records, now, batch.partition)
-        producer.failed_total += batch.records
+        producer.failed[error] += batch.records
         trouble = batch.trouble
         if trouble is not None and trouble.copies > 1:  # one of them counts as the failed
             copied = (trouble.copies - 1) * batch.records

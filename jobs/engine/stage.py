@@ -185,6 +185,8 @@ def _report(plan: TrialPlan, task: int, outcome: Outcome, start_wall_s: float) -
         "failed_by_partition": dict(account.failed_by_partition),
         "retried_records": account.retried_records,
         "retry_errors": dict(account.retry_errors),
+        "errors_by_partition": {p: dict(each) for p, each in account.errors_by_partition.items()},
+        "sent_by_partition": dict(account.sent_by_partition),
         "retried_by_partition": dict(account.retried_by_partition),
         "duplicates_by_partition": dict(account.duplicates_by_partition),
         "by_producer": _by_producer(outcome, plan.warmup_s),
@@ -203,7 +205,7 @@ def _by_producer(outcome: Outcome, warmup_s: float) -> ByProducer:
         offered={p.index: p.records_due_between(*span) for p in producers},
         sent={p.index: p.sent_total for p in producers},
         acked={p.index: p.acked_total for p in producers},
-        failed={p.index: p.failed_total for p in producers if p.failed_total},
+        failed={p.index: dict(p.failed) for p in producers if p.failed},
         retried={p.index: p.retried_total for p in producers if p.retried_total},
         duplicates={p.index: p.duplicates_at_most for p in producers if p.duplicates_at_most},
     )

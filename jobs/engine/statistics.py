@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections import Counter
+from collections import Counter, defaultdict
 
 import numpy as np
 from hdrh.histogram import HdrHistogram
@@ -78,6 +78,8 @@ class Account:
         self.throttle_ms = 0
         self.acked_by_partition: Counter[int] = Counter()
         self.failed_by_partition: Counter[int] = Counter()
+        self.errors_by_partition: defaultdict[int, Counter[str]] = defaultdict(Counter)
+        self.sent_by_partition: Counter[int] = Counter()
         self.retried_records = 0
         self.retried_by_partition: Counter[int] = Counter()
         self.duplicates_by_partition: Counter[int] = Counter()
@@ -112,12 +114,12 @@ class Account:
         self.latency.add(now - first_due_s, records)
         return True
 
-    def failed(self, error: str, records: int, now: float, partition: int | None = None) -> None:
-        """Records ended in the error of this name; of this partition, where it is known."""
+    def failed(self, error: str, records: int, now: float, partition: int) -> None:
+        """Records of this partition ended in the error of this name."""
         self.failed_total += records
         self.errors[error] += records
-        if partition is not None:
-            self.failed_by_partition[partition] += records
+        self.failed_by_partition[partition] += records
+        self.errors_by_partition[partition][error] += records
         if self.window_start_s <= now < self.window_end_s:
             self.failed_records += records
 

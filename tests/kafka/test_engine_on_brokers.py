@@ -36,6 +36,7 @@ def test_acknowledged_equals_growth(bench: Bench, acks: int, message_bytes: int)
         partition: end for partition, end in bench.end_offsets().items() if end
     }
     assert (client.failed_total, client.by_producer.failed) == (0, {})
+    assert client.sent_by_partition == client.acked_by_partition
     assert sorted(client.by_producer.acked) == [0, 1]
     assert sum(client.by_producer.acked.values()) == client.acked_total
     assert client.by_producer.sent == client.by_producer.acked
@@ -86,6 +87,10 @@ def test_the_rate_is_kept_exactly(bench: Bench) -> None:
 def test_a_refused_record_is_counted_by_its_error(bench: Bench) -> None:
     client = bench.run(message_bytes=2_000_000, rate_records_per_s=5.0, pool_bytes=8_000_000)
     assert set(client.errors) == {"MessageSizeTooLargeError"}
+    of_both = [sum(errors.values()) for errors in client.by_producer.failed.values()]
+    assert sum(of_both) == client.failed_total and len(of_both) == 2
+    by_partition = {p: sum(each.values()) for p, each in client.errors_by_partition.items()}
+    assert by_partition == client.failed_by_partition
     assert client.acked_total == 0 == sum(bench.end_offsets().values())
 
 

@@ -83,13 +83,18 @@ def test_a_trial_has_the_account_of_each_producer() -> None:
 
     window = merge(
         [
-            row(0, by_producer=ByProducer({0: 9, 2: 9}, acked={0: 9, 2: 8})),
+            row(0, by_producer=ByProducer({0: 9, 2: 9}, acked={0: 9, 2: 8}, failed={2: {"E": 1}}),
+                errors_by_partition={3: {"E": 1}}, sent_by_partition={3: 9}),
             row(1, by_producer=ByProducer({1: 9}, acked={1: 9}, retried={1: 2}),
-                retried_by_partition={3: 2}),
+                retried_by_partition={3: 2}, errors_by_partition={3: {"E": 2, "F": 1}, 4: {"F": 1}},
+                sent_by_partition={3: 1}),
         ]
     )  # fmt: skip
     assert window.by_producer.offered == {0: 9, 1: 9, 2: 9}
     assert window.by_producer.acked == {0: 9, 1: 9, 2: 8}
+    assert window.by_producer.failed == {2: {"E": 1}}
+    assert window.errors_by_partition == {3: {"E": 3, "F": 1}, 4: {"F": 1}}
+    assert window.sent_by_partition == {3: 10}
     assert (window.retried_by_partition, window.by_producer.retried) == ({3: 2}, {1: 2})
 
 

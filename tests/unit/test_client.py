@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from metrics.by_producer import ByProducer
 from metrics.client import (
     TASK_ROW_DDL,
     TASK_ROW_SCHEMA,
@@ -27,7 +28,12 @@ def row(task_id: int = 0, latencies_us: tuple[float, ...] = (), **values: object
 
 
 def test_rows_survive_arrow_and_pickle() -> None:
-    rows = [row(0, (5.0,), acked_by_partition={3: 4}, errors={"X": 1}, error="why"), row(1)]
+    counts = ByProducer(acked={7: 4}, failed={7: {"X": 1}})
+    rows = [
+        row(0, (5.0,), acked_by_partition={3: 4}, errors={"X": 1}, error="why",
+            errors_by_partition={3: {"X": 1}}, by_producer=counts),
+        row(1),
+    ]  # fmt: skip
     batch = task_rows_to_batch(rows)
     assert batch.schema == TASK_ROW_SCHEMA
     assert [TaskRow.from_mapping(values) for values in batch.to_pylist()] == rows

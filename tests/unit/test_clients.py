@@ -122,7 +122,8 @@ def test_failures_are_counted_by_name_and_what_was_never_sent_is_none() -> None:
     loop = _run(_plan(), shelf)
     assert loop.account.errors == {"NotLeaderForPartitionError": len(shelf.partitions)}
     assert loop.account.failed_total == len(shelf.partitions) > 0
-    assert loop.producers[0].failed_total == len(shelf.partitions)
+    assert sum(loop.producers[0].failed.values()) == len(shelf.partitions)
+    assert loop.account.sent_by_partition == Counter(shelf.partitions)
     assert loop.account.acked_total == 0
     assert not _run(_plan(), Shelf(fate=NEVER_SENT)).account.errors
 

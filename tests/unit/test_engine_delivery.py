@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -83,10 +84,10 @@ def _all_accounted(loop: WireLoop, log: Log) -> None:
         duplicates = account.duplicates_by_partition[partition]
         assert acked <= log.records_of(partition) <= acked + failed + duplicates
     (producer,) = loop.producers
-    assert (producer.acked_total, producer.failed_total) == (
-        account.acked_total,
-        account.failed_total,
-    )
+    assert producer.acked_total == account.acked_total
+    assert producer.failed == account.errors
+    assert sum(account.errors_by_partition.values(), Counter()) == account.errors
+    assert producer.sent_total == sum(account.sent_by_partition.values())
     assert producer.duplicates_at_most == sum(account.duplicates_by_partition.values())
     assert producer.retried_total == sum(account.retried_by_partition.values())
 

@@ -39,10 +39,11 @@ def test_only_the_window_counts_and_the_total_counts_all() -> None:
     for now in (9.9, 10.0, 19.9, 20.0):
         account.sent(1, now)
         account.acked(3, now - 0.5, 2, 200, now)
-        account.failed("NotLeader", 4, now)
+        account.failed("NotLeader", 4, now, 3)
     assert (account.sent_records, account.acked_records, account.failed_records) == (2, 4, 8)
     assert (account.acked_total, account.failed_total) == (8, 16)
     assert account.acked_by_partition == {3: 8}
     assert account.errors == {"NotLeader": 16}
+    assert account.errors_by_partition == {3: {"NotLeader": 16}}
     account.latency.fold()
     assert account.latency.histogram.get_total_count() == 4

@@ -182,6 +182,7 @@ class LibraryLoop:
             if not source.offer(self._wall_offset_s, self._plan.pattern.buffer_memory):
                 return
             account.sent(1, now)
+            account.sent_by_partition[source.schedule.partition] += 1
             source.schedule.sent_total += 1
             if not was_blocked:
                 account.late(now - due_s, 1, now)
@@ -212,7 +213,7 @@ class LibraryLoop:
                     source.schedule.acked_records += 1
             elif error != NEVER_SENT:
                 account.failed(error, 1, now, partition)
-                source.schedule.failed_total += 1
+                source.schedule.failed[error] += 1
 
     def _nap(self, end_s: float) -> None:
         due_s = min((s.next_due_s for s in self._sources if not s.blocked), default=end_s)
@@ -234,7 +235,7 @@ class LibraryLoop:
             for partition, records in source.unsettled.items():
                 if records:
                     self.account.failed(UNACKNOWLEDGED, records, self._clock(), partition)
-                    source.schedule.failed_total += records
+                    source.schedule.failed[UNACKNOWLEDGED] += records
             self.account.throttle_ms += source.library.throttle_ms
         self.account.latency.fold()
         self.account.lateness.fold()
