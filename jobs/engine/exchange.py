@@ -183,7 +183,7 @@ class Exchange:
             self.fill(connection, self._clock())
 
     def fill(self, connection: Connection, now: float) -> None:
-        """The connection has room: send what waits for it, oldest first, then go on."""
+        """The connection has room: send what waits for it, then go on."""
         producer, resume = connection.producer, False
         if connection.lanes:
             self.redelivery.serve(connection, now)

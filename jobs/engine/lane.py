@@ -70,11 +70,7 @@ class Lane:
         self.turns = 0
         self.open_batch_waits = False
         for connection in producer.connections.values():
-            if any(batch.partition == partition for batch in connection.queue):
-                own = [batch for batch in connection.queue if batch.partition == partition]
-                rest = [batch for batch in connection.queue if batch.partition != partition]
-                self.queue.extend(own)
-                connection.queue = deque(rest)
+            self.queue.extend(connection.queue.take_partition(partition))
             if connection.open_batch_waits and producer.partition == partition:
                 connection.open_batch_waits = False
                 self.open_batch_waits = True

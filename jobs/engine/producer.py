@@ -7,6 +7,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from jobs.engine.backlog import Backlog
 from jobs.engine.batch import Batch
 from jobs.engine.identity import Identity
 from jobs.engine.pattern import ProducerPattern
@@ -28,7 +29,7 @@ class Connection:
             without batches for one that is no produce request.
         asked: correlation id of such a request → what takes the answer.
         lanes: what waits for room to send batches again.
-        queue: full batches that wait for room, oldest first.
+        queue: full batches that wait for room.
         open_batch_waits: the producer's open batch is ready and waits for room here.
         unwritten: what the socket did not take yet of the newest request.
     """
@@ -65,7 +66,7 @@ class Connection:
         self.max_in_flight = max_in_flight
         self.reader = FrameReader()
         self.in_flight: deque[tuple[int, float, list[Batch]]] = deque()
-        self.queue: deque[Batch] = deque()
+        self.queue = Backlog()
         self.unwritten: list[Buffer] = []
         self.asked: dict[int, Callable[[memoryview], None]] = {}
         self.lanes: list[Lane] = []
@@ -79,25 +80,9 @@ class Connection:
         return len(self.in_flight) < self.max_in_flight and not self.unwritten and not self.closed
 
     def take_batches(self, count: int, size_bytes: int) -> list[Batch]:
-        """Take queued batches for one request, oldest first and one per partition.
-
-        Args:
-            count: at most so many.
-            size_bytes: at most so large, one batch excepted.
-        """
-        batches: list[Batch] = []
-        partitions: set[int] = set()
-        size = 0
-        while self.queue and len(batches) < count:
-            batch = self.queue[0]
-            if batch.partition in partitions:
-                break
-            if batches and size + batch.size > size_bytes:
-                break
-            batches.append(self.queue.popleft())
-            partitions.add(batch.partition)
-            size += batch.size
-        self.producer.buffered_bytes -= size
+        """Take queued batches for one request; see `Backlog.take`."""
+        batches = self.queue.take(count, size_bytes)
+        self.producer.buffered_bytes -= sum(batch.size for batch in batches)
         return batches
 
 

@@ -105,7 +105,7 @@ class Redelivery:
             self._take_back(producer, batch, error, True, True, now)
         if self._is_over:
             return
-        for partition in {batch.partition for batch in connection.queue}:
+        for partition in list(connection.queue.partitions):
             self.hold(producer, partition, now)
         if connection.open_batch_waits:
             connection.open_batch_waits = False
@@ -154,9 +154,8 @@ class Redelivery:
 
     def expire(self, connection: Connection, now: float) -> None:
         """Give up full batches that waited for the connection for too long."""
-        producer, queue = connection.producer, connection.queue
-        while queue and queue[0].due_s + self._timeout_s < now:
-            batch = queue.popleft()
+        producer = connection.producer
+        for batch in connection.queue.take_overdue(now - self._timeout_s):
             producer.buffered_bytes -= batch.size
             self._fail(producer, batch, EXPIRED, now)
 
