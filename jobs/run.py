@@ -159,7 +159,6 @@ class LimitRun:
             for point in points:
                 self._keep(bench, goal, point)
         outlook = Outlook()
-        topics = PointTopics(bench)
         gates = open_gates(bench, self.config.cluster.warm_up_max_s)
 
         def look_ahead(decision: Decision, histories: Histories) -> None:
@@ -175,20 +174,19 @@ class LimitRun:
             self._points[goal].append(point)
             self._keep(bench, goal, point)
 
-        try:
-            run_lines(
-                self._lines,
-                lambda bpm: TrialMeasurer(bench, topics, gates, bpm, outlook),
-                look_ahead,
-                self._points,
-                self._begun,
-                end_point,
-            )
-        except GuardStopError as stop:
-            self._keep_cut(bench, str(stop))
-            raise
-        finally:
-            topics.close()
+        with PointTopics(bench) as topics:
+            try:
+                run_lines(
+                    self._lines,
+                    lambda bpm: TrialMeasurer(bench, topics, gates, bpm, outlook),
+                    look_ahead,
+                    self._points,
+                    self._begun,
+                    end_point,
+                )
+            except GuardStopError as stop:
+                self._keep_cut(bench, str(stop))
+                raise
 
     def _keep_cut(self, bench: Bench, why: str) -> None:
         """Keep the best brackets of a search that was stopped; its trials can be resumed."""

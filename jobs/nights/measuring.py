@@ -90,14 +90,12 @@ class CaseMeasurer:
         """
         config, started_s = config_of(self._config, case), time.time()
         bench = replace(self._bench, workload=config.workload)
-        try:
+        with self._topics:
             row = (
                 self._limit(bench, _within(config, left_s), case)
                 if np is None
                 else self._load(bench, config, case, np)
             )
-        finally:
-            self._topics.close()
         row = replace(row, at=utc(started_s), duration_s=time.time() - started_s)
         bench.tables.append_case(row)
         return row

@@ -82,4 +82,4 @@ class Holder:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._topics.close()
+        self._topics.__exit__(kind, error, trace)

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from types import TracebackType
+
 from jobs.axes import Traffic
 from jobs.brokers.topic_set import TopicSet
 from jobs.config import Topic as TopicConfig
+from jobs.events import warn
 from jobs.trials.bench import Bench
+from search.errors import RedlineError
 
 
 class PointTopics:
-    """Opens the topics of one traffic at a time; `close` deletes them and confirms it."""
+    """Opens the topics of one traffic at a time; `close` deletes them and confirms it.
+
+    A context manager: leaving it closes. Where an error is already under way and the topics
+    cannot be deleted either, that is a warning and the first error goes on.
+    """
 
     def __init__(self, bench: Bench) -> None:
         self._bench = bench
@@ -25,6 +33,22 @@ class PointTopics:
         self._topics = self._bench.topics.create(traffic.workload, traffic.bpm)
         self._made_for = wanted
         return self._topics
+
+    def __enter__(self) -> PointTopics:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            self.close()
+        except RedlineError as second:
+            if error is None:
+                raise
+            warn(self._bench.reporter, f"topics of the run may be left: {second}")
 
     def close(self) -> None:
         """Delete all topics of the run that are left, those of a creation that failed too."""

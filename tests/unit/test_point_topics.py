@@ -11,6 +11,7 @@ from jobs.axes import traffic_at
 from jobs.brokers.admin import AdminError
 from jobs.brokers.topics import Topics
 from jobs.config import load_workload
+from jobs.events import Level, Notice, RecordingReporter
 from jobs.trials.bench import Bench
 from jobs.trials.point_topics import PointTopics
 from tests.support.scripted_admin import FakeTime, ScriptedAdmin
@@ -25,10 +26,16 @@ def admin() -> ScriptedAdmin:
 
 
 @pytest.fixture
-def topics(admin: ScriptedAdmin) -> PointTopics:
+def reporter() -> RecordingReporter:
+    return RecordingReporter()
+
+
+@pytest.fixture
+def topics(admin: ScriptedAdmin, reporter: RecordingReporter) -> PointTopics:
     clock = FakeTime()
     keeper = Topics(admin, "run1", clock=clock, pause=clock.pause)
-    return PointTopics(cast(Bench, SimpleNamespace(topics=keeper)))
+    bench = SimpleNamespace(topics=keeper, reporter=reporter)
+    return PointTopics(cast(Bench, bench))
 
 
 def test_another_np_keeps_the_topics_and_another_size_has_fresh_ones(
@@ -55,3 +62,23 @@ def test_what_a_failed_creation_left_behind_is_deleted(
     assert admin.requests == [f"create {NAMES[0]}", f"delete {NAMES[0]}"]
     topics.close()
     assert len(admin.requests) == 2
+
+
+def test_topics_that_cannot_be_deleted_do_not_hide_the_first_error(
+    topics: PointTopics, admin: ScriptedAdmin, reporter: RecordingReporter
+) -> None:
+    admin.topics_of_others = {NAMES[1]}
+    admin.fail["delete_topic"] = [AdminError("no broker answers", "KafkaConnectionError")]
+    with pytest.raises(AdminError, match="TopicAlreadyExists"), topics:
+        topics.open(traffic_at(WORKLOAD, "np", 100, 4))
+    (notice,) = (event for event in reporter.events if isinstance(event, Notice))
+    assert notice.level is Level.WARNING
+    assert notice.text == "topics of the run may be left: no broker answers"
+
+
+def test_topics_that_cannot_be_deleted_are_an_error_by_themselves(
+    topics: PointTopics, admin: ScriptedAdmin
+) -> None:
+    admin.fail["delete_topic"] = [AdminError("no broker answers", "KafkaConnectionError")]
+    with pytest.raises(AdminError, match="no broker answers"), topics:
+        topics.open(traffic_at(WORKLOAD, "np", 100, 4))
