@@ -1,10 +1,11 @@
-"""Rows of the table `cases` for tests: nights of one case, alike unless said otherwise."""
+"""A suite, and rows of the table `cases`: nights of one case, alike unless said otherwise."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
 
+from jobs.config.suite import Case, Suite
 from metrics.night_rows import CaseRow
 from metrics.schema import utc
 
@@ -18,6 +19,14 @@ ENVIRONMENT = {
     "broker.config.num.io.threads": "8",
     "cluster.id": "one",
 }
+SUITE = Suite(
+    name="s",
+    cases=(
+        Case(name="limit", limit=1_000),
+        Case(name="load", message_bytes=100, share=0.5),
+        Case(name="late", message_bytes=100, np=3),
+    ),
+)
 
 
 def case_row(day: int = 1, value: float = 20.0, **changes: Any) -> CaseRow:

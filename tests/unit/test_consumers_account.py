@@ -1,24 +1,15 @@
-"""What groups read, how far they are behind, and what that says of a trial."""
+"""What groups read and how far they are behind in the end, and what that says of a trial."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-import threading
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from jobs.axes import require_axis, traffic_at
-from jobs.config import load, load_workload
-from jobs.engine.consumers.ledger import SKIPPED, GroupLedger, Position
-from jobs.engine.consumers.membership import Assigned, Moved, Revoked
-from jobs.engine.consumers.pattern import ConsumerPattern, consumer_tasks
-from jobs.engine.consumers.reading import FetchConnection, Reader
-from jobs.engine.consumers.stream import Answer
-from jobs.engine.partitions import Partitions
-from jobs.trials.load import consumers_of, require_room
+from jobs.engine.consumers.ledger import GroupLedger, Position
 from metrics.client import TASK_ROW_SCHEMA, TaskRow, merge, task_rows_to_batch
 from metrics.consumption import GroupShare, Stint, ranges
 from metrics.evidence import ClientWindow
@@ -32,118 +23,7 @@ from metrics.lag import lag_slope
 from metrics.records import trial_record
 from metrics.schema import SCHEMAS
 from metrics.thresholds import Thresholds
-from search.errors import ConfigError
 from tests.support.rows import trial
-
-
-class SomeMember:
-    """What a reader needs of a member."""
-
-    def __init__(self) -> None:
-        self.positions: dict[int, int] = {}
-        self.asked: list[tuple[int, bool]] = []
-
-    def look_up(self, partition: int, start: bool) -> None:
-        self.asked.append((partition, start))
-
-
-class NoEncoder:
-    """Shows what a request would name."""
-
-    def encode(self, _correlation: int, session: Any, named: Any, forgotten: Any) -> Any:
-        return session, dict(named), forgotten
-
-
-def connection_of(offsets: dict[int, int]) -> tuple[FetchConnection, Reader, Any]:
-    """A connection to broker 1, which leads all partitions but 9."""
-    member, ledger = SomeMember(), GroupLedger(0, 1, 0.001)
-    ledger.window_s = (0.0, 100.0)
-    reader = Reader(member, ledger, [1] * 9 + [2])  # type: ignore[arg-type]
-    reader.take(Assigned(offsets))
-    partitions = Partitions(("t",), 10)
-    connection = FetchConnection(("me", 1), reader, NoEncoder(), partitions, False)  # type: ignore[arg-type]
-    connection.wall_offset_s = 50.0
-    return connection, reader, member
-
-
-def test_a_member_fetches_what_the_broker_leads_from_where_it_is() -> None:
-    connection, reader, member = connection_of({3: 100, 4: 5, 9: 7})
-    assert connection.request(0.0) == ((0, 0), {3: 100, 4: 5}, [])  # type: ignore[comparison-overlap]
-    connection.partition(3, 0, 250)
-    connection.batch((100, 149, 50, 40_000, 40_100, 5_000), 1.0)
-    connection.answered(Answer(1, 0, 77, 0), 1.0)
-    assert reader.positions[3].offset == 150 == member.positions[3]
-    assert reader.lag == 100
-    assert connection.request(0.0) == ((77, 1), {3: 150}, [])  # type: ignore[comparison-overlap]
-    share = reader.ledger.share(reader.positions.values())
-    assert (share.records, share.wire_bytes) == (50, 5_000)
-    assert share.stints == (Stint(3, 100, 150, 50),)
-
-
-def test_latency_counts_from_the_time_in_the_batch() -> None:
-    connection, reader, _ = connection_of({3: 100})
-    connection.request(0.0)
-    connection.partition(3, 0, 250)
-    connection.batch((100, 100, 1, 50_750, 50_750, 100), 1.0)  # now is 51 s since the epoch
-    reader.ledger.latency.fold()
-    assert reader.ledger.latency.histogram.get_max_value() == pytest.approx(250_000, rel=0.01)
-
-
-def test_what_was_read_before_counts_once() -> None:
-    """A fetch from inside a batch gets the batch as a whole."""
-    connection, reader, _ = connection_of({3: 120})
-    connection.request(0.0)
-    connection.partition(3, 0, 250)
-    connection.batch((50, 99, 50, 1, 1, 5_000), 1.0)
-    connection.batch((100, 149, 50, 1, 1, 5_000), 1.0)
-    assert reader.positions[3].stint() == Stint(3, 120, 150, 30)
-
-
-def test_answers_to_what_was_asked_before_a_rebalance_count_for_nothing() -> None:
-    connection, reader, _ = connection_of({3: 0})
-    connection.request(0.0)
-    done = threading.Event()
-    reader.take(Revoked(done))
-    assert done.is_set()
-    assert connection.request(0.0) is None
-    reader.take(Assigned({3: 10}))
-    connection.partition(3, 0, 250)
-    connection.batch((10, 19, 10, 1, 1, 100), 1.0)
-    assert reader.positions[3].offset == 10
-    assert reader.ledger.rebalances == 1
-    connection.answered(Answer(1, 0, 77, 0), 1.0)
-    assert connection.request(0.0) == ((77, 0), {3: 10}, [])  # type: ignore[comparison-overlap]
-
-
-def test_a_moved_leader_is_looked_up_and_followed() -> None:
-    connection, reader, member = connection_of({3: 0})
-    connection.request(0.0)
-    connection.partition(3, 6, -1)
-    connection.answered(Answer(1, 0, 77, 0), 5.0)
-    assert connection.retry_s > 5.0
-    assert member.asked == [(3, False)]
-    assert dict(reader.ledger.errors) == {"NotLeaderForPartitionError": 1}
-    reader.take(Moved({3: 2}, {}))
-    assert connection.request(6.0) is None
-    assert reader.offsets_led_by(2) == {3: 0}
-
-
-def test_records_deleted_before_they_were_read_are_counted_as_skipped() -> None:
-    connection, reader, member = connection_of({3: 10})
-    connection.request(0.0)
-    connection.partition(3, 1, -1)
-    assert member.asked == [(3, True)]
-    reader.take(Moved({}, {3: 60}))
-    assert reader.positions[3].offset == 60
-    assert reader.ledger.errors[SKIPPED] == 50
-
-
-def test_targets_are_reached_by_who_owns_the_partitions() -> None:
-    _, reader, _ = connection_of({3: 10, 4: 10})
-    assert reader.has_reached({3: 10, 4: 10, 5: 99})
-    assert not reader.has_reached({3: 11})
-    reader.take(Revoked(threading.Event()))
-    assert not reader.has_reached({}), "somebody may get the rest assigned"
 
 
 def test_lag_is_sampled_on_a_grid_from_the_windows_start() -> None:
@@ -282,61 +162,3 @@ def test_lag_of_busy_consumers_is_the_generators_own() -> None:
     busy = dataclasses.replace(lagging, consumer_loop_busy=0.99)
     assert [each.indicator for each in consumers_limited(busy, strict)] == ["generator_limited"]
     assert consumers_limited(busy, Thresholds()) == []
-
-
-@pytest.mark.parametrize(
-    ("groups", "members", "slots", "hosts"),
-    [(0, 1, 8, 0), (1, 1, 1, 0), (1, 1, 2, 1), (5, 2, 2, 1), (1, 4, 8, 4), (3, 9, 16, 12)],
-)  # fmt: skip
-def test_slots_are_shared_out_by_bytes(groups: int, members: int, slots: int, hosts: int) -> None:
-    assert consumer_tasks(ConsumerPattern(groups=groups, members=members), slots) == hosts
-
-
-def test_members_spread_over_the_tasks() -> None:
-    pattern = ConsumerPattern(groups=2, members=3)
-    assert pattern.members_of(0, 2) == [(0, 0), (0, 2), (1, 1)]
-    assert pattern.members_of(1, 2) == [(0, 1), (1, 0), (1, 2)]
-
-
-def test_groups_without_room_are_refused_in_words() -> None:
-    workload = load_workload("demo", ["workload.consumers.groups=2"])
-    require_room(workload, 2, 3)
-    with pytest.raises(ConfigError, match="Spark has 1 slot; expected 2 slots"):
-        require_room(workload, 1, 3)
-    crowded = load_workload(
-        "demo", ["workload.consumers.groups=2", "workload.consumers.members=31"]
-    )
-    with pytest.raises(ConfigError, match="31 and a topic has 30 partitions"):
-        require_room(crowded, 2, 3)
-    require_room(load_workload("demo"), 1, 3)
-
-
-def test_the_workloads_groups_reach_the_tasks() -> None:
-    overrides = ["groups=3", "members=2", "start=backlog", "backlog_records=90", "check_crcs=true"]
-    workload = load_workload("demo", [f"workload.consumers.{each}" for each in overrides])
-    pattern = consumers_of(workload)
-    assert (pattern.groups, pattern.members, pattern.members_total) == (3, 2, 6)
-    assert (pattern.start, pattern.backlog_records, pattern.check_crcs) == ("backlog", 90, True)
-
-
-def test_groups_can_be_searched_along() -> None:
-    overrides = ["workload.np=16", "workload.consumers.members=2"]
-    goal = ["goal.search.axis=consumer_groups", "goal.search.load_cap=8"]
-    config = load("testbed", "demo", "default", [*overrides, *goal, "goal.search.load_start_max=4"])
-    require_axis(config)
-    traffic = traffic_at(config.workload, "consumer_groups", 1_000, 5)
-    assert (traffic.np, consumers_of(traffic.workload).members_total) == (16, 10)
-
-
-@pytest.mark.parametrize("override", ["start=backlog", "backlog_records=5"])
-def test_a_backlog_needs_both_of_its_keys(override: str) -> None:
-    with pytest.raises(ConfigError, match="expected backlog_records above 0 with start: backlog"):
-        load_workload("demo", [f"workload.consumers.{override}"])
-
-
-def test_a_position_knows_its_lag() -> None:
-    position = Position(3, 10)
-    assert position.lag == 0
-    position.high_watermark = 25
-    position.read(5, 15)
-    assert (position.lag, position.stint()) == (10, Stint(3, 10, 15, 5))

@@ -1,0 +1,133 @@
+"""What a member reads over a connection, and how far it is behind."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from jobs.engine.consumers.ledger import SKIPPED, GroupLedger, Position
+from jobs.engine.consumers.membership import Assigned, Moved, Revoked
+from jobs.engine.consumers.reading import FetchConnection, Reader
+from jobs.engine.consumers.stream import Answer
+from jobs.engine.partitions import Partitions
+from metrics.consumption import Stint
+
+
+class SomeMember:
+    """What a reader needs of a member."""
+
+    def __init__(self) -> None:
+        self.positions: dict[int, int] = {}
+        self.asked: list[tuple[int, bool]] = []
+
+    def look_up(self, partition: int, start: bool) -> None:
+        self.asked.append((partition, start))
+
+
+class NoEncoder:
+    """Shows what a request would name."""
+
+    def encode(self, _correlation: int, session: Any, named: Any, forgotten: Any) -> Any:
+        return session, dict(named), forgotten
+
+
+def connection_of(offsets: dict[int, int]) -> tuple[FetchConnection, Reader, Any]:
+    """A connection to broker 1, which leads all partitions but 9."""
+    member, ledger = SomeMember(), GroupLedger(0, 1, 0.001)
+    ledger.window_s = (0.0, 100.0)
+    reader = Reader(member, ledger, [1] * 9 + [2])  # type: ignore[arg-type]
+    reader.take(Assigned(offsets))
+    partitions = Partitions(("t",), 10)
+    connection = FetchConnection(("me", 1), reader, NoEncoder(), partitions, False)  # type: ignore[arg-type]
+    connection.wall_offset_s = 50.0
+    return connection, reader, member
+
+
+def test_a_member_fetches_what_the_broker_leads_from_where_it_is() -> None:
+    connection, reader, member = connection_of({3: 100, 4: 5, 9: 7})
+    assert connection.request(0.0) == ((0, 0), {3: 100, 4: 5}, [])  # type: ignore[comparison-overlap]
+    connection.partition(3, 0, 250)
+    connection.batch((100, 149, 50, 40_000, 40_100, 5_000), 1.0)
+    connection.answered(Answer(1, 0, 77, 0), 1.0)
+    assert reader.positions[3].offset == 150 == member.positions[3]
+    assert reader.lag == 100
+    assert connection.request(0.0) == ((77, 1), {3: 150}, [])  # type: ignore[comparison-overlap]
+    share = reader.ledger.share(reader.positions.values())
+    assert (share.records, share.wire_bytes) == (50, 5_000)
+    assert share.stints == (Stint(3, 100, 150, 50),)
+
+
+def test_latency_counts_from_the_time_in_the_batch() -> None:
+    connection, reader, _ = connection_of({3: 100})
+    connection.request(0.0)
+    connection.partition(3, 0, 250)
+    connection.batch((100, 100, 1, 50_750, 50_750, 100), 1.0)  # now is 51 s since the epoch
+    reader.ledger.latency.fold()
+    assert reader.ledger.latency.histogram.get_max_value() == pytest.approx(250_000, rel=0.01)
+
+
+def test_what_was_read_before_counts_once() -> None:
+    """A fetch from inside a batch gets the batch as a whole."""
+    connection, reader, _ = connection_of({3: 120})
+    connection.request(0.0)
+    connection.partition(3, 0, 250)
+    connection.batch((50, 99, 50, 1, 1, 5_000), 1.0)
+    connection.batch((100, 149, 50, 1, 1, 5_000), 1.0)
+    assert reader.positions[3].stint() == Stint(3, 120, 150, 30)
+
+
+def test_answers_to_what_was_asked_before_a_rebalance_count_for_nothing() -> None:
+    connection, reader, _ = connection_of({3: 0})
+    connection.request(0.0)
+    done = threading.Event()
+    reader.take(Revoked(done))
+    assert done.is_set()
+    assert connection.request(0.0) is None
+    reader.take(Assigned({3: 10}))
+    connection.partition(3, 0, 250)
+    connection.batch((10, 19, 10, 1, 1, 100), 1.0)
+    assert reader.positions[3].offset == 10
+    assert reader.ledger.rebalances == 1
+    connection.answered(Answer(1, 0, 77, 0), 1.0)
+    assert connection.request(0.0) == ((77, 0), {3: 10}, [])  # type: ignore[comparison-overlap]
+
+
+def test_a_moved_leader_is_looked_up_and_followed() -> None:
+    connection, reader, member = connection_of({3: 0})
+    connection.request(0.0)
+    connection.partition(3, 6, -1)
+    connection.answered(Answer(1, 0, 77, 0), 5.0)
+    assert connection.retry_s > 5.0
+    assert member.asked == [(3, False)]
+    assert dict(reader.ledger.errors) == {"NotLeaderForPartitionError": 1}
+    reader.take(Moved({3: 2}, {}))
+    assert connection.request(6.0) is None
+    assert reader.offsets_led_by(2) == {3: 0}
+
+
+def test_records_deleted_before_they_were_read_are_counted_as_skipped() -> None:
+    connection, reader, member = connection_of({3: 10})
+    connection.request(0.0)
+    connection.partition(3, 1, -1)
+    assert member.asked == [(3, True)]
+    reader.take(Moved({}, {3: 60}))
+    assert reader.positions[3].offset == 60
+    assert reader.ledger.errors[SKIPPED] == 50
+
+
+def test_targets_are_reached_by_who_owns_the_partitions() -> None:
+    _, reader, _ = connection_of({3: 10, 4: 10})
+    assert reader.has_reached({3: 10, 4: 10, 5: 99})
+    assert not reader.has_reached({3: 11})
+    reader.take(Revoked(threading.Event()))
+    assert not reader.has_reached({}), "somebody may get the rest assigned"
+
+
+def test_a_position_knows_its_lag() -> None:
+    position = Position(3, 10)
+    assert position.lag == 0
+    position.high_watermark = 25
+    position.read(5, 15)
+    assert (position.lag, position.stint()) == (10, Stint(3, 10, 15, 5))

@@ -1,0 +1,109 @@
+"""Suites of `redline nightly`: what they hold, which loads and settings follow from them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from jobs.config.suite import Noise, Suite, configuration_of, load_suite
+from jobs.nights.concluding import rule_of
+from jobs.nights.measuring import CaseInvalidError, config_of, expected_s, load_of
+from jobs.nights.settings import settings_of
+from search.errors import ConfigError
+from tests.support.nights import SUITE, case_row
+
+
+def suite_of(tmp_path: Path, text: str) -> Suite:
+    path = tmp_path / "mine.yaml"
+    path.write_text(text)
+    return load_suite(str(path))
+
+
+def test_the_suite_that_comes_with_the_project_is_sound() -> None:
+    suite = load_suite("testbed")
+    config = configuration_of(suite)
+    assert config.workload.message_bytes == suite.sizes == (1_000,)
+    assert config.goal.search.resolution == 0.08
+    limit, load = suite.cases
+    assert config_of(config, limit).workload.trial.early_end_error_rate > 0
+    assert config_of(config, load).workload.trial.early_end_error_rate == 0
+    assert expected_s(config, load) == 3 * 15.0
+    assert expected_s(config, limit) > 15.0
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("cases: [{name: a, limt: 3}]", "cases.0.limt is an unknown key; the nearest known key"),
+        ("case: []", "case is an unknown key; the nearest known key is cases"),
+        ("cases: [{name: a, limit: 3, np: 4}]", "has limit and np; expected either"),
+        ("cases: [{name: a, message_bytes: 3}]", "has message_bytes; expected limit: BYTES"),
+        ("cases: [{name: a, message_bytes: 3, np: 1, share: 0.5}]", "one of np and share"),
+        ("cases: [{name: a}]", "has no load"),
+        ("cases: [{name: a, limit: 3}, {name: a, limit: 4}]", "holds a more than once"),
+        ("cases: [{name: a, limit: 3}, {name: b, limit: 3}]", "holds 3 more than once"),
+        ("cases: []", "cases is a list; expected at least one item"),
+        ("{history_since: '2026-13-01', cases: [{name: a, limit: 3}]}", "is on no calendar"),
+        ("{noise: {cv: 0}, cases: [{name: a, limit: 3}]}", "noise.cv is 0; expected a number"),
+    ],
+)
+def test_a_suite_that_makes_no_sense_is_refused(tmp_path: Path, text: str, told: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        suite_of(tmp_path, text)
+    assert told in str(refused.value)
+
+
+def test_an_unknown_suite_names_those_there_are() -> None:
+    with pytest.raises(ConfigError, match="the nearest is testbed"):
+        load_suite("testbd")
+
+
+def test_a_suite_has_one_goal_along_np(tmp_path: Path) -> None:
+    two = suite_of(tmp_path, "{goal: 'strict,tolerant', cases: [{name: a, limit: 3000}]}")
+    with pytest.raises(ConfigError, match="expected one goal that searches along np"):
+        configuration_of(two)
+    axis = ("goal.search.axis=rate",)
+    with pytest.raises(ConfigError, match="expected one goal that searches along np"):
+        configuration_of(load_suite("testbed"), overrides=axis)
+
+
+def test_a_case_may_have_its_own_noise_and_history_a_beginning(tmp_path: Path) -> None:
+    suite = suite_of(
+        tmp_path,
+        "{noise: {cv: 0.1}, history_since: '1970-01-02', cases: [{name: a, limit: 3}, "
+        "{name: b, limit: 4, noise: {cv: 0.3, weight: 2}}]}",
+    )
+    rule = rule_of(suite)
+    assert suite.since_s == rule.since_s == 86_400.0
+    assert (rule.noise["a"].cv, rule.noise["a"].weight) == (0.1, Noise().weight)
+    assert (rule.noise["b"].cv, rule.noise["b"].weight) == (0.3, 2.0)
+
+
+def test_a_share_stays_the_load_that_it_first_was() -> None:
+    share = SUITE.cases[1]
+    assert load_of(share, [], limit_np=41) == 20
+    first = case_row(1, case="load", bpm=100, np=20, settings={"case.share": "0.5"})
+    assert load_of(share, [first], limit_np=10) == 20, "a lower limit must not hide itself"
+    other = replace(first, settings={"case.share": "0.8"})
+    assert load_of(share, [other, replace(first, bpm=200)], limit_np=10) == 5
+    assert load_of(SUITE.cases[2], [first], limit_np=None) == 3
+    with pytest.raises(CaseInvalidError, match="of the limit at 100 B, and none is known"):
+        load_of(share, [], limit_np=None)
+
+
+def test_settings_hold_what_changes_a_figure_and_nothing_else() -> None:
+    config = configuration_of(SUITE)
+    limit, load, _ = SUITE.cases
+    of_limit = settings_of(config_of(config, limit), limit, 40, "driver-jvm", "id")
+    of_load = settings_of(config_of(config, load), load, 20, "driver-jvm", "id")
+    assert of_limit["workload.producer.acks"] == of_load["workload.producer.acks"] == "1"
+    assert "goal.search.resolution" in of_limit
+    assert "goal.search.resolution" not in of_load
+    assert of_load["case.np"] == "20"
+    assert "case.np" not in of_limit, "the answer of a search is no setting"
+    assert not [name for name in of_limit if "guards" in name or "description" in name]
+    assert "cluster.id" not in of_limit, "a testbed is new each night"
+    real = replace(config, cluster=configuration_of(SUITE, "example").cluster)
+    assert settings_of(config_of(real, load), load, 20, "jmx", "id")["cluster.id"] == "id"
