@@ -51,7 +51,10 @@ def _resident_bytes() -> int:
 
 
 def _peak_bytes() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _KIB
+    # ru_maxrss would not do: Linux counts in it what the parent held when it started this one.
+    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    (peak,) = (line.split()[1] for line in lines if line.startswith("VmHWM:"))
+    return int(peak) * _KIB
 
 
 def _task(plan: TrialPlan, task: int, parent: Connection) -> None:
