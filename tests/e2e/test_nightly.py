@@ -39,10 +39,6 @@ class Ended:
     text: str
     summary: dict[str, Any]
 
-    def case(self, name: str) -> dict[str, Any]:
-        found: dict[str, Any] = next(c for c in self.summary["cases"] if c["case"] == name)
-        return found
-
 
 def run_night(folder: Path, name: str, handlers: int) -> Ended:
     """Three brokers with so many request handlers each, in the tables of `folder`."""
@@ -73,13 +69,15 @@ def test_a_quarter_of_the_handlers_is_a_regression_of_the_third_night(tmp_path: 
     first, second, third = nights
     assert {case["outcome"] for case in first.summary["cases"]} == {"no history"}
     assert not [case for case in second.summary["cases"] if case["outcome"] == "regression"]
-    load = third.case("load-1kB")
-    assert load["outcome"] == "regression"
-    assert load["nights"] == ["a", "b"]
-    assert load["effect"]["high"] < 0
-    assert load["effect"]["change"] < -0.3
-    assert {"name": HANDLERS, "before": "4", "after": "1"} in load["changes"]
-    assert f"likely cause: {HANDLERS} was 4, is 1" in load["text"]
+    # Which case shows it depends on the disk: what it loses may be the load's or the limit's.
+    found = [case for case in third.summary["cases"] if case["outcome"] == "regression"]
+    assert found
+    for case in found:
+        assert case["nights"] == ["a", "b"]
+        assert case["effect"]["high"] < 0
+        assert case["effect"]["change"] < -0.3
+        assert {"name": HANDLERS, "before": "4", "after": "1"} in case["changes"]
+        assert f"likely cause: {HANDLERS} was 4, is 1" in case["text"]
     assert "<failure" in (tmp_path / "c.xml").read_text()
     assert "Traceback" not in texts
 
