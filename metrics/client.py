@@ -58,7 +58,7 @@ class TaskRow:
         acked_total, failed_total: records over the whole trial.
         acked_by_partition: partition → records acknowledged over the whole trial.
         errors: Kafka error name → records, over the whole trial.
-        failed_by_partition: partition → records that ended in an error, where that is known.
+        failed_by_partition: partition → records that ended in an error.
         retried_records: records sent again, each time, over the whole trial.
         retry_errors: Kafka error name → records that were sent again because of it.
         errors_by_partition: partition → Kafka error name → records.

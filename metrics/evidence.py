@@ -70,7 +70,7 @@ class ClientWindow:
         acked_by_partition: partition, numbered through all topics → records acknowledged over
             the whole trial.
         errors: Kafka error name → records.
-        failed_by_partition: partition → records that ended in an error, where that is known.
+        failed_by_partition: partition → records that ended in an error.
         retried_records: records sent again, each time, over the whole trial.
         retry_errors: Kafka error name → records that were sent again because of it.
         duplicates_at_most: records that the logs may hold beyond the acknowledged and the

@@ -74,16 +74,13 @@ class Account:
         self.acked_bytes = 0
         self.failed_records = 0
         self.acked_total = 0
-        self.failed_total = 0
         self.throttle_ms = 0
         self.acked_by_partition: Counter[int] = Counter()
-        self.failed_by_partition: Counter[int] = Counter()
         self.errors_by_partition: defaultdict[int, Counter[str]] = defaultdict(Counter)
         self.sent_by_partition: Counter[int] = Counter()
         self.retried_records = 0
         self.retried_by_partition: Counter[int] = Counter()
         self.duplicates_by_partition: Counter[int] = Counter()
-        self.errors: Counter[str] = Counter()
         self.retry_errors: Counter[str] = Counter()
         self.latency = TimeLog(interval_s)
         self.lateness = TimeLog()
@@ -116,12 +113,24 @@ class Account:
 
     def failed(self, error: str, records: int, now: float, partition: int) -> None:
         """Records of this partition ended in the error of this name."""
-        self.failed_total += records
-        self.errors[error] += records
-        self.failed_by_partition[partition] += records
         self.errors_by_partition[partition][error] += records
         if self.window_start_s <= now < self.window_end_s:
             self.failed_records += records
+
+    @property
+    def errors(self) -> Counter[str]:
+        """Error name → records that ended in it."""
+        return sum(self.errors_by_partition.values(), Counter())
+
+    @property
+    def failed_by_partition(self) -> Counter[int]:
+        """Partition → records that ended in an error."""
+        return Counter({p: errors.total() for p, errors in self.errors_by_partition.items()})
+
+    @property
+    def failed_total(self) -> int:
+        """Records that ended in an error."""
+        return self.errors.total()
 
     def retried(self, error: str, records: int, partition: int) -> None:
         """A batch is sent again to this partition because of the error of this name."""

@@ -70,7 +70,7 @@ def test_a_consumer_reads_back_what_was_sent(bench: Bench, compression: str) -> 
         "compression": compression,
         "acks": -1,
     }
-    client = bench.run(np=2, measure_s=1.0, **fields)
+    client = bench.run(np=2, measure_s=2.0, **fields)
     assert client.failed_total == 0
     assert client.acked_total == sum(bench.end_offsets().values()) > 100
     assert (client.compression_ratio or 0) > (1.3 if compression != "none" else 0.99)

@@ -36,12 +36,6 @@ def test_each_partition_has_to_add_up(growth: dict[int, int], words: str | None)
     assert words is None or words in reasons[0].text
 
 
-def test_a_failure_of_unknown_partition_may_be_in_any() -> None:
-    account = client(failed_total=3, failed_by_partition={1: 1})
-    assert accounting_mismatch(account, {0: 6_002, 1: 6_001}) == []
-    assert accounting_mismatch(account, {0: 6_003, 1: 6_001})
-
-
 def test_records_that_had_to_be_sent_again_say_what_happened() -> None:
     reasons = errors_unexplained(
         client(retry_errors={"NotLeaderForPartitionError": 5, "ConnectionClosed": 7})

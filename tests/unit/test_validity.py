@@ -139,7 +139,7 @@ def test_a_window_too_short_for_the_isr_is_no_verdict() -> None:
 def test_acknowledged_records_are_in_the_log(
     growth: dict[int, int] | None, failed: int, words: str | None
 ) -> None:
-    account = client(failed_total=failed)
+    account = client(failed_total=failed, failed_by_partition={1: failed})
     judgement = judge(account, BROKERS, GOAL, growth_by_partition=growth)
     if words is None:
         assert judgement.verdict is Verdict.SUSTAINED
