@@ -10,26 +10,26 @@ from pathlib import Path
 
 import click
 
-from jobs.comparing.answer import Answer, ending_with
-from jobs.comparing.pairs import Effort
-from jobs.comparing.run import CompareRun
-from jobs.comparing.sides import load_sides, require_memory
-from jobs.comparing.words import (
+from jobs.console.events import PlanShown, Reporter, note
+from jobs.console.printing import make_reporter
+from jobs.entry import run
+from jobs.find_limit import require_consent
+from jobs.options import load_options, run_options
+from jobs.runs.compare.answer import Answer, ending_with
+from jobs.runs.compare.body import CompareRun
+from jobs.runs.compare.pairs import Effort
+from jobs.runs.compare.sides import load_sides, require_memory
+from jobs.runs.compare.words import (
     bound_table,
     differences_table,
     effects_table,
     plan_for,
     sentence,
 )
-from jobs.console import make_reporter
-from jobs.entry import run
-from jobs.events import PlanShown, Reporter, note
-from jobs.find_limit import require_consent
-from jobs.options import load_options, run_options
-from jobs.run import new_run_id
-from metrics.comparison import Side
-from metrics.effects import PAIRS_MIN
-from metrics.summary import write_atomic
+from jobs.runs.limit import new_run_id
+from metrics.comparing.effects import PAIRS_MIN
+from metrics.comparing.pairs import Side
+from metrics.reporting.summary import write_atomic
 from search.errors import NoConclusionError
 
 

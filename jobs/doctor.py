@@ -13,14 +13,14 @@ from typing import Any
 
 import click
 
-from jobs.console import make_reporter
+from jobs.checks.examination import Examination, Order
+from jobs.checks.finding import Finding, Standing, problems_of
+from jobs.console.events import Level, Notice, Reporter, Table, note
+from jobs.console.printing import make_reporter
 from jobs.entry import run
-from jobs.events import Level, Notice, Reporter, Table, note
 from jobs.options import pattern_options, run_options
-from jobs.readiness.examination import Examination, Order
-from jobs.readiness.finding import Finding, Standing, problems_of
 from jobs.version import __version__
-from metrics.summary import write_atomic
+from metrics.reporting.summary import write_atomic
 from metrics.units import iso_utc
 from search.errors import ConfigError
 

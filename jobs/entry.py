@@ -13,8 +13,8 @@ from typing import NoReturn
 
 import click
 
-from jobs.console import make_reporter
-from jobs.events import Level, Notice
+from jobs.console.events import Level, Notice
+from jobs.console.printing import make_reporter
 from jobs.setup.places import cache_dir
 from search.errors import ConfigError, RedlineError
 

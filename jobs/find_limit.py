@@ -11,14 +11,14 @@ from pathlib import Path
 
 import click
 
-from jobs.axes import require_axis
 from jobs.config import Configuration, load
-from jobs.console import make_reporter
+from jobs.console.events import PlanShown, Reporter
+from jobs.console.printing import make_reporter
 from jobs.entry import run
-from jobs.estimate import plan_of
-from jobs.events import PlanShown, Reporter
 from jobs.options import load_options, pattern_options, run_options
-from jobs.run import LimitRun, new_run_id
+from jobs.runs.estimate import plan_of
+from jobs.runs.limit import LimitRun, new_run_id
+from jobs.trials.axes import require_axis
 from search.errors import ConfigError
 
 

@@ -12,13 +12,13 @@ import click
 
 from jobs.config.base import is_name
 from jobs.config.suite import configuration_of, load_suite
-from jobs.console import make_reporter
+from jobs.console.events import PlanShown
+from jobs.console.printing import make_reporter
 from jobs.entry import run
-from jobs.events import PlanShown
 from jobs.find_limit import require_consent
-from jobs.nights.run import NightRun
 from jobs.options import load_options, run_options
-from jobs.run import new_run_id
+from jobs.runs.limit import new_run_id
+from jobs.runs.nightly.body import NightRun
 from search.errors import ConfigError
 
 

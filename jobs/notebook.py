@@ -10,10 +10,10 @@ import atexit
 import os
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from metrics.columns import ddl
-from metrics.schema import SCHEMAS
-from metrics.shown import Shown, table_html
-from metrics.store import TableStore
+from metrics.reporting.notebook_display import Shown, table_html
+from metrics.tables.columns import ddl
+from metrics.tables.schema import SCHEMAS
+from metrics.tables.store import TableStore
 from search.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def _session() -> SparkSession:
 
     if "SPARK_REMOTE" in os.environ:
         return SparkSession.builder.getOrCreate()
-    from jobs.spark_session import close_session, local_session
+    from jobs.spark.session import close_session, local_session
 
     session = local_session(app_name="kafka-redline notebook")
     atexit.register(close_session, session)

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import click
 
-from jobs.console import make_reporter
-from jobs.events import Level, Notice, Table
-from metrics.provisioning import Demand, MeasuredLimit, Provision, provision
-from metrics.summary import Boundary, RunSummary, load_summary, write_atomic
+from jobs.console.events import Level, Notice, Table
+from jobs.console.printing import make_reporter
+from metrics.planning.provisioning import Demand, MeasuredLimit, Provision, provision
+from metrics.reporting.summary import Boundary, RunSummary, load_summary, write_atomic
 from metrics.units import format_mb_per_s, format_ratio, format_size
 from search.errors import ConfigError
 

@@ -11,14 +11,14 @@ from typing import Any
 import click
 from pyspark.errors import AnalysisException
 
-from jobs.console import make_reporter
+from jobs.console.events import Level, Notice, PhaseStarted
+from jobs.console.printing import make_reporter
 from jobs.entry import run
-from jobs.events import Level, Notice, PhaseStarted
-from jobs.results import REPORT, write_report
-from jobs.spark_session import close_session, local_session
-from metrics.report.rows import configuration_of_row, summary_of
-from metrics.store import TableStore
-from metrics.summary import load_summary
+from jobs.runs.results import REPORT, write_report
+from jobs.spark.session import close_session, local_session
+from metrics.reporting.page.rows import configuration_of_row, summary_of
+from metrics.reporting.summary import load_summary
+from metrics.tables.store import TableStore
 from search.errors import ConfigError
 
 _LAST_RUNS = 5

@@ -14,22 +14,22 @@ from pathlib import Path
 
 import click
 
-from jobs.axes import Traffic, require_axis, traffic_at
 from jobs.config import Configuration, load
-from jobs.console import make_reporter
+from jobs.console.events import Plan, PlanShown, Reporter, RunFinished, RunStarted, Table
+from jobs.console.printing import make_reporter
 from jobs.entry import run
-from jobs.estimate import trial_s
-from jobs.events import Plan, PlanShown, Reporter, RunFinished, RunStarted, Table
 from jobs.find_limit import require_consent
-from jobs.opening import Opening
 from jobs.options import load_options, pattern_options, run_options
-from jobs.recording import plain_ending, recorded
-from jobs.results import caveat_of
-from jobs.run import logged_to, new_run_id
-from jobs.trials.bench import Bench
-from jobs.trials.hold import Holder, held_in_full, held_plan
-from metrics.held import HeldTrial, held_trial
-from metrics.summary import RunSummary, write_summary
+from jobs.runs.estimate import trial_s
+from jobs.runs.limit import logged_to, new_run_id
+from jobs.runs.opening import Opening
+from jobs.runs.recording import plain_ending, recorded
+from jobs.runs.results import caveat_of
+from jobs.trials.axes import Traffic, require_axis, traffic_at
+from jobs.trials.context import Bench
+from jobs.trials.fixed_load import Holder, held_in_full, held_plan
+from metrics.reporting.held import HeldTrial, held_trial
+from metrics.reporting.summary import RunSummary, write_summary
 from metrics.units import UNKNOWN, format_load, format_mb_per_s, format_size, iso_utc
 from search.errors import ConfigError, NoConclusionError
 

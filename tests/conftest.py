@@ -40,7 +40,7 @@ def _folder(item: pytest.Item) -> str:
 @pytest.fixture(scope="session")
 def spark_for_all(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """One local session with Delta for the whole run, with room for four barrier tasks."""
-    from jobs.spark_session import close_session, local_session
+    from jobs.spark.session import close_session, local_session
 
     log = tmp_path_factory.mktemp("spark") / "spark.log"
     session = local_session(SPARK_SLOTS, "kafka-redline tests", log=log)

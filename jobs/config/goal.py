@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import model_validator
 
 from jobs.config.base import ConfigModel, Name, Number, Whole
-from metrics.thresholds import Thresholds
+from metrics.judging.thresholds import Thresholds
 
 LOAD_CAP_MAX = 100_000_000
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jobs.engine.control import DriverLine
+from jobs.engine.driver_line import DriverLine
 from jobs.engine.statistics import Account
 from search.errors import RedlineError
 

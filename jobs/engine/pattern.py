@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from jobs.engine.consumers.pattern import ConsumerPattern
-from jobs.engine.control import ControlAddress
+from jobs.engine.driver_line import ControlAddress
 from jobs.engine.partitions import Partitions
 from jobs.engine.payload import Payload
 

@@ -2,7 +2,7 @@
 
 The first tasks host producers, the others the members of consumer groups. Every task opens
 its connections, encodes its pool or joins its groups; then all of them agree on the moment
-at which they start. What comes back is one row per task (`metrics.client.TaskRow`).
+at which they start. What comes back is one row per task (`metrics.trial.client.TaskRow`).
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from jobs.engine.clients.chooser import client_of
 from jobs.engine.clients.client import Outcome, ProducerClient
 from jobs.engine.consumers.client import ConsumerClient, consumer_of
 from jobs.engine.consumers.role import Acknowledged, consumer_row
-from jobs.engine.control import DriverLine
+from jobs.engine.driver_line import DriverLine
 from jobs.engine.pattern import TrialPlan
 from jobs.engine.pool import pool_of
-from metrics.by_producer import ByProducer
-from metrics.client import TASK_ROW_DDL, TaskRow, task_rows_to_batch
-from metrics.histograms import encode_histogram
-from metrics.producer_shares import ProducerShares
+from metrics.trial.by_producer import ByProducer
+from metrics.trial.client import TASK_ROW_DDL, TaskRow, task_rows_to_batch
+from metrics.trial.histograms import encode_histogram
+from metrics.trial.producer_shares import ProducerShares
 from search.errors import ConfigError, RedlineError
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 import numpy as np
 from hdrh.histogram import HdrHistogram
 
-from metrics.histograms import new_histogram, record_us
+from metrics.trial.histograms import new_histogram, record_us
 
 _CHUNK = 16_384
 _POINTS = 4

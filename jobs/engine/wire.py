@@ -16,8 +16,8 @@ import os
 import time
 from collections.abc import Callable, Mapping
 
-from jobs.engine.control import DriverLine, OrphanedError
 from jobs.engine.conversation import converse
+from jobs.engine.driver_line import DriverLine, OrphanedError
 from jobs.engine.exchange import Exchange
 from jobs.engine.identity import Identity
 from jobs.engine.lane import Lane

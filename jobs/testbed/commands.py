@@ -8,12 +8,12 @@ from pathlib import Path
 import click
 
 from jobs.testbed.cleanup import Cleaned
-from jobs.testbed.control import Report, down, failed_logs, status, up
 from jobs.testbed.handle import Testbed
 from jobs.testbed.keys import FOLDER
 from jobs.testbed.model import HOST, State
 from jobs.testbed.profile import BROKERS_MAX
 from jobs.testbed.spark import SPARK_WORKERS_MAX, WORKER_SLOTS
+from jobs.testbed.standing import Report, down, failed_logs, status, up
 from jobs.testbed.use import cluster_file, submit_line
 from metrics.units import format_duration
 from search.errors import ConfigError

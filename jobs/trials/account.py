@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from jobs.axes import Traffic
-from jobs.events import TrialFinished
+from jobs.console.events import TrialFinished
+from jobs.trials.axes import Traffic
 from jobs.trials.load import pattern_of
-from metrics.client import WINDOW_TOLERANCE_S
-from metrics.evidence import ClientWindow, Reason
-from metrics.schema import Pattern, Trial
+from metrics.tables.schema import Pattern, Trial
+from metrics.trial.client import WINDOW_TOLERANCE_S
+from metrics.trial.evidence import ClientWindow
+from metrics.trial.judgement import Reason
 
 
 def pattern_row(traffic: Traffic, brokers: int, point_bpm: int) -> Pattern:

@@ -6,11 +6,11 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
-from jobs.trials.control import TrialLine
+from jobs.trials.driver_line import TrialLine
 from jobs.trials.watching import watching
-from metrics.progress import progress_of
-from metrics.sampler import Sampler
-from metrics.thresholds import Thresholds
+from metrics.judging.progress import progress_of
+from metrics.judging.thresholds import Thresholds
+from metrics.sources.sampler import Sampler
 from search.early_stop import Progress, StopRule
 
 NOTICE_S = 1.0

@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from jobs.brokers.topic_set import TopicReport, TopicSet
-from jobs.events import PhaseProgress, PhaseStarted, Reporter
+from jobs.cluster.topic_set import TopicReport, TopicSet
+from jobs.console.events import PhaseProgress, PhaseStarted, Reporter
 from jobs.trials.recovery import Recovery, Usual, wait_until_calm, windows_between
-from metrics.beans import UPTIME_MS
-from metrics.evidence import BrokerSample, Reason
+from metrics.sources.beans import UPTIME_MS
+from metrics.sources.sample import BrokerSample
 from metrics.sources.source import MetricsSource, brokers_of
+from metrics.trial.judgement import Reason
 
 SETTLE_S = 10.0
 """Brokers that are not at rest before the run get so long to settle [s]; beyond it, how they

@@ -8,16 +8,16 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import Protocol
 
-from jobs.axes import Traffic
-from jobs.brokers.admin import AdminError, KafkaAdmin
-from jobs.brokers.health import ClusterHealth, LogDir, Partitions
-from jobs.brokers.topic_plan import PREFIX
+from jobs.cluster.admin import AdminError, KafkaAdmin
+from jobs.cluster.health import ClusterHealth, LogDir, Partitions
+from jobs.cluster.topic_plan import PREFIX
 from jobs.config import Configuration
 from jobs.config.goal import Guards as Limits
-from jobs.events import Reporter, warn
-from jobs.trials.control import TrialLine
+from jobs.console.events import Reporter, warn
+from jobs.trials.axes import Traffic
+from jobs.trials.driver_line import TrialLine
 from jobs.trials.watching import watching
-from metrics.evidence import ClientWindow
+from metrics.trial.evidence import ClientWindow
 from metrics.units import format_volume
 from search.errors import ConfigError, GuardStopError, RedlineError
 
@@ -46,7 +46,7 @@ def open_guards(
 
 
 class Health(Protocol):
-    """What `jobs.brokers.health.ClusterHealth` sees."""
+    """What `jobs.cluster.health.ClusterHealth` sees."""
 
     def under_replicated(self) -> Partitions:
         """All partitions with a replica out of sync."""

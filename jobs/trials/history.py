@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from metrics.evidence import Judgement, Reason, Resource
-from metrics.schema import Trial
-from metrics.store import TableStore
+from metrics.tables.schema import Trial
+from metrics.tables.store import TableStore
+from metrics.trial.judgement import Judgement, Reason
+from metrics.windows.resource import Resource
 from search.errors import ConfigError
 from search.line import FinishedPoint, Line
 from search.lines import next_size, searchers_of

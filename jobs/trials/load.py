@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JJavaError
 
-from jobs.axes import Traffic
 from jobs.config import Workload
 from jobs.engine.consumers.pattern import ConsumerPattern, consumer_tasks
 from jobs.engine.pattern import ProducerPattern, TrialPlan
 from jobs.engine.stage import stage_frame
-from jobs.spark_session import cause_of, run_interruptibly
-from jobs.trials.control import ControlServer, TrialLine
+from jobs.spark.session import cause_of, run_interruptibly
+from jobs.trials.axes import Traffic
+from jobs.trials.driver_line import ControlServer, TrialLine
 from jobs.trials.watching import watching
-from metrics.client import TaskRow
+from metrics.trial.client import TaskRow
 from search.errors import ConfigError, RedlineError
 
 if TYPE_CHECKING:

@@ -8,28 +8,30 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 
-from jobs.axes import Traffic, traffic_at
-from jobs.brokers.admin import AdminError
-from jobs.brokers.topic_set import TopicSet
+from jobs.cluster.admin import AdminError
+from jobs.cluster.topic_set import TopicSet
+from jobs.console.events import TrialStarted
 from jobs.engine.pattern import TrialPlan
-from jobs.events import TrialStarted
 from jobs.trials.account import cut_short, finished_event, pattern_row
-from jobs.trials.bench import Bench
-from jobs.trials.control import TrialLine
+from jobs.trials.axes import Traffic, traffic_at
+from jobs.trials.context import Bench
+from jobs.trials.driver_line import TrialLine
 from jobs.trials.early_end import EarlyEnd
 from jobs.trials.gates import Gates
 from jobs.trials.history import record_of
 from jobs.trials.load import GeneratorError, StageFailedError, Target
 from jobs.trials.point_topics import PointTopics
 from jobs.trials.ticker import Ticker
-from metrics.client import merge
-from metrics.evidence import BrokerSample, ClientWindow, Reason
-from metrics.group_rules import consumption_mismatch, lag_growth_per_s
-from metrics.sampler import Sampler
-from metrics.schema import Trial
+from metrics.judging.group_rules import consumption_mismatch, lag_growth_per_s
+from metrics.judging.verdict import Evidence, judge_all
+from metrics.sources.sample import BrokerSample
+from metrics.sources.sampler import Sampler
 from metrics.sources.source import brokers_of, controllers_of
-from metrics.verdict import Evidence, judge_all
-from metrics.windows import broker_windows
+from metrics.tables.schema import Trial
+from metrics.trial.client import merge
+from metrics.trial.evidence import ClientWindow
+from metrics.trial.judgement import Reason
+from metrics.windows.broker import broker_windows
 from search.model import Observation, Verdict
 
 STAGE_LAUNCH_S = 1.0

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from types import TracebackType
 
-from jobs.axes import Traffic
-from jobs.brokers.topic_set import TopicSet
+from jobs.cluster.topic_set import TopicSet
 from jobs.config import Topic as TopicConfig
-from jobs.events import warn
-from jobs.trials.bench import Bench
+from jobs.console.events import warn
+from jobs.trials.axes import Traffic
+from jobs.trials.context import Bench
 from search.errors import RedlineError
 
 

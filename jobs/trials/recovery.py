@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from metrics.evidence import BrokerSample
+from metrics.sources.sample import BrokerSample
 from metrics.sources.source import MetricsSource, brokers_of
-from metrics.windows import BrokerWindow, broker_windows
+from metrics.windows.broker import BrokerWindow, broker_windows
 
 DEADLINE_S = 60.0
 LOOK_S = 1.0

@@ -6,11 +6,11 @@ import time
 from contextlib import AbstractContextManager
 
 from jobs.config import Trial
-from jobs.events import Reporter, TrialProgress
-from jobs.trials.control import TrialLine
+from jobs.console.events import Reporter, TrialProgress
+from jobs.trials.driver_line import TrialLine
 from jobs.trials.watching import watching
-from metrics.sampler import Sampler
-from metrics.windows import broker_window
+from metrics.sources.sampler import Sampler
+from metrics.windows.broker import broker_window
 
 _INTERVAL_S = 0.5
 _RECENT_S = 2.0

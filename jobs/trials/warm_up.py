@@ -7,16 +7,16 @@ from functools import partial
 from itertools import count
 from statistics import fmean
 
-from jobs.axes import Traffic, traffic_at
-from jobs.brokers.topic_set import TopicSet
-from jobs.events import PhaseProgress, PhaseStarted
-from jobs.trials.bench import Bench
+from jobs.cluster.topic_set import TopicSet
+from jobs.console.events import PhaseProgress, PhaseStarted
+from jobs.trials.axes import Traffic, traffic_at
+from jobs.trials.context import Bench
 from jobs.trials.gates import Gates
 from jobs.trials.load import GeneratorError, StageFailedError, Target
-from metrics.client import merge
-from metrics.sampler import Sampler
+from metrics.sources.sampler import Sampler
 from metrics.sources.source import brokers_of
-from metrics.windows import BrokerWindow, broker_windows
+from metrics.trial.client import merge
+from metrics.windows.broker import BrokerWindow, broker_windows
 
 BLOCK_S = 10.0
 GAIN_LEAST = 0.03

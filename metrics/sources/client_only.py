@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from metrics.beans import Role, beans_for, readings_of
-from metrics.evidence import BrokerSample
+from metrics.sources.beans import Role, beans_for, readings_of
+from metrics.sources.sample import BrokerSample
 from metrics.sources.source import NodeInfo
 from search.errors import RedlineError
 

@@ -12,12 +12,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from metrics.beans import FACTS, PROBE, Reading, beans_for, readings_of
-from metrics.evidence import BrokerSample
 from metrics.sources import poller_java, trust_java
 from metrics.sources.access import JmxAccess
+from metrics.sources.beans import FACTS, PROBE, Reading, beans_for, readings_of
 from metrics.sources.java_class import compiled
 from metrics.sources.probe import node_info, unreachable
+from metrics.sources.sample import BrokerSample
 from metrics.sources.source import JmxEndpoint, NodeInfo
 
 OPEN_DEADLINE_S = 15.0

@@ -16,12 +16,12 @@ from typing import Any
 
 import jmxquery
 
-from metrics.beans import FACTS, PROBE, Reading, beans_for, readings_of
-from metrics.evidence import BrokerSample
 from metrics.sources.access import JmxAccess
+from metrics.sources.beans import FACTS, PROBE, Reading, beans_for, readings_of
 from metrics.sources.driver_jvm import OPEN_DEADLINE_S
 from metrics.sources.jmxquery_secret import query_secretly
 from metrics.sources.probe import brief, node_info, unreachable
+from metrics.sources.sample import BrokerSample
 from metrics.sources.source import JmxEndpoint, NodeInfo
 from search.errors import ConfigError
 

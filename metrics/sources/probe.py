@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from metrics.beans import ARGUMENTS, FACTS, Role
 from metrics.sources.access import remedy_of_lock
+from metrics.sources.beans import ARGUMENTS, FACTS, Role
 from metrics.sources.source import JmxEndpoint, NodeInfo
 from search.errors import ConfigError
 
@@ -38,7 +38,7 @@ def brief(error: str) -> str:
 
 
 def node_info(endpoint: JmxEndpoint, values: Mapping[str, str]) -> NodeInfo:
-    """The node behind an endpoint, from the answers to `metrics.beans.PROBE`.
+    """The node behind an endpoint, from the answers to `metrics.sources.beans.PROBE`.
 
     Raises:
         ConfigError: when it is no Kafka node, or another one than the endpoint says.

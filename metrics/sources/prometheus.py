@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeoutError
 
-from metrics.beans import HANDLER_IDLE_NS, Role
-from metrics.evidence import BrokerSample
+from metrics.sources.beans import HANDLER_IDLE_NS, Role
 from metrics.sources.driver_jvm import OPEN_DEADLINE_S
 from metrics.sources.rules import (
     ACTIVE_CONTROLLER,
@@ -19,6 +18,7 @@ from metrics.sources.rules import (
     RuleSet,
     missing_readings,
 )
+from metrics.sources.sample import BrokerSample
 from metrics.sources.scraper import PATH, Scrape, ScrapeError, Scraper, names_with
 from metrics.sources.source import Endpoint, NodeInfo
 from search.errors import ConfigError

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from metrics.beans import Role, beans_for, readings_of
+from metrics.sources.beans import Role, beans_for, readings_of
 from metrics.sources.exposition import Labels, parse_series
 from search.errors import ConfigError
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from metrics.beans import GC_MS, HANDLER_IDLE_NS, NETWORK_WAIT_NS, PHASES, REQUESTS, Role
+from metrics.sources.beans import GC_MS, HANDLER_IDLE_NS, NETWORK_WAIT_NS, PHASES, REQUESTS, Role
 from metrics.sources.source import NodeInfo
 
 _REQUEST_TIMES = tuple(f"{request}_{phase}_ms_mean" for request in REQUESTS for phase in PHASES)

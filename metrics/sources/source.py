@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from metrics.beans import Role
-from metrics.evidence import BrokerSample
+from metrics.sources.beans import Role
+from metrics.sources.sample import BrokerSample
 from search.errors import ConfigError
 
 if TYPE_CHECKING:

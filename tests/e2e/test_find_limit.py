@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from metrics.store import TableStore
+from metrics.tables.store import TableStore
 from tests.support.commands import (
     SUBMITTED_FIND_LIMIT,
     RunningCommand,

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jobs.plan import limits_of
-from metrics.provisioning import Demand, provision
-from metrics.summary import load_summary
+from metrics.planning.provisioning import Demand, provision
+from metrics.reporting.summary import load_summary
 from tests.support.executed import FOLDER, Executed, execute
 from tests.support.finished_run import Run
 from tests.support.spark_connect import connect_server

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from metrics.chart_page import chart_page
-from metrics.charts import boundary_spec
-from metrics.evidence import Resource
-from metrics.report.model import build_report
-from metrics.report.page import report_page
+from metrics.reporting.boundary_chart import boundary_spec
+from metrics.reporting.chart_page import chart_page
+from metrics.reporting.page.model import build_report
+from metrics.reporting.page.page import report_page
+from metrics.windows.resource import Resource
 from tests.support.reported import rows_of, summary_of_sizes, trials_of_sizes
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")

@@ -15,7 +15,7 @@ import pytest
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import start
 from jobs.testbed.model import SPARK_MASTER_ID
-from metrics.store import TableStore
+from metrics.tables.store import TableStore
 from tests.support.commands import gone_within
 from tests.support.processes import becomes
 from tests.support.submitted import (

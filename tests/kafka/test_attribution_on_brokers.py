@@ -19,9 +19,9 @@ from kafka.admin import ConfigResourceType
 from jobs.engine.pattern import ProducerPattern
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import start
-from metrics.client import TaskRow
-from metrics.evidence import Resource
-from metrics.use import use_table
+from metrics.trial.client import TaskRow
+from metrics.windows.resource import Resource
+from metrics.windows.use import use_table
 from search.model import Verdict
 from tests.support.loaded_brokers import LoadedBrokers, Route, Seen, loaded
 from tests.support.rate_limited_link import rate_limited_link

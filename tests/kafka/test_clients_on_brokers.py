@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from jobs.brokers.connect import connect
+from jobs.cluster.connect import connect
 from jobs.testbed.handle import Testbed
 from tests.support.engine_bench import Bench
 

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
-from jobs.brokers.connect import connect
-from jobs.brokers.topic_plan import PREFIX
-from jobs.comparing.pairs import Effort
-from jobs.comparing.run import CompareRun
-from jobs.comparing.sides import load_sides
-from jobs.events import PhaseStarted, RecordingReporter, TrialFinished
+from jobs.cluster.connect import connect
+from jobs.cluster.topic_plan import PREFIX
+from jobs.console.events import PhaseStarted, RecordingReporter, TrialFinished
+from jobs.runs.compare.body import CompareRun
+from jobs.runs.compare.pairs import Effort
+from jobs.runs.compare.sides import load_sides
 from jobs.testbed.handle import Testbed
-from metrics.comparison import Conclusion, Side
-from metrics.store import TableStore
+from metrics.comparing.pairs import Conclusion, Side
+from metrics.tables.store import TableStore
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jobs.axes import traffic_at
-from jobs.brokers.connect import connect
-from jobs.brokers.topics import Topics
+from jobs.cluster.connect import connect
+from jobs.cluster.topics import Topics
 from jobs.config import load_workload
 from jobs.engine.consumers.client import Reading
 from jobs.engine.consumers.wire import WireConsumers
 from jobs.engine.pattern import ProducerPattern
 from jobs.engine.transport import PlainTransport
 from jobs.testbed.handle import Testbed
-from jobs.trials.control import control_of
+from jobs.trials.axes import traffic_at
+from jobs.trials.driver_line import control_of
 from jobs.trials.load import Generator, Target
-from metrics.client import merge
-from metrics.group_rules import consumption_mismatch
-from metrics.group_windows import group_windows
+from metrics.judging.group_rules import consumption_mismatch
+from metrics.trial.client import merge
+from metrics.trial.group_windows import group_windows
 from tests.support.consumer_bench import ConsumerBench
 from tests.support.threads_barrier import run_stage
 

@@ -16,18 +16,18 @@ from kafka.admin import (
     ResourceType,
 )
 
-from jobs.brokers.admin import KafkaAdmin
-from jobs.brokers.connect import connect
-from jobs.events import RecordingReporter
-from jobs.opening import Session
-from jobs.readiness import examination
-from jobs.readiness.examination import Examination, Order
-from jobs.readiness.finding import Finding, Standing
+from jobs.checks import examination
+from jobs.checks.examination import Examination, Order
+from jobs.checks.finding import Finding, Standing
+from jobs.cluster.admin import KafkaAdmin
+from jobs.cluster.connect import connect
+from jobs.console.events import RecordingReporter
+from jobs.runs.opening import Session
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import start
 from jobs.testbed.ports import free_ports
 from jobs.testbed.use import cluster_text
-from jobs.trials.control import control_of
+from jobs.trials.driver_line import control_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

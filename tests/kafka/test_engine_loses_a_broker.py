@@ -12,7 +12,7 @@ import pytest
 from kafka import KafkaConsumer, TopicPartition
 from kafka.record.memory_records import MemoryRecords
 
-from jobs.brokers.connect import connect
+from jobs.cluster.connect import connect
 from jobs.engine.identity import SEQUENCES
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import start

@@ -7,11 +7,11 @@ import uuid
 
 import pytest
 
-from jobs.brokers.connect import connect
-from jobs.brokers.topic_plan import assignment
+from jobs.cluster.connect import connect
+from jobs.cluster.topic_plan import assignment
 from jobs.engine.pattern import ProducerPattern, TrialPlan
 from jobs.testbed.handle import Testbed
-from metrics.client import merge
+from metrics.trial.client import merge
 from tests.support.offsets import end_offsets_of
 from tests.support.process_tasks import run_in_processes
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from kafka import KafkaConsumer, TopicPartition
 
-from jobs.brokers.admin import KafkaAdmin
-from jobs.brokers.connect import connect
+from jobs.cluster.admin import KafkaAdmin
+from jobs.cluster.connect import connect
 from jobs.testbed.handle import Testbed
 from tests.support.engine_bench import Bench
 from tests.support.processes import becomes

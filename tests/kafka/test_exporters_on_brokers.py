@@ -11,22 +11,22 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jobs.brokers.cluster import OpenCluster
-from jobs.brokers.connect import connect
-from jobs.brokers.sources import open_metrics
+from jobs.cluster.connect import connect
+from jobs.cluster.opening import OpenCluster
+from jobs.cluster.sources import open_metrics
 from jobs.config import Cluster, Metrics
 from jobs.config.exporter_rules import load_rules
-from jobs.environment import environment_of
+from jobs.runs.environment import environment_of
 from jobs.testbed.handle import Testbed
-from metrics.environment import difference
-from metrics.evidence import BrokerSample
+from metrics.judging.thresholds import Thresholds
+from metrics.judging.verdict import judge
 from metrics.sources.chooser import open_source
 from metrics.sources.prometheus import PrometheusSource
+from metrics.sources.sample import BrokerSample
 from metrics.sources.shortcomings import CLIENT_ONLY, is_blind, shortcomings
 from metrics.sources.source import Endpoint, MetricsSource, controllers_of
-from metrics.thresholds import Thresholds
-from metrics.verdict import judge
-from metrics.windows import BrokerWindow, broker_windows
+from metrics.tables.environment import difference
+from metrics.windows.broker import BrokerWindow, broker_windows
 from search.model import Verdict
 from tests.support.exporters import Exporter
 from tests.support.offered import WORKLOAD, offer_some_load

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jobs.bench.fidelity import CASES, Case, Comparison
-from jobs.brokers.connect import connect
+from jobs.cluster.connect import connect
 from jobs.testbed.launcher import start
 from metrics.sources.chooser import open_source
+from tests.bench.fidelity import CASES, Case, Comparison
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,19 +13,19 @@ import pytest
 from kafka import TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
 
-from jobs.brokers.admin import KafkaAdmin
-from jobs.brokers.connect import connect
-from jobs.brokers.health import ClusterHealth
-from jobs.brokers.topics import Topics
+from jobs.cluster.admin import KafkaAdmin
+from jobs.cluster.connect import connect
+from jobs.cluster.health import ClusterHealth
+from jobs.cluster.topics import Topics
 from jobs.config import load_workload
 from jobs.config.goal import Guards as Limits
 from jobs.engine.pattern import ProducerPattern, TrialPlan
 from jobs.engine.stage import run_task
 from jobs.testbed.handle import Testbed
-from jobs.trials.control import ControlServer, TrialLine
+from jobs.trials.driver_line import ControlServer, TrialLine
 from jobs.trials.guards import Guards
 from jobs.trials.recovery import Usual, unrest, wait_until_calm, windows_between
-from metrics.evidence import BrokerSample
+from metrics.sources.sample import BrokerSample
 from metrics.sources.source import MetricsSource
 from search.errors import GuardStopError
 from search.model import Verdict

@@ -18,7 +18,7 @@ from kafka import KafkaProducer
 from jobs.engine.pattern import ProducerPattern
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import start
-from metrics.verdict import judge
+from metrics.judging.verdict import judge
 from search.model import Verdict
 from tests.support.loaded_brokers import THRESHOLDS, LoadedBrokers, Seen, loaded
 

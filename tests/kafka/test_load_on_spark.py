@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
-from jobs.axes import traffic_at
-from jobs.brokers.connect import connect
-from jobs.brokers.topic_set import TopicSet
-from jobs.brokers.topics import Topics
+from jobs.cluster.connect import connect
+from jobs.cluster.topic_set import TopicSet
+from jobs.cluster.topics import Topics
 from jobs.config import load_workload
 from jobs.testbed.handle import Testbed
-from jobs.trials.control import TrialLine, control_of
+from jobs.trials.axes import traffic_at
+from jobs.trials.driver_line import TrialLine, control_of
 from jobs.trials.load import Generator, GeneratorError, StageFailedError, Target
-from metrics.client import merge
+from metrics.trial.client import merge
 from tests.support.processes import becomes
 
 if TYPE_CHECKING:

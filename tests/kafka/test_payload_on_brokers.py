@@ -11,7 +11,7 @@ import pytest
 from kafka import KafkaConsumer, TopicPartition
 from kafka.record.default_records import DefaultRecordBatch
 
-from jobs.brokers.connect import connect
+from jobs.cluster.connect import connect
 from jobs.engine.compression import CODECS
 from jobs.engine.pattern import ProducerPattern
 from jobs.engine.payload import Payload

@@ -15,7 +15,7 @@ import psutil
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.brokers.connect import connect
+from jobs.cluster.connect import connect
 from jobs.engine.options import OneToken
 from jobs.testbed.handle import Testbed
 from jobs.testbed.keys import Keystore, SecurityFiles, certificates

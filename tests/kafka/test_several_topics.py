@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from jobs.brokers.admin import KafkaAdmin
-from jobs.brokers.connect import connect
-from jobs.brokers.topic_set import TopicSet
-from jobs.brokers.topics import Topics
+from jobs.cluster.admin import KafkaAdmin
+from jobs.cluster.connect import connect
+from jobs.cluster.topic_set import TopicSet
+from jobs.cluster.topics import Topics
 from jobs.config import load_workload
 from jobs.engine.consumers.pattern import ConsumerPattern
 from jobs.engine.pattern import ProducerPattern, TrialPlan
 from jobs.testbed.handle import Testbed
-from metrics.client import merge
-from metrics.evidence import ClientWindow
-from metrics.group_rules import consumption_mismatch
+from metrics.judging.group_rules import consumption_mismatch
+from metrics.trial.client import merge
+from metrics.trial.evidence import ClientWindow
 from tests.support.threads_barrier import run_stage
 
 TOPICS = 3

@@ -12,14 +12,15 @@ import pytest
 from jobs.config import load_workload
 from jobs.config.exporter_rules import load_rules
 from jobs.testbed.handle import Testbed
-from metrics.evidence import BrokerSample, ClientWindow
-from metrics.sampler import Sampler
+from metrics.judging.thresholds import Thresholds
+from metrics.judging.verdict import judge
 from metrics.sources.chooser import open_source
 from metrics.sources.prometheus import PrometheusSource
+from metrics.sources.sample import BrokerSample
+from metrics.sources.sampler import Sampler
 from metrics.sources.source import Endpoint, MetricsSource
-from metrics.thresholds import Thresholds
-from metrics.verdict import judge
-from metrics.windows import BrokerWindow, broker_windows
+from metrics.trial.evidence import ClientWindow
+from metrics.windows.broker import BrokerWindow, broker_windows
 from search.model import Verdict
 from tests.support.exporters import Exporter
 from tests.support.offered import offer_some_load

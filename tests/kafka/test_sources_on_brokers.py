@@ -10,19 +10,20 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jobs.bench.sampling import line_of, measure
 from jobs.testbed.handle import Testbed
-from metrics.beans import NETWORK_WAIT_NS, Role, beans_for, readings_of
-from metrics.evidence import BrokerSample, ClientWindow
-from metrics.sampler import Sampler
+from metrics.judging.thresholds import Thresholds
+from metrics.judging.verdict import judge
+from metrics.sources.beans import NETWORK_WAIT_NS, Role, beans_for, readings_of
 from metrics.sources.chooser import open_source
+from metrics.sources.sample import BrokerSample
+from metrics.sources.sampler import Sampler
 from metrics.sources.source import JmxEndpoint, MetricsSource, brokers_of, controllers_of
-from metrics.spans import seconds_between
-from metrics.thresholds import Thresholds
-from metrics.verdict import judge
-from metrics.windows import broker_windows
+from metrics.trial.evidence import ClientWindow
+from metrics.windows.broker import broker_windows
+from metrics.windows.spans import seconds_between
 from search.errors import ConfigError
 from search.model import Verdict
+from tests.bench.sampling import line_of, measure
 from tests.support.jmx_nodes import JmxNode, free_port
 from tests.support.offered import offer_some_load
 

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from jobs.setup.jars import kafka_jars
-from jobs.testbed.control import down, status
 from jobs.testbed.errors import TestbedDiskError, TestbedLostError, TestbedStartError
 from jobs.testbed.launcher import launch, make_spec, start
 from jobs.testbed.places import read_state, write_state
 from jobs.testbed.profile import adapted, load_profile
+from jobs.testbed.standing import down, status
 from tests.support.processes import becomes, processes_with
 
 # Enough for a machine under load; on an idle one all is gone within a second.

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 import pytest
 from kafka import KafkaProducer, TopicPartition
 
-from jobs.brokers.admin import AdminError, KafkaAdmin, Partition
-from jobs.brokers.connect import connect
-from jobs.brokers.topic_set import TopicSet
-from jobs.brokers.topics import Topics
+from jobs.cluster.admin import AdminError, KafkaAdmin, Partition
+from jobs.cluster.connect import connect
+from jobs.cluster.topic_set import TopicSet
+from jobs.cluster.topics import Topics
 from jobs.config import Workload, load_workload
 from jobs.testbed.handle import Testbed
 from search.errors import ConfigError

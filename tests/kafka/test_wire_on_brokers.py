@@ -8,9 +8,9 @@ import pytest
 
 from jobs.engine.pattern import ProducerPattern
 from jobs.testbed.handle import Testbed
+from metrics.planning.wire_model import WirePattern, wire_bytes
 from metrics.sources.source import brokers_of
-from metrics.windows import BrokerWindow, broker_windows
-from metrics.wire_model import WirePattern, wire_bytes
+from metrics.windows.broker import BrokerWindow, broker_windows
 from tests.support.loaded_brokers import loaded
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from metrics.histories import (
+from metrics.tables.histories import (
     boundary_history,
     environment_changes,
     history_for_people,
@@ -14,10 +14,10 @@ from metrics.histories import (
     nights,
     nights_for_people,
 )
-from metrics.records import boundary_record, run_record, sample_record, trial_record
-from metrics.schema import RunRow, utc
-from metrics.trial_series import sample_series
-from metrics.windows import BrokerWindow
+from metrics.tables.records import boundary_record, run_record, sample_record, trial_record
+from metrics.tables.schema import RunRow, utc
+from metrics.tables.trial_series import sample_series
+from metrics.windows.broker import BrokerWindow
 from tests.support.evidence import START_S, sample
 from tests.support.frames import assert_rows, table
 from tests.support.nights import case_row

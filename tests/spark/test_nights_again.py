@@ -16,13 +16,13 @@ import pytest
 from chispa import assert_df_equality
 
 from jobs.config.suite import Case, Suite, configuration_of
-from jobs.events import RecordingReporter
-from jobs.nights import run as nights
-from jobs.nights.measuring import CaseInvalidError
-from jobs.nights.run import NightRun
-from metrics.schema import utc
-from metrics.store import TableStore
-from metrics.views import newest_cases
+from jobs.console.events import RecordingReporter
+from jobs.runs.nightly import body as nights
+from jobs.runs.nightly.body import NightRun
+from jobs.runs.nightly.measuring import CaseInvalidError
+from metrics.tables.schema import utc
+from metrics.tables.store import TableStore
+from metrics.tables.views import newest_cases
 from search.errors import ConfigError, NoConclusionError, RegressionError
 from tests.support.nights import ENVIRONMENT, case_row
 from tests.support.rows import BOUNDARY
@@ -106,7 +106,7 @@ def cluster(
     monkeypatch.setattr(nights, "open_gates", lambda bench, most_s: None)
     monkeypatch.setattr(nights, "CaseMeasurer", made.measurer)
     monkeypatch.setattr(nights, "expected_s", lambda config, case: 60.0)
-    monkeypatch.setattr("jobs.nights.lock.lock_folder", lambda: tmp_path / "locks")
+    monkeypatch.setattr("jobs.runs.nightly.lock.lock_folder", lambda: tmp_path / "locks")
     return made
 
 

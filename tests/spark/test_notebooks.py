@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jobs.notebook import open_tables, rows, rows_of, table
-from metrics.records import boundary_record, run_record, trial_record
-from metrics.schema import SCHEMAS, RunRow, utc
-from metrics.store import TableStore
-from metrics.summary_tables import read_summary
+from metrics.reporting.summary_tables import read_summary
+from metrics.tables.records import boundary_record, run_record, trial_record
+from metrics.tables.schema import SCHEMAS, RunRow, utc
+from metrics.tables.store import TableStore
 from search.errors import ConfigError
 from tests.support import frames
 from tests.support.rows import BOUNDARY, trial

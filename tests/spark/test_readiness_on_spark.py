@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from jobs.checks.finding import Standing, problems_of
+from jobs.checks.session import SessionReport, look_at_session
+from jobs.checks.slots import registered_slots
 from jobs.config import load_cluster, load_workload
-from jobs.readiness.finding import Standing, problems_of
-from jobs.readiness.session import SessionReport, look_at_session
-from jobs.readiness.slots import registered_slots
 from jobs.testbed.ports import free_ports
-from jobs.trials.control import control_of
+from jobs.trials.driver_line import control_of
 from search.errors import ConfigError
 from tests.conftest import SPARK_SLOTS
 

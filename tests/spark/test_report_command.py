@@ -11,10 +11,10 @@ from click.testing import CliRunner
 
 from jobs.config import load
 from jobs.report import report
-from jobs.results import config_text
-from metrics.schema import RunRow, utc
-from metrics.store import TableStore
-from metrics.summary import write_summary
+from jobs.runs.results import config_text
+from metrics.reporting.summary import write_summary
+from metrics.tables.schema import RunRow, utc
+from metrics.tables.store import TableStore
 from search.errors import ConfigError
 from tests.support.evidence import START_S
 from tests.support.reported import RUN_ID, summary_of_sizes, trials_of_sizes

@@ -11,7 +11,7 @@ from chispa import assert_df_equality
 from pyspark import SparkConf
 from pyspark.sql import SparkSession
 
-from jobs.spark_session import local_session, with_few_tasks
+from jobs.spark.session import local_session, with_few_tasks
 
 ROOT = Path(__file__).parents[2]
 
@@ -70,7 +70,7 @@ def test_an_interrupt_in_a_job_is_one_and_the_session_still_closes(tmp_path: Pat
 
 
 LIFE = """
-from jobs.spark_session import close_session, local_session
+from jobs.spark.session import close_session, local_session
 from pyspark import SparkContext
 session = local_session(slots=2)
 process = SparkContext._gateway.proc
@@ -82,7 +82,7 @@ print("ended")
 
 INTERRUPT = """
 import logging, os, signal, threading, time
-from jobs.spark_session import close_session, local_session, run_interruptibly
+from jobs.spark.session import close_session, local_session, run_interruptibly
 from pyspark import SparkContext
 logging.getLogger().addHandler(logging.NullHandler())  # Py4J tells of the interrupt there
 

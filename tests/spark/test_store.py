@@ -14,11 +14,11 @@ import pytest
 from chispa import assert_df_equality
 
 from jobs.trials.history import resumed_records
-from metrics.columns import ddl
-from metrics.evidence import BrokerSample
-from metrics.records import sample_record
-from metrics.schema import SCHEMAS, RunRow, utc
-from metrics.store import TABLES, TableStore
+from metrics.sources.sample import BrokerSample
+from metrics.tables.columns import ddl
+from metrics.tables.records import sample_record
+from metrics.tables.schema import SCHEMAS, RunRow, utc
+from metrics.tables.store import TABLES, TableStore
 from search.errors import ConfigError
 from tests.support.nights import case_row
 from tests.support.rows import BOUNDARY, trial

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from metrics.schema import RunRow, utc
-from metrics.store import TABLES, TableStore
+from metrics.tables.schema import RunRow, utc
+from metrics.tables.store import TABLES, TableStore
 from tests.support.evidence import sample
 from tests.support.rows import BOUNDARY, trial
 

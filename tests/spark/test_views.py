@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from metrics.columns import ddl
-from metrics.records import boundary_record, run_record, sample_record, trial_record
-from metrics.schema import SCHEMAS, RunRow, utc
-from metrics.summary import Boundary
-from metrics.views import (
+from metrics.reporting.summary import Boundary
+from metrics.tables.columns import ddl
+from metrics.tables.records import boundary_record, run_record, sample_record, trial_record
+from metrics.tables.schema import SCHEMAS, RunRow, utc
+from metrics.tables.views import (
     broker_rows,
     chosen_trial,
     latest_boundaries,

@@ -7,15 +7,15 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from jobs.brokers.admin import AdminError, KafkaAdmin
-from jobs.brokers.topic_plan import assignment
+from jobs.cluster.admin import AdminError, KafkaAdmin
+from jobs.cluster.topic_plan import assignment
 from jobs.engine.consumers.client import group_id_of
 from jobs.engine.consumers.pattern import ConsumerPattern
 from jobs.engine.pattern import ProducerPattern, TrialPlan
 from jobs.testbed.handle import Testbed
-from metrics.client import merge
-from metrics.evidence import ClientWindow
-from metrics.group_rules import consumption_mismatch
+from metrics.judging.group_rules import consumption_mismatch
+from metrics.trial.client import merge
+from metrics.trial.evidence import ClientWindow
 from tests.support.offsets import end_offsets_of
 from tests.support.threads_barrier import run_stage
 

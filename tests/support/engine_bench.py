@@ -6,13 +6,13 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from jobs.brokers.admin import KafkaAdmin
-from jobs.brokers.topic_plan import assignment
+from jobs.cluster.admin import KafkaAdmin
+from jobs.cluster.topic_plan import assignment
 from jobs.engine.pattern import ProducerPattern, TrialPlan
 from jobs.engine.stage import run_task
 from jobs.testbed.handle import Testbed
-from metrics.client import merge
-from metrics.evidence import ClientWindow
+from metrics.trial.client import merge
+from metrics.trial.evidence import ClientWindow
 from tests.support.offsets import end_offsets_of
 
 PARTITIONS_PER_BROKER = 2

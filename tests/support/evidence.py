@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from metrics.beans import PHASES
-from metrics.evidence import BrokerSample, ClientWindow, Judgement
-from metrics.windows import BrokerWindow, RequestWindow
+from metrics.sources.beans import PHASES
+from metrics.sources.sample import BrokerSample
+from metrics.trial.evidence import ClientWindow
+from metrics.trial.judgement import Judgement
+from metrics.windows.broker import BrokerWindow, RequestWindow
 
 START_S = 1_000_000.0
 

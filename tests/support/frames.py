@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from chispa import assert_df_equality
 
-from metrics.schema import SCHEMAS
+from metrics.tables.schema import SCHEMAS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -9,7 +9,7 @@ import socket
 from collections.abc import Sequence
 from types import TracebackType
 
-from jobs.bench.sampling import java_gateway
+from tests.bench.sampling import java_gateway
 
 _BEANS = """
 import java.lang.management.ManagementFactory;

@@ -14,19 +14,20 @@ from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import for_code
 from kafka.protocol.admin.client_quotas import AlterClientQuotasRequest
 
-from jobs.brokers.admin import KafkaAdmin
-from jobs.brokers.connect import connect
+from jobs.cluster.admin import KafkaAdmin
+from jobs.cluster.connect import connect
 from jobs.engine.pattern import ProducerPattern, TrialPlan
 from jobs.engine.stage import run_task
 from jobs.testbed.handle import Testbed
-from metrics.client import TaskRow, merge
-from metrics.evidence import ClientWindow, Judgement
-from metrics.sampler import Sampler
+from metrics.judging.thresholds import Thresholds
+from metrics.judging.verdict import judge
 from metrics.sources.chooser import open_source
+from metrics.sources.sampler import Sampler
 from metrics.sources.source import MetricsSource, brokers_of, controllers_of
-from metrics.thresholds import Thresholds
-from metrics.verdict import judge
-from metrics.windows import BrokerWindow, broker_windows
+from metrics.trial.client import TaskRow, merge
+from metrics.trial.evidence import ClientWindow
+from metrics.trial.judgement import Judgement
+from metrics.windows.broker import BrokerWindow, broker_windows
 from tests.support.offsets import end_offsets_of
 
 INTERVAL_S = 1.0

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from jobs.config.suite import Case, Suite
-from metrics.night_rows import CaseRow
-from metrics.schema import utc
+from metrics.tables.cases import CaseRow
+from metrics.tables.schema import utc
 
 DAY_S = 86_400.0
 ENVIRONMENT = {

@@ -5,15 +5,15 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING
 
-from jobs.axes import traffic_at
-from jobs.brokers.connect import connect
-from jobs.brokers.topics import Topics
+from jobs.cluster.connect import connect
+from jobs.cluster.topics import Topics
 from jobs.config import Workload, load_workload
 from jobs.testbed.handle import Testbed
-from jobs.trials.control import control_of
+from jobs.trials.axes import traffic_at
+from jobs.trials.driver_line import control_of
 from jobs.trials.load import Generator, Target
-from metrics.client import merge
-from metrics.evidence import ClientWindow
+from metrics.trial.client import merge
+from metrics.trial.evidence import ClientWindow
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from jobs.brokers.admin import KafkaAdmin
+from jobs.cluster.admin import KafkaAdmin
 
 
 def end_offsets_of(admin: KafkaAdmin, topic: str, partitions: Iterable[int]) -> dict[int, int]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from jobs.engine.pattern import TrialPlan
 from jobs.engine.stage import run_task
-from metrics.client import TaskRow
+from metrics.trial.client import TaskRow
 
 _KIB = 1024
 

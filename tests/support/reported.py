@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from metrics.evidence import Judgement, Reason, Resource
-from metrics.records import trial_record
-from metrics.schema import Trial
-from metrics.summary import RunSummary, make_boundary
+from metrics.reporting.summary import RunSummary, make_boundary
+from metrics.tables.records import trial_record
+from metrics.tables.schema import Trial
+from metrics.trial.judgement import Judgement, Reason
+from metrics.windows.resource import Resource
 from search.model import Bracket, Verdict
 from tests.support.evidence import broker
 from tests.support.rows import PATTERN, trial

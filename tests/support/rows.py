@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from metrics.evidence import Judgement, Reason, Resource
-from metrics.schema import Pattern, Trial
-from metrics.summary import Boundary
+from metrics.reporting.summary import Boundary
+from metrics.tables.schema import Pattern, Trial
+from metrics.trial.judgement import Judgement, Reason
+from metrics.windows.resource import Resource
 from search.model import Verdict
 from tests.support.evidence import START_S, broker, client
 

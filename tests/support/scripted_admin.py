@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from jobs.brokers.admin import AdminError, Broker, ClusterInfo, KafkaAdmin, Partition
+from jobs.cluster.admin import AdminError, Broker, ClusterInfo, KafkaAdmin, Partition
 
 
 class ScriptedAdmin(KafkaAdmin):

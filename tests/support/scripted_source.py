@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from metrics.beans import Role
-from metrics.evidence import BrokerSample
+from metrics.sources.beans import Role
+from metrics.sources.sample import BrokerSample
 from metrics.sources.source import NodeInfo
 
 

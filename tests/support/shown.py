@@ -10,8 +10,7 @@ from typing import TextIO
 
 from rich.console import Console
 
-from jobs.console import PlainReporter, TerminalReporter
-from jobs.events import (
+from jobs.console.events import (
     Event,
     PhaseProgress,
     PhaseStarted,
@@ -24,8 +23,10 @@ from jobs.events import (
     TrialProgress,
     TrialStarted,
 )
-from metrics.evidence import Reason, Resource
-from metrics.summary import RunSummary, make_boundary
+from jobs.console.printing import PlainReporter, TerminalReporter
+from metrics.reporting.summary import RunSummary, make_boundary
+from metrics.trial.judgement import Reason
+from metrics.windows.resource import Resource
 from search.model import Bracket, Verdict
 
 HIDE, SHOW = "\x1b[?25l", "\x1b[?25h"

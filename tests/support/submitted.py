@@ -10,8 +10,8 @@ from typing import Any
 
 import psutil
 
-from jobs.brokers.connect import connect
-from jobs.brokers.topic_plan import PREFIX
+from jobs.cluster.connect import connect
+from jobs.cluster.topic_plan import PREFIX
 from jobs.setup.places import CACHE_VARIABLE, cache_dir
 from jobs.testbed.handle import Testbed
 from jobs.testbed.model import SPARK_MASTER_ID

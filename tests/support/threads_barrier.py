@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from jobs.engine.pattern import TrialPlan
 from jobs.engine.stage import run_task
-from metrics.client import TaskRow
+from metrics.trial.client import TaskRow
 
 _PATIENCE_S = 60.0
 

@@ -6,10 +6,11 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from jobs.comparing.pairs import producers
-from metrics.comparison import Side
-from metrics.evidence import Judgement, Resource
-from metrics.schema import Trial
+from jobs.runs.compare.pairs import producers
+from metrics.comparing.pairs import Side
+from metrics.tables.schema import Trial
+from metrics.trial.judgement import Judgement
+from metrics.windows.resource import Resource
 from search.model import Verdict
 from tests.support.evidence import client
 from tests.support.rows import PATTERN, trial
@@ -25,7 +26,7 @@ def steady_machine(_trial: int) -> float:
 
 @dataclass
 class TwoSides:
-    """Makes trials; a `jobs.comparing.pairs.Hold`.
+    """Makes trials; a `jobs.runs.compare.pairs.Hold`.
 
     Attributes:
         capacity: side → what a broker takes [MB/s].

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from metrics.by_producer import ByProducer
-from metrics.client import TaskRow, merge
-from metrics.producer_shares import ProducerShares
-from metrics.validity import accounting_mismatch, errors_unexplained
+from metrics.judging.validity import accounting_mismatch, errors_unexplained
+from metrics.trial.by_producer import ByProducer
+from metrics.trial.client import TaskRow, merge
+from metrics.trial.producer_shares import ProducerShares
 from tests.support.evidence import client
 
 

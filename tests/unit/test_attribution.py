@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from metrics.attribution import attribute
-from metrics.evidence import Resource
-from metrics.thresholds import Thresholds
-from metrics.use import ResourceUse, use_of, use_table
-from metrics.windows import BrokerWindow, RequestWindow, broker_windows
+from metrics.judging.attribution import attribute
+from metrics.judging.thresholds import Thresholds
+from metrics.windows.broker import BrokerWindow, RequestWindow, broker_windows
+from metrics.windows.resource import Resource
+from metrics.windows.use import ResourceUse, use_of, use_table
 from tests.support.evidence import START_S, broker, busy_samples, sample
 
 GOAL = Thresholds()

@@ -4,10 +4,11 @@ from collections.abc import Callable
 
 import pytest
 
-from metrics.evidence import Judgement, Resource
-from metrics.thresholds import Thresholds
-from metrics.verdict import judge
-from metrics.windows import RequestWindow
+from metrics.judging.thresholds import Thresholds
+from metrics.judging.verdict import judge
+from metrics.trial.judgement import Judgement
+from metrics.windows.broker import RequestWindow
+from metrics.windows.resource import Resource
 from search.model import Verdict
 from tests.support.evidence import broker, client, with_one
 

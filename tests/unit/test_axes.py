@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.axes import payload_rate, require_axis, traffic_at
 from jobs.config import load, load_goal, load_workload
-from jobs.estimate import line_of
+from jobs.runs.estimate import line_of
+from jobs.trials.axes import payload_rate, require_axis, traffic_at
 from search.errors import ConfigError
 
 FIXED = "workload.np=16"

@@ -4,7 +4,15 @@ import re
 
 import pytest
 
-from metrics.beans import PHASES, REQUESTS, Kind, Role, beans_for, parse_version, readings_of
+from metrics.sources.beans import (
+    PHASES,
+    REQUESTS,
+    Kind,
+    Role,
+    beans_for,
+    parse_version,
+    readings_of,
+)
 from search.errors import ConfigError
 
 BROKER = [Role.BROKER]

@@ -12,15 +12,15 @@ from pathlib import Path
 import psutil
 import pytest
 
-from jobs.bench.child import WORK
-from jobs.bench.clients import entries_of, installed
-from jobs.bench.contest import CHILD, CLIENTS, SOCKET, Contest, Entry, Way, port_of
-from jobs.bench.cpu import cpu_s
-from jobs.bench.java import consumer_command, messages_of, producer_command
-from jobs.bench.meter import BenchError, Repeat, Window, by_lines, by_offsets, own_line, started
-from jobs.bench.rows import JAVA, rows_of, sentences_of, table_of
-from jobs.bench.task import Task
-from jobs.bench.variants import variants
+from tests.bench.child import WORK
+from tests.bench.clients import entries_of, installed
+from tests.bench.contest import CHILD, CLIENTS, SOCKET, Contest, Entry, Way, port_of
+from tests.bench.cpu import cpu_s
+from tests.bench.java import consumer_command, messages_of, producer_command
+from tests.bench.meter import BenchError, Repeat, Window, by_lines, by_offsets, own_line, started
+from tests.bench.rows import JAVA, rows_of, sentences_of, table_of
+from tests.bench.task import Task
+from tests.bench.variants import variants
 from tests.support.processes import becomes
 
 PLAIN = Way(("127.0.0.1:1",))
@@ -145,7 +145,7 @@ def test_what_a_child_is_told_comes_back_whole_and_not_on_its_command_line() -> 
         "t", 7, "consumer", "wire", ("a:1", "b:2"), options={"acks": -1}, connection={"p": "s"}
     )
     assert Task.from_text(task.to_text()) == task
-    assert CHILD[1:] == ["-m", "jobs.bench.child"]
+    assert CHILD[1:] == ["-m", "tests.bench.child"]
 
 
 def test_every_client_has_a_child_in_both_roles() -> None:
@@ -195,7 +195,7 @@ def test_java_consumers_lines_are_understood() -> None:
 
 
 def test_a_hanging_client_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jobs.bench.meter.START_DEADLINE_S", 0.2)
+    monkeypatch.setattr("tests.bench.meter.START_DEADLINE_S", 0.2)
     with started(_speaker("time.sleep(60)"), "") as (process, _):
         with pytest.raises(BenchError, match="did not say twice"):
             by_lines(process, own_line, Window(0.1, 0.1))
@@ -205,7 +205,7 @@ def test_a_hanging_client_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel of Linux does it")
 def test_a_client_ends_with_its_parent_even_when_that_is_killed() -> None:
-    child = "from jobs.bench.child import die_with_parent as d; d(); import time; time.sleep(60)"
+    child = "from tests.bench.child import die_with_parent as d; d(); import time; time.sleep(60)"
     parent = (
         "import subprocess, sys, time\n"
         f"child = subprocess.Popen([sys.executable, '-c', {child!r}])\n"

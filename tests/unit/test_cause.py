@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from metrics.cause import SideEvidence, broker_differences, likely_cause, use_of_trials
-from metrics.environment import Difference
-from metrics.evidence import Judgement, Resource
-from metrics.governors import GOVERNORS, can_slow, governor_of, short_name
-from metrics.schema import Trial
+from metrics.comparing.cause import SideEvidence, broker_differences, likely_cause, use_of_trials
+from metrics.comparing.governors import GOVERNORS, can_slow, governor_of, short_name
+from metrics.tables.environment import Difference
+from metrics.tables.schema import Trial
+from metrics.trial.judgement import Judgement
+from metrics.windows.resource import Resource
 from search.model import Verdict
 from tests.support.evidence import broker
 from tests.support.rows import trial

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from metrics.charts import boundary_spec, write_chart
-from metrics.evidence import Reason, Resource
-from metrics.summary import Boundary, RunSummary, make_boundary
+from metrics.reporting.boundary_chart import boundary_spec, write_chart
+from metrics.reporting.summary import Boundary, RunSummary, make_boundary
+from metrics.trial.judgement import Reason
+from metrics.windows.resource import Resource
 from search.model import Bracket
 
 SIZES = (100, 200, 500, 1000, 2000, 10_000, 50_000, 100_000)

@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metrics.by_producer import ByProducer
-from metrics.client import (
+from metrics.trial.by_producer import ByProducer
+from metrics.trial.client import (
     TASK_ROW_DDL,
     TASK_ROW_SCHEMA,
     TaskRow,
     merge,
     task_rows_to_batch,
 )
-from metrics.histograms import decode_histogram, encode_histogram, new_histogram, record_us
+from metrics.trial.histograms import decode_histogram, encode_histogram, new_histogram, record_us
 
 
 def row(task_id: int = 0, latencies_us: tuple[float, ...] = (), **values: object) -> TaskRow:

@@ -9,13 +9,13 @@ from pathlib import Path
 import click.testing
 import pytest
 
+from jobs.checks.preflight import Machine
 from jobs.compare import compare
-from jobs.comparing.answer import Answer, SideFacts, answer_of, ending_with, write_answer
-from jobs.comparing.pairs import Case, CaseComparer, Effort
-from jobs.comparing.sides import load_sides, require_memory, settings_of
-from jobs.comparing.words import bound_table, differences_table, effects_table, sentence
-from jobs.setup.preflight import Machine
-from metrics.comparison import Conclusion, Side
+from jobs.runs.compare.answer import Answer, SideFacts, answer_of, ending_with, write_answer
+from jobs.runs.compare.pairs import Case, CaseComparer, Effort
+from jobs.runs.compare.sides import load_sides, require_memory, settings_of
+from jobs.runs.compare.words import bound_table, differences_table, effects_table, sentence
+from metrics.comparing.pairs import Conclusion, Side
 from search.errors import ConfigError
 from tests.support.two_sides import TwoSides
 

@@ -9,7 +9,7 @@ from statistics import fmean
 
 import pytest
 
-from jobs.comparing.pairs import (
+from jobs.runs.compare.pairs import (
     EXCESS,
     SATURATED,
     STEADY_LOWER,
@@ -19,8 +19,8 @@ from jobs.comparing.pairs import (
     Effort,
     is_full,
 )
-from metrics.comparison import CAPACITY, Conclusion, Side, compared, conclude
-from metrics.effects import Effect
+from metrics.comparing.effects import Effect
+from metrics.comparing.pairs import CAPACITY, Conclusion, Side, compared, conclude
 from search.errors import NoConclusionError
 from tests.support.two_sides import PRODUCER_MB_PER_S, TwoSides, steady_machine
 

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from metrics.comparison import (
+from metrics.comparing.effects import Effect, paired_effect
+from metrics.comparing.pairs import (
     CAPACITY,
     CPU_PER_MB,
     HANDLERS_BUSY,
@@ -18,7 +19,6 @@ from metrics.comparison import (
     conclude,
     reading,
 )
-from metrics.effects import Effect, paired_effect
 from tests.support.evidence import broker, client
 from tests.support.rows import trial
 

@@ -18,7 +18,7 @@ from jobs.config import (
     load_goal,
     load_workload,
 )
-from metrics.thresholds import Thresholds
+from metrics.judging.thresholds import Thresholds
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.brokers.topic_plan import largest_batch_bytes
+from jobs.cluster.topic_plan import largest_batch_bytes
 from jobs.config import Workload, load_workload
 from jobs.engine.sizes import Sizes
 from jobs.trials.load import pattern_of

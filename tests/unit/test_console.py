@@ -9,8 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from jobs.display.text import limit_evidence
-from jobs.events import (
+from jobs.console.events import (
     Level,
     Notice,
     PhaseStarted,
@@ -20,6 +19,7 @@ from jobs.events import (
     note,
     warn,
 )
+from jobs.console.text import limit_evidence
 from tests.support.shown import (
     CLOSED,
     FINISHED,

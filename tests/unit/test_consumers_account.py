@@ -10,19 +10,19 @@ import pyarrow as pa
 import pytest
 
 from jobs.engine.consumers.ledger import GroupLedger, Position
-from metrics.client import TASK_ROW_SCHEMA, TaskRow, merge, task_rows_to_batch
-from metrics.consumption import GroupShare, Stint, ranges
-from metrics.evidence import ClientWindow
-from metrics.group_rules import (
+from metrics.judging.group_rules import (
     consumers_limited,
     consumption_mismatch,
     lag_growth_per_s,
 )
-from metrics.group_windows import group_windows
-from metrics.lag import lag_slope
-from metrics.records import trial_record
-from metrics.schema import SCHEMAS
-from metrics.thresholds import Thresholds
+from metrics.judging.thresholds import Thresholds
+from metrics.tables.records import trial_record
+from metrics.tables.schema import SCHEMAS
+from metrics.trial.client import TASK_ROW_SCHEMA, TaskRow, merge, task_rows_to_batch
+from metrics.trial.consumption import GroupShare, Stint, ranges
+from metrics.trial.evidence import ClientWindow
+from metrics.trial.group_windows import group_windows
+from metrics.trial.lag import lag_slope
 from tests.support.rows import trial
 
 

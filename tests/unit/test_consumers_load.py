@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.axes import require_axis, traffic_at
 from jobs.config import load, load_workload
 from jobs.engine.consumers.pattern import ConsumerPattern, consumer_tasks
+from jobs.trials.axes import require_axis, traffic_at
 from jobs.trials.load import consumers_of, require_room
 from search.errors import ConfigError
 

@@ -12,7 +12,7 @@ from jobs.engine.consumers.membership import Assigned, Moved, Revoked
 from jobs.engine.consumers.reading import FetchConnection, Reader
 from jobs.engine.consumers.stream import Answer
 from jobs.engine.partitions import Partitions
-from metrics.consumption import Stint
+from metrics.trial.consumption import Stint
 
 
 class SomeMember:

@@ -11,11 +11,11 @@ from jobs.engine.consumers.client import consumer_of, is_fair_share
 from jobs.engine.consumers.pattern import ConsumerPattern
 from jobs.engine.consumers.role import Acknowledged
 from jobs.engine.consumers.timing import WindowClock
-from jobs.engine.control import OrphanedError
 from jobs.engine.conversation import EndMissedError
+from jobs.engine.driver_line import OrphanedError
 from jobs.engine.partitions import Partitions
 from jobs.engine.pattern import ProducerPattern, TrialPlan
-from metrics.client import TaskRow
+from metrics.trial.client import TaskRow
 from search.errors import ConfigError
 from tests.support.threads_barrier import ThreadsBarrier, run_stage
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from jobs.engine.control import SILENCE_MAX_S, ControlAddress, DriverLine, OrphanedError
-from jobs.trials.control import ControlServer, TrialLine
+from jobs.engine.driver_line import SILENCE_MAX_S, ControlAddress, DriverLine, OrphanedError
+from jobs.trials.driver_line import ControlServer, TrialLine
 from search.errors import ConfigError, RedlineError
 
 PATIENCE_S = 5.0

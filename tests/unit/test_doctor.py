@@ -12,19 +12,19 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from jobs.brokers.admin import Broker, ClusterInfo
-from jobs.brokers.permissions import Permission
+from jobs.checks import examination, machine
+from jobs.checks.cluster import broker_findings, metrics_rules, permission_rules
+from jobs.checks.examination import Examination, Order
+from jobs.checks.finding import Finding, Standing, ok, problem, problems_of, warning
+from jobs.checks.machine import machine_findings, place_findings
+from jobs.cluster.admin import Broker, ClusterInfo
+from jobs.cluster.permissions import Permission
 from jobs.config import load_cluster
+from jobs.console.events import RecordingReporter
 from jobs.doctor import doctor
-from jobs.events import RecordingReporter
-from jobs.readiness import examination, machine
-from jobs.readiness.cluster import broker_findings, metrics_rules, permission_rules
-from jobs.readiness.examination import Examination, Order
-from jobs.readiness.finding import Finding, Standing, ok, problem, problems_of, warning
-from jobs.readiness.machine import machine_findings, place_findings
 from jobs.testbed.errors import TestbedStartError
-from metrics.beans import Role
-from metrics.evidence import BrokerSample
+from metrics.sources.beans import Role
+from metrics.sources.sample import BrokerSample
 from metrics.sources.source import NodeInfo
 from search.errors import ConfigError, RedlineError
 

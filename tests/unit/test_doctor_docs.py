@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from jobs.checks import executors, slots, survey
 from jobs.doctor import doctor
-from jobs.readiness import executors, slots, survey
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "doctor.md").read_text(encoding="utf-8")

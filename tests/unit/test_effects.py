@@ -7,7 +7,7 @@ from statistics import fmean
 
 import pytest
 
-from metrics.effects import PAIRS_MIN, Effect, holm, night_effect, paired_effect
+from metrics.comparing.effects import PAIRS_MIN, Effect, holm, night_effect, paired_effect
 
 MADE = 2_500
 

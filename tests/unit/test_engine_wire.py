@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from jobs.engine.compression import CODECS
-from jobs.engine.control import OrphanedError
+from jobs.engine.driver_line import OrphanedError
 from jobs.engine.pattern import ProducerPattern, TrialPlan
 from jobs.engine.payload import Payload
 from jobs.engine.pool import BatchPool

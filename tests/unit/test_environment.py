@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from jobs.brokers.looks import counted, not_default
-from jobs.environment import commit_of
-from metrics.environment import ABSENT, Difference, difference, merged
+from jobs.cluster.queries import counted, not_default
+from jobs.runs.environment import commit_of
 from metrics.sources.client_only import Replicas
 from metrics.sources.probe import harmless_arguments
+from metrics.tables.environment import ABSENT, Difference, difference, merged
 
 
 def test_what_brokers_agree_on_is_said_once() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.brokers.cluster import OpenCluster, queues_of, require_fitting, window_needed_s
+from jobs.cluster.opening import OpenCluster, queues_of, require_fitting, window_needed_s
 from jobs.config import Goal, Workload, load_goal, load_workload
 from search.errors import ConfigError
 from tests.support.scripted_admin import ScriptedAdmin

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.brokers.topic_plan import TopicState
-from jobs.brokers.topic_set import TopicReport, TopicSet
-from jobs.events import PhaseProgress, PhaseStarted, RecordingReporter
+from jobs.cluster.topic_plan import TopicState
+from jobs.cluster.topic_set import TopicReport, TopicSet
+from jobs.console.events import PhaseProgress, PhaseStarted, RecordingReporter
 from jobs.trials.gates import Gates, cold_brokers
-from metrics.beans import HANDLER_IDLE_NS, UPTIME_MS
-from metrics.evidence import BrokerSample
+from metrics.sources.beans import HANDLER_IDLE_NS, UPTIME_MS
+from metrics.sources.sample import BrokerSample
 from tests.support.scripted_source import ScriptedSource
 
 TOPIC = TopicSet(("t",), 100, {0: (1, 2)})

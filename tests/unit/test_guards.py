@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from jobs.axes import Traffic, traffic_at
-from jobs.brokers.admin import AdminError
-from jobs.brokers.health import LogDir, Partitions
+from jobs.cluster.admin import AdminError
+from jobs.cluster.health import LogDir, Partitions
 from jobs.config import load_workload
 from jobs.config.goal import Guards as Limits
-from jobs.trials.control import ControlServer
+from jobs.trials.axes import Traffic, traffic_at
+from jobs.trials.driver_line import ControlServer
 from jobs.trials.guards import BLIND_S, Guards, planned_bytes
 from search.errors import ConfigError, GuardStopError, RedlineError
 from tests.support.evidence import client

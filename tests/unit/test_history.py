@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from jobs.trials.history import TrialRecord, differences, record_from, replay
-from metrics.evidence import Judgement, Resource
+from metrics.trial.judgement import Judgement
+from metrics.windows.resource import Resource
 from search.boundary_model import ProducerRate
 from search.errors import ConfigError
 from search.limits import Limits

@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metrics.evidence import Reason, Resource
-from metrics.indicators import achieved_share, overload_reasons
-from metrics.thresholds import Thresholds
-from metrics.verdict import Evidence, judge, judge_all, utilization
+from metrics.judging.indicators import achieved_share, overload_reasons
+from metrics.judging.thresholds import Thresholds
+from metrics.judging.verdict import Evidence, judge, judge_all, utilization
+from metrics.trial.judgement import Reason
+from metrics.windows.resource import Resource
 from search.model import Verdict
 from tests.support.evidence import broker, client, rules, with_one
 

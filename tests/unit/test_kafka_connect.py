@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from jobs.brokers.connect import connect, probe
+from jobs.cluster.connect import connect, probe
 from search.errors import ConfigError
 
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from jobs.bench.fidelity import CASES, Case, Compared, Comparison, markdown_of, table_of
-from jobs.bench.likeness import BrokerLoad, NoReadingError, differences, load_of
-from metrics.windows import BrokerWindow, RequestWindow
+from metrics.windows.broker import BrokerWindow, RequestWindow
+from tests.bench.fidelity import CASES, Case, Compared, Comparison, markdown_of, table_of
+from tests.bench.likeness import BrokerLoad, NoReadingError, differences, load_of
 
 LOAD = BrokerLoad(100.0, 8_000.0, 800_000.0, 0.5, 4.0)
 

@@ -13,13 +13,19 @@ from junitparser import Error, Failure, JUnitXml, Skipped
 
 from jobs.config.suite import configuration_of
 from jobs.nightly import nightly
-from jobs.nights.concluding import case_reports, ending_of_night, judged_row, rule_of
-from jobs.nights.junit import write_junit
-from jobs.nights.lock import lock_key, locked
+from jobs.runs.nightly.concluding import case_reports, ending_of_night, judged_row, rule_of
+from jobs.runs.nightly.junit import write_junit
+from jobs.runs.nightly.lock import lock_key, locked
 from jobs.traffic import traffic
-from metrics.night_report import CaseReport, NightReport, of_comparison, table_rows, write_night
-from metrics.night_rows import Outcome
-from metrics.nights import Comparison, judge_night
+from metrics.comparing.nightly import Comparison, judge_night
+from metrics.reporting.nightly import (
+    CaseReport,
+    NightReport,
+    of_comparison,
+    table_rows,
+    write_night,
+)
+from metrics.tables.cases import Outcome
 from search.errors import ConfigError, GuardStopError
 from tests.support.nights import ENVIRONMENT, SUITE, case_row
 

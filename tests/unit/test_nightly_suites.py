@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from jobs.config.suite import Noise, Suite, configuration_of, load_suite
-from jobs.nights.concluding import rule_of
-from jobs.nights.measuring import CaseInvalidError, config_of, expected_s, load_of
-from jobs.nights.settings import settings_of
+from jobs.runs.nightly.concluding import rule_of
+from jobs.runs.nightly.measuring import CaseInvalidError, config_of, expected_s, load_of
+from jobs.runs.nightly.settings import settings_of
 from search.errors import ConfigError
 from tests.support.nights import SUITE, case_row
 

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from metrics.effects import night_effect
-from metrics.night_rows import CaseRow, Outcome
-from metrics.nights import Comparison, Noise, Rule, judge_night
+from metrics.comparing.effects import night_effect
+from metrics.comparing.nightly import Comparison, Noise, Rule, judge_night
+from metrics.tables.cases import CaseRow, Outcome
 from tests.support.nights import DAY_S, ENVIRONMENT, case_row
 
 CV = 0.05

@@ -14,12 +14,17 @@ import pytest
 
 from jobs import notebook
 from jobs.notebook import parameter
-from metrics.history_charts import history_charts, lines_chart, nights_charts
-from metrics.provision_charts import answer_table, brokers_chart, sweep
-from metrics.provisioning import Demand, MeasuredLimit, provision
-from metrics.shown import sentence, shown_chart, table_html
-from metrics.trial_charts import brokers_use_chart, latency_chart, limits_use_chart, series_chart
-from metrics.trial_series import SERIES
+from metrics.planning.provisioning import Demand, MeasuredLimit, provision
+from metrics.reporting.history_charts import history_charts, lines_chart, nights_charts
+from metrics.reporting.notebook_display import sentence, shown_chart, table_html
+from metrics.reporting.provision_charts import answer_table, brokers_chart, sweep
+from metrics.reporting.trial_charts import (
+    brokers_use_chart,
+    latency_chart,
+    limits_use_chart,
+    series_chart,
+)
+from metrics.tables.trial_series import SERIES
 from search.errors import ConfigError
 
 ROOT = Path(__file__).parents[2]

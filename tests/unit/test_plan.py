@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from jobs.plan import plan
-from metrics.evidence import Resource
-from metrics.summary import RunSummary, make_boundary, write_summary
+from metrics.reporting.summary import RunSummary, make_boundary, write_summary
+from metrics.windows.resource import Resource
 from search.errors import ConfigError
 from search.model import Bracket
 

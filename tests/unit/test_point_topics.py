@@ -7,12 +7,12 @@ from typing import cast
 
 import pytest
 
-from jobs.axes import traffic_at
-from jobs.brokers.admin import AdminError
-from jobs.brokers.topics import Topics
+from jobs.cluster.admin import AdminError
+from jobs.cluster.topics import Topics
 from jobs.config import load_workload
-from jobs.events import Level, Notice, RecordingReporter
-from jobs.trials.bench import Bench
+from jobs.console.events import Level, Notice, RecordingReporter
+from jobs.trials.axes import traffic_at
+from jobs.trials.context import Bench
 from jobs.trials.point_topics import PointTopics
 from tests.support.scripted_admin import FakeTime, ScriptedAdmin
 

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 from pyspark import cloudpickle
 
-from jobs.readiness import probe
-from jobs.readiness.survey import CODE, ExecutorFacts, shipped_as_source
-from jobs.trials.control import ControlServer
+from jobs.checks import executor_facts
+from jobs.checks.survey import CODE, ExecutorFacts, shipped_as_source
+from jobs.trials.driver_line import ControlServer
 
 ORDER = {
     "packages": {"kafka-python": "kafka", "nonesuch": "nonesuch"},
@@ -37,7 +37,7 @@ def control() -> Iterator[ControlServer]:
 
 
 def test_facts_name_what_is_missing_and_nothing_is_raised() -> None:
-    facts = probe.facts(ORDER, 0, "127.0.0.1:7", True)
+    facts = executor_facts.facts(ORDER, 0, "127.0.0.1:7", True)
     assert facts["packages"]["kafka-python"]["version"].startswith("3.")
     assert "No module named 'nonesuch'" in facts["packages"]["nonesuch"]["error"]
     assert facts["unreadable"] == ["/no/such/file"]
@@ -46,15 +46,15 @@ def test_facts_name_what_is_missing_and_nothing_is_raised() -> None:
 
 
 def test_only_the_first_task_of_a_host_looks_at_the_brokers() -> None:
-    assert "unreachable" in probe.facts(ORDER, 0, "h:1", True)
-    assert "unreachable" not in probe.facts(ORDER, 1, "h:1", False)
+    assert "unreachable" in executor_facts.facts(ORDER, 0, "h:1", True)
+    assert "unreachable" not in executor_facts.facts(ORDER, 1, "h:1", False)
 
 
 def test_brokers_are_tried_side_by_side() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
         brokers = {"1": ["127.0.0.1", port], "2": ["127.0.0.1", 1], "3": ["no.such.invalid", 9092]}
-        found = probe.unreachable(brokers, 1.0)
+        found = executor_facts.unreachable(brokers, 1.0)
     assert sorted(found) == ["2", "3"]
     assert found["2"] == "connection refused"
     assert "resolve" in found["3"]
@@ -63,7 +63,7 @@ def test_brokers_are_tried_side_by_side() -> None:
 def test_the_clock_is_compared_over_the_line_of_a_load(control: ControlServer) -> None:
     with control.line(1) as line:
         place = {"host": line.address.host, "port": line.address.port, "token": line.address.token}
-        told = probe.clock_offset(place, 0, 5.0)
+        told = executor_facts.clock_offset(place, 0, 5.0)
     assert abs(told["offset_s"]) <= told["error_s"] + 0.005
     assert 0.0 < told["error_s"] < 1.0
 
@@ -72,8 +72,8 @@ def test_a_clock_that_is_ahead_shows_as_ahead_and_signs_of_life_are_no_answers()
     with socket.create_server(("127.0.0.1", 0)) as listening, ThreadPoolExecutor(1) as pool:
         driver = pool.submit(answer_late_clocks, listening)
         place = {"host": "127.0.0.1", "port": listening.getsockname()[1], "token": "t"}
-        told = probe.clock_offset(place, 0, 5.0)
-        assert driver.result(5.0) == probe.CLOCK_ROUNDS
+        told = executor_facts.clock_offset(place, 0, 5.0)
+        assert driver.result(5.0) == executor_facts.CLOCK_ROUNDS
     assert told["offset_s"] == pytest.approx(100.0, abs=1.0)
 
 
@@ -94,7 +94,7 @@ def test_a_stranger_is_hung_up_on_and_told_so(control: ControlServer) -> None:
     with control.line(1) as line:
         place = {"host": line.address.host, "port": line.address.port, "token": "wrong"}
         with pytest.raises(OSError, match=r"hung up|reset|Broken"):
-            probe.clock_offset(place, 0, 5.0)
+            executor_facts.clock_offset(place, 0, 5.0)
 
 
 def test_the_digest_tells_code_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,18 +103,18 @@ def test_the_digest_tells_code_apart(tmp_path: Path, monkeypatch: pytest.MonkeyP
     (package / "__init__.py").write_text("")
     (package / "one.py").write_text("A = 1\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    first = probe.digest(["digested"])
-    assert first == probe.digest(["digested"])
+    first = executor_facts.digest(["digested"])
+    assert first == executor_facts.digest(["digested"])
     (package / "one.py").write_text("A = 2\n")
-    assert probe.digest(["digested"]) != first
-    assert len(probe.digest(CODE)) == 12
+    assert executor_facts.digest(["digested"]) != first
+    assert len(executor_facts.digest(CODE)) == 12
 
 
 def test_it_runs_where_nothing_of_ours_can_be_imported(tmp_path: Path) -> None:
     """Shipped as its code, as Spark gets it, to an interpreter in another folder."""
     pickler: Any = cloudpickle  # it has no types
     with shipped_as_source():
-        (tmp_path / "facts.pickle").write_bytes(pickler.dumps(probe.facts))
+        (tmp_path / "facts.pickle").write_bytes(pickler.dumps(executor_facts.facts))
     code = (
         "import json, pickle, sys\n"
         # This interpreter may have us installed, as a set-up makes it.

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from metrics.beans import HANDLER_IDLE_NS, UPTIME_MS
-from metrics.evidence import BrokerSample
-from metrics.progress import Acked, progress_of
-from metrics.thresholds import Thresholds
+from metrics.judging.progress import Acked, progress_of
+from metrics.judging.thresholds import Thresholds
+from metrics.sources.beans import HANDLER_IDLE_NS, UPTIME_MS
+from metrics.sources.sample import BrokerSample
 from search.early_stop import Progress, StopRule
 from search.model import Verdict
 

@@ -9,10 +9,10 @@ from contextlib import closing
 import pytest
 
 from jobs.config.exporter_rules import load_rules
-from metrics.beans import Role
-from metrics.evidence import BrokerSample
+from metrics.sources.beans import Role
 from metrics.sources.prometheus import PrometheusSource
 from metrics.sources.rules import RuleSet
+from metrics.sources.sample import BrokerSample
 from metrics.sources.shortcomings import CLIENT_ONLY, is_blind, shortcomings
 from metrics.sources.source import Endpoint, NodeInfo
 from search.errors import ConfigError

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metrics.provisioning import Demand, MeasuredLimit, limit_at, provision
+from metrics.planning.provisioning import Demand, MeasuredLimit, limit_at, provision
 from search.errors import ConfigError
 
 DROPBOX = MeasuredLimit(1_000, 60.0, "disk", replication_factor=3)

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from jobs.readiness.executors import OFFSET_MAX_S, clocks_within, executor_findings
-from jobs.readiness.finding import (
+from jobs.checks.executors import OFFSET_MAX_S, clocks_within, executor_findings
+from jobs.checks.finding import (
     Finding,
     Standing,
     checked,
@@ -20,10 +20,10 @@ from jobs.readiness.finding import (
     require_ready,
     warning,
 )
-from jobs.readiness.settings import promised_slots, setting_findings, slot_findings
-from jobs.readiness.slots import SETTLED_S, Slots, await_slots
-from jobs.readiness.survey import ExecutorFacts
-from jobs.spark_session import cause_in
+from jobs.checks.settings import promised_slots, setting_findings, slot_findings
+from jobs.checks.slots import SETTLED_S, Slots, await_slots
+from jobs.checks.survey import ExecutorFacts
+from jobs.spark.session import cause_in
 from search.errors import ConfigError, GuardStopError
 
 PACKAGES = {"kafka-python": "3.0.12", "crc32c": "2.9"}

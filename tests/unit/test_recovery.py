@@ -16,9 +16,9 @@ from jobs.trials.recovery import (
     wait_until_calm,
 )
 from jobs.trials.warm_up import handler_cost_ms, is_steady
-from metrics.beans import HANDLER_IDLE_NS, UPTIME_MS
-from metrics.evidence import BrokerSample
-from metrics.windows import BrokerWindow, RequestWindow
+from metrics.sources.beans import HANDLER_IDLE_NS, UPTIME_MS
+from metrics.sources.sample import BrokerSample
+from metrics.windows.broker import BrokerWindow, RequestWindow
 from tests.support.scripted_source import ScriptedSource
 
 WINDOW = BrokerWindow(1, 0.0, 1.0, 1.0, 1, 0, handler_idle=0.97)

@@ -10,17 +10,18 @@ from typing import Any
 
 import pytest
 
-from metrics.evidence import Judgement, Reason, Resource
-from metrics.records import boundary_record, run_record
-from metrics.report.answers import answer_of, headline
-from metrics.report.binding import Use
-from metrics.report.model import Report, build_report
-from metrics.report.page import report_page
-from metrics.report.rows import summary_of
-from metrics.report.trial_rows import WINDOWS_MAX
-from metrics.report.words import WORDS
-from metrics.schema import RunRow, utc
-from metrics.summary import Boundary, RunSummary
+from metrics.reporting.page.answers import answer_of, headline
+from metrics.reporting.page.binding import Use
+from metrics.reporting.page.model import Report, build_report
+from metrics.reporting.page.page import report_page
+from metrics.reporting.page.rows import summary_of
+from metrics.reporting.page.trial_rows import WINDOWS_MAX
+from metrics.reporting.page.words import WORDS
+from metrics.reporting.summary import Boundary, RunSummary
+from metrics.tables.records import boundary_record, run_record
+from metrics.tables.schema import RunRow, utc
+from metrics.trial.judgement import Judgement, Reason
+from metrics.windows.resource import Resource
 from search.model import Verdict
 from tests.support.reported import (
     IDLE,

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from jobs.config import load
-from jobs.reproduce import command_of
-from jobs.results import config_text
+from jobs.runs.reproduce import command_of
+from jobs.runs.results import config_text
 
 CASES = {
     "as the files are": ("testbed", "demo", "default", ()),

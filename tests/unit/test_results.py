@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from jobs.config import load
-from jobs.estimate import plan_of
-from jobs.results import config_text, ending_of, write_results
-from metrics.summary import Boundary
+from jobs.runs.estimate import plan_of
+from jobs.runs.results import config_text, ending_of, write_results
+from metrics.reporting.summary import Boundary
 from search.errors import ConfigError, GuardStopError, NoConclusionError
 from tests.support.reported import rows_of, summary_of_sizes, trials_of_sizes
 

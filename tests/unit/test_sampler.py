@@ -5,8 +5,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from metrics.evidence import BrokerSample
-from metrics.sampler import Sampler
+from metrics.sources.sample import BrokerSample
+from metrics.sources.sampler import Sampler
 from metrics.sources.source import NodeInfo
 from search.errors import RedlineError
 

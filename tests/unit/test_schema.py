@@ -8,11 +8,14 @@ from enum import Enum
 import pyarrow as pa
 import pytest
 
-from metrics.columns import arrow_type, ddl, fields_of, plain
-from metrics.evidence import BrokerSample, ClientWindow, Judgement, Reason, Resource
-from metrics.records import boundary_record, run_record, sample_record, trial_record
-from metrics.schema import SCHEMAS, Pattern, RunRow, utc
-from metrics.summary import Boundary
+from metrics.reporting.summary import Boundary
+from metrics.sources.sample import BrokerSample
+from metrics.tables.columns import arrow_type, ddl, fields_of, plain
+from metrics.tables.records import boundary_record, run_record, sample_record, trial_record
+from metrics.tables.schema import SCHEMAS, Pattern, RunRow, utc
+from metrics.trial.evidence import ClientWindow
+from metrics.trial.judgement import Judgement, Reason
+from metrics.windows.resource import Resource
 from search.model import Verdict
 from tests.support.nights import case_row
 from tests.support.rows import BOUNDARY, trial

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from click.testing import CliRunner
 
-from jobs.bench.mlrsearch import mlrsearch
-from jobs.bench.search import bench_search
-from search.bench import OURS, compare, scenarios
+from tests.bench.mlrsearch import mlrsearch
+from tests.bench.search import bench_search
+from tests.bench.search_methods import OURS, compare, scenarios
 
 
 def test_every_contestant_appears_under_every_condition() -> None:

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from search.bench import LIMITS, RATE, SIZES, Scenario, draw_line
 from search.boundary_model import Point, ProducerRate, fit
 from search.budget import Budget
 from search.errors import ConfigError
@@ -20,6 +19,7 @@ from search.lines import run_line
 from search.model import Bracket, Decision, Done, GaveUp, Observation, Verdict
 from search.simulate import ClusterSpec, SimulatedCluster
 from search.simulate_line import LineSpec, SimulatedLine, run_line_on
+from tests.bench.search_methods import LIMITS, RATE, SIZES, Scenario, draw_line
 
 USUAL = Scenario(
     "usual", ClusterSpec(capacity=1.0, noise=0.02, reading_noise=0.005, false_alarm=0.02)

@@ -9,7 +9,6 @@ from statistics import fmean
 
 import pytest
 
-from search.bench import OURS, compare, scenarios
 from search.bisect import Bisection
 from search.confidence import confidence
 from search.early_stop import Progress, StopRule
@@ -17,6 +16,7 @@ from search.guided import Guided
 from search.limits import Limits
 from search.model import Bracket, Done, Observation, Verdict
 from search.simulate import ClusterSpec, SimulatedCluster, run_on
+from tests.bench.search_methods import OURS, compare, scenarios
 
 LIMITS = Limits(256, 2048, 0.05, 3)
 PLAIN = ClusterSpec(capacity=150.0)

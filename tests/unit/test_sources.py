@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from metrics.beans import PROBE, Role, beans_for, readings_of
+from metrics.sources.beans import PROBE, Role, beans_for, readings_of
 from metrics.sources.chooser import open_source
 from metrics.sources.driver_jvm import numbers, parse_answers, plan_text
 from metrics.sources.java_class import compiled

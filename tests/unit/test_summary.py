@@ -8,8 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from metrics.evidence import Reason, Resource
-from metrics.summary import Boundary, RunSummary, load_summary, make_boundary, write_summary
+from metrics.reporting.summary import (
+    Boundary,
+    RunSummary,
+    load_summary,
+    make_boundary,
+    write_summary,
+)
+from metrics.trial.judgement import Reason
 from metrics.units import (
     format_count,
     format_duration,
@@ -19,6 +25,7 @@ from metrics.units import (
     format_volume,
     iso_utc,
 )
+from metrics.windows.resource import Resource
 from search.errors import ConfigError
 from search.model import Bracket
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from metrics.schema import ROWS, SCHEMAS
-from metrics.table_docs import Column, columns_of, described, markdown
+from metrics.tables.docs import Column, columns_of, described, markdown
+from metrics.tables.schema import ROWS, SCHEMAS
 
 PAGE = Path(__file__).parents[2] / "docs" / "tables.md"
 
@@ -85,5 +85,5 @@ def test_the_page_is_as_the_code() -> None:
     renewed = markdown()
     assert PAGE.read_text(encoding="utf-8") == renewed, (
         "docs/tables.md is older than the tables; renew it with "
-        "`python -m metrics.table_docs docs/tables.md`"
+        "`python -m metrics.tables.docs docs/tables.md`"
     )

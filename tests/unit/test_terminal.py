@@ -15,14 +15,14 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from jobs.console import PlainReporter, TerminalReporter, make_reporter
-from jobs.display.live import Activity, activity_lines
-from jobs.events import (
+from jobs.console.events import (
     Event,
     PhaseProgress,
     PhaseStarted,
     TrialProgress,
 )
+from jobs.console.live import Activity, activity_lines
+from jobs.console.printing import PlainReporter, TerminalReporter, make_reporter
 from tests.support.shown import (
     ANSI,
     FINISHED,

@@ -25,7 +25,6 @@ from jobs.testbed.cleanup import (
     wait_gone,
 )
 from jobs.testbed.commands import parse_settings
-from jobs.testbed.control import down, failed_logs, status
 from jobs.testbed.endings import DISK_RESERVE_BYTES, disk_problem
 from jobs.testbed.errors import TestbedStateError
 from jobs.testbed.jvm import MARKER
@@ -33,6 +32,7 @@ from jobs.testbed.launcher import make_spec, refuse_namesake
 from jobs.testbed.model import HOST, Node, NodeRole, ProcessRecord, Spec, State, Status
 from jobs.testbed.places import FAILED_KEPT, read_state, write_state
 from jobs.testbed.profile import load_profile
+from jobs.testbed.standing import down, failed_logs, status
 from jobs.testbed.supervisor import main as supervise
 from search.errors import ConfigError
 from tests.support.processes import becomes
@@ -233,7 +233,7 @@ def test_settings_are_taken_apart_at_the_first_equals_sign() -> None:
 def test_status_shows_what_runs_and_what_a_crash_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("jobs.testbed.control.default_root", lambda: tmp_path)
+    monkeypatch.setattr("jobs.testbed.standing.default_root", lambda: tmp_path)
     result = CliRunner().invoke(commands.testbed, ["status"])
     assert result.output == "no testbed is up; start one with `redline testbed up`\n"
 

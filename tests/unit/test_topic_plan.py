@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.brokers.admin import NO_LEADER, Partition
-from jobs.brokers.topic_plan import (
+from jobs.cluster.admin import NO_LEADER, Partition
+from jobs.cluster.topic_plan import (
     Assignment,
     TopicState,
     assignment,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.brokers.admin import NO_LEADER, AdminError, Partition
-from jobs.brokers.topic_set import TopicSet
-from jobs.brokers.topics import TopicError, Topics
+from jobs.cluster.admin import NO_LEADER, AdminError, Partition
+from jobs.cluster.topic_set import TopicSet
+from jobs.cluster.topics import TopicError, Topics
 from jobs.config import Workload, load_workload
 from search.errors import ConfigError
 from tests.support.scripted_admin import FakeTime, ScriptedAdmin

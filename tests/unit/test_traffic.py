@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from jobs.axes import require_axis
 from jobs.config import load
-from jobs.console import make_reporter
+from jobs.console.printing import make_reporter
 from jobs.find_limit import require_consent
 from jobs.traffic import Hold, TrafficRun, traffic, trials_table
-from jobs.trials.hold import held_in_full
-from metrics.held import handler_s_per_mb, held_trial
-from metrics.summary import RunSummary, load_summary, write_summary
+from jobs.trials.axes import require_axis
+from jobs.trials.fixed_load import held_in_full
+from metrics.reporting.held import handler_s_per_mb, held_trial
+from metrics.reporting.summary import RunSummary, load_summary, write_summary
 from search.errors import ConfigError
 from tests.support.evidence import broker
 from tests.support.rows import trial

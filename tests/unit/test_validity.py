@@ -5,10 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from metrics.evidence import ClientWindow, Resource
-from metrics.thresholds import Thresholds
-from metrics.verdict import judge
-from metrics.windows import BrokerWindow, RequestWindow
+from metrics.judging.thresholds import Thresholds
+from metrics.judging.verdict import judge
+from metrics.trial.evidence import ClientWindow
+from metrics.windows.broker import BrokerWindow, RequestWindow
+from metrics.windows.resource import Resource
 from search.model import Verdict
 from tests.support.evidence import broker, client, rules, with_one
 

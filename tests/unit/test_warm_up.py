@@ -8,10 +8,10 @@ from typing import cast
 
 import pytest
 
-from jobs.brokers.topic_set import TopicSet
-from jobs.events import PhaseStarted, RecordingReporter
+from jobs.cluster.topic_set import TopicSet
+from jobs.console.events import PhaseStarted, RecordingReporter
 from jobs.trials import warm_up as module
-from jobs.trials.bench import Bench
+from jobs.trials.context import Bench
 from jobs.trials.load import GeneratorError, StageFailedError
 from jobs.trials.warm_up import BLOCK_S, FAILED_MAX, warm_up
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metrics.evidence import BrokerSample
-from metrics.spans import Span, find_contradiction, good_samples
-from metrics.windows import BrokerWindow, broker_window, broker_windows
+from metrics.sources.sample import BrokerSample
+from metrics.windows.broker import BrokerWindow, broker_window, broker_windows
+from metrics.windows.spans import Span, find_contradiction, good_samples
 from tests.support.evidence import START_S, busy_samples, sample
 
 

@@ -15,8 +15,8 @@ from jobs.config import load_cluster, load_goal, load_workload
 from jobs.engine.pattern import ProducerPattern, record_bytes
 from jobs.engine.payload import Payload
 from jobs.engine.protocol import ProduceEncoder
-from jobs.estimate import plan_of, wire_pattern
-from metrics.wire_model import (
+from jobs.runs.estimate import plan_of, wire_pattern
+from metrics.planning.wire_model import (
     CONSUMER_CLIENT_ID_BYTES,
     Framing,
     WirePattern,

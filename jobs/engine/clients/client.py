@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from jobs.engine.control import DriverLine
+from jobs.engine.driver_line import DriverLine
 from jobs.engine.producer import Producer
 from jobs.engine.statistics import Account
 

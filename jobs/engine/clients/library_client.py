@@ -8,7 +8,7 @@ from jobs.engine.clients.client import Outcome
 from jobs.engine.clients.library import Library, records_of
 from jobs.engine.clients.library_loop import LibraryLoop
 from jobs.engine.connections import open_connections
-from jobs.engine.control import DriverLine
+from jobs.engine.driver_line import DriverLine
 from jobs.engine.pattern import TrialPlan
 from jobs.engine.pool import pool_of
 

@@ -16,8 +16,8 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 
 from jobs.engine.clients.library import NEVER_SENT, Library, Record
-from jobs.engine.control import DriverLine, OrphanedError
 from jobs.engine.conversation import converse
+from jobs.engine.driver_line import DriverLine, OrphanedError
 from jobs.engine.pattern import TrialPlan
 from jobs.engine.pool import BatchPool
 from jobs.engine.producer import Producer

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from jobs.engine.asking import ask_producer_ids
 from jobs.engine.clients.client import Outcome
-from jobs.engine.control import DriverLine
+from jobs.engine.driver_line import DriverLine
 from jobs.engine.pattern import TrialPlan
 from jobs.engine.pool import pool_of
 from jobs.engine.reopening import opener_of

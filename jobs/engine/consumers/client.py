@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from jobs.engine.control import DriverLine
+from jobs.engine.driver_line import DriverLine
 from jobs.engine.partitions import Partitions
 from jobs.engine.pattern import TrialPlan
-from metrics.consumption import GroupShare
+from metrics.trial.consumption import GroupShare
 from search.errors import ConfigError
 
 Targets = Callable[[], Mapping[int, int] | None]

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from jobs.engine.statistics import TimeLog
-from metrics.consumption import LAG_INTERVAL_S, GroupShare, Stint
-from metrics.histograms import encode_histogram
+from metrics.trial.consumption import LAG_INTERVAL_S, GroupShare, Stint
+from metrics.trial.histograms import encode_histogram
 
 SKIPPED = "SkippedRecords"
 """Error name of records that lay before what a broker had: deleted before they were read."""

@@ -18,9 +18,9 @@ from jobs.engine.consumers.client import Reading, Targets, is_fair_share
 from jobs.engine.consumers.ledger import SKIPPED, GroupLedger, Position
 from jobs.engine.consumers.membership import await_settled
 from jobs.engine.consumers.timing import WindowClock
-from jobs.engine.control import DriverLine, OrphanedError
+from jobs.engine.driver_line import DriverLine, OrphanedError
 from jobs.engine.pattern import TrialPlan
-from metrics.consumption import GroupShare
+from metrics.trial.consumption import GroupShare
 from search.errors import ConfigError, RedlineError
 
 POLL_S = 0.1

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 
 from jobs.engine.consumers.client import Reading
 from jobs.engine.pattern import TrialPlan
-from metrics.client import TaskRow
+from metrics.trial.client import TaskRow
 
 Gather = Callable[[str], list[str]]
 """Spark's `allGather`: the messages of all tasks, when all have called."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from jobs.engine.control import DriverLine
 from jobs.engine.conversation import EndMissedError
+from jobs.engine.driver_line import DriverLine
 from jobs.engine.pattern import TrialPlan
 
 

@@ -15,7 +15,7 @@ from jobs.engine.consumers.membership import GroupError, Member, await_settled
 from jobs.engine.consumers.reading import FetchConnection, Reader
 from jobs.engine.consumers.timing import WindowClock
 from jobs.engine.consumers.waker import Waker
-from jobs.engine.control import DriverLine, OrphanedError
+from jobs.engine.driver_line import DriverLine, OrphanedError
 from jobs.engine.pattern import TrialPlan
 from jobs.engine.reopening import Key, Reopener
 from jobs.engine.transport import Transport

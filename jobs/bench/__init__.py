@@ -1,1 +1,0 @@
-"""Benchmarks: ours beside what others built, measured in one run on one machine."""

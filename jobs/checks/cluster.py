@@ -1,0 +1,174 @@
+"""What the cluster must let a run do, found out without making or changing anything on it."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+
+from jobs.checks.finding import Finding, checked, ok, problem, warning
+from jobs.cluster.admin import ClusterInfo
+from jobs.cluster.health import ClusterHealth
+from jobs.cluster.opening import OpenCluster, require_fitting, window_needed_s
+from jobs.cluster.permissions import Permission, permissions
+from jobs.cluster.topic_plan import PREFIX, topic_name
+from jobs.cluster.topics import Topics
+from jobs.config import Configuration
+from jobs.console.events import Level, Notice, RecordingReporter
+from jobs.console.text import count_words
+from jobs.trials.axes import heaviest
+from jobs.trials.guards import open_guards
+from metrics.sources.beans import Role
+from metrics.sources.sample import BrokerSample
+from metrics.sources.shortcomings import is_blind, shortcomings
+from metrics.sources.source import MetricsSource, NodeInfo
+from metrics.units import format_size
+
+MESSAGES_NAMED = 6
+
+
+def cluster_findings(opened: OpenCluster, config: Configuration) -> list[Finding]:
+    """What keeps a run from using a cluster that can be reached; nothing is made on it."""
+    run_id = f"doctor-{secrets.token_hex(4)}"
+    looks: tuple[tuple[str, Callable[[], list[Finding]]], ...] = (
+        ("brokers", lambda: broker_findings(opened.info)),
+        ("replicas", lambda: _replicas(opened)),
+        ("topics", lambda: _making(opened, config, run_id)),
+        ("permissions", lambda: _permissions(opened, config, run_id)),
+        ("length of a trial", lambda: _length(opened, config)),
+        ("guards", lambda: _guards(opened, config, run_id)),
+    )
+    return [finding for check, look in looks for finding in checked(check, look)]
+
+
+def broker_findings(info: ClusterInfo) -> list[Finding]:
+    """Which brokers serve, and which do not."""
+    version = ".".join(map(str, info.api_version))
+    found = [
+        ok("brokers", f"{count_words(len(info.brokers), 'broker')}, protocol of Kafka {version}")
+    ]
+    if info.fenced:
+        ids = ", ".join(map(str, info.fenced))
+        found.append(
+            warning(
+                "brokers",
+                f"fenced and out of service: {ids}",
+                "all registered brokers to serve, as the limit is that of those that do",
+                "see those brokers' logs, or unregister them",
+            )
+        )
+    return found
+
+
+def _replicas(opened: OpenCluster) -> list[Finding]:
+    lacking = sorted(ClusterHealth(opened.admin).under_replicated())
+    if not lacking:
+        return [ok("replicas", "all in sync")]
+    topic, partition = lacking[0]
+    more = f" and {len(lacking) - 1} more" if len(lacking) > 1 else ""
+    return [
+        warning(
+            "replicas",
+            f"partition {partition} of the topic {topic}{more} lacks a replica",
+            "all in sync: brokers that catch up are busy, and under-replicated partitions count "
+            "as an overload",
+            "wait until they are, or find out what keeps them",
+        )
+    ]
+
+
+def _making(opened: OpenCluster, config: Configuration, run_id: str) -> list[Finding]:
+    topics, sizes = Topics(opened.admin, run_id), config.workload.message_bytes
+    for bpm in sizes:
+        largest = heaviest(config.workload, config.goal, bpm)
+        topics.validate(largest.workload, largest.bpm)
+    told = ", ".join(format_size(bpm) for bpm in sizes[:MESSAGES_NAMED])
+    more = f" and {len(sizes) - MESSAGES_NAMED} more" if len(sizes) > MESSAGES_NAMED else ""
+    return [ok("topics", f"would be accepted, for messages of {told}{more}")]
+
+
+def _permissions(opened: OpenCluster, config: Configuration, run_id: str) -> list[Finding]:
+    group = f"redline-{run_id}" if config.workload.consumers.groups else None
+    topic = topic_name(run_id, config.workload.message_bytes[0], 1)
+    return permission_rules(permissions(opened.admin, opened.info.broker_ids[0], topic, group))
+
+
+def permission_rules(found: Sequence[Permission]) -> list[Finding]:
+    """What the user may not do that a run does."""
+    check = "permissions"
+    lacking = [
+        problem(
+            check,
+            f"the user of cluster security may not {each.deed}",
+            f"the ACL {each.acl} with the prefix {PREFIX}",
+            "have it granted",
+        )
+        for each in found
+        if not each.is_granted
+    ]
+    return lacking or [ok(check, ", ".join(each.deed for each in found))]
+
+
+def _length(opened: OpenCluster, config: Configuration) -> list[Finding]:
+    for goal in config.goals:
+        require_fitting(opened, config.workload, goal)
+    measured_s = config.workload.trial.measure_s
+    needed_s = window_needed_s(opened, config.workload)
+    shown = "no followers" if needed_s is None else f"lagging followers show after {needed_s:g} s"
+    return [ok("length of a trial", f"{measured_s:g} s measured; {shown}")]
+
+
+def _guards(opened: OpenCluster, config: Configuration, run_id: str) -> list[Finding]:
+    heard = RecordingReporter()
+    open_guards(config, opened.admin, run_id, heard)
+    told = [
+        event.text
+        for event in heard.events
+        if isinstance(event, Notice) and event.level is not Level.NOTE
+    ]
+    return [warning("guards", text) for text in told] or [ok("guards", "can watch the cluster")]
+
+
+def metrics_findings(source: MetricsSource, interval_s: float) -> list[Finding]:
+    """What an open source shows of the brokers, and what it does not.
+
+    Args:
+        interval_s: between two samples in a trial [s].
+    """
+    return metrics_rules(source.name, source.nodes, source.sample_all(), interval_s)
+
+
+def metrics_rules(
+    name: str,
+    nodes: Mapping[int, NodeInfo],
+    samples: Sequence[BrokerSample],
+    interval_s: float,
+) -> list[Finding]:
+    """The same, from the facts alone."""
+    check = "brokers' metrics"
+    found = [
+        problem(
+            check,
+            f"broker {sample.broker_id} gave no sample: {sample.error}",
+            "one from each broker",
+            "see that broker's log, and the way to its metrics in the cluster's file",
+        )
+        for sample in samples
+        if sample.error is not None
+    ]
+    found += [warning(check, sentence) for sentence in shortcomings(nodes, interval_s)]
+    if not is_blind(nodes):
+        brokers = [node for node in nodes.values() if Role.BROKER in node.roles]
+        versions = ", ".join(sorted({node.version for node in brokers}))
+        found.append(
+            ok(check, f"of {count_words(len(brokers), 'broker')}, Kafka {versions}, by {name}")
+        )
+        if len({node.version for node in brokers}) > 1:
+            found.append(
+                warning(
+                    check,
+                    f"the brokers run different versions of Kafka ({versions})",
+                    "one, as the limit is that of the mixture",
+                    "finish the upgrade first",
+                )
+            )
+    return found

@@ -1,0 +1,157 @@
+"""All checks that can be made before any load, in order; an early problem ends none of the rest
+but those that need what it lacks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from jobs.checks.cluster import cluster_findings, metrics_findings
+from jobs.checks.finding import Finding, checked, ok, problems_from, skipped
+from jobs.checks.machine import machine_findings, place_findings
+from jobs.checks.session import look_at_session
+from jobs.cluster.opening import OpenCluster, open_cluster
+from jobs.cluster.sources import open_metrics
+from jobs.config import Cluster, Configuration, Workload, load, load_cluster, load_workload
+from jobs.config.loading import load_goals
+from jobs.console.events import PhaseStarted, Reporter
+from jobs.runs.opening import Session, open_session
+from jobs.trials.axes import require_axis
+from jobs.trials.load import require_room
+from search.errors import RedlineError
+
+Opened = TypeVar("Opened")
+
+
+@dataclass(frozen=True)
+class Order:
+    """What to examine, as the options of a job name it.
+
+    Attributes:
+        out: where results would go.
+        tables: path or catalog name of the Delta tables; None for a folder of `out`.
+        slots: tasks that were asked for; None for all that there are.
+        starts: whether a testbed is started for the checks, and stopped after them.
+    """
+
+    cluster: str
+    workload: str
+    goal: str
+    overrides: Sequence[str]
+    out: Path
+    tables: str | None = None
+    slots: int | None = None
+    starts: bool = False
+
+
+@dataclass
+class Examination:
+    """Makes the checks of an order, and collects what they find.
+
+    Args:
+        reporter: hears what is being looked at.
+    """
+
+    order: Order
+    reporter: Reporter
+    findings: list[Finding] = field(default_factory=list)
+
+    def make(self) -> list[Finding]:
+        """All findings, in the order of the checks. Whatever was opened is closed again."""
+        cluster, workload, config = self._configuration()
+        self._phase("looking at this machine")
+        order = self.order
+        self.findings += machine_findings(order.out, cluster.testbed if cluster else None)
+        self.findings += place_findings(order.out, order.tables)
+        with ExitStack() as stack:
+            opened = None if cluster is None else self._cluster(cluster, stack)
+            if opened is not None and config is not None:
+                self._phase("asking the cluster what it would permit")
+                self.findings += cluster_findings(opened, config)
+            self._phase("starting Spark")
+            session = self._try("Spark", lambda: open_session(stack, self.order.slots))
+            if session is not None and cluster is not None and workload is not None:
+                self._executors(session, cluster, workload, opened)
+            if opened is not None and cluster is not None and workload is not None:
+                self._metrics(cluster, workload, opened, session, stack)
+        return self.findings
+
+    def _configuration(self) -> tuple[Cluster | None, Workload | None, Configuration | None]:
+        order, check = self.order, "configuration"
+        cluster = self._try(check, lambda: load_cluster(order.cluster, order.overrides))
+        workload = self._try(check, lambda: load_workload(order.workload, order.overrides))
+        goals = self._try(check, lambda: load_goals(order.goal, order.overrides))
+        if cluster is None or workload is None or goals is None:
+            return cluster, workload, None
+        config = self._try(check, self._together)
+        if config is not None:
+            names = f"{cluster.name}, {workload.name}, {config.goal_names}"
+            self.findings.append(ok(check, names))
+        return cluster, workload, config
+
+    def _together(self) -> Configuration:
+        order = self.order
+        config = load(order.cluster, order.workload, order.goal, order.overrides)
+        require_axis(config)
+        return config
+
+    def _cluster(self, cluster: Cluster, stack: ExitStack) -> OpenCluster | None:
+        check = "cluster"
+        if cluster.testbed is not None and not self.order.starts:
+            why = "a run starts its testbed itself; --start does it for these checks, too"
+            self.findings.append(skipped(check, why))
+            return None
+        opened = self._try(check, lambda: open_cluster(cluster, self.reporter, stack))
+        if opened is not None:
+            self.findings.append(
+                ok(check, f"reached and let in; its id is {opened.info.cluster_id}")
+            )
+        return opened
+
+    def _executors(
+        self, session: Session, cluster: Cluster, workload: Workload, opened: OpenCluster | None
+    ) -> None:
+        addresses = opened.info.addresses if opened else {}
+        self._phase("looking at Spark's executors")
+        report = self._try(
+            "Spark's executors",
+            lambda: look_at_session(
+                session.spark, session.control, cluster, workload, addresses, self.order.slots
+            ),
+        )
+        if report is None:
+            return
+        self.findings += report.findings
+        if opened is not None and report.slots:
+            brokers = len(addresses)
+            self._try("consumer groups", lambda: require_room(workload, report.slots, brokers))
+
+    def _metrics(
+        self,
+        cluster: Cluster,
+        workload: Workload,
+        opened: OpenCluster,
+        session: Session | None,
+        stack: ExitStack,
+    ) -> None:
+        check, jvm = "brokers' metrics", getattr(session.spark, "_jvm", None) if session else None
+        self._phase("reading the brokers' metrics")
+        source = self._try(check, lambda: open_metrics(cluster, opened, jvm))
+        if source is not None:
+            stack.callback(source.close)
+            interval_s = workload.trial.sample_interval_s
+            self.findings += checked(check, lambda: metrics_findings(source, interval_s))
+
+    def _try(self, check: str, make: Callable[[], Opened]) -> Opened | None:
+        try:
+            return make()
+        except RedlineError as error:
+            self.findings += problems_from(check, error)
+            return None
+
+    def _phase(self, text: str) -> None:
+        self.reporter.report(PhaseStarted(text))

@@ -1,0 +1,160 @@
+"""What an executor tells of itself: the standard library only, shipped to it as source.
+
+An executor may lack our wheel or any package, and then says so: what fails in here is told
+as data. A raised error would make Spark try again and end in a Java stack trace.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.metadata
+import importlib.resources
+import json
+import os
+import platform
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+CLOCK_ROUNDS = 8
+"""Round trips of which the shortest counts: it says the most about the clocks."""
+_LINE_BYTES = 4_096
+
+
+def probe_task(order: str, _ids: Iterable[int]) -> Iterator[str]:
+    """One task of the probe's barrier stage.
+
+    Args:
+        order: JSON of what to look at, as `jobs.checks.survey.order_of` writes it.
+
+    Yields:
+        JSON of the facts, once.
+    """
+    from pyspark import BarrierTaskContext
+
+    context = BarrierTaskContext.get()
+    places = [info.address for info in context.getTaskInfos()]
+    task = context.partitionId()
+    hosts = [place.rpartition(":")[0] for place in places]
+    # Tasks of one host have one network, so the first of them looks at the brokers for all.
+    is_first = hosts.index(hosts[task]) == task
+    yield json.dumps(facts(json.loads(order), task, places[task], is_first))
+
+
+def facts(order: Mapping[str, Any], task: int, place: str, is_first: bool) -> dict[str, Any]:
+    """What there is here of what the order asks for."""
+    found: dict[str, Any] = {
+        "task": task,
+        "host": socket.gethostname(),
+        "executor": place,
+        "python": platform.python_version(),
+        "interpreter": sys.executable,
+        "packages": {name: package(name, module) for name, module in order["packages"].items()},
+        "code": _or_error(partial(digest, order["code"])),
+        "engine": _or_error(partial(_importable, order["engine"])),
+        "unreadable": [path for path in order["files"] if not os.access(path, os.R_OK)],
+        "clock": _or_error(partial(clock_offset, order["clock"], task, order["timeout_s"])),
+    }
+    if is_first:
+        found["unreachable"] = unreachable(order["brokers"], order["timeout_s"])
+    return found
+
+
+def package(name: str, module: str) -> dict[str, str]:
+    """The version of a package, or the error of importing it."""
+    try:
+        importlib.import_module(module)
+        return {"version": importlib.metadata.version(name)}
+    except Exception as error:  # noqa: BLE001 - whatever an import of a broken package raises
+        return {"error": _told(error)}
+
+
+def digest(packages: Iterable[str]) -> str:
+    """A digest of these packages' source files, the same in a checkout and in a wheel.
+
+    Raises:
+        ImportError: one is not there.
+    """
+    whole = hashlib.sha256()
+    for name in packages:
+        folder = importlib.resources.files(importlib.import_module(name))
+        entries = {entry.name: entry for entry in folder.iterdir() if entry.name.endswith(".py")}
+        for file_name in sorted(entries):
+            whole.update(f"{name}/{file_name}\n".encode())
+            whole.update(entries[file_name].read_bytes())
+    return whole.hexdigest()[:12]
+
+
+def unreachable(brokers: Mapping[str, Any], timeout_s: float) -> dict[str, str]:
+    """Broker id → why its address takes no connection from here; those that do are left out."""
+    with ThreadPoolExecutor(max_workers=min(32, max(1, len(brokers)))) as pool:
+        tried = pool.map(lambda place: _trouble(place, timeout_s), brokers.values())
+        return {broker: why for broker, why in zip(brokers, tried, strict=True) if why}
+
+
+def clock_offset(line: Mapping[str, Any], task: int, timeout_s: float) -> dict[str, float]:
+    """This clock against the driver's, over the line that the tasks of a load use.
+
+    As NTP does: of some round trips the shortest counts, and its half bounds the error.
+
+    Returns:
+        `offset_s`, by how much this clock is ahead [s], and `error_s`, its uncertainty [s].
+
+    Raises:
+        OSError: the driver cannot be reached or does not answer.
+    """
+    best: tuple[float, float] | None = None
+    with socket.create_connection((line["host"], line["port"]), timeout_s) as sock:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.sendall(json.dumps({"token": line["token"], "task": task}).encode() + b"\n")
+        with sock.makefile("rb") as answers:
+            for _ in range(CLOCK_ROUNDS):
+                sent_s, sent_wall_s = time.monotonic(), time.time()
+                sock.sendall(b'{"asks": "clock"}\n')
+                driver_s = _clock_in(answers)
+                took_s = time.monotonic() - sent_s
+                if best is None or took_s < best[0]:
+                    best = (took_s, sent_wall_s + took_s / 2 - driver_s)
+    assert best is not None, "CLOCK_ROUNDS is above 0"
+    return {"offset_s": best[1], "error_s": best[0] / 2}
+
+
+def _clock_in(answers: Any) -> float:
+    while text := answers.readline(_LINE_BYTES):
+        if text.strip():  # else it is the driver's sign of life
+            return float(json.loads(text)["clock_s"])
+    raise ConnectionError("the driver hung up")
+
+
+def _trouble(place: Any, timeout_s: float) -> str:
+    try:
+        socket.create_connection((place[0], place[1]), timeout_s).close()
+    except socket.gaierror:
+        return "the host name does not resolve"
+    except TimeoutError:
+        return f"no answer within {timeout_s:g} s"
+    except OSError as error:
+        return (error.strerror or str(error)).lower()
+    return ""
+
+
+def _importable(modules: Iterable[str]) -> str:
+    for name in modules:
+        importlib.import_module(name)
+    return "imports"
+
+
+def _or_error(look: Callable[[], Any]) -> dict[str, Any]:
+    try:
+        return {"value": look()}
+    except Exception as error:  # noqa: BLE001 - told as data, see above
+        return {"error": _told(error)}
+
+
+def _told(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"

@@ -1,0 +1,129 @@
+"""What this machine must have: Python, Java, jars, disk, memory, ports."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from jobs.checks.finding import Finding, checked, ok, problem, skipped
+from jobs.checks.preflight import (
+    MIN_DISK_BYTES,
+    MIN_MEMORY_BYTES,
+    available_memory_bytes,
+    disk_problem,
+    java_command,
+    java_problem,
+    java_version,
+    memory_problem,
+    python_problem,
+    this_machine,
+)
+from jobs.config import Testbed
+from jobs.setup.jars import delta_jars, kafka_jars
+from jobs.testbed.ports import free_ports
+from jobs.testbed.profile import adapted, load_profile
+
+RESULTS_BYTES = 500_000_000
+"""Room for the tables and files of a run against brokers elsewhere [B]."""
+DRIVER_BYTES = 1_500_000_000
+"""Memory of a driver: its JVM and this process [B]."""
+
+
+def machine_findings(out: Path, testbed: Testbed | None) -> list[Finding]:
+    """What this machine lacks for a run.
+
+    Args:
+        out: where results go.
+        testbed: brokers that the run would start here; None when they run elsewhere.
+    """
+    machine = this_machine()
+    disk_bytes = RESULTS_BYTES if testbed is None else MIN_DISK_BYTES
+    memory_bytes = DRIVER_BYTES if testbed is None else MIN_MEMORY_BYTES
+    found = [
+        _of("Python", python_problem(sys.version_info[:2]), platform.python_version),
+        _of("Java", java_problem(machine), _java),
+        _of("disk", disk_problem(out, disk_bytes), lambda: _room(out)),
+        _of("memory", memory_problem(machine, memory_bytes), _memory),
+    ]
+    found += checked("jars of Delta", lambda: [ok("jars of Delta", _count(delta_jars()))])
+    if testbed is not None:
+        found += checked("jars of Kafka", lambda: _kafka(testbed))
+        found += checked("ports", lambda: _ports(testbed.brokers))
+    return found
+
+
+def place_findings(out: Path, tables: str | None) -> list[Finding]:
+    """Whether results and tables could be written where they are to go.
+
+    Args:
+        out: where results go.
+        tables: path or catalog name of the Delta tables; None for a folder of `out`.
+    """
+    found = [_writable("results", out)]
+    if tables is None:
+        return found
+    if "/" not in tables or ":" in tables:
+        return [*found, skipped("tables", f"only a run itself writes to {tables}")]
+    return [*found, _writable("tables", Path(tables))]
+
+
+def _writable(check: str, folder: Path) -> Finding:
+    existing = _existing(folder)
+    if existing.is_dir() and os.access(existing, os.W_OK | os.X_OK):
+        return ok(check, str(folder))
+    return problem(
+        check,
+        f"{folder} cannot be written, as {existing} is no folder that this user may write to",
+        "a folder for the results",
+        "choose another with --out or --tables, or change its permissions",
+    )
+
+
+def _existing(folder: Path) -> Path:
+    """The folder, or the nearest above it that exists."""
+    above = (folder.absolute(), *folder.absolute().parents)
+    return next(each for each in above if each.exists())
+
+
+def _of(check: str, trouble: str | None, tell: Callable[[], str]) -> Finding:
+    return ok(check, tell()) if trouble is None else problem(check, trouble)
+
+
+def _java() -> str:
+    command = java_command()
+    return f"{java_version(command)}, {command}"
+
+
+def _room(folder: Path) -> str:
+    return f"{shutil.disk_usage(_existing(folder)).free / 1e9:.1f} GB free for {folder}"
+
+
+def _memory() -> str:
+    available = available_memory_bytes(this_machine())
+    return "not known" if available is None else f"{available / 1e9:.1f} GB available"
+
+
+def _kafka(testbed: Testbed) -> list[Finding]:
+    version = testbed.kafka_version
+    adapted(
+        load_profile(testbed.profile),
+        brokers=testbed.brokers,
+        kafka_version=version,
+        overrides=testbed.overrides,
+    )
+    return [ok("jars of Kafka", f"{version}, {_count(kafka_jars(version))}")]
+
+
+def _count(jars: Sequence[Path]) -> str:
+    return f"{len(jars)} files in {jars[0].parent}"
+
+
+def _ports(brokers: int) -> list[Finding]:
+    # A listener, one for the brokers among themselves and JMX for each; and the controller's.
+    wanted = 3 * brokers + 2
+    free_ports(wanted)
+    return [ok("ports", f"{wanted} free on 127.0.0.1")]

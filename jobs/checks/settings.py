@@ -1,0 +1,90 @@
+"""Rules on Spark's settings: what a load cannot bear, and how many slots they promise."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from jobs.checks.finding import Finding, ok, problem
+
+CHECK = "Spark's settings"
+
+_REFUSED = {
+    "spark.dynamicAllocation.enabled": (
+        "a load is one barrier stage, which Spark cannot run while it adds and removes executors"
+    ),
+    "spark.speculation": "the second copy of a task would offer its load twice",
+}
+
+
+def setting_findings(settings: Mapping[str, str]) -> list[Finding]:
+    """What the settings say that a load cannot bear.
+
+    Args:
+        settings: of the Spark context, by Spark's names.
+    """
+    found = [
+        problem(
+            CHECK,
+            f"{name} is {settings[name]}, and {why}",
+            "false",
+            f"set {name}=false (spark-submit --conf {name}=false)",
+        )
+        for name, why in _REFUSED.items()
+        if settings.get(name, "false").strip().lower() == "true"
+    ]
+    return found or [ok(CHECK, "no dynamic allocation, no speculation")]
+
+
+def promised_slots(settings: Mapping[str, str], master: str) -> int | None:
+    """Tasks that the session will be able to run at once, by its settings.
+
+    Args:
+        settings: of the Spark context, by Spark's names.
+        master: of the Spark context.
+
+    Returns:
+        None where the settings do not say, as on a standalone cluster without a bound, which
+        gives a session all that it has.
+    """
+    of_task = _number(settings, "spark.task.cpus") or 1
+    if re.match(r"spark://", master):
+        cores = _number(settings, "spark.cores.max")
+        of_executor = _number(settings, "spark.executor.cores") or of_task
+        # Executors are of one size: cores that make no whole one are not used.
+        return None if cores is None else cores // of_executor * (of_executor // of_task)
+    if re.match(r"yarn|k8s://", master):
+        executors = _number(settings, "spark.executor.instances")
+        of_executor = _number(settings, "spark.executor.cores") or 1
+        return None if executors is None else executors * (of_executor // of_task)
+    return None
+
+
+def slot_findings(slots: int, wanted: int, waited_s: float) -> list[Finding]:
+    """Whether there is room for the tasks of a load.
+
+    Args:
+        slots: tasks that can run at once, of the executors that have registered.
+        wanted: how many there should be.
+        waited_s: how long they were waited for [s].
+    """
+    check = "Spark's slots"
+    if slots >= wanted:
+        return [ok(check, f"{slots} tasks can run at once")]
+    missing = wanted - slots
+    some = f"{missing} slot is" if missing == 1 else f"{missing} slots are"
+    return [
+        problem(
+            check,
+            f"{some} missing: after {waited_s:.0f} s the executors that have registered can run "
+            f"{slots} tasks at once",
+            f"{wanted}, as all tasks of a load run at the same time",
+            "free cores of the Spark cluster, or ask for fewer (--slots, spark.cores.max, "
+            "spark.executor.instances)",
+        )
+    ]
+
+
+def _number(settings: Mapping[str, str], name: str) -> int | None:
+    text = settings.get(name, "").strip()
+    return int(text) if text.isdecimal() else None

@@ -1,0 +1,300 @@
+"""What a run asks of a cluster's administration, typed, on top of kafka-python's admin client.
+
+Requests to one certain broker go through the client's connection manager, because the
+public methods let the client choose a broker; they are in this module and in
+`jobs.cluster.permissions`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, TypeVar
+
+from kafka import KafkaAdminClient, TopicPartition
+from kafka import errors as kafka_errors
+from kafka.admin import ConfigResource, ConfigResourceType, OffsetSpec
+from kafka.protocol.admin import ElectionType
+from kafka.protocol.metadata import MetadataRequest
+
+from search.errors import RedlineError
+
+Answer = TypeVar("Answer")
+
+NO_LEADER = -1
+
+LOOK_TIMEOUT_MS = 5_000
+"""A broker that does not tell its metadata within this time counts as silent [ms]."""
+
+
+class AdminError(RedlineError):
+    """The cluster refused or did not answer a request of its administration.
+
+    `cause` is the name of Kafka's error, such as TopicAlreadyExistsError.
+    """
+
+    def __init__(self, message: str, cause: str) -> None:
+        super().__init__(message)
+        self.cause = cause
+
+
+@dataclass(frozen=True)
+class Broker:
+    """A broker as clients see it: the address is the advertised one."""
+
+    id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+
+@dataclass(frozen=True)
+class ClusterInfo:
+    """The brokers of a cluster.
+
+    Attributes:
+        cluster_id: Kafka's own.
+        brokers: those that serve, by id.
+        fenced: ids of brokers that are registered and do not serve.
+        api_version: the release that the brokers' protocol fits, such as (4, 1); the
+            patch release shows only in their metrics.
+    """
+
+    cluster_id: str
+    brokers: tuple[Broker, ...]
+    fenced: tuple[int, ...]
+    api_version: tuple[int, ...]
+
+    @property
+    def broker_ids(self) -> tuple[int, ...]:
+        """Ids of the brokers that serve, ascending."""
+        return tuple(broker.id for broker in self.brokers)
+
+    @property
+    def hosts(self) -> dict[int, str]:
+        """Broker id → advertised host."""
+        return {broker.id: broker.host for broker in self.brokers}
+
+    @property
+    def addresses(self) -> dict[int, tuple[str, int]]:
+        """Broker id → advertised host and port."""
+        return {broker.id: (broker.host, broker.port) for broker in self.brokers}
+
+
+@dataclass(frozen=True)
+class Partition:
+    """A partition as one broker knows it; `leader` is `NO_LEADER` while there is none."""
+
+    leader: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+
+    @property
+    def preferred(self) -> int:
+        """The replica that leads unless something happened to it."""
+        return self.replicas[0]
+
+
+class KafkaAdmin:
+    """A connection to a cluster's administration; `jobs.cluster.connect.connect` makes one.
+
+    A context manager. Every method may raise `AdminError`.
+    """
+
+    def __init__(self, client: KafkaAdminClient, timeout_s: float) -> None:
+        """Take over `client`; a request may last `timeout_s` [s]."""
+        self.client = client
+        self._timeout_ms = int(timeout_s * 1000)
+
+    def __enter__(self) -> KafkaAdmin:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the connections."""
+        self.client.close()
+
+    def describe_cluster(self) -> ClusterInfo:
+        """The brokers that serve, and those that are registered and do not."""
+        answer = self.ask("describe the cluster", self.client.describe_cluster)
+        brokers = sorted(answer["brokers"], key=lambda broker: int(broker["broker_id"]))
+        return ClusterInfo(
+            cluster_id=str(answer["cluster_id"]),
+            brokers=tuple(
+                Broker(
+                    int(each["broker_id"]), str(each["host"]), int(each["port"]), each.get("rack")
+                )
+                for each in brokers
+                if not each.get("is_fenced")
+            ),
+            fenced=tuple(int(each["broker_id"]) for each in brokers if each.get("is_fenced")),
+            api_version=tuple(self.client._manager.broker_version),
+        )
+
+    def broker_config(self, broker_id: int) -> dict[str, str | None]:
+        """All properties of a broker, defaults included; None for secrets."""
+        return self._config(ConfigResourceType.BROKER, str(broker_id))
+
+    def topic_config(self, topic: str) -> dict[str, str | None]:
+        """All properties of a topic, defaults included."""
+        return self._config(ConfigResourceType.TOPIC, topic)
+
+    def topic_names(self) -> frozenset[str]:
+        """Names of all topics that this client may see."""
+        return frozenset(self.ask("list topics", self.client.list_topics))
+
+    def create_topic(
+        self,
+        topic: str,
+        replicas: Mapping[int, Sequence[int]],
+        config: Mapping[str, str],
+        validate_only: bool = False,
+    ) -> dict[str, str | None]:
+        """Ask for a topic; it is usable only when the brokers' metadata say so.
+
+        Args:
+            topic: its name.
+            replicas: partition → broker ids, the preferred leader first.
+            config: topic properties by Kafka's names.
+            validate_only: have the cluster check the request and create nothing.
+
+        Returns:
+            The properties that the topic has or would have, defaults included; empty when
+            this client may not read them.
+        """
+        what = f"create the topic {topic}"
+        spec = {"assignments": {p: list(ids) for p, ids in replicas.items()}, "configs": config}
+        answer = self.ask(
+            what,
+            lambda: self.client.create_topics(
+                {topic: spec},
+                timeout_ms=self._timeout_ms,
+                validate_only=validate_only,
+                raise_errors=False,
+            ),
+        )
+        result = answer["topics"][0]
+        self._require_no_error(what, result)
+        return {key: each["value"] for key, each in (result.get("configs") or {}).items()}
+
+    def delete_topic(self, topic: str) -> None:
+        """Ask for a topic's deletion; it is gone only when the brokers' metadata say so."""
+        what = f"delete the topic {topic}"
+        answer = self.ask(
+            what,
+            lambda: self.client.delete_topics(
+                [topic], timeout_ms=self._timeout_ms, raise_errors=False
+            ),
+        )
+        self._require_no_error(what, answer["topics"][0])
+
+    def partitions_seen_by(
+        self, broker_id: int, topics: Sequence[str]
+    ) -> dict[str, dict[int, Partition] | None]:
+        """Topic → its partitions as this broker knows them, None when it knows no such topic.
+
+        Never creates a topic, whatever the brokers' auto.create.topics.enable says.
+        """
+        request = MetadataRequest(
+            topics=[MetadataRequest.MetadataRequestTopic(name=topic) for topic in topics],
+            allow_auto_topic_creation=False,
+        )
+        manager = self.client._manager
+        what = f"ask broker {broker_id} about {_named(topics)}"
+        answer = self.ask(
+            what, lambda: manager.run(manager.send, request, broker_id, LOOK_TIMEOUT_MS)
+        )
+        return {found.name: self._partitions_in(what, found) for found in answer.topics}
+
+    def _partitions_in(self, what: str, found: Any) -> dict[int, Partition] | None:
+        error = kafka_errors.for_code(found.error_code)
+        if error is kafka_errors.UnknownTopicOrPartitionError:
+            return None
+        if error not in (kafka_errors.NoError, kafka_errors.LeaderNotAvailableError):
+            raise self._error(what, error())
+        return {
+            int(each.partition_index): Partition(
+                int(each.leader_id), tuple(each.replica_nodes), tuple(each.isr_nodes)
+            )
+            for each in found.partitions
+        }
+
+    def elect_preferred_leaders(self, partitions: Iterable[tuple[str, int]]) -> None:
+        """Ask that the preferred replicas of these (topic, partition) lead again."""
+        wanted: dict[str, list[int]] = {}
+        for topic, partition in partitions:
+            wanted.setdefault(topic, []).append(partition)
+        self.ask(
+            f"elect the preferred leaders of {_named(sorted(wanted))}",
+            lambda: self.client.elect_leaders(
+                ElectionType.PREFERRED, wanted, timeout_ms=self._timeout_ms
+            ),
+        )
+
+    def end_offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:
+        """(Topic, partition) → the offset that its next record will get."""
+        wanted = {TopicPartition(*each): OffsetSpec.LATEST for each in partitions}
+        topics = sorted({each.topic for each in wanted})
+        answer = self.ask(
+            f"read the end offsets of {_named(topics)}",
+            lambda: self.client.list_partition_offsets(wanted, timeout_ms=self._timeout_ms),
+        )
+        return {(each.topic, each.partition): int(found.offset) for each, found in answer.items()}
+
+    def _config(self, kind: ConfigResourceType, name: str) -> dict[str, str | None]:
+        what = kind.name.lower()
+        answer = self.ask(
+            f"read the configuration of {what} {name}",
+            lambda: self.client.describe_configs([ConfigResource(kind, name)], config_filter="all"),
+        )
+        return {key: each["value"] for key, each in answer[what][name].items()}
+
+    def ask(self, what: str, request: Callable[[], Answer]) -> Answer:
+        """What a request to the client answers; `what` is a verb phrase for messages."""
+        try:
+            try:
+                return request()
+            except kafka_errors.UnknownBrokerIdError:
+                # The client forgot a broker while it was away, and does not look again itself.
+                manager = self.client._manager
+                manager.run(manager.cluster.refresh_metadata)
+                return request()
+        except kafka_errors.KafkaError as error:
+            raise self._error(what, error) from error
+
+    def _require_no_error(self, what: str, result: Mapping[str, Any]) -> None:
+        error = kafka_errors.for_code(result["error_code"])
+        if error is not kafka_errors.NoError:
+            raise self._error(what, error(), result.get("error_message"))
+
+    @staticmethod
+    def _error(what: str, error: Exception, told: str | None = None) -> AdminError:
+        cause = type(error).__name__
+        advice = ADVICE.get(cause, "check that the brokers run and can be reached, and run again")
+        why = f"{cause}: {told.rstrip('.')}" if told else cause
+        return AdminError(f"could not {what} ({why}); {advice}", cause)
+
+
+def _named(topics: Sequence[str]) -> str:
+    first = f"the topic {topics[0]}"
+    return first if len(topics) == 1 else f"{first} and {len(topics) - 1} more"
+
+
+PERMISSION = "the user of cluster security needs Kafka ACLs for it; have them granted"
+ADVICE = {
+    "ClusterAuthorizationFailedError": PERMISSION,
+    "TopicAuthorizationFailedError": PERMISSION,
+    "InvalidConfigurationError": "correct the properties in workload topic.config",
+    "PolicyViolationError": "the cluster's create.topic.policy forbids it; change workload topic",
+    "TopicAlreadyExistsError": "the name is taken; remove that topic, or start another run",
+    "TopicDeletionDisabledError": "set delete.topic.enable=true on the brokers",
+}
+"""What to do about the errors of Kafka that a user can do something about."""

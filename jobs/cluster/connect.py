@@ -1,0 +1,158 @@
+"""Finding out within seconds whether a cluster can be reached, and if not, why."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from kafka import KafkaAdminClient
+from kafka import errors as kafka_errors
+from kafka.net.compat import KafkaNetClient
+
+from jobs.cluster.admin import AdminError, KafkaAdmin
+from jobs.engine.connections import refusals_of
+from jobs.engine.refusals import why_not
+from search.errors import ConfigError
+
+PROBE_SHARE = 0.3
+"""Share of the time limit that the look at the bare addresses may take."""
+
+RECONNECT_BACKOFF_MAX_MS = 1_000
+"""A broker that comes back is noticed within about this time [ms]."""
+
+CLIENT_ID = "kafka-redline-admin"
+
+
+def connect(
+    bootstrap_servers: Sequence[str],
+    client_kwargs: Mapping[str, Any] | None = None,
+    timeout_s: float = 10.0,
+    request_timeout_s: float = 30.0,
+) -> KafkaAdmin:
+    """Connect to a cluster's administration and check that every broker can be reached.
+
+    Args:
+        bootstrap_servers: host:port each; one that answers is enough.
+        client_kwargs: connection options of kafka-python, as of `Security.client_kwargs`.
+        timeout_s: for finding the cluster [s].
+        request_timeout_s: for each later request [s].
+
+    Raises:
+        ConfigError: when no address answers, none is a Kafka broker with these options, the
+            credentials are refused, or a broker advertises an address that does not answer.
+    """
+    _keep_kafka_python_quiet()
+    troubles = probe(bootstrap_servers, timeout_s * PROBE_SHARE)
+    answering = [server for server in bootstrap_servers if server not in troubles]
+    if not answering:
+        told = "; ".join(f"{server} {trouble}" for server, trouble in troubles.items())
+        raise ConfigError(
+            f"no broker of cluster bootstrap_servers can be reached: {told}; expected a Kafka "
+            "broker there; start it, or correct the addresses"
+        )
+    options = dict(client_kwargs or {})
+    _require_one_that_lets_us_in(answering, options, timeout_s)
+    client = _bootstrap(answering, options, timeout_s, request_timeout_s)
+    admin = KafkaAdmin(client, request_timeout_s)
+    try:
+        _require_reachable_brokers(admin, options, timeout_s)
+    except BaseException:
+        admin.close()
+        raise
+    return admin
+
+
+def probe(addresses: Sequence[str], timeout_s: float) -> dict[str, str]:
+    """The addresses, host:port each, that take no TCP connection within `timeout_s`, and why."""
+    with ThreadPoolExecutor(max_workers=min(32, max(1, len(addresses)))) as pool:
+        troubles = pool.map(lambda address: _trouble(address, timeout_s), addresses)
+    return {
+        address: trouble
+        for address, trouble in zip(addresses, troubles, strict=True)
+        if trouble is not None
+    }
+
+
+def split(address: str) -> tuple[str, int]:
+    """Host and port of `host:port`; an IPv6 host stands in brackets."""
+    host, _, port = address.rpartition(":")
+    return host.strip("[]"), int(port)
+
+
+def _trouble(address: str, timeout_s: float) -> str | None:
+    try:
+        socket.create_connection(split(address), timeout_s).close()
+    except socket.gaierror:
+        return "has a host name that does not resolve"
+    except TimeoutError:
+        return f"does not answer within {timeout_s:.3g} s"
+    except OSError as error:
+        return f"takes no connection ({(error.strerror or str(error)).lower()})"
+    return None
+
+
+def _require_one_that_lets_us_in(
+    servers: Sequence[str], options: Mapping[str, Any], timeout_s: float
+) -> None:
+    """Open a connection as the producers do; kafka-python alone would not tell what failed."""
+    places = {-1 - index: split(server) for index, server in enumerate(servers)}
+    refusals = refusals_of(places, options, timeout_s * (1 - PROBE_SHARE))
+    if len(refusals) == len(servers):
+        raise ConfigError("; ".join(refusals.values()))
+
+
+def _bootstrap(
+    servers: list[str], options: dict[str, Any], timeout_s: float, request_timeout_s: float
+) -> KafkaAdminClient:
+    """kafka-python's client; of a failed one, nothing is left running."""
+    made: list[KafkaNetClient] = []
+
+    def remember(**config: Any) -> KafkaNetClient:
+        made.append(KafkaNetClient(**config))
+        return made[-1]
+
+    try:
+        return KafkaAdminClient(
+            bootstrap_servers=servers,
+            client_id=CLIENT_ID,
+            bootstrap_timeout_ms=int(timeout_s * 1000),
+            request_timeout_ms=int(request_timeout_s * 1000),
+            reconnect_backoff_max_ms=RECONNECT_BACKOFF_MAX_MS,
+            kafka_client=remember,
+            **options,
+        )
+    except kafka_errors.KafkaError as error:
+        for client in made:
+            client.close()
+            client._manager._net.stop()
+        raise ConfigError(f"{', '.join(servers)}: {why_not(error, options)}") from error
+
+
+def _require_reachable_brokers(
+    admin: KafkaAdmin, options: Mapping[str, Any], timeout_s: float
+) -> None:
+    """Clients use the advertised addresses, whatever the bootstrap addresses were."""
+    try:
+        brokers = admin.describe_cluster().brokers
+    except AdminError as error:
+        raise ConfigError(str(error)) from error
+    advertised = {f"{each.host}:{each.port}": each.id for each in brokers}
+    for address, trouble in probe(list(advertised), timeout_s * PROBE_SHARE).items():
+        raise ConfigError(
+            f"broker {advertised[address]} advertises {address}, which {trouble}; expected an "
+            "address that this machine can reach; correct advertised.listeners of the broker, or "
+            "name resolution here"
+        )
+    places = {each.id: (each.host, each.port) for each in brokers}
+    for refusal in refusals_of(places, options, timeout_s).values():
+        raise ConfigError(refusal)
+
+
+def _keep_kafka_python_quiet() -> None:
+    """Without a handler of its own, Python prints a library's warnings on stderr."""
+    logger = logging.getLogger("kafka")
+    if not any(isinstance(each, logging.NullHandler) for each in logger.handlers):
+        logger.addHandler(logging.NullHandler())

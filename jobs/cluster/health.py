@@ -1,0 +1,87 @@
+"""What can be seen of a whole cluster from outside: partitions that lack replicas, and disks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from jobs.cluster.admin import KafkaAdmin
+from metrics.units import format_size
+
+UNKNOWN_BYTES = -1
+"""What brokers before Kafka 3.3 say of a volume's size and room."""
+
+Partitions = frozenset[tuple[str, int]]
+"""Partitions as (topic, number)."""
+
+
+@dataclass(frozen=True)
+class LogDir:
+    """A log directory of a broker and the volume that it is on; `UNKNOWN_BYTES` where not told."""
+
+    broker_id: int
+    path: str
+    total_bytes: int
+    usable_bytes: int
+
+    @property
+    def is_told(self) -> bool:
+        """True when the broker says how large its volume is."""
+        return self.total_bytes > 0 and self.usable_bytes >= 0
+
+    @property
+    def used_share(self) -> float:
+        """Used share of the volume [ratio]."""
+        return 1.0 - self.usable_bytes / self.total_bytes
+
+    def trouble(self, free_bytes_min: int, used_share_max: float | None) -> str | None:
+        """How it passes a limit, or None."""
+        where = f"the volume of {self.path} of broker {self.broker_id}"
+        if self.usable_bytes < free_bytes_min:
+            free, least = format_size(self.usable_bytes), format_size(free_bytes_min)
+            return f"{where} has {free} left, less than {least}"
+        if used_share_max is not None and self.used_share > used_share_max:
+            return f"{where} is {self.used_share:.1%} full, more than {used_share_max:.1%}"
+        return None
+
+
+class ClusterHealth:
+    """Looks at the whole cluster, by the administration's means alone."""
+
+    def __init__(self, admin: KafkaAdmin) -> None:
+        self._admin = admin
+
+    def under_replicated(self) -> Partitions:
+        """All partitions with a replica out of sync, of topics that this client may see.
+
+        Raises:
+            AdminError: the cluster does not answer.
+        """
+        topics = self._admin.ask("look at all topics", self._admin.client.describe_topics)
+        return frozenset(
+            (str(topic["name"]), int(each["partition_index"]))
+            for topic in topics
+            for each in topic["partitions"]
+            if len(each["isr_nodes"]) < len(each["replica_nodes"])
+        )
+
+    def log_dirs(self) -> tuple[LogDir, ...]:
+        """The log directories of all brokers; none of brokers that may not tell.
+
+        Raises:
+            AdminError: a broker does not answer.
+        """
+        answers = self._admin.ask(
+            "look at the brokers' disks",
+            # No partition is asked for: only the volumes matter, and a broker may have thousands.
+            lambda: self._admin.client.describe_log_dirs({}),
+        )
+        return tuple(
+            LogDir(
+                int(answer["broker"]),
+                str(each["log_dir"]),
+                int(each.get("total_bytes", UNKNOWN_BYTES)),
+                int(each.get("usable_bytes", UNKNOWN_BYTES)),
+            )
+            for answer in answers
+            for each in answer["log_dirs"]
+        )

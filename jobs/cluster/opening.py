@@ -1,0 +1,139 @@
+"""The cluster under load: a testbed to start, or brokers that run already."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+
+from jobs.cluster.admin import ClusterInfo, KafkaAdmin
+from jobs.cluster.connect import connect
+from jobs.config import Cluster, Goal, Workload
+from jobs.config.security import Security
+from jobs.console.events import PhaseStarted, Reporter
+from jobs.testbed.launcher import start
+from metrics.sources.access import JmxAccess
+from search.errors import ConfigError
+
+LAG_CHECKS = 1.5
+"""Brokers look for lagging followers every half of replica.lag.time.max.ms, so a change of
+the ISR shows after at most so many times that time."""
+
+
+def _never_ends() -> None:
+    """Brokers that are not ours end without telling us; the next trial's check finds out."""
+
+
+@dataclass(frozen=True)
+class OpenCluster:
+    """A cluster that answers.
+
+    Attributes:
+        jmx: node id → host:port of its JMX, controllers too where known.
+        check: raises when the cluster has ended by itself, as a testbed can.
+        security: how clients get in.
+        jmx_access: what its JMX asks for; None when nothing.
+    """
+
+    admin: KafkaAdmin
+    info: ClusterInfo
+    jmx: dict[int, str]
+    check: Callable[[], None] = _never_ends
+    security: Security = field(default_factory=Security)
+    jmx_access: JmxAccess | None = None
+
+
+def open_cluster(cluster: Cluster, reporter: Reporter, stack: ExitStack) -> OpenCluster:
+    """Start the testbed if the cluster is one, and connect; `stack` undoes both.
+
+    Raises:
+        ConfigError: it does not start, or cannot be reached, or has no way to its metrics.
+    """
+    if cluster.testbed is None:
+        return _running(cluster, reporter, stack)
+    wanted = cluster.testbed
+    reporter.report(
+        PhaseStarted(f"starting {wanted.brokers} brokers of Kafka {wanted.kafka_version}")
+    )
+    testbed = stack.enter_context(
+        start(
+            wanted.profile,
+            brokers=wanted.brokers,
+            kafka_version=wanted.kafka_version,
+            overrides=wanted.overrides,
+        )
+    )
+    security = testbed.client_security()
+    admin = stack.enter_context(connect(testbed.bootstrap_servers, security.client_kwargs()))
+    controller = testbed.controller
+    jmx = {**testbed.jmx_endpoints, controller.node_id: controller.jmx_endpoint}
+    info = admin.describe_cluster()
+    return OpenCluster(admin, info, jmx, testbed.check, security, testbed.jmx_access)
+
+
+def _running(cluster: Cluster, reporter: Reporter, stack: ExitStack) -> OpenCluster:
+    if cluster.bootstrap_servers is None or cluster.shown_by is None:
+        raise ConfigError(f"cluster {cluster.name} names neither a testbed nor running brokers")
+    reporter.report(PhaseStarted(f"connecting to {', '.join(cluster.bootstrap_servers)}"))
+    options = cluster.security.client_kwargs()
+    admin = stack.enter_context(connect(cluster.bootstrap_servers, options))
+    info = admin.describe_cluster()
+    jmx = cluster.shown_by.jmx
+    return OpenCluster(
+        admin,
+        info,
+        {} if jmx is None else jmx.addresses(info.hosts),
+        security=cluster.security,
+        jmx_access=None if jmx is None else jmx.access(),
+    )
+
+
+def window_needed_s(opened: OpenCluster, workload: Workload) -> float | None:
+    """The shortest window in which a lagging follower must show [s]; None without followers.
+
+    From the brokers' `replica.lag.time.max.ms`, the largest of them.
+    """
+    if workload.topic.replication_factor < 2:
+        return None
+    lags_ms = [
+        float(opened.admin.broker_config(broker).get("replica.lag.time.max.ms") or 0)
+        for broker in opened.info.broker_ids
+    ]
+    return LAG_CHECKS * max(lags_ms) / 1000.0
+
+
+def require_fitting(opened: OpenCluster, workload: Workload, goal: Goal) -> None:
+    """Check before any load what only the cluster can tell.
+
+    Raises:
+        ConfigError: trials are too short for this cluster's metrics to show an overload.
+    """
+    needed_s = window_needed_s(opened, workload)
+    if needed_s is not None and workload.trial.measure_s < needed_s:
+        raise ConfigError(
+            f"workload trial.measure_s is {workload.trial.measure_s:g}; with the brokers' "
+            f"replica.lag.time.max.ms a follower that falls behind shows after up to "
+            f"{needed_s:g} s, and goal {goal.name} judges by it; measure for {needed_s:g} s or "
+            f"longer (--set workload.trial.measure_s={needed_s:g}), or lower that setting"
+        )
+
+
+def queues_of(opened: OpenCluster, goal: Goal) -> dict[int, float]:
+    """Broker id → its `queued.max.requests`, where the goal judges by a share of it.
+
+    Raises:
+        ConfigError: a broker does not tell.
+    """
+    if goal.indicators.request_queue_share_max is None:
+        return {}
+    found = {}
+    for broker in opened.info.broker_ids:
+        value = opened.admin.broker_config(broker).get("queued.max.requests")
+        if value is None:
+            raise ConfigError(
+                f"broker {broker} does not tell its queued.max.requests, and goal {goal.name} "
+                "judges by indicators.request_queue_share_max; expected a number; give "
+                "request_queue_max instead"
+            )
+        found[broker] = float(value)
+    return found

@@ -1,0 +1,195 @@
+"""Topics as they are wanted, and how a topic as it is differs; nothing here asks a broker."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from jobs.cluster.admin import NO_LEADER, Partition
+from jobs.config import Workload
+from jobs.engine.pattern import BATCH_HEADER_BYTES, record_bytes
+from search.errors import ConfigError
+
+PREFIX = "redline-"
+NAME_LENGTH_MAX = 249
+"""Kafka's own limit of a topic's name."""
+
+Assignment = dict[int, tuple[int, ...]]
+"""Partition → broker ids of its replicas, the preferred leader first."""
+
+
+def assignment(
+    broker_ids: Sequence[int], partitions_per_broker: int, replication_factor: int
+) -> Assignment:
+    """Replicas such that every broker does the same work.
+
+    Each broker leads exactly `partitions_per_broker` partitions and follows exactly
+    (replication_factor - 1) times as many. The followers of one broker's partitions are
+    spread over all others, no broker more than one partition ahead of another: leaders go
+    round in order, and from round to round the followers are picked one stride further on.
+
+    Raises:
+        ConfigError: when there are fewer brokers than replicas.
+    """
+    brokers = sorted(set(broker_ids))
+    count, followers = len(brokers), replication_factor - 1
+    if replication_factor > count:
+        raise ConfigError(
+            f"workload topic.replication_factor is {replication_factor}, and the cluster has "
+            f"{count} brokers that serve ({', '.join(map(str, brokers)) or 'none'}); expected at "
+            "most as many replicas as brokers; lower it or start more brokers"
+        )
+    result: Assignment = {}
+    for turn in range(partitions_per_broker):
+        strides = [1 + (turn * followers + i) % (count - 1) for i in range(followers)]
+        for position, leader in enumerate(brokers):
+            others = (brokers[(position + stride) % count] for stride in strides)
+            result[turn * count + position] = (leader, *others)
+    return result
+
+
+def topic_name(run_id: str, message_bytes: int, partitions_per_broker: int) -> str:
+    """The name of the topic that a run makes for such traffic, the same in every call.
+
+    Raises:
+        ConfigError: when Kafka could not name a topic after this run.
+    """
+    name = f"{PREFIX}{run_id}-{message_bytes}B-{partitions_per_broker}p"
+    if len(name) > NAME_LENGTH_MAX or not re.fullmatch(r"[A-Za-z0-9._-]+", name):
+        raise ConfigError(
+            f'the run id "{run_id}" cannot be part of a topic name; expected at most '
+            f"{NAME_LENGTH_MAX - len(PREFIX) - 20} letters, digits, dots, dashes and "
+            "underscores; choose another"
+        )
+    return name
+
+
+def several(name: str, count: int) -> tuple[str, ...]:
+    """Names of so many topics of the same shape; of one, the name itself."""
+    return (name,) if count == 1 else tuple(f"{name}-{number}" for number in range(count))
+
+
+def largest_batch_bytes(workload: Workload, message_bytes: int) -> int:
+    """No record batch of this workload is larger than this [B].
+
+    A batch of several records keeps to batch_size; a batch of one takes what it needs, which
+    is less where it can be compressed, but not known before it is.
+    """
+    producer, payload = workload.producer, workload.payload.for_engine()
+    rate = producer.records_per_s(message_bytes)
+
+    def sized(index: int, share: float) -> int:
+        return record_bytes(index, payload.sizes.quantile(message_bytes, share), rate, payload)
+
+    if producer.compression != "none" and payload.kind != "random":
+        return producer.batch_size
+    largest = BATCH_HEADER_BYTES + sized(0, 1.0)
+    several_fit = BATCH_HEADER_BYTES + sized(0, 0.0) + sized(1, 0.0) <= producer.batch_size
+    return max(largest, producer.batch_size) if several_fit else largest
+
+
+def require_writable(
+    workload: Workload, message_bytes: int, properties: Mapping[str, str | None]
+) -> None:
+    """Refuse a workload whose every request the brokers would refuse.
+
+    Args:
+        workload: what will be written.
+        message_bytes: mean size of a message, key and value [B].
+        properties: of the topic, defaults included; what is missing is not checked.
+
+    Raises:
+        ConfigError: batches larger than max.message.bytes, or fewer replicas than
+            min.insync.replicas with acks=all.
+    """
+    limit, batch = properties.get("max.message.bytes"), largest_batch_bytes(workload, message_bytes)
+    if limit is not None and batch > int(limit):
+        raise ConfigError(
+            f"workload {workload.name} sends batches of up to {batch} B at message size "
+            f"{message_bytes} B, and the brokers take at most max.message.bytes {limit} B; lower "
+            f"producer.batch_size or message_bytes, or add --set "
+            f"workload.topic.config.max.message.bytes={batch}"
+        )
+    insync, replicas = properties.get("min.insync.replicas"), workload.topic.replication_factor
+    if insync is not None and workload.producer.acks == "all" and replicas < int(insync):
+        raise ConfigError(
+            f"workload {workload.name} has topic.replication_factor {replicas} and acks all, and "
+            f"the brokers want min.insync.replicas {insync}; raise the factor, or add --set "
+            f"workload.topic.config.min.insync.replicas={replicas}"
+        )
+
+
+@dataclass(frozen=True)
+class TopicState:
+    """How a topic differs from what is wanted; each a tuple of partitions, empty when well.
+
+    Attributes:
+        missing: unknown to a broker.
+        reassigned: with other replicas than the assigned ones, or in another order.
+        leaderless: without a leader.
+        moved: led by another replica than the preferred one.
+        lagging: with a replica outside of the ISR.
+        silent: why a broker could not be asked, a sentence each.
+    """
+
+    missing: tuple[int, ...] = ()
+    reassigned: tuple[int, ...] = ()
+    leaderless: tuple[int, ...] = ()
+    moved: tuple[int, ...] = ()
+    lagging: tuple[int, ...] = ()
+    silent: tuple[str, ...] = ()
+
+    @property
+    def healthy(self) -> bool:
+        """True when everything is as assigned."""
+        return not self.sentences()
+
+    def sentences(self) -> tuple[str, ...]:
+        """What is wrong, a sentence each."""
+        found = (
+            (self.missing, "unknown to a broker"),
+            (self.reassigned, "with other replicas than assigned"),
+            (self.leaderless, "without a leader"),
+            (self.moved, "led by another broker than assigned"),
+            (self.lagging, "with a replica out of sync"),
+        )
+        texts = (f"{_counted(partitions)} {text}" for partitions, text in found if partitions)
+        return (*texts, *self.silent)
+
+    def __or__(self, other: TopicState) -> TopicState:
+        """What is wrong in the eyes of either of two brokers."""
+        return TopicState(
+            *(
+                tuple(sorted({*getattr(self, name), *getattr(other, name)}))
+                for name in self.__dataclass_fields__
+            )
+        )
+
+
+def state_of(
+    wanted: Assignment, seen: Mapping[int, Partition] | None, first: int = 0
+) -> TopicState:
+    """How the partitions that a broker sees differ from the wanted ones; None sees no topic.
+
+    Args:
+        first: the number that the topic's partition 0 has among all topics.
+    """
+    wanted = {first + number: replicas for number, replicas in wanted.items()}
+    seen = {first + number: each for number, each in (seen or {}).items()}
+    known = {number: seen[number] for number in wanted if number in seen}
+    led = {number: each for number, each in known.items() if each.leader != NO_LEADER}
+    return TopicState(
+        missing=tuple(sorted(set(wanted) - set(known))),
+        reassigned=tuple(n for n, each in known.items() if each.replicas != wanted[n]),
+        leaderless=tuple(sorted(set(known) - set(led))),
+        moved=tuple(n for n, each in led.items() if each.leader != wanted[n][0]),
+        lagging=tuple(n for n, each in known.items() if set(each.isr) != set(each.replicas)),
+    )
+
+
+def _counted(partitions: Sequence[int]) -> str:
+    if len(partitions) == 1:
+        return f"partition {partitions[0]}"
+    named = ", ".join(map(str, partitions[:5]))
+    return f"{len(partitions)} partitions ({named}{', …' if len(partitions) > 5 else ''})"

@@ -1,0 +1,253 @@
+"""The topics that a run makes, checks before each trial and deletes; it touches no others."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from jobs.cluster.admin import AdminError, KafkaAdmin
+from jobs.cluster.topic_plan import (
+    Assignment,
+    TopicState,
+    assignment,
+    require_writable,
+    several,
+    state_of,
+    topic_name,
+)
+from jobs.cluster.topic_set import TopicReport, TopicSet
+from jobs.config import Workload
+from search.errors import ConfigError, RedlineError
+
+POLL_S = 0.2
+ELECTION_INTERVAL_S = 2.0
+"""An election takes effect within this time, or is asked for again [s]."""
+
+WRONG_REQUESTS = frozenset(
+    {
+        "ClusterAuthorizationFailedError",
+        "InvalidConfigurationError",
+        "InvalidReplicationFactorError",
+        "InvalidTopicError",
+        "PolicyViolationError",
+        "TopicAuthorizationFailedError",
+    }
+)
+"""Errors of a creation that another configuration would not give."""
+
+
+class TopicError(RedlineError):
+    """A topic did not become what was asked for in time."""
+
+
+class Topics:
+    """Makes and keeps the topics of one run.
+
+    Args:
+        admin: the cluster's administration.
+        run_id: part of the topics' names, so that no two runs share one.
+        clock, pause: time [s], handed in for tests.
+    """
+
+    def __init__(
+        self,
+        admin: KafkaAdmin,
+        run_id: str,
+        clock: Callable[[], float] = time.monotonic,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._admin = admin
+        self._run_id = run_id
+        self._clock = clock
+        self._pause = pause
+        self._made: list[str] = []
+
+    @property
+    def made(self) -> tuple[str, ...]:
+        """Topics that this run made and did not delete yet."""
+        return tuple(self._made)
+
+    def validate(self, workload: Workload, message_bytes: int) -> None:
+        """Have the cluster check a topic without making it, and our batches against it.
+
+        Raises:
+            ConfigError: when it would refuse the topic or each batch written to it.
+        """
+        planned = self._planned(workload, message_bytes)
+        longest = planned.names[-1]  # in all else they are alike
+        properties = self._request(longest, planned.replicas, workload, validate_only=True)
+        require_writable(workload, message_bytes, properties)
+
+    def create(self, workload: Workload, message_bytes: int, deadline_s: float = 60.0) -> TopicSet:
+        """Make the topics for a message size and wait until all brokers lead and follow.
+
+        Raises:
+            ConfigError: when the cluster refuses such a topic, or each batch written to it.
+            AdminError: when it does not answer, or the name is taken.
+            TopicError: when this run has one already, or one is not well within `deadline_s` [s].
+        """
+        planned = self._planned(workload, message_bytes)
+        for name in planned.names:
+            if name in self._made:
+                raise TopicError(
+                    f"run {self._run_id} has a topic {name} already; expected to make it once; "
+                    "delete it first"
+                )
+        self.validate(workload, message_bytes)
+        for name in planned.names:
+            self._create(name, planned.replicas, workload)
+        state = self._wait(lambda: self._state(planned), deadline_s)
+        if not state.healthy:
+            raise TopicError(
+                f"the new topic {planned} is not ready after {deadline_s:g} s: "
+                f"{'; '.join(state.sentences())}; expected every replica in sync and every "
+                "leader in place; look at the brokers' logs"
+            )
+        return planned
+
+    def _create(self, name: str, replicas: Assignment, workload: Workload) -> None:
+        self._made.append(name)  # first, as a request without an answer may have worked
+        try:
+            self._request(name, replicas, workload)
+        except AdminError as error:
+            if error.cause == "TopicAlreadyExistsError":
+                self._made.remove(name)
+            raise
+
+    def check(self, topics: TopicSet, deadline_s: float = 60.0) -> TopicReport:
+        """See to it that each partition is led by the assigned broker and its ISR is full.
+
+        Elects preferred leaders where others lead, and waits at most `deadline_s` [s] for
+        replicas to catch up, for example after an overload. Never raises for what it finds:
+        a report that is not `ok` makes the next trial invalid.
+        """
+        began = self._clock()
+        elections, trouble, elected_at = 0, "", float("-inf")
+        before = state = self._state(topics)
+        while not state.healthy and self._clock() - began < deadline_s:
+            if state.moved and self._clock() - elected_at >= ELECTION_INTERVAL_S:
+                elections, elected_at = elections + 1, self._clock()
+                trouble = self._elect(topics, state.moved)
+            self._pause(POLL_S)
+            state = self._state(topics)
+        waited_s = self._clock() - began
+        return TopicReport(str(topics), before, state, elections, waited_s, trouble)
+
+    def end_offsets(self, topics: TopicSet) -> dict[int, int]:
+        """Partition → the offset that its next record will get, numbered through all topics.
+
+        Raises:
+            AdminError: when the cluster does not answer.
+        """
+        partitions = topics.partitions
+        names = {partitions.of(number): number for number in range(len(partitions))}
+        found = self._admin.end_offsets(names)
+        return {number: found[name] for name, number in names.items()}
+
+    def delete(self, names: Sequence[str], deadline_s: float = 60.0) -> None:
+        """Delete topics that this run made, and wait until no broker knows them.
+
+        Raises:
+            AdminError: when the cluster refuses or does not answer.
+            TopicError: when this run did not make one, or a broker still knows it after
+                `deadline_s` [s].
+        """
+        if not names:
+            return
+        for name in names:
+            if name not in self._made:
+                raise TopicError(
+                    f"the topic {name} was not made by run {self._run_id}; expected one of "
+                    f"{', '.join(self._made) or 'none'}; nothing was deleted"
+                )
+        for name in names:
+            self._request_deletion(name)
+        knowing = self._wait_until_gone(names, deadline_s)
+        if knowing:
+            raise TopicError(
+                f"topics of run {self._run_id} are not gone after {deadline_s:g} s: {knowing}; "
+                "expected no broker to know them; delete them by hand"
+            )
+        for name in names:
+            self._made.remove(name)
+
+    def _request_deletion(self, name: str) -> None:
+        try:
+            self._admin.delete_topic(name)
+        except AdminError as error:
+            if error.cause != "UnknownTopicOrPartitionError":
+                raise
+
+    def _planned(self, workload: Workload, message_bytes: int) -> TopicSet:
+        wanted = workload.topic
+        name = topic_name(self._run_id, message_bytes, wanted.partitions_per_broker)
+        return TopicSet(
+            several(name, wanted.count),
+            message_bytes,
+            assignment(
+                self._admin.describe_cluster().broker_ids,
+                wanted.partitions_per_broker,
+                wanted.replication_factor,
+            ),
+        )
+
+    def _request(
+        self, name: str, replicas: Assignment, workload: Workload, validate_only: bool = False
+    ) -> dict[str, str | None]:
+        try:
+            return self._admin.create_topic(name, replicas, workload.topic.config, validate_only)
+        except AdminError as error:
+            if error.cause in WRONG_REQUESTS:
+                raise ConfigError(str(error)) from error
+            raise
+
+    def _state(self, topics: TopicSet) -> TopicState:
+        """The state in the eyes of every broker that must take part."""
+        state = TopicState()
+        for broker in sorted(set(topics.leaders)):
+            try:
+                seen = self._admin.partitions_seen_by(broker, topics.names)
+            except AdminError as error:
+                state |= TopicState(silent=(str(error),))
+                continue
+            for position, name in enumerate(topics.names):
+                first = position * len(topics.replicas)
+                state |= state_of(topics.replicas, seen.get(name), first)
+        return state
+
+    def _elect(self, topics: TopicSet, partitions: tuple[int, ...]) -> str:
+        """Why the election failed, or an empty text."""
+        try:
+            self._admin.elect_preferred_leaders(map(topics.partitions.of, partitions))
+        except AdminError as error:
+            return str(error)
+        return ""
+
+    def _wait(self, look: Callable[[], TopicState], deadline_s: float) -> TopicState:
+        began = self._clock()
+        state = look()
+        while not state.healthy and self._clock() - began < deadline_s:
+            self._pause(POLL_S)
+            state = look()
+        return state
+
+    def _wait_until_gone(self, names: Sequence[str], deadline_s: float) -> str:
+        """What still knows one of the topics at the deadline; empty when all are gone."""
+        began = self._clock()
+        while True:
+            knowing = self._knowing(names)
+            if not knowing or self._clock() - began >= deadline_s:
+                return knowing
+            self._pause(POLL_S)
+
+    def _knowing(self, names: Sequence[str]) -> str:
+        """A sentence about a broker that knows one of them or does not answer, or empty."""
+        for broker in self._admin.describe_cluster().broker_ids:
+            try:
+                seen = self._admin.partitions_seen_by(broker, names)
+            except AdminError as error:
+                return str(error)
+            known = [name for name, partitions in seen.items() if partitions is not None]
+            if known:
+                return f"broker {broker} still knows {', '.join(known[:3])}"
+        return ""

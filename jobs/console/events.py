@@ -1,0 +1,269 @@
+"""What a run tells its reader while it goes on: events, and the protocol that takes them.
+
+The loop that finds a limit makes events; `jobs.console.printing` shows them. Nothing else prints.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from types import TracebackType
+from typing import Protocol
+
+from metrics.reporting.summary import Boundary, RunSummary
+from search.model import Verdict
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run will do, known before any load.
+
+    Attributes:
+        cluster, workload, goal: names of the configuration.
+        brokers: number of brokers, or None while unknown.
+        message_bytes: the sizes to search, in order [B].
+        producer: one producer's pattern in words, for example `1 MB/s, acks=1, linger 10 ms`.
+        resolution: width of a bracket that ends a search, or None without a search [ratio].
+        trial_s: one trial, all phases [s].
+        trials_estimated: over all sizes.
+        duration_s: estimate for the whole run [s].
+        write_bytes_max: at most so many bytes of payload will be written [B], or None.
+        out: the folder of the results.
+        notes: further sentences, for example what the cluster is and is not.
+    """
+
+    cluster: str
+    workload: str
+    goal: str
+    brokers: int | None
+    message_bytes: tuple[int, ...]
+    producer: str
+    resolution: float | None
+    trial_s: float
+    trials_estimated: int
+    duration_s: float
+    write_bytes_max: float | None = None
+    out: Path | None = None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class PlanShown:
+    """A dry run: the plan, and nothing after it."""
+
+    plan: Plan
+
+
+@dataclass(frozen=True)
+class RunStarted:
+    """The run begins; nothing is loaded yet."""
+
+    run_id: str
+    plan: Plan
+
+
+@dataclass(frozen=True)
+class PhaseStarted:
+    """Work that takes a while and is no trial, for example `starting the testbed`.
+
+    It ends with the next event other than a `Notice` or a `PhaseProgress`.
+    """
+
+    text: str
+
+
+@dataclass(frozen=True)
+class PhaseProgress:
+    """How far the running phase is, in a few words."""
+
+    detail: str
+
+
+@dataclass(frozen=True)
+class TrialStarted:
+    """A trial begins. `number` counts all trials of the run from 1; `reason` is the search's.
+
+    `duration_s` is what the trial will take, all phases [s], or None when unknown.
+    """
+
+    number: int
+    bpm: int
+    np: int
+    axis: str
+    load: int
+    offered_mb_per_s: float
+    reason: str
+    duration_s: float | None = None
+
+
+@dataclass(frozen=True)
+class TrialProgress:
+    """Where the running trial stands, as far as known; for example stage `measuring`.
+
+    Attributes:
+        elapsed_s: since the trial's start, all stages [s].
+        idle_lowest: lowest request-handler idle fraction of any broker just now [ratio].
+        idle_broker: the broker that reads it.
+    """
+
+    stage: str
+    elapsed_s: float
+    achieved_mb_per_s: float | None = None
+    idle_lowest: float | None = None
+    idle_broker: int | None = None
+
+
+@dataclass(frozen=True)
+class TrialFinished:
+    """A trial was judged.
+
+    Attributes:
+        idle_lowest: lowest request-handler idle fraction of a broker in the window [ratio].
+        idle_broker: the broker that read it.
+        isr_changed_share: share of samples with ISR changes or under-replicated
+            partitions [ratio], or None where not collected.
+        reason: the first reason of the verdict; empty when there is none.
+        trials_left: estimate for the whole run.
+        time_left_s: estimate for the whole run [s], or None.
+        recovery_s: from the end of an overload until the brokers were at rest [s]; None
+            when it was none, or they did not come to rest.
+    """
+
+    number: int
+    bpm: int
+    np: int
+    axis: str
+    load: int
+    offered_mb_per_s: float
+    achieved_mb_per_s: float | None
+    idle_lowest: float | None
+    idle_broker: int | None
+    isr_changed_share: float | None
+    verdict: Verdict
+    reason: str
+    duration_s: float
+    trials_left: int
+    time_left_s: float | None = None
+    recovery_s: float | None = None
+
+
+@dataclass(frozen=True)
+class PointFinished:
+    """The search at one message size ended; `goal` is named where there are several."""
+
+    boundary: Boundary
+    goal: str = ""
+
+
+@dataclass(frozen=True)
+class RunFinished:
+    """The run ended, with or without a conclusion; `summary.status` says which.
+
+    `files` are what it left: (what it is, path or name of a table).
+    """
+
+    summary: RunSummary
+    duration_s: float
+    files: tuple[tuple[str, str], ...] = ()
+
+
+class Level(str, Enum):
+    """How much a notice matters."""
+
+    NOTE = "note"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+@dataclass(frozen=True)
+class Notice:
+    """A sentence for the user; warnings and errors go to the error stream."""
+
+    level: Level
+    text: str
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows for the user, for example the state of a testbed. Numeric columns align right."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+Event = (
+    PlanShown
+    | RunStarted
+    | PhaseStarted
+    | PhaseProgress
+    | TrialStarted
+    | TrialProgress
+    | TrialFinished
+    | PointFinished
+    | RunFinished
+    | Notice
+    | Table
+)
+
+
+class Reporter(Protocol):
+    """Shows events. A context manager: leaving it restores the terminal, however it is left.
+
+    `report` may be called from several threads.
+    """
+
+    def report(self, event: Event) -> None:
+        """Show one event; never raises for what the event holds."""
+        ...
+
+    def confirm(self, question: str) -> bool:
+        """The user's yes; False where there is nobody to ask."""
+        ...
+
+    def __enter__(self) -> Reporter: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None: ...
+
+
+class RecordingReporter:
+    """Keeps events instead of showing them, for tests and for callers that want silence."""
+
+    def __init__(self, answer: bool = False) -> None:
+        self.events: list[Event] = []
+        self._answer = answer
+
+    def report(self, event: Event) -> None:
+        """Keep `event`."""
+        self.events.append(event)
+
+    def confirm(self, question: str) -> bool:
+        """The answer that it was made with."""
+        return self._answer
+
+    def __enter__(self) -> RecordingReporter:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        return None
+
+
+def note(reporter: Reporter, text: str) -> None:
+    """Report a note."""
+    reporter.report(Notice(Level.NOTE, text))
+
+
+def warn(reporter: Reporter, text: str) -> None:
+    """Report a warning."""
+    reporter.report(Notice(Level.WARNING, text))

@@ -1,0 +1,97 @@
+"""What the live area shows of the phase or trial that is running. Prints nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from rich.console import RenderableType
+from rich.progress_bar import ProgressBar
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from jobs.console.events import PhaseProgress, PhaseStarted, TrialProgress, TrialStarted
+from jobs.console.text import clean, idle_words
+from metrics.units import format_duration, format_mb_per_s, format_size
+
+_FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+_BAR_COLUMNS = 24
+# A terminal echoes ^C at the end of the last line; were that full, the echo would start a
+# new line, and the live area would be cleared one line too low.
+_ECHO_COLUMNS = 4
+
+
+@dataclass(frozen=True)
+class Activity:
+    """What is running, since when, and the last that was heard of it."""
+
+    event: PhaseStarted | TrialStarted
+    started_s: float
+    progress: PhaseProgress | TrialProgress | None = None
+
+    def progressed(self, progress: PhaseProgress | TrialProgress, now_s: float) -> Activity:
+        """The same activity after news; a trial's own count of its time is the truer one."""
+        started_s = self.started_s
+        if isinstance(progress, TrialProgress):
+            started_s = now_s - progress.elapsed_s
+        return replace(self, progress=progress, started_s=started_s)
+
+    def words(self) -> str:
+        """What is running in a few words."""
+        if isinstance(self.event, PhaseStarted):
+            return clean(self.event.text)
+        event = self.event
+        return f"trial {event.number}, {format_size(event.bpm)}, {event.axis} {event.load}"
+
+
+def activity_lines(activity: Activity, now_s: float, width: int) -> list[RenderableType]:
+    """The live area: one line for a phase, three for a trial, narrower than `width`."""
+    width -= _ECHO_COLUMNS
+    elapsed_s = max(0.0, now_s - activity.started_s)
+    spinner = _FRAMES[int(elapsed_s * 8) % len(_FRAMES)]
+    if isinstance(activity.event, TrialStarted):
+        return _trial_lines(activity, activity.event, elapsed_s, spinner, width)
+    line = Text.assemble((f"{spinner} ", "cyan"), activity.words())
+    if isinstance(activity.progress, PhaseProgress):
+        line.append(f": {clean(activity.progress.detail)}")
+    line.append(f"  {format_duration(elapsed_s)}", style="dim")
+    return [_one_line(line, width)]
+
+
+def _trial_lines(
+    activity: Activity, trial: TrialStarted, elapsed_s: float, spinner: str, width: int
+) -> list[RenderableType]:
+    progress = activity.progress if isinstance(activity.progress, TrialProgress) else None
+    stage = "preparing" if progress is None else clean(progress.stage)
+    head = Text.assemble((f"{spinner} ", "cyan"), (activity.words(), "bold"), f"  {stage}  ")
+    took = format_duration(elapsed_s)
+    if trial.duration_s is None:
+        first: RenderableType = _one_line(head.append(took), width)
+    else:
+        head.no_wrap, head.overflow = True, "ellipsis"
+        first = RichTable.grid(padding=(0, 1, 0, 0))
+        bar = ProgressBar(trial.duration_s, min(elapsed_s, trial.duration_s), width=_BAR_COLUMNS)
+        of = Text(f"{took} of {format_duration(trial.duration_s)}", no_wrap=True)
+        first.add_row(head, bar, of)
+    reading = _reading(trial, progress)
+    return [first, _one_line(Text(f"  {reading}"), width), _one_line(_why(trial), width)]
+
+
+def _reading(trial: TrialStarted, progress: TrialProgress | None) -> str:
+    offered = format_mb_per_s(trial.offered_mb_per_s)
+    if progress is None or progress.achieved_mb_per_s is None:
+        rates = f"offering {offered} MB/s"
+    else:
+        rates = f"{format_mb_per_s(progress.achieved_mb_per_s)} of {offered} MB/s"
+    if progress is None or progress.idle_lowest is None:
+        return rates
+    return f"{rates}, lowest idle (broker) {idle_words(progress.idle_lowest, progress.idle_broker)}"
+
+
+def _why(trial: TrialStarted) -> Text:
+    return Text(f"  why: {clean(trial.reason)}", style="dim")
+
+
+def _one_line(text: Text, width: int) -> Text:
+    text.truncate(width, overflow="ellipsis")
+    text.no_wrap = True
+    return text

@@ -1,0 +1,86 @@
+"""Events as lines for logs: `name key=value …`, one line per event. Prints nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from jobs.console.events import (
+    Event,
+    Notice,
+    PhaseStarted,
+    PlanShown,
+    PointFinished,
+    RunFinished,
+    RunStarted,
+    Table,
+    TrialFinished,
+    TrialStarted,
+)
+from jobs.console.text import clean, plan_rows, point_words
+from metrics.units import UNKNOWN, format_duration, format_mb_per_s, format_ratio, format_size
+
+
+def plain_event(event: Event) -> str | None:
+    """An event as `name key=value …` on one line; None for what only a live display shows."""
+    if isinstance(event, PlanShown):
+        return _pairs("plan", plan_rows(event.plan))
+    if isinstance(event, RunStarted):
+        return _pairs("run-started", [("run", event.run_id), *plan_rows(event.plan)])
+    if isinstance(event, PhaseStarted):
+        return _pairs("phase", [("doing", event.text)])
+    if isinstance(event, TrialStarted):
+        return _pairs("trial-started", _trial_started_pairs(event))
+    if isinstance(event, TrialFinished):
+        return _pairs("trial-finished", _trial_finished_pairs(event))
+    if isinstance(event, PointFinished):
+        return f"point-finished {point_words(event.boundary, event.goal)}"
+    if isinstance(event, RunFinished):
+        status, took = event.summary.status, format_duration(event.duration_s)
+        pairs = [("run", event.summary.run_id), ("status", status), ("took", took)]
+        return _pairs("run-finished", pairs)
+    if isinstance(event, Notice):
+        return f"{event.level.value}: {clean(event.text)}"
+    if isinstance(event, Table):
+        return clean(event.title)
+    return None  # PhaseProgress, TrialProgress: a log needs no second hand
+
+
+def _trial_started_pairs(event: TrialStarted) -> list[tuple[str, str]]:
+    return [
+        ("trial", str(event.number)),
+        ("size", format_size(event.bpm)),
+        (event.axis, str(event.load)),
+        ("offered", f"{format_mb_per_s(event.offered_mb_per_s)} MB/s"),
+        ("why", event.reason),
+    ]
+
+
+def _trial_finished_pairs(event: TrialFinished) -> list[tuple[str, str]]:
+    pairs = [
+        ("trial", str(event.number)),
+        ("size", format_size(event.bpm)),
+        (event.axis, str(event.load)),
+        ("offered", f"{format_mb_per_s(event.offered_mb_per_s)} MB/s"),
+        ("achieved", f"{format_mb_per_s(event.achieved_mb_per_s)} MB/s"),
+        ("idle", UNKNOWN if event.idle_lowest is None else f"{event.idle_lowest:.2f}"),
+        ("broker", UNKNOWN if event.idle_broker is None else str(event.idle_broker)),
+        ("isr", format_ratio(event.isr_changed_share)),
+        ("verdict", event.verdict.value),
+        ("took", format_duration(event.duration_s)),
+        ("trials_left", str(event.trials_left)),
+        ("time_left", format_duration(event.time_left_s)),
+    ]
+    if event.recovery_s is not None:
+        pairs.append(("at_rest_after", format_duration(event.recovery_s)))
+    return [*pairs, ("reason", event.reason)] if event.reason else pairs
+
+
+def _pairs(name: str, pairs: Sequence[tuple[str, str]]) -> str:
+    return " ".join([name, *(f"{key}={_quoted(value)}" for key, value in pairs)])
+
+
+def _quoted(value: str) -> str:
+    text = clean(value)
+    if text and not set(text) & set(' "='):
+        return text
+    return '"' + text.replace('"', "'") + '"'

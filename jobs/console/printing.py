@@ -1,0 +1,245 @@
+"""The only module that prints: a live display on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from datetime import datetime, timezone
+from types import TracebackType
+from typing import TextIO
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.text import Text
+
+from jobs.console.events import (
+    Event,
+    Level,
+    Notice,
+    PhaseProgress,
+    PhaseStarted,
+    PlanShown,
+    PointFinished,
+    Reporter,
+    RunFinished,
+    RunStarted,
+    Table,
+    TrialFinished,
+    TrialProgress,
+    TrialStarted,
+)
+from jobs.console.live import Activity, activity_lines
+from jobs.console.plain import plain_event
+from jobs.console.rich import (
+    final_lines,
+    notice_lines,
+    plan_lines,
+    point_lines,
+    size_heading,
+    table,
+    trial_lines,
+)
+from jobs.console.text import clean, limit_table, limit_title, table_lines
+from metrics.reporting.summary import by_goal
+from metrics.units import format_duration
+
+# Four a second looks alive and costs a measuring machine next to nothing.
+_REFRESH_PER_S = 4
+
+
+def make_reporter(out: TextIO | None = None, err: TextIO | None = None) -> Reporter:
+    """The live display where `out` is a terminal that can show it, else plain lines."""
+    out, err = out or sys.stdout, err or sys.stderr
+    if out.isatty() and _can_move_cursor() and _is_unicode(out):
+        return TerminalReporter(Console(file=out, highlight=False, emoji=False), err, sys.stdin)
+    return PlainReporter(out, err)
+
+
+def _can_move_cursor() -> bool:
+    return os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
+
+
+def _is_unicode(stream: TextIO) -> bool:
+    return (stream.encoding or "ascii").lower().replace("-", "").startswith("utf")
+
+
+class PlainReporter:
+    """One line per event with its time (UTC), no ANSI codes; the final tables without times."""
+
+    def __init__(
+        self,
+        out: TextIO,
+        err: TextIO,
+        now: Callable[[], datetime] = lambda: datetime.now(timezone.utc),
+    ) -> None:
+        self._out, self._err, self._now = out, err, now
+        self._lock = threading.Lock()
+
+    def report(self, event: Event) -> None:
+        """Write the event's line, if it has one."""
+        line = plain_event(event)
+        if line is None:
+            return
+        loud = isinstance(event, Notice) and event.level is not Level.NOTE
+        stamp = self._now().strftime("%Y-%m-%dT%H:%M:%SZ")
+        lines = [f"{stamp} {line}", *_plain_tail(event)]
+        with self._lock:
+            _write(self._err if loud else self._out, lines)
+
+    def confirm(self, question: str) -> bool:
+        """No: there is nobody to ask."""
+        return False
+
+    def __enter__(self) -> PlainReporter:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        return None
+
+
+def _plain_tail(event: Event) -> list[str]:
+    """The lines that follow an event's own: tables for people who read the log."""
+    if isinstance(event, Table):
+        return [f"  {line}" for line in table_lines(event)]
+    if not isinstance(event, RunFinished):
+        return []
+    files = ["", *(f"{what}: {where}" for what, where in event.files)]
+    if not event.summary.boundaries:
+        return files
+    lines: list[str] = []
+    for _, part in by_goal(event.summary):
+        heading, rows = limit_table(part.boundaries)
+        lines += ["", limit_title(part), heading]
+        for line, evidence in rows:
+            lines += [line, *(f"        {sentence}" for sentence in evidence)]
+    return [*lines, *files]
+
+
+def _write(stream: TextIO, lines: list[str]) -> None:
+    """Write lines in what the stream can encode: a log in ASCII gets `?`, not a crash."""
+    encoding = getattr(stream, "encoding", None) or "utf-8"
+    text = "".join(f"{line}\n" for line in lines)
+    stream.write(text.encode(encoding, "replace").decode(encoding))
+    stream.flush()
+
+
+class TerminalReporter:
+    """A live area for what is running, and a permanent line for all that finished."""
+
+    def __init__(
+        self,
+        console: Console,
+        err: TextIO,
+        stdin: TextIO,
+        clock_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._console, self._err, self._stdin = console, err, stdin
+        self._clock_s = clock_s
+        self._lock = threading.RLock()
+        self._activity: Activity | None = None
+        self._size_shown: int | None = None
+        self._live: Live | None = None
+
+    def report(self, event: Event) -> None:
+        """Show one event."""
+        with self._lock:
+            if isinstance(event, PhaseProgress | TrialProgress):
+                if self._activity is not None:
+                    self._activity = self._activity.progressed(event, self._clock_s())
+                return
+            if isinstance(event, Notice):
+                self._show_notice(event)
+                return
+            self._end_activity(done=True)
+            for line in self._permanent(event):
+                self._console.print(line)
+            if isinstance(event, PhaseStarted | TrialStarted):
+                self._activity = Activity(event, self._clock_s())
+                self._start_live()
+
+    def confirm(self, question: str) -> bool:
+        """Ask; anything but yes is a no, and so is a terminal that cannot answer."""
+        with self._lock:
+            self._end_activity(done=True)
+            if not self._stdin.isatty():
+                return False
+            self._console.print(Text(f"{clean(question)} [y/N] "), end="")
+            return self._stdin.readline().strip().lower() in ("y", "yes")
+
+    def __enter__(self) -> TerminalReporter:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        with self._lock:
+            self._end_activity(done=kind is None)
+
+    def _start_live(self) -> None:
+        # A new one each time: a rich Live that is started again moves the cursor by the
+        # height that it had before.
+        self._live = Live(
+            get_renderable=self._live_area,
+            console=self._console,
+            refresh_per_second=_REFRESH_PER_S,
+            transient=True,
+        )
+        self._live.start(refresh=True)
+
+    def _live_area(self) -> RenderableType:
+        activity = self._activity
+        if activity is None:
+            return Group()
+        return Group(*activity_lines(activity, self._clock_s(), self._console.width))
+
+    def _show_notice(self, event: Notice) -> None:
+        if event.level is not Level.NOTE and not self._err.isatty():
+            _write(self._err, [f"{event.level.value}: {clean(event.text)}"])
+            return
+        for line in notice_lines(event):
+            self._console.print(line)
+
+    def _end_activity(self, *, done: bool) -> None:
+        """Replace the live area by what stays of it: a finished trial has its own line."""
+        activity, self._activity = self._activity, None
+        live, self._live = self._live, None
+        if live is not None:
+            live.stop()
+        if activity is None or (done and isinstance(activity.event, TrialStarted)):
+            return
+        took = format_duration(self._clock_s() - activity.started_s)
+        text, style = activity.words(), "green" if done else "red"
+        line = Text("✓ " if done else "✗ ", style=style)
+        line.append(text, style="default")
+        line.append(f"  {took}" if done else f"  stopped after {took}", style="dim")
+        self._console.print(line)
+
+    def _permanent(self, event: Event) -> list[RenderableType]:
+        """What of an event stays on the screen."""
+        if isinstance(event, PlanShown):
+            return plan_lines("plan", event.plan)
+        if isinstance(event, RunStarted):
+            return plan_lines(f"run {event.run_id}", event.plan)
+        if isinstance(event, TrialStarted) and event.bpm != self._size_shown:
+            self._size_shown = event.bpm
+            return size_heading(event.bpm, event.axis)
+        if isinstance(event, TrialFinished):
+            return trial_lines(event)
+        if isinstance(event, PointFinished):
+            return point_lines(event)
+        if isinstance(event, RunFinished):
+            return final_lines(event)
+        if isinstance(event, Table):
+            return table(event)
+        return []

@@ -1,0 +1,118 @@
+"""What of an event stays on a terminal, as rich renderables. Prints nothing."""
+
+from __future__ import annotations
+
+from rich.console import RenderableType
+from rich.padding import Padding
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from jobs.console.events import (
+    Level,
+    Notice,
+    Plan,
+    PointFinished,
+    RunFinished,
+    Table,
+    TrialFinished,
+)
+from jobs.console.text import (
+    clean,
+    limit_table,
+    limit_title,
+    plan_rows,
+    point_words,
+    table_lines,
+    trial_header,
+    trial_line,
+    trial_reason,
+)
+from metrics.reporting.summary import RunSummary, by_goal
+from metrics.units import format_duration, format_size
+from search.model import Verdict
+
+_VERDICT_STYLES = {
+    Verdict.SUSTAINED: "green",
+    Verdict.OVERLOADED: "yellow",
+    Verdict.INVALID: "magenta",
+}
+_LEVEL_STYLES = {Level.NOTE: "cyan", Level.WARNING: "yellow", Level.ERROR: "bold red"}
+
+
+def plan_lines(title: str, plan: Plan) -> list[RenderableType]:
+    """The plan under its title."""
+    lines: list[RenderableType] = [Text(f"redline: {clean(title)}", style="bold")]
+    for label, text in plan_rows(plan):
+        lines.append(_hanging(f"  {label:<9} ", clean(text), "dim"))
+    return lines
+
+
+def trial_lines(trial: TrialFinished) -> list[RenderableType]:
+    """A finished trial, and its first reason unless it was sustained."""
+    line = Text(trial_line(trial), no_wrap=True, overflow="ellipsis")
+    line.highlight_words([trial.verdict.value], _VERDICT_STYLES[trial.verdict])
+    if trial.verdict is Verdict.SUSTAINED or not trial.reason:
+        return [line]
+    return [line, _hanging("    └ ", trial_reason(trial), "dim", "dim")]
+
+
+def final_lines(event: RunFinished) -> list[RenderableType]:
+    """The answer: limits with their evidence, files, how the run ended."""
+    lines: list[RenderableType] = [Text()]
+    for _, part in by_goal(event.summary):
+        lines += _limit_lines(part)
+    width = max((len(what) for what, _ in event.files), default=0)
+    lines += [_hanging(f"  {what:<{width}}  ", where, "dim") for what, where in event.files]
+    took = f"{event.summary.status} in {format_duration(event.duration_s)}"
+    return [*lines, Text(f"{took}, run {event.summary.run_id}", style="bold")]
+
+
+def _limit_lines(summary: RunSummary) -> list[RenderableType]:
+    if not summary.boundaries:
+        return []
+    heading, rows = limit_table(summary.boundaries)
+    lines: list[RenderableType] = [
+        Text(limit_title(summary), style="bold"),
+        Text(heading, style="dim", no_wrap=True),
+    ]
+    for row, evidence in rows:
+        lines.append(Text(row, no_wrap=True))
+        lines += [_indented(Text(sentence, style="dim"), 6) for sentence in evidence]
+    return [*lines, Text()]
+
+
+def point_lines(event: PointFinished) -> list[RenderableType]:
+    """One size in a sentence."""
+    return [_indented(Text(point_words(event.boundary, event.goal), style="bold"), 2)]
+
+
+def size_heading(bpm: int, axis: str) -> list[RenderableType]:
+    """What stands above the trials of a message size."""
+    headers = [Text(line, style="dim", no_wrap=True) for line in trial_header(axis)]
+    return [Text(), Text(f"Messages of {format_size(bpm)}", style="bold"), *headers]
+
+
+def notice_lines(event: Notice) -> list[RenderableType]:
+    """A sentence after the word for how much it matters."""
+    style = _LEVEL_STYLES[event.level]
+    return [Text.assemble((f"{event.level.value}: ", style), clean(event.text))]
+
+
+def table(event: Table) -> list[RenderableType]:
+    """Rows under a heading."""
+    heading, *rows = [Text(f"  {line}", no_wrap=True) for line in table_lines(event)]
+    heading.stylize("dim")
+    return [Text(clean(event.title), style="bold"), heading, *rows]
+
+
+def _indented(text: Text, columns: int) -> RenderableType:
+    return Padding(text, (0, 0, 0, columns), expand=False)
+
+
+def _hanging(label: str, text: str, label_style: str, text_style: str = "") -> RenderableType:
+    """`text` wrapped to the right of its label."""
+    grid = RichTable.grid()
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    grid.add_row(Text(label, style=label_style), Text(text, style=text_style))
+    return grid

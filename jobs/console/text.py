@@ -1,0 +1,221 @@
+"""Events as words: the lines and columns that both kinds of console show. Prints nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from jobs.console.events import Plan, Table, TrialFinished
+from metrics.reporting.summary import Boundary, RunSummary
+from metrics.units import (
+    UNKNOWN,
+    format_count,
+    format_duration,
+    format_load,
+    format_mb_per_s,
+    format_ratio,
+    format_size,
+    format_volume,
+)
+
+AXIS_NAMES = {"message_bytes": "bytes", "partitions": "parts", "consumer_groups": "groups"}
+"""Axes whose own name is too long for a column."""
+
+TRIAL_HEADER = (
+    ("#", "size", "", "offered", "achieved", "low idle", "ISR", "verdict", "left"),
+    ("", "", "", "MB/s", "MB/s", "(broker)", "", "", "trials, time"),
+)
+_TRIAL_WIDTHS = (3, 7, 6, 8, 8, 8, 5, -10, -16)  # negative: aligned left
+
+
+def clean(text: str) -> str:
+    """`text` on one line, without control characters (and so without ANSI codes)."""
+    printable = "".join(char if char.isprintable() else " " for char in text)
+    return " ".join(printable.split())
+
+
+def align(cells: Sequence[str], widths: Sequence[int]) -> str:
+    """One line of columns; a negative width aligns left. Too long a cell pushes the rest."""
+    padded = [
+        cell.ljust(-width) if width < 0 else cell.rjust(width)
+        for cell, width in zip(cells, widths, strict=True)
+    ]
+    return " ".join(padded).rstrip()
+
+
+def trial_header(axis: str) -> tuple[str, str]:
+    """The two heading lines above trials along an axis."""
+    first, second = TRIAL_HEADER
+    first = (*first[:2], AXIS_NAMES.get(axis, axis), *first[3:])
+    return align(first, _TRIAL_WIDTHS), align(second, _TRIAL_WIDTHS)
+
+
+def trial_cells(trial: TrialFinished) -> tuple[str, ...]:
+    """A finished trial in the columns of `TRIAL_HEADER`."""
+    return (
+        str(trial.number),
+        format_size(trial.bpm),
+        str(trial.load),
+        format_mb_per_s(trial.offered_mb_per_s),
+        format_mb_per_s(trial.achieved_mb_per_s),
+        idle_words(trial.idle_lowest, trial.idle_broker),
+        format_ratio(trial.isr_changed_share),
+        trial.verdict.value,
+        left_words(trial.trials_left, trial.time_left_s),
+    )
+
+
+def trial_line(trial: TrialFinished) -> str:
+    """`trial_cells`, aligned under `trial_header`."""
+    return align(trial_cells(trial), _TRIAL_WIDTHS)
+
+
+def trial_reason(trial: TrialFinished) -> str:
+    """The first reason of the verdict, and after an overload how long the brokers recovered."""
+    if trial.recovery_s is None:
+        return clean(trial.reason)
+    return f"{clean(trial.reason)}; at rest again after {format_duration(trial.recovery_s)}"
+
+
+def idle_words(idle: float | None, broker: int | None) -> str:
+    """`0.41 (2)`: the lowest idle fraction and the broker that read it."""
+    if idle is None:
+        return UNKNOWN
+    return f"{idle:.2f}" if broker is None else f"{idle:.2f} ({broker})"
+
+
+def left_words(trials: int, time_s: float | None) -> str:
+    """`about 4, 2 min 40 s`, shortened; `none` at the end."""
+    if trials <= 0:
+        return "none"
+    return f"{trials}" if time_s is None else f"{trials}, {format_duration(time_s)}"
+
+
+def count_words(count: int, noun: str) -> str:
+    """`1 broker`, `3 brokers`."""
+    return f"{format_count(count)} {noun}{'' if count == 1 else 's'}"
+
+
+def plan_rows(plan: Plan) -> list[tuple[str, str]]:
+    """The plan as (label, sentence)."""
+    brokers = "" if plan.brokers is None else f" ({count_words(plan.brokers, 'broker')})"
+    sizes = ", ".join(format_size(size) for size in plan.message_bytes)
+    forecast = (
+        f"about {count_words(plan.trials_estimated, 'trial')} of "
+        f"{format_duration(plan.trial_s)}, {format_duration(plan.duration_s)} in all"
+    )
+    if plan.write_bytes_max is not None:
+        forecast += f", at most {format_volume(plan.write_bytes_max)} of payload written"
+    width = plan.resolution
+    goal = plan.goal if width is None else f"{plan.goal}: brackets within {format_ratio(width)}"
+    rows = [
+        ("cluster", f"{plan.cluster}{brokers}"),
+        ("workload", f"{plan.workload}: messages of {sizes}"),
+        ("producer", plan.producer),
+        ("goal", goal),
+        ("forecast", forecast),
+    ]
+    if plan.out is not None:
+        rows.append(("results", str(plan.out)))
+    return rows + [("note", text) for text in plan.notes]
+
+
+def limit_title(summary: RunSummary) -> str:
+    """The heading of the final table."""
+    brokers = f", {count_words(summary.brokers, 'broker')}" if summary.brokers else ""
+    return f"Limits of {summary.cluster} with {summary.workload} (goal {summary.goal}{brokers})"
+
+
+def limit_table(boundaries: Sequence[Boundary]) -> tuple[str, list[tuple[str, list[str]]]]:
+    """The final table: its heading, and for each size its line and the sentences under it."""
+    rows = [limit_cells(boundary) for boundary in boundaries]
+    header = _limit_header(boundaries[0].axis if boundaries else "np")
+    widths = [max(len(row[i]) for row in [header, *rows]) + 1 for i in range(len(header))]
+    lines = [align(row, widths) for row in rows]
+    evidence = [limit_evidence(boundary) for boundary in boundaries]
+    return align(header, widths), list(zip(lines, evidence, strict=True))
+
+
+def _limit_header(axis: str) -> tuple[str, ...]:
+    name = AXIS_NAMES.get(axis, axis)
+    return (
+        "size",
+        name,
+        "messages/s",
+        "MB/s",
+        "MB/s/broker",
+        f"bracket {name}",
+        "bracket MB/s",
+        "width",
+    )
+
+
+def limit_cells(boundary: Boundary) -> tuple[str, ...]:
+    """One size in the columns of the final table."""
+    low, high = boundary.loads
+    over = UNKNOWN if high is None else str(high)
+    width = boundary.relative_width
+    return (
+        format_size(boundary.bpm),
+        str(low),
+        format_count(boundary.mps),
+        format_mb_per_s(boundary.mb_per_s),
+        format_mb_per_s(boundary.mb_per_s_per_broker),
+        f"{low}-{over}",
+        f"{format_mb_per_s(boundary.mb_per_s)}-{format_mb_per_s(boundary.mb_per_s_overloaded)}",
+        "open" if width is None else format_ratio(width),
+    )
+
+
+def limit_evidence(boundary: Boundary) -> list[str]:
+    """What bound it, in sentences; the search's reason first when it gave up."""
+    sentences = [] if boundary.gave_up is None else [f"no conclusion: {clean(boundary.gave_up)}"]
+    reasons = "; ".join(reason_words(reason) for reason in boundary.overload_reasons)
+    if boundary.np_overloaded is None:
+        return [*sentences, "no overload was seen, so the limit is at least this"]
+    sentences += [clean(note) for note in boundary.notes]
+    if boundary.evidence:
+        return [*sentences, f"bound by {clean(boundary.evidence)}"]
+    bound = f"bound by {boundary.limited_by}" if boundary.limited_by else "bound by: not known"
+    return [*sentences, f"{bound}: {reasons}" if reasons else bound]
+
+
+def reason_words(reason: str) -> str:
+    """A reason without the name of its indicator, which is for programs."""
+    name, colon, text = clean(reason).partition(": ")
+    return text if colon and name.isidentifier() else clean(reason)
+
+
+def point_words(boundary: Boundary, goal: str = "") -> str:
+    """One size in a sentence, with the goal where there are several."""
+    size, load = format_size(boundary.bpm), format_load(boundary.loads[0], boundary.axis)
+    if goal:
+        size = f"{size}, goal {clean(goal)}"
+    value = (
+        f"{load}, {format_count(boundary.mps)} messages/s, "
+        f"{format_mb_per_s(boundary.mb_per_s)} MB/s "
+        f"({format_mb_per_s(boundary.mb_per_s_per_broker)} MB/s per broker)"
+    )
+    if boundary.gave_up is not None:
+        return f"{size}: no conclusion; best so far {value}: {clean(boundary.gave_up)}"
+    if boundary.np_overloaded is None:
+        return f"{size}: at least {value}"
+    bound = f", bound by {boundary.limited_by}" if boundary.limited_by else ""
+    width = format_ratio(boundary.relative_width)
+    trials = count_words(boundary.trials, "trial")
+    return f"{size}: limit {value}, bracket {width} wide after {trials}{bound}"
+
+
+def table_lines(table: Table) -> list[str]:
+    """A table as aligned lines, its heading first; numeric columns align right."""
+    columns = list(zip(table.columns, *table.rows, strict=True))
+    widths = [
+        max(len(cell) for cell in column) * (1 if _is_numeric(column[1:]) else -1)
+        for column in columns
+    ]
+    return [align(row, widths) for row in [table.columns, *table.rows]]
+
+
+def _is_numeric(cells: Sequence[str]) -> bool:
+    return bool(cells) and all(
+        cell.replace(",", "").replace(".", "", 1).isdigit() for cell in cells
+    )

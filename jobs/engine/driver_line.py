@@ -1,0 +1,144 @@
+"""A task's line to the driver: it says how far it is, and hears when the window ends.
+
+The driver listens (`jobs.trials.driver_line`), the task connects before it opens the load.
+Both sides speak JSON, one object a line; the first line of a task holds the trial's token and
+asks for admission. The driver admits each task of a trial once, and none when the load has
+ended: nobody wants it a second time. (Spark itself aborts a barrier stage that has lost a task
+if it is the last of its job, as ours is, and would start any other again: its DAGScheduler.)
+A line that closes, or that stays silent, means that nobody wants the load any more; a task
+that ends in good order says so before it hangs up.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import IO
+
+from search.errors import RedlineError
+
+SILENCE_MAX_S = 10.0
+"""Without a word from the driver for so long, a task takes it for dead [s]."""
+
+NOT_ADMITTED = "the driver does not admit this task: its load has ended, or was begun before"
+
+_RECEIVE_BYTES = 4_096
+
+
+class OrphanedError(RedlineError):
+    """Whoever asked for the load is gone, so the load must end."""
+
+
+@dataclass(frozen=True)
+class ControlAddress:
+    """Where the driver listens, and the word that makes it listen to a task of this trial."""
+
+    host: str
+    port: int
+    token: str = field(repr=False)
+
+
+class DriverLine:
+    """An open line; everything but `connect` returns at once.
+
+    Attributes:
+        end_after_s: the length of the window that the driver set, once it has [s].
+    """
+
+    def __init__(self, sock: socket.socket, clock: Callable[[], float]) -> None:
+        sock.setblocking(False)
+        self._sock = sock
+        self._clock = clock
+        self._heard_s = clock()
+        self._unread = b""
+        self._unwritten = b""
+        self.end_after_s: float | None = None
+
+    @classmethod
+    def connect(
+        cls, address: ControlAddress, task: int, timeout_s: float, clock: Callable[[], float]
+    ) -> DriverLine:
+        """Call the driver, and wait until it admits the task.
+
+        Raises:
+            RedlineError: it cannot be reached from here.
+            OrphanedError: it does not want this load, or not again.
+        """
+        try:
+            sock = socket.create_connection((address.host, address.port), timeout_s)
+        except OSError as error:
+            raise RedlineError(
+                f"{socket.gethostname()} cannot reach the driver at {address.host}:{address.port} "
+                f"({error}): let executors connect to it, on a port fixed by "
+                "spark.redline.control.port if a firewall is between them"
+            ) from error
+        try:
+            sock.sendall(_line(token=address.token, task=task, asks="admission"))
+            # One short line, and the socket's own deadline bounds the wait for it.
+            with sock.makefile("rb") as answers:
+                admission = _admission_in(answers)
+        except (OSError, ValueError) as error:
+            sock.close()
+            raise OrphanedError(f"the driver does not answer ({error})") from error
+        if not admission:
+            sock.close()
+            raise OrphanedError(NOT_ADMITTED)
+        return cls(sock, clock)
+
+    def say(self, **message: object) -> None:
+        """Tell the driver something."""
+        self._unwritten += _line(**message)
+        try:
+            self._unwritten = self._unwritten[self._sock.send(self._unwritten) :]
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as error:
+            raise OrphanedError(f"the line to the driver broke ({error}); the load ends") from error
+
+    def listen(self) -> None:
+        """Take what the driver said.
+
+        Raises:
+            OrphanedError: it closed the line, or was silent for `SILENCE_MAX_S`.
+        """
+        now = self._clock()
+        while True:
+            try:
+                received = self._sock.recv(_RECEIVE_BYTES)
+            except (BlockingIOError, InterruptedError):
+                break
+            except OSError as error:
+                raise OrphanedError(f"the line to the driver broke ({error})") from error
+            if not received:
+                raise OrphanedError("the driver has ended, so its load ends too")
+            self._heard_s = now
+            self._unread += received
+        *lines, self._unread = self._unread.split(b"\n")
+        for line in lines:
+            if line:
+                self.end_after_s = json.loads(line).get("end_after_s", self.end_after_s)
+        if now - self._heard_s > SILENCE_MAX_S:
+            raise OrphanedError(f"nothing heard from the driver for {SILENCE_MAX_S:.0f} s")
+
+    def finish(self) -> None:
+        """Say that the task ends in good order; nobody needs to hear it any more."""
+        with suppress(OrphanedError):
+            self.say(done=True)
+
+    def close(self) -> None:
+        """Hang up."""
+        self._sock.close()
+
+
+def _line(**message: object) -> bytes:
+    return json.dumps(message).encode() + b"\n"
+
+
+def _admission_in(answers: IO[bytes]) -> bool:
+    while text := answers.readline(_RECEIVE_BYTES):
+        if text.strip():  # else it is the driver's sign of life
+            return bool(json.loads(text).get("admitted"))
+    return False

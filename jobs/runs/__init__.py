@@ -1,0 +1,1 @@
+"""Runs from opening to the last file: limit, fixed load, nightly, compare."""

@@ -1,0 +1,210 @@
+"""What a comparison found, and compare.json, the contract with whoever reads it by program."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from jobs.runs.compare.pairs import Case
+from jobs.runs.results import NO_CONCLUSION, Ending
+from metrics.comparing.cause import (
+    Cause,
+    SideEvidence,
+    broker_differences,
+    likely_cause,
+    use_of_trials,
+)
+from metrics.comparing.effects import CONFIDENCE, PAIRS_MIN
+from metrics.comparing.pairs import CAPACITY, STEADY, Compared, Conclusion, Side, compared, conclude
+from metrics.reporting.summary import write_atomic
+from metrics.tables.environment import Difference
+from search.errors import NoConclusionError
+
+SCHEMA_VERSION = 1
+REGRESSION_CODE = 4
+
+
+@dataclass(frozen=True)
+class SideFacts:
+    """One side as it was.
+
+    Attributes:
+        label: as the command line has it.
+        run_id: of its trials in the tables.
+        cluster: name of its configuration.
+        brokers: how many it has.
+        environment: as the table `runs` has it.
+    """
+
+    label: str
+    run_id: str
+    cluster: str
+    brokers: int
+    environment: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class CaseAnswer:
+    """What the pairs at one message size say.
+
+    Attributes:
+        case: the trials.
+        capacity: which decides.
+        steady: what was compared at a load that both sides sustain.
+        conclusion: what one may call the difference of the capacities.
+        evidence: side → what it showed.
+        cause: why one side is slower, where one is.
+    """
+
+    case: Case
+    capacity: Compared
+    steady: tuple[Compared, ...]
+    conclusion: Conclusion
+    evidence: Mapping[Side, SideEvidence]
+    cause: Cause | None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A comparison's answer.
+
+    Attributes:
+        sides: both as they were.
+        cases: one for each message size that was begun.
+        differences: what differs between their environments and can matter to brokers.
+        min_effect: the least change of the capacity that matters [share].
+    """
+
+    sides: Mapping[Side, SideFacts]
+    cases: tuple[CaseAnswer, ...]
+    differences: tuple[Difference, ...]
+    min_effect: float
+
+    @property
+    def is_regression(self) -> bool:
+        """True when B is worse than A at any message size."""
+        return any(case.conclusion is Conclusion.REGRESSION for case in self.cases)
+
+    @property
+    def unanswered(self) -> tuple[int, ...]:
+        """Message sizes with too few pairs to say anything [B]."""
+        return tuple(c.case.bpm for c in self.cases if c.conclusion is Conclusion.NO_ANSWER)
+
+
+def ending_with(answer: Answer) -> Ending:
+    """How a comparison ended that nothing stopped."""
+    if answer.is_regression:
+        return Ending("done", REGRESSION_CODE)
+    if answer.unanswered:
+        sizes = ", ".join(f"{bpm} B" for bpm in answer.unanswered)
+        return Ending(
+            NO_CONCLUSION,
+            NoConclusionError.exit_code,
+            f"no conclusion at {sizes}: too few pairs are answers; expected {PAIRS_MIN}; give it "
+            "more pairs or time, or see in the table trials why they are INVALID",
+        )
+    return Ending("done", 0)
+
+
+def answer_of(sides: Mapping[Side, SideFacts], cases: Sequence[Case], min_effect: float) -> Answer:
+    """The answer of these trials, however many there are."""
+    capacities = [compared(CAPACITY, case.saturated) for case in cases]
+    conclusions = conclude([each.effect for each in capacities], min_effect)
+    answers = []
+    for case, capacity, conclusion in zip(cases, capacities, conclusions, strict=True):
+        evidence = {side: _evidence(sides[side], side, case) for side in Side}
+        answers.append(
+            CaseAnswer(
+                case,
+                capacity,
+                tuple(compared(measure, case.steady) for measure in STEADY),
+                conclusion,
+                evidence,
+                _cause(conclusion, evidence),
+            )
+        )
+    environments = [sides[side].environment for side in Side]
+    return Answer(sides, tuple(answers), broker_differences(*environments), min_effect)
+
+
+def _evidence(facts: SideFacts, side: Side, case: Case) -> SideEvidence:
+    return SideEvidence(
+        side.value,
+        [pair.of(side) for pair in case.saturated],
+        [pair.of(side) for pair in case.steady],
+        facts.environment,
+    )
+
+
+def _cause(conclusion: Conclusion, evidence: Mapping[Side, SideEvidence]) -> Cause | None:
+    slower = {Conclusion.REGRESSION: Side.B, Conclusion.IMPROVEMENT: Side.A}.get(conclusion)
+    return None if slower is None else likely_cause(evidence[slower], evidence[slower.other])
+
+
+def write_answer(answer: Answer, head: Mapping[str, Any], path: Path) -> None:
+    """Write compare.json; docs/compare.md describes it.
+
+    Args:
+        head: how the comparison began and ended.
+    """
+    document = {
+        "schema_version": SCHEMA_VERSION,
+        **head,
+        "min_effect": answer.min_effect,
+        "confidence": CONFIDENCE,
+        **{side.value.lower(): _facts(answer.sides.get(side)) for side in Side},
+        "differences": [
+            {"name": each.name, "a": each.before, "b": each.after} for each in answer.differences
+        ],
+        "cases": [_case(case) for case in answer.cases],
+    }
+    text = json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False, default=str)
+    write_atomic(path, text + "\n")
+
+
+def _facts(side: SideFacts | None) -> dict[str, Any] | None:
+    return None if side is None else asdict(side)
+
+
+def _case(answer: CaseAnswer) -> dict[str, Any]:
+    case = answer.case
+    return {
+        "bpm": case.bpm,
+        "conclusion": answer.conclusion.value,
+        "load_per_broker": case.load,
+        "steady_load_per_broker": case.steady_load,
+        "capacity": _measured(answer.capacity),
+        "steady": [_measured(each) for each in answer.steady],
+        "bound": {
+            side.value.lower(): {
+                "resource": evidence.bound_by.value,
+                "evidence": evidence.attribution,
+                "used_saturated": _used(use_of_trials(evidence.saturated)),
+                "used_steady": _used(use_of_trials(evidence.steady)),
+            }
+            for side, evidence in answer.evidence.items()
+        },
+        "cause": None if answer.cause is None else asdict(answer.cause),
+        "trials": {
+            kind: [[pair.a.trial, pair.b.trial] for pair in pairs]
+            for kind, pairs in (("saturated", case.saturated), ("steady", case.steady))
+        },
+        "notes": list(case.notes),
+    }
+
+
+def _used(table: Mapping[Any, float]) -> dict[str, float]:
+    return {resource.value: used for resource, used in table.items()}
+
+
+def _measured(each: Compared) -> dict[str, Any]:
+    return {
+        "measure": each.measure.name,
+        "a": each.mean(Side.A),
+        "b": each.mean(Side.B),
+        "pairs": [list(pair) for pair in each.pairs],
+        "effect": None if each.effect is None else asdict(each.effect),
+    }

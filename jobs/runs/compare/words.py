@@ -1,0 +1,153 @@
+"""A comparison for people: its plan, its tables and its sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from jobs.console.events import Plan, Table
+from jobs.runs.compare.answer import Answer, CaseAnswer
+from jobs.runs.compare.pairs import Effort
+from jobs.runs.compare.sides import SideSetup, needed_bytes
+from jobs.runs.estimate import plan_of, trial_s
+from metrics.comparing.cause import use_of_trials
+from metrics.comparing.effects import PAIRS_MIN
+from metrics.comparing.governors import short_name
+from metrics.comparing.pairs import Compared, Conclusion, Side
+from metrics.tables.environment import Difference
+from metrics.units import UNKNOWN, format_duration, format_size, format_volume
+from metrics.windows.resource import Resource
+
+OPENING_S = 45.0
+"""Both sides' brokers, Spark and the tables [s]; measured 30 to 50 on two cores."""
+
+_SHOWN = (
+    Resource.REQUEST_HANDLERS,
+    Resource.NETWORK_THREADS,
+    Resource.CPU,
+    Resource.DISK,
+    Resource.REPLICATION,
+)
+
+
+def plan_for(
+    sides: Mapping[Side, SideSetup], effort: Effort, budget_s: float | None, out: Path
+) -> Plan:
+    """What a comparison will do, before any load."""
+    config = sides[Side.A].config
+    plan = plan_of(config.cluster, config.workload, config.goal, out)
+    sizes, one_s = len(config.workload.message_bytes), trial_s(config.workload)
+    trials = sizes * effort.trials
+    trials_s = trials * one_s if budget_s is None else min(trials * one_s, budget_s)
+    warm_up_s = sum(side.config.cluster.warm_up_max_s for side in sides.values())
+    written = plan.write_bytes_max
+    memory = needed_bytes(sides)
+    notes = [
+        *(f"{side.value} is {setup.label}" for side, setup in sides.items()),
+        (
+            f"for each size {effort.pairs} pairs with more load than either side takes, and "
+            f"{effort.steady_pairs} at a load that both sustain, in turns A B B A; both sides run "
+            "all the time"
+        ),
+    ]
+    if any(side.memory_bytes for side in sides.values()):
+        notes.append(f"the testbeds and Spark take about {format_volume(memory)} of memory")
+    if budget_s is not None:
+        notes.append(f"no trial is begun after {format_duration(budget_s)} of trials")
+    return Plan(
+        cluster=" against ".join(setup.label for setup in sides.values()),
+        workload=plan.workload,
+        goal=plan.goal,
+        brokers=plan.brokers,
+        message_bytes=plan.message_bytes,
+        producer=plan.producer,
+        resolution=None,
+        trial_s=one_s,
+        trials_estimated=trials,
+        duration_s=OPENING_S + warm_up_s + trials_s,
+        # As much for each trial as a search would write, whose trials go up to the limit.
+        write_bytes_max=None if written is None else written * trials / plan.trials_estimated,
+        out=out,
+        notes=(*notes, *plan.notes),
+    )
+
+
+def effects_table(answer: Answer) -> Table:
+    """All that was compared, a row for each size and measure."""
+    rows = [
+        _effect_row(case, each) for case in answer.cases for each in (case.capacity, *case.steady)
+    ]
+    names = ", ".join(f"{side.value}: {facts.label}" for side, facts in answer.sides.items())
+    head = ("size", "measure", "A", "B", "B to A", "95 % interval", "visible from", "pairs")
+    return Table(f"{names}", head, tuple(rows))
+
+
+def _effect_row(case: CaseAnswer, each: Compared) -> tuple[str, ...]:
+    effect, unit = each.effect, each.measure.unit
+    means = (_value(each.mean(side)) for side in Side)
+    interval = visible = UNKNOWN
+    if effect is not None:
+        interval = f"{_percent(effect.low - 1)} to {_percent(effect.high - 1)}"
+        visible = f"{effect.smallest_visible:.1%}"
+    return (
+        format_size(case.case.bpm),
+        f"{each.measure.title}{f' [{unit}]' if unit else ''}",
+        *means,
+        UNKNOWN if effect is None else _percent(effect.change),
+        interval,
+        visible,
+        str(len(each.pairs)),
+    )
+
+
+def _value(value: float | None) -> str:
+    if value is None:
+        return UNKNOWN
+    return f"{value:,.0f}" if value >= 100 else f"{value:#.3g}"
+
+
+def _percent(share: float) -> str:
+    return f"{share:+.1%}"
+
+
+def bound_table(answer: Answer) -> Table:
+    """What bound each side, and how used its resources were, saturated and at the same load."""
+    rows = []
+    for case in answer.cases:
+        for when in ("saturated", "same load"):
+            for side, evidence in case.evidence.items():
+                trials = evidence.saturated if when == "saturated" else evidence.steady
+                used = use_of_trials(trials)
+                bound = evidence.bound_by.value if when == "saturated" else ""
+                cells = [_value(used.get(resource)) for resource in _SHOWN]
+                rows.append((format_size(case.case.bpm), when, side.value, bound, *cells))
+    shown = tuple(resource.value for resource in _SHOWN)
+    return Table("Use of the brokers' resources", ("size", "when", "side", "bound by", *shown),
+                 tuple(rows))  # fmt: skip
+
+
+def differences_table(differences: Sequence[Difference]) -> Table | None:
+    """What differs between the sides; None when nothing does."""
+    if not differences:
+        return None
+    rows = tuple((short_name(each.name), each.before, each.after) for each in differences)
+    return Table("What differs between the sides", ("name", "A", "B"), rows)
+
+
+def sentence(case: CaseAnswer, min_effect: float) -> str:
+    """The conclusion at one size, with what could not have been seen."""
+    size, effect = format_size(case.case.bpm), case.capacity.effect
+    if effect is None:
+        count = len(case.capacity.pairs)
+        return f"{size}: no answer, as {count} pairs are too few; {PAIRS_MIN} are needed"
+    told = f"{size}: {case.conclusion.value}"
+    change = f"B takes {abs(effect.change):.1%} {'less' if effect.change < 0 else 'more'} than A"
+    interval = f"95 % interval {_percent(effect.low - 1)} to {_percent(effect.high - 1)}"
+    if case.conclusion is Conclusion.NONE_SEEN:
+        return (
+            f"{told}; measured {_percent(effect.change)}, {interval}; a loss below "
+            f"{effect.smallest_visible:.1%} could not have been seen"
+        )
+    if case.conclusion is Conclusion.SMALL:
+        return f"{told}, {min_effect:.0%}: {change}, {interval}"
+    return f"{told}: {change}, {interval}"

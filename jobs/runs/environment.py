@@ -1,0 +1,149 @@
+"""The environment of a run: what one has to know to compare it with another."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from collections.abc import Callable, Mapping
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
+
+from jobs.cluster.admin import AdminError, ClusterInfo, KafkaAdmin
+from jobs.cluster.queries import changed_properties, features
+from jobs.config import Topic
+from jobs.version import __version__
+from metrics.sources.beans import Role
+from metrics.sources.source import NodeInfo
+from metrics.tables.environment import merged
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PACKAGES = (
+    "confluent-kafka",
+    "crc32c",
+    "delta-spark",
+    "jmxquery",
+    "kafka-python",
+    "numpy",
+    "pyarrow",
+    "pyspark",
+)
+PROBE_TOPIC = "kafka-redline-environment"
+"""Name of the topic that is only asked about and never made."""
+_GIT_PATIENCE_S = 5.0
+
+
+def environment_of(
+    spark: SparkSession,
+    nodes: Mapping[int, NodeInfo],
+    admin: KafkaAdmin,
+    info: ClusterInfo,
+    topic: Topic,
+) -> dict[str, str]:
+    """Versions, properties, cores and memory as names and texts; no secrets.
+
+    What a client may not read is told as `unreadable`, and stops no run.
+
+    Args:
+        nodes: what the brokers and controllers said about themselves, by node id.
+        topic: of the workload; the properties are those that such a topic would have.
+    """
+    return {
+        **_of_us(),
+        "spark.version": spark.version,
+        "spark.master": spark.conf.get("spark.master", "") or "",
+        **_of_nodes(nodes),
+        **_of_cluster(admin, info, topic),
+    }
+
+
+def _of_us() -> dict[str, str]:
+    found = {
+        "redline.version": __version__,
+        "python.version": platform.python_version(),
+        "driver.platform": platform.platform(),
+        "driver.cores": str(os.cpu_count()),
+        "driver.memory_bytes": str(psutil.virtual_memory().total),
+    }
+    commit = commit_of(Path(__file__).resolve().parents[1])
+    if commit is not None:
+        found["redline.commit"] = commit
+    installed = {package: _version_of(package) for package in PACKAGES}
+    return {**found, **{f"package.{name}": text for name, text in installed.items() if text}}
+
+
+def commit_of(folder: Path) -> str | None:
+    """The commit of a checkout, with `+changes` where files differ from it; None elsewhere."""
+    if not (folder / ".git").exists():
+        return None
+    try:
+        commit = _git(folder, "rev-parse", "--short=12", "HEAD")
+        changes = _git(folder, "status", "--porcelain", "--untracked-files=no")
+    except (OSError, subprocess.SubprocessError):
+        return None  # no git here, or none that trusts this folder
+    return f"{commit}+changes" if changes else commit
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    done = subprocess.run(
+        ["git", "-C", str(folder), *arguments],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=_GIT_PATIENCE_S,
+    )
+    return done.stdout.strip()
+
+
+def _version_of(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _of_nodes(nodes: Mapping[int, NodeInfo]) -> dict[str, str]:
+    told = {node_id: {"version": node.version, **node.facts} for node_id, node in nodes.items()}
+    brokers = {i: facts for i, facts in told.items() if Role.BROKER in nodes[i].roles}
+    controllers = {i: facts for i, facts in told.items() if i not in brokers}
+    return {**merged("broker", brokers), **merged("controller", controllers)}
+
+
+def _of_cluster(admin: KafkaAdmin, info: ClusterInfo, topic: Topic) -> dict[str, str]:
+    ids = info.broker_ids
+    replicas = {0: ids[: topic.replication_factor]}
+
+    def of_brokers() -> dict[str, str]:
+        set_here = {i: changed_properties(admin, i) for i in ids}
+        prefixed = {
+            i: {f"config.{name}": value for name, value in properties.items()}
+            for i, properties in set_here.items()
+        }
+        return merged("broker", prefixed)
+
+    def of_topic() -> dict[str, str]:
+        would_have = admin.create_topic(PROBE_TOPIC, replicas, topic.config, validate_only=True)
+        return {f"topic.config.{name}": str(value) for name, value in would_have.items()}
+
+    def of_features() -> dict[str, str]:
+        return {f"cluster.{name}": level for name, level in features(admin).items()}
+
+    return {
+        "cluster.id": info.cluster_id,
+        "cluster.brokers": str(len(ids)),
+        **_or_unreadable("cluster.metadata.version", of_features),
+        **_or_unreadable("broker.config", of_brokers),
+        **_or_unreadable("topic.config", of_topic),
+    }
+
+
+def _or_unreadable(name: str, read: Callable[[], dict[str, str]]) -> dict[str, str]:
+    try:
+        return read()
+    except AdminError as error:
+        return {name: f"unreadable ({error.cause})"}

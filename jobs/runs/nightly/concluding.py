@@ -1,0 +1,88 @@
+"""What a night comes to: its cases in order, how it ended, and the rows that keep it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from jobs.config.suite import Suite
+from jobs.runs.results import Ending, ending_of
+from metrics.comparing.nightly import Comparison, Noise, Rule
+from metrics.reporting.nightly import CaseReport, of_comparison
+from metrics.tables.cases import CaseRow, Outcome
+from search.errors import NoConclusionError, RegressionError
+
+Missing = Mapping[str, tuple[Outcome, str]]
+"""Case without a valid figure → what it is instead, and why."""
+
+
+def rule_of(suite: Suite) -> Rule:
+    """How a suite wants its nights judged."""
+    noise = {case.name: suite.noise_of(case) for case in suite.cases}
+    return Rule(
+        {name: Noise(each.cv, each.weight) for name, each in noise.items()},
+        suite.min_effect,
+        suite.history_max,
+        suite.since_s,
+    )
+
+
+def case_reports(
+    suite: Suite,
+    comparisons: Sequence[Comparison],
+    missing: Missing,
+    error: BaseException | None,
+) -> tuple[CaseReport, ...]:
+    """All cases of a suite, in its order, whether they were measured or not.
+
+    Args:
+        error: what ended the night, or None.
+    """
+    compared = {each.tonight.case: of_comparison(each) for each in comparisons}
+    why = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error or "")
+    ended = (Outcome.NOT_MEASURED, f"the night ended before it: {why}".rstrip(": "))
+    found = []
+    for case in suite.cases:
+        if case.name in compared:
+            found.append(compared[case.name])
+            continue
+        outcome, text = missing.get(case.name, ended)
+        kind = "load" if case.limit is None else "limit"
+        found.append(CaseReport(case.name, kind, case.bpm, outcome, text))
+    return tuple(found)
+
+
+def ending_of_night(cases: Sequence[CaseReport], error: BaseException | None) -> Ending:
+    """How a night ended: by an error, or by what its cases say."""
+    if error is not None and not isinstance(error, RegressionError):
+        return ending_of(error, ())
+    worse = [f"{each.case}: {each.text}" for each in cases if each.outcome is Outcome.REGRESSION]
+    if worse:
+        text = f"regression found: {'; '.join(worse)}"
+        return Ending("regression", RegressionError.exit_code, text)
+    if not any(each.comparison for each in cases):
+        told = "; ".join(f"{each.case}: {each.outcome.value}: {each.text}" for each in cases)
+        return ending_of(NoConclusionError(f"no case came to a conclusion: {told}"), ())
+    return Ending("done", 0)
+
+
+def judged_row(compared: Comparison) -> CaseRow:
+    """The row of a case as it was judged."""
+    row = replace(
+        compared.tonight,
+        event="judged",
+        outcome=compared.outcome.value,
+        nights=compared.nights,
+        text=of_comparison(compared).text,
+    )
+    effect = compared.effect
+    if effect is None:
+        return row
+    return replace(
+        row,
+        change=effect.change,
+        change_low=effect.low - 1.0,
+        change_high=effect.high - 1.0,
+        p_value=effect.p_value,
+        smallest_visible=effect.smallest_visible,
+    )

@@ -1,0 +1,271 @@
+"""Measuring one case of a night on an open cluster: a search, or trials at a fixed load."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from statistics import median
+
+from jobs.config import Configuration
+from jobs.config.suite import Case, Suite, producers_at
+from jobs.console.events import PointFinished
+from jobs.runs.estimate import line_of, plan_of, trial_s
+from jobs.runs.nightly.settings import settings_of
+from jobs.runs.results import boundary_of
+from jobs.trials.context import Bench
+from jobs.trials.fixed_load import held_in_full
+from jobs.trials.gates import Gates
+from jobs.trials.measure import Outlook, TrialMeasurer
+from jobs.trials.point_topics import PointTopics
+from metrics.reporting.held import HeldTrial, held_trial
+from metrics.reporting.summary import Boundary
+from metrics.tables.cases import CaseRow
+from metrics.tables.schema import utc
+from search.forecast import trials_left
+from search.goals import Histories
+from search.lines import run_lines
+from search.model import Decision, Measure
+
+COLUMNS = {
+    "handlers": "handler_s_per_mb",
+    "latency_p99": "latency_p99_ms",
+    "achieved": "achieved_share",
+}
+"""What a case compares → the column of the table `cases` that holds it."""
+
+
+class CaseInvalidError(Exception):
+    """A case was measured and has no answer; the message says why."""
+
+
+@dataclass(frozen=True)
+class Night:
+    """Which night of which suite it is."""
+
+    suite: Suite
+    name: str
+
+
+def config_of(config: Configuration, case: Case) -> Configuration:
+    """The configuration with which a case is measured."""
+    workload = config.workload.model_copy(update={"message_bytes": (case.bpm,)})
+    sized = replace(config, workload=workload)
+    return sized if case.limit is not None else held_in_full(sized)
+
+
+def expected_s(config: Configuration, case: Case) -> float:
+    """How long a case takes [s], as far as one can say before."""
+    own = config_of(config, case)
+    if case.limit is None:
+        return case.repeats * trial_s(own.workload)
+    return plan_of(own.cluster, own.workload, own.goal).duration_s
+
+
+class CaseMeasurer:
+    """Measures cases of one night one after another, each on a topic of its own.
+
+    Args:
+        config: of the suite, with the sizes of all its cases.
+        gates: of the run.
+    """
+
+    def __init__(self, bench: Bench, config: Configuration, gates: Gates, night: Night) -> None:
+        self._bench = bench
+        self._config = config
+        self._gates = gates
+        self._night = night
+        self._topics = PointTopics(bench)
+
+    def measure(self, case: Case, np: int | None, left_s: float | None) -> CaseRow:
+        """Measure a case, and append its row.
+
+        Args:
+            np: producers of a fixed load; None where a limit is searched.
+            left_s: time that a search may take [s], or None.
+
+        Raises:
+            CaseInvalidError: there is no valid answer.
+            GuardStopError: a guard tripped.
+        """
+        config, started_s = config_of(self._config, case), time.time()
+        bench = replace(self._bench, workload=config.workload)
+        with self._topics:
+            row = (
+                self._limit(bench, _within(config, left_s), case)
+                if np is None
+                else self._load(bench, config, case, np)
+            )
+        row = replace(row, at=utc(started_s), duration_s=time.time() - started_s)
+        bench.tables.append_case(row)
+        return row
+
+    # --- a limit ------------------------------------------------------------
+
+    def _limit(self, bench: Bench, config: Configuration, case: Case) -> CaseRow:
+        goal, first = config.goal, len(bench.records)
+        lines = {goal.name: line_of(config.workload, goal, bench.brokers)}
+        outlook = Outlook()
+
+        def look_ahead(decision: Decision, histories: Histories) -> None:
+            if isinstance(decision, Measure):
+                outlook.reason = decision.reason
+                outlook.trials_left = trials_left(lines[goal.name], (), histories[goal.name])
+
+        points = run_lines(
+            lines,
+            lambda bpm: TrialMeasurer(bench, self._topics, self._gates, bpm, outlook),
+            look_ahead,
+        )
+        (point,) = points[goal.name]
+        own = bench.records[first:]
+        boundary = boundary_of(point, own, config, goal.name, bench.brokers)
+        names = (config.cluster.name, config.workload.name, goal.name)
+        bench.tables.append_boundary(bench.run_id, time.time(), names, boundary)
+        bench.reporter.report(PointFinished(boundary))
+        return self._limit_row(bench, case, boundary, [record.number for record in own])
+
+    def _limit_row(
+        self, bench: Bench, case: Case, boundary: Boundary, trials: Sequence[int]
+    ) -> CaseRow:
+        if boundary.gave_up is not None:
+            raise CaseInvalidError(f"the search found no limit: {boundary.gave_up}")
+        value = boundary.mb_per_s_per_broker
+        if value <= 0:
+            raise CaseInvalidError("not even one producer was sustained")
+        return replace(
+            self._row(bench, case, boundary.np_sustained, tuple(trials)),
+            measure="mb_per_s_per_broker",
+            value=value,
+            values=(value,),
+            mb_per_s_per_broker=value,
+            limited_by=boundary.limited_by,
+            evidence=boundary.evidence,
+        )
+
+    # --- a fixed load -------------------------------------------------------
+
+    def _load(self, bench: Bench, config: Configuration, case: Case, np: int) -> CaseRow:
+        spare = config.goal.search.invalid_repeats_max
+        trials: list[HeldTrial] = []
+        outlook = Outlook()
+        measurer = TrialMeasurer(bench, self._topics, self._gates, case.bpm, outlook)
+        while (left := case.repeats - _valid(trials)) > 0:
+            if len(trials) - _valid(trials) > spare:
+                raise CaseInvalidError(
+                    f"{len(trials) - _valid(trials)} of {len(trials)} trials were INVALID; the "
+                    f"last one: {'; '.join(trials[-1].reasons)}"
+                )
+            outlook.reason, outlook.trials_left = f"case {case.name}", left
+            trials.append(held_trial(measurer.hold(np)))
+        return self._load_row(bench, case, np, trials)
+
+    def _load_row(self, bench: Bench, case: Case, np: int, trials: Sequence[HeldTrial]) -> CaseRow:
+        valid = [trial for trial in trials if trial.is_valid]
+        measure = COLUMNS[case.compares]
+        values = tuple(
+            value for trial in valid if (value := getattr(trial, measure)) is not None and value > 0
+        )
+        if not values:
+            raise CaseInvalidError(
+                f"no trial shows {measure}; expected brokers that show it, or a case that compares "
+                "latency_p99"
+            )
+        achieved = _median([trial.achieved_mb_per_s for trial in valid])
+        bound = next((trial for trial in reversed(valid) if trial.limited_by), None)
+        return replace(
+            self._row(bench, case, np, tuple(trial.trial for trial in trials)),
+            measure=measure,
+            value=median(values),
+            values=values,
+            mb_per_s_per_broker=None if achieved is None else achieved / bench.brokers,
+            handler_s_per_mb=_median([trial.handler_s_per_mb for trial in valid]),
+            latency_p99_ms=_median([trial.latency_p99_ms for trial in valid]),
+            achieved_share=_median([trial.achieved_share for trial in valid]),
+            verdicts=tuple(trial.verdict for trial in trials),
+            limited_by=bound.limited_by if bound else None,
+            evidence=bound.evidence if bound else "",
+        )
+
+    def _row(self, bench: Bench, case: Case, np: int, trials: tuple[int, ...]) -> CaseRow:
+        config = self._config
+        return CaseRow(
+            run_id=bench.run_id,
+            event="measured",
+            at=utc(0.0),
+            suite=self._night.suite.name,
+            night=self._night.name,
+            case=case.name,
+            cluster=config.cluster.name,
+            workload=config.workload.name,
+            goal=config.goal.name,
+            kind="load" if case.limit is None else "limit",
+            bpm=case.bpm,
+            np=np,
+            trials=trials,
+            measure="",
+            value=0.0,
+            values=(),
+            environment=bench.environment,
+            settings=settings_of(
+                config_of(config, case),
+                case,
+                np,
+                bench.source.name,
+                bench.environment.get("cluster.id", ""),
+            ),
+        )
+
+
+def load_of(case: Case, history: Sequence[CaseRow], limit_np: int | None) -> int:
+    """The producers of a fixed load.
+
+    A share is of the limit that was known when the case was first measured, and stays that
+    load: a share of each night's own limit would fall with it and hide the fall.
+
+    Args:
+        history: of this suite on this cluster, oldest first.
+        limit_np: producers of the limit last found at this size, or None.
+
+    Raises:
+        CaseInvalidError: no limit is known.
+    """
+    if case.np is not None:
+        return case.np
+    assert case.share is not None, "checked by the suite"
+    told = f"{case.share:g}"
+    before = [
+        row
+        for row in history
+        if row.case == case.name and row.bpm == case.bpm and row.settings.get("case.share") == told
+    ]
+    if before:
+        return before[-1].np
+    if not limit_np:
+        raise CaseInvalidError(
+            f"its load is {case.share:g} of the limit at {case.bpm} B, and none is known; expected "
+            "a limit of this size before it, by a case of this suite or by redline find-limit"
+        )
+    return producers_at(case.share, limit_np)
+
+
+def _within(config: Configuration, left_s: float | None) -> Configuration:
+    """The configuration whose search ends with the night's budget."""
+    if left_s is None:
+        return config
+    search = config.goal.search
+    own_s = search.budget.duration_s
+    budget = search.budget.model_copy(
+        update={"duration_s": left_s if own_s is None else min(left_s, own_s)}
+    )
+    goal = config.goal.model_copy(update={"search": search.model_copy(update={"budget": budget})})
+    return replace(config, goals=(goal, *config.goals[1:]))
+
+
+def _valid(trials: Sequence[HeldTrial]) -> int:
+    return sum(trial.is_valid for trial in trials)
+
+
+def _median(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return median(known) if known else None

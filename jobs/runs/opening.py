@@ -1,0 +1,169 @@
+"""Opening all that a run needs, in the order in which a mistake costs least."""
+
+from __future__ import annotations
+
+import secrets
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from jobs.checks.finding import Standing, require_ready
+from jobs.checks.session import Addresses, SessionReport, look_at_session
+from jobs.cluster.opening import (
+    OpenCluster,
+    open_cluster,
+    queues_of,
+    require_fitting,
+    window_needed_s,
+)
+from jobs.cluster.sources import open_metrics
+from jobs.cluster.topics import Topics
+from jobs.config import Configuration, Workload
+from jobs.console.events import PhaseStarted, Reporter, warn
+from jobs.runs.environment import environment_of
+from jobs.spark.session import close_session, local_session
+from jobs.trials.axes import heaviest
+from jobs.trials.context import Bench
+from jobs.trials.driver_line import ControlServer, control_of
+from jobs.trials.guards import open_guards
+from jobs.trials.load import Generator, require_room
+from metrics.judging.thresholds import Thresholds
+from metrics.sources.shortcomings import is_blind, shortcomings
+from metrics.sources.source import MetricsSource
+from metrics.tables.store import TableStore
+
+
+@dataclass(frozen=True)
+class Session:
+    """A Spark session, and where its tasks report to this driver."""
+
+    spark: SparkSession
+    control: ControlServer
+
+
+def open_session(stack: ExitStack, slots: int | None, log: Path | None = None) -> Session:
+    """A session for as long as the stack is; several benches can share it.
+
+    Args:
+        slots: tasks of a local session; None for one per core.
+        log: where Spark and its Python workers write; a temporary file by default.
+    """
+    is_ours = SparkSession.getActiveSession() is None
+    spark = local_session(slots, log=log)
+    if is_ours:  # else whoever started it may go on with it
+        stack.callback(close_session, spark)
+    return Session(spark, stack.enter_context(control_of(spark)))
+
+
+@dataclass(frozen=True)
+class Opening:
+    """What to open.
+
+    Attributes:
+        folder: of the run, for logs.
+        tables: path or catalog name of the Delta tables.
+        slots: tasks that share a trial's load; None for one per core of a local session,
+            and for all that another one has.
+        resumes: True when `run_id` names a run to go on with.
+        session: to share with another bench; None for one of its own.
+    """
+
+    config: Configuration
+    reporter: Reporter
+    run_id: str
+    folder: Path
+    tables: str
+    slots: int | None = None
+    resumes: bool = False
+    session: Session | None = None
+
+    def open(self, stack: ExitStack) -> Bench:
+        """Everything open, for as long as the stack is.
+
+        Raises:
+            ConfigError: cluster, session and configuration do not fit each other.
+            RedlineError: as opening the cluster, the session or the tables raises.
+        """
+        config = self.config
+        workload, goal = config.workload, config.goal
+        opened = open_cluster(config.cluster, self.reporter, stack)
+        # A run that is resumed may have left a topic behind, which is not to be written to.
+        name = f"{self.run_id}-{secrets.token_hex(2)}" if self.resumes else self.run_id
+        topics = Topics(opened.admin, name)
+        for each in config.goals:
+            require_fitting(opened, workload, each)
+        for bpm in workload.message_bytes:
+            largest = heaviest(workload, goal, bpm)
+            topics.validate(largest.workload, largest.bpm)
+        return self._bench(opened, topics, stack)
+
+    def _phase(self, text: str) -> None:
+        self.reporter.report(PhaseStarted(text))
+
+    def _bench(self, opened: OpenCluster, topics: Topics, stack: ExitStack) -> Bench:
+        config, workload = self.config, self.config.workload
+        session = self.session
+        if session is None:
+            self._phase("starting Spark")
+            session = open_session(stack, self.slots, self.folder / "spark.log")
+        spark, addresses = session.spark, opened.info.addresses
+        largest = heaviest(workload, config.goal, workload.message_bytes[0]).workload
+        ready = self._require_ready(session, largest, addresses)
+        require_room(largest, ready.slots, len(addresses))
+        self._phase("opening the Delta tables")
+        tables = TableStore(spark, self.tables).open()
+        self._phase("connecting to the brokers' metrics")
+        source = open_metrics(config.cluster, opened, getattr(spark, "_jvm", None))
+        stack.callback(source.close)
+        guards = open_guards(config, opened.admin, self.run_id, self.reporter)
+        if self.resumes:
+            guards.spent_bytes = tables.payload_bytes(self.run_id)
+        caveats = shortcomings(source.nodes, workload.trial.sample_interval_s)
+        for caveat in caveats:
+            self._phase(caveat)
+        options = opened.security.client_kwargs()
+        return Bench(
+            run_id=self.run_id,
+            workload=workload,
+            goal=config.goal,
+            thresholds=self._thresholds(opened, source),
+            reporter=self.reporter,
+            generator=Generator(spark, ready.slots, options, session.control),
+            topics=topics,
+            guards=guards,
+            check_cluster=opened.check,
+            addresses=addresses,
+            source=source,
+            tables=tables,
+            environment={
+                **environment_of(spark, source.nodes, opened.admin, opened.info, workload.topic),
+                **ready.environment,
+            },
+            link_mbit_per_s=config.cluster.link_mbit_per_s,
+            caveats=caveats,
+        )
+
+    def _require_ready(
+        self, session: Session, workload: Workload, addresses: Addresses
+    ) -> SessionReport:
+        self._phase("looking at Spark's executors")
+        report = look_at_session(
+            session.spark, session.control, self.config.cluster, workload, addresses, self.slots
+        )
+        require_ready(report.findings)
+        for each in report.findings:
+            if each.standing is Standing.WARNING:
+                warn(self.reporter, each.sentence)
+        return report
+
+    def _thresholds(self, opened: OpenCluster, source: MetricsSource) -> dict[str, Thresholds]:
+        window_s = window_needed_s(opened, self.config.workload)
+        return {
+            goal.name: replace(
+                goal.thresholds(window_s, queues_of(opened, goal)),
+                client_only=is_blind(source.nodes),
+            )
+            for goal in self.config.goals
+        }

@@ -1,0 +1,85 @@
+"""The command that makes a run again, from the configuration that the run recorded."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from pydantic import BaseModel
+
+from jobs.config import available, describe, load_cluster, load_goal, load_workload
+from metrics.reporting.page.model import Command
+from search.errors import ConfigError
+
+Settings = Mapping[str, Mapping[str, Any]]
+
+_LOADERS: Mapping[str, Callable[[str], BaseModel]] = {
+    "cluster": load_cluster,
+    "workload": load_workload,
+    "goal": load_goal,
+}
+_NAMING = ("name", "description")  # of a file, not of what it asks for
+
+
+def command_of(settings: Settings, held: Sequence[tuple[int, int]] = ()) -> Command | None:
+    """The command, or None where nothing was recorded or no one command does it.
+
+    What differs from the files of conf/ becomes `--set`. A file that does not come with the
+    project stands as NAME.yaml, with a note: its keys are in the report. Secrets are
+    references in the settings and stay such.
+
+    Args:
+        settings: kind → key → value as `jobs.runs.results.config_text` records them.
+        held: message size and load of each trial of a run that held fixed loads.
+    """
+    if not settings or len(set(held)) > 1:
+        return None
+    names = {kind: str(settings[kind].get("name", kind)) for kind in _LOADERS if kind in settings}
+    goals = [names.get("goal", ""), *(kind[5:] for kind in settings if kind.startswith("goal "))]
+    lines, notes = [f"redline {'traffic' if held else 'find-limit'}"], list[str]()
+    for kind, name in names.items():
+        own = _own(kind, name, settings[kind])
+        value = ",".join(goals) if kind == "goal" else name
+        lines.append(f"--{kind} {shlex.quote(value if own is not None else f'{value}.yaml')}")
+        if own is None:
+            notes.append(
+                f"The {kind} {name} is no file that comes with kafka-redline: name your own, "
+                "with the keys that stand below."
+            )
+            continue
+        lines += [f"--set {shlex.quote(each)}" for each in _overrides(kind, own, settings[kind])]
+    if held:
+        bpm, load = held[0]
+        lines.append(f"--message-bytes {bpm} --np {load} --trials {len(held)}")
+    return Command(tuple(lines), tuple(notes))
+
+
+def _own(kind: str, name: str, recorded: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The file of conf/ with this name, as recorded; None where the run had another file."""
+    if name not in available(kind):
+        return None
+    try:
+        read = describe(_LOADERS[kind](name))
+    except ConfigError:  # it has changed since, and no longer loads: the keys are in the report
+        return None
+    plain: dict[str, Any] = json.loads(json.dumps(read, default=str))
+    return plain if plain.get("description") == recorded.get("description") else None
+
+
+def _overrides(kind: str, own: Mapping[str, Any], recorded: Mapping[str, Any]) -> Iterator[str]:
+    """`workload.producer.acks=all` for each key that was other than in its file."""
+    for key in sorted({*own, *recorded} - {*_NAMING}):
+        before, after = own.get(key), recorded.get(key)
+        if isinstance(before, dict) and isinstance(after, dict) and before.keys() <= after.keys():
+            for name in sorted(after):
+                if before.get(name) != after[name]:
+                    yield f"{kind}.{key}.{name}={_yaml(after[name])}"
+        elif before != after:
+            yield f"{kind}.{key}={_yaml(after)}"
+
+
+def _yaml(value: Any) -> str:
+    """A value as an option has it; JSON is YAML."""
+    return value if isinstance(value, str) and value.isalpha() else json.dumps(value)

@@ -1,0 +1,270 @@
+"""The Spark session of a job: the one that is there, spark-submit's, or a quiet local one."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pyspark
+from py4j.protocol import Py4JJavaError
+from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkException
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+from jobs.checks.preflight import java_command
+from jobs.setup.jars import delta_jars
+from jobs.spark.wheels import send_wheels
+from search.errors import RedlineError
+
+Answer = TypeVar("Answer")
+
+LOOPBACK = "127.0.0.1"
+STOP_TIMEOUT_S = 20.0
+_CAUSE_LENGTH = 300
+
+DELTA = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+}
+
+# The tables of a run are small: Spark's defaults of 200 and 50 tasks only cost time.
+FEW_TASKS = {
+    "spark.sql.shuffle.partitions": "2",
+    "spark.databricks.delta.snapshotPartitions": "1",
+}
+
+LOCAL = {
+    "spark.driver.host": LOOPBACK,
+    "spark.driver.bindAddress": LOOPBACK,
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.session.timeZone": "UTC",
+    **FEW_TASKS,
+}
+
+# Scratch folders of the sessions that this process started, by application id.
+_scratch: dict[str, Path] = {}
+
+
+def local_session(
+    slots: int | None = None,
+    app_name: str = "kafka-redline",
+    *,
+    log: Path | None = None,
+    settings: Mapping[str, str] | None = None,
+) -> SparkSession:
+    """A session that reads and writes Delta tables; close it with `close_session`.
+
+    Takes the active session where there is one (a notebook, Databricks), builds on
+    spark-submit's master and settings under spark-submit, and else starts Spark in this
+    machine's `local[slots]`, on the loopback interface and without a word on the terminal.
+
+    Args:
+        slots: tasks that can run at once, so the most that a barrier stage can have;
+            the number of processors, and at least 2, by default. Local sessions only.
+        app_name: the application's name.
+        log: where Spark and its Python workers write; a temporary file by default.
+        settings: more Spark settings, which win over the defaults.
+
+    Raises:
+        ConfigError: no usable Java, or Delta's jars are missing.
+        RedlineError: Spark did not start.
+    """
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return active
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        return _submitted_session(app_name, settings or {})
+    scratch = Path(tempfile.mkdtemp(prefix="redline-spark-"))
+    log = log or scratch / "spark.log"
+    try:
+        conf = _local_conf(slots or max(2, os.cpu_count() or 2), app_name, scratch)
+        conf.setAll(list((settings or {}).items()))
+        session = _start(conf, log)
+    except BaseException:
+        if log.parent != scratch or not log.exists():
+            shutil.rmtree(scratch, ignore_errors=True)
+        raise
+    _scratch[session.sparkContext.applicationId] = scratch
+    return session
+
+
+def close_session(session: SparkSession) -> None:
+    """Stop a session that `local_session` started, and its JVM; leave any other alone."""
+    scratch = _scratch.pop(session.sparkContext.applicationId, None)
+    if scratch is None:
+        return
+    try:
+        session.stop()
+        _end_jvm()
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def run_interruptibly(session: SparkSession, group: str, action: Callable[[], Answer]) -> Answer:
+    """Run an action that waits for Spark jobs, so that an interrupt ends them.
+
+    py4j does not survive an exception that a signal raises inside of its calls, so the
+    action runs on a thread of its own and this one only waits.
+
+    Args:
+        group: names the action's jobs, which are cancelled when this thread is interrupted.
+    """
+
+    def grouped() -> Answer:
+        session.sparkContext.setJobGroup(group, group, interruptOnCancel=True)
+        return action()
+
+    with ThreadPoolExecutor(1, thread_name_prefix="redline-action") as pool:
+        future = pool.submit(grouped)
+        try:
+            return future.result()
+        except KeyboardInterrupt:
+            session.sparkContext.cancelJobGroup(group)
+            raise
+
+
+def cause_of(error: Py4JJavaError) -> str:
+    """What happened, of a Java error that runs to pages; see `cause_in`."""
+    return cause_in(str(error.java_exception.getMessage() or error)) or type(error).__name__
+
+
+def cause_in(text: str) -> str:
+    """The line that says what happened, of the message of a failed Spark job.
+
+    The last of a Python traceback where there is one, the reason of a failed barrier stage,
+    which stands on its second line, or the first.
+    """
+    told = text.split("\n\tat ", 1)[0]
+    lines = [line.strip() for line in told.splitlines() if line.strip()]
+    if not lines:
+        return ""
+    if any("Traceback (most recent call last)" in line for line in lines):
+        line = lines[-1]
+    else:
+        line = lines[1] if len(lines) > 1 and "failed barrier" in lines[0] else lines[0]
+    return line[:_CAUSE_LENGTH]
+
+
+def _local_conf(slots: int, app_name: str, scratch: Path) -> SparkConf:
+    conf = SparkConf()
+    conf.setMaster(f"local[{slots}]").setAppName(app_name)
+    conf.setAll([*DELTA.items(), *LOCAL.items()])
+    conf.set("spark.jars", ",".join(str(jar) for jar in delta_jars()))
+    conf.set("spark.local.dir", str(scratch / "local"))
+    conf.set("spark.sql.warehouse.dir", str(scratch / "warehouse"))
+    conf.set("spark.driver.extraJavaOptions", f"-Dderby.system.home={scratch}")
+    # Workers import our packages from where this process does, whatever its folder.
+    conf.set("spark.executorEnv.PYTHONPATH", str(Path(__file__).resolve().parent.parent))
+    return conf
+
+
+def _start(conf: SparkConf, log: Path) -> SparkSession:
+    java_command()  # says in one sentence what Spark's launcher would say in many
+    os.environ["SPARK_LOCAL_IP"] = LOOPBACK
+    os.environ["PYSPARK_PYTHON"] = sys.executable  # else workers run whatever python3 is
+    # A SPARK_HOME of another version would start jars that do not fit this pyspark.
+    os.environ["SPARK_HOME"] = str(Path(pyspark.__file__).parent)
+    log.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with log.open("ab") as stream:
+            # Own streams also keep the JVM's start-up chatter off the terminal.
+            launch: Any = launch_gateway  # it has no types
+            gateway = launch(conf, {"stdout": stream, "stderr": stream})
+        with _own_interrupts():
+            context = SparkContext(conf=conf, gateway=gateway)
+    except (PySparkException, OSError) as error:
+        raise RedlineError(f"Spark did not start ({error}). What it said is in {log}.") from error
+    context.setLogLevel("WARN")
+    return SparkSession.builder.getOrCreate()
+
+
+@contextmanager
+def _own_interrupts() -> Iterator[None]:
+    """Keep our answer to Ctrl-C while a context is made.
+
+    PySpark's handler cancels the jobs over the very connection that waits for one, so the
+    interrupt arrives as a network error. Ours is an ordinary KeyboardInterrupt; whoever
+    catches it closes the session, and that ends the jobs.
+    """
+    ours = signal.getsignal(signal.SIGINT)
+    yield
+    if ours is not None and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, ours)
+
+
+def _submitted_session(app_name: str, settings: Mapping[str, str]) -> SparkSession:
+    """The session of spark-submit; Delta is added where the submitter did not name it."""
+    # A session takes its SQL extensions from the context's settings, not from the builder's.
+    conf = with_few_tasks(SparkConf().setAppName(app_name))
+    conf.setAll([*DELTA.items(), *settings.items()])
+    with _own_interrupts():
+        context = SparkContext.getOrCreate(conf)
+    context.setLogLevel("ERROR")
+    send_wheels(context)
+    builder = SparkSession.builder.appName(app_name)
+    if not _has_class(context, DELTA["spark.sql.extensions"]):
+        _add_jars(context, delta_jars())
+    for key, value in {**DELTA, **settings}.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+def with_few_tasks(conf: SparkConf) -> SparkConf:
+    """`FEW_TASKS` where the submitter did not choose other numbers."""
+    for name, value in FEW_TASKS.items():
+        conf.setIfMissing(name, value)
+    return conf
+
+
+def _has_class(context: SparkContext, name: str) -> bool:
+    jvm = _jvm(context)
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    path = name.replace(".", "/") + ".class"
+    return loader.getResource(path) is not None
+
+
+def _add_jars(context: SparkContext, jars: Iterable[Path]) -> None:
+    """Add jars to a running driver and to its executors, as spark-submit --jars would have."""
+    jvm = _jvm(context)
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    for jar in jars:
+        loader.addURL(jvm.java.io.File(str(jar)).toURI().toURL())
+        _java_context(context).addJar(str(jar))
+
+
+def _jvm(context: SparkContext) -> Any:
+    return context._jvm
+
+
+def _java_context(context: SparkContext) -> Any:
+    return context._jsc.sc()
+
+
+def _end_jvm() -> None:
+    """End the JVM now rather than with the interpreter; it exits when its input closes."""
+    gateway: Any = SparkContext._gateway
+    if gateway is None:
+        return
+    SparkContext._gateway = None
+    SparkContext._jvm = None
+    process = gateway.proc
+    gateway.shutdown()
+    process.stdin.close()
+    try:
+        process.wait(STOP_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

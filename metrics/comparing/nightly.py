@@ -1,0 +1,204 @@
+"""Judging a night against the nights before it: decides, measures nothing.
+
+Method. Each case has one positive figure a night, turned so that more is better. Its effect is
+the ratio to the geometric mean of the nights before it, with Student's t prediction interval for
+one night more (`effects.night_effect`): the variance from night to night combines what
+the suite states with what the history shows, by a scaled inverse chi-square prior (Gelman et
+al., Bayesian Data Analysis, 3rd ed., 2.6). Several cases share the chance of a false alarm by
+Holm's correction. A regression is a loss that is significant so, and no smaller than
+`Rule.min_effect`; a gain of that kind is an improvement. Without history there is no conclusion.
+
+Only like is compared with like: nights made with another instrument are left out, and named.
+Nights that stood out themselves are left out too, or a loss would become the norm in time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from metrics.comparing.effects import CONFIDENCE, Effect, holm, night_effect
+from metrics.tables.cases import CaseRow, Outcome
+from metrics.tables.environment import Difference, difference
+
+INSTRUMENT = ("redline.", "driver.", "python.", "spark.", "package.")
+"""Beginnings of the names of what measures; all else in an environment is what is measured."""
+COMMIT = "redline.commit"
+"""Names a change of ours without saying whether it touches a figure: it is told, and separates
+no nights, or a history would begin anew with every commit. `redline.version` does separate."""
+_GIB = 2**30
+_NAMED_MAX = 3
+
+
+@dataclass(frozen=True)
+class Noise:
+    """What is stated of one case: standard deviation between nights [ratio], worth [nights]."""
+
+    cv: float
+    weight: float
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How to judge.
+
+    Attributes:
+        noise: case → what is stated of its noise.
+        min_effect: a smaller change is none [share].
+        history_max: the newest nights that count.
+        since_s: nights before this time do not count [s since the epoch].
+    """
+
+    noise: Mapping[str, Noise]
+    min_effect: float
+    history_max: int
+    since_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Nights that were not compared with, and the one reason for it."""
+
+    nights: tuple[str, ...]
+    why: str
+
+    @property
+    def text(self) -> str:
+        """`3 nights left out: driver.cores was 4, is 2`."""
+        count = len(self.nights)
+        return f"{count} night{'' if count == 1 else 's'} left out: {self.why}"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What the history says of one case of tonight.
+
+    Attributes:
+        tonight: what was measured.
+        outcome: what it means.
+        effect: the change, as a ratio of merits; None without history.
+        before: the night before that counted, or None.
+        nights: that counted, oldest first.
+        left_out: those that did not, by their reasons.
+        changes: what of the subject differs from the night before.
+        notes: further sentences.
+    """
+
+    tonight: CaseRow
+    outcome: Outcome
+    effect: Effect | None = None
+    before: CaseRow | None = None
+    nights: tuple[str, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
+    changes: tuple[Difference, ...] = ()
+    notes: tuple[str, ...] = field(default_factory=tuple)
+
+
+def is_instrument(name: str) -> bool:
+    """True for a name of an environment that says what measured."""
+    return name.startswith(INSTRUMENT)
+
+
+def instrument_of(row: CaseRow) -> dict[str, str]:
+    """What a night was measured with: the instrument's names and the trials' settings."""
+    own = {
+        name: _coarse(name, value)
+        for name, value in row.environment.items()
+        if is_instrument(name) and name != COMMIT
+    }
+    return {**own, **row.settings}
+
+
+def _coarse(name: str, value: str) -> str:
+    """Memory to the GiB: a machine of the same kind differs by what its kernel keeps."""
+    if name == "driver.memory_bytes" and value.isdigit():
+        return f"{round(int(value) / _GIB)} GiB"
+    return value
+
+
+def subject_of(row: CaseRow) -> dict[str, str]:
+    """What was measured: the brokers, the controllers, their properties and the topic's."""
+    return {name: value for name, value in row.environment.items() if not is_instrument(name)}
+
+
+def judge_night(
+    tonight: Sequence[CaseRow], history: Iterable[CaseRow], rule: Rule
+) -> tuple[Comparison, ...]:
+    """A comparison for each case of a night, in its order.
+
+    Args:
+        history: rows of any nights and cases, each night's case once.
+    """
+    rows = sorted(history, key=lambda row: (row.at, row.run_id))
+    compared = [_compared(row, rows, rule) for row in tonight]
+    p_values = [each.effect.p_value for each in compared if each.effect is not None]
+    is_real = iter(holm(p_values, 1.0 - CONFIDENCE))
+    return tuple(
+        each if each.effect is None else _judged(each, each.effect, next(is_real), rule)
+        for each in compared
+    )
+
+
+def _judged(compared: Comparison, effect: Effect, is_real: bool, rule: Rule) -> Comparison:
+    outcome = Outcome.NO_CHANGE
+    if is_real and effect.change <= -rule.min_effect:
+        outcome = Outcome.REGRESSION
+    elif is_real and effect.change >= rule.min_effect:
+        outcome = Outcome.IMPROVEMENT
+    return replace(compared, outcome=outcome)
+
+
+def _compared(row: CaseRow, rows: Sequence[CaseRow], rule: Rule) -> Comparison:
+    """The effect of one case, and which nights are behind it."""
+    earlier = [
+        each
+        for each in rows
+        if (each.suite, each.cluster, each.case) == (row.suite, row.cluster, row.case)
+        and each.run_id != row.run_id
+        and each.at < row.at
+    ]
+    used: list[CaseRow] = []
+    why: dict[str, list[str]] = {}
+    for each in earlier:
+        reason = _why_left_out(each, row, rule)
+        if reason is None:
+            used.append(each)
+        else:
+            why.setdefault(reason, []).append(each.night)
+    used = used[-rule.history_max :]
+    left_out = tuple(LeftOut(tuple(nights), reason) for reason, nights in why.items())
+    if not used:
+        return Comparison(row, Outcome.NO_HISTORY, left_out=left_out)
+    stated = rule.noise[row.case]
+    merits = [each.merit for each in used]
+    before = used[-1]
+    return Comparison(
+        row,
+        Outcome.NO_CHANGE,
+        night_effect(row.merit, merits, stated.cv, stated.weight),
+        before,
+        tuple(each.night for each in used),
+        left_out,
+        difference(subject_of(before), subject_of(row)),
+        _notes(before, row),
+    )
+
+
+def _why_left_out(night: CaseRow, tonight: CaseRow, rule: Rule) -> str | None:
+    if night.at.timestamp() < rule.since_s:
+        return "before history_since"
+    if night.outcome is not None and Outcome(night.outcome).stands_out:
+        return f"{night.outcome} then, not accepted by history_since"
+    found = difference(instrument_of(night), instrument_of(tonight))
+    if not found:
+        return None
+    named = [f"{each.name} was {each.before}, is {each.after}" for each in found[:_NAMED_MAX]]
+    more = len(found) - len(named)
+    return "; ".join([*named, *([f"and {more} more"] if more else [])])
+
+
+def _notes(before: CaseRow, row: CaseRow) -> tuple[str, ...]:
+    commits = before.environment.get(COMMIT), row.environment.get(COMMIT)
+    if None in commits or commits[0] == commits[1]:
+        return ()
+    return (f"{COMMIT} was {commits[0]}, is {commits[1]}",)

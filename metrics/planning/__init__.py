@@ -1,0 +1,1 @@
+"""What a load needs: brokers, and bytes on the network."""

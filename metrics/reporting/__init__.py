@@ -1,0 +1,1 @@
+"""What people read: summaries, charts, the page of a run, tables in notebooks."""

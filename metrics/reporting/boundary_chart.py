@@ -1,0 +1,242 @@
+"""The boundary line as a chart: one Altair specification, drawn as HTML and as PNG."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import altair as alt
+import vl_convert
+
+from metrics.reporting.chart_page import chart_page
+from metrics.reporting.chart_style import NEUTRAL, RESOURCE_COLORS, RESOURCE_SHAPES, chart_config
+from metrics.reporting.summary import Boundary, RunSummary, write_atomic
+from metrics.units import (
+    UNKNOWN,
+    format_count,
+    format_load,
+    format_mb_per_s,
+    format_ratio,
+    format_size,
+)
+from metrics.windows.resource import Resource
+
+_PANEL_WIDTH, _PANEL_HEIGHT = 430, 320  # [px]
+_PNG_SCALE = 2.0
+_NOT_BOUND = "no overload seen"
+_LEGEND = alt.Legend(
+    title="What bound it", orient="bottom", direction="horizontal", symbolOpacity=1
+)
+
+
+def write_chart(summary: RunSummary, html_path: Path, png_path: Path) -> tuple[Path, ...]:
+    """Draw the boundary line of `summary` into both files.
+
+    The HTML holds all that it needs and loads nothing. Returns the files written: none
+    where the summary has no boundary.
+    """
+    if not summary.boundaries:
+        return ()
+    spec = boundary_spec(summary)
+    write_atomic(html_path, chart_page(summary, spec))
+    write_atomic(png_path, vl_convert.vegalite_to_png(spec, scale=_PNG_SCALE))
+    return html_path, png_path
+
+
+def boundary_spec(summary: RunSummary) -> dict[str, Any]:
+    """The Vega-Lite specification: payload a broker, and messages, over message size."""
+    rows = [_row(boundary, summary.brokers) for boundary in summary.boundaries]
+    sizes = [boundary.bpm for boundary in summary.boundaries]
+    payload = _linear_y([*_values(rows, "mb_lower"), *_values(rows, "mb_upper")])
+    panels = [_panel(rows, sizes, "mb", payload, below=True)]
+    positive = [row for row in rows if row["mps_lower"] > 0]  # a logarithmic axis has no zero
+    if positive:
+        messages = _log_y([*_values(positive, "mps_lower"), *_values(positive, "mps_upper")])
+        panels.append(_panel(positive, sizes, "mps", messages, below=False))
+    chart = alt.hconcat(*panels, spacing=36, title=_title(summary), padding=20)
+    spec: dict[str, Any] = chart.to_dict()
+    spec["config"] = chart_config(dark=False)
+    return spec
+
+
+def _row(boundary: Boundary, brokers: int) -> dict[str, Any]:
+    """One point of the line, with all that its tooltip says."""
+    upper = boundary.mb_per_s_per_broker_overloaded
+    if upper is None and boundary.mb_per_s_overloaded is not None and brokers:
+        upper = boundary.mb_per_s_overloaded / brokers
+    low, over = boundary.loads
+    bound = boundary.limited_by or Resource.UNKNOWN.value
+    return {
+        "bpm": boundary.bpm,
+        "size": format_size(boundary.bpm),
+        "mb_lower": boundary.mb_per_s_per_broker,
+        "mb_upper": upper,
+        "mb_label": format_mb_per_s(boundary.mb_per_s_per_broker) if boundary.mps else "",
+        "mps_lower": boundary.mps,
+        "mps_upper": boundary.mps_overloaded,
+        "mps_label": _short_count(boundary.mps),
+        "messages": format_count(boundary.mps),
+        "cluster": f"{format_mb_per_s(boundary.mb_per_s)} MB/s",
+        "per_broker": f"{format_mb_per_s(boundary.mb_per_s_per_broker)} MB/s",
+        "load": f"{format_load(low, boundary.axis)} sustained, {over or UNKNOWN} overloaded",
+        "width": "open" if over is None else format_ratio(boundary.relative_width),
+        "bound": _NOT_BOUND if over is None else bound,
+        "evidence": (
+            boundary.gave_up or boundary.evidence or "; ".join(boundary.overload_reasons) or UNKNOWN
+        ),
+        "trials": boundary.trials,
+    }
+
+
+def _values(rows: Sequence[Mapping[str, Any]], name: str) -> list[float]:
+    return [row[name] for row in rows if row[name] is not None]
+
+
+def _linear_y(values: Sequence[float]) -> dict[str, Any]:
+    """An axis from zero, with room above the highest bracket."""
+    domain = [0, max(values) * 1.12 or 1]
+    scale = alt.Scale(domain=domain, nice=False)
+    axis = alt.Axis(format=",~r", tickCount=6)
+    return {"scale": scale, "axis": axis, "title": "Payload per broker [MB/s]"}
+
+
+def _log_y(values: Sequence[float]) -> dict[str, Any]:
+    """A logarithmic axis with lines at 1, 2 and 5."""
+    lowest, highest = min(values), max(values)
+    decades = range(math.floor(math.log10(lowest)) - 1, math.ceil(math.log10(highest)) + 1)
+    lines = [digit * 10.0**decade for decade in decades for digit in (1, 2, 5)]
+    low = max(line for line in lines if line < lowest / 1.2)
+    high = min(line for line in lines if line > highest * 1.2)
+    axis = alt.Axis(format="~s", values=[line for line in lines if low <= line <= high])
+    scale = alt.Scale(type="log", domain=[low, high], nice=False)
+    return {"scale": scale, "axis": axis, "title": "Messages per second, whole cluster"}
+
+
+def _panel(
+    rows: Sequence[Mapping[str, Any]],
+    sizes: Sequence[int],
+    name: str,
+    axis: Mapping[str, Any],
+    *,
+    below: bool,
+) -> alt.LayerChart:
+    """One panel: the line through the sustained sides, and up to the overloaded ones a band.
+
+    The figures stand on the side of the points that the line leaves free.
+    """
+    upper = f"{name}_upper"
+    y = alt.Y(f"{name}_lower", type="quantitative", **axis)
+    color = _color(rows)
+    base = alt.Chart(alt.InlineData(values=[dict(row) for row in rows]))
+    base = base.encode(x=_size_axis(sizes), y=y)
+    closed = base.transform_filter(f"isValid(datum.{upper})")
+    is_open = base.transform_filter(f"!isValid(datum.{upper})")
+    cap = alt.Y(upper, type="quantitative")
+    figures = {"align": "left", "dx": 9, "dy": 12 if below else -9, "fontSize": 11}
+    marks = (
+        closed.mark_area(opacity=0.2, color=NEUTRAL).encode(y2=upper),
+        base.mark_line(color=NEUTRAL, strokeWidth=2),
+        closed.mark_rule(strokeWidth=2, opacity=1).encode(y2=upper, color=color),
+        closed.mark_tick(orient="horizontal", thickness=2, size=13, opacity=1).encode(
+            y=cap, color=color
+        ),
+        is_open.mark_point(
+            shape="triangle-up", size=70, filled=True, yOffset=-12, opacity=1
+        ).encode(color=color),
+        base.mark_point(size=95, filled=True, opacity=1).encode(
+            color=color, shape=_shape(rows), tooltip=_tooltip()
+        ),
+        base.mark_text(**figures).encode(text=f"{name}_label:N"),
+    )
+    return alt.LayerChart(layer=list(marks), width=_PANEL_WIDTH, height=_PANEL_HEIGHT)
+
+
+def _size_axis(sizes: Sequence[int]) -> alt.X:
+    """Message sizes on a logarithmic axis, marked where something was measured."""
+    sizes = sorted(set(sizes))
+    names = " : ".join(f"datum.value == {size} ? '{format_size(size)}'" for size in sizes)
+    return alt.X(
+        "bpm",
+        type="quantitative",
+        scale=alt.Scale(type="log", domain=_log_domain(sizes), nice=False),
+        axis=alt.Axis(
+            values=sizes, labelExpr=f"{names} : ''", labelOverlap="greedy", labelSeparation=2
+        ),
+        title="Message size",
+    )
+
+
+def _log_domain(sizes: Sequence[float]) -> list[float]:
+    """The sizes with a margin on both sides, the right one wide enough for a figure."""
+    lowest, highest = min(sizes), max(sizes)
+    margin = max(1.5, (highest / lowest) ** 0.1)
+    return [lowest / margin, highest * margin**1.4]
+
+
+def _color(rows: Sequence[Mapping[str, Any]]) -> alt.Color:
+    """Colours and legend for the resources that occur."""
+    domain = _bound(rows)
+    colors = [RESOURCE_COLORS.get(name, NEUTRAL) for name in domain]
+    return alt.Color(
+        "bound",
+        type="nominal",
+        scale=alt.Scale(domain=domain, range=colors),
+        legend=_LEGEND,
+    )
+
+
+def _shape(rows: Sequence[Mapping[str, Any]]) -> alt.Shape:
+    """A shape for each resource too: colour alone is not for every eye, nor for every printer."""
+    domain = _bound(rows)
+    shapes = [RESOURCE_SHAPES.get(name, "wedge") for name in domain]
+    scale = alt.Scale(domain=domain, range=shapes)
+    return alt.Shape("bound", type="nominal", scale=scale, legend=_LEGEND)
+
+
+def _bound(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What bound the points, each once."""
+    found = {row["bound"] for row in rows}
+    known = [name for name in RESOURCE_COLORS if name in found]
+    return [*known, *sorted(found - set(known))]
+
+
+def _tooltip() -> list[alt.Tooltip]:
+    titles = {
+        "size": "message size",
+        "per_broker": "per broker",
+        "cluster": "cluster",
+        "messages": "messages/s",
+        "load": "load",
+        "width": "bracket width",
+        "bound": "bound by",
+        "evidence": "evidence",
+        "trials": "trials",
+    }
+    return [alt.Tooltip(f"{name}:N", title=title) for name, title in titles.items()]
+
+
+def _title(summary: RunSummary) -> alt.TitleParams:
+    brokers = f"{summary.brokers} broker{'s'[: summary.brokers != 1]}, " if summary.brokers else ""
+    legend = "Line: most load sustained. Band and bar: up to the least load that was too much."
+    facts = f"{brokers}goal {summary.goal}, {summary.started_at[:10]}"
+    return alt.TitleParams(
+        text=f"Throughput limit of {summary.cluster} with {summary.workload}",
+        subtitle=[line for line in (facts, summary.caveat, legend) if line],
+        anchor="start",
+        offset=18,
+    )
+
+
+def _short_count(count: float) -> str:
+    """A count that fits beside a point, three digits: 160 k, 1.25 M."""
+    for factor, unit in ((1e9, " G"), (1e6, " M"), (1e3, " k")):
+        if count >= factor * 0.9995:
+            return f"{_three_digits(count / factor)}{unit}"
+    return _three_digits(count)
+
+
+def _three_digits(value: float) -> str:
+    digits = 0 if value == 0 else max(0, 2 - math.floor(math.log10(abs(value))))
+    return f"{round(value, digits):g}"

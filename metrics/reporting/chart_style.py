@@ -1,0 +1,75 @@
+"""How charts look: colours that any eye tells apart, in light and in dark."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from metrics.windows.resource import Resource
+
+_FONT = "Helvetica, Arial, Liberation Sans, sans-serif"
+NEUTRAL = "#7f8a99"  # readable on white and on black
+# Okabe and Ito's palette and three more: told apart with any colour vision
+# (jfly.uni-koeln.de/color); each resource has a shape of its own too.
+RESOURCE_COLORS = {
+    Resource.REQUEST_HANDLERS.value: "#0072b2",
+    Resource.NETWORK_THREADS.value: "#e69f00",
+    Resource.CPU.value: "#d55e00",
+    Resource.HEAP.value: "#9a6bd0",
+    Resource.DISK.value: "#009e73",
+    Resource.NETWORK.value: "#56b4e9",
+    Resource.REPLICATION.value: "#cc79a7",
+    Resource.QUOTA.value: "#b59f00",
+    Resource.UNKNOWN.value: "#8a8a8a",
+}
+
+RESOURCE_SHAPES = {
+    Resource.REQUEST_HANDLERS.value: "square",
+    Resource.NETWORK_THREADS.value: "diamond",
+    Resource.CPU.value: "triangle-up",
+    Resource.HEAP.value: "triangle-left",
+    Resource.DISK.value: "circle",
+    Resource.NETWORK.value: "triangle-down",
+    Resource.REPLICATION.value: "cross",
+    Resource.QUOTA.value: "triangle-right",
+    Resource.UNKNOWN.value: "wedge",
+}
+
+
+def chart_config(*, dark: bool) -> dict[str, Any]:
+    """What both pictures share, and the colours of text and lines on white or on black."""
+    ink, faint, grid = (
+        ("#e8eaed", "#a6adb8", "#33383f")
+        if dark
+        else (
+            "#1b1f24",
+            "#57606a",
+            "#e4e8ec",
+        )
+    )
+    return {
+        "background": "transparent" if dark else "white",
+        "font": _FONT,
+        "view": {"stroke": None},
+        "title": {
+            "color": ink,
+            "fontSize": 18,
+            "fontWeight": 600,
+            "subtitleColor": faint,
+            "subtitleFontSize": 12,
+            "subtitleLineHeight": 17,
+            "subtitlePadding": 7,
+        },
+        "axis": {
+            "labelColor": faint,
+            "titleColor": ink,
+            "titleFontWeight": 500,
+            "titleFontSize": 12,
+            "titlePadding": 10,
+            "labelFontSize": 11,
+            "gridColor": grid,
+            "domainColor": faint,
+            "tickColor": faint,
+        },
+        "legend": {"labelColor": ink, "titleColor": faint, "titleFontWeight": 500, "offset": 14},
+        "text": {"color": ink},
+    }

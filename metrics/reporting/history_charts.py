@@ -1,0 +1,196 @@
+"""Charts of several runs: the newest boundary lines, and each point over time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import altair as alt
+
+from metrics.reporting.chart_style import NEUTRAL
+from metrics.units import format_size
+
+Rows = Sequence[Mapping[str, Any]]
+
+_COLORS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f8a99"]
+_SHAPES = {"fell": "triangle-down", "rose": "triangle-up", "held": "circle", "first": "circle"}
+_WIDTH, _HEIGHT, _NIGHTS_HEIGHT = 620, 300, 180  # [px]
+_OUTCOMES = {
+    "regression": "#d55e00",
+    "improvement": "#009e73",
+    "no change": "#0072b2",
+    "no history": NEUTRAL,
+    "invalid": "#b59f00",
+    "not judged": NEUTRAL,
+}
+_OUTCOME_SHAPES = alt.Scale(
+    domain=list(_OUTCOMES),
+    range=["triangle-down", "triangle-up", "circle", "circle", "cross", "circle"],
+)
+
+
+def lines_chart(points: Rows) -> alt.LayerChart:
+    """Boundary lines beside each other: one for each cluster, workload and goal.
+
+    Args:
+        points: rows of `metrics.tables.views.points_for_people`, along np.
+    """
+    values = [
+        {
+            "line": f"{row['cluster']}, {row['workload']}, {row['goal']}",
+            "bpm": row["bpm"],
+            "size": format_size(row["bpm"]),
+            "low": row["mb_per_s_per_broker"],
+            "high": row["mb_per_s_per_broker_overloaded"],
+            "bound": row["limited_by"] or "no overload seen",
+            "run": row["run_id"],
+        }
+        for row in points
+    ]
+    sizes = sorted({row["bpm"] for row in points})
+    names = " : ".join(f"datum.value == {size} ? '{format_size(size)}'" for size in sizes)
+    axis = alt.Axis(values=sizes, labelExpr=f"{names or 1} : ''")
+    base = alt.Chart(alt.InlineData(values=values)).encode(
+        x=alt.X("bpm:Q", scale=alt.Scale(type="log"), axis=axis, title="Message size"),
+        y=alt.Y("low:Q", title="Payload per broker [MB/s]"),
+        color=_color("line", "Cluster, workload, goal"),
+    )
+    tips = ["line:N", "size:N", _rate("low", "sustained"), _rate("high", "overloaded")]
+    tips += [alt.Tooltip("bound:N", title="bound by"), "run:N"]
+    layers = (
+        base.mark_rule(strokeWidth=2).encode(y2="high:Q"),
+        base.mark_line(strokeWidth=2),
+        base.mark_point(filled=True, size=70, opacity=1).encode(tooltip=tips),
+    )
+    title = _title("The newest boundary lines")
+    return alt.LayerChart(layer=list(layers), title=title, width=_WIDTH, height=_HEIGHT)
+
+
+def history_charts(points: Rows) -> list[alt.LayerChart]:
+    """Each boundary point over time with its bracket; triangles where it fell or rose.
+
+    A chart for each cluster, workload, goal and axis.
+
+    Args:
+        points: rows of `metrics.tables.histories.boundary_history`.
+    """
+    series: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
+    for row in points:
+        names = (row["cluster"], row["workload"], row["goal"], row["axis"] or "np")
+        series.setdefault(names, []).append(row)
+    return [_history_chart(series[names], _series_title(*names)) for names in sorted(series)]
+
+
+def _series_title(cluster: str, workload: str, goal: str, axis: str) -> str:
+    along = "" if axis == "np" else f", along {axis}"
+    return f"{cluster} with {workload}, goal {goal}{along}"
+
+
+def _history_chart(points: Rows, title: str) -> alt.LayerChart:
+    values = [
+        {
+            "at": row["at_ms"],
+            "size": format_size(row["bpm"]),
+            "low": row["mb_per_s_per_broker"],
+            "high": _upper(row),
+            "moved": row["moved"] or "first",
+            "change": row["change"],
+            "bound": row["limited_by"] or "no overload seen",
+            "run": row["run_id"],
+        }
+        for row in points
+    ]
+    sizes = [format_size(bpm) for bpm in sorted({row["bpm"] for row in points})]
+    base = alt.Chart(alt.InlineData(values=values)).encode(
+        x=_time_axis(),
+        y=alt.Y("low:Q", title="Payload per broker [MB/s]", scale=alt.Scale(zero=True)),
+        color=_color("size", "Message size", sizes),
+    )
+    tips = ["size:N", _rate("low", "sustained"), _rate("high", "overloaded"), "moved:N"]
+    tips += [alt.Tooltip("change:Q", format="+.1%"), alt.Tooltip("bound:N", title="bound by")]
+    shape = alt.Shape(
+        "moved:N",
+        scale=alt.Scale(domain=list(_SHAPES), range=list(_SHAPES.values())),
+        legend=alt.Legend(title="Against the run before", values=["fell", "held", "rose"]),
+    )
+    layers = (
+        base.mark_rule(strokeWidth=2).encode(y2="high:Q"),
+        base.mark_line(strokeWidth=1.5, opacity=0.6),
+        base.mark_point(filled=True, size=80, opacity=1).encode(
+            shape=shape, tooltip=[*tips, "run:N"]
+        ),
+    )
+    return alt.LayerChart(layer=list(layers), title=_title(title), width=_WIDTH, height=_HEIGHT)
+
+
+def nights_charts(nights: Rows) -> list[alt.LayerChart]:
+    """The figure of each nightly case over the nights, coloured by what each night said of it.
+
+    A chart for each suite and case.
+
+    Args:
+        nights: rows of `metrics.tables.histories.nights`.
+    """
+    series: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for row in nights:
+        series.setdefault((row["suite"], row["case"]), []).append(row)
+    return [_nights_chart(series[names], ": ".join(names)) for names in sorted(series)]
+
+
+def _nights_chart(nights: Rows, title: str) -> alt.LayerChart:
+    values = [
+        {
+            "at": row["at_ms"],
+            "value": row["value"],
+            "outcome": row["outcome"] or "not judged",
+            "change": row["change"],
+            "night": row["night"],
+            "text": row["text"],
+            "run": row["run_id"],
+        }
+        for row in nights
+    ]
+    outcomes = alt.Scale(domain=list(_OUTCOMES), range=list(_OUTCOMES.values()))
+    shown = [name for name in _OUTCOMES if any(value["outcome"] == name for value in values)]
+    legend = alt.Legend(title="Against the nights before", values=shown)
+    base = alt.Chart(alt.InlineData(values=values)).encode(
+        x=_time_axis(), y=alt.Y("value:Q", title=nights[0]["measure"], scale=alt.Scale(zero=True))
+    )
+    tips = [
+        "night:N",
+        alt.Tooltip("value:Q", format=".4~r"),
+        alt.Tooltip("change:Q", format="+.1%"),
+    ]
+    point = base.mark_point(filled=True, size=90, opacity=1).encode(
+        color=alt.Color("outcome:N", scale=outcomes, legend=legend),
+        shape=alt.Shape("outcome:N", scale=_OUTCOME_SHAPES, legend=legend),
+        tooltip=[*tips, "outcome:N", "text:N", "run:N"],
+    )
+    line = base.mark_line(color=NEUTRAL, strokeWidth=1.5)
+    heading = alt.TitleParams(title, anchor="start")
+    return alt.LayerChart(layer=[line, point], title=heading, width=_WIDTH, height=_NIGHTS_HEIGHT)
+
+
+def _time_axis() -> alt.X:
+    axis = alt.Axis(format="%b %d %H:%M", tickCount=6, labelOverlap="greedy")
+    return alt.X("at:T", scale=alt.Scale(type="utc"), axis=axis, title="Time (UTC)")
+
+
+def _upper(row: Mapping[str, Any]) -> float | None:
+    """The overloaded side [MB/s per broker], or None."""
+    over, mps = row["mps_overloaded"], row["mps"]
+    return row["mb_per_s_per_broker"] * over / mps if over and mps else None
+
+
+def _color(field: str, title: str, domain: Sequence[str] | None = None) -> alt.Color:
+    scale = alt.Scale(range=_COLORS) if domain is None else alt.Scale(domain=domain, range=_COLORS)
+    return alt.Color(f"{field}:N", scale=scale, legend=alt.Legend(title=title, labelLimit=320))
+
+
+def _rate(field: str, title: str) -> alt.Tooltip:
+    return alt.Tooltip(f"{field}:Q", title=f"{title} [MB/s]", format=".3~r")
+
+
+def _title(text: str) -> alt.TitleParams:
+    subtitle = "Points: most load sustained. Bars: up to the least load that was too much."
+    return alt.TitleParams(text, subtitle=subtitle, anchor="start", subtitleColor=NEUTRAL)

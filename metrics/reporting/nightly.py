@@ -1,0 +1,204 @@
+"""A night as files and sentences: nightly.json, its contract with programs, and its words."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from metrics.comparing.effects import Effect
+from metrics.comparing.nightly import Comparison
+from metrics.reporting.summary import write_atomic
+from metrics.tables.cases import MEASURES, Outcome
+from metrics.units import format_ratio
+
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True)
+class CaseReport:
+    """One case of a night, with or without an answer.
+
+    Attributes:
+        case, kind, bpm: name, `limit` or `load`, and message size [B].
+        outcome: what the night says of it.
+        text: the same in a sentence.
+        comparison: behind it, or None when it has no valid figure.
+    """
+
+    case: str
+    kind: str
+    bpm: int
+    outcome: Outcome
+    text: str
+    comparison: Comparison | None = None
+
+
+@dataclass(frozen=True)
+class NightReport:
+    """A night.
+
+    Attributes:
+        run_id, night, suite, cluster, workload, goal: what it is.
+        started_at, finished_at: ISO 8601, UTC.
+        status: `done`, `regression`, `no conclusion`, `stopped by a guard`, `interrupted` or
+            `failed`.
+        exit_code: what the command returned.
+        error: the sentence that the user was shown, or None.
+        caveat: what a reader of the figures must know.
+        cases: all of the suite's, in its order.
+        environment: of this night.
+    """
+
+    run_id: str
+    night: str
+    suite: str
+    cluster: str
+    workload: str
+    goal: str
+    started_at: str
+    finished_at: str
+    status: str
+    exit_code: int
+    cases: tuple[CaseReport, ...]
+    error: str | None = None
+    caveat: str = ""
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+def of_comparison(compared: Comparison) -> CaseReport:
+    """The report of a case that was measured."""
+    row = compared.tonight
+    return CaseReport(row.case, row.kind, row.bpm, compared.outcome, text_of(compared), compared)
+
+
+def text_of(compared: Comparison) -> str:
+    """A comparison in a sentence: figure, change, how sure it is, and the likely cause."""
+    row, effect = compared.tonight, compared.effect
+    name, unit = MEASURES[row.measure]
+    figure = f"{name} {row.value:.4g} {unit}".rstrip()
+    if effect is None:
+        which = "comparable night" if compared.left_out else "night"
+        sentences = [f"{figure}: first {which}, so there is nothing to compare with"]
+    else:
+        nights = f"{effect.count} night{'' if effect.count == 1 else 's'}"
+        seen = f"a loss of {format_ratio(effect.smallest_visible)} would have been seen"
+        told = f"{_signed(effect.change)} ({_interval(effect)}) against {nights}"
+        sentences = [f"{figure}: {compared.outcome.value}, {told}; {seen}"]
+    if compared.outcome is Outcome.REGRESSION:
+        sentences += _cause(compared)
+    sentences += [each.text for each in compared.left_out]
+    return "; ".join([*sentences, *compared.notes])
+
+
+def _signed(change: float) -> str:
+    return f"{'+' if change >= 0 else '-'}{format_ratio(abs(change))}"
+
+
+def _interval(effect: Effect) -> str:
+    return f"{_signed(effect.low - 1)} to {_signed(effect.high - 1)}"
+
+
+def _cause(compared: Comparison) -> list[str]:
+    """What differs from the night before, and what bound the brokers then and now."""
+    before, row = compared.before, compared.tonight
+    changed = [f"{each.name} was {each.before}, is {each.after}" for each in compared.changes]
+    nothing = "nothing that was seen of the cluster differs"
+    found = [f"likely cause: {', '.join(changed)}" if changed else nothing]
+    then = (before.limited_by if before else None) or "not known"
+    if row.limited_by:
+        found.append(f"bound by {row.limited_by}, before by {then}")
+    return found
+
+
+def document_of(report: NightReport) -> dict[str, Any]:
+    """nightly.json, as docs/nightly.md describes it."""
+    found = {
+        name: getattr(report, name)
+        for name in report.__dataclass_fields__
+        if name not in ("cases", "environment")
+    }
+    return {
+        "schema_version": SCHEMA_VERSION,
+        **found,
+        "cases": [_case_document(each) for each in report.cases],
+        "environment": dict(report.environment),
+    }
+
+
+def _case_document(case: CaseReport) -> dict[str, Any]:
+    head = {
+        "case": case.case,
+        "kind": case.kind,
+        "bpm": case.bpm,
+        "outcome": case.outcome.value,
+        "text": case.text,
+    }
+    compared = case.comparison
+    if compared is None:
+        return head
+    row, before = compared.tonight, compared.before
+    return {
+        **head,
+        "np": row.np,
+        "measure": row.measure,
+        "unit": MEASURES[row.measure][1],
+        "value": row.value,
+        "values": list(row.values),
+        "mb_per_s_per_broker": row.mb_per_s_per_broker,
+        "handler_s_per_mb": row.handler_s_per_mb,
+        "latency_p99_ms": row.latency_p99_ms,
+        "achieved_share": row.achieved_share,
+        "verdicts": list(row.verdicts),
+        "trials": list(row.trials),
+        "duration_s": row.duration_s,
+        "effect": None if compared.effect is None else _effect(compared.effect),
+        "nights": list(compared.nights),
+        "left_out": [asdict(each) for each in compared.left_out],
+        "changes": [asdict(each) for each in compared.changes],
+        "notes": list(compared.notes),
+        "limited_by": row.limited_by,
+        "evidence": row.evidence,
+        "limited_by_before": before.limited_by if before else None,
+        "evidence_before": before.evidence if before else "",
+    }
+
+
+def _effect(effect: Effect) -> dict[str, float | int]:
+    """As changes, so that 0 is none and -0.1 a loss of 10 %."""
+    return {
+        "change": effect.change,
+        "low": effect.low - 1.0,
+        "high": effect.high - 1.0,
+        "p_value": effect.p_value,
+        "smallest_visible": effect.smallest_visible,
+        "nights": effect.count,
+    }
+
+
+def write_night(report: NightReport, path: Path) -> None:
+    """Write nightly.json: a reader sees the old file or the new one, never a half."""
+    text = json.dumps(document_of(report), indent=2, allow_nan=False, ensure_ascii=False)
+    write_atomic(path, text + "\n")
+
+
+def table_rows(cases: Sequence[CaseReport]) -> list[tuple[str, ...]]:
+    """The cases for people: case, figure, change, interval, nights, outcome."""
+    rows: list[tuple[str, ...]] = []
+    for each in cases:
+        compared = each.comparison
+        effect = compared.effect if compared else None
+        unit = MEASURES[compared.tonight.measure][1] if compared else ""
+        rows.append(
+            (
+                each.case,
+                f"{compared.tonight.value:.4g} {unit}".rstrip() if compared else "–",
+                _signed(effect.change) if effect else "–",
+                _interval(effect) if effect else "–",
+                str(effect.count) if effect else "0",
+                each.outcome.value,
+            )
+        )
+    return rows

@@ -1,0 +1,133 @@
+"""Rows and charts as notebooks show them: HTML that loads nothing, and a picture beside it."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from html import escape
+from typing import Any
+
+import altair as alt
+import vl_convert
+
+from metrics.reporting.chart_style import chart_config
+
+_PNG_SCALE = 2.0
+_MARGIN = 24  # around a chart in its frame, and room for its menu [px]
+_SENTENCE, _SENTENCE_EM = 44, 26  # from so many characters on a text may break, into such lines
+_CELL = "vertical-align:top;padding:.3em .7em;max-width:44em"
+
+
+class Shown:
+    """Something for a notebook to show.
+
+    Args:
+        html: for hosts that show pages.
+        png: the same as a picture, for those that do not, or None.
+    """
+
+    def __init__(self, html: str, png: bytes | None = None) -> None:
+        self._html, self._png = html, png
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
+        shown: dict[str, Any] = {"text/html": self._html}
+        return shown if self._png is None else shown | {"image/png": self._png}
+
+    def _repr_html_(self) -> str:
+        return self._html
+
+
+def sentence(text: str) -> Shown:
+    """A line of text."""
+    return Shown(f"<p>{escape(text)}</p>")
+
+
+def shown_chart(*specs: Mapping[str, Any] | alt.TopLevelMixin) -> Shown:
+    """Charts one below the other, each with its tooltips, in a frame that loads nothing.
+
+    A frame of its own keeps a chart's scripts from those of the notebook's host.
+    """
+    if not specs:
+        return Shown("<p>There is nothing to draw.</p>")
+    ready = [_styled(spec) for spec in specs]
+    png = vl_convert.vegalite_to_png(ready[0], scale=_PNG_SCALE) if len(ready) == 1 else None
+    return Shown("".join(_frame(spec) for spec in ready), png)
+
+
+def _styled(spec: Mapping[str, Any] | alt.TopLevelMixin) -> dict[str, Any]:
+    plain = dict(spec) if isinstance(spec, Mapping) else spec.to_dict()
+    return plain | {"config": chart_config(dark=False)}
+
+
+def _frame(spec: dict[str, Any]) -> str:
+    svg = vl_convert.vegalite_to_svg(spec)
+    size = re.search(r'<svg[^>]* width="([\d.]+)"[^>]* height="([\d.]+)"', svg)
+    width, height = (math.ceil(float(px)) + _MARGIN for px in size.groups()) if size else (900, 500)
+    page = alt.Chart.from_dict(spec).to_html(inline=True, embed_options={"renderer": "svg"})
+    return (
+        f'<iframe srcdoc="{escape(page)}" width="{width}" height="{height}" '
+        'style="border:0;max-width:100%"></iframe>'
+    )
+
+
+def table_html(columns: Sequence[str], rows: Iterable[Sequence[Any]], note: str = "") -> str:
+    """Rows as an HTML table: sentences whole, numbers to four digits, null as a dash."""
+    listed = list(rows)
+    sides = [_side(row[place] for row in listed) for place in range(len(columns))]
+    head = "".join(
+        f'<th style="{_CELL};text-align:{side}">{escape(name)}</th>'
+        for name, side in zip(columns, sides, strict=True)
+    )
+    body = "".join(
+        f"<tr>{''.join(map(_cell, row, sides))}</tr>"  # a row of cells, each on its column's side
+        for row in listed
+    )
+    foot = note or ("" if listed else "No rows.")
+    table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return f'<div style="overflow-x:auto">{table}</div><p>{escape(foot)}</p>'
+
+
+def _side(values: Iterable[Any]) -> str:
+    """Numbers stand right, so that their digits stand below each other."""
+    known = [value for value in values if value is not None]
+    return "right" if known and all(_is_number(value) for value in known) else "left"
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _cell(value: Any, side: str) -> str:
+    text = _text(value)
+    longest = max((len(line) for line in text.split("<br>")), default=0)
+    wide = f"min-width:{_SENTENCE_EM}em" if longest > _SENTENCE else "white-space:nowrap"
+    return f'<td style="{_CELL};text-align:{side};{wide}">{text}</td>'
+
+
+def _text(value: Any) -> str:
+    """A value for people, as HTML."""
+    if value is None or (isinstance(value, float) and not math.isfinite(value)):
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return _number(value)
+    if isinstance(value, datetime):
+        return f"{value:%Y-%m-%d %H:%M}"
+    if isinstance(value, Mapping):
+        return "<br>".join(f"{escape(str(key))}: {_text(item)}" for key, item in value.items())
+    if isinstance(value, (list, tuple)):
+        return "<br>".join(_text(item) for item in value)
+    return escape(str(value))
+
+
+def _number(value: float) -> str:
+    """Four significant digits, whole numbers whole."""
+    if value == 0 or abs(value) >= 1000 or value == int(value):
+        return f"{value:,.0f}"
+    digits = max(0, 3 - math.floor(math.log10(abs(value))))
+    return f"{value:.{min(digits, 6)}f}".rstrip("0").rstrip(".")

@@ -1,0 +1,226 @@
+"""The answer in plain words: what the cluster sustains at each size, and what gave out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from metrics.reporting.summary import Boundary
+from metrics.units import format_count, format_load, format_mb_per_s, format_ratio, format_size
+from metrics.windows.resource import Resource
+
+DOUBTFUL = 0.5
+"""Probability of the bracket below which an answer is called doubtful [ratio]."""
+
+_BY_BYTES = ("np", "rate", "message_bytes")  # axes along which the payload grows
+_NUMBERS = (
+    "no",
+    "one",
+    "two",
+    "three",
+    "four",
+    "five",
+    "six",
+    "seven",
+    "eight",
+    "nine",
+    "ten",
+    "eleven",
+    "twelve",
+)
+_GAVE_OUT = {
+    Resource.REQUEST_HANDLERS.value: "the request handlers gave out",
+    Resource.NETWORK_THREADS.value: "the network threads gave out",
+    Resource.CPU.value: "the CPU gave out",
+    Resource.HEAP.value: "the heap gave out",
+    Resource.DISK.value: "the disk gave out",
+    Resource.NETWORK.value: "the network gave out",
+    Resource.REPLICATION.value: "replication fell behind",
+    Resource.QUOTA.value: "a quota held the producers back",
+}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One size, for one goal.
+
+    Attributes:
+        size: the message size in words.
+        figure, unit: the limit itself; the figure is empty when there is no answer.
+        text: one sentence or two.
+        certainty: how sure it is.
+        is_open: True when the search ended without closing the bracket.
+        is_doubtful: True when it was closed and is still hardly to be believed.
+        notes: what else a reader has to know, a sentence each.
+    """
+
+    size: str
+    figure: str
+    unit: str
+    text: str
+    certainty: str
+    is_open: bool
+    is_doubtful: bool
+    notes: tuple[str, ...]
+
+
+def answer_of(boundary: Boundary, brokers: int) -> Answer:
+    """The answer of one boundary point."""
+    figure, unit = _figure(boundary)
+    probability = boundary.confidence
+    return Answer(
+        size=format_size(boundary.bpm),
+        figure=figure,
+        unit=unit,
+        text=_open_text(boundary, brokers) if boundary.gave_up else _text(boundary, brokers),
+        certainty=_certainty(boundary),
+        is_open=boundary.gave_up is not None or boundary.loads[1] is None,
+        is_doubtful=probability is not None and probability < DOUBTFUL,
+        notes=boundary.notes,
+    )
+
+
+def headline(boundaries: Sequence[Boundary], brokers: int) -> str:
+    """All sizes in a sentence; empty where there is only one, or no answer."""
+    closed = [b for b in boundaries if b.gave_up is None and b.mb_per_s > 0]
+    if len(boundaries) < 2 or not closed or closed[0].axis not in _BY_BYTES:
+        return ""
+    low, high = (pick(closed, key=lambda b: b.mb_per_s) for pick in (min, max))
+    if low is high:
+        range_words = f"{_payload(low)} at {format_size(low.bpm)}"
+    else:
+        range_words = (
+            f"from {_payload(low)} at {format_size(low.bpm)} "
+            f"to {_payload(high)} at {format_size(high.bpm)}"
+        )
+    who, verb = _who(brokers, first=True)
+    missing = len(boundaries) - len(closed)
+    without = f" {_count(missing, 'size').capitalize()} ended without an answer." if missing else ""
+    return f"{who} {verb} {range_words}. {_what_bound(closed)}{without}"
+
+
+def _what_bound(closed: Sequence[Boundary]) -> str:
+    named = list(dict.fromkeys(b.limited_by or Resource.UNKNOWN.value for b in closed))
+    if named == [Resource.UNKNOWN.value]:
+        return "What bound the brokers is not known."
+    if len(named) == 1:
+        each = "at every size" if len(closed) > 1 else f"at {format_size(closed[0].bpm)}"
+        return f"What bound them {each}: {named[0]}."
+    parts = [
+        f"{resource} at "
+        + _listed([format_size(b.bpm) for b in closed if (b.limited_by or "unknown") == resource])
+        for resource in named
+    ]
+    return f"What bound them: {'; '.join(parts)}."
+
+
+def _figure(boundary: Boundary) -> tuple[str, str]:
+    low = boundary.loads[0]
+    if not low:
+        return "", ""
+    if boundary.axis in _BY_BYTES:
+        return format_mb_per_s(boundary.mb_per_s), "MB/s"
+    figure, _, unit = format_load(low, boundary.axis).partition(" ")
+    return figure, unit
+
+
+def _text(boundary: Boundary, brokers: int) -> str:
+    low, over = boundary.loads
+    size = f"At {format_size(boundary.bpm)} messages"
+    who, verb = _who(brokers)
+    if not low:
+        least = "any load" if over is None else format_load(over, boundary.axis)
+        return f"{size} {who} did not sustain even {least}{_too_much(boundary)}: {_why(boundary)}."
+    sustained = f"{size} {who} {verb} {_load(boundary)}"
+    if over is None:
+        return f"{sustained}. No overload was seen, so the limit is at least this."
+    return f"{sustained}; at {_over(boundary)} {_why(boundary)}."
+
+
+def _open_text(boundary: Boundary, brokers: int) -> str:
+    low, over = boundary.loads
+    size = f"At {format_size(boundary.bpm)} messages"
+    text = f"{size} there is no conclusion: {boundary.gave_up}."
+    who, verb = _who(brokers, first=True)
+    if low:
+        text += f" {who} {verb} at least {_load(boundary)}."
+    if over is not None:
+        text += f" At {_over(boundary)} {_why(boundary)}."
+    return text
+
+
+def _load(boundary: Boundary) -> str:
+    """`14.5 MB/s (4.83 MB/s a broker, 14,500 messages/s, 58 producers)`."""
+    load = format_load(boundary.loads[0], boundary.axis)
+    messages = f"{format_count(boundary.mps)} messages/s"
+    each = f"{format_mb_per_s(boundary.mb_per_s_per_broker)} MB/s a broker"
+    if boundary.axis in _BY_BYTES:
+        return f"{_payload(boundary)} ({each}, {messages}, {load})"
+    return f"{load} ({_payload(boundary)}, {each}, {messages})"
+
+
+def _over(boundary: Boundary) -> str:
+    over = boundary.loads[1]
+    assert over is not None, "asked for only where there is an overload"
+    load = format_load(over, boundary.axis)
+    if boundary.axis in _BY_BYTES:
+        return f"{format_mb_per_s(boundary.mb_per_s_overloaded)} MB/s ({load})"
+    return load
+
+
+def _too_much(boundary: Boundary) -> str:
+    above = boundary.mb_per_s_overloaded
+    return f" ({format_mb_per_s(above)} MB/s)" if above and boundary.axis in _BY_BYTES else ""
+
+
+def _why(boundary: Boundary) -> str:
+    """What gave out, with the first reason of the verdict."""
+    gave_out = _GAVE_OUT.get(boundary.limited_by or "", "it was too much")
+    reasons = reason_texts(boundary.overload_reasons)
+    return f"{gave_out}: {reasons[0]}" if reasons else gave_out
+
+
+def reason_texts(reasons: Sequence[str]) -> tuple[str, ...]:
+    """Reasons without the names of their indicators, which are for programs."""
+    parts = [reason.partition(": ") for reason in reasons]
+    return tuple(
+        text if colon and name.isidentifier() else whole
+        for (name, colon, text), whole in zip(parts, reasons, strict=True)
+    )
+
+
+def _certainty(boundary: Boundary) -> str:
+    low, over = boundary.loads
+    trials = _count(boundary.trials, "trial")
+    if over is None:
+        return f"After {trials}; no load was too much."
+    bracket = (
+        f"Bracket {format_count(low)} to {format_load(over, boundary.axis)}, "
+        f"{format_ratio(boundary.relative_width)} wide after {trials}"
+    )
+    if boundary.confidence is None:
+        return f"{bracket}."
+    sure = format_ratio(boundary.confidence)
+    return f"{bracket}; probability that the limit lies inside: {sure}."
+
+
+def _payload(boundary: Boundary) -> str:
+    return f"{format_mb_per_s(boundary.mb_per_s)} MB/s"
+
+
+def _who(brokers: int, *, first: bool = False) -> tuple[str, str]:
+    """The subject and its verb: `three brokers`, `sustain`."""
+    if not brokers:
+        who, verb = "the cluster", "sustains"
+    else:
+        who, verb = _count(brokers, "broker"), "sustains" if brokers == 1 else "sustain"
+    return (who[0].upper() + who[1:] if first else who), verb
+
+
+def _count(count: int, noun: str) -> str:
+    number = _NUMBERS[count] if 0 <= count < len(_NUMBERS) else format_count(count)
+    return f"{number} {noun}{'' if count == 1 else 's'}"
+
+
+def _listed(words: Sequence[str]) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"

@@ -1,0 +1,151 @@
+"""What a report says, as plain values: made from rows without Spark, drawn by `page`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from metrics.reporting.page.answers import Answer, answer_of, headline
+from metrics.reporting.page.binding import Binding, binding_of
+from metrics.reporting.page.facts import (
+    FactGroup,
+    configuration_of,
+    environment_of,
+    key_facts,
+    seconds_between,
+)
+from metrics.reporting.page.trial_rows import TrialRow, trial_rows
+from metrics.reporting.summary import Boundary, RunSummary, by_goal
+from metrics.units import format_count, format_duration
+
+
+@dataclass(frozen=True)
+class Command:
+    """The command that makes the run again.
+
+    Attributes:
+        lines: of a shell, to be joined by a backslash.
+        notes: what it needs beyond, a sentence each.
+    """
+
+    lines: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class GoalPart:
+    """The answers for one goal.
+
+    Attributes:
+        goal: its name.
+        summary: of this goal alone, as its chart takes it.
+        headline: all sizes in a sentence; empty where one answer says it all.
+        answers: one for each message size.
+        bindings: what bound each size.
+    """
+
+    goal: str
+    summary: RunSummary
+    headline: str
+    answers: tuple[Answer, ...]
+    bindings: tuple[Binding, ...]
+
+
+@dataclass(frozen=True)
+class Report:
+    """All that a report says.
+
+    Attributes:
+        title: what the run was for.
+        summary: of the whole run.
+        held: where fixed loads were held instead of searched for a limit, their verdicts in a
+            sentence; else empty.
+        parts: one for each goal.
+        trials: in the order in which they were made.
+        facts: the run in a few words, as (name, value).
+        environment, configuration: everything that is known, in groups.
+        command: what makes the run again, or None where its configuration is not known.
+    """
+
+    title: str
+    summary: RunSummary
+    parts: tuple[GoalPart, ...]
+    trials: tuple[TrialRow, ...]
+    facts: tuple[tuple[str, str], ...]
+    environment: tuple[FactGroup, ...]
+    configuration: tuple[FactGroup, ...]
+    command: Command | None = None
+    held: str = ""
+
+    @property
+    def goals(self) -> tuple[str, ...]:
+        """The goals by name."""
+        return tuple(part.goal for part in self.parts)
+
+
+def build_report(
+    summary: RunSummary,
+    trials: Iterable[Mapping[str, Any]],
+    configuration: Mapping[str, Mapping[str, Any]],
+    command: Command | None = None,
+) -> Report:
+    """The report of a run.
+
+    Args:
+        trials: rows of the table `trials`, as `Row.asDict(recursive=True)` gives them.
+        configuration: cluster, workload and goal, each key → value, as the table `runs`
+            keeps them; empty when not known.
+    """
+    rows = trial_rows(trials, summary.boundaries)
+    held = _held(summary, rows)
+    what = "Traffic held on" if held else "Throughput limit of"
+    return Report(
+        title=f"{what} {summary.cluster} with {summary.workload}",
+        summary=summary,
+        parts=tuple(_part(part, rows) for _, part in by_goal(summary) if part.boundaries),
+        trials=rows,
+        facts=(*_run_facts(summary, rows), *key_facts(summary, configuration)),
+        environment=environment_of(summary.environment),
+        configuration=configuration_of(configuration),
+        command=command,
+        held=held,
+    )
+
+
+def is_held(summary: RunSummary) -> bool:
+    """True for a run that held fixed loads; only a search leaves boundaries, or has none to say."""
+    return not summary.boundaries and (bool(summary.trials) or summary.status == "done")
+
+
+def _held(summary: RunSummary, trials: Sequence[TrialRow]) -> str:
+    if not is_held(summary) or not trials:
+        return ""
+    verdicts = [trial.verdict for trial in trials]
+    counts = ", ".join(f"{verdicts.count(each)} {each}" for each in dict.fromkeys(verdicts))
+    return f"Fixed loads were held in {len(trials)} trials: {counts}."
+
+
+def _part(summary: RunSummary, trials: Sequence[TrialRow]) -> GoalPart:
+    boundaries: tuple[Boundary, ...] = summary.boundaries
+    goal = boundaries[0].goal or summary.goal
+    return GoalPart(
+        goal=goal,
+        summary=summary,
+        headline=headline(boundaries, summary.brokers),
+        answers=tuple(answer_of(each, summary.brokers) for each in boundaries),
+        bindings=tuple(binding_of(each, trials) for each in boundaries),
+    )
+
+
+def _run_facts(summary: RunSummary, trials: Sequence[TrialRow]) -> tuple[tuple[str, str], ...]:
+    lasted_s = seconds_between(summary.started_at, summary.finished_at)
+    return (
+        ("Run", summary.run_id),
+        ("Cluster", summary.cluster),
+        ("Workload", summary.workload),
+        ("Goal", summary.goal),
+        ("Started", summary.started_at),
+        ("Took", format_duration(lasted_s)),
+        ("Trials", format_count(len(trials))),
+    )

@@ -1,0 +1,111 @@
+"""Pages from templates: what goes into one is escaped, and a page loads nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from importlib.resources import files
+from typing import Any
+
+import jinja2
+import vl_convert
+
+from metrics.reporting.chart_style import chart_config
+from metrics.units import (
+    AXIS_WORDS,
+    UNKNOWN,
+    format_count,
+    format_duration,
+    format_mb_per_s,
+    format_ratio,
+    format_size,
+    format_volume,
+)
+
+# What the bundle shows to the script after it.
+_EXPORTS = "window.vegaEmbed = vegaEmbed;"
+
+
+def render(template: str, **values: Any) -> str:
+    """A page of `metrics/reporting/page/templates`.
+
+    Raises:
+        jinja2.UndefinedError: the template asks for a value that is not there.
+    """
+    return environment().get_template(template).render(**values)
+
+
+@lru_cache(maxsize=1)
+def environment() -> jinja2.Environment:
+    """The templates with the filters that they use."""
+    made = jinja2.Environment(
+        loader=jinja2.FunctionLoader(_source),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters.update(
+        count=format_count,
+        duration=format_duration,
+        mb=format_mb_per_s,
+        share=format_ratio,
+        size=format_size,
+        volume=format_volume,
+        ms=format_ms,
+        two=format_two,
+        sentence=as_sentence,
+        script_json=script_json,
+    )
+    made.globals.update(
+        unknown=UNKNOWN,
+        load_title=load_title,
+        file=_source,
+        vega=vega,
+        dark_config=lambda: chart_config(dark=True),
+    )
+    return made
+
+
+def _source(name: str) -> str:
+    # Read as a resource, so that a wheel that was never unpacked will do.
+    return (files("metrics.reporting.page") / "templates" / name).read_text(encoding="utf-8")
+
+
+@lru_cache(maxsize=1)
+def vega() -> str:
+    """Vega, Vega-Lite and Vega-Embed as one script; `</script` would end it early."""
+    bundle = vl_convert.javascript_bundle(_EXPORTS)
+    return str(bundle).replace("</script", "<\\/script")
+
+
+def script_json(value: Mapping[str, Any]) -> str:
+    """JSON that cannot end the script that holds it."""
+    return json.dumps(value, allow_nan=False).replace("<", "\\u003c")
+
+
+def load_title(loads: Sequence[Any]) -> str:
+    """The heading of a column of loads, by the axis of what has them: `Producers`."""
+    axis = loads[0].axis
+    return as_sentence(AXIS_WORDS.get(axis, axis)).removesuffix(".")
+
+
+def as_sentence(text: str) -> str:
+    """`text` with a capital at its front and a full stop at its end."""
+    return f"{text[:1].upper()}{text[1:].rstrip('.')}." if text else ""
+
+
+def format_ms(duration_ms: float | None) -> str:
+    """Milliseconds without their unit: `0.62`, `27.3`, `279`."""
+    if duration_ms is None:
+        return UNKNOWN
+    decimals = 2 if duration_ms < 9.995 else 1 if duration_ms < 99.95 else 0
+    return f"{duration_ms:,.{decimals}f}"
+
+
+def format_two(value: float | None) -> str:
+    """A share or a small number to two digits after the point; `–` when not known."""
+    if value is None:
+        return "–"
+    return f"{value:,.2f}" if abs(value) < 100 else f"{value:,.0f}"

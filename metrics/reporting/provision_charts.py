@@ -1,0 +1,134 @@
+"""Tables and charts of how the number of brokers depends on the demand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import altair as alt
+
+from metrics.planning.provisioning import Demand, MeasuredLimit, Provision, provision
+from metrics.reporting.chart_style import NEUTRAL, RESOURCE_COLORS
+from metrics.reporting.notebook_display import Shown, table_html
+from metrics.reporting.summary import RunSummary
+from metrics.units import format_mb_per_s, format_ratio, format_size
+
+STEPS = 60
+_WIDTH, _HEIGHT = 240, 220  # [px]
+
+
+def answer_table(answer: Provision, demand: Demand) -> Shown:
+    """The answer in a table, and what it rests on in sentences."""
+    size, offline = format_size(demand.bpm), format_ratio(demand.offline)
+    rows = [
+        ("Brokers to buy", f"{answer.brokers}"),
+        ("Binds first", answer.binds_first),
+        (f"Limit of a broker at {size}", _rate(answer.limit_mb_per_s_per_broker)),
+        ("To plan with, per broker", _rate(answer.plan_mb_per_s_per_broker)),
+        ("Then carried by each", _rate(answer.mb_per_s_per_broker)),
+        ("Headroom, all up", format_ratio(answer.headroom)),
+        (f"Headroom, {offline} offline", format_ratio(answer.headroom_offline)),
+        *((f"Brokers for the {need.resource}", f"{need.brokers}") for need in answer.needs),
+    ]
+    return Shown(table_html(("what", "value"), rows, "; ".join(answer.assumptions)))
+
+
+def limits_table(limits: Sequence[MeasuredLimit], summary: RunSummary) -> Shown:
+    """What a run measured: the limit of a broker at each size, and what a reader must know."""
+    rows = [
+        (
+            format_size(one.bpm),
+            _rate(one.mb_per_s),
+            one.limited_by,
+            one.replication_factor,
+            one.consumer_groups,
+        )
+        for one in limits
+    ]
+    columns = ("message size", "limit of a broker", "bound by", "replicas", "consumer groups")
+    note = f"Run {summary.run_id} on {summary.cluster}. {summary.caveat}"
+    return Shown(table_html(columns, rows, note))
+
+
+def _rate(mb_per_s: float) -> str:
+    return f"{format_mb_per_s(mb_per_s)} MB/s"
+
+
+def sweep(
+    limits: Sequence[MeasuredLimit], demand: Demand, name: str, values: Iterable[float]
+) -> list[dict[str, Any]]:
+    """The answers while one number of the demand varies: a row per value."""
+    answers = ((value, provision(limits, _with(demand, name, value))) for value in values)
+    return [
+        {
+            "value": value,
+            "brokers": answer.brokers,
+            "binds_first": answer.binds_first,
+            "headroom_offline": answer.headroom_offline,
+        }
+        for value, answer in answers
+    ]
+
+
+def _with(demand: Demand, name: str, value: float) -> Demand:
+    changes: dict[str, Any] = {name: value}
+    return replace(demand, **changes)
+
+
+def brokers_chart(limits: Sequence[MeasuredLimit], demand: Demand) -> alt.HConcatChart:
+    """Brokers over the payload, over the growth and over the share offline.
+
+    The point marks what was asked.
+    """
+    most = 2.5 * demand.mb_per_s
+    panels = [
+        _panel(
+            limits, demand, "mb_per_s", _steps(most / STEPS, most), "Payload today [MB/s]", "~s"
+        ),
+        _panel(limits, demand, "growth", _steps(0, max(1.0, 2 * demand.growth)), "Growth", ".0%"),
+        _panel(
+            limits, demand, "offline", _steps(0, max(0.5, demand.offline)), "Share offline", ".0%"
+        ),
+    ]
+    title = alt.TitleParams("How many brokers", anchor="start")
+    return alt.hconcat(*panels, title=title, spacing=30)
+
+
+def _steps(low: float, high: float) -> list[float]:
+    return [low + (high - low) * i / STEPS for i in range(STEPS + 1)]
+
+
+def _panel(
+    limits: Sequence[MeasuredLimit],
+    demand: Demand,
+    name: str,
+    values: Sequence[float],
+    title: str,
+    fmt: str,
+) -> alt.LayerChart:
+    x = alt.X("value:Q", title=title, axis=alt.Axis(format=fmt, tickCount=6))
+    y = alt.Y(
+        "brokers:Q", title="Brokers", scale=alt.Scale(zero=True), axis=alt.Axis(tickMinStep=1)
+    )
+    tips = [alt.Tooltip("value:Q", title=title, format=fmt), "brokers:Q", "binds_first:N"]
+    rows = sweep(limits, demand, name, values)
+    line = alt.Chart(alt.InlineData(values=rows)).mark_line(
+        interpolate="step-before", strokeWidth=2, color=NEUTRAL
+    )
+    asked = sweep(limits, demand, name, [getattr(demand, name)])
+    found = sorted({row["binds_first"] for row in asked})
+    colors = [RESOURCE_COLORS.get(each, NEUTRAL) for each in found]
+    color = alt.Color(
+        "binds_first:N",
+        scale=alt.Scale(domain=found, range=colors),
+        legend=alt.Legend(title="Binds first", orient="bottom"),
+    )
+    point = alt.Chart(alt.InlineData(values=asked)).mark_point(filled=True, size=110, opacity=1)
+    text = alt.Chart(alt.InlineData(values=asked)).mark_text(dx=12, dy=12).encode(text="brokers:Q")
+    layers = (
+        line.encode(x=x, y=y, tooltip=tips),
+        point.encode(x=x, y=y, color=color, tooltip=tips),
+        text.encode(x=x, y=y),
+    )
+    return alt.LayerChart(layer=list(layers), width=_WIDTH, height=_HEIGHT)

@@ -1,0 +1,23 @@
+"""One poll of one broker, as every source gives it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class BrokerSample:
+    """One poll of one broker.
+
+    Attributes:
+        broker_id: node id.
+        at_s: wall-clock time of the poll's middle [s since the epoch].
+        values: readings by the names of `metrics.sources.beans`; empty when the poll failed.
+        error: why the poll failed, or None.
+    """
+
+    broker_id: int
+    at_s: float
+    values: Mapping[str, float] = field(default_factory=dict)
+    error: str | None = None

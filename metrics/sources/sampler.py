@@ -1,0 +1,114 @@
+"""A thread that samples all brokers at intended times and keeps what it saw."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+
+from metrics.sources.sample import BrokerSample
+from metrics.sources.source import MetricsSource
+from search.errors import RedlineError
+
+MAX_SAMPLES = 500_000
+
+
+class Sampler:
+    """Samples at start + i·interval until stopped; a slot that it was late for is left out.
+
+    A slot left out shows as a missed sample in the windows, which count by the interval.
+
+    Args:
+        source: an open source; the sampler's thread is its only user until `stop`.
+        interval_s: between two intended times [s].
+        clock: wall clock [s since the epoch].
+        wait: waits so many seconds and says True when it was told to stop; by default
+            on the sampler's own event.
+        max_samples: samples of all brokers to keep at most; beyond it `stop` raises.
+    """
+
+    def __init__(
+        self,
+        source: MetricsSource,
+        interval_s: float,
+        clock: Callable[[], float] = time.time,
+        wait: Callable[[float], bool] | None = None,
+        max_samples: int = MAX_SAMPLES,
+    ) -> None:
+        if interval_s <= 0:
+            raise ValueError(f"interval_s is {interval_s}; expected more than 0")
+        self._source = source
+        self._interval_s = interval_s
+        self._clock = clock
+        self._stopped = threading.Event()
+        self._wait = wait if wait is not None else self._stopped.wait
+        self._max_samples = max_samples
+        self._samples: list[BrokerSample] = []
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="redline-sampler", daemon=True)
+
+    def start(self) -> Sampler:
+        """Begin; the first sample is due now."""
+        self._thread.start()
+        return self
+
+    def so_far(self) -> list[BrokerSample]:
+        """A copy of the samples until now, for progress and guards.
+
+        Raises:
+            BaseException: what ended the sampling early.
+        """
+        if self._failure is not None:
+            raise self._failure
+        return list(self._samples)
+
+    def stop(self) -> list[BrokerSample]:
+        """End after the sample in progress, and all samples in the order taken.
+
+        Raises:
+            RedlineError: when there were more than `max_samples`.
+            BaseException: what ended the sampling early.
+        """
+        self._stopped.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+        return self.so_far()
+
+    def __enter__(self) -> Sampler:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Ends the thread; an error of its own is raised unless another is on its way."""
+        self._stopped.set()
+        self._thread.join()
+        if error is None and self._failure is not None:
+            raise self._failure
+
+    def _run(self) -> None:
+        try:
+            self._sample_on_schedule()
+        except BaseException as error:  # noqa: BLE001 - raised again by stop, in the caller's thread
+            self._failure = error
+
+    def _sample_on_schedule(self) -> None:
+        start_s = self._clock()
+        slot = 0
+        while not self._stopped.is_set():
+            self._samples.extend(self._source.sample_all())
+            if len(self._samples) > self._max_samples:
+                raise RedlineError(
+                    f"{len(self._samples)} broker samples in one trial are more than the "
+                    f"{self._max_samples} that are kept; sample less often (sample_interval_s "
+                    f"is {self._interval_s:g}) or make the trial shorter"
+                )
+            passed = int((self._clock() - start_s) / self._interval_s)
+            slot = max(slot, passed) + 1
+            due_s = start_s + slot * self._interval_s
+            if self._wait(max(0.0, due_s - self._clock())):
+                return

@@ -1,0 +1,200 @@
+"""Delta tables of what runs saw: appended once however often it is tried, read by run.
+
+Each append carries a transaction of its own (`txnAppId`, `txnVersion`), which Delta
+remembers; an append that is tried again after a crash adds nothing. Appends never change
+the table's schema, so runs that append at the same time do not disturb each other.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from metrics.reporting.summary import Boundary
+from metrics.sources.sample import BrokerSample
+from metrics.tables.cases import CaseRow
+from metrics.tables.columns import ddl
+from metrics.tables.records import (
+    boundary_record,
+    case_row,
+    run_record,
+    sample_record,
+    trial_record,
+)
+from metrics.tables.schema import SCHEMAS, RunRow, Trial
+from metrics.tables.views import newest_cases, newest_runs
+from search.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+TABLES = tuple(SCHEMAS)
+
+_PROPERTIES = {
+    # A checkpoint costs as much as ten appends; what a run appends is read well without.
+    "delta.checkpointInterval": "100",
+}
+_CATALOG_NAME = re.compile(r"\w+(\.\w+)?")
+
+
+class TableStore:
+    """The tables under one path, or in one schema of a catalog.
+
+    Args:
+        spark: a session with Delta's extension and catalog, see `jobs.spark.session`.
+        base: any path that Spark writes to, with a slash in it, or the name of a schema
+            such as `redline` or `main.redline`.
+    """
+
+    def __init__(self, spark: SparkSession, base: str) -> None:
+        self._spark = spark
+        self._is_path = "/" in base
+        self._base = base.rstrip("/")
+        if not self._is_path and _CATALOG_NAME.fullmatch(base) is None:
+            raise ConfigError(
+                f"--tables is {base!r}; expected a path with a slash in it, such as ./tables or "
+                f"s3a://bucket/tables, or the name of a schema, such as main.redline"
+            )
+
+    def address(self, table: str) -> str:
+        """Path or full name of a table."""
+        return f"{self._base}/{table}" if self._is_path else f"{self._base}.{table}"
+
+    def _sql_name(self, table: str) -> str:
+        if self._is_path:
+            return f"delta.`{self.address(table)}`"
+        return ".".join(f"`{part}`" for part in self.address(table).split("."))
+
+    def open(self) -> TableStore:
+        """Create what is missing, and add the columns that an older table lacks.
+
+        Takes some seconds in a fresh session, which can pass while something else starts.
+        """
+        if not self._is_path:
+            self._spark.sql(f"CREATE SCHEMA IF NOT EXISTS {self._base}")
+        properties = ", ".join(f"'{key}' = '{value}'" for key, value in _PROPERTIES.items())
+        for table, schema in SCHEMAS.items():
+            self._spark.sql(
+                f"CREATE TABLE IF NOT EXISTS {self._sql_name(table)} ({ddl(schema)}) "
+                f"USING delta TBLPROPERTIES ({properties})"
+            )
+            self._add_columns(table, schema)
+        return self
+
+    def _add_columns(self, table: str, schema: pa.Schema) -> None:
+        empty = self._spark.createDataFrame([], ddl(schema))
+        present = self.read(table).schema
+        if all(field in present.fields for field in empty.schema.fields):
+            return
+        self._save(table, empty, {"mergeSchema": "true"})
+
+    def _save(self, table: str, frame: DataFrame, options: dict[str, str]) -> None:
+        writer = frame.write.format("delta").mode("append").options(**options)
+        if self._is_path:
+            writer.save(self.address(table))
+        else:
+            writer.saveAsTable(self.address(table))
+
+    def _append(
+        self, table: str, key: str, version: int, records: Sequence[dict[str, Any]]
+    ) -> None:
+        """Append the records as one file, unless `key` reached this version in the table.
+
+        Few keys with rising versions, because Delta reads all keys for every append.
+        """
+        rows = pa.Table.from_pylist(list(records), schema=SCHEMAS[table])
+        frame = self._spark.createDataFrame(rows).coalesce(1)
+        self._save(table, frame, {"txnAppId": f"redline/{table}/{key}", "txnVersion": f"{version}"})
+
+    def append_run(self, row: RunRow) -> None:
+        """Append the start or the end of a run; one that was resumed has several of each."""
+        version = int(row.at.timestamp() * 1000)
+        self._append("runs", row.run_id, version, [run_record(row)])
+
+    def append_trial(self, trial: Trial, samples: Sequence[BrokerSample] = ()) -> None:
+        """Append a trial's samples and then its row, so that a row's samples are all there.
+
+        Trials of a run are appended in the order of their numbers: a lower number than the
+        last counts as appended. A resumed run goes on with `next_trial`.
+        """
+        number = trial.trial
+        if samples:
+            records = [sample_record(trial.run_id, number, sample) for sample in samples]
+            self._append("samples", trial.run_id, number, records)
+        self._append("trials", trial.run_id, number, [trial_record(trial)])
+
+    def next_trial(self, run_id: str) -> int:
+        """The number after the last trial of a run that left anything behind; 1 at first."""
+        numbers = self.read("trials", run_id).select("trial")
+        numbers = numbers.union(self.read("samples", run_id).select("trial"))
+        last = numbers.agg({"trial": "max"}).collect()[0][0]
+        return 1 if last is None else int(last) + 1
+
+    def payload_bytes(self, run_id: str) -> float:
+        """Payload that the trials of a run wrote so far, all replicas counted [B]."""
+        total = "sum((acked_total + failed_total) * bpm * replication_factor)"
+        written = self.read("trials", run_id).selectExpr(total).collect()[0][0]
+        return float(written or 0)
+
+    def append_boundary(
+        self, run_id: str, at_s: float, names: tuple[str, str, str], boundary: Boundary
+    ) -> None:
+        """Append the end of the search at one message size, for one goal.
+
+        A search that went on after its end, with a larger budget, adds a newer row.
+
+        Args:
+            at_s: when it ended [s since the epoch].
+            names: of cluster, workload and goal.
+        """
+        record = boundary_record(run_id, at_s, names, boundary)
+        key = f"{run_id}/{names[2]}/{boundary.bpm}"
+        self._append("boundaries", key, boundary.trials + 1, [record])
+
+    def append_case(self, row: CaseRow) -> None:
+        """Append that a case was measured, or how its night was judged; each only once."""
+        version = 1 + ("measured", "judged").index(row.event)
+        self._append("cases", f"{row.run_id}/{row.case}", version, [run_record(row)])
+
+    def cases(self, suite: str, cluster: str) -> list[CaseRow]:
+        """All nights of a suite on a cluster, each of their cases once, oldest first."""
+        newest = newest_cases(self.read("cases")).where("value is not null")
+        own = newest.where((newest.suite == suite) & (newest.cluster == cluster))
+        return [case_row(row.asDict(recursive=True)) for row in own.orderBy("at").collect()]
+
+    def read(self, table: str, run_id: str | None = None) -> DataFrame:
+        """A table's rows, of one run if given."""
+        if self._is_path:
+            frame = self._spark.read.format("delta").load(self.address(table))
+        else:
+            frame = self._spark.read.table(self.address(table))
+        return frame if run_id is None else frame.where(frame.run_id == run_id)
+
+    def runs(self) -> DataFrame:
+        """Each run's newest row: its end, or its start while it runs or if it died."""
+        return newest_runs(self.read("runs"))
+
+    def trials(self, run_id: str) -> DataFrame:
+        """A run's trials in order."""
+        return self.read("trials", run_id).orderBy("trial")
+
+    def trial_rows(self, run_id: str) -> list[dict[str, Any]]:
+        """A run's trials in order, as dicts down to the last value, without single producers."""
+        trials = self.trials(run_id).drop("by_producer")
+        return [row.asDict(recursive=True) for row in trials.collect()]
+
+    def samples(self, run_id: str) -> DataFrame:
+        """A run's samples in order."""
+        return self.read("samples", run_id).orderBy("trial", "at", "broker_id")
+
+    def boundaries(self, run_id: str) -> DataFrame:
+        """A run's boundary points by message size."""
+        return self.read("boundaries", run_id).orderBy("bpm")
+
+    def compact(self) -> None:
+        """Merge the small files of single appends; for the end of a run."""
+        for table in TABLES:
+            self._spark.sql(f"OPTIMIZE {self._sql_name(table)}")

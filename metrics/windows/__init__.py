@@ -1,0 +1,1 @@
+"""Exact windows: what one node did between two moments, from its samples."""

@@ -1,0 +1,292 @@
+"""Exact windows: what one broker did between two moments, from samples of counters.
+
+Counters are subtracted, histogram means weighted by their counts, gauges taken from the
+samples inside. Only samples inside the asked window count, because the load before and
+after it is another. What the samples do not show is None, never 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from metrics.sources.beans import (
+    GC_MS,
+    HANDLER_IDLE_NS,
+    NETWORK_IN_BYTES,
+    NETWORK_OUT_BYTES,
+    NETWORK_WAIT_NS,
+)
+from metrics.sources.sample import BrokerSample
+from metrics.windows.spans import (
+    Span,
+    find_contradiction,
+    good_samples,
+    heap_shares,
+    impossible_idle,
+    isr_changed_share,
+    mean,
+    over,
+    pauses,
+)
+
+
+@dataclass(frozen=True)
+class RequestWindow:
+    """Requests of one kind: their rate and the exact means of their phases.
+
+    Kafka rounds each request's times to whole milliseconds before it adds them.
+
+    Attributes:
+        per_s: requests that ended [1/s].
+        total_ms: from the request's arrival to the last byte of the answer.
+        request_queue_ms: waiting for a request handler.
+        local_ms: in a request handler: CPU, page cache and flushes.
+        remote_ms: waiting for followers, or for data to fetch.
+        throttle_ms: held back by a quota.
+        response_queue_ms: waiting for a network thread.
+        response_send_ms: being sent.
+    """
+
+    per_s: float | None = None
+    total_ms: float | None = None
+    request_queue_ms: float | None = None
+    local_ms: float | None = None
+    remote_ms: float | None = None
+    throttle_ms: float | None = None
+    response_queue_ms: float | None = None
+    response_send_ms: float | None = None
+
+
+@dataclass(frozen=True)
+class BrokerWindow:
+    """One broker (or controller) over the measured window; None where nothing is known.
+
+    Attributes:
+        broker_id: node id.
+        start_s, end_s: the first and the last good sample inside [s since the epoch].
+        samples_expected, samples_missed: of the window, by the sampling interval.
+        edge_gap_s: how far the samples stay away from the window's edges, the larger
+            side [s].
+        interval_s: intended time between samples [s].
+        contradiction: why the samples cannot all be true of one running broker, or None.
+        handler_idle: idle fraction of the request handlers, exact up to 0.3 s over the
+            window; slightly above 1 is normal [ratio].
+        network_idle: idle fraction of the busiest network thread [ratio].
+        request_queue_max: most waiting requests in a sample [requests].
+        produce, fetch_consumer, fetch_follower: requests of this kind.
+        isr_shrinks, isr_expands: how many [count].
+        isr_changed_share: share of samples with under-replicated partitions or an ISR
+            change since the sample before [ratio].
+        under_replicated_max: most under-replicated partitions in a sample [partitions].
+        replica_lag_max_records: largest lag of a follower in a sample [records].
+        messages_in_per_s: from producers [1/s].
+        bytes_in_per_s, bytes_out_per_s: of record batches, from producers and to
+            consumers [B/s].
+        replication_bytes_in_per_s, replication_bytes_out_per_s: of record batches, from
+            leaders and to followers [B/s].
+        network_in_bytes_per_s, network_out_bytes_per_s: of everything on the sockets of
+            the broker's listeners, which serve clients and followers [B/s].
+        link_mbit_per_s: stated speed of the network interface, one direction [Mbit/s].
+        failed_produce_requests_per_s: refused or failed [1/s].
+        cpu_cores: CPU time of the process per second [cores].
+        cpu_process_share: the same per core of the machine [ratio].
+        cpu_machine_share: busy share of the machine, mean of the samples [ratio].
+        gc_share: share of time that garbage collection stopped the threads [ratio].
+        heap_used_share_min, heap_used_share_max: used share of the heap over the samples;
+            the least is near what collections leave [ratio].
+        flush_per_s: log flushes [1/s].
+        flush_ms: their exact mean time [ms].
+        flush_threads: time in flushes per second: threads that flush at a time [threads].
+        disk_read_bytes_per_s, disk_write_bytes_per_s: of the process [B/s].
+        leader_partitions_min, leader_partitions_max: partitions led, over the samples [partitions].
+        offline_replicas_max: most replicas on failed disks in a sample [replicas].
+        fenced_brokers_max: most fenced brokers in a sample, of a controller [brokers].
+    """
+
+    broker_id: int
+    start_s: float | None
+    end_s: float | None
+    interval_s: float
+    samples_expected: int
+    samples_missed: int
+    edge_gap_s: float | None = None
+    contradiction: str | None = None
+    handler_idle: float | None = None
+    network_idle: float | None = None
+    request_queue_max: float | None = None
+    produce: RequestWindow = RequestWindow()
+    fetch_consumer: RequestWindow = RequestWindow()
+    fetch_follower: RequestWindow = RequestWindow()
+    isr_shrinks: float | None = None
+    isr_expands: float | None = None
+    isr_changed_share: float | None = None
+    under_replicated_max: float | None = None
+    replica_lag_max_records: float | None = None
+    messages_in_per_s: float | None = None
+    bytes_in_per_s: float | None = None
+    bytes_out_per_s: float | None = None
+    replication_bytes_in_per_s: float | None = None
+    replication_bytes_out_per_s: float | None = None
+    network_in_bytes_per_s: float | None = None
+    network_out_bytes_per_s: float | None = None
+    link_mbit_per_s: float | None = None
+    failed_produce_requests_per_s: float | None = None
+    cpu_cores: float | None = None
+    cpu_process_share: float | None = None
+    cpu_machine_share: float | None = None
+    gc_share: float | None = None
+    heap_used_share_min: float | None = None
+    heap_used_share_max: float | None = None
+    flush_per_s: float | None = None
+    flush_ms: float | None = None
+    flush_threads: float | None = None
+    disk_read_bytes_per_s: float | None = None
+    disk_write_bytes_per_s: float | None = None
+    leader_partitions_min: float | None = None
+    leader_partitions_max: float | None = None
+    offline_replicas_max: float | None = None
+    fenced_brokers_max: float | None = None
+
+    @property
+    def missed_share(self) -> float:
+        """Missed over expected samples [ratio]."""
+        return self.samples_missed / self.samples_expected if self.samples_expected else 1.0
+
+
+def _scaled(value: float | None, factor: float) -> float | None:
+    return None if value is None else value * factor
+
+
+def _request_window(span: Span, request: str) -> RequestWindow:
+    return RequestWindow(
+        per_s=span.per_s(f"{request}_total_ms_count"),
+        total_ms=span.mean(f"{request}_total_ms"),
+        request_queue_ms=span.mean(f"{request}_request_queue_ms"),
+        local_ms=span.mean(f"{request}_local_ms"),
+        remote_ms=span.mean(f"{request}_remote_ms"),
+        throttle_ms=span.mean(f"{request}_throttle_ms"),
+        response_queue_ms=span.mean(f"{request}_response_queue_ms"),
+        response_send_ms=span.mean(f"{request}_response_send_ms"),
+    )
+
+
+def broker_window(
+    samples: Iterable[BrokerSample],
+    broker_id: int,
+    start_s: float,
+    end_s: float,
+    interval_s: float,
+) -> BrokerWindow:
+    """One broker's window inside [start_s, end_s].
+
+    Args:
+        samples: of any brokers, in any order, also from before and after the window.
+        start_s, end_s: the measured window [s since the epoch].
+        interval_s: intended time between samples [s].
+    """
+    good = good_samples(samples, broker_id)
+    inside = [sample for sample in good if start_s <= sample.at_s <= end_s]
+    earlier = max((s for s in good if s.at_s < start_s), key=lambda s: s.at_s, default=None)
+    expected = max(2, int((end_s - start_s) / interval_s + 1e-9))
+    missed = max(0, expected - len(inside))
+    if len(inside) < 2:
+        return BrokerWindow(broker_id, None, None, interval_s, expected, missed)
+    edge_gap_s = max(inside[0].at_s - start_s, end_s - inside[-1].at_s)
+    contradiction = find_contradiction(inside)
+    if contradiction is not None:
+        return BrokerWindow(
+            broker_id,
+            inside[0].at_s,
+            inside[-1].at_s,
+            interval_s,
+            expected,
+            missed,
+            edge_gap_s,
+            contradiction,
+        )
+    return _measured(inside, earlier, expected, missed, edge_gap_s, interval_s)
+
+
+def _measured(
+    inside: Sequence[BrokerSample],
+    earlier: BrokerSample | None,
+    expected: int,
+    missed: int,
+    edge_gap_s: float,
+    interval_s: float,
+) -> BrokerWindow:
+    broker_id = inside[0].broker_id
+    span = Span(inside)
+    idle = _scaled(span.per_s(HANDLER_IDLE_NS), 1e-9)
+    network_wait_s = [delta / 1e9 for delta in span.deltas(NETWORK_WAIT_NS).values()]
+    gc_ms = pauses(span.deltas(GC_MS))
+    heap = heap_shares(inside)
+    cpu_cores = _scaled(span.per_s("process_cpu_ns"), 1e-9)
+    leaders = span.gauges("leader_partitions")
+    return BrokerWindow(
+        broker_id=broker_id,
+        start_s=inside[0].at_s,
+        end_s=inside[-1].at_s,
+        interval_s=interval_s,
+        samples_expected=expected,
+        samples_missed=missed,
+        edge_gap_s=edge_gap_s,
+        contradiction=impossible_idle(broker_id, idle, span.duration_s),
+        handler_idle=idle,
+        network_idle=over(min(network_wait_s, default=None), span.duration_s),
+        request_queue_max=span.gauge_max("request_queue_size"),
+        produce=_request_window(span, "produce"),
+        fetch_consumer=_request_window(span, "fetch_consumer"),
+        fetch_follower=_request_window(span, "fetch_follower"),
+        isr_shrinks=span.delta("isr_shrinks"),
+        isr_expands=span.delta("isr_expands"),
+        isr_changed_share=isr_changed_share(earlier, inside),
+        under_replicated_max=span.gauge_max("under_replicated_partitions"),
+        replica_lag_max_records=span.gauge_max("replica_max_lag_records"),
+        messages_in_per_s=span.per_s("messages_in"),
+        bytes_in_per_s=span.per_s("bytes_in"),
+        bytes_out_per_s=span.per_s("bytes_out"),
+        replication_bytes_in_per_s=span.per_s("replication_bytes_in"),
+        replication_bytes_out_per_s=span.per_s("replication_bytes_out"),
+        network_in_bytes_per_s=span.total_per_s(NETWORK_IN_BYTES),
+        network_out_bytes_per_s=span.total_per_s(NETWORK_OUT_BYTES),
+        failed_produce_requests_per_s=span.per_s("failed_produce_requests"),
+        cpu_cores=cpu_cores,
+        cpu_process_share=over(cpu_cores, span.gauge_max("processors")),
+        cpu_machine_share=mean(span.gauges("machine_cpu_share")[1:]),
+        gc_share=over(sum(gc_ms.values()) / 1000.0, span.duration_s) if gc_ms else None,
+        heap_used_share_min=min(heap, default=None),
+        heap_used_share_max=max(heap, default=None),
+        flush_per_s=span.per_s("log_flush_ms_count"),
+        flush_ms=span.mean("log_flush_ms"),
+        flush_threads=_scaled(span.sum_per_s("log_flush_ms"), 1e-3),
+        disk_read_bytes_per_s=span.per_s("disk_read_bytes"),
+        disk_write_bytes_per_s=span.per_s("disk_write_bytes"),
+        leader_partitions_min=min(leaders, default=None),
+        leader_partitions_max=max(leaders, default=None),
+        offline_replicas_max=span.gauge_max("offline_replicas"),
+        fenced_brokers_max=span.gauge_max("fenced_brokers"),
+    )
+
+
+def broker_windows(
+    samples: Sequence[BrokerSample],
+    broker_ids: Iterable[int],
+    start_s: float,
+    end_s: float,
+    interval_s: float,
+    link_mbit_per_s: float | None = None,
+) -> tuple[BrokerWindow, ...]:
+    """The windows of all these nodes, one each even where no sample was answered.
+
+    Args:
+        link_mbit_per_s: stated speed of their network interfaces, None where unknown.
+    """
+    return tuple(
+        replace(
+            broker_window(samples, broker_id, start_s, end_s, interval_s),
+            link_mbit_per_s=link_mbit_per_s,
+        )
+        for broker_id in sorted(broker_ids)
+    )

@@ -1,0 +1,19 @@
+"""The resources of a broker."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class Resource(str, Enum):
+    """What can bind a broker."""
+
+    REQUEST_HANDLERS = "request handlers"
+    NETWORK_THREADS = "network threads"
+    CPU = "CPU"
+    HEAP = "heap"
+    DISK = "disk"
+    NETWORK = "network"
+    REPLICATION = "replication"
+    QUOTA = "quota"
+    UNKNOWN = "unknown"

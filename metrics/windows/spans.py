@@ -1,0 +1,179 @@
+"""Arithmetic on the samples of one broker: differences, exact means, contradictions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+
+from metrics.sources.beans import HANDLER_IDLE_NS, UPTIME_MS
+from metrics.sources.sample import BrokerSample
+
+HANDLER_POLL_S = 0.3
+"""The longest single wait of a request handler, which its idle counter adds at its end [s]."""
+
+_COUNTERS = (
+    HANDLER_IDLE_NS,
+    "produce_total_ms_count",
+    "messages_in",
+    "bytes_in",
+    "bytes_out",
+    "replication_bytes_in",
+    "replication_bytes_out",
+    "isr_shrinks",
+    "isr_expands",
+    "process_cpu_ns",
+)
+
+
+class Span:
+    """Differences between the first and the last of some samples of one broker."""
+
+    def __init__(self, samples: Sequence[BrokerSample]) -> None:
+        self._samples = samples
+        self._first, self._last = samples[0].values, samples[-1].values
+        self.duration_s = seconds_between(samples[0], samples[-1])
+
+    def delta(self, name: str) -> float | None:
+        """Growth of a counter."""
+        first, last = self._first.get(name), self._last.get(name)
+        return None if first is None or last is None else last - first
+
+    def per_s(self, name: str) -> float | None:
+        """Growth of a counter per second [1/s]."""
+        return over(self.delta(name), self.duration_s)
+
+    def deltas(self, prefix: str) -> dict[str, float]:
+        """Growth of each counter of a bean with `*` that both edges have."""
+        return {
+            name: value - self._first[name]
+            for name, value in self._last.items()
+            if name.startswith(f"{prefix}:") and name in self._first
+        }
+
+    def total_per_s(self, prefix: str) -> float | None:
+        """Growth per second of all counters of a bean with `*` together [1/s]."""
+        grown = self.deltas(prefix)
+        return over(sum(grown.values()), self.duration_s) if grown else None
+
+    def mean(self, name: str) -> float | None:
+        """Exact mean of a histogram inside: None when it recorded nothing.
+
+        (Mean₂·Count₂ - Mean₁·Count₁) / (Count₂ - Count₁).
+        """
+        return over(self._sum_delta(name), self.delta(f"{name}_count"))
+
+    def sum_per_s(self, name: str) -> float | None:
+        """Growth of a histogram's sum per second, in the histogram's unit."""
+        return over(self._sum_delta(name), self.duration_s)
+
+    def _sum_delta(self, name: str) -> float | None:
+        count, mean = f"{name}_count", f"{name}_mean"
+        if any(key not in edge for key in (count, mean) for edge in (self._first, self._last)):
+            return None
+        grown = self._last[mean] * self._last[count] - self._first[mean] * self._first[count]
+        # A sum cannot fall; count and mean are read one after the other, so it may seem to.
+        return max(0.0, grown)
+
+    def gauges(self, name: str) -> list[float]:
+        """A gauge's readings; the JVM says a negative number where it does not know."""
+        found = (sample.values.get(name) for sample in self._samples)
+        return [value for value in found if value is not None and value >= 0]
+
+    def gauge_max(self, name: str) -> float | None:
+        """The largest reading of a gauge."""
+        return max(self.gauges(name), default=None)
+
+
+def over(part: float | None, whole: float | None) -> float | None:
+    """The quotient; None where a part is unknown or nothing was counted."""
+    return None if part is None or not whole else part / whole
+
+
+def seconds_between(first: BrokerSample, last: BrokerSample) -> float:
+    """Time between two samples, by the broker's own uptime where both have it [s].
+
+    The poll's wall-clock time is some milliseconds off; uptime is read with the counters.
+    """
+    if UPTIME_MS in first.values and UPTIME_MS in last.values:
+        return (last.values[UPTIME_MS] - first.values[UPTIME_MS]) / 1000.0
+    return last.at_s - first.at_s
+
+
+def good_samples(samples: Iterable[BrokerSample], broker_id: int) -> list[BrokerSample]:
+    """One broker's answered samples by time; a sample that came twice counts once."""
+    own = [s for s in samples if s.broker_id == broker_id and s.error is None and s.values]
+    own.sort(key=lambda sample: sample.at_s)
+    kept: list[BrokerSample] = []
+    for sample in own:
+        if not kept or seconds_between(kept[-1], sample) != 0:
+            kept.append(sample)
+    return kept
+
+
+def isr_changed(before: BrokerSample, after: BrokerSample) -> bool:
+    """True when the ISR changed between two samples, or the later one lacks replicas."""
+    moved = any(
+        after.values.get(name, 0.0) != before.values.get(name, after.values.get(name, 0.0))
+        for name in ("isr_shrinks", "isr_expands")
+    )
+    return moved or after.values.get("under_replicated_partitions", 0.0) > 0
+
+
+def isr_changed_share(
+    earlier: BrokerSample | None, samples: Sequence[BrokerSample]
+) -> float | None:
+    """Share of samples after an ISR change or with under-replicated partitions [ratio].
+
+    Args:
+        earlier: the last sample before these, if there is one.
+    """
+    known = [s for s in samples if "under_replicated_partitions" in s.values]
+    if not known:
+        return None
+    chain = [earlier if earlier is not None else known[0], *known]
+    changed = sum(isr_changed(before, after) for before, after in pairwise(chain))
+    return changed / len(known)
+
+
+def impossible_idle(broker_id: int, idle: float | None, duration_s: float) -> str | None:
+    """An idle fraction above what waits across the edges explain is of two thread pools."""
+    if idle is None or idle <= 1.1 + HANDLER_POLL_S / duration_s:
+        return None
+    return (
+        f"broker {broker_id}: request handlers idle {idle:.2f}, above 1: the metric seems to "
+        f"cover a controller's handlers too"
+    )
+
+
+def heap_shares(samples: Sequence[BrokerSample]) -> list[float]:
+    """Used share of the heap in each sample that tells it [ratio]."""
+    return [
+        sample.values["heap_used_bytes"] / sample.values["heap_max_bytes"]
+        for sample in samples
+        if "heap_used_bytes" in sample.values and sample.values.get("heap_max_bytes", 0) > 0
+    ]
+
+
+def pauses(collection_ms: Mapping[str, float]) -> dict[str, float]:
+    """The collectors whose time stopped the threads: ZGC and Shenandoah also count cycles
+    that run beside them.
+    """
+    return {name: ms for name, ms in collection_ms.items() if not name.endswith("Cycles")}
+
+
+def mean(values: Sequence[float]) -> float | None:
+    """The arithmetic mean; None of nothing."""
+    return sum(values) / len(values) if values else None
+
+
+def find_contradiction(samples: Sequence[BrokerSample]) -> str | None:
+    """Why consecutive samples cannot be of one broker that kept running, or None."""
+    for before, after in pairwise(samples):
+        if seconds_between(before, after) < 0:
+            up_s = after.values[UPTIME_MS] / 1000.0
+            return f"broker {after.broker_id} restarted: its uptime fell to {up_s:.1f} s"
+        for name in _COUNTERS:
+            old, new = before.values.get(name), after.values.get(name)
+            if old is not None and new is not None and new < old:
+                return f"broker {after.broker_id}: counter {name} fell from {old:.0f} to {new:.0f}"
+    return None

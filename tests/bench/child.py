@@ -1,0 +1,54 @@
+"""The child process of one repeat: told by its standard input what to do."""
+
+from __future__ import annotations
+
+import ctypes
+import signal
+import sys
+from collections.abc import Callable, Mapping
+
+from search.errors import RedlineError
+from tests.bench import consumers, java, producers
+from tests.bench.rows import JAVA
+from tests.bench.task import Task
+
+_PR_SET_PDEATHSIG = 1
+
+WORK: Mapping[tuple[str, str], Callable[[Task], None]] = {
+    ("producer", "wire"): producers.wire,
+    ("producer", "librdkafka"): producers.librdkafka,
+    ("producer", "kafka-python"): producers.kafka_python,
+    ("producer", JAVA): java.producer,
+    ("producer", "plain socket"): producers.plain_socket,
+    ("consumer", "wire"): consumers.wire,
+    ("consumer", "librdkafka"): consumers.librdkafka,
+    ("consumer", "kafka-python"): consumers.kafka_python,
+    ("consumer", JAVA): java.consumer,
+    ("consumer", "plain socket"): consumers.plain_socket,
+}
+"""Role and client → what the child does."""
+
+
+def die_with_parent() -> None:
+    """On Linux the kernel kills this process when its parent ends, whatever it has become by then.
+
+    Elsewhere the Python ones look for themselves.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def main() -> int:
+    """Do the task; returns the exit code."""
+    die_with_parent()
+    task = Task.from_text(sys.stdin.readline())
+    try:
+        WORK[task.role, task.client](task)
+    except RedlineError as error:
+        sys.stderr.write(f"{error}\n")
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,203 @@
+"""`make bench`: what a client's CPU-second moves, for ours and for others, side by side."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+from jobs.cluster.admin import KafkaAdmin
+from jobs.cluster.connect import connect
+from jobs.cluster.topic_plan import Assignment, assignment
+from jobs.console.events import PhaseProgress, PhaseStarted, Reporter, note, warn
+from jobs.console.printing import make_reporter
+from jobs.entry import run
+from jobs.setup.jars import kafka_tools_jars
+from jobs.testbed.handle import Testbed
+from jobs.testbed.launcher import start
+from jobs.testbed.model import HOST
+from tests.bench.contest import CLIENTS, SOCKET, Contest, Entry, Way
+from tests.bench.fresh_topic import fresh_topic
+from tests.bench.meter import BenchError, Repeat
+from tests.bench.rows import Key, rows_of, sentences_of, table_of
+from tests.bench.task import Task
+from tests.bench.variants import Variants, variants
+
+PARTITIONS = 30
+PREFILL_BYTES = 800_000_000
+"""What a topic holds that consumers read [B]."""
+
+PREFILL_DEADLINE_S = 60.0
+
+SOCKET_BPM = 1_000
+"""Where the plain socket's row stands."""
+
+VARIANTS_BPM = 1_000
+VARIANT_REPEATS = 3
+
+# Segments that roll seldom: the broker shall be as little in the way as it can.
+BROKERS = {
+    "log.segment.bytes": 67_108_864,
+    "log.retention.bytes": 67_108_864,
+    "group.initial.rebalance.delay.ms": 0,
+}
+
+
+class Bench:
+    """One run of the benchmark on a testbed that is up."""
+
+    def __init__(
+        self,
+        testbed: Testbed,
+        admin: KafkaAdmin,
+        reporter: Reporter,
+        measure_s: float,
+    ) -> None:
+        self._testbed, self._admin, self._reporter = testbed, admin, reporter
+        self._assigned: Assignment = assignment(
+            testbed.broker_ids, PARTITIONS // len(testbed.broker_ids), 1
+        )
+        self._contest = Contest(
+            self._written_bytes,
+            kafka_tools_jars(testbed.kafka_version),
+            *ways_to(testbed),
+            measure_s,
+        )
+        self.found: dict[Key, list[Repeat]] = {}
+        self.failures: list[str] = []
+
+    def measure(self, entries: Sequence[Entry], bpm: int, repeats: int) -> None:
+        """Repeats of all entries at a size, interleaved, on one topic for each role."""
+        for role in dict.fromkeys(entry.role for entry in entries):
+            self._reporter.report(PhaseStarted(f"{role}s at {bpm:,} B a message"))
+            with self._topic(role, bpm) as task:
+                for number in range(repeats):
+                    for entry in entries:
+                        if entry.role == role:
+                            self._repeat(entry, task, f"{number + 1} of {repeats}")
+
+    def _repeat(self, entry: Entry, task: Task, turn: str) -> None:
+        name = f"{entry.client}, {entry.variant}" if entry.variant else entry.client
+        self._reporter.report(PhaseProgress(f"{name}, repeat {turn}"))
+        found = self.found.setdefault((entry.role, entry.client, entry.variant, task.bpm), [])
+        try:
+            found.append(self._contest.run(entry, task))
+        except BenchError as error:
+            self.failures.append(str(error))
+            warn(self._reporter, str(error))
+
+    @contextmanager
+    def _topic(self, role: str, bpm: int) -> Iterator[Task]:
+        """A topic of its own, for consumers with something in it."""
+        name = f"bench-{role}-{bpm}-{int(time.time())}"
+        is_read = role == "consumer"
+        config = {"retention.bytes": "-1"} if is_read else {}
+        with fresh_topic(self._admin, name, self._assigned, config):
+            task = Task(name, bpm)
+            if is_read:
+                self._contest.fill(task, PREFILL_BYTES, PREFILL_DEADLINE_S)
+                held = self._written_bytes(name, bpm)
+                task = Task(name, bpm, bytes_max=held)
+            yield task
+
+    def _written_bytes(self, topic: str, bpm: int) -> int:
+        ends = self._admin.end_offsets((topic, partition) for partition in self._assigned)
+        return sum(ends.values()) * bpm
+
+
+def ways_to(testbed: Testbed) -> tuple[Way, Way | None]:
+    """The plain way to the brokers, and the one by TLS where there is a listener for it."""
+    plain = Way(tuple(f"{HOST}:{node.port}" for node in testbed.brokers.values()))
+    if "SSL" not in testbed.state.spec.security:
+        return plain, None
+    security = testbed.client_security("SSL")
+    return plain, Way(testbed.bootstrap_servers, dict(security.client_kwargs()))
+
+
+def installed(clients: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The clients that are installed here, and a sentence about each other one."""
+    if "librdkafka" in clients and importlib.util.find_spec("confluent_kafka") is None:
+        rest = [client for client in clients if client != "librdkafka"]
+        return rest, ["no row for librdkafka: the package confluent-kafka is missing"]
+    return list(clients), []
+
+
+def entries_of(clients: Sequence[str], roles: Sequence[str], bpm: int) -> list[Entry]:
+    """The plain entries: every client in every role; a plain socket knows no messages."""
+    return [
+        Entry(role, client)
+        for role in roles
+        for client in clients
+        if client != SOCKET or bpm == SOCKET_BPM
+    ]
+
+
+@click.command()
+@click.option("--repeats", default=5, show_default=True, help="Repeats of each client.")
+@click.option("--seconds", default=1.2, show_default=True, help="Of a repeat, at most [s].")
+@click.option("--brokers", default=1, show_default=True, type=click.Choice([1, 3]))
+@click.option(
+    "--bpm", "sizes", default=(100, 1_000, 10_000), show_default=True, multiple=True,
+    help="Bytes of a message; may be given several times.",
+)  # fmt: skip
+@click.option("--client", "clients", default=CLIENTS, multiple=True, type=click.Choice(CLIENTS))
+@click.option(
+    "--role", "roles", default=("producer", "consumer"), multiple=True,
+    type=click.Choice(["producer", "consumer"]),
+)  # fmt: skip
+@click.option("--variants/--no-variants", "with_variants", default=True, help="Also these rows.")
+@click.option("--out", default="out", show_default=True, type=click.Path(path_type=Path))
+def bench(
+    repeats: int,
+    seconds: float,
+    brokers: int,
+    sizes: Sequence[int],
+    clients: Sequence[str],
+    roles: Sequence[str],
+    with_variants: bool,
+    out: Path,
+) -> None:
+    """Measure payload per client CPU-second, ours beside others, on one testbed."""
+    began_s = time.monotonic()
+    with make_reporter() as reporter:
+        reporter.report(PhaseStarted(f"starting {brokers} broker(s)"))
+        overrides = {**BROKERS, "security": "SSL"} if with_variants else BROKERS
+        clients, absent = installed(clients)
+        more = variants() if with_variants else Variants((), ())
+        with (
+            start("default", brokers=brokers, overrides=overrides, name="bench") as testbed,
+            connect(ways_to(testbed)[0].bootstrap) as admin,
+        ):
+            run_of = Bench(testbed, admin, reporter, seconds)
+            for bpm in sizes:
+                run_of.measure(entries_of(clients, roles, bpm), bpm, repeats)
+            wanted = [e for e in more.entries if e.role in roles and e.client in clients]
+            if wanted and VARIANTS_BPM in sizes:
+                run_of.measure(wanted, VARIANTS_BPM, min(repeats, VARIANT_REPEATS))
+        rows = rows_of(run_of.found)
+        reporter.report(table_of(rows, repeats))
+        skipped = [*absent, *more.skipped]
+        for sentence in (*sentences_of(rows), *skipped):
+            note(reporter, sentence)
+        answer = {
+            "kafka_version": testbed.kafka_version,
+            "brokers": brokers,
+            "repeats": repeats,
+            "seconds": seconds,
+            "duration_s": round(time.monotonic() - began_s, 1),
+            "rows": [row.to_dict() for row in rows],
+            "skipped": skipped,
+            "failures": run_of.failures,
+        }
+        out.mkdir(parents=True, exist_ok=True)
+        (out / "bench.json").write_text(json.dumps(answer, indent=1) + "\n", encoding="utf-8")
+        note(reporter, f"{out / 'bench.json'}, after {answer['duration_s']} s")
+
+
+if __name__ == "__main__":
+    run(bench)

@@ -1,0 +1,120 @@
+"""Consumers that read a topic from its start as fast as they can; child processes."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import socket
+import time
+
+from tests.bench.plans import flat_out
+from tests.bench.task import Task, say
+
+_SAY_BYTES = 16_777_216
+_FETCH_BYTES = 1_048_576
+_MESSAGES = 10_000
+
+
+def wire(task: Task) -> None:
+    """The engine's consumers as a trial runs them: one group of one member, from the start."""
+    from jobs.engine.consumers.client import consumer_of
+    from jobs.engine.consumers.pattern import ConsumerPattern
+
+    records = task.bytes_max // task.bpm
+    plan = dataclasses.replace(
+        flat_out(task, measure_s=0.001),
+        trial_id=f"bench-{os.getpid()}",
+        drain_timeout_s=task.seconds_max,
+        consumers=ConsumerPattern(groups=1, start="earliest"),
+        consumer_tasks=1,
+    )
+    ends = ends_of(task)
+    client = consumer_of(plan, 0)
+    try:
+        client.open()
+        say(0)
+        now = time.monotonic()
+        reading = client.run(now, time.time() - now, None, lambda: ends)
+        read = sum(stint.records for share in reading.shares for stint in share.stints)
+        say(read * task.bpm, whole=read >= records)
+    finally:
+        client.close()
+
+
+def librdkafka(task: Task) -> None:
+    """confluent-kafka's Consumer, a list of messages at a time."""
+    from confluent_kafka import Consumer
+
+    from jobs.engine.clients.librdkafka import connection_options
+
+    consumer = Consumer(
+        {
+            **connection_options(task.connection),
+            "bootstrap.servers": ",".join(task.bootstrap),
+            "group.id": f"bench-{os.getpid()}",
+            "auto.offset.reset": "earliest",
+            "enable.partition.eof": False,
+            "fetch.message.max.bytes": _FETCH_BYTES,
+            "queued.max.messages.kbytes": 131_072,
+            "queued.min.messages": 1_000_000,
+        }
+    )
+    consumer.subscribe([task.topic])
+    ends_s, read, said = time.monotonic() + task.seconds_max, 0, 0
+    while read < task.bytes_max and time.monotonic() < ends_s:
+        read += sum(map(len, consumer.consume(_MESSAGES, 0.1)))
+        if read - said >= _SAY_BYTES:
+            say(read)
+            said = read
+    consumer.close()
+
+
+def kafka_python(task: Task) -> None:
+    """KafkaConsumer, which checks CRCs unless it is told not to: it is told."""
+    from kafka import KafkaConsumer
+
+    consumer = KafkaConsumer(
+        task.topic,
+        bootstrap_servers=list(task.bootstrap),
+        group_id=f"bench-{os.getpid()}",
+        auto_offset_reset="earliest",
+        check_crcs=False,
+        max_partition_fetch_bytes=_FETCH_BYTES,
+        max_poll_records=_MESSAGES,
+        **task.connection,
+    )
+    ends_s, read, said = time.monotonic() + task.seconds_max, 0, 0
+    while read < task.bytes_max and time.monotonic() < ends_s:
+        polled = consumer.poll(timeout_ms=100)
+        read += sum(len(record.value) for records in polled.values() for record in records)
+        if read - said >= _SAY_BYTES:
+            say(read)
+            said = read
+    consumer.close()
+
+
+def plain_socket(task: Task) -> None:
+    """Whatever arrives on a TCP connection, into one buffer."""
+    buffer, read, said = memoryview(bytearray(_FETCH_BYTES)), 0, 0
+    ends_s = time.monotonic() + task.seconds_max
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        say(0, port=server.getsockname()[1])
+        server.settimeout(task.seconds_max)
+        sock, _ = server.accept()
+        with sock:
+            while (size := sock.recv_into(buffer)) and time.monotonic() < ends_s:
+                read += size
+                if read - said >= _SAY_BYTES:
+                    say(read)
+                    said = read
+
+
+def ends_of(task: Task) -> dict[int, int]:
+    """Partition → end offset of the topic."""
+    from jobs.cluster.connect import connect
+
+    with connect(task.bootstrap, task.connection) as admin:
+        brokers = admin.describe_cluster().broker_ids
+        partitions = admin.partitions_seen_by(brokers[0], [task.topic])[task.topic] or {}
+        ends = admin.end_offsets((task.topic, partition) for partition in partitions)
+        return {partition: offset for (_topic, partition), offset in ends.items()}

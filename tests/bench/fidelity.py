@@ -1,0 +1,291 @@
+"""The same pattern by two clients on real brokers, and what the brokers saw of each."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import subprocess
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from jobs.cluster.admin import KafkaAdmin
+from jobs.cluster.connect import connect
+from jobs.cluster.topic_plan import assignment
+from jobs.console.events import PhaseProgress, PhaseStarted, Table, note
+from jobs.console.printing import make_reporter
+from jobs.engine.pattern import ProducerPattern, TrialPlan
+from jobs.engine.stage import run_task
+from jobs.entry import run
+from jobs.testbed.handle import Testbed
+from jobs.testbed.launcher import start
+from metrics.sources.chooser import open_source
+from metrics.sources.sample import BrokerSample
+from metrics.sources.sampler import Sampler
+from metrics.sources.source import MetricsSource
+from metrics.trial.client import TaskRow
+from metrics.windows.broker import broker_window
+from search.errors import RedlineError
+from tests.bench.fresh_topic import fresh_topic
+from tests.bench.likeness import BrokerLoad, differences, load_of, median_of
+from tests.bench.producers import Alone
+
+RATES_BYTES_PER_S = (50_000, 400_000, 2_000_000)
+SIZES = (100, 1_000, 10_000)
+ACKS = (1, -1)
+CLIENTS = ("wire", "librdkafka")
+
+REPLICAS = 2
+PARTITIONS_PER_BROKER = 10
+START_LEAD_S = 0.5
+WARM_UP_S = 10.0
+"""Of load by each client, twice, on brokers whose JVMs are cold [s]."""
+
+BATCH_BYTES = 8_192
+SAMPLE_INTERVAL_S = 0.5
+ACHIEVED_MIN = 0.98
+ROUNDS = 5
+TRIES = 3
+"""Windows in which a client may be tried: one may meet a broker that stalls for a second."""
+
+
+class FidelityError(RedlineError):
+    """A client did not offer the pattern, so there is nothing to compare."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One pattern, of one producer.
+
+    Attributes:
+        rate_bytes_per_s: payload that it offers [B/s].
+        message_bytes: size of a message [B].
+        acks: 1, or -1 for all.
+    """
+
+    rate_bytes_per_s: int
+    message_bytes: int
+    acks: int
+
+    @property
+    def pattern(self) -> ProducerPattern:
+        """What the producer does."""
+        return ProducerPattern(
+            message_bytes=self.message_bytes,
+            rate_records_per_s=self.rate_bytes_per_s / self.message_bytes,
+            acks=self.acks,
+            batch_size=BATCH_BYTES,
+        )
+
+    def __str__(self) -> str:
+        acks = "all" if self.acks == -1 else str(self.acks)
+        return f"{self.rate_bytes_per_s:,} B/s of {self.message_bytes:,} B, acks={acks}"
+
+
+CASES = tuple(Case(*each) for each in itertools.product(RATES_BYTES_PER_S, SIZES, ACKS))
+
+
+@dataclass(frozen=True)
+class Compared:
+    """What the brokers saw of both clients in one case, in pairs of windows next to each other."""
+
+    case: Case
+    pairs: tuple[tuple[BrokerLoad, BrokerLoad], ...]
+
+    @property
+    def wire(self) -> BrokerLoad:
+        """The median of its windows."""
+        return median_of([wire for wire, _ in self.pairs])
+
+    @property
+    def librdkafka(self) -> BrokerLoad:
+        """The median of its windows."""
+        return median_of([librdkafka for _, librdkafka in self.pairs])
+
+    @property
+    def differences(self) -> dict[str, tuple[float, float]]:
+        """Where they are further apart than allowed."""
+        return differences(self.pairs)
+
+
+class Comparison:
+    """Runs cases on a testbed.
+
+    Args:
+        testbed: where; its brokers should be warm.
+        admin: its administration.
+        source: an open source of the brokers' metrics.
+        warm_s, measure_s: before and in the window [s].
+
+    Attributes:
+        held_up: windows that did not count, as something held the sender up.
+    """
+
+    def __init__(
+        self,
+        testbed: Testbed,
+        admin: KafkaAdmin,
+        source: MetricsSource,
+        warm_s: float = 1.0,
+        measure_s: float = 5.0,
+    ) -> None:
+        self._brokers, self._admin, self._source = testbed.broker_ids, admin, source
+        replicas = min(REPLICAS, len(self._brokers))
+        self._assigned = assignment(self._brokers, PARTITIONS_PER_BROKER, replicas)
+        self._addresses = admin.describe_cluster().addresses
+        self._warm_s, self._measure_s = warm_s, measure_s
+        self.held_up = 0
+
+    def compare(self, case: Case, rounds: int = ROUNDS) -> Compared:
+        """Both clients in turns, each first as often as last.
+
+        A disk that stalls for a moment spoils the mean of a window, and not their median.
+        """
+        seen: dict[str, list[BrokerLoad]] = {client: [] for client in CLIENTS}
+        with self._topic() as topic:
+            for number in range(rounds):
+                for client in CLIENTS if number % 2 == 0 else reversed(CLIENTS):
+                    seen[client].append(self.load(client, case, topic))
+        return Compared(case, tuple(zip(*(seen[client] for client in CLIENTS), strict=True)))
+
+    def load(self, client: str, case: Case, topic: str) -> BrokerLoad:
+        """What the brokers saw of one client, in a window in which nothing held it up.
+
+        Raises:
+            FidelityError: it failed, or did not offer the pattern in any of `TRIES` windows.
+        """
+        for turn in range(TRIES):
+            row, samples = self._run(client, case, topic)
+            if _is_offered(client, case, row, is_last=turn == TRIES - 1):
+                break
+            self.held_up += 1
+        windows = (
+            broker_window(samples, broker, row.start_s, row.end_s, SAMPLE_INTERVAL_S)
+            for broker in self._brokers
+        )
+        return load_of(list(windows))
+
+    def warm_up(self) -> None:
+        """Load brokers whose JVMs are cold, by both clients in turns."""
+        with self._topic() as topic:
+            for client in (*CLIENTS, *CLIENTS):
+                self._run(client, CASES[-1], topic, WARM_UP_S)
+
+    def _topic(self) -> AbstractContextManager[str]:
+        return fresh_topic(self._admin, f"fidelity-{uuid.uuid4().hex[:8]}", self._assigned, {})
+
+    def _run(
+        self, client: str, case: Case, topic: str, measure_s: float | None = None
+    ) -> tuple[TaskRow, list[BrokerSample]]:
+        plan = TrialPlan(
+            trial_id=topic,
+            topics=(topic,),
+            pattern=case.pattern,
+            np=1,
+            tasks=1,
+            leaders=tuple(self._assigned[number][0] for number in sorted(self._assigned)),
+            brokers=self._addresses,
+            warmup_s=self._warm_s,
+            measure_s=measure_s or self._measure_s,
+            start_lead_s=START_LEAD_S,
+            client=client,
+        )
+        with Sampler(self._source, SAMPLE_INTERVAL_S) as sampler:
+            row = run_task(plan, Alone())
+            return row, sampler.stop()
+
+
+def _is_offered(client: str, case: Case, row: TaskRow, is_last: bool) -> bool:
+    """Whether the window is one of the pattern; the last one must be."""
+    if row.error is not None or row.failed_total:
+        raise FidelityError(f"{client}, {case}: {row.error or row.errors}")
+    is_whole = row.sent_records >= ACHIEVED_MIN * row.offered_records
+    if is_last and not is_whole:
+        raise FidelityError(
+            f"{client}, {case}: sent {row.sent_records} of {row.offered_records} records in the "
+            f"last of {TRIES} windows; expected {ACHIEVED_MIN:.0%} at least; use a quieter machine"
+        )
+    return is_whole
+
+
+def table_of(found: Sequence[Compared]) -> Table:
+    """Both clients side by side; a star marks what is further apart than allowed."""
+    columns = (
+        "offered", "requests/s", "B/request", "MB/s in", "idle", "local ms",
+    )  # fmt: skip
+    return Table("wire | librdkafka, as the brokers see them", columns, tuple(_lines(found)))
+
+
+def _lines(found: Sequence[Compared]) -> Iterator[tuple[str, ...]]:
+    shown = (
+        ("requests_per_s", "{:.1f}", 1.0),
+        ("request_bytes", "{:.0f}", 1.0),
+        ("bytes_in_per_s", "{:.3f}", 1e-6),
+        ("handler_idle", "{:.3f}", 1.0),
+        ("local_ms", "{:.2f}", 1.0),
+    )
+    for each in found:
+        cells = []
+        for name, form, factor in shown:
+            pair = (getattr(each.wire, name), getattr(each.librdkafka, name))
+            star = " *" if name in each.differences else ""
+            cells.append(" | ".join(form.format(value * factor) for value in pair) + star)
+        yield (str(each.case), *cells)
+
+
+def markdown_of(table: Table) -> str:
+    """The table for docs/fidelity.md."""
+    lines = [table.columns, tuple("---" for _ in table.columns), *table.rows]
+    cells = [[cell.replace(" | ", " / ") for cell in line] for line in lines]
+    return "".join(f"| {' | '.join(line)} |\n" for line in cells)
+
+
+@click.command()
+@click.option("--rounds", default=ROUNDS, show_default=True, help="Windows of each client.")
+@click.option("--seconds", default=5.0, show_default=True, help="Of a window [s].")
+@click.option("--brokers", default=3, show_default=True, type=click.IntRange(1, 5))
+@click.option("--profile", default="disk-bound", show_default=True, help="Of the testbed.")
+@click.option("--out", default="out", show_default=True, type=click.Path(path_type=Path))
+def fidelity(rounds: int, seconds: float, brokers: int, profile: str, out: Path) -> None:
+    """Compare what brokers see of `wire` and of librdkafka at the same offered pattern."""
+    from pyspark.java_gateway import launch_gateway
+
+    with make_reporter() as reporter:
+        reporter.report(PhaseStarted(f"starting {brokers} brokers"))
+        # Spark's JVM as a JMX client; what it says belongs to no terminal.
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        gateway: Any = launch_gateway(popen_kwargs=quiet)  # type: ignore[no-untyped-call]
+        found = []
+        with (
+            start(profile, brokers=brokers, name="fidelity") as testbed,
+            connect(testbed.bootstrap_servers) as admin,
+        ):
+            source = open_source(testbed.jmx_endpoints, gateway.jvm)
+            comparison = Comparison(testbed, admin, source, measure_s=seconds)
+            reporter.report(PhaseStarted("warming up"))
+            comparison.warm_up()
+            reporter.report(PhaseStarted(f"comparing {len(CASES)} patterns"))
+            for case in CASES:
+                reporter.report(PhaseProgress(str(case)))
+                found.append(comparison.compare(case, rounds))
+            source.close()
+        gateway.shutdown()
+        table = table_of(found)
+        reporter.report(table)
+        out.mkdir(parents=True, exist_ok=True)
+        (out / "fidelity.md").write_text(markdown_of(table), encoding="utf-8")
+        rows: list[dict[str, Any]] = [asdict(each) for each in found]
+        (out / "fidelity.json").write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+        apart = sum(bool(each.differences) for each in found)
+        if comparison.held_up:
+            note(reporter, f"{comparison.held_up} windows were repeated: they were held up")
+        note(reporter, f"{apart} of {len(found)} patterns differ by more than is allowed")
+
+
+if __name__ == "__main__":
+    run(fidelity)

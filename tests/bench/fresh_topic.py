@@ -1,0 +1,44 @@
+"""Topics that a benchmark makes for one measurement."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from jobs.cluster.admin import KafkaAdmin
+from jobs.cluster.topic_plan import Assignment, state_of
+from search.errors import RedlineError
+
+DEADLINE_S = 20.0
+POLL_S = 0.05
+
+
+class NotReadyError(RedlineError):
+    """A broker does not know the new topic as assigned in time."""
+
+
+@contextmanager
+def fresh_topic(
+    admin: KafkaAdmin, name: str, assigned: Assignment, config: Mapping[str, str]
+) -> Iterator[str]:
+    """A topic that is as assigned in the eyes of every broker, deleted afterwards.
+
+    Raises:
+        AdminError: the cluster refuses or does not answer.
+        NotReadyError: a broker sees something else for longer than `DEADLINE_S`.
+    """
+    admin.create_topic(name, assigned, config)
+    try:
+        ends_s = time.monotonic() + DEADLINE_S
+        for broker in admin.describe_cluster().broker_ids:
+            while not state_of(assigned, admin.partitions_seen_by(broker, [name])[name]).healthy:
+                if time.monotonic() > ends_s:
+                    raise NotReadyError(
+                        f"broker {broker} does not know the topic {name} as assigned after "
+                        f"{DEADLINE_S:g} s; look at the brokers' logs"
+                    )
+                time.sleep(POLL_S)
+        yield name
+    finally:
+        admin.delete_topic(name)

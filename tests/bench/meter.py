@@ -1,0 +1,181 @@
+"""One repeat: a client in a process of its own, its payload over its CPU time in a window."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import IO
+
+import psutil
+
+from search.errors import RedlineError
+from tests.bench.cpu import cpu_s
+
+START_DEADLINE_S = 30.0
+_POLL_S = 0.05
+
+
+class BenchError(RedlineError):
+    """A client did not do what it was started for."""
+
+
+@dataclass(frozen=True)
+class Mark:
+    """How far a client is.
+
+    Attributes:
+        at_s: monotonic time [s].
+        payload_bytes: so far [B].
+        cpu_s: of its process so far [CPU-s].
+    """
+
+    at_s: float
+    payload_bytes: int
+    cpu_s: float
+
+
+@dataclass(frozen=True)
+class Window:
+    """How long to measure.
+
+    Attributes:
+        warm_s: from its first byte on, not measured [s].
+        measure_s: at most so long after that [s].
+        warm_bytes: payload after which it is measured though `warm_s` has not passed, where
+            there is an end to what it can move [B].
+    """
+
+    warm_s: float
+    measure_s: float
+    warm_bytes: float = math.inf
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """What one repeat measured: payload [B] and CPU time [CPU-s] over `seconds` of wall time."""
+
+    payload_bytes: int
+    cpu_s: float
+    seconds: float
+
+    @property
+    def mb_per_cpu_s(self) -> float:
+        """Payload per CPU time [MB/CPU-s]."""
+        return self.payload_bytes / 1e6 / self.cpu_s
+
+
+@contextlib.contextmanager
+def started(command: Sequence[str], told: str) -> Iterator[tuple[subprocess.Popen[str], IO[str]]]:
+    """A client's process, told its task, and its error output; it is killed on the way out."""
+    with tempfile.TemporaryFile("w+") as errors:
+        process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True
+        )
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            with contextlib.suppress(BrokenPipeError):
+                process.stdin.write(told + "\n")
+                process.stdin.flush()
+            yield process, errors
+        finally:
+            process.kill()
+            process.wait()
+            with contextlib.suppress(BrokenPipeError):
+                process.stdin.close()
+            process.stdout.close()
+
+
+def by_offsets(
+    process: subprocess.Popen[str], written_bytes: Callable[[], int], window: Window
+) -> Repeat:
+    """A producer, by the growth of its topic.
+
+    Args:
+        process: the producer.
+        written_bytes: payload in the topic [B].
+        window: when to look.
+    """
+    before = written_bytes()
+    ends_s = time.monotonic() + START_DEADLINE_S
+    while written_bytes() == before:
+        if time.monotonic() > ends_s or process.poll() is not None:
+            raise BenchError("it wrote nothing")
+        time.sleep(_POLL_S)
+    marks = []
+    for wait_s in (window.warm_s, window.measure_s):
+        time.sleep(wait_s)
+        marks.append(Mark(time.monotonic(), written_bytes(), _cpu_of(process)))
+    return between(*marks)
+
+
+def by_lines(
+    process: subprocess.Popen[str],
+    parse: Callable[[str], tuple[int, float | None] | None],
+    window: Window,
+) -> Repeat:
+    """A client that says how far it is.
+
+    Args:
+        process: the client.
+        parse: a line → payload so far [B] and its own CPU time [CPU-s], where it says that;
+            None for another line.
+        window: when to look.
+    """
+    stdout = process.stdout
+    assert stdout is not None
+    timer = threading.Timer(START_DEADLINE_S + window.warm_s + window.measure_s, process.kill)
+    timer.start()
+    first: Mark | None = None
+    last: Mark | None = None
+    began_s: float | None = None
+    try:
+        for line in stdout:
+            told = parse(line)
+            if told is None:
+                continue
+            now = time.monotonic()
+            began_s = now if began_s is None else began_s
+            if now - began_s < window.warm_s and told[0] < window.warm_bytes:
+                continue
+            mark = Mark(now, told[0], _cpu_of(process) if told[1] is None else told[1])
+            first, last = first or mark, mark
+            if now - first.at_s >= window.measure_s:
+                break
+    finally:
+        timer.cancel()
+    if first is None or last is None or last is first:
+        raise BenchError("it did not say twice how far it is")
+    return between(first, last)
+
+
+def between(first: Mark, last: Mark) -> Repeat:
+    """What happened between two marks.
+
+    Raises:
+        BenchError: nothing did.
+    """
+    payload, cpu = last.payload_bytes - first.payload_bytes, last.cpu_s - first.cpu_s
+    if payload <= 0 or cpu <= 0:
+        raise BenchError(f"it moved {payload} bytes in {cpu:.3f} CPU-s")
+    return Repeat(payload, cpu, last.at_s - first.at_s)
+
+
+def own_line(line: str) -> tuple[int, float | None] | None:
+    """A line of `tests.bench.task.say`."""
+    told = json.loads(line)
+    return int(told["bytes"]), float(told["cpu_s"])
+
+
+def _cpu_of(process: subprocess.Popen[str]) -> float:
+    try:
+        return cpu_s(process.pid)
+    except psutil.NoSuchProcess as error:
+        raise BenchError("its process has ended") from error

@@ -1,0 +1,149 @@
+"""Producers that send as fast as they can; child processes of the benchmark."""
+
+from __future__ import annotations
+
+import os
+import random
+import socket
+import time
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+from search.errors import RedlineError
+from tests.bench.task import Task, say
+
+_SAY_BYTES = 67_108_864
+_IN_FLIGHT_RECORDS = 50_000
+_LINGER_MS = 10
+_BUFFER_BYTES = 67_108_864
+
+RDKAFKA_NAMES = {
+    "acks": "acks",
+    "enable_idempotence": "enable.idempotence",
+    "compression": "compression.type",
+}
+"""Fields of the engine's pattern → options of librdkafka."""
+
+
+class Alone:
+    """The barrier of a stage of one task."""
+
+    def partitionId(self) -> int:  # noqa: N802 - Spark's name
+        """Its index."""
+        return 0
+
+    def allGather(self, message: str) -> list[str]:  # noqa: N802 - Spark's name
+        """Its own message."""
+        return [message]
+
+
+def wire(task: Task) -> None:
+    """The engine as a trial runs it, with a schedule that no client could keep."""
+    from jobs.engine.stage import run_task
+    from tests.bench.plans import flat_out
+
+    row = run_task(flat_out(task), Alone())
+    if row.error:
+        raise RedlineError(row.error)
+
+
+def librdkafka(task: Task) -> None:
+    """confluent-kafka's Producer, which is told of every delivery unless `reports` is False.
+
+    The engine accounts for every record, and so does ProducerPerformance; a producer that
+    asks for no reports does not know what arrived.
+    """
+    from confluent_kafka import Producer
+
+    from jobs.engine.clients.librdkafka import connection_options
+
+    options = dict(task.options)
+    reports = options.pop("reports", True)
+    share = options.pop("payload", {}).get("compressibility", 0.0)
+    acknowledged = 0
+
+    def delivered(error: Any, _message: Any) -> None:
+        nonlocal acknowledged
+        acknowledged += error is None
+
+    asked: dict[str, Any] = {"on_delivery": delivered} if reports else {}
+    producer = Producer(
+        {
+            **connection_options(task.connection),
+            "bootstrap.servers": ",".join(task.bootstrap),
+            "acks": 1,
+            "batch.size": task.batch_bytes,
+            "batch.num.messages": 1_000_000,
+            "linger.ms": _LINGER_MS,
+            "queue.buffering.max.kbytes": _BUFFER_BYTES // 1024,
+            "queue.buffering.max.messages": 0,
+            **{RDKAFKA_NAMES[key]: value for key, value in options.items()},
+        }
+    )
+    produce, values, topic = producer.produce, _values(task.bpm, share), task.topic
+    for _ in _until(task.seconds_max):
+        for value in values:
+            try:
+                produce(topic, value, **asked)
+            except BufferError:
+                producer.poll(0.01)
+        producer.poll(0)
+    producer.purge()
+
+
+def kafka_python(task: Task) -> None:
+    """KafkaProducer; it has no bound of its own on what waits, so the oldest is waited for."""
+    from kafka import KafkaProducer
+
+    producer = KafkaProducer(
+        bootstrap_servers=list(task.bootstrap),
+        acks=1,
+        batch_size=task.batch_bytes,
+        linger_ms=_LINGER_MS,
+        **{"enable_idempotence": False, **task.options, **task.connection},
+    )
+    send, values, topic = producer.send, _values(task.bpm), task.topic
+    room = min(_IN_FLIGHT_RECORDS, max(100, _BUFFER_BYTES // task.bpm))
+    waiting: deque[Any] = deque()
+    for _ in _until(task.seconds_max):
+        for value in values:
+            waiting.append(send(topic, value))
+            if len(waiting) > room:
+                waiting.popleft().get(task.seconds_max)
+    producer.close(timeout=0)
+
+
+def plain_socket(task: Task) -> None:
+    """Random bytes over a TCP connection, in pieces of a batch: what the kernel takes at most."""
+    pool = memoryview(random.randbytes(32 * task.batch_bytes))
+    pieces = [pool[at : at + task.batch_bytes] for at in range(0, len(pool), task.batch_bytes)]
+    sent, said = 0, 0
+    with socket.create_connection(("127.0.0.1", task.port)) as sock:
+        say(0)
+        for _ in _until(task.seconds_max):
+            for piece in pieces:
+                sock.sendall(piece)
+                sent += len(piece)
+            if sent - said >= _SAY_BYTES:
+                say(sent)
+                said = sent
+
+
+def _values(bpm: int, repeated_share: float = 0.0) -> list[bytes]:
+    """Some MB of different values, made beforehand, so that making them costs nobody anything.
+
+    Args:
+        bpm: size of a value [B].
+        repeated_share: share of each value that is one repeated character.
+    """
+    repeated = b"x" * round(bpm * repeated_share)
+    count = max(16, min(10_000, 4_000_000 // bpm))
+    return [random.randbytes(bpm - len(repeated)) + repeated for _ in range(count)]
+
+
+def _until(seconds: float) -> Iterator[None]:
+    """Turns until so many seconds have passed or the parent is gone."""
+    ends_s, parent = time.monotonic() + seconds, os.getppid()
+    while time.monotonic() < ends_s and os.getppid() == parent:
+        yield

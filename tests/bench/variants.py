@@ -1,0 +1,46 @@
+"""Further rows: compression, idempotence, TLS and delivery reports, at one size."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from jobs.engine.compression import CODECS
+from tests.bench.contest import Entry
+from tests.bench.rows import JAVA
+
+CODECS_SHOWN = ("lz4", "zstd")
+
+# Half of each value is one character: random bytes would only cost, and all of one would be gone.
+_HALF = {"kind": "mixed", "compressibility": 0.5}
+
+
+@dataclass(frozen=True)
+class Variants:
+    """Which variants are measured, and why others are not, a sentence each."""
+
+    entries: tuple[Entry, ...]
+    skipped: tuple[str, ...]
+
+
+def variants() -> Variants:
+    """What can be measured here."""
+    idempotent: Mapping[str, Any] = {"enable_idempotence": True, "acks": -1}
+    entries = [
+        *(Entry("producer", name, "idempotent", idempotent) for name in _PEERS),
+        *(Entry("producer", name, "TLS", is_tls=True) for name in _PEERS),
+        Entry("producer", "librdkafka", "no delivery reports", {"reports": False}),
+    ]
+    skipped = []
+    for name in CODECS_SHOWN:
+        if CODECS[name].is_installed():
+            options = {"compression": name, "payload": _HALF}
+            entries += [Entry("producer", each, name, options) for each in ("wire", "librdkafka")]
+        else:
+            skipped.append(f"no row for {name}: the package {CODECS[name].package} is missing")
+    skipped.append("no compression row for java: its tool makes payload of another kind")
+    return Variants(tuple(entries), tuple(skipped))
+
+
+_PEERS = ("wire", "librdkafka", JAVA)
