@@ -72,13 +72,13 @@ def open_cluster(cluster: Cluster, reporter: Reporter, stack: ExitStack) -> Open
 
 
 def _running(cluster: Cluster, reporter: Reporter, stack: ExitStack) -> OpenCluster:
-    if cluster.bootstrap_servers is None or cluster.shown_by is None:
+    if cluster.bootstrap_servers is None:
         raise ConfigError(f"cluster {cluster.name} names neither a testbed nor running brokers")
     reporter.report(PhaseStarted(f"connecting to {', '.join(cluster.bootstrap_servers)}"))
     options = cluster.security.client_kwargs()
     admin = stack.enter_context(connect(cluster.bootstrap_servers, options))
     info = admin.describe_cluster()
-    jmx = cluster.shown_by.jmx
+    jmx = cluster.jmx
     return OpenCluster(
         admin,
         info,

@@ -32,7 +32,7 @@ def open_metrics(cluster: Cluster, opened: OpenCluster, jvm: Any | None) -> Metr
     Raises:
         ConfigError: a node cannot be reached or judged, or the rule set is wrong.
     """
-    way = cluster.shown_by
+    way = cluster.metrics
     version = ".".join(map(str, opened.info.api_version))
     source: MetricsSource
     if way is not None and way.client_only:

@@ -65,8 +65,8 @@ class Cluster(ConfigModel):
         description: a sentence for people.
         testbed: brokers to start here.
         bootstrap_servers: addresses of some brokers of a real cluster.
-        jmx: short for metrics.jmx.
-        metrics: the way to a real cluster's metrics; a testbed brings its own.
+        jmx: of a real cluster's brokers; a testbed brings its own.
+        metrics: another way to a real cluster's metrics.
         security: of the connections to a real cluster.
         link_mbit_per_s: speed of each broker's network interface, one direction [Mbit/s];
             unknown when left out, and then its use is unknown too.
@@ -116,11 +116,6 @@ class Cluster(ConfigModel):
     def _is_testbeds_own(self) -> bool:
         """Metrics of a testbed can only be done without."""
         return self.metrics is None or self.metrics.client_only
-
-    @property
-    def shown_by(self) -> Metrics | None:
-        """The way to the metrics, however it was given; None for the testbed's own JMX."""
-        return self.metrics if self.jmx is None else Metrics(jmx=self.jmx)
 
     def client_kwargs(self) -> dict[str, Any]:
         """Connection options of kafka-python's clients, secrets resolved: never log them.

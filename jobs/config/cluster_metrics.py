@@ -129,23 +129,21 @@ class Prometheus(Places):
 
 
 class Metrics(ConfigModel):
-    """The way to the metrics of brokers that run already; exactly one.
+    """The way to the brokers' metrics where it is not their JMX; exactly one.
 
     Attributes:
-        jmx: the same as the cluster's own key jmx.
         prometheus: exporters that are scraped.
         client_only: there is no way, and only what clients see judges.
     """
 
-    jmx: Jmx | None = None
     prometheus: Prometheus | None = None
     client_only: bool = False
 
     @model_validator(mode="after")
     def _one_way(self) -> Metrics:
-        if (self.jmx is not None) + (self.prometheus is not None) + self.client_only != 1:
+        if (self.prometheus is not None) == self.client_only:
             raise ValueError(
-                "expected exactly one of jmx, prometheus and client_only: true; set one and "
-                "leave the others out"
+                "expected exactly one of prometheus and client_only: true; set one and leave the "
+                "other out"
             )
         return self

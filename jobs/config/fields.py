@@ -60,12 +60,16 @@ def holds_free_keys(model: Model, path: Sequence[Any]) -> bool:
 
 def all_keys(model: Model, above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
     """Paths of all keys below `model` that hold values and not further models."""
+    return (keys for keys, is_value in _paths(model, above) if is_value)
+
+
+def _paths(model: Model, above: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], bool]]:
+    """Paths of all keys below `model`, each with whether it holds a value."""
     for name, field in model.model_fields.items():
         child = _child(field.annotation)
-        if child is None:
-            yield (*above, name)
-        else:
-            yield from all_keys(child, (*above, name))
+        yield (*above, name), child is None
+        if child is not None:
+            yield from _paths(child, (*above, name))
 
 
 def nearest(given: str, known: Sequence[str]) -> str | None:
@@ -82,7 +86,7 @@ def hint(model: Model, path: Sequence[Any]) -> str:
     close = nearest(given, known)
     if close:
         return f"the nearest known key is {close}; rename it"
-    elsewhere = [keys for keys in all_keys(model) if keys[-1] == given]
+    elsewhere = [keys for keys, _ in _paths(model, ()) if keys[-1] == given]
     if elsewhere:
         return f"the known key of that name is {'.'.join(elsewhere[0])}; move it there"
     return f"expected one of {', '.join(known)}; rename or remove it"

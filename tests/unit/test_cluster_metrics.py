@@ -14,21 +14,12 @@ def real(*overrides: str) -> Cluster:
     return load_cluster("example", ["cluster.jmx=null", *overrides])
 
 
-def test_jmx_is_short_for_one_of_the_ways() -> None:
-    short = load_cluster("example")
-    long = real("cluster.metrics={jmx: {port: 9999}}")
-    assert short.shown_by == long.shown_by
-    assert short.shown_by is not None
-    assert short.shown_by.jmx is not None
-    assert not short.shown_by.client_only
-
-
 def test_exporters_have_one_port_or_an_address_for_each_broker() -> None:
-    way = real(PROMETHEUS).shown_by
+    way = real(PROMETHEUS).metrics
     assert way is not None
     assert way.prometheus is not None
     assert way.prometheus.addresses({1: "a", 2: "b"}) == {1: "a:9404", 2: "b:9404"}
-    each = real("cluster.metrics={prometheus: {endpoints: {1: 'x:1'}, rules: ./own.yaml}}").shown_by
+    each = real("cluster.metrics={prometheus: {endpoints: {1: 'x:1'}, rules: ./own.yaml}}").metrics
     assert each is not None
     assert each.prometheus is not None
     with pytest.raises(ConfigError, match=r"metrics\.prometheus\.endpoints has no address for b"):
@@ -36,10 +27,10 @@ def test_exporters_have_one_port_or_an_address_for_each_broker() -> None:
 
 
 def test_a_testbed_can_be_judged_without_its_metrics_but_not_by_others() -> None:
-    blind = load_cluster("testbed", ["cluster.metrics.client_only=true"]).shown_by
+    blind = load_cluster("testbed", ["cluster.metrics.client_only=true"]).metrics
     assert blind is not None
     assert blind.client_only
-    assert load_cluster("testbed").shown_by is None
+    assert load_cluster("testbed").metrics is None
     with pytest.raises(ConfigError, match="brings its own jmx"):
         load_cluster("testbed", [PROMETHEUS])
 
@@ -49,8 +40,12 @@ def test_a_testbed_can_be_judged_without_its_metrics_but_not_by_others() -> None
     [
         ((), r"jmx is missing.*metrics\.client_only: true"),
         (("cluster.jmx={port: 1}", PROMETHEUS), "jmx and metrics are both given"),
-        (("cluster.metrics={}",), "exactly one of jmx, prometheus and client_only"),
-        (("cluster.metrics={jmx: {port: 1}, client_only: true}",), "exactly one of jmx, prom"),
+        (("cluster.metrics={}",), "exactly one of prometheus and client_only"),
+        (
+            ("cluster.metrics={prometheus: {port: 1, rules: msk}, client_only: true}",),
+            "exactly one of prometheus and client_only",
+        ),
+        (("cluster.metrics={jmx: {port: 1}}",), r"the known key of that name is jmx; move it"),
         (("cluster.metrics={prometheus: {port: 1}}",), "rules is missing"),
         (("cluster.metrics={prometheus: {rules: msk}}",), "exactly one of port"),
     ],
