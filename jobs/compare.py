@@ -10,27 +10,17 @@ from pathlib import Path
 
 import click
 
-from jobs.console.events import PlanShown, Reporter, note
+from jobs.console.events import PlanShown
 from jobs.console.printing import make_reporter
 from jobs.entry import run
-from jobs.find_limit import require_consent
 from jobs.options import load_options, run_options
-from jobs.runs.compare.answer import Answer, ending_with
-from jobs.runs.compare.body import CompareRun
+from jobs.runs.compare.body import Comparison
 from jobs.runs.compare.pairs import Effort
 from jobs.runs.compare.sides import load_sides, require_memory
-from jobs.runs.compare.words import (
-    bound_table,
-    differences_table,
-    effects_table,
-    plan_for,
-    sentence,
-)
-from jobs.runs.limit import new_run_id
+from jobs.runs.consent import require_consent
+from jobs.runs.lifecycle import Order, execute, new_run_id
 from metrics.comparing.effects import PAIRS_MIN
 from metrics.comparing.pairs import Side
-from metrics.reporting.summary import write_atomic
-from search.errors import NoConclusionError
 
 
 @click.command("compare")
@@ -84,57 +74,17 @@ def compare(  # noqa: PLR0913, PLR0917 - one for each option
     machine hits both. Exit code 4 when B is worse.
     """
     sides = load_sides({Side.A: a, Side.B: b}, cluster, workload, goal, overrides)
-    effort = Effort(pairs, steady_pairs)
+    body = Comparison(sides, Effort(pairs, steady_pairs), min_effect, budget_s, json_file)
     with make_reporter() as reporter:
         if dry_run:
-            reporter.report(PlanShown(plan_for(sides, effort, budget_s, out)))
+            reporter.report(PlanShown(body.plan(out)))
             return 0
         for side in sides.values():
             require_consent(side.config, reporter, yes)
         require_memory(sides)
         where = tables or str(out.absolute() / "tables")
-        comparison = CompareRun(
-            sides,
-            reporter,
-            out.absolute(),
-            where,
-            new_run_id(time.time()),
-            effort,
-            min_effect,
-            budget_s,
-            slots,
-        )
-        try:
-            answer = comparison.execute()
-        finally:
-            if json_file is not None and comparison.file.exists():
-                write_atomic(json_file, comparison.file.read_bytes())
-        _tell(answer, reporter, comparison.file)
-        return _code(answer)
-
-
-def _tell(answer: Answer, reporter: Reporter, file: Path) -> None:
-    tables = (effects_table(answer), bound_table(answer), differences_table(answer.differences))
-    for table in tables:
-        if table is not None:
-            reporter.report(table)
-    for case in answer.cases:
-        for text in case.case.notes:
-            note(reporter, text)
-        note(reporter, sentence(case, answer.min_effect))
-        if case.cause is not None:
-            note(reporter, case.cause.text)
-            for evidence in case.cause.evidence:
-                note(reporter, f"evidence: {evidence}")
-    note(reporter, f"all of it is in {file}")
-
-
-def _code(answer: Answer) -> int:
-    """The exit code of a comparison that nothing stopped."""
-    ending = ending_with(answer)
-    if ending.exit_code == NoConclusionError.exit_code:
-        raise NoConclusionError(ending.error)
-    return ending.exit_code
+        order = Order(reporter, out.absolute(), where, new_run_id(time.time()), slots)
+        return execute(body, order)
 
 
 if __name__ == "__main__":

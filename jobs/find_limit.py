@@ -5,21 +5,20 @@ The same as a script for schedulers: spark-submit --py-files WHEEL jobs/find_lim
 
 from __future__ import annotations
 
-import sys
 import time
 from pathlib import Path
 
 import click
 
-from jobs.config import Configuration, load
-from jobs.console.events import PlanShown, Reporter
+from jobs.config import load
+from jobs.console.events import PlanShown
 from jobs.console.printing import make_reporter
 from jobs.entry import run
 from jobs.options import load_options, pattern_options, run_options
-from jobs.runs.estimate import plan_of
-from jobs.runs.limit import LimitRun, new_run_id
+from jobs.runs.consent import require_consent
+from jobs.runs.lifecycle import Order, execute, new_run_id
+from jobs.runs.limit import LimitSearch
 from jobs.trials.axes import require_axis
-from search.errors import ConfigError
 
 
 @click.command("find-limit")
@@ -42,7 +41,7 @@ def find_limit(  # noqa: PLR0913, PLR0917 - one for each option
     resume: str | None,
     dry_run: bool,
     yes: bool,
-) -> None:
+) -> int:
     """Find the highest load that a cluster sustains, for each message size.
 
     A binary search over the number of identical producers: each trial offers a load by one
@@ -50,43 +49,16 @@ def find_limit(  # noqa: PLR0913, PLR0917 - one for each option
     """
     config = load(cluster, workload, goal, overrides)
     require_axis(config)
+    body = LimitSearch(config)
     with make_reporter() as reporter:
         if dry_run:
-            plan = plan_of(config.cluster, config.workload, config.goal, out)
-            reporter.report(PlanShown(plan))
-            return
+            reporter.report(PlanShown(body.plan(out)))
+            return 0
         require_consent(config, reporter, yes)
         where = tables or str(out.absolute() / "tables")
         run_id = resume or new_run_id(time.time())
         resumes = resume is not None
-        LimitRun(config, reporter, out.absolute(), where, run_id, slots, resumes).execute()
-
-
-def require_consent(
-    config: Configuration,
-    reporter: Reporter,
-    yes: bool,
-    deed: str = "load it until it is overloaded",
-) -> None:
-    """Ask before a cluster is loaded that others may use.
-
-    Args:
-        deed: what would be done with it.
-
-    Raises:
-        ConfigError: there is nobody to ask, or the answer is no.
-    """
-    servers = config.cluster.bootstrap_servers
-    if yes or servers is None:
-        return
-    told = f"cluster {config.cluster.name} at {', '.join(servers)} is no testbed"
-    if not sys.stdin.isatty():
-        raise ConfigError(
-            f"{told}, and this would {deed}; expected --yes, as nobody can be asked; see what "
-            "it would do with --dry-run"
-        )
-    if not reporter.confirm(f"{told}: {deed}?"):
-        raise ConfigError(f"{told}, and the answer was no; nothing was loaded")
+        return execute(body, Order(reporter, out.absolute(), where, run_id, slots, resumes))
 
 
 if __name__ == "__main__":

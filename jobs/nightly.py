@@ -15,9 +15,9 @@ from jobs.config.suite import configuration_of, load_suite
 from jobs.console.events import PlanShown
 from jobs.console.printing import make_reporter
 from jobs.entry import run
-from jobs.find_limit import require_consent
 from jobs.options import load_options, run_options
-from jobs.runs.limit import new_run_id
+from jobs.runs.consent import require_consent
+from jobs.runs.lifecycle import Order, execute, new_run_id
 from jobs.runs.nightly.body import NightRun
 from search.errors import ConfigError
 
@@ -48,7 +48,7 @@ def nightly(  # noqa: PLR0913, PLR0917 - one for each option
     slots: int | None,
     dry_run: bool,
     yes: bool,
-) -> None:
+) -> int:
     """Measure the cases of a suite, and tell which of them are worse than before.
 
     Exit codes: 4 regression, 3 no case came to a conclusion, 0 none of both; the first night
@@ -62,25 +62,15 @@ def nightly(  # noqa: PLR0913, PLR0917 - one for each option
             "and underscores, such as 2026-11-21"
         )
     run_id = new_run_id(time.time()) if night is None else f"{loaded.name}-{night}"
+    body = NightRun(loaded, config, night or run_id, budget_s, junit)
     with make_reporter() as reporter:
-        made = NightRun(
-            loaded,
-            config,
-            reporter,
-            out.absolute(),
-            tables or str(out.absolute() / "tables"),
-            night or run_id,
-            run_id,
-            slots,
-            budget_s,
-            junit,
-            may_resume=night is not None,
-        )
         if dry_run:
-            reporter.report(PlanShown(made.plan(out)))
-            return
+            reporter.report(PlanShown(body.plan(out)))
+            return 0
         require_consent(config, reporter, yes)
-        made.execute()
+        where = tables or str(out.absolute() / "tables")
+        resumes = night is not None
+        return execute(body, Order(reporter, out.absolute(), where, run_id, slots, resumes))
 
 
 if __name__ == "__main__":

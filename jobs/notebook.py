@@ -10,8 +10,8 @@ import atexit
 import os
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from metrics.columns import ddl
 from metrics.reporting.notebook_display import Shown, table_html
-from metrics.tables.columns import ddl
 from metrics.tables.schema import SCHEMAS
 from metrics.tables.store import TableStore
 from search.errors import ConfigError

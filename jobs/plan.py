@@ -11,7 +11,8 @@ import click
 from jobs.console.events import Level, Notice, Table
 from jobs.console.printing import make_reporter
 from metrics.planning.provisioning import Demand, MeasuredLimit, Provision, provision
-from metrics.reporting.summary import Boundary, RunSummary, load_summary, write_atomic
+from metrics.reporting.summary import RunSummary, load_summary, write_atomic
+from metrics.tables.boundary import Boundary
 from metrics.units import format_mb_per_s, format_ratio, format_size
 from search.errors import ConfigError
 

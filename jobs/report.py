@@ -16,9 +16,10 @@ from jobs.console.printing import make_reporter
 from jobs.entry import run
 from jobs.runs.results import REPORT, write_report
 from jobs.spark.session import close_session, local_session
-from metrics.reporting.page.rows import configuration_of_row, summary_of
 from metrics.reporting.summary import load_summary
+from metrics.reporting.summary_tables import configuration_of_row, summary_of
 from metrics.tables.store import TableStore
+from metrics.trial.trial import Trial
 from search.errors import ConfigError
 
 _LAST_RUNS = 5
@@ -61,8 +62,8 @@ def report(run_id: str, out: Path, tables: str | None, target: Path | None) -> N
         reporter.report(Notice(Level.NOTE, f"report: {page}"))
 
 
-def read_rows(store: TableStore, run_id: str) -> tuple[Rows, Rows, Rows]:
-    """What the tables hold of a run: its rows of `runs`, `boundaries` and `trials`.
+def read_rows(store: TableStore, run_id: str) -> tuple[Rows, Rows, list[Trial]]:
+    """What the tables hold of a run: its rows of `runs` and `boundaries`, and its trials.
 
     Raises:
         ConfigError: there are no tables, or they do not know the run.
@@ -78,7 +79,7 @@ def read_rows(store: TableStore, run_id: str) -> tuple[Rows, Rows, Rows]:
         return (
             [row.asDict(recursive=True) for row in runs],
             [row.asDict(recursive=True) for row in boundaries],
-            store.trial_rows(run_id),
+            store.trials_of(run_id),
         )
     except AnalysisException as error:
         raise ConfigError(

@@ -19,8 +19,9 @@ from jobs.cluster.sources import open_metrics
 from jobs.config import Cluster, Configuration, Workload, load, load_cluster, load_workload
 from jobs.config.loading import load_goals
 from jobs.console.events import PhaseStarted, Reporter
-from jobs.runs.opening import Session, open_session
+from jobs.runs.opening import open_session
 from jobs.trials.axes import require_axis
+from jobs.trials.context import Session
 from jobs.trials.load import require_room
 from search.errors import RedlineError
 

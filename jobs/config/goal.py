@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from pydantic import model_validator
 
 from jobs.config.base import ConfigModel, Name, Number, Whole
+from metrics.judging import thresholds
 from metrics.judging.thresholds import Thresholds
 
 LOAD_CAP_MAX = 100_000_000
@@ -159,18 +159,10 @@ class Goal(ConfigModel):
     guards: Guards = Guards()
     search: Search = Search()
 
-    def thresholds(
-        self, window_min_s: float | None, queued_max_requests: Mapping[int, float] | None = None
-    ) -> Thresholds:
-        """The goal's limits as the judge takes them.
-
-        Args:
-            window_min_s: least window in which an ISR change can show [s], as read from the
-                brokers, or None to leave the check out.
-            queued_max_requests: broker id → its `queued.max.requests`; needed only where
-                `request_queue_share_max` is set.
-        """
-        limits = {**self.indicators.model_dump(), **self.validity.model_dump()}
+    @property
+    def thresholds(self) -> Thresholds:
+        """The goal's limits as the judge takes them."""
         return Thresholds(
-            window_min_s=window_min_s, queued_max_requests=queued_max_requests or {}, **limits
+            thresholds.Indicators(**self.indicators.model_dump()),
+            thresholds.Validity(**self.validity.model_dump()),
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -37,6 +37,12 @@ class Configuration:
     def goal(self) -> Goal:
         """The first goal."""
         return self.goals[0]
+
+    @property
+    def in_full(self) -> Configuration:
+        """The same without early ends: a fixed load is to be held, not decided about."""
+        trial = self.workload.trial.model_copy(update={"early_end_error_rate": 0.0})
+        return replace(self, workload=self.workload.model_copy(update={"trial": trial}))
 
     @property
     def goal_names(self) -> str:

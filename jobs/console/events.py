@@ -11,8 +11,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Protocol
 
-from metrics.reporting.summary import Boundary, RunSummary
-from search.model import Verdict
+from metrics.reporting.summary import RunSummary
+from metrics.tables.boundary import Boundary
+from metrics.trial.pattern import Pattern
+from metrics.trial.trial import Trial
+from metrics.windows.broker import BrokerWindow
 
 
 @dataclass(frozen=True)
@@ -82,17 +85,17 @@ class PhaseProgress:
 
 @dataclass(frozen=True)
 class TrialStarted:
-    """A trial begins. `number` counts all trials of the run from 1; `reason` is the search's.
+    """A trial begins.
 
-    `duration_s` is what the trial will take, all phases [s], or None when unknown.
+    Attributes:
+        number: counts all trials of the run from 1.
+        pattern: what will be offered.
+        reason: why the search makes it.
+        duration_s: what it will take, all phases, or None when unknown [s].
     """
 
     number: int
-    bpm: int
-    np: int
-    axis: str
-    load: int
-    offered_mb_per_s: float
+    pattern: Pattern
     reason: str
     duration_s: float | None = None
 
@@ -103,15 +106,14 @@ class TrialProgress:
 
     Attributes:
         elapsed_s: since the trial's start, all stages [s].
-        idle_lowest: lowest request-handler idle fraction of any broker just now [ratio].
-        idle_broker: the broker that reads it.
+        achieved_mb_per_s: acknowledged in the window so far, whole cluster [MB/s].
+        busiest: the broker whose request handlers have the least idle time just now.
     """
 
     stage: str
     elapsed_s: float
     achieved_mb_per_s: float | None = None
-    idle_lowest: float | None = None
-    idle_broker: int | None = None
+    busiest: BrokerWindow | None = None
 
 
 @dataclass(frozen=True)
@@ -119,33 +121,27 @@ class TrialFinished:
     """A trial was judged.
 
     Attributes:
-        idle_lowest: lowest request-handler idle fraction of a broker in the window [ratio].
-        idle_broker: the broker that read it.
-        isr_changed_share: share of samples with ISR changes or under-replicated
-            partitions [ratio], or None where not collected.
-        reason: the first reason of the verdict; empty when there is none.
+        trial: with all that led to its verdict.
+        duration_s: without the rest after it [s].
         trials_left: estimate for the whole run.
-        time_left_s: estimate for the whole run [s], or None.
-        recovery_s: from the end of an overload until the brokers were at rest [s]; None
-            when it was none, or they did not come to rest.
+        side: whose it was, where two are compared; else empty.
     """
 
-    number: int
-    bpm: int
-    np: int
-    axis: str
-    load: int
-    offered_mb_per_s: float
-    achieved_mb_per_s: float | None
-    idle_lowest: float | None
-    idle_broker: int | None
-    isr_changed_share: float | None
-    verdict: Verdict
-    reason: str
+    trial: Trial
     duration_s: float
     trials_left: int
-    time_left_s: float | None = None
-    recovery_s: float | None = None
+    side: str = ""
+
+    @property
+    def time_left_s(self) -> float:
+        """Estimate for the whole run [s]."""
+        return self.trials_left * self.duration_s
+
+    @property
+    def reason(self) -> str:
+        """The first reason of the verdict; empty when there is none."""
+        text = next((reason.text for reason in self.trial.reasons), "")
+        return f"{self.side}: {text}" if self.side else text
 
 
 @dataclass(frozen=True)

@@ -39,8 +39,9 @@ class Activity:
         """What is running in a few words."""
         if isinstance(self.event, PhaseStarted):
             return clean(self.event.text)
-        event = self.event
-        return f"trial {event.number}, {format_size(event.bpm)}, {event.axis} {event.load}"
+        pattern = self.event.pattern
+        place = f"{pattern.axis} {pattern.on_axis}"
+        return f"trial {self.event.number}, {format_size(pattern.bpm)}, {place}"
 
 
 def activity_lines(activity: Activity, now_s: float, width: int) -> list[RenderableType]:
@@ -77,14 +78,14 @@ def _trial_lines(
 
 
 def _reading(trial: TrialStarted, progress: TrialProgress | None) -> str:
-    offered = format_mb_per_s(trial.offered_mb_per_s)
+    offered = format_mb_per_s(trial.pattern.mb_per_s)
     if progress is None or progress.achieved_mb_per_s is None:
         rates = f"offering {offered} MB/s"
     else:
         rates = f"{format_mb_per_s(progress.achieved_mb_per_s)} of {offered} MB/s"
-    if progress is None or progress.idle_lowest is None:
+    if progress is None or progress.busiest is None:
         return rates
-    return f"{rates}, lowest idle (broker) {idle_words(progress.idle_lowest, progress.idle_broker)}"
+    return f"{rates}, lowest idle (broker) {idle_words(progress.busiest)}"
 
 
 def _why(trial: TrialStarted) -> Text:

@@ -17,6 +17,7 @@ from jobs.console.events import (
     TrialStarted,
 )
 from jobs.console.text import clean, plan_rows, point_words
+from metrics.trial.pattern import Pattern
 from metrics.units import UNKNOWN, format_duration, format_mb_per_s, format_ratio, format_size
 
 
@@ -46,32 +47,34 @@ def plain_event(event: Event) -> str | None:
 
 
 def _trial_started_pairs(event: TrialStarted) -> list[tuple[str, str]]:
+    return [*_pattern_pairs(event.number, event.pattern), ("why", event.reason)]
+
+
+def _pattern_pairs(number: int, pattern: Pattern) -> list[tuple[str, str]]:
     return [
-        ("trial", str(event.number)),
-        ("size", format_size(event.bpm)),
-        (event.axis, str(event.load)),
-        ("offered", f"{format_mb_per_s(event.offered_mb_per_s)} MB/s"),
-        ("why", event.reason),
+        ("trial", str(number)),
+        ("size", format_size(pattern.bpm)),
+        (pattern.axis, str(pattern.on_axis)),
+        ("offered", f"{format_mb_per_s(pattern.mb_per_s)} MB/s"),
     ]
 
 
 def _trial_finished_pairs(event: TrialFinished) -> list[tuple[str, str]]:
+    trial, evidence = event.trial, event.trial.evidence
+    busiest, idle = evidence.busiest_broker, evidence.handler_idle_min
     pairs = [
-        ("trial", str(event.number)),
-        ("size", format_size(event.bpm)),
-        (event.axis, str(event.load)),
-        ("offered", f"{format_mb_per_s(event.offered_mb_per_s)} MB/s"),
-        ("achieved", f"{format_mb_per_s(event.achieved_mb_per_s)} MB/s"),
-        ("idle", UNKNOWN if event.idle_lowest is None else f"{event.idle_lowest:.2f}"),
-        ("broker", UNKNOWN if event.idle_broker is None else str(event.idle_broker)),
-        ("isr", format_ratio(event.isr_changed_share)),
-        ("verdict", event.verdict.value),
+        *_pattern_pairs(trial.number, trial.pattern),
+        ("achieved", f"{format_mb_per_s(evidence.client.achieved_mb_per_s)} MB/s"),
+        ("idle", UNKNOWN if idle is None else f"{idle:.2f}"),
+        ("broker", UNKNOWN if busiest is None else str(busiest.broker_id)),
+        ("isr", format_ratio(evidence.isr_changed_share)),
+        ("verdict", trial.verdict.value),
         ("took", format_duration(event.duration_s)),
         ("trials_left", str(event.trials_left)),
         ("time_left", format_duration(event.time_left_s)),
     ]
-    if event.recovery_s is not None:
-        pairs.append(("at_rest_after", format_duration(event.recovery_s)))
+    if trial.recovery_s is not None:
+        pairs.append(("at_rest_after", format_duration(trial.recovery_s)))
     return [*pairs, ("reason", event.reason)] if event.reason else pairs
 
 

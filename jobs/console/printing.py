@@ -231,9 +231,9 @@ class TerminalReporter:
             return plan_lines("plan", event.plan)
         if isinstance(event, RunStarted):
             return plan_lines(f"run {event.run_id}", event.plan)
-        if isinstance(event, TrialStarted) and event.bpm != self._size_shown:
-            self._size_shown = event.bpm
-            return size_heading(event.bpm, event.axis)
+        if isinstance(event, TrialStarted) and event.pattern.bpm != self._size_shown:
+            self._size_shown = event.pattern.bpm
+            return size_heading(event.pattern.bpm, event.pattern.axis)
         if isinstance(event, TrialFinished):
             return trial_lines(event)
         if isinstance(event, PointFinished):

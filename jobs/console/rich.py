@@ -47,13 +47,14 @@ def plan_lines(title: str, plan: Plan) -> list[RenderableType]:
     return lines
 
 
-def trial_lines(trial: TrialFinished) -> list[RenderableType]:
+def trial_lines(event: TrialFinished) -> list[RenderableType]:
     """A finished trial, and its first reason unless it was sustained."""
-    line = Text(trial_line(trial), no_wrap=True, overflow="ellipsis")
-    line.highlight_words([trial.verdict.value], _VERDICT_STYLES[trial.verdict])
-    if trial.verdict is Verdict.SUSTAINED or not trial.reason:
+    verdict = event.trial.verdict
+    line = Text(trial_line(event), no_wrap=True, overflow="ellipsis")
+    line.highlight_words([verdict.value], _VERDICT_STYLES[verdict])
+    if verdict is Verdict.SUSTAINED or not event.reason:
         return [line]
-    return [line, _hanging("    └ ", trial_reason(trial), "dim", "dim")]
+    return [line, _hanging("    └ ", trial_reason(event), "dim", "dim")]
 
 
 def final_lines(event: RunFinished) -> list[RenderableType]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from jobs.console.events import Plan, Table, TrialFinished
-from metrics.reporting.summary import Boundary, RunSummary
+from metrics.reporting.summary import RunSummary
+from metrics.tables.boundary import Boundary
 from metrics.units import (
     UNKNOWN,
     format_count,
@@ -16,6 +17,7 @@ from metrics.units import (
     format_size,
     format_volume,
 )
+from metrics.windows.broker import BrokerWindow
 
 AXIS_NAMES = {"message_bytes": "bytes", "partitions": "parts", "consumer_groups": "groups"}
 """Axes whose own name is too long for a column."""
@@ -49,45 +51,45 @@ def trial_header(axis: str) -> tuple[str, str]:
     return align(first, _TRIAL_WIDTHS), align(second, _TRIAL_WIDTHS)
 
 
-def trial_cells(trial: TrialFinished) -> tuple[str, ...]:
+def trial_cells(event: TrialFinished) -> tuple[str, ...]:
     """A finished trial in the columns of `TRIAL_HEADER`."""
+    trial, evidence = event.trial, event.trial.evidence
     return (
         str(trial.number),
-        format_size(trial.bpm),
+        format_size(trial.pattern.bpm),
         str(trial.load),
-        format_mb_per_s(trial.offered_mb_per_s),
-        format_mb_per_s(trial.achieved_mb_per_s),
-        idle_words(trial.idle_lowest, trial.idle_broker),
-        format_ratio(trial.isr_changed_share),
+        format_mb_per_s(trial.pattern.mb_per_s),
+        format_mb_per_s(evidence.client.achieved_mb_per_s),
+        idle_words(evidence.busiest_broker),
+        format_ratio(evidence.isr_changed_share),
         trial.verdict.value,
-        left_words(trial.trials_left, trial.time_left_s),
+        left_words(event.trials_left, event.time_left_s),
     )
 
 
-def trial_line(trial: TrialFinished) -> str:
+def trial_line(event: TrialFinished) -> str:
     """`trial_cells`, aligned under `trial_header`."""
-    return align(trial_cells(trial), _TRIAL_WIDTHS)
+    return align(trial_cells(event), _TRIAL_WIDTHS)
 
 
-def trial_reason(trial: TrialFinished) -> str:
+def trial_reason(event: TrialFinished) -> str:
     """The first reason of the verdict, and after an overload how long the brokers recovered."""
-    if trial.recovery_s is None:
-        return clean(trial.reason)
-    return f"{clean(trial.reason)}; at rest again after {format_duration(trial.recovery_s)}"
+    reason, recovery_s = clean(event.reason), event.trial.recovery_s
+    if recovery_s is None:
+        return reason
+    return f"{reason}; at rest again after {format_duration(recovery_s)}"
 
 
-def idle_words(idle: float | None, broker: int | None) -> str:
+def idle_words(busiest: BrokerWindow | None) -> str:
     """`0.41 (2)`: the lowest idle fraction and the broker that read it."""
-    if idle is None:
+    if busiest is None or busiest.handler_idle is None:
         return UNKNOWN
-    return f"{idle:.2f}" if broker is None else f"{idle:.2f} ({broker})"
+    return f"{busiest.handler_idle:.2f} ({busiest.broker_id})"
 
 
-def left_words(trials: int, time_s: float | None) -> str:
-    """`about 4, 2 min 40 s`, shortened; `none` at the end."""
-    if trials <= 0:
-        return "none"
-    return f"{trials}" if time_s is None else f"{trials}, {format_duration(time_s)}"
+def left_words(trials: int, time_s: float) -> str:
+    """`4, 2 min 40 s`; `none` at the end."""
+    return f"{trials}, {format_duration(time_s)}" if trials > 0 else "none"
 
 
 def count_words(count: int, noun: str) -> str:

@@ -31,4 +31,4 @@ def converse(line: DriverLine, account: Account, now: float) -> None:
             )
         account.window_end_s = min(account.window_end_s, end_s)
     if now >= account.window_start_s:
-        line.say(at_s=now - account.window_start_s, acked=account.acked_records)
+        line.say(at_s=now - account.window_start_s, acked=account.counts.acked_records)

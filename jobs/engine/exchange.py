@@ -109,7 +109,7 @@ class Exchange:
         """Send these batches as one request; the connection must have room."""
         producer, take = connection.producer, self._pool.take
         identity = producer.identity
-        wire, records_sent = [], 0
+        wire = []
         for batch in batches:
             timestamp_ms = int((batch.due_s + self._wall_offset_s) * 1000)
             if identity is None:
@@ -120,12 +120,9 @@ class Exchange:
                 parts = take(batch.section, batch.records, timestamp_ms, *stamp)
             wire.append((batch.partition, *parts))
             if batch.trouble is None:
-                records_sent += batch.records
-                self._account.sent_by_partition[batch.partition] += batch.records
+                self._account.sent(producer.index, batch.partition, batch.records, now)
         connection.correlation_id += 1
         buffers = connection.encoder.encode(connection.correlation_id, wire)
-        self._account.sent(records_sent, now)
-        producer.sent_total += records_sent
         if self._pattern.acks != 0:
             connection.in_flight.append((connection.correlation_id, now, batches))
             self.unanswered += 1
@@ -245,7 +242,7 @@ class Exchange:
             return
         result = decode_produce_response(frame, connection.encoder.first)
         self.unanswered -= 1
-        self._account.throttle_ms += result.throttle_ms
+        self._account.counts.throttle_ms += result.throttle_ms
         producer = connection.producer
         for batch in batches:
             code = result.errors.get(batch.partition, -1)
@@ -254,16 +251,19 @@ class Exchange:
 
     def _acknowledge(self, producer: Producer, batch: Batch, now: float) -> None:
         account = self._account
-        records, size = batch.records, batch.payload_bytes
-        producer.acked_total += records
-        if account.acked(batch.partition, batch.due_s, records, size, now):
-            producer.acked_records += records
+        account.acked(
+            producer.index,
+            batch.partition,
+            batch.due_s,
+            batch.records,
+            batch.payload_bytes,
+            now,
+        )
         if producer.identity is not None:
             producer.identity.acknowledge(batch)
         if batch.trouble is not None and batch.trouble.copies:
             copied = batch.trouble.copies * batch.records
-            account.duplicated(batch.partition, copied)
-            producer.duplicates_at_most += copied
+            account.duplicated(producer.index, batch.partition, copied)
         if producer.held:
             self.redelivery.answered(producer, batch, now)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -105,11 +105,6 @@ class Producer:
         held: partitions to which nothing can simply be sent, because a batch failed or the
             leader's connection is lost.
         identity: of an idempotent producer.
-        acked_records: acknowledged inside the measured window.
-        sent_total, acked_total: over the whole trial, each record once.
-        failed: Kafka error name → records, over the whole trial.
-        retried_total: records sent again, each time.
-        duplicates_at_most: records that the logs may hold beyond the acknowledged and failed.
     """
 
     __slots__ = (
@@ -120,14 +115,10 @@ class Producer:
         "_partitions",
         "_rng",
         "_schedule",
-        "acked_records",
-        "acked_total",
         "blocked",
         "buffered_bytes",
         "client_id",
         "connections",
-        "duplicates_at_most",
-        "failed",
         "full_records",
         "full_s",
         "held",
@@ -136,10 +127,8 @@ class Producer:
         "opened",
         "partition",
         "ready_s",
-        "retried_total",
         "scheduled_s",
         "section",
-        "sent_total",
     )
 
     def __init__(
@@ -161,9 +150,6 @@ class Producer:
         self.client_id = client_id
         self.identity = identity
         self.held: dict[int, Lane] = {}
-        self.acked_records = self.sent_total = self.acked_total = 0
-        self.failed: Counter[str] = Counter()
-        self.retried_total = self.duplicates_at_most = 0
         self._schedule = schedule
         self._linger_s = pattern.linger_ms / 1000.0
         self._batch_size = pattern.batch_size

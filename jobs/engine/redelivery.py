@@ -212,8 +212,7 @@ class Redelivery:
         producer, batch = lane.producer, lane.again.pop(0)
         self.pending -= 1
         producer.buffered_bytes -= batch.size
-        producer.retried_total += batch.records
-        self._account.retried(batch.last_error, batch.records, batch.partition)
+        self._account.retried(producer.index, batch.partition, batch.last_error, batch.records)
         lane.under_way = batch
         self._exchange.send(connection, [batch], now)
         self._exchange.unblock(producer, now)
@@ -266,13 +265,11 @@ class Redelivery:
         self._schedule(lane, lane.not_before_s)
 
     def _fail(self, producer: Producer, batch: Batch, error: str, now: float) -> None:
-        self._account.failed(error, batch.records, now, batch.partition)
-        producer.failed[error] += batch.records
+        self._account.failed(producer.index, batch.partition, error, batch.records, now)
         trouble = batch.trouble
         if trouble is not None and trouble.copies > 1:  # one of them counts as the failed
             copied = (trouble.copies - 1) * batch.records
-            self._account.duplicated(batch.partition, copied)
-            producer.duplicates_at_most += copied
+            self._account.duplicated(producer.index, batch.partition, copied)
         lane = producer.held.get(batch.partition)
         if lane is not None and lane.under_way is batch:
             lane.under_way = None

@@ -2,7 +2,7 @@
 
 The first tasks host producers, the others the members of consumer groups. Every task opens
 its connections, encodes its pool or joins its groups; then all of them agree on the moment
-at which they start. What comes back is one row per task (`metrics.trial.client.TaskRow`).
+at which they start. What comes back is one row per task (`metrics.trial.client.TaskReport`).
 """
 
 from __future__ import annotations
@@ -13,21 +13,19 @@ import socket
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 import pyarrow as pa
 
 from jobs.engine.clients.chooser import client_of
 from jobs.engine.clients.client import Outcome, ProducerClient
 from jobs.engine.consumers.client import ConsumerClient, consumer_of
-from jobs.engine.consumers.role import Acknowledged, consumer_row
+from jobs.engine.consumers.role import Acknowledged, consumer_report
 from jobs.engine.driver_line import DriverLine
 from jobs.engine.pattern import TrialPlan
 from jobs.engine.pool import pool_of
-from metrics.trial.by_producer import ByProducer
-from metrics.trial.client import TASK_ROW_DDL, TaskRow, task_rows_to_batch
-from metrics.trial.histograms import encode_histogram
 from metrics.trial.producer_shares import ProducerShares
+from metrics.trial.task import TASK_DDL, Produced, TaskReport, reports_to_batch
 from search.errors import ConfigError, RedlineError
 
 if TYPE_CHECKING:
@@ -50,7 +48,7 @@ def stage_frame(spark: SparkSession, plan: TrialPlan) -> DataFrame:
     """The stage that runs the plan, one row per task; nothing runs until it is collected."""
     count = plan.tasks + plan.consumer_tasks
     tasks = spark.range(0, count, 1, count)
-    return tasks.mapInArrow(functools.partial(_map_partition, plan), TASK_ROW_DDL, barrier=True)
+    return tasks.mapInArrow(functools.partial(_map_partition, plan), TASK_DDL, barrier=True)
 
 
 def _map_partition(plan: TrialPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -59,10 +57,10 @@ def _map_partition(plan: TrialPlan, batches: Iterator[pa.RecordBatch]) -> Iterat
     for _ in batches:  # the ids only made the partitions
         continue
     row = run_task(plan, BarrierTaskContext.get())
-    yield task_rows_to_batch([row])
+    yield reports_to_batch([row])
 
 
-def run_task(plan: TrialPlan, barrier: Barrier) -> TaskRow:
+def run_task(plan: TrialPlan, barrier: Barrier) -> TaskReport:
     """Prepare, agree on the start, run, report. Errors come back in the row, not raised.
 
     A raised error would end the stage of all tasks at once, in a Java stack trace.
@@ -111,10 +109,9 @@ def _window(plan: TrialPlan, start_wall_s: float) -> tuple[float, float]:
     return begin, begin + plan.measure_s
 
 
-def _absent(plan: TrialPlan, task: int, start_wall_s: float, problem: str) -> TaskRow:
+def _absent(plan: TrialPlan, task: int, start_wall_s: float, problem: str) -> TaskReport:
     begin, end = _window(plan, start_wall_s)
-    hosted = len(plan.producers_of(task)) if task < plan.tasks else 0
-    return TaskRow(task, socket.gethostname(), hosted, begin, end, error=problem)
+    return TaskReport(task, socket.gethostname(), begin, end, error=problem)
 
 
 def _run_client(
@@ -124,7 +121,7 @@ def _run_client(
     start_wall_s: float,
     line: DriverLine | None,
     acknowledged: Acknowledged,
-) -> TaskRow:
+) -> TaskReport:
     wall_offset_s = time.time() - time.monotonic()
     start_s = start_wall_s - wall_offset_s
     late_s = time.monotonic() - start_s
@@ -136,9 +133,9 @@ def _run_client(
             consumers = cast("ConsumerClient", client)
             reading = consumers.run(start_s, wall_offset_s, line, acknowledged.targets)
             begin, _planned_end = _window(plan, start_wall_s)
-            return consumer_row(plan, task, socket.gethostname(), reading, begin)
+            return consumer_report(task, socket.gethostname(), reading, begin)
         outcome = cast("ProducerClient", client).run(start_s, wall_offset_s, line)
-        acknowledged.mine = outcome.account.acked_by_partition
+        acknowledged.mine = outcome.account.counts.acked_by_partition
         return _report(plan, task, outcome, start_wall_s)
     except (RedlineError, OSError) as error:
         return _absent(plan, task, start_wall_s, f"{type(error).__name__}: {error}")
@@ -147,65 +144,21 @@ def _run_client(
             acknowledged.finish()
 
 
-def _report(plan: TrialPlan, task: int, outcome: Outcome, start_wall_s: float) -> TaskRow:
+def _report(plan: TrialPlan, task: int, outcome: Outcome, start_wall_s: float) -> TaskReport:
     begin, _planned_end = _window(plan, start_wall_s)
-    account, pool = outcome.account, pool_of(plan.pattern)
+    account, pool, producers = outcome.account, pool_of(plan.pattern), outcome.producers
     window = (outcome.window_start_s, outcome.window_end_s)
-    due = [producer.records_due_between(*window) for producer in outcome.producers]
-    offered = sum(due)
+    due = {producer.index: producer.records_due_between(*window) for producer in producers}
+    counts = account.counts
+    counts.offered_records = sum(due.values())
+    counts.offered_bytes = round(counts.offered_records * pool.mean_payload_bytes)
+    counts.compression_ratio = pool.compression_ratio
+    whole = (outcome.window_start_s - plan.warmup_s, outcome.window_end_s)
+    for producer in producers:
+        counts.by_producer.offered[producer.index] = producer.records_due_between(*whole)
     shares = ProducerShares.of(
-        (producer.index, producer.acked_records, records)
-        for producer, records in zip(outcome.producers, due, strict=True)
+        (index, account.acked_in_window[index], records) for index, records in due.items()
     )
-    row: dict[str, Any] = {
-        "task_id": task,
-        "host": socket.gethostname(),
-        "np": len(outcome.producers),
-        "start_s": begin,
-        "end_s": begin + (outcome.window_end_s - outcome.window_start_s),
-        "warmup_s": plan.warmup_s,
-        "drain_s": outcome.drain_s,
-        "offered_records": offered,
-        "offered_bytes": round(offered * pool.mean_payload_bytes),
-        "sent_records": account.sent_records,
-        "acked_records": account.acked_records,
-        "acked_bytes": account.acked_bytes,
-        "failed_records": account.failed_records,
-        "unsent_own_records": outcome.unsent_own_records,
-        "latency_us": encode_histogram(account.latency.histogram),
-        "lateness_us": encode_histogram(account.lateness.histogram),
-        "loop_busy": outcome.loop_busy,
-        "cpu_s": outcome.cpu_s,
-        "throttle_ms": account.throttle_ms,
-        "compression_ratio": pool.compression_ratio,
-        "acked_total": account.acked_total,
-        "failed_total": account.failed_total,
-        "acked_by_partition": dict(account.acked_by_partition),
-        "errors": dict(account.errors),
-        "failed_by_partition": dict(account.failed_by_partition),
-        "retried_records": account.retried_records,
-        "retry_errors": dict(account.retry_errors),
-        "errors_by_partition": {p: dict(each) for p, each in account.errors_by_partition.items()},
-        "sent_by_partition": dict(account.sent_by_partition),
-        "retried_by_partition": dict(account.retried_by_partition),
-        "duplicates_by_partition": dict(account.duplicates_by_partition),
-        "by_producer": _by_producer(outcome, plan.warmup_s),
-        "producer_share_min": shares.lowest,
-        "producer_share_max": shares.highest,
-        "producer_worst": shares.worst,
-        "producer_shares": shares.parts,
-    }
-    return TaskRow(**row)
-
-
-def _by_producer(outcome: Outcome, warmup_s: float) -> ByProducer:
-    span = (outcome.window_start_s - warmup_s, outcome.window_end_s)
-    producers = outcome.producers
-    return ByProducer(
-        offered={p.index: p.records_due_between(*span) for p in producers},
-        sent={p.index: p.sent_total for p in producers},
-        acked={p.index: p.acked_total for p in producers},
-        failed={p.index: dict(p.failed) for p in producers if p.failed},
-        retried={p.index: p.retried_total for p in producers if p.retried_total},
-        duplicates={p.index: p.duplicates_at_most for p in producers if p.duplicates_at_most},
-    )
+    produced = Produced(counts, account.latency.histogram, account.lateness.histogram, shares)
+    end = begin + (outcome.window_end_s - outcome.window_start_s)
+    return TaskReport(task, socket.gethostname(), begin, end, produced)

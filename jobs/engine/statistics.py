@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from array import array
-from collections import Counter, defaultdict
+from collections import Counter
+from collections.abc import Iterable
 
 import numpy as np
-from hdrh.histogram import HdrHistogram
 
-from metrics.trial.histograms import new_histogram, record_us
+from metrics.trial.counts import Counts
+from metrics.trial.histogram import Histogram
 
 _CHUNK = 16_384
 _POINTS = 4
@@ -25,7 +26,7 @@ class TimeLog:
     """
 
     def __init__(self, record_interval_s: float = 0.0) -> None:
-        self.histogram: HdrHistogram = new_histogram()
+        self.histogram = Histogram()
         self._interval_us = record_interval_s * 1e6
         self._seconds = array("d")
         self._records = array("q")
@@ -57,38 +58,41 @@ class TimeLog:
         totals = np.bincount(inverse, weights=weights)
         for value, total in zip(values.tolist(), totals.tolist(), strict=True):
             if total:
-                record_us(self.histogram, value, int(total))
+                self.histogram.record(value, int(total))
 
 
 class Account:
-    """What one task's producers did. Times are of the engine's clock [s].
+    """Counts what one task's producers do, and when. Times are of the engine's clock [s].
 
-    Whole-trial counts end in `_total`; the other counts are of the window only.
+    Attributes:
+        counts: of these producers.
+        acked_in_window: producer → records acknowledged inside the measured window.
     """
 
-    def __init__(self, window_start_s: float, window_end_s: float, interval_s: float) -> None:
+    def __init__(
+        self,
+        window_start_s: float,
+        window_end_s: float,
+        interval_s: float,
+        producers: Iterable[int] = (),
+    ) -> None:
         self.window_start_s = window_start_s
         self.window_end_s = window_end_s
-        self.sent_records = 0
-        self.acked_records = 0
-        self.acked_bytes = 0
-        self.failed_records = 0
-        self.acked_total = 0
-        self.throttle_ms = 0
-        self.acked_by_partition: Counter[int] = Counter()
-        self.errors_by_partition: defaultdict[int, Counter[str]] = defaultdict(Counter)
-        self.sent_by_partition: Counter[int] = Counter()
-        self.retried_records = 0
-        self.retried_by_partition: Counter[int] = Counter()
-        self.duplicates_by_partition: Counter[int] = Counter()
-        self.retry_errors: Counter[str] = Counter()
+        self.counts = Counts()
+        hosted = dict.fromkeys(producers, 0)
+        self.counts.by_producer.sent.update(hosted)
+        self.counts.by_producer.acked.update(hosted)
+        self.acked_in_window: Counter[int] = Counter()
         self.latency = TimeLog(interval_s)
         self.lateness = TimeLog()
 
-    def sent(self, records: int, now: float) -> None:
-        """A batch was handed to a socket."""
+    def sent(self, producer: int, partition: int, records: int, now: float) -> None:
+        """A batch was handed to a socket for the first time."""
+        counts = self.counts
+        counts.sent_by_partition[partition] += records
+        counts.by_producer.sent[producer] += records
         if self.window_start_s <= now < self.window_end_s:
-            self.sent_records += records
+            counts.sent_records += records
 
     def late(self, lateness_s: float, records: int, now: float) -> None:
         """A batch that no broker held up was sent `lateness_s` after it was due."""
@@ -96,48 +100,40 @@ class Account:
             self.lateness.add(lateness_s, records)
 
     def acked(
-        self, partition: int, first_due_s: float, records: int, payload_bytes: int, now: float
-    ) -> bool:
-        """A batch was acknowledged; its first record was due at `first_due_s`.
-
-        True when that was inside the window.
-        """
-        self.acked_total += records
-        self.acked_by_partition[partition] += records
-        if not self.window_start_s <= now < self.window_end_s:
-            return False
-        self.acked_records += records
-        self.acked_bytes += payload_bytes
-        self.latency.add(now - first_due_s, records)
-        return True
-
-    def failed(self, error: str, records: int, now: float, partition: int) -> None:
-        """Records of this partition ended in the error of this name."""
-        self.errors_by_partition[partition][error] += records
+        self,
+        producer: int,
+        partition: int,
+        first_due_s: float,
+        records: int,
+        payload_bytes: int,
+        now: float,
+    ) -> None:
+        """A batch was acknowledged; its first record was due at `first_due_s`."""
+        counts = self.counts
+        counts.acked_by_partition[partition] += records
+        counts.by_producer.acked[producer] += records
         if self.window_start_s <= now < self.window_end_s:
-            self.failed_records += records
+            counts.acked_records += records
+            counts.acked_bytes += payload_bytes
+            self.acked_in_window[producer] += records
+            self.latency.add(now - first_due_s, records)
 
-    @property
-    def errors(self) -> Counter[str]:
-        """Error name → records that ended in it."""
-        return sum(self.errors_by_partition.values(), Counter())
+    def failed(self, producer: int, partition: int, error: str, records: int, now: float) -> None:
+        """Records of this partition ended in the error of this name."""
+        counts = self.counts
+        counts.errors_by_partition[partition][error] += records
+        counts.by_producer.failed[producer][error] += records
+        if self.window_start_s <= now < self.window_end_s:
+            counts.failed_records += records
 
-    @property
-    def failed_by_partition(self) -> Counter[int]:
-        """Partition → records that ended in an error."""
-        return Counter({p: errors.total() for p, errors in self.errors_by_partition.items()})
-
-    @property
-    def failed_total(self) -> int:
-        """Records that ended in an error."""
-        return self.errors.total()
-
-    def retried(self, error: str, records: int, partition: int) -> None:
+    def retried(self, producer: int, partition: int, error: str, records: int) -> None:
         """A batch is sent again to this partition because of the error of this name."""
-        self.retried_records += records
-        self.retried_by_partition[partition] += records
-        self.retry_errors[error] += records
+        counts = self.counts
+        counts.retried_by_partition[partition] += records
+        counts.by_producer.retried[producer] += records
+        counts.retry_errors[error] += records
 
-    def duplicated(self, partition: int, records: int) -> None:
+    def duplicated(self, producer: int, partition: int, records: int) -> None:
         """So many records may be in the log once more than they count as acked or failed."""
-        self.duplicates_by_partition[partition] += records
+        self.counts.duplicates_by_partition[partition] += records
+        self.counts.by_producer.duplicates[producer] += records

@@ -92,7 +92,8 @@ class WireLoop:
         self.window_start_s = start_s + plan.warmup_s
         self.window_end_s = self.window_start_s + plan.measure_s
         interval_s = pattern.record_interval_s
-        self.account = Account(self.window_start_s, self.window_end_s, interval_s)
+        hosted = plan.producers_of(self._task)
+        self.account = Account(self.window_start_s, self.window_end_s, interval_s, hosted)
         reopener = Reopener(self._opener)
         self._routes = Routes(plan, reopener, self._clock)
         self._exchange = Exchange(
@@ -100,7 +101,7 @@ class WireLoop:
             self._advance,
         )  # fmt: skip
         self._exchange.call_when_readable(reopener.fileno(), self._take_reopened)
-        self.producers = [self._producer(i, start_s) for i in plan.producers_of(self._task)]
+        self.producers = [self._producer(i, start_s) for i in hosted]
         was_enabled = gc.isenabled()
         gc.disable()  # nothing here makes cycles, and a collection would stall the schedule
         try:
@@ -143,10 +144,11 @@ class WireLoop:
         self._turn_until(lambda: self.window_start_s)
         cpu_s, waited_s = time.thread_time(), self._waited_s
         self._turn_until(lambda: self.window_end_s)
-        self.cpu_s = time.thread_time() - cpu_s
+        counts = self.account.counts
+        counts.cpu_s = time.thread_time() - cpu_s
         window_s = self.window_end_s - self.window_start_s
-        self.loop_busy = 1.0 - (self._waited_s - waited_s) / window_s
-        self.unsent_own_records = sum(self._unsent_own(p) for p in self.producers)
+        counts.loop_busy = 1.0 - (self._waited_s - waited_s) / window_s
+        counts.unsent_own_records = sum(self._unsent_own(p) for p in self.producers)
         self._exchange.is_open = False
         self._heap.clear()
         self._exchange.redelivery.close(self.producers, self._clock())
@@ -154,7 +156,6 @@ class WireLoop:
             for connection in self._connections():
                 self._routes.settle(connection, self._exchange)
         self._turn_until(lambda: self.window_end_s + self._plan.drain_timeout_s)
-        self.drain_s = self._clock() - self.window_end_s
         self._exchange.redelivery.end(self.producers, self._clock())
         for connection in self._connections():
             if connection.in_flight:

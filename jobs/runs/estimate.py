@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from jobs.cluster.opening import LAG_CHECKS
-from jobs.config import Cluster, Goal, Workload
+from jobs.config import Cluster, Configuration, Goal, Workload
 from jobs.console.events import Plan
 from jobs.trials.axes import payload_rate
 from metrics.planning.wire_model import WirePattern, describe
@@ -51,11 +52,12 @@ def trial_s(workload: Workload) -> float:
     return workload.trial.load_s + STAGE_OVERHEAD_S
 
 
-def plan_of(cluster: Cluster, workload: Workload, goal: Goal, out: Path | None = None) -> Plan:
-    """The plan of a run, forecast on simulated clusters.
+def plan_of(config: Configuration, out: Path | None = None) -> Plan:
+    """The plan of a search, forecast on simulated clusters.
 
     `write_bytes_max`, with all replicas, is what one run in ten exceeds.
     """
+    cluster, workload, goal = config.cluster, config.workload, config.goal
     one_s = trial_s(workload)
     brokers = cluster.testbed.brokers if cluster.testbed else None
     expected = forecast(line_of(workload, goal, brokers or 1), one_s)
@@ -63,7 +65,7 @@ def plan_of(cluster: Cluster, workload: Workload, goal: Goal, out: Path | None =
     return Plan(
         cluster=cluster.name,
         workload=workload.name,
-        goal=goal.name,
+        goal=config.goal_names,
         brokers=brokers,
         message_bytes=workload.message_bytes,
         producer=describe_producer(workload),
@@ -131,3 +133,9 @@ def _notes(cluster: Cluster, workload: Workload) -> tuple[str, ...]:
         "window or a lower setting"
     )
     return (text, network)
+
+
+def caveat_of(config: Configuration, shortcomings: Sequence[str] = ()) -> str:
+    """What a reader of the figures must know about the cluster and its metrics."""
+    own = [TESTBED_CAVEAT] if config.cluster.testbed else []
+    return "; ".join([*own, *shortcomings])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -25,26 +25,18 @@ from jobs.console.events import PhaseStarted, Reporter, warn
 from jobs.runs.environment import environment_of
 from jobs.spark.session import close_session, local_session
 from jobs.trials.axes import heaviest
-from jobs.trials.context import Bench
-from jobs.trials.driver_line import ControlServer, control_of
+from jobs.trials.context import RunContext, Session
+from jobs.trials.driver_line import control_of
 from jobs.trials.guards import open_guards
 from jobs.trials.load import Generator, require_room
-from metrics.judging.thresholds import Thresholds
 from metrics.sources.shortcomings import is_blind, shortcomings
 from metrics.sources.source import MetricsSource
 from metrics.tables.store import TableStore
-
-
-@dataclass(frozen=True)
-class Session:
-    """A Spark session, and where its tasks report to this driver."""
-
-    spark: SparkSession
-    control: ControlServer
+from metrics.trial.evidence import ClusterFacts
 
 
 def open_session(stack: ExitStack, slots: int | None, log: Path | None = None) -> Session:
-    """A session for as long as the stack is; several benches can share it.
+    """A session for as long as the stack is; several sides can share it.
 
     Args:
         slots: tasks of a local session; None for one per core.
@@ -67,7 +59,7 @@ class Opening:
         slots: tasks that share a trial's load; None for one per core of a local session,
             and for all that another one has.
         resumes: True when `run_id` names a run to go on with.
-        session: to share with another bench; None for one of its own.
+        session: to share with another side; None for one of its own.
     """
 
     config: Configuration
@@ -79,7 +71,7 @@ class Opening:
     resumes: bool = False
     session: Session | None = None
 
-    def open(self, stack: ExitStack) -> Bench:
+    def open(self, stack: ExitStack) -> RunContext:
         """Everything open, for as long as the stack is.
 
         Raises:
@@ -97,12 +89,12 @@ class Opening:
         for bpm in workload.message_bytes:
             largest = heaviest(workload, goal, bpm)
             topics.validate(largest.workload, largest.bpm)
-        return self._bench(opened, topics, stack)
+        return self._context(opened, topics, stack)
 
     def _phase(self, text: str) -> None:
         self.reporter.report(PhaseStarted(text))
 
-    def _bench(self, opened: OpenCluster, topics: Topics, stack: ExitStack) -> Bench:
+    def _context(self, opened: OpenCluster, topics: Topics, stack: ExitStack) -> RunContext:
         config, workload = self.config, self.config.workload
         session = self.session
         if session is None:
@@ -124,11 +116,13 @@ class Opening:
         for caveat in caveats:
             self._phase(caveat)
         options = opened.security.client_kwargs()
-        return Bench(
+        return RunContext(
             run_id=self.run_id,
+            session=session,
             workload=workload,
             goal=config.goal,
-            thresholds=self._thresholds(opened, source),
+            thresholds={goal.name: goal.thresholds for goal in config.goals},
+            facts=self._facts(opened, source),
             reporter=self.reporter,
             generator=Generator(spark, ready.slots, options, session.control),
             topics=topics,
@@ -158,12 +152,10 @@ class Opening:
                 warn(self.reporter, each.sentence)
         return report
 
-    def _thresholds(self, opened: OpenCluster, source: MetricsSource) -> dict[str, Thresholds]:
-        window_s = window_needed_s(opened, self.config.workload)
-        return {
-            goal.name: replace(
-                goal.thresholds(window_s, queues_of(opened, goal)),
-                client_only=is_blind(source.nodes),
-            )
-            for goal in self.config.goals
-        }
+    def _facts(self, opened: OpenCluster, source: MetricsSource) -> ClusterFacts:
+        queues = (queues_of(opened, goal) for goal in self.config.goals)
+        return ClusterFacts(
+            is_blind=is_blind(source.nodes),
+            isr_window_s=window_needed_s(opened, self.config.workload),
+            queued_max_requests=next((each for each in queues if each), {}),
+        )

@@ -31,7 +31,7 @@ def command_of(settings: Settings, held: Sequence[tuple[int, int]] = ()) -> Comm
     references in the settings and stay such.
 
     Args:
-        settings: kind → key → value as `jobs.runs.results.config_text` records them.
+        settings: kind → key → value as `jobs.runs.resumption.config_text` records them.
         held: message size and load of each trial of a run that held fixed loads.
     """
     if not settings or len(set(held)) > 1:

@@ -1,14 +1,10 @@
-"""What is said and kept of a trial: its row's pattern, its reasons, its line for people."""
+"""The traffic of a trial as its record has it."""
 
 from __future__ import annotations
 
-from jobs.console.events import TrialFinished
 from jobs.trials.axes import Traffic
 from jobs.trials.load import pattern_of
-from metrics.tables.schema import Pattern, Trial
-from metrics.trial.client import WINDOW_TOLERANCE_S
-from metrics.trial.evidence import ClientWindow
-from metrics.trial.judgement import Reason
+from metrics.trial.pattern import Pattern
 
 
 def pattern_row(traffic: Traffic, brokers: int, point_bpm: int) -> Pattern:
@@ -43,47 +39,3 @@ def pattern_row(traffic: Traffic, brokers: int, point_bpm: int) -> Pattern:
         point_bpm=point_bpm,
         topics=topic.count,
     )
-
-
-def finished_event(trial: Trial, traffic: Traffic, duration_s: float, left: int) -> TrialFinished:
-    """The trial as people are told of it.
-
-    Args:
-        duration_s: of the trial, without the rest after it [s].
-        left: trials that are still to come.
-    """
-    client, judgement = trial.client, trial.judgement
-    idle = [(w.handler_idle, w.broker_id) for w in trial.brokers if w.handler_idle is not None]
-    lowest = min(idle, default=(None, None))
-    shares = [w.isr_changed_share for w in trial.brokers if w.isr_changed_share is not None]
-    return TrialFinished(
-        number=trial.trial,
-        bpm=traffic.bpm,
-        np=traffic.np,
-        axis=traffic.axis,
-        load=traffic.load,
-        offered_mb_per_s=traffic.mb_per_s,
-        achieved_mb_per_s=(
-            client.acked_bytes / client.duration_s / 1e6 if client.offered_records else None
-        ),
-        idle_lowest=lowest[0],
-        idle_broker=lowest[1],
-        isr_changed_share=max(shares, default=None),
-        verdict=judgement.verdict,
-        reason=judgement.reasons[0].text if judgement.reasons else "",
-        duration_s=duration_s,
-        recovery_s=trial.recovery_s,
-        trials_left=left,
-        time_left_s=left * duration_s,
-    )
-
-
-def cut_short(client: ClientWindow, planned_s: float) -> tuple[Reason, ...]:
-    """That the window ended early, for whoever reads the trial's reasons."""
-    if not 0 < client.duration_s < planned_s - WINDOW_TOLERANCE_S:
-        return ()
-    text = (
-        f"the window ended after {client.duration_s:.1f} of {planned_s:g} s, as its verdict was "
-        "as good as certain"
-    )
-    return (Reason("ended_early", text, client.duration_s, planned_s),)

@@ -17,7 +17,7 @@ from jobs.console.events import Reporter, warn
 from jobs.trials.axes import Traffic
 from jobs.trials.driver_line import TrialLine
 from jobs.trials.watching import watching
-from metrics.trial.evidence import ClientWindow
+from metrics.trial.client import ClientWindow
 from metrics.units import format_volume
 from search.errors import ConfigError, GuardStopError, RedlineError
 
@@ -144,7 +144,7 @@ class Guards:
 
     def settle(self, traffic: Traffic, client: ClientWindow | None) -> None:
         """A load has ended; without an account of it, it counts as written in full."""
-        records = None if client is None else client.acked_total + client.failed_total
+        records = None if client is None else client.counts.acked_total + client.counts.failed_total
         self.spent_bytes += (
             planned_bytes(traffic) if records is None else written_bytes(traffic, records)
         )

@@ -18,7 +18,7 @@ from jobs.spark.session import cause_of, run_interruptibly
 from jobs.trials.axes import Traffic
 from jobs.trials.driver_line import ControlServer, TrialLine
 from jobs.trials.watching import watching
-from metrics.trial.client import TaskRow
+from metrics.trial.task import TaskReport
 from search.errors import ConfigError, RedlineError
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ class Generator:
         target: Target,
         traffic: Traffic,
         watch: Watch = nullcontext,
-    ) -> list[TaskRow]:
+    ) -> list[TaskReport]:
         """Run the traffic's producers and consumers through warm-up, window and drain.
 
         Returns one row per task.
@@ -204,7 +204,7 @@ class Generator:
             control=line.address,
         )
 
-    def _run(self, plan: TrialPlan, line: TrialLine) -> list[TaskRow]:
+    def _run(self, plan: TrialPlan, line: TrialLine) -> list[TaskReport]:
         try:
             frame = stage_frame(self._spark, plan)
             collected = run_interruptibly(self._spark, plan.trial_id, frame.collect)
@@ -215,7 +215,7 @@ class Generator:
                 f"the stage of trial {plan.trial_id} failed: {cause_of(error)}"
             ) from error
         _require_whole(plan, line)
-        rows = [TaskRow.from_mapping(row.asDict(recursive=True)) for row in collected]
+        rows = [TaskReport.from_row(row.asDict(recursive=True)) for row in collected]
         refusals = [row.error for row in rows if row.error and row.is_refused]
         if refusals:
             raise ConfigError(refusals[0])

@@ -8,7 +8,7 @@ from jobs.cluster.topic_set import TopicSet
 from jobs.config import Topic as TopicConfig
 from jobs.console.events import warn
 from jobs.trials.axes import Traffic
-from jobs.trials.context import Bench
+from jobs.trials.context import RunContext
 from search.errors import RedlineError
 
 
@@ -19,8 +19,8 @@ class PointTopics:
     cannot be deleted either, that is a warning and the first error goes on.
     """
 
-    def __init__(self, bench: Bench) -> None:
-        self._bench = bench
+    def __init__(self, context: RunContext) -> None:
+        self._context = context
         self._topics: TopicSet | None = None
         self._made_for: tuple[int, TopicConfig] | None = None
 
@@ -30,7 +30,7 @@ class PointTopics:
         if self._topics is not None and self._made_for == wanted:
             return self._topics
         self.close()
-        self._topics = self._bench.topics.create(traffic.workload, traffic.bpm)
+        self._topics = self._context.topics.create(traffic.workload, traffic.bpm)
         self._made_for = wanted
         return self._topics
 
@@ -48,9 +48,9 @@ class PointTopics:
         except RedlineError as second:
             if error is None:
                 raise
-            warn(self._bench.reporter, f"topics of the run may be left: {second}")
+            warn(self._context.reporter, f"topics of the run may be left: {second}")
 
     def close(self) -> None:
         """Delete all topics of the run that are left, those of a creation that failed too."""
         self._topics = self._made_for = None
-        self._bench.topics.delete(self._bench.topics.made)
+        self._context.topics.delete(self._context.topics.made)

@@ -10,14 +10,18 @@ from jobs.console.events import Reporter, TrialProgress
 from jobs.trials.driver_line import TrialLine
 from jobs.trials.watching import watching
 from metrics.sources.sampler import Sampler
-from metrics.windows.broker import broker_window
+from metrics.windows.broker import BrokerWindow, broker_windows, busiest_of
 
 _INTERVAL_S = 0.5
 _RECENT_S = 2.0
 
 
 class Ticker:
-    """Reports where a trial stands, twice a second."""
+    """Reports where a trial stands, twice a second.
+
+    Args:
+        bpm: mean size of a message [B].
+    """
 
     def __init__(
         self,
@@ -25,11 +29,13 @@ class Ticker:
         sampler: Sampler,
         trial: Trial,
         line: TrialLine,
+        bpm: int,
     ) -> None:
         self._reporter = reporter
         self._sampler = sampler
         self._trial = trial
         self._line = line
+        self._bpm = bpm
 
     def watch(self) -> AbstractContextManager[None]:
         """Report while the block lasts."""
@@ -38,29 +44,28 @@ class Ticker:
 
     def _look(self) -> float:
         now_s = time.time()
-        elapsed_s = now_s - self._started_s
         start_s = self._line.start_s
-        idle = self._idle(now_s)
         self._reporter.report(
             TrialProgress(
                 stage=stage_at(-1.0 if start_s is None else now_s - start_s, self._trial),
-                elapsed_s=elapsed_s,
-                idle_lowest=idle[0] if idle else None,
-                idle_broker=idle[1] if idle else None,
+                elapsed_s=now_s - self._started_s,
+                achieved_mb_per_s=self._achieved(),
+                busiest=self._busiest(now_s),
             )
         )
         return _INTERVAL_S
 
-    def _idle(self, now_s: float) -> tuple[float, int] | None:
-        """Lowest idle fraction of the last seconds, and its broker."""
+    def _achieved(self) -> float | None:
+        """Payload that was acknowledged in the window so far [MB/s]."""
+        at_s, records = next(reversed(self._line.acked()), (0.0, 0))
+        return records * self._bpm / at_s / 1e6 if at_s > 0 else None
+
+    def _busiest(self, now_s: float) -> BrokerWindow | None:
+        """The broker with the least idle handlers over the last seconds."""
         interval_s = self._trial.sample_interval_s
         samples = [s for s in self._sampler.so_far() if s.at_s >= now_s - _RECENT_S]
-        windows = [
-            broker_window(samples, broker, now_s - _RECENT_S, now_s, interval_s)
-            for broker in {sample.broker_id for sample in samples}
-        ]
-        known = [(w.handler_idle, w.broker_id) for w in windows if w.handler_idle is not None]
-        return min(known, default=None)
+        nodes = {sample.broker_id for sample in samples}
+        return busiest_of(broker_windows(samples, nodes, now_s - _RECENT_S, now_s, interval_s))
 
 
 def stage_at(load_s: float, trial: Trial) -> str:

@@ -10,12 +10,12 @@ from statistics import fmean
 from jobs.cluster.topic_set import TopicSet
 from jobs.console.events import PhaseProgress, PhaseStarted
 from jobs.trials.axes import Traffic, traffic_at
-from jobs.trials.context import Bench
+from jobs.trials.context import RunContext
 from jobs.trials.gates import Gates
 from jobs.trials.load import GeneratorError, StageFailedError, Target
 from metrics.sources.sampler import Sampler
 from metrics.sources.source import brokers_of
-from metrics.trial.client import merge
+from metrics.trial.task import merge
 from metrics.windows.broker import BrokerWindow, broker_windows
 
 BLOCK_S = 10.0
@@ -28,20 +28,20 @@ FAILED_MAX = 2
 """Blocks that may fail, as when an executor is lost, before the run ends."""
 
 
-def open_gates(bench: Bench, warm_up_max_s: float) -> Gates:
+def open_gates(context: RunContext, warm_up_max_s: float) -> Gates:
     """The gates of a run, after a first look at the brokers without its load.
 
     Args:
         warm_up_max_s: load on brokers whose JVMs are cold, at most [s]; 0 is none.
     """
-    warming = partial(warm_up, bench, warm_up_max_s) if warm_up_max_s > 0 else None
-    gates = Gates(bench.source, bench.topics.check, bench.reporter, warming)
-    bench.reporter.report(PhaseStarted("looking at the brokers at rest"))
+    warming = partial(warm_up, context, warm_up_max_s) if warm_up_max_s > 0 else None
+    gates = Gates(context.source, context.topics.check, context.reporter, warming)
+    context.reporter.report(PhaseStarted("looking at the brokers at rest"))
     gates.open()
     return gates
 
 
-def warm_up(bench: Bench, load_max_s: float, topics: TopicSet) -> None:
+def warm_up(context: RunContext, load_max_s: float, topics: TopicSet) -> None:
     """Load a fresh cluster in blocks of 10 s until its cost per request stands still.
 
     A cold JVM reaches less than half of its speed, and on few cores its compilers take a
@@ -52,24 +52,24 @@ def warm_up(bench: Bench, load_max_s: float, topics: TopicSet) -> None:
         StageFailedError, GeneratorError: one block more than `FAILED_MAX` failed.
         GuardStopError: a guard tripped.
     """
-    bench.reporter.report(PhaseStarted("warming up the brokers' JVMs"))
+    context.reporter.report(PhaseStarted("warming up the brokers' JVMs"))
     costs_ms: list[float] = []
     failed, numbers = 0, count(1)
     while (len(costs_ms) + 1) * BLOCK_S <= load_max_s and not is_steady(costs_ms):
         try:
-            cost_ms = _block(bench, topics, next(numbers))
+            cost_ms = _block(context, topics, next(numbers))
         except (StageFailedError, GeneratorError) as error:
             failed += 1
             if failed > FAILED_MAX:
                 raise
-            bench.reporter.report(PhaseStarted(f"warming up the brokers again: {error}"))
+            context.reporter.report(PhaseStarted(f"warming up the brokers again: {error}"))
             continue
         if cost_ms is None:  # without this metric there is nothing to wait for
             break
         costs_ms.append(cost_ms)
         loaded_s = len(costs_ms) * BLOCK_S
         detail = f"{loaded_s:.0f} s of load, {cost_ms:.2f} ms a request"
-        bench.reporter.report(PhaseProgress(detail))
+        context.reporter.report(PhaseProgress(detail))
 
 
 def is_steady(costs: Sequence[float]) -> bool:
@@ -80,35 +80,35 @@ def is_steady(costs: Sequence[float]) -> bool:
     return min(last) > (1 - GAIN_LEAST) * min(before)
 
 
-def _block(bench: Bench, topics: TopicSet, block: int) -> float | None:
+def _block(context: RunContext, topics: TopicSet, block: int) -> float | None:
     """One block of load; what a produce request cost a handler [ms], or None if unknown."""
-    target = Target(topics.names, topics.leaders, bench.addresses)
-    interval_s = bench.workload.trial.sample_interval_s
-    traffic, guards = _block_traffic(bench, topics.message_bytes), bench.guards
+    target = Target(topics.names, topics.leaders, context.addresses)
+    interval_s = context.workload.trial.sample_interval_s
+    traffic, guards = _block_traffic(context, topics.message_bytes), context.guards
     guards.admit(traffic)
-    with guards.required(), Sampler(bench.source, interval_s) as sampler:
-        name = f"{bench.run_id}-warm-up-{block}"
+    with guards.required(), Sampler(context.source, interval_s) as sampler:
+        name = f"{context.run_id}-warm-up-{block}"
         try:
-            rows = bench.generator.offer(name, target, traffic, guards.watch)
+            rows = context.generator.offer(name, target, traffic, guards.watch)
         except (StageFailedError, GeneratorError):
             guards.settle(traffic, None)
             raise
         samples = sampler.stop()
     window = merge(rows)
     guards.settle(traffic, window)
-    ids = brokers_of(bench.source)
+    ids = brokers_of(context.source)
     windows = broker_windows(samples, ids, window.start_s, window.end_s, interval_s)
     costs = [cost for cost in map(handler_cost_ms, windows) if cost is not None]
     return fmean(costs) if costs else None
 
 
-def _block_traffic(bench: Bench, bpm: int) -> Traffic:
+def _block_traffic(context: RunContext, bpm: int) -> Traffic:
     """Half of the first guess above the limit, or as much as the guards allow, for one block."""
-    search, trial = bench.goal.search, bench.workload.trial
+    search, trial = context.goal.search, context.workload.trial
     block = trial.model_copy(update={"warmup_s": 0.0, "measure_s": BLOCK_S})
-    workload = bench.workload.model_copy(update={"trial": block})
+    workload = context.workload.model_copy(update={"trial": block})
     load = max(1, search.load_start_max // 2)
-    while load > 1 and bench.guards.trouble_with(traffic_at(workload, search.axis, bpm, load)):
+    while load > 1 and context.guards.trouble_with(traffic_at(workload, search.axis, bpm, load)):
         load //= 2
     return traffic_at(workload, search.axis, bpm, load)
 

@@ -13,7 +13,7 @@ from statistics import median
 from metrics.comparing.governors import VERSIONS, can_slow, governor_of, short_name
 from metrics.judging.attribution import utilization
 from metrics.tables.environment import ABSENT, Difference, difference
-from metrics.tables.schema import Trial
+from metrics.trial.trial import Trial
 from metrics.windows.resource import Resource
 from search.model import Verdict
 
@@ -83,7 +83,7 @@ def use_of_trials(trials: Sequence[Trial]) -> dict[Resource, float]:
     for trial in trials:
         if trial.judgement.verdict is Verdict.INVALID:
             continue
-        tables = [utilization(window) for window in trial.brokers]
+        tables = [utilization(window) for window in trial.evidence.brokers]
         for resource in Resource:
             used = [table[resource] for table in tables if resource in table]
             if used:

@@ -129,7 +129,7 @@ def judge_night(
     Args:
         history: rows of any nights and cases, each night's case once.
     """
-    rows = sorted(history, key=lambda row: (row.at, row.run_id))
+    rows = sorted(history, key=lambda row: (row.at_s, row.run_id))
     compared = [_compared(row, rows, rule) for row in tonight]
     p_values = [each.effect.p_value for each in compared if each.effect is not None]
     is_real = iter(holm(p_values, 1.0 - CONFIDENCE))
@@ -155,7 +155,7 @@ def _compared(row: CaseRow, rows: Sequence[CaseRow], rule: Rule) -> Comparison:
         for each in rows
         if (each.suite, each.cluster, each.case) == (row.suite, row.cluster, row.case)
         and each.run_id != row.run_id
-        and each.at < row.at
+        and each.at_s < row.at_s
     ]
     used: list[CaseRow] = []
     why: dict[str, list[str]] = {}
@@ -185,7 +185,7 @@ def _compared(row: CaseRow, rows: Sequence[CaseRow], rule: Rule) -> Comparison:
 
 
 def _why_left_out(night: CaseRow, tonight: CaseRow, rule: Rule) -> str | None:
-    if night.at.timestamp() < rule.since_s:
+    if night.at_s < rule.since_s:
         return "before history_since"
     if night.outcome is not None and Outcome(night.outcome).stands_out:
         return f"{night.outcome} then, not accepted by history_since"

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from statistics import fmean
 
 from metrics.comparing.effects import CONFIDENCE, Effect, holm, paired_effect
-from metrics.tables.schema import Trial
-from metrics.windows.broker import BrokerWindow
+from metrics.trial.trial import Trial
 
 
 class Side(str, Enum):
@@ -26,67 +25,57 @@ class Side(str, Enum):
 
 
 @dataclass(frozen=True)
-class Measure:
+class Quantity:
     """What is compared.
 
     Attributes:
         name: as compare.json has it, with its unit.
         title: for people.
         unit: of the values, for people.
-        is_more_better: True when a larger value is the better one.
+        read: a trial's value; None where it is not known.
     """
 
     name: str
     title: str
     unit: str
-    is_more_better: bool
+    read: Callable[[Trial], float | None]
+
+    def of(self, trial: Trial) -> float | None:
+        """A trial's value; None where it is not known or not above zero."""
+        value = self.read(trial)
+        return value if value is not None and math.isfinite(value) and value > 0 else None
 
 
-CAPACITY = Measure("capacity_mb_per_s_per_broker", "capacity", "MB/s/broker", True)
-"""What brokers acknowledge while more is offered than they take; the measure that decides."""
-
-HANDLERS_BUSY = Measure("handlers_busy", "request handlers busy", "", False)
-CPU_PER_MB = Measure("broker_cpu_ms_per_mb", "broker CPU per MB", "ms", False)
-LATENCY_P50 = Measure("latency_p50_ms", "latency p50", "ms", False)
-LATENCY_P99 = Measure("latency_p99_ms", "latency p99", "ms", False)
-STEADY = (HANDLERS_BUSY, CPU_PER_MB, LATENCY_P50, LATENCY_P99)
-"""What is compared at a load that both sides sustain; it explains and decides nothing."""
+def _capacity(trial: Trial) -> float:
+    return (trial.evidence.client.achieved_mb_per_s or 0.0) / max(1, trial.pattern.brokers)
 
 
-def achieved_mb_per_s(trial: Trial) -> float:
-    """What was acknowledged in the window, whole cluster [MB/s]."""
-    client = trial.client
-    return client.acked_bytes / client.duration_s / 1e6 if client.duration_s > 0 else 0.0
-
-
-def achieved_share(trial: Trial) -> float:
-    """Acknowledged over offered [ratio]."""
-    client = trial.client
-    return client.acked_bytes / client.offered_bytes if client.offered_bytes else 0.0
-
-
-def _busiest(brokers: Sequence[BrokerWindow]) -> float | None:
-    idle = [window.handler_idle for window in brokers if window.handler_idle is not None]
-    return 1.0 - min(idle) if idle else None
+def _handlers_busy(trial: Trial) -> float | None:
+    idle = trial.evidence.handler_idle_min
+    return None if idle is None else 1.0 - idle
 
 
 def _cpu_ms_per_mb(trial: Trial) -> float | None:
-    cores = [window.cpu_cores for window in trial.brokers if window.cpu_cores is not None]
-    rate = achieved_mb_per_s(trial)
-    return 1000.0 * sum(cores) / rate if len(cores) == len(trial.brokers) and rate > 0 else None
+    brokers, rate = trial.evidence.brokers, trial.evidence.client.achieved_mb_per_s
+    cores = [window.cpu_cores for window in brokers if window.cpu_cores is not None]
+    return 1000.0 * sum(cores) / rate if rate and len(cores) == len(brokers) else None
 
 
-def reading(measure: Measure, trial: Trial) -> float | None:
-    """A trial's value of a measure; None where it is not known or not above zero."""
-    client, brokers = trial.client, max(1, trial.pattern.brokers)
-    value = {
-        CAPACITY.name: achieved_mb_per_s(trial) / brokers,
-        HANDLERS_BUSY.name: _busiest(trial.brokers),
-        CPU_PER_MB.name: _cpu_ms_per_mb(trial),
-        LATENCY_P50.name: client.latency_p50_ms,
-        LATENCY_P99.name: client.latency_p99_ms,
-    }[measure.name]
-    return value if value is not None and math.isfinite(value) and value > 0 else None
+CAPACITY = Quantity("capacity_mb_per_s_per_broker", "capacity", "MB/s/broker", _capacity)
+"""What brokers acknowledge while more is offered than they take; the quantity that decides."""
+
+STEADY = (
+    Quantity("handlers_busy", "request handlers busy", "", _handlers_busy),
+    Quantity("broker_cpu_ms_per_mb", "broker CPU per MB", "ms", _cpu_ms_per_mb),
+    Quantity("latency_p50_ms", "latency p50", "ms", lambda t: t.evidence.client.latency.p50_ms),
+    Quantity("latency_p99_ms", "latency p99", "ms", lambda t: t.evidence.client.latency.p99_ms),
+)
+"""What is compared at a load that both sides sustain; it explains and decides nothing."""
+
+
+def achieved_share(trial: Trial) -> float:
+    """Acknowledged over offered records; 0 where nothing was offered [ratio]."""
+    return trial.evidence.client.achieved_share or 0.0
 
 
 @dataclass(frozen=True)
@@ -103,14 +92,15 @@ class TrialPair:
 
 @dataclass(frozen=True)
 class Compared:
-    """A measure on both sides.
+    """A quantity on both sides.
 
     Attributes:
+        quantity: what was compared.
         pairs: (a, b) of the pairs in which both are known, in the order of time.
         effect: of B against A; None with too few pairs.
     """
 
-    measure: Measure
+    quantity: Quantity
     pairs: tuple[tuple[float, float], ...]
     effect: Effect | None
 
@@ -120,11 +110,11 @@ class Compared:
         return math.exp(fmean(math.log(value) for value in values)) if values else None
 
 
-def compared(measure: Measure, pairs: Sequence[TrialPair]) -> Compared:
-    """A measure over pairs of trials."""
-    found = [(reading(measure, pair.a), reading(measure, pair.b)) for pair in pairs]
+def compared(quantity: Quantity, pairs: Sequence[TrialPair]) -> Compared:
+    """A quantity over pairs of trials."""
+    found = [(quantity.of(pair.a), quantity.of(pair.b)) for pair in pairs]
     known = tuple((a, b) for a, b in found if a is not None and b is not None)
-    return Compared(measure, known, paired_effect(known))
+    return Compared(quantity, known, paired_effect(known))
 
 
 class Conclusion(str, Enum):

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from metrics.judging.thresholds import Thresholds
+from metrics.trial.evidence import Evidence
 from metrics.windows.broker import BrokerWindow
 from metrics.windows.resource import Resource
 from metrics.windows.use import (
@@ -119,13 +120,13 @@ def _attribute(
 ) -> tuple[Resource, str]:
     """The resource that binds one broker, and the evidence."""
     throttle_ms = window.produce.throttle_ms
-    if throttle_ms is not None and throttle_ms > thresholds.throttle_ms_max:
+    if throttle_ms is not None and throttle_ms > thresholds.validity.throttle_ms_max:
         return (
             Resource.QUOTA,
             f"produce requests were throttled for {throttle_ms:.1f} ms on average",
         )
     idle = window.handler_idle
-    if idle is not None and idle < thresholds.request_handler_idle_min:
+    if idle is not None and idle < thresholds.indicators.request_handler_idle_min:
         return _busy_handlers(window)
     link = link_share(window)
     if link is not None and link >= LINK_SHARE_HIGH:
@@ -153,7 +154,7 @@ def _replication(
 ) -> tuple[Resource, str]:
     """The followers, or nothing that the metrics show."""
     changed, remote = window.isr_changed_share, remote_share(window)
-    if changed is not None and changed > thresholds.isr_changed_share_max:
+    if changed is not None and changed > thresholds.indicators.isr_changed_share_max:
         return Resource.REPLICATION, (
             f"followers fell behind: ISR changes or under-replicated partitions in "
             f"{changed:.0%} of the samples{_furthest_behind(brokers)}"
@@ -191,12 +192,13 @@ _ORDER = (
 brokers on one machine share, then what follows from another broker's trouble."""
 
 
-def attribute(brokers: Sequence[BrokerWindow], thresholds: Thresholds) -> Attribution:
+def attribute(evidence: Evidence, thresholds: Thresholds) -> Attribution:
     """What bound the brokers of an overloaded trial.
 
     The broker with the least idle handlers speaks for those with the same resource.
     """
-    if thresholds.client_only:
+    brokers = evidence.brokers
+    if evidence.cluster.is_blind:
         return Attribution(Resource.UNKNOWN, "unknown: the cluster shows no broker metrics")
     judged = [
         (_ORDER.index(resource), _idle_or_one(window), window, resource, text)

@@ -1,73 +1,168 @@
-"""Rules that say OVERLOADED: pure functions from windows and thresholds to reasons.
+"""The indicators: one object for each rule that says OVERLOADED, and the list of all.
 
 Each broker is judged on its own, because one slow broker caps the cluster. A rule whose
 evidence is missing says nothing; `metrics.judging.validity` sees to what must not be missing.
+A further indicator is a class here, a line in `INDICATORS` and its limit in
+`metrics.judging.thresholds.Indicators`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
 
-from metrics.judging.thresholds import Thresholds
-from metrics.trial.evidence import ClientWindow
+from metrics.judging.slices import Early, Slices
+from metrics.judging.thresholds import Indicators
+from metrics.sources.beans import HANDLER_IDLE_NS, NETWORK_WAIT_NS
+from metrics.trial.evidence import ClusterFacts, Evidence
 from metrics.trial.judgement import Reason
 from metrics.windows.broker import BrokerWindow
 from metrics.windows.resource import Resource
+from metrics.windows.spans import Span, isr_changed
 
 
-def shortfall_records(client: ClientWindow) -> int:
-    """Records offered and not acknowledged inside the window, never below 0."""
-    return max(0, client.offered_records - client.acked_records)
+class Indicator(ABC):
+    """One rule: its name, its limit, and what it says of a trial.
 
+    Attributes:
+        name: as reasons and the search know it.
+        needs_metrics: it is judged by the brokers' metrics, which a blind cluster does not show.
+    """
 
-def achieved_share(client: ClientWindow) -> float | None:
-    """Acknowledged over offered records [ratio]; None when nothing was offered."""
-    if client.offered_records == 0:
+    name: str
+    needs_metrics = True
+
+    def is_on(self, limits: Indicators, cluster: ClusterFacts) -> bool:
+        """True when it takes part in the verdict."""
+        return not (self.needs_metrics and cluster.is_blind)
+
+    @abstractmethod
+    def reasons(self, evidence: Evidence, limits: Indicators) -> list[Reason]:
+        """What lies beyond the limit, the worst first; nothing where all is well."""
+
+    def utilization(self, evidence: Evidence, limits: Indicators) -> float | None:
+        """How near it is to its limit, to guide the search: 0 far off, 1 at it, above 1 beyond.
+
+        None where there is no evidence, or where it says nothing of the distance.
+        """
         return None
-    return client.acked_records / client.offered_records
+
+    def sustained(self, evidence: Evidence, limits: Indicators) -> Reason | None:
+        """What it shows of a sustained trial, for people; None for nothing."""
+        return None
+
+    def early(self, slices: Slices, limits: Indicators) -> Early | None:
+        """What it says of a running trial; None: nothing before the end.
+
+        A trial is not called SUSTAINED early while an indicator says nothing.
+        """
+        return None
 
 
-def falls_short(client: ClientWindow, thresholds: Thresholds) -> bool:
-    """True when less was achieved than the goal asks for."""
-    achieved = achieved_share(client)
-    return achieved is not None and achieved < thresholds.achieved_min
+class RequestHandlerIdle(Indicator):
+    """Brokers whose request handlers have too little idle time."""
 
+    name = "request_handler_idle"
 
-def request_handler_idle(windows: Iterable[BrokerWindow], thresholds: Thresholds) -> list[Reason]:
-    """Brokers whose request handlers have less idle time than the threshold."""
-    limit = thresholds.request_handler_idle_min
-    return [
-        Reason(
-            "request_handler_idle",
-            f"broker {window.broker_id}: request handlers idle {window.handler_idle:.2f}, "
-            f"below {limit:.2f}",
-            window.handler_idle,
-            limit,
-            window.broker_id,
-            Resource.REQUEST_HANDLERS,
+    def reasons(self, evidence: Evidence, limits: Indicators) -> list[Reason]:
+        """The brokers below the limit, the least idle first."""
+        least = limits.request_handler_idle_min
+        found = [
+            self._reason(
+                window,
+                least,
+                f"broker {window.broker_id}: request handlers idle {window.handler_idle:.2f}, "
+                f"below {least:.2f}",
+            )
+            for window in evidence.brokers
+            if window.handler_idle is not None and window.handler_idle < least
+        ]
+        return sorted(found, key=lambda reason: reason.value)
+
+    def utilization(self, evidence: Evidence, limits: Indicators) -> float | None:
+        """Of the busiest broker."""
+        return _used(evidence.handler_idle_min, limits.request_handler_idle_min)
+
+    def sustained(self, evidence: Evidence, limits: Indicators) -> Reason | None:
+        """The busiest broker."""
+        window, least = evidence.busiest_broker, limits.request_handler_idle_min
+        if window is None:
+            return None
+        text = (
+            f"least idle request handlers {window.handler_idle:.2f} on broker "
+            f"{window.broker_id}, not below {least:.2f}"
         )
-        for window in windows
-        if window.handler_idle is not None and window.handler_idle < limit
-    ]
+        return self._reason(window, least, text)
+
+    def _reason(self, window: BrokerWindow, least: float, text: str) -> Reason:
+        assert window.handler_idle is not None, "asked of brokers that tell it"
+        place = (window.broker_id, Resource.REQUEST_HANDLERS)
+        return Reason(self.name, text, window.handler_idle, least, *place)
+
+    def early(self, slices: Slices, limits: Indicators) -> Early:
+        """The mean of each broker's slices."""
+        allowed = 1.0 - limits.request_handler_idle_min
+
+        def used(span: Span) -> float | None:
+            idle_ns = span.per_s(HANDLER_IDLE_NS)
+            return None if idle_ns is None else (1.0 - idle_ns / 1e9) / allowed
+
+        return Early(means=slices.means(self.name, used))
 
 
-def isr(windows: Iterable[BrokerWindow], thresholds: Thresholds) -> list[Reason]:
-    """Brokers with ISR changes or under-replication in too many samples."""
-    limit = thresholds.isr_changed_share_max
-    return [
-        Reason(
-            "isr",
-            f"broker {window.broker_id}: ISR changes or under-replicated partitions in "
-            f"{window.isr_changed_share:.0%} of the samples, above {limit:.0%} "
-            f"({_isr_counts(window)})",
-            window.isr_changed_share,
-            limit,
-            window.broker_id,
-            Resource.REPLICATION,
+class Isr(Indicator):
+    """Brokers with ISR changes or under-replication in too many samples.
+
+    A cluster without metrics tells it too, by its Admin API.
+    """
+
+    name = "isr"
+    needs_metrics = False
+
+    def reasons(self, evidence: Evidence, limits: Indicators) -> list[Reason]:
+        """The brokers beyond the limit, the worst first."""
+        most = limits.isr_changed_share_max
+        found = [
+            self._reason(
+                window,
+                most,
+                f"broker {window.broker_id}: ISR changes or under-replicated partitions in "
+                f"{window.isr_changed_share:.0%} of the samples, above {most:.0%} "
+                f"({_isr_counts(window)})",
+            )
+            for window in evidence.brokers
+            if window.isr_changed_share is not None and window.isr_changed_share > most
+        ]
+        return sorted(found, key=lambda reason: -reason.value)
+
+    def utilization(self, evidence: Evidence, limits: Indicators) -> float | None:
+        """Of the broker with the most."""
+        share, most = evidence.isr_changed_share, limits.isr_changed_share_max
+        return None if share is None or not most else share / most
+
+    def sustained(self, evidence: Evidence, limits: Indicators) -> Reason | None:
+        """The broker with the most."""
+        known = [w for w in evidence.brokers if w.isr_changed_share is not None]
+        if not known:
+            return None
+        worst = max(known, key=lambda each: (each.isr_changed_share, each.broker_id))
+        text = (
+            f"ISR changes or under-replicated partitions in at most {worst.isr_changed_share:.0%} "
+            f"of a broker's samples, not above {limits.isr_changed_share_max:.0%}"
         )
-        for window in windows
-        if window.isr_changed_share is not None and window.isr_changed_share > limit
-    ]
+        return self._reason(worst, limits.isr_changed_share_max, text)
+
+    def _reason(self, window: BrokerWindow, most: float, text: str) -> Reason:
+        assert window.isr_changed_share is not None, "asked of brokers that tell it"
+        place = (window.broker_id, Resource.REPLICATION)
+        return Reason(self.name, text, window.isr_changed_share, most, *place)
+
+    def early(self, slices: Slices, limits: Indicators) -> Early:
+        """The share of each broker's slices with a change."""
+        changed = slices.shares(self.name, isr_changed)
+        return Early(
+            shares={key: (each, limits.isr_changed_share_max) for key, each in changed.items()}
+        )
 
 
 def _isr_counts(window: BrokerWindow) -> str:
@@ -78,123 +173,237 @@ def _isr_counts(window: BrokerWindow) -> str:
     )
 
 
-def achieved(client: ClientWindow, thresholds: Thresholds) -> list[Reason]:
-    """Too little of the offered load was acknowledged.
+class NetworkIdle(Indicator):
+    """Brokers whose busiest network thread has too little idle time."""
 
-    That the generator had capacity is for `metrics.judging.validity` to say, which comes first.
-    """
-    share = achieved_share(client)
-    if share is None or not falls_short(client, thresholds):
-        return []
-    return [
-        Reason(
-            "achieved",
-            f"{share:.1%} of the offered records were acknowledged in the window, below "
-            f"{thresholds.achieved_min:.1%} ({client.acked_records} of "
-            f"{client.offered_records}; latency p99 {client.latency_p99_ms:.0f} ms)",
-            share,
-            thresholds.achieved_min,
-        )
-    ]
+    name = "network_idle"
 
+    def is_on(self, limits: Indicators, cluster: ClusterFacts) -> bool:
+        """Where a limit is set."""
+        return limits.network_idle_min is not None and super().is_on(limits, cluster)
 
-def network_idle(windows: Iterable[BrokerWindow], thresholds: Thresholds) -> list[Reason]:
-    """Brokers whose busiest network thread has less idle time than the threshold, if set."""
-    limit = thresholds.network_idle_min
-    if limit is None:
-        return []
-    return [
-        Reason(
-            "network_idle",
-            f"broker {window.broker_id}: busiest network thread idle {window.network_idle:.2f}, "
-            f"below {limit:.2f}",
-            window.network_idle,
-            limit,
-            window.broker_id,
-            Resource.NETWORK_THREADS,
-        )
-        for window in windows
-        if window.network_idle is not None and window.network_idle < limit
-    ]
-
-
-def request_queue(windows: Iterable[BrokerWindow], thresholds: Thresholds) -> list[Reason]:
-    """Brokers with more waiting requests in a sample than the threshold, if set."""
-    reasons = []
-    for window in windows:
-        limit, waiting = thresholds.queue_max(window.broker_id), window.request_queue_max
-        if limit is None or waiting is None or waiting <= limit:
-            continue
-        room = thresholds.queued_max_requests.get(window.broker_id)
-        of = f" of {room:.0f} that the queue holds" if room is not None else ""
-        text = (
-            f"broker {window.broker_id}: up to {waiting:.0f} requests{of} waited for a handler, "
-            f"above {limit:.0f}"
-        )
-        reasons.append(
+    def reasons(self, evidence: Evidence, limits: Indicators) -> list[Reason]:
+        """The brokers below the limit."""
+        least = limits.network_idle_min
+        return [
             Reason(
-                "request_queue",
-                text,
+                self.name,
+                f"broker {window.broker_id}: busiest network thread idle "
+                f"{window.network_idle:.2f}, below {least:.2f}",
+                window.network_idle,
+                least,
+                window.broker_id,
+                Resource.NETWORK_THREADS,
+            )
+            for window in evidence.brokers
+            if least is not None and window.network_idle is not None and window.network_idle < least
+        ]
+
+    def utilization(self, evidence: Evidence, limits: Indicators) -> float | None:
+        """Of the busiest broker."""
+        known = [w.network_idle for w in evidence.brokers if w.network_idle is not None]
+        return _used(min(known, default=None), limits.network_idle_min)
+
+    def early(self, slices: Slices, limits: Indicators) -> Early:
+        """The mean of each broker's slices."""
+        least = limits.network_idle_min or 0.0
+
+        def used(span: Span) -> float | None:
+            waits_ns = span.deltas(NETWORK_WAIT_NS).values()
+            if not waits_ns or span.duration_s <= 0:
+                return None
+            return (1.0 - min(waits_ns) / 1e9 / span.duration_s) / (1.0 - least)
+
+        return Early(means=slices.means(self.name, used))
+
+
+def _used(idle: float | None, least: float | None) -> float | None:
+    """How near an idle fraction is to the least that is allowed."""
+    if idle is None or least is None or least >= 1.0:
+        return None
+    return max(0.0, 1.0 - idle) / (1.0 - least)
+
+
+class RequestQueue(Indicator):
+    """Brokers with too many waiting requests in a sample."""
+
+    name = "request_queue"
+
+    def is_on(self, limits: Indicators, cluster: ClusterFacts) -> bool:
+        """Where a limit is set."""
+        given = (limits.request_queue_max, limits.request_queue_share_max)
+        return any(each is not None for each in given) and super().is_on(limits, cluster)
+
+    def limit(self, broker_id: int, cluster: ClusterFacts, limits: Indicators) -> float | None:
+        """Most requests that may wait at a broker; None when no limit is known for it."""
+        found = [] if limits.request_queue_max is None else [limits.request_queue_max]
+        room = cluster.queued_max_requests.get(broker_id)
+        if limits.request_queue_share_max is not None and room is not None:
+            found.append(limits.request_queue_share_max * room)
+        return min(found, default=None)
+
+    def reasons(self, evidence: Evidence, limits: Indicators) -> list[Reason]:
+        """The brokers beyond the limit."""
+        return [
+            Reason(
+                self.name,
+                f"broker {window.broker_id}: up to {waiting:.0f} requests"
+                f"{self._room(window, evidence)} waited for a handler, above {limit:.0f}",
                 waiting,
                 limit,
                 window.broker_id,
                 Resource.REQUEST_HANDLERS,
             )
-        )
-    return reasons
+            for window, waiting, limit in self._beyond(evidence, limits)
+        ]
+
+    def _beyond(
+        self, evidence: Evidence, limits: Indicators
+    ) -> Iterator[tuple[BrokerWindow, float, float]]:
+        for window in evidence.brokers:
+            limit = self.limit(window.broker_id, evidence.cluster, limits)
+            waiting = window.request_queue_max
+            if limit is not None and waiting is not None and waiting > limit:
+                yield window, waiting, limit
+
+    def _room(self, window: BrokerWindow, evidence: Evidence) -> str:
+        room = evidence.cluster.queued_max_requests.get(window.broker_id)
+        return "" if room is None else f" of {room:.0f} that the queue holds"
+
+    def early(self, slices: Slices, limits: Indicators) -> Early:
+        """One sample beyond the limit decides."""
+        shares = {}
+        for broker_id in slices.broker_ids:
+            limit = self.limit(broker_id, slices.cluster, limits)
+            if limit is not None:
+                waiting = [
+                    after.values.get("request_queue_size", 0.0) > limit
+                    for _, after in slices.of(broker_id)
+                ]
+                shares[f"{self.name}/{broker_id}"] = (waiting, 0.0)
+        return Early(shares=shares)
 
 
-def produce_latency(client: ClientWindow, thresholds: Thresholds) -> list[Reason]:
-    """Produce latency above the objective at a quantile, for each that is set."""
-    reasons = []
-    for quantile, limit_ms in thresholds.latency_ms_max().items():
-        value_ms = float(getattr(client, f"latency_{quantile}_ms"))
-        if value_ms > limit_ms:
-            text = f"produce latency {quantile} {value_ms:.1f} ms, above {limit_ms:.1f} ms"
-            reasons.append(Reason(f"latency_{quantile}", text, value_ms, limit_ms))
-    return reasons
+class ProduceLatency(Indicator):
+    """Produce latency above the objective at a quantile; known at the end only."""
+
+    needs_metrics = False
+
+    def __init__(self, quantile: str) -> None:
+        self.name = f"latency_{quantile}"
+        self._quantile = quantile
+
+    def _limit(self, limits: Indicators) -> float | None:
+        limit_ms: float | None = getattr(limits, f"latency_{self._quantile}_ms_max")
+        return limit_ms
+
+    def is_on(self, limits: Indicators, cluster: ClusterFacts) -> bool:
+        """Where an objective is set."""
+        return self._limit(limits) is not None
+
+    def reasons(self, evidence: Evidence, limits: Indicators) -> list[Reason]:
+        """The latency, when it is too long."""
+        limit_ms = self._limit(limits)
+        value_ms = float(getattr(evidence.client.latency, f"{self._quantile}_ms"))
+        if limit_ms is None or not value_ms > limit_ms:
+            return []
+        text = f"produce latency {self._quantile} {value_ms:.1f} ms, above {limit_ms:.1f} ms"
+        return [Reason(self.name, text, value_ms, limit_ms)]
 
 
-def consumer_lag(
-    client: ClientWindow, lag_growth_per_s: Mapping[str, float], thresholds: Thresholds
-) -> list[Reason]:
-    """Consumer groups that fall behind faster than the threshold allows, if set.
+class ConsumerLag(Indicator):
+    """Consumer groups that fall behind faster than the limit allows; known at the end only."""
 
-    Args:
-        lag_growth_per_s: group → slope of its lag over the window, all partitions [1/s].
+    name = "consumer_lag"
+    needs_metrics = False
+
+    def is_on(self, limits: Indicators, cluster: ClusterFacts) -> bool:
+        """Where a limit is set."""
+        return limits.consumer_lag_growth_max is not None
+
+    def reasons(self, evidence: Evidence, limits: Indicators) -> list[Reason]:
+        """The groups beyond the limit."""
+        client, most = evidence.client, limits.consumer_lag_growth_max
+        if most is None or client.counts.offered_records == 0:
+            return []
+        offered_per_s = client.counts.offered_records / client.duration_s
+        return [
+            Reason(
+                self.name,
+                f"consumer group {group} fell behind by {growth_per_s:.0f} records/s, "
+                f"{growth_per_s / offered_per_s:.1%} of the offered, above {most:.1%}",
+                growth_per_s / offered_per_s,
+                most,
+            )
+            for group, growth_per_s in sorted(evidence.lag_growth_per_s.items())
+            if growth_per_s / offered_per_s > most
+        ]
+
+
+class Achieved(Indicator):
+    """Too little of the offered load was acknowledged.
+
+    That the generator had capacity is for `metrics.judging.validity` to say, which comes first.
     """
-    limit = thresholds.consumer_lag_growth_max
-    if limit is None or client.offered_records == 0:
-        return []
-    offered_per_s = client.offered_records / client.duration_s
-    return [
-        Reason(
-            "consumer_lag",
-            f"consumer group {group} fell behind by {growth_per_s:.0f} records/s, "
-            f"{growth_per_s / offered_per_s:.1%} of the offered, above {limit:.1%}",
-            growth_per_s / offered_per_s,
-            limit,
+
+    name = "achieved"
+    needs_metrics = False
+
+    def falls_short(self, evidence: Evidence, limits: Indicators) -> bool:
+        """True when less was achieved than the goal asks for."""
+        share = evidence.client.achieved_share
+        return share is not None and share < limits.achieved_min
+
+    def reasons(self, evidence: Evidence, limits: Indicators) -> list[Reason]:
+        """The shortfall."""
+        client, share = evidence.client, evidence.client.achieved_share
+        if share is None or not self.falls_short(evidence, limits):
+            return []
+        text = (
+            f"{share:.1%} of the offered records were acknowledged in the window, below "
+            f"{limits.achieved_min:.1%} ({client.counts.acked_records} of "
+            f"{client.counts.offered_records}; latency p99 {client.latency.p99_ms:.0f} ms)"
         )
-        for group, growth_per_s in sorted(lag_growth_per_s.items())
-        if growth_per_s / offered_per_s > limit
-    ]
+        return [Reason(self.name, text, share, limits.achieved_min)]
+
+    def utilization(self, evidence: Evidence, limits: Indicators) -> float | None:
+        """The missing share over the one that may be missing."""
+        share = evidence.client.achieved_share
+        if share is None or limits.achieved_min >= 1.0:
+            return None
+        return max(0.0, 1.0 - share) / (1.0 - limits.achieved_min)
+
+    def sustained(self, evidence: Evidence, limits: Indicators) -> Reason | None:
+        """What was achieved."""
+        share = evidence.client.achieved_share
+        if share is None:
+            return None
+        text = (
+            f"{share:.1%} of the offered records were acknowledged in the window, not below "
+            f"{limits.achieved_min:.1%} (latency p99 {evidence.client.latency.p99_ms:.1f} ms)"
+        )
+        return Reason(self.name, text, share, limits.achieved_min)
+
+    def early(self, slices: Slices, limits: Indicators) -> Early:
+        """The records that wait, over those that the whole window may leave."""
+        allowed = (1.0 - limits.achieved_min) * slices.offered_per_s * slices.window_s
+        if allowed <= 0:
+            # Nothing may be missing, and the last acknowledgements always are.
+            return Early(stocks={self.name: []})
+        offered = slices.offered_per_s
+        waiting = [max(0.0, offered * at_s - records) / allowed for at_s, records in slices.acked]
+        return Early(stocks={self.name: waiting})
 
 
-def overload_reasons(
-    client: ClientWindow,
-    brokers: Sequence[BrokerWindow],
-    thresholds: Thresholds,
-    lag_growth_per_s: Mapping[str, float] | None = None,
-) -> tuple[Reason, ...]:
-    """All reasons for OVERLOADED: the brokers' own first, worst first, the clients' last."""
-    idle = sorted(request_handler_idle(brokers, thresholds), key=lambda reason: reason.value)
-    changed = sorted(isr(brokers, thresholds), key=lambda reason: -reason.value)
-    return (
-        *idle,
-        *changed,
-        *network_idle(brokers, thresholds),
-        *request_queue(brokers, thresholds),
-        *produce_latency(client, thresholds),
-        *consumer_lag(client, lag_growth_per_s or {}, thresholds),
-        *achieved(client, thresholds),
-    )
+ACHIEVED = Achieved()
+CONSUMER_LAG = ConsumerLag()
+INDICATORS: Sequence[Indicator] = (
+    RequestHandlerIdle(),
+    Isr(),
+    NetworkIdle(),
+    RequestQueue(),
+    *(ProduceLatency(quantile) for quantile in ("p50", "p95", "p99", "p999")),
+    CONSUMER_LAG,
+    ACHIEVED,
+)
+"""All of them, in the order in which their reasons are told: the brokers' own first."""

@@ -1,17 +1,20 @@
-"""Rules that say INVALID: the trial does not answer whether the brokers took the load.
+"""The rules of validity: one object for each that says INVALID, and the list of all.
 
-A generator that missed its rate, metrics that are missing or contradict each other, a
-cluster that changed under the load: none of it may be read as an overload.
+An INVALID trial does not answer whether the brokers took the load. A generator that missed its
+rate, metrics that are missing or contradict each other, a cluster that changed under the load:
+none of it may be read as an overload. A further rule is a class here and a line in `RULES`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
-from metrics.judging.group_rules import consumers_limited
-from metrics.judging.indicators import falls_short, shortfall_records
+from metrics.judging.indicators import ACHIEVED, CONSUMER_LAG
 from metrics.judging.thresholds import Thresholds
-from metrics.trial.evidence import ClientWindow
+from metrics.trial.consumption import GroupWindow, Stint
+from metrics.trial.evidence import ClusterFacts, Evidence
 from metrics.trial.judgement import Reason
 from metrics.windows.broker import BrokerWindow
 from metrics.windows.resource import Resource
@@ -46,212 +49,202 @@ MOVED_ERRORS = frozenset(
 """Errors that say that a partition's leader moved away during the trial."""
 
 
+class Rule(ABC):
+    """One rule of validity."""
+
+    @abstractmethod
+    def reasons(self, evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
+        """Why the trial is no answer; nothing where it is one."""
+
+    def window_least_s(self, cluster: ClusterFacts) -> float:
+        """The shortest window that the rule lets pass; one may not end earlier [s]."""
+        return 0.0
+
+
 def _generator(text: str, value: float, threshold: float) -> Reason:
     return Reason("generator_limited", text, value, threshold)
 
 
-def tasks_failed(client: ClientWindow) -> list[Reason]:
+class Refused(Rule):
+    """What kept the trial from being made, or ended it."""
+
+    def reasons(self, evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
+        """As they were given."""
+        return list(evidence.refusals)
+
+
+class TasksFailed(Rule):
     """Tasks that could not take part, or a window in which nothing was offered."""
-    reasons = [Reason("task_failed", text, 1.0, 0.0) for text in client.task_errors]
-    if not reasons and client.offered_records == 0:
-        reasons.append(_generator("no record was offered in the window", 0.0, 1.0))
-    return reasons
+
+    def reasons(self, evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
+        """One for each task."""
+        client = evidence.client
+        found = [Reason("task_failed", text, 1.0, 0.0) for text in client.task_errors]
+        if not found and client.counts.offered_records == 0:
+            found.append(_generator("no record was offered in the window", 0.0, 1.0))
+        return found
 
 
-def generator_limited(client: ClientWindow, thresholds: Thresholds) -> list[Reason]:
+class GeneratorLimited(Rule):
     """A shortfall that the generator caused itself, as far as it can tell."""
-    if not falls_short(client, thresholds):
-        return []
-    missing = shortfall_records(client)
-    own_share = client.unsent_own_records / missing
-    reasons = []
-    if own_share >= thresholds.generator_share_max:
-        reasons.append(
-            _generator(
-                f"the generator was the limit: {client.unsent_own_records} of {missing} missing "
-                f"records were due and unsent although their connections had room (sends left "
-                f"up to {client.lateness_p99_ms:.0f} ms late at p99); use more executors or cores",
-                own_share,
-                thresholds.generator_share_max,
+
+    def reasons(self, evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
+        """Records that it held up, and tasks without time left."""
+        client, limits = evidence.client, thresholds.validity
+        if not ACHIEVED.falls_short(evidence, thresholds.indicators):
+            return []
+        missing, own = client.shortfall_records, client.counts.unsent_own_records
+        found = []
+        if own / missing >= limits.generator_share_max:
+            text = (
+                f"the generator was the limit: {own} of {missing} missing records were due and "
+                f"unsent although their connections had room (sends left up to "
+                f"{client.lateness_p99_ms:.0f} ms late at p99); use more executors or cores"
             )
-        )
-    if client.loop_busy >= thresholds.loop_busy_max:
-        reasons.append(
-            _generator(
-                f"the generator was the limit: a task was busy {client.loop_busy:.0%} of the "
-                f"window while {missing} records were missing; use more executors or cores",
-                client.loop_busy,
-                thresholds.loop_busy_max,
+            found.append(_generator(text, own / missing, limits.generator_share_max))
+        busy = client.counts.loop_busy
+        if busy >= limits.loop_busy_max:
+            text = (
+                f"the generator was the limit: a task was busy {busy:.0%} of the window while "
+                f"{missing} records were missing; use more executors or cores"
             )
-        )
-    return reasons
+            found.append(_generator(text, busy, limits.loop_busy_max))
+        return found
 
 
-def metrics_incomplete(windows: Iterable[BrokerWindow], thresholds: Thresholds) -> list[Reason]:
+class MetricsIncomplete(Rule):
     """Brokers with too many missed samples, none near an edge, or no handler metric."""
-    reasons = []
-    for window in windows:
-        text = _what_is_missing(window, thresholds)
-        if text is not None:
-            reasons.append(
-                Reason(
-                    "metrics_incomplete",
-                    f"broker {window.broker_id}: {text}",
-                    window.missed_share,
-                    thresholds.missed_samples_max,
-                    window.broker_id,
-                )
+
+    def reasons(self, evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
+        """One for each broker."""
+        most = thresholds.validity.missed_samples_max
+        if not evidence.brokers:
+            return [Reason("metrics_incomplete", "no broker was sampled", 0.0, 1.0)]
+        told = ((w, self._missing(w, most, evidence.cluster.is_blind)) for w in evidence.brokers)
+        return [
+            Reason(
+                "metrics_incomplete",
+                f"broker {window.broker_id}: {text}",
+                window.missed_share,
+                most,
+                window.broker_id,
             )
-    return reasons
+            for window, text in told
+            if text is not None
+        ]
 
-
-def _what_is_missing(window: BrokerWindow, thresholds: Thresholds) -> str | None:
-    if window.missed_share > thresholds.missed_samples_max or window.start_s is None:
-        return (
-            f"{window.samples_missed} of {window.samples_expected} samples were missed, more "
-            f"than {thresholds.missed_samples_max:.0%}"
-        )
-    if window.edge_gap_s is not None and window.edge_gap_s > EDGE_GAP_INTERVALS * window.interval_s:
-        return (
-            f"no sample within {window.edge_gap_s:.1f} s of an edge of the window, sampled every "
-            f"{window.interval_s:g} s"
-        )
-    if thresholds.client_only:
+    def _missing(self, window: BrokerWindow, most: float, is_blind: bool) -> str | None:
+        if window.missed_share > most or window.start_s is None:
+            return (
+                f"{window.samples_missed} of {window.samples_expected} samples were missed, more "
+                f"than {most:.0%}"
+            )
+        gap_s, interval_s = window.edge_gap_s, window.interval_s
+        if gap_s is not None and gap_s > EDGE_GAP_INTERVALS * interval_s:
+            return (
+                f"no sample within {gap_s:.1f} s of an edge of the window, sampled every "
+                f"{interval_s:g} s"
+            )
+        if window.contradiction is None and window.handler_idle is None and not is_blind:
+            return (
+                "the request handlers' idle time was not among the metrics (handler_idle_ns); of "
+                "an exporter, its rules must export it and the file metrics.prometheus.rules name "
+                "it"
+            )
         return None
-    if window.contradiction is None and window.handler_idle is None:
-        return (
-            "the request handlers' idle time was not among the metrics (handler_idle_ns); of an "
-            "exporter, its rules must export it and the file metrics.prometheus.rules name it"
-        )
-    return None
 
 
-def metrics_contradictory(windows: Iterable[BrokerWindow]) -> list[Reason]:
-    """Brokers whose samples cannot all be true of one process that kept running."""
-    return [
-        Reason("metrics_contradictory", window.contradiction, 1.0, 0.0, window.broker_id)
-        for window in windows
-        if window.contradiction is not None
-    ]
+class MetricsContradictory(Rule):
+    """Nodes whose samples cannot all be true of one process that kept running."""
+
+    def reasons(self, evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
+        """One for each node."""
+        return [
+            Reason("metrics_contradictory", window.contradiction, 1.0, 0.0, window.broker_id)
+            for window in (*evidence.brokers, *evidence.controllers)
+            if window.contradiction is not None
+        ]
 
 
-def errors_unexplained(client: ClientWindow) -> list[Reason]:
+class ErrorsUnexplained(Rule):
     """Errors that no load brings about: leaders that moved, lost connections, refusals.
 
     Also those after which records were sent again and arrived: the load was then not what
     was asked for.
     """
-    ends = ((client.errors, "failed with"), (client.retry_errors, "were sent again because of"))
-    reasons = []
-    for errors, what in ends:
-        for error, records in sorted(errors.items()):
-            if records <= 0 or error in OVERLOAD_ERRORS:
-                continue
-            if error in MOVED_ERRORS:
-                text = f"{records} records {what} {error}: a leader moved during the trial"
-                reasons.append(Reason("leaders_moved", text, float(records), 0.0))
-            else:
-                text = f"{records} records {what} {error}, which is no sign of load"
-                reasons.append(Reason("unexpected_errors", text, float(records), 0.0))
-    return reasons
+
+    def reasons(self, evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
+        """One for each error."""
+        counts = evidence.client.counts
+        ends = ((counts.errors, "failed with"), (counts.retry_errors, "were sent again because of"))
+        return [
+            self._reason(error, records, what)
+            for errors, what in ends
+            for error, records in sorted(errors.items())
+            if records > 0 and error not in OVERLOAD_ERRORS
+        ]
+
+    def _reason(self, error: str, records: int, what: str) -> Reason:
+        if error in MOVED_ERRORS:
+            text = f"{records} records {what} {error}: a leader moved during the trial"
+            return Reason("leaders_moved", text, float(records), 0.0)
+        text = f"{records} records {what} {error}, which is no sign of load"
+        return Reason("unexpected_errors", text, float(records), 0.0)
 
 
-def accounting_mismatch(
-    client: ClientWindow, growth_by_partition: Mapping[int, int] | None
-) -> list[Reason]:
-    """Acknowledged records against the growth of the partitions' end offsets, if known.
-
-    A record that failed may have been written all the same, and one that was sent again
-    because its answer was lost may be there twice. So a partition's growth may exceed its
-    acknowledged records by those, and no more; it may not fall below them.
-    """
-    if growth_by_partition is None:
-        return []
-    lost = {
-        partition: acked - growth_by_partition.get(partition, 0)
-        for partition, acked in client.acked_by_partition.items()
-        if acked > growth_by_partition.get(partition, 0)
-    }
-    if lost:
-        text = (
-            f"{sum(lost.values())} acknowledged records are missing from the end offsets, "
-            f"{_most(lost)}"
-        )
-        return [Reason("accounting_mismatch", text, float(sum(lost.values())), 0.0)]
-    parts = (client.acked_by_partition, client.failed_by_partition, client.duplicates_by_partition)
-    unknown = {
-        partition: grown - sum(part.get(partition, 0) for part in parts)
-        for partition, grown in growth_by_partition.items()
-        if grown > sum(part.get(partition, 0) for part in parts)
-    }
-    excess = sum(unknown.values())
-    if excess:
-        text = (
-            f"the end offsets grew by {sum(growth_by_partition.values())} records, {excess} more "
-            f"than the {client.acked_total} acknowledged and {client.failed_total} failed and at "
-            f"most {client.duplicates_at_most} sent twice, {_most(unknown)}: somebody else writes "
-            f"to the topic, or a send was counted too little"
-        )
-        return [Reason("accounting_mismatch", text, float(excess), 0.0)]
-    return []
-
-
-def _most(by_partition: Mapping[int, int]) -> str:
-    records, partition = max((count, -partition) for partition, count in by_partition.items())
-    return f"{records} of them on partition {-partition}"
-
-
-def cluster_changed(
-    brokers: Sequence[BrokerWindow], controllers: Sequence[BrokerWindow]
-) -> list[Reason]:
+class ClusterChanged(Rule):
     """A broker that was fenced, or partitions that changed their leader in the window."""
-    reasons = [
-        Reason(
-            "broker_fenced",
-            f"node {window.broker_id} saw up to {window.fenced_brokers_max:.0f} fenced "
-            f"brokers in the window",
-            window.fenced_brokers_max,
-            0.0,
-            window.broker_id,
-        )
-        for window in (*controllers, *brokers)
-        if window.fenced_brokers_max is not None and window.fenced_brokers_max > 0
-    ]
-    for window in brokers:
-        least, most = window.leader_partitions_min, window.leader_partitions_max
-        if least is not None and most is not None and least != most:
-            text = (
-                f"broker {window.broker_id}: led {least:.0f} to {most:.0f} partitions in the "
-                f"window: leaders moved during the trial"
+
+    def reasons(self, evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
+        """One for each node that saw it."""
+        found = [
+            Reason(
+                "broker_fenced",
+                f"node {window.broker_id} saw up to {window.fenced_brokers_max:.0f} fenced "
+                f"brokers in the window",
+                window.fenced_brokers_max,
+                0.0,
+                window.broker_id,
             )
-            reasons.append(Reason("leaders_moved", text, most - least, 0.0, window.broker_id))
-    return reasons
+            for window in (*evidence.controllers, *evidence.brokers)
+            if window.fenced_brokers_max is not None and window.fenced_brokers_max > 0
+        ]
+        for window in evidence.brokers:
+            least, most = window.leader_partitions_min, window.leader_partitions_max
+            if least is not None and most is not None and least != most:
+                text = (
+                    f"broker {window.broker_id}: led {least:.0f} to {most:.0f} partitions in the "
+                    f"window: leaders moved during the trial"
+                )
+                found.append(Reason("leaders_moved", text, most - least, 0.0, window.broker_id))
+        return found
 
 
-def throttled(
-    client: ClientWindow, brokers: Iterable[BrokerWindow], thresholds: Thresholds
-) -> list[Reason]:
+class Throttled(Rule):
     """Quotas held the load back, so the limit found would be the quota's."""
-    limit_ms = thresholds.throttle_ms_max
-    reasons = [
-        Reason(
-            "throttled",
-            f"broker {window.broker_id}: produce requests were throttled for "
-            f"{window.produce.throttle_ms:.1f} ms on average by a quota",
-            window.produce.throttle_ms,
-            limit_ms,
-            window.broker_id,
-            Resource.QUOTA,
-        )
-        for window in brokers
-        if window.produce.throttle_ms is not None
-        and window.produce.throttle_ms > max(limit_ms, _rounding_ms(window))
-    ]
-    if not reasons and client.throttle_ms > 0 and limit_ms == 0:
-        text = f"producers were throttled for {client.throttle_ms} ms in all by a quota"
-        value_ms = float(client.throttle_ms)
-        reasons.append(Reason("throttled", text, value_ms, 0.0, resource=Resource.QUOTA))
-    return reasons
+
+    def reasons(self, evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
+        """The brokers that say so, or else what producers were told."""
+        limit_ms = thresholds.validity.throttle_ms_max
+        found = [
+            Reason(
+                "throttled",
+                f"broker {window.broker_id}: produce requests were throttled for "
+                f"{window.produce.throttle_ms:.1f} ms on average by a quota",
+                window.produce.throttle_ms,
+                limit_ms,
+                window.broker_id,
+                Resource.QUOTA,
+            )
+            for window in evidence.brokers
+            if window.produce.throttle_ms is not None
+            and window.produce.throttle_ms > max(limit_ms, _rounding_ms(window))
+        ]
+        told_ms = evidence.client.counts.throttle_ms
+        if not found and told_ms > 0 and limit_ms == 0:
+            text = f"producers were throttled for {told_ms} ms in all by a quota"
+            found.append(Reason("throttled", text, float(told_ms), 0.0, resource=Resource.QUOTA))
+        return found
 
 
 def _rounding_ms(window: BrokerWindow) -> float:
@@ -266,35 +259,157 @@ def _rounding_ms(window: BrokerWindow) -> float:
     return 0.5 / (per_s * (end_s - start_s))
 
 
-def too_short(client: ClientWindow, thresholds: Thresholds) -> list[Reason]:
-    """A window in which a follower that lags could not have left the ISR yet."""
-    limit_s = thresholds.window_min_s
-    if limit_s is None or client.duration_s >= limit_s:
-        return []
-    text = (
-        f"the window of {client.duration_s:.1f} s is shorter than the {limit_s:.1f} s after which "
-        f"an ISR change shows; measure longer or lower replica.lag.time.max.ms"
-    )
-    return [Reason("window_too_short", text, client.duration_s, limit_s)]
+class ConsumersLimited(Rule):
+    """Lag that the consumers' own tasks brought about, as they had no time left."""
+
+    def reasons(self, evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
+        """The busiest of these tasks."""
+        busy, limit = evidence.client.consumer_loop_busy, thresholds.validity.loop_busy_max
+        if busy < limit or not CONSUMER_LAG.reasons(evidence, thresholds.indicators):
+            return []
+        text = (
+            f"the consumers were the limit: a task of theirs was busy {busy:.0%} of the window "
+            "while lag grew; use more executors or cores"
+        )
+        return [_generator(text, busy, limit)]
 
 
-def invalid_reasons(
-    client: ClientWindow,
-    brokers: Sequence[BrokerWindow],
-    thresholds: Thresholds,
-    controllers: Sequence[BrokerWindow] = (),
-    growth_by_partition: Mapping[int, int] | None = None,
-) -> tuple[Reason, ...]:
-    """All reasons for INVALID, see the single rules."""
+class AccountingMismatch(Rule):
+    """Acknowledged records against the growth of the partitions' end offsets, if known.
+
+    A record that failed may have been written all the same, and one that was sent again
+    because its answer was lost may be there twice. So a partition's growth may exceed its
+    acknowledged records by those, and no more; it may not fall below them.
+    """
+
+    def reasons(self, evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
+        """Records that are missing, or that nobody sent."""
+        growth, counts = evidence.growth_by_partition, evidence.client.counts
+        if growth is None:
+            return []
+        acked = counts.acked_by_partition
+        lost = {p: n - growth.get(p, 0) for p, n in acked.items() if n > growth.get(p, 0)}
+        if lost:
+            text = (
+                f"{sum(lost.values())} acknowledged records are missing from the end offsets, "
+                f"{_most(lost)}"
+            )
+            return [Reason("accounting_mismatch", text, float(sum(lost.values())), 0.0)]
+        parts = (acked, counts.failed_by_partition, counts.duplicates_by_partition)
+        explained = {p: sum(part.get(p, 0) for part in parts) for p in growth}
+        unknown = {p: grown - explained[p] for p, grown in growth.items() if grown > explained[p]}
+        if not unknown:
+            return []
+        excess = sum(unknown.values())
+        text = (
+            f"the end offsets grew by {sum(growth.values())} records, {excess} more than the "
+            f"{counts.acked_total} acknowledged and {counts.failed_total} failed and at most "
+            f"{counts.duplicates_at_most} sent twice, {_most(unknown)}: somebody else writes to "
+            f"the topic, or a send was counted too little"
+        )
+        return [Reason("accounting_mismatch", text, float(excess), 0.0)]
+
+
+def _most(by_partition: Mapping[int, int]) -> str:
+    records, partition = max((count, -partition) for partition, count in by_partition.items())
+    return f"{records} of them on partition {-partition}"
+
+
+class ConsumptionMismatch(Rule):
+    """What each group read against the partitions' end offsets after the trial, if known.
+
+    A group reads each partition in one range without a break, up to what was acknowledged.
+    It can neither have holes nor go beyond the end, and the batches must have held as many
+    records as offsets. It may end early only when its lag says that it could not keep up.
+    """
+
+    def reasons(self, evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
+        """One for each group."""
+        if evidence.end_offsets is None:
+            return []
+        ends = {partition: after for partition, (_, after) in evidence.end_offsets.items()}
+        acked = evidence.client.counts.acked_by_partition
+        found = [
+            _what_differs(group, ends) or _what_is_missing(group, acked)
+            for group in evidence.client.groups
+        ]
+        return [
+            Reason("consumption_mismatch", each[0], float(each[1]), 0.0) for each in found if each
+        ]
+
+
+def _what_is_missing(group: GroupWindow, acked: Mapping[int, int]) -> tuple[str, int] | None:
+    read: Counter[int] = Counter()
+    for stint in group.read_by_partition:
+        read[stint.partition] += stint.length
+    missing = {p: records - read[p] for p, records in acked.items() if records > read[p]}
+    lags = group.counts.lag_records
+    lag = lags[-1] if lags else 0
+    if sum(missing.values()) <= lag:
+        return None
     return (
-        *tasks_failed(client),
-        *generator_limited(client, thresholds),
-        *metrics_incomplete(brokers, thresholds),
-        *metrics_contradictory((*brokers, *controllers)),
-        *errors_unexplained(client),
-        *cluster_changed(brokers, controllers),
-        *throttled(client, brokers, thresholds),
-        *consumers_limited(client, thresholds),
-        *accounting_mismatch(client, growth_by_partition),
-        *too_short(client, thresholds),
-    )
+        f"consumer group {group.counts.group} did not read {sum(missing.values())} acknowledged "
+        f"records of {len(missing)} partitions, first of partition {min(missing)}, although its "
+        f"lag was {lag} at the window's end"
+    ), sum(missing.values())
+
+
+def _what_differs(group: GroupWindow, ends: Mapping[int, int]) -> tuple[str, int] | None:
+    name = f"consumer group {group.counts.group}"
+    seen: dict[int, Stint] = {}
+    for stint in group.read_by_partition:
+        before = seen.get(stint.partition)
+        if before is not None:
+            missing = stint.from_offset - before.to_offset
+            return (
+                f"{name} missed {missing} records of partition {stint.partition} from offset "
+                f"{before.to_offset} on"
+            ), missing
+        seen[stint.partition] = stint
+        beyond = stint.to_offset - ends.get(stint.partition, 0)
+        if beyond > 0:
+            return (
+                f"{name} read {beyond} records beyond the end offset of partition {stint.partition}"
+            ), beyond
+        if stint.records != stint.length:
+            return (
+                f"{name} read {stint.records} records in {stint.length} offsets of partition "
+                f"{stint.partition} from offset {stint.from_offset} on"
+            ), abs(stint.length - stint.records)
+    return None
+
+
+class WindowTooShort(Rule):
+    """A window in which a follower that lags could not have left the ISR yet."""
+
+    def reasons(self, evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
+        """The window's length."""
+        duration_s, least_s = evidence.client.duration_s, self.window_least_s(evidence.cluster)
+        if duration_s >= least_s:
+            return []
+        text = (
+            f"the window of {duration_s:.1f} s is shorter than the {least_s:.1f} s after which "
+            f"an ISR change shows; measure longer or lower replica.lag.time.max.ms"
+        )
+        return [Reason("window_too_short", text, duration_s, least_s)]
+
+    def window_least_s(self, cluster: ClusterFacts) -> float:
+        """As the brokers' `replica.lag.time.max.ms` asks for."""
+        return cluster.isr_window_s or 0.0
+
+
+RULES: Sequence[Rule] = (
+    Refused(),
+    TasksFailed(),
+    GeneratorLimited(),
+    MetricsIncomplete(),
+    MetricsContradictory(),
+    ErrorsUnexplained(),
+    ClusterChanged(),
+    Throttled(),
+    ConsumersLimited(),
+    AccountingMismatch(),
+    ConsumptionMismatch(),
+    WindowTooShort(),
+)
+"""All of them, in the order in which their reasons are told."""

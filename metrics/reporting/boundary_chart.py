@@ -12,7 +12,8 @@ import vl_convert
 
 from metrics.reporting.chart_page import chart_page
 from metrics.reporting.chart_style import NEUTRAL, RESOURCE_COLORS, RESOURCE_SHAPES, chart_config
-from metrics.reporting.summary import Boundary, RunSummary, write_atomic
+from metrics.reporting.summary import RunSummary, write_atomic
+from metrics.tables.boundary import Boundary
 from metrics.units import (
     UNKNOWN,
     format_count,

@@ -3,153 +3,21 @@
 from __future__ import annotations
 
 import json
+import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from metrics.reporting.held import HeldTrial
-from metrics.trial.judgement import Reason
-from metrics.windows.resource import Resource
+from metrics.columns import restored
+from metrics.tables.boundary import Boundary
+from metrics.trial.trial import Trial
+from metrics.units import iso_utc
 from search.errors import ConfigError
-from search.model import Bracket
 
 SCHEMA_VERSION = 1
 _DERIVED = ("mb_per_s_overloaded", "mb_per_s_per_broker_overloaded", "relative_width")
-
-
-@dataclass(frozen=True)
-class Boundary:
-    """The limit at one message size: the bracket, its value, and what bound it.
-
-    The value is the sustained side; it is the offered rate, of which the goal's share
-    (99 % by default) was acknowledged. MB is 10⁶ bytes of payload.
-
-    Attributes:
-        bpm: bytes per message [B].
-        np_sustained: the most producers that were sustained; 0 when none was.
-        np_overloaded: the fewest above it that were too many; None when none was found.
-        mps: messages per second at `np_sustained` [1/s].
-        mb_per_s: payload at `np_sustained`, whole cluster [MB/s].
-        mb_per_s_per_broker: `mb_per_s` over the number of brokers [MB/s].
-        overload_reasons: what the trial at `np_overloaded` showed, `indicator: sentence`.
-        limited_by: the resource that bound the brokers, or None when unknown.
-        trials: trials spent on this size, invalid ones included.
-        mps_overloaded: messages per second at `np_overloaded`, or None [1/s].
-        gave_up: why the search ended without closing the bracket, or None.
-        evidence: what `limited_by` rests on, with the use of the other resources.
-        confidence: the search's probability that the limit lies inside the bracket, or
-            None [ratio].
-        notes: what a reader of the answer has to know, such as trials that were outvoted.
-        goal: what counted as sustained, by the goal's name.
-        axis: what was searched along; along any other axis than `np`, that is fixed.
-        load_sustained, load_overloaded: the bracket on the axis, as np_sustained and
-            np_overloaded are on the axis np.
-    """
-
-    bpm: int
-    np_sustained: int
-    np_overloaded: int | None
-    mps: float
-    mb_per_s: float
-    mb_per_s_per_broker: float
-    overload_reasons: tuple[str, ...]
-    limited_by: str | None
-    trials: int
-    mps_overloaded: float | None = None
-    gave_up: str | None = None
-    evidence: str = ""
-    confidence: float | None = None
-    notes: tuple[str, ...] = ()
-    goal: str = ""
-    axis: str = "np"
-    load_sustained: int | None = None
-    load_overloaded: int | None = None
-
-    @property
-    def mb_per_s_overloaded(self) -> float | None:
-        """Payload at the overloaded side, whole cluster [MB/s]."""
-        if self.mps_overloaded is None:
-            return None
-        grown = self.load_overloaded if self.axis == "message_bytes" else None
-        return self.mps_overloaded * (grown or self.bpm) / 1e6
-
-    @property
-    def mb_per_s_per_broker_overloaded(self) -> float | None:
-        """Payload at `np_overloaded` per broker [MB/s]; None where it cannot be said."""
-        upper = self.mb_per_s_overloaded
-        if upper is None or self.mb_per_s <= 0:
-            return None
-        return upper * self.mb_per_s_per_broker / self.mb_per_s
-
-    @property
-    def relative_width(self) -> float | None:
-        """1 - sustained/overloaded load [ratio]; None while there is no upper bound."""
-        low, high = self.loads
-        return None if high is None else Bracket(low, high).relative_width
-
-    @property
-    def loads(self) -> tuple[int, int | None]:
-        """The bracket on the searched axis: highest sustained, lowest overloaded above it."""
-        if self.axis == "np":
-            return self.np_sustained, self.np_overloaded
-        return self.load_sustained or 0, self.load_overloaded
-
-
-def make_boundary(  # noqa: PLR0913 - one for each field, all by name
-    bracket: Bracket,
-    *,
-    bpm: int,
-    rate_records_per_s: float,
-    brokers: int,
-    trials: int,
-    reasons: Sequence[Reason] = (),
-    limited_by: Resource | None = None,
-    gave_up: str | None = None,
-    axis: str = "np",
-    np: int = 0,
-) -> Boundary:
-    """The boundary of a bracket.
-
-    Args:
-        bpm: message size of the point; on the axis `message_bytes` the bracket's own
-            sustained size takes its place [B].
-        rate_records_per_s: what one producer offers [records/s]; on the axis `rate` the
-            loads are the rates.
-        axis: what the bracket is on.
-        np: producers, on any other axis than `np`.
-        reasons: of the trial at the overloaded side, the most telling first.
-        gave_up: why the search ended early, or None when it closed the bracket.
-    """
-    low, over = bracket.sustained, bracket.overloaded
-
-    def producers(load: int) -> int:
-        return load if axis == "np" else np if load else 0
-
-    def messages_per_s(load: int) -> float:
-        return producers(load) * (float(load) if axis == "rate" else rate_records_per_s)
-
-    mps = messages_per_s(low)
-    if axis == "message_bytes" and low:
-        bpm = low
-    mb_per_s = mps * bpm / 1e6
-    return Boundary(
-        bpm=bpm,
-        np_sustained=producers(low),
-        np_overloaded=None if over is None else producers(over),
-        mps=mps,
-        mb_per_s=mb_per_s,
-        mb_per_s_per_broker=mb_per_s / brokers,
-        overload_reasons=tuple(f"{reason.indicator}: {reason.text}" for reason in reasons),
-        limited_by=None if limited_by is None else limited_by.value,
-        trials=trials,
-        mps_overloaded=None if over is None else messages_per_s(over),
-        gave_up=gave_up,
-        axis=axis,
-        load_sustained=low,
-        load_overloaded=over,
-    )
 
 
 @dataclass(frozen=True)
@@ -169,7 +37,8 @@ class RunSummary:
         environment: what to compare two runs by, see `metrics.tables.environment`.
         replication_factor, consumer_groups: of the pattern that was offered; 0 replicas
             when unknown.
-        trials: where fixed loads were held, each of their trials; empty after a search.
+        trials: where fixed loads were held, each of their trials as `trial_document` tells
+            it; empty after a search.
     """
 
     run_id: str
@@ -187,7 +56,7 @@ class RunSummary:
     environment: Mapping[str, str] = field(default_factory=dict)
     replication_factor: int = 0
     consumer_groups: int = 0
-    trials: tuple[HeldTrial, ...] = ()
+    trials: tuple[Mapping[str, Any], ...] = ()
 
 
 def by_goal(summary: RunSummary) -> list[tuple[str, RunSummary]]:
@@ -206,6 +75,37 @@ def by_goal(summary: RunSummary) -> list[tuple[str, RunSummary]]:
         )
         for goal in goals
     ]
+
+
+def trial_document(trial: Trial) -> dict[str, Any]:
+    """A trial of a fixed load as summary.json has it; None is not known.
+
+    Bytes are of payload, MB is 10⁶ of them; latencies count from the intended send time.
+    """
+    evidence, client, pattern = trial.evidence, trial.evidence.client, trial.pattern
+    latencies = {
+        f"latency_{name}": value if math.isfinite(value) else None
+        for name, value in asdict(client.latency).items()
+        if name != "p95_ms"
+    }
+    return {
+        "trial": trial.number,
+        "started_at": iso_utc(trial.started_at_s),
+        "bpm": pattern.bpm,
+        "np": pattern.np,
+        "axis": pattern.axis,
+        "load": trial.load,
+        "duration_s": client.duration_s,
+        "offered_mb_per_s": client.offered_mb_per_s,
+        "achieved_mb_per_s": client.achieved_mb_per_s,
+        "verdict": trial.verdict.value,
+        "reasons": [f"{reason.indicator}: {reason.text}" for reason in trial.reasons],
+        "limited_by": None if trial.limited_by is None else trial.limited_by.value,
+        "evidence": trial.attribution,
+        "handler_idle_min": evidence.handler_idle_min,
+        "handler_s_per_mb": evidence.handler_s_per_mb,
+        **latencies,
+    }
 
 
 def write_summary(summary: RunSummary, path: Path) -> None:
@@ -227,10 +127,13 @@ def load_summary(path: Path) -> RunSummary:
     """
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
-        boundaries = tuple(_boundary(entry) for entry in document["boundaries"])
-        trials = tuple(_held(entry) for entry in document.get("trials", ()))
-        lists = {"boundaries": boundaries, "trials": trials}
-        return RunSummary(**(_known(RunSummary, document) | lists))
+        known = {item.name for item in fields(RunSummary)}
+        values = {name: value for name, value in document.items() if name in known}
+        lists = {
+            "boundaries": tuple(restored(Boundary, entry) for entry in document["boundaries"]),
+            "trials": tuple(document.get("trials", ())),
+        }
+        return RunSummary(**(values | lists))
     except FileNotFoundError:
         raise ConfigError(
             f"{path} does not exist; expected the summary.json of a finished run, "
@@ -260,19 +163,3 @@ def write_atomic(path: Path, content: str | bytes) -> None:
 
 def _boundary_document(boundary: Boundary) -> dict[str, Any]:
     return asdict(boundary) | {name: getattr(boundary, name) for name in _DERIVED}
-
-
-def _boundary(document: Mapping[str, Any]) -> Boundary:
-    known = _known(Boundary, document)
-    lists = {name: tuple(document.get(name, ())) for name in ("overload_reasons", "notes")}
-    return Boundary(**(known | lists))
-
-
-def _held(document: Mapping[str, Any]) -> HeldTrial:
-    known = _known(HeldTrial, document)
-    return HeldTrial(**(known | {"reasons": tuple(document.get("reasons", ()))}))
-
-
-def _known(kind: type[Any], document: Mapping[str, Any]) -> dict[str, Any]:
-    names = {field.name for field in fields(kind)}
-    return {name: value for name, value in document.items() if name in names}

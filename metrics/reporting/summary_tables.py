@@ -1,14 +1,15 @@
-"""The answer of a run, read back from the tables: what summary.json holds, on any Spark."""
+"""The answer of a run, read back from its rows: what summary.json holds, on any Spark."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import fields
+import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from metrics.reporting.summary import Boundary, RunSummary
+from metrics.columns import restored
+from metrics.reporting.summary import RunSummary
+from metrics.tables.boundary import Boundary
 from metrics.tables.store import TableStore
-from metrics.tables.views import newest_points
 from metrics.units import iso_utc
 from search.errors import ConfigError
 
@@ -26,43 +27,71 @@ def read_summary(tables: TableStore, run_id: str = "") -> RunSummary:
     Raises:
         ConfigError: there is no such run, or no run with a boundary point.
     """
-    run = _run(tables, run_id)
-    own = tables.read("boundaries", run["run_id"])
-    points = [row.asDict(recursive=True) for row in newest_points(own).orderBy("bpm").collect()]
-    replicas, groups = _pattern(tables, run["run_id"])
+    runs = _runs(tables, run_id)
+    points = tables.read("boundaries", runs[0]["run_id"]).collect()
+    return summary_of(runs, [row.asDict(recursive=True) for row in points])
+
+
+def summary_of(
+    runs: Sequence[Mapping[str, Any]], points: Sequence[Mapping[str, Any]]
+) -> RunSummary:
+    """The summary of a run.
+
+    Args:
+        runs: its rows of the table `runs`, at least one, as `Row.asDict(recursive=True)`
+            gives them. A run that died has no end; one that was resumed has several.
+        points: its rows of the table `boundaries`; of one size and goal the newest counts.
+    """
+    ordered = sorted(runs, key=lambda row: row["at"])
+    ends = [row for row in ordered if row["event"] == "finished"]
+    last = ends[-1] if ends else ordered[-1]
+    workload = configuration_of_row(last).get("workload", {})
+    goals = [name.strip() for name in last["goal"].split(",")]
+    newest = {(row["goal"], row["bpm"]): row for row in sorted(points, key=lambda row: row["at"])}
+    boundaries = sorted(
+        (restored(Boundary, row) for row in newest.values()),
+        key=lambda each: (_place(each.goal, goals), each.bpm),
+    )
     return RunSummary(
-        run_id=run["run_id"],
-        started_at=iso_utc(run["started_s"]),
-        finished_at=iso_utc(run["at_s"]),
-        cluster=run["cluster"],
-        workload=run["workload"],
-        goal=run["goal"],
-        boundaries=tuple(_boundary(point) for point in _in_order(points, run["goal"])),
-        brokers=run["brokers"] or 0,
-        status=run["status"],
-        exit_code=run["exit_code"] or 0,
-        error=run["error"],
-        caveat=run["caveat"] or "",
-        environment=run["environment"] or {},
-        replication_factor=replicas,
-        consumer_groups=groups,
+        run_id=last["run_id"],
+        started_at=iso_utc(ordered[0]["at"].timestamp()),
+        finished_at=iso_utc(ends[-1]["at"].timestamp()) if ends else "",
+        cluster=last["cluster"],
+        workload=last["workload"],
+        goal=last["goal"],
+        boundaries=tuple(boundaries),
+        brokers=last["brokers"] or 0,
+        status=last["status"],
+        exit_code=last["exit_code"] or 0,
+        error=last["error"],
+        caveat=last["caveat"] or "",
+        environment=dict(last["environment"] or {}),
+        replication_factor=int(workload.get("topic.replication_factor", 0)),
+        consumer_groups=int(workload.get("consumers.groups", 0)),
     )
 
 
-def _run(tables: TableStore, run_id: str) -> dict[str, Any]:
-    """The run's last row, its end if there is one, with `started_s` and `at_s` [s]."""
+def configuration_of_row(row: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The configuration that a row of `runs` keeps; empty where it keeps none."""
+    kept: dict[str, dict[str, Any]] = json.loads(row["config"] or "{}")
+    return kept
+
+
+def _place(goal: str, goals: Sequence[str]) -> int:
+    return goals.index(goal) if goal in goals else len(goals)
+
+
+def _runs(tables: TableStore, run_id: str) -> list[dict[str, Any]]:
+    """The run's rows of the table `runs`."""
     from pyspark.sql import functions as sql
 
     if not run_id:
         newest = tables.read("boundaries").select(sql.max_by("run_id", "at")).collect()
         run_id = newest[0][0] or ""
-    at_s = (sql.unix_micros("at") / 1e6).alias("at_s")
-    found = tables.read("runs", run_id).select("*", at_s).collect()
+    found = tables.read("runs", run_id).collect()
     if not found:
         raise ConfigError(_no_run(tables, run_id))
-    # A resumed run has several rows of each event.
-    last = max(found, key=lambda row: (row["event"] == "finished", row["at_s"]))
-    return last.asDict(recursive=True) | {"started_s": min(row["at_s"] for row in found)}
+    return [row.asDict(recursive=True) for row in found]
 
 
 def _no_run(tables: TableStore, run_id: str) -> str:
@@ -75,24 +104,3 @@ def _no_run(tables: TableStore, run_id: str) -> str:
         f"{tables.address('runs')}; expected the id of a run, such as one of the last: "
         f"{', '.join(last) or 'none'}; correct it, or find a limit with redline find-limit"
     )
-
-
-def _pattern(tables: TableStore, run_id: str) -> tuple[int, int]:
-    """Replicas and consumer groups that the run's trials had; 0 replicas when unknown."""
-    names = ("replication_factor", "consumer_groups")
-    told = tables.read("trials", run_id).select(*names).limit(1).collect()
-    return (told[0][0] or 0, told[0][1] or 0) if told else (0, 0)
-
-
-def _in_order(points: list[dict[str, Any]], goals: str) -> list[dict[str, Any]]:
-    """By goal as the run named them, then by size."""
-    order = [name.strip() for name in goals.split(",")]
-    return sorted(points, key=lambda p: order.index(p["goal"]) if p["goal"] in order else -1)
-
-
-def _boundary(row: Mapping[str, Any]) -> Boundary:
-    """A boundary of its row; what a version did not know yet has its default."""
-    known = {each.name: row.get(each.name) for each in fields(Boundary)}
-    lists = {name: tuple(known[name] or ()) for name in ("overload_reasons", "notes")}
-    texts = {"evidence": known["evidence"] or "", "axis": known["axis"] or "np"}
-    return Boundary(**(known | lists | texts))

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Annotated
+
+from metrics.columns import Column, Moment
 
 
 @dataclass(frozen=True)
@@ -18,6 +21,6 @@ class BrokerSample:
     """
 
     broker_id: int
-    at_s: float
-    values: Mapping[str, float] = field(default_factory=dict)
+    at_s: Annotated[float, Moment(), Column("at")]
+    values: Annotated[Mapping[str, float], Column("readings")] = field(default_factory=dict)
     error: str | None = None

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from enum import Enum
+from typing import Annotated
+
+from metrics.columns import Column, Moment
 
 
 class Outcome(str, Enum):
@@ -31,7 +33,7 @@ class CaseRow:
     Attributes:
         run_id: the run whose trials it was measured by.
         event: `measured` or `judged`; a judged row repeats what was measured.
-        at: when it was measured.
+        at_s: when it was measured.
         suite, night, case: what the figure is of, and which night it is.
         cluster, workload, goal: names of the configuration.
         kind: `limit` or `load`.
@@ -65,7 +67,7 @@ class CaseRow:
 
     run_id: str
     event: str
-    at: datetime
+    at_s: Annotated[float, Moment(), Column("at")]
     suite: str
     night: str
     case: str

@@ -10,14 +10,14 @@ import dataclasses
 import inspect
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import Any, get_args
 
 import pyarrow as pa
 
-from metrics.tables.columns import arrow_type, ddl_type
-from metrics.tables.schema import ROWS, SCHEMAS
+from metrics.columns import ColumnField, arrow_type, columns_of, ddl_type
+from metrics.tables.schema import ROWS
 
 _HEAD = """# Tables
 
@@ -51,7 +51,7 @@ _NUMBERED = frozenset({"trial", "exit_code", "group", "partition"})
 
 
 @dataclasses.dataclass(frozen=True)
-class Column:
+class DescribedColumn:
     """A line of the page; `kind` is the type as Spark names it, or a struct of the page."""
 
     name: str
@@ -76,25 +76,33 @@ def described(row: type[Any]) -> dict[str, str]:
     return found
 
 
-def columns_of(row: type[Any], skip: frozenset[str] = frozenset()) -> Iterator[Column]:
-    """The columns that a dataclass gives.
+def described_columns(row: type[Any]) -> Iterator[DescribedColumn]:
+    """The columns that a dataclass gives, those of its flat parts among them.
 
     Raises:
         ValueError: one is not described, or its unit is not known.
     """
-    hints, meanings = get_type_hints(row), described(row)
-    for item in dataclasses.fields(row):
-        if item.name in skip:
-            continue
-        if item.name not in meanings:
-            raise ValueError(
-                f"{row.__name__}.{item.name} is a column without a meaning; expected a line "
-                f"`{item.name}: …` under Attributes of its docstring; add one"
-            )
-        kind, told = _kind(hints[item.name]), meanings[item.name].rstrip(".;")
-        told = re.sub(r"\bNone\b", "null", told)
-        unit = _unit(row, item.name, kind, told)
-        yield Column(item.name, kind, unit, told.removesuffix(f" [{unit}]"))
+    for column in columns_of(row):
+        kind, name = _kind(column.field.hint), column.name
+        told = ": ".join(_meaning(home, item).rstrip(".;") for home, item in column.homes)
+        told = re.sub(r"\b(None|NaN)\b", "null", told)
+        unit = _unit(column.homes[-1][0], name, kind, told)
+        is_moment = column.field.is_moment
+        told = re.sub(r" \[[^]]+\]", "", told) if is_moment else told.replace(f" [{unit}]", "")
+        yield DescribedColumn(name, kind, unit, told)
+
+
+def _meaning(home: type[Any], item: ColumnField) -> str:
+    if item.is_derived:
+        text = _summary(getattr(home, item.attribute))
+        return text[:1].lower() + text[1:] if text[1:2].islower() else text
+    meaning = described(home).get(item.attribute, "")
+    if not meaning:
+        raise ValueError(
+            f"{home.__name__}.{item.attribute} is a column without a meaning; expected a line "
+            f"`{item.attribute}: …` under Attributes of its docstring; add one"
+        )
+    return meaning
 
 
 def _kind(hint: Any) -> str:
@@ -132,21 +140,20 @@ def _unit(row: type[Any], name: str, kind: str, meaning: str) -> str:
     return "count" if kind == "bigint" else "–"
 
 
-def _structs(rows: Mapping[str, tuple[tuple[type[Any], frozenset[str]], ...]]) -> list[type[Any]]:
-    """The dataclasses inside the rows', each after what first holds it."""
+def _structs(rows: Iterable[type[Any]]) -> list[type[Any]]:
+    """The dataclasses inside the rows, each after what first holds it."""
     found: list[type[Any]] = []
-    queue = [row for parts in rows.values() for row, _ in parts]
+    queue = list(rows)
     while queue:
-        row = queue.pop(0)
-        for hint in get_type_hints(row).values():
-            struct = struct_of(hint)
+        for column in columns_of(queue.pop(0)):
+            struct = struct_of(column.field.hint)
             if struct is not None and struct not in found:
                 found.append(struct)
                 queue.append(struct)
     return found
 
 
-def _section(title: str, summary: str, columns: list[Column]) -> list[str]:
+def _section(title: str, summary: str, columns: list[DescribedColumn]) -> list[str]:
     lines = [f"## {title}", "", summary, "", "| column | type | unit | meaning |"]
     lines.append("| --- | --- | --- | --- |")
     lines += [f"| `{c.name}` | {c.kind} | {c.unit} | {c.meaning} |" for c in columns]
@@ -156,17 +163,12 @@ def _section(title: str, summary: str, columns: list[Column]) -> list[str]:
 def markdown() -> str:
     """The whole page."""
     lines = [_HEAD]
-    for table, parts in ROWS.items():
-        columns = [column for row, skip in parts for column in columns_of(row, skip)]
-        order = {name: place for place, name in enumerate(SCHEMAS[table].names)}
-        columns.sort(key=lambda column: order[column.name])
-        lines += _section(table, _summary(parts[0][0]), columns)
-    for struct in _structs(ROWS):
-        lines += _section(struct.__name__, _summary(struct), list(columns_of(struct)))
+    for title, row in {**ROWS, **{each.__name__: each for each in _structs(ROWS.values())}}.items():
+        lines += _section(title, _summary(row), list(described_columns(row)))
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _summary(row: type[Any]) -> str:
+def _summary(row: Any) -> str:
     return " ".join((inspect.getdoc(row) or "").split("\n\n")[0].split())
 
 

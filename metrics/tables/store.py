@@ -13,19 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from metrics.reporting.summary import Boundary
+from metrics.columns import ddl, restored, row_of
 from metrics.sources.sample import BrokerSample
+from metrics.tables.boundary import BoundaryRow
 from metrics.tables.cases import CaseRow
-from metrics.tables.columns import ddl
-from metrics.tables.records import (
-    boundary_record,
-    case_row,
-    run_record,
-    sample_record,
-    trial_record,
-)
-from metrics.tables.schema import SCHEMAS, RunRow, Trial
+from metrics.tables.schema import SCHEMAS, RunRow, SampleRow
+from metrics.tables.trials import trial_from
 from metrics.tables.views import newest_cases, newest_runs
+from metrics.trial.trial import Trial
 from search.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -98,21 +93,18 @@ class TableStore:
         else:
             writer.saveAsTable(self.address(table))
 
-    def _append(
-        self, table: str, key: str, version: int, records: Sequence[dict[str, Any]]
-    ) -> None:
+    def _append(self, table: str, key: str, version: int, *records: Any) -> None:
         """Append the records as one file, unless `key` reached this version in the table.
 
         Few keys with rising versions, because Delta reads all keys for every append.
         """
-        rows = pa.Table.from_pylist(list(records), schema=SCHEMAS[table])
+        rows = pa.Table.from_pylist([row_of(each) for each in records], schema=SCHEMAS[table])
         frame = self._spark.createDataFrame(rows).coalesce(1)
         self._save(table, frame, {"txnAppId": f"redline/{table}/{key}", "txnVersion": f"{version}"})
 
     def append_run(self, row: RunRow) -> None:
         """Append the start or the end of a run; one that was resumed has several of each."""
-        version = int(row.at.timestamp() * 1000)
-        self._append("runs", row.run_id, version, [run_record(row)])
+        self._append("runs", row.run_id, int(row.at_s * 1000), row)
 
     def append_trial(self, trial: Trial, samples: Sequence[BrokerSample] = ()) -> None:
         """Append a trial's samples and then its row, so that a row's samples are all there.
@@ -120,11 +112,11 @@ class TableStore:
         Trials of a run are appended in the order of their numbers: a lower number than the
         last counts as appended. A resumed run goes on with `next_trial`.
         """
-        number = trial.trial
+        run_id, number = trial.run_id, trial.number
         if samples:
-            records = [sample_record(trial.run_id, number, sample) for sample in samples]
-            self._append("samples", trial.run_id, number, records)
-        self._append("trials", trial.run_id, number, [trial_record(trial)])
+            rows = (SampleRow(run_id, number, sample) for sample in samples)
+            self._append("samples", run_id, number, *rows)
+        self._append("trials", run_id, number, trial)
 
     def next_trial(self, run_id: str) -> int:
         """The number after the last trial of a run that left anything behind; 1 at first."""
@@ -139,31 +131,26 @@ class TableStore:
         written = self.read("trials", run_id).selectExpr(total).collect()[0][0]
         return float(written or 0)
 
-    def append_boundary(
-        self, run_id: str, at_s: float, names: tuple[str, str, str], boundary: Boundary
-    ) -> None:
+    def append_boundary(self, row: BoundaryRow) -> None:
         """Append the end of the search at one message size, for one goal.
 
         A search that went on after its end, with a larger budget, adds a newer row.
-
-        Args:
-            at_s: when it ended [s since the epoch].
-            names: of cluster, workload and goal.
         """
-        record = boundary_record(run_id, at_s, names, boundary)
-        key = f"{run_id}/{names[2]}/{boundary.bpm}"
-        self._append("boundaries", key, boundary.trials + 1, [record])
+        point = row.boundary
+        key = f"{row.run_id}/{point.goal}/{point.bpm}"
+        self._append("boundaries", key, point.trials + 1, row)
 
     def append_case(self, row: CaseRow) -> None:
         """Append that a case was measured, or how its night was judged; each only once."""
         version = 1 + ("measured", "judged").index(row.event)
-        self._append("cases", f"{row.run_id}/{row.case}", version, [run_record(row)])
+        self._append("cases", f"{row.run_id}/{row.case}", version, row)
 
     def cases(self, suite: str, cluster: str) -> list[CaseRow]:
         """All nights of a suite on a cluster, each of their cases once, oldest first."""
         newest = newest_cases(self.read("cases")).where("value is not null")
         own = newest.where((newest.suite == suite) & (newest.cluster == cluster))
-        return [case_row(row.asDict(recursive=True)) for row in own.orderBy("at").collect()]
+        rows = own.orderBy("at").collect()
+        return [restored(CaseRow, row.asDict(recursive=True)) for row in rows]
 
     def read(self, table: str, run_id: str | None = None) -> DataFrame:
         """A table's rows, of one run if given."""
@@ -181,10 +168,10 @@ class TableStore:
         """A run's trials in order."""
         return self.read("trials", run_id).orderBy("trial")
 
-    def trial_rows(self, run_id: str) -> list[dict[str, Any]]:
-        """A run's trials in order, as dicts down to the last value, without single producers."""
-        trials = self.trials(run_id).drop("by_producer")
-        return [row.asDict(recursive=True) for row in trials.collect()]
+    def trials_of(self, run_id: str) -> list[Trial]:
+        """A run's trials in order, without their accounts of single producers."""
+        rows = self.trials(run_id).drop("by_producer").collect()
+        return [trial_from(row.asDict(recursive=True)) for row in rows]
 
     def samples(self, run_id: str) -> DataFrame:
         """A run's samples in order."""

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated
+
+from metrics.columns import Flat, column
+from metrics.trial.adding import FIRST, POINT_BY_POINT, total
+from metrics.trial.histogram import Histogram, Quantiles
 
 LAG_INTERVAL_S = 0.5
 """Lag is noted at the window's start and every so often after it [s]."""
@@ -31,90 +37,107 @@ class Stint:
         return self.to_offset - self.from_offset
 
 
-@dataclass(frozen=True)
-class GroupShare:
-    """The members of one group that one task hosts.
-
-    Attributes:
-        group: number of the group, from 0.
-        members: that this task hosts.
-        records, wire_bytes: read inside the window; bytes of record batches, or of keys and
-            values where a library decodes them [B].
-        latency_us: encoded histogram, intended send time to receipt [µs].
-        lag_records: at the window's start and every `LAG_INTERVAL_S` after it.
-        stints: everything read over the whole trial.
-        errors: error name → how often, over the whole trial.
-        rebalances: assignments after the first, of all these members.
-        unread_records: acknowledged and not read by the end of the drain.
-        note: what is worth knowing, one sentence, or None.
-    """
-
-    group: int
-    members: int
-    records: int = 0
-    wire_bytes: int = 0
-    latency_us: str = ""
-    lag_records: tuple[int, ...] = ()
-    stints: tuple[Stint, ...] = ()
-    errors: Mapping[str, int] = field(default_factory=dict)
-    rebalances: int = 0
-    unread_records: int = 0
-    note: str | None = None
-
-    @classmethod
-    def from_mapping(cls, row: Mapping[str, Any]) -> GroupShare:
-        """From a dict, as Spark's and Arrow's rows give it."""
-        values = dict(row)
-        values["lag_records"] = tuple(values.get("lag_records") or ())
-        values["stints"] = tuple(Stint(**stint) for stint in values.get("stints") or ())
-        values["errors"] = dict(values.get("errors") or {})
-        return cls(**values)
-
-
-@dataclass(frozen=True)
-class GroupWindow:
-    """One consumer group over the measured window, all tasks merged.
+@dataclass
+class GroupCounts:
+    """Counts of the members of one group: the engine's, a task's, and those of all tasks.
 
     Attributes:
         group: number of the group, from 0.
         members: of the group.
-        records, wire_bytes: read inside the window; bytes of record batches [B].
-        latency_p50_ms, latency_p95_ms, latency_p99_ms, latency_max_ms: intended send time to
-            receipt; NaN where nothing was read [ms].
+        records: read inside the window.
+        wire_bytes: of the record batches read inside the window, or of keys and values where a
+            library decodes them.
         lag_records: at the window's start and every `LAG_INTERVAL_S` after it; records that
             could be read and were not yet.
-        lag_slope_records_per_s: of a line through them [records/s]; NaN with one point.
-        records_total: read over the whole trial, drain included, rereads among them.
-        reread_records: read more than once, which a rebalance may bring about.
-        read_by_partition: what was read over the whole trial, in ranges without a break.
         errors: error name → how often, over the whole trial.
         rebalances: assignments after each member's first.
         unread_records: acknowledged and not read by the end of the drain.
         notes: what the consumers want remembered, a sentence each.
     """
 
-    group: int
-    members: int
-    records: int
-    wire_bytes: int
-    latency_p50_ms: float
-    latency_p95_ms: float
-    latency_p99_ms: float
-    latency_max_ms: float
-    lag_records: tuple[int, ...]
-    lag_slope_records_per_s: float
-    records_total: int
-    reread_records: int
-    read_by_partition: tuple[Stint, ...]
-    errors: Mapping[str, int] = field(default_factory=dict)
+    group: Annotated[int, FIRST]
+    members: int = 0
+    records: int = 0
+    wire_bytes: int = 0
+    lag_records: Annotated[tuple[int, ...], POINT_BY_POINT] = ()
+    errors: dict[str, int] = field(default_factory=Counter)
     rebalances: int = 0
     unread_records: int = 0
     notes: tuple[str, ...] = ()
 
 
-def added(series: Iterable[Sequence[int]]) -> tuple[int, ...]:
-    """Sums point by point, as far as all series go."""
-    return tuple(sum(point) for point in zip(*series, strict=False))
+@dataclass(frozen=True)
+class GroupShare:
+    """The members of one group that one task hosts.
+
+    Attributes:
+        counts: of these members.
+        latency_us: intended send time to receipt [µs].
+        stints: everything read over the whole trial.
+    """
+
+    counts: GroupCounts
+    latency_us: Histogram = field(default_factory=Histogram)
+    stints: tuple[Stint, ...] = ()
+
+
+@dataclass(frozen=True)
+class GroupWindow:
+    """One consumer group over the measured window, all tasks together.
+
+    Attributes:
+        latency: from the intended send time to the receipt.
+        records_total: read over the whole trial, drain included, rereads among them.
+        reread_records: read more than once, which a rebalance may bring about.
+        read_by_partition: what was read over the whole trial, in ranges without a break.
+    """
+
+    counts: Annotated[GroupCounts, Flat()]
+    latency: Annotated[Quantiles, Flat("latency_", is_told=True)] = field(default_factory=Quantiles)
+    records_total: int = 0
+    reread_records: int = 0
+    read_by_partition: tuple[Stint, ...] = ()
+
+    @property
+    @column
+    def lag_slope_records_per_s(self) -> float:
+        """Of a line through the lags [records/s]; NaN with one point."""
+        return lag_slope(self.counts.lag_records, LAG_INTERVAL_S)
+
+    @classmethod
+    def of(cls, share: GroupShare) -> GroupWindow:
+        """Of the shares of all tasks, added up."""
+        read = ranges(share.stints)
+        passed = sum(stint.length for stint in share.stints)
+        return cls(
+            share.counts,
+            Quantiles.of(share.latency_us),
+            sum(stint.records for stint in share.stints),
+            passed - sum(stint.length for stint in read),
+            read,
+        )
+
+
+def group_windows(shares: Iterable[GroupShare]) -> tuple[GroupWindow, ...]:
+    """One window per group, by its number."""
+    by_group: dict[int, list[GroupShare]] = defaultdict(list)
+    for share in shares:
+        by_group[share.counts.group].append(share)
+    return tuple(GroupWindow.of(total(by_group[group])) for group in sorted(by_group))
+
+
+def lag_slope(lag_records: Sequence[int], interval_s: float) -> float:
+    """Slope of the line through lags taken every `interval_s` [records/s].
+
+    The line has the least squares of distance, as in Theodolite's lag trend metric
+    (https://www.theodolite.rocks). NaN of fewer than two points, which have none.
+    """
+    count = len(lag_records)
+    if count < 2:
+        return math.nan
+    middle, mean = (count - 1) / 2, sum(lag_records) / count
+    rise = sum((index - middle) * (lag - mean) for index, lag in enumerate(lag_records))
+    return rise / sum((index - middle) ** 2 for index in range(count)) / interval_s
 
 
 def ranges(stints: Iterable[Stint]) -> tuple[Stint, ...]:

@@ -1,108 +1,117 @@
-"""What a trial leaves behind: broker samples, exact windows, the client's account, reasons."""
+"""What one trial left behind, before it is judged, and what can be derived from it."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from statistics import fmean
+from typing import Annotated
 
-from metrics.trial.by_producer import ByProducer
-from metrics.trial.consumption import GroupWindow
-from metrics.trial.tallies import Errors
+from metrics.columns import NO_COLUMN, Column, Flat, column
+from metrics.trial.client import ClientWindow
+from metrics.trial.judgement import Reason
+from metrics.windows.broker import BrokerWindow, busiest_of
+from metrics.windows.use import ResourceUse, use_table
 
 
 @dataclass(frozen=True)
-class ClientWindow:
-    """The generator's account of the measured window, all tasks merged.
-
-    Records and bytes are whole counts over the window [start_s, end_s); bytes are
-    payload (keys and values). Latencies count from the intended send time [ms].
+class ClusterFacts:
+    """What is known of a cluster before any trial, and what its trials are judged by.
 
     Attributes:
-        start_s, end_s: the measured window [s since the epoch].
-        np: producers.
-        offered_records: records that the schedule asked for inside the window.
-        sent_records: records handed to a socket inside the window.
-        acked_records: records acknowledged inside the window.
-        failed_records: records that ended in an error inside the window.
-        offered_bytes, acked_bytes: payload of offered and acknowledged records [B].
-        unsent_own_records: records due and unsent at the window's end although their
-            connection had room, so held up by the generator and not by the brokers.
-        lateness_p99_ms: how late sends left that no broker had blocked.
-        loop_busy: highest share of any task's window spent outside of waiting [ratio].
-        latency_p50_ms, latency_p95_ms, latency_p99_ms, latency_p999_ms, latency_max_ms: from
-            the intended send time to the acknowledgement [ms].
-        acked_total: records acknowledged over the whole trial, warm-up and drain included.
-        failed_total: records failed over the whole trial.
-        acked_by_partition: partition, numbered through all topics → records acknowledged over
-            the whole trial.
-        errors: Kafka error name → records.
-        failed_by_partition: partition → records that ended in an error.
-        retried_records: records sent again, each time, over the whole trial.
-        retry_errors: Kafka error name → records that were sent again because of it.
-        duplicates_at_most: records that the logs may hold beyond the acknowledged and the
-            failed, because an answer was lost and they were sent again.
-        duplicates_by_partition: the same by partition.
-        errors_by_partition: partition → Kafka error name → records.
-        sent_by_partition: partition → records handed to a socket, each once.
-        retried_by_partition: partition → records sent again, each time.
-        by_producer: the account of each producer.
-        producer_share_min, producer_share_p50, producer_share_max: of the single producers,
-            acknowledged inside the window over due inside it [ratio].
-        producer_worst: index of the producer that is farthest from 1.
-        task_errors: why tasks could not take part or did not finish, a sentence each.
-        throttle_ms: throttle time that produce responses reported, summed [ms].
-        cpu_s: CPU time of all tasks with producers inside the window [CPU-s].
-        groups: what each consumer group read, and how far it was behind.
-        consumer_loop_busy: as `loop_busy`, of the tasks with consumers [ratio].
-        compression_ratio: size of the batches' records before over after compression, as
-            they were encoded before the trial [ratio]; None when no task took part.
-
-    Quantiles are NaN where nothing was recorded.
+        is_blind: it shows no metrics, so that none can be missing.
+        isr_window_s: least window in which an ISR change can show, from the brokers'
+            `replica.lag.time.max.ms` [s]; None where there are no followers.
+        queued_max_requests: broker id → its `queued.max.requests`, where that was asked.
     """
 
-    start_s: float
-    end_s: float
-    np: int
-    offered_records: int
-    sent_records: int
-    acked_records: int
-    failed_records: int
-    offered_bytes: int
-    acked_bytes: int
-    unsent_own_records: int
-    lateness_p99_ms: float
-    loop_busy: float
-    latency_p50_ms: float
-    latency_p95_ms: float
-    latency_p99_ms: float
-    latency_max_ms: float
-    acked_total: int
-    failed_total: int
-    acked_by_partition: Mapping[int, int]
-    errors: Mapping[str, int]
-    task_errors: tuple[str, ...] = ()
-    throttle_ms: int = 0
-    cpu_s: float = 0.0
-    latency_p999_ms: float = math.nan
-    groups: tuple[GroupWindow, ...] = ()
-    consumer_loop_busy: float = 0.0
-    failed_by_partition: Mapping[int, int] = field(default_factory=dict)
-    retried_records: int = 0
-    retry_errors: Mapping[str, int] = field(default_factory=dict)
-    duplicates_at_most: int = 0
-    duplicates_by_partition: Mapping[int, int] = field(default_factory=dict)
-    producer_share_min: float | None = None
-    producer_share_p50: float | None = None
-    producer_share_max: float | None = None
-    producer_worst: int | None = None
-    compression_ratio: float | None = None
-    errors_by_partition: Mapping[int, Errors] = field(default_factory=dict)
-    sent_by_partition: Mapping[int, int] = field(default_factory=dict)
-    retried_by_partition: Mapping[int, int] = field(default_factory=dict)
-    by_producer: ByProducer = field(default_factory=ByProducer)
+    is_blind: bool = False
+    isr_window_s: float | None = None
+    queued_max_requests: Mapping[int, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What clients and brokers did in a trial.
+
+    Attributes:
+        client: what clients did.
+        brokers: what each broker did in the window.
+        controllers: the same of controllers whose metrics are known.
+        metrics_source: `driver-jvm`, `jmxquery`, …
+        end_offsets: partition → (before, after) the trial, to be compared with what was
+            acknowledged and read; None when they were not read.
+        refusals: why the trial was not made, or was ended, and so is no answer.
+        planned_s: length of the window as it was planned; 0 when that is not known [s].
+        cluster: what is known of it.
+    """
+
+    client: Annotated[ClientWindow, Flat()]
+    brokers: Annotated[tuple[BrokerWindow, ...], Column("broker_windows")] = ()
+    controllers: Annotated[tuple[BrokerWindow, ...], Column("controller_windows")] = ()
+    metrics_source: str = ""
+    end_offsets: Annotated[Mapping[int, tuple[int, int]] | None, NO_COLUMN] = None
+    refusals: Annotated[tuple[Reason, ...], NO_COLUMN] = ()
+    planned_s: Annotated[float, NO_COLUMN] = 0.0
+    cluster: Annotated[ClusterFacts, NO_COLUMN] = ClusterFacts()
 
     @property
-    def duration_s(self) -> float:
-        """Length of the measured window [s]."""
-        return self.end_s - self.start_s
+    @column
+    def end_offset_growth_records(self) -> int | None:
+        """Growth of the end offsets over the whole trial."""
+        growth = self.growth_by_partition
+        return None if growth is None else sum(growth.values())
+
+    @property
+    @column
+    def resources(self) -> tuple[ResourceUse, ...]:
+        """The USE table, a row for each resource of each broker."""
+        return use_table(self.brokers)
+
+    @property
+    def growth_by_partition(self) -> dict[int, int] | None:
+        """Partition → growth of its end offset over the whole trial; None when it was not read."""
+        if self.end_offsets is None:
+            return None
+        return {
+            partition: after - before for partition, (before, after) in self.end_offsets.items()
+        }
+
+    @property
+    def busiest_broker(self) -> BrokerWindow | None:
+        """The broker whose request handlers had the least idle time; None where none tells."""
+        return busiest_of(self.brokers)
+
+    @property
+    def handler_idle_min(self) -> float | None:
+        """Lowest idle fraction of any broker's request handlers [ratio]."""
+        busiest = self.busiest_broker
+        return None if busiest is None else busiest.handler_idle
+
+    @property
+    def isr_changed_share(self) -> float | None:
+        """Share of samples with ISR changes, of the broker with the most [ratio]."""
+        known = [w.isr_changed_share for w in self.brokers if w.isr_changed_share is not None]
+        return max(known, default=None)
+
+    @property
+    def handler_s_per_mb(self) -> float | None:
+        """Time for which all of a broker's handlers are busy with each MB of its payload [s/MB].
+
+        The busy share of the handlers over the payload that each broker took [MB/s]. Its
+        inverse is the payload that would fill them if the cost of a MB did not change with
+        the load.
+        """
+        idle = [each.handler_idle for each in self.brokers if each.handler_idle is not None]
+        achieved = self.client.achieved_mb_per_s
+        if not idle or len(idle) < len(self.brokers) or not achieved:
+            return None
+        busy = fmean(max(0.0, 1.0 - each) for each in idle)
+        return busy / (achieved / len(self.brokers)) if busy > 0.0 else None
+
+    @property
+    def lag_growth_per_s(self) -> dict[str, float]:
+        """Consumer group → slope of its lag over the window [records/s], where it has one."""
+        slopes = {str(g.counts.group): g.lag_slope_records_per_s for g in self.client.groups}
+        return {group: slope for group, slope in slopes.items() if not math.isnan(slope)}

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Annotated
 
-from metrics.trial.histograms import encode_histogram, merged_histogram, new_histogram, record_us
+from metrics.columns import Column
+from metrics.trial.histogram import Histogram
 
 _PARTS = 1_000_000
 
@@ -17,13 +20,13 @@ class ProducerShares:
     Attributes:
         lowest, highest: of the producers.
         worst: index of the producer that is farthest from 1.
-        parts: encoded histogram of the shares [millionths], from which quantiles are read.
+        parts: the shares of all of them [millionths].
     """
 
     lowest: float | None = None
     highest: float | None = None
     worst: int | None = None
-    parts: str = ""
+    parts: Histogram = field(default_factory=Histogram)
 
     @classmethod
     def of(cls, producers: Iterable[tuple[int, int, int]]) -> ProducerShares:
@@ -31,25 +34,20 @@ class ProducerShares:
         shares = [(acked / due, index) for index, acked, due in producers if due > 0]
         if not shares:
             return cls()
-        histogram = new_histogram()
-        for share, _ in shares:
-            record_us(histogram, share * _PARTS)
         _, worst = max((abs(share - 1.0), index) for share, index in shares)
-        lowest, highest = min(shares)[0], max(shares)[0]
-        return cls(lowest, highest, worst, encode_histogram(histogram))
+        parts = Histogram(share * _PARTS for share, _ in shares)
+        return cls(min(shares)[0], max(shares)[0], worst, parts)
 
-    @classmethod
-    def merged(cls, parts: Sequence[ProducerShares]) -> ProducerShares:
-        """Of the producers of several tasks."""
-        known = [each for each in parts if each.lowest is not None and each.highest is not None]
-        if not known:
-            return cls()
-        worst = max(known, key=lambda each: each.farthest)
-        return cls(
-            min(each.lowest for each in known if each.lowest is not None),
-            max(each.highest for each in known if each.highest is not None),
-            worst.worst,
-            encode_histogram(merged_histogram(each.parts for each in known)),
+    def plus(self, other: ProducerShares) -> ProducerShares:
+        """With the producers of another task."""
+        if self.lowest is None or other.lowest is None:
+            return other if self.lowest is None else self
+        assert self.highest is not None and other.highest is not None, "known with the lowest"
+        return ProducerShares(
+            min(self.lowest, other.lowest),
+            max(self.highest, other.highest),
+            max(self, other, key=lambda each: each.farthest).worst,
+            self.parts.plus(other.parts),
         )
 
     @property
@@ -58,9 +56,31 @@ class ProducerShares:
         edges = [edge for edge in (self.lowest, self.highest) if edge is not None]
         return max((abs(edge - 1.0) for edge in edges), default=0.0)
 
-    def quantile(self, percentile: float) -> float | None:
-        """The share that so many percent of the producers do not exceed, to 0.1 %."""
-        if not self.parts:
-            return None
-        histogram = merged_histogram([self.parts])
-        return float(histogram.get_value_at_percentile(percentile)) / _PARTS
+    @property
+    def median(self) -> float | None:
+        """The share that half of the producers do not exceed, to 0.1 %."""
+        median = self.parts.quantile(50.0)
+        return None if math.isnan(median) else median / _PARTS
+
+
+@dataclass(frozen=True)
+class ProducerSpan:
+    """How well the single producers kept their rates.
+
+    Attributes:
+        min: the lowest share of a producer: acknowledged inside the window over due inside it
+            [ratio].
+        p50: the share that half of the producers do not exceed [ratio].
+        max: the highest share of a producer [ratio].
+        worst: index of the producer that is farthest from 1.
+    """
+
+    min: float | None = None
+    p50: float | None = None
+    max: float | None = None
+    worst: Annotated[int | None, Column("producer_worst")] = None
+
+    @classmethod
+    def of(cls, shares: ProducerShares) -> ProducerSpan:
+        """Of all producers of a trial."""
+        return cls(shares.lowest, shares.median, shares.highest, shares.worst)

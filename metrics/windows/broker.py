@@ -290,3 +290,9 @@ def broker_windows(
         )
         for broker_id in sorted(broker_ids)
     )
+
+
+def busiest_of(windows: Iterable[BrokerWindow]) -> BrokerWindow | None:
+    """The broker whose request handlers had the least idle time; None where none tells."""
+    known = [(w.handler_idle, w.broker_id, w) for w in windows if w.handler_idle is not None]
+    return min(known, key=lambda each: each[:2])[2] if known else None

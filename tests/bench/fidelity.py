@@ -28,7 +28,8 @@ from metrics.sources.chooser import open_source
 from metrics.sources.sample import BrokerSample
 from metrics.sources.sampler import Sampler
 from metrics.sources.source import MetricsSource
-from metrics.trial.client import TaskRow
+from metrics.trial.counts import Counts
+from metrics.trial.task import TaskReport
 from metrics.windows.broker import broker_window
 from search.errors import RedlineError
 from tests.bench.fresh_topic import fresh_topic
@@ -181,7 +182,7 @@ class Comparison:
 
     def _run(
         self, client: str, case: Case, topic: str, measure_s: float | None = None
-    ) -> tuple[TaskRow, list[BrokerSample]]:
+    ) -> tuple[TaskReport, list[BrokerSample]]:
         plan = TrialPlan(
             trial_id=topic,
             topics=(topic,),
@@ -200,15 +201,17 @@ class Comparison:
             return row, sampler.stop()
 
 
-def _is_offered(client: str, case: Case, row: TaskRow, is_last: bool) -> bool:
+def _is_offered(client: str, case: Case, row: TaskReport, is_last: bool) -> bool:
     """Whether the window is one of the pattern; the last one must be."""
-    if row.error is not None or row.failed_total:
-        raise FidelityError(f"{client}, {case}: {row.error or row.errors}")
-    is_whole = row.sent_records >= ACHIEVED_MIN * row.offered_records
+    counts = row.produced.counts if row.produced else Counts()
+    if row.error is not None or counts.failed_total:
+        raise FidelityError(f"{client}, {case}: {row.error or counts.errors}")
+    is_whole = counts.sent_records >= ACHIEVED_MIN * counts.offered_records
     if is_last and not is_whole:
         raise FidelityError(
-            f"{client}, {case}: sent {row.sent_records} of {row.offered_records} records in the "
-            f"last of {TRIES} windows; expected {ACHIEVED_MIN:.0%} at least; use a quieter machine"
+            f"{client}, {case}: sent {counts.sent_records} of {counts.offered_records} records in "
+            f"the last of {TRIES} windows; expected {ACHIEVED_MIN:.0%} at least; use a quieter "
+            "machine"
         )
     return is_whole
 

@@ -15,7 +15,7 @@ from metrics.reporting.chart_page import chart_page
 from metrics.reporting.page.model import build_report
 from metrics.reporting.page.page import report_page
 from metrics.windows.resource import Resource
-from tests.support.reported import rows_of, summary_of_sizes, trials_of_sizes
+from tests.support.reported import summary_of_sizes, trials_of_sizes
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 SIZES = (100, 1000, 10_000)
@@ -41,7 +41,7 @@ def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     cpu = [replace(each, limited_by=Resource.CPU.value) for each in strict.boundaries]
     both = replace(default, goal="strict,default", boundaries=(*cpu, *default.boundaries))
     path = tmp_path_factory.mktemp("report") / "report.html"
-    report = build_report(both, rows_of(trials_of_sizes(SIZES)), {"workload": {"name": "demo"}})
+    report = build_report(both, trials_of_sizes(SIZES), {"workload": {"name": "demo"}})
     path.write_text(report_page(report), encoding="utf-8")
     return path
 

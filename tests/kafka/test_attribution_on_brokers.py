@@ -19,9 +19,8 @@ from kafka.admin import ConfigResourceType
 from jobs.engine.pattern import ProducerPattern
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import start
-from metrics.trial.client import TaskRow
+from metrics.trial.task import TaskReport
 from metrics.windows.resource import Resource
-from metrics.windows.use import use_table
 from search.model import Verdict
 from tests.support.loaded_brokers import LoadedBrokers, Route, Seen, loaded
 from tests.support.rate_limited_link import rate_limited_link
@@ -56,7 +55,7 @@ def say(seen: Seen) -> None:
     log.warning("%s: %s", seen.judgement.verdict.value, seen.judgement.attribution)
     for reason in seen.judgement.reasons:
         log.warning("  %s", reason.text)
-    for row in use_table(seen.brokers):
+    for row in seen.evidence.resources:
         cells = (row.utilization, row.saturation, row.errors)
         used, waiting, failed = ("–" if cell is None else f"{cell:.2f}" for cell in cells)
         log.warning(
@@ -134,7 +133,7 @@ def test_a_follower_that_may_not_fetch_faster(spark: SparkSession) -> None:
         assert "the replicas on broker 2 by up to" in seen.judgement.attribution
 
 
-def _while_paused(running: Testbed, broker_id: int, work: Callable[[], TaskRow]) -> TaskRow:
+def _while_paused(running: Testbed, broker_id: int, work: Callable[[], TaskReport]) -> TaskReport:
     """Do the work while a broker hangs so long that it leaves the ISR, but is not fenced.
 
     A follower is throttled only while it is out of the ISR, from where it then never returns.

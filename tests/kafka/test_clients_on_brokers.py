@@ -27,17 +27,18 @@ def bench(kafka_testbed: Testbed) -> Iterator[Bench]:
 def test_acknowledged_equals_growth(bench: Bench, client: str, acks: int) -> None:
     window = bench.run(client=client, acks=acks, measure_s=1.0)
     deadline_s = time.monotonic() + 10.0  # with acks=0 brokers may still be writing
-    while sum(bench.end_offsets().values()) < window.acked_total and acks == 0:
-        assert time.monotonic() < deadline_s, (bench.end_offsets(), window.acked_by_partition)
-    assert dict(window.acked_by_partition) == {
+    counts = window.counts
+    while sum(bench.end_offsets().values()) < counts.acked_total and acks == 0:
+        assert time.monotonic() < deadline_s, (bench.end_offsets(), counts.acked_by_partition)
+    assert counts.acked_by_partition == {
         partition: end for partition, end in bench.end_offsets().items() if end
     }
-    assert window.offered_records == pytest.approx(600, rel=0.01)
+    assert counts.offered_records == pytest.approx(600, rel=0.01)
     # On a busy machine the last turn leaves records that are due, and says so; a broker that
     # stalls as the window ends holds some back.
-    assert 450 < window.acked_total + window.unsent_own_records <= 909
-    assert window.failed_total == 0
-    assert 0 < window.latency_p50_ms < 1_000
+    assert 450 < counts.acked_total + counts.unsent_own_records <= 909
+    assert counts.failed_total == 0
+    assert 0 < window.latency.p50_ms < 1_000
 
 
 @pytest.mark.parametrize("client", LIBRARIES)
@@ -46,5 +47,5 @@ def test_a_refused_record_is_counted_by_its_error(bench: Bench, client: str) -> 
         client=client, message_bytes=2_000_000, rate_records_per_s=5.0, pool_bytes=8_000_000,
         measure_s=0.8,
     )  # fmt: skip
-    assert set(window.errors) == {"MessageSizeTooLargeError"}
-    assert window.acked_total == 0 == sum(bench.end_offsets().values())
+    assert set(window.counts.errors) == {"MessageSizeTooLargeError"}
+    assert window.counts.acked_total == 0 == sum(bench.end_offsets().values())

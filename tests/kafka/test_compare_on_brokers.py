@@ -12,12 +12,14 @@ import yaml
 from jobs.cluster.connect import connect
 from jobs.cluster.topic_plan import PREFIX
 from jobs.console.events import PhaseStarted, RecordingReporter, TrialFinished
-from jobs.runs.compare.body import CompareRun
+from jobs.runs.compare.body import Comparison
 from jobs.runs.compare.pairs import Effort
 from jobs.runs.compare.sides import load_sides
+from jobs.runs.lifecycle import Order, execute
 from jobs.testbed.handle import Testbed
 from metrics.comparing.pairs import Conclusion, Side
 from metrics.tables.store import TableStore
+from search.errors import NoConclusionError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -55,29 +57,30 @@ def test_both_sides_are_loaded_in_turns_in_one_session_and_kept_as_runs(
     reporter = RecordingReporter()
     tables = str(tmp_path / "tables")
     effort = Effort(pairs=3, steady_pairs=0)
-    run = CompareRun(sides, reporter, tmp_path, tables, "pairs", effort, 0.05, budget_s=0.1)
-    answer = run.execute()
-
+    order = Order(reporter, tmp_path, tables, "pairs")
     # The time is up once the load is found, so there is no answer, and that is said.
-    (case,) = answer.cases
-    assert case.conclusion is Conclusion.NO_ANSWER
-    document = json.loads(run.file.read_text())
+    with pytest.raises(NoConclusionError, match="too few pairs"):
+        execute(Comparison(sides, effort, 0.05, budget_s=0.1), order)
+
+    document = json.loads((order.folder / "compare.json").read_text())
+    (case,) = document["cases"]
+    assert case["conclusion"] == Conclusion.NO_ANSWER.value
     assert (document["status"], document["exit_code"]) == ("no conclusion", 3)
     assert document["differences"] == []
-    assert document["cases"][0]["notes"] == ["the budget ended after 0 of 3 pairs"]
+    assert case["notes"] == ["the budget ended after 0 of 3 pairs"]
 
     finished = [event for event in reporter.events if isinstance(event, TrialFinished)]
-    order = [event.reason[:2] for event in finished]
-    assert order == sorted(order)
-    assert set(order) == {"A:", "B:"}
-    assert [event.number for event in finished] == list(range(1, len(finished) + 1))
-    starts = [e for e in reporter.events if e == PhaseStarted("starting Spark")]
-    assert len(starts) == 1
+    told = [event.reason[:2] for event in finished]
+    assert told == sorted(told)
+    assert set(told) == {"A:", "B:"}
+    assert [event.trial.number for event in finished] == list(range(1, len(finished) + 1))
+    phases = [event.text for event in reporter.events if isinstance(event, PhaseStarted)]
+    assert sum("starting Spark" in text for text in phases) == 1
     kept = TableStore(spark, tables)
     numbers = [row.trial for side in "ab" for row in kept.trials(f"pairs-{side}").collect()]
     assert sorted(numbers) == list(range(1, len(finished) + 1))
     ended = {row.run_id: row.status for row in kept.runs().collect()}
-    assert ended == {"pairs-a": "done", "pairs-b": "done"}
+    assert ended == dict.fromkeys(("pairs-a", "pairs-b"), "no conclusion")
     with connect(kafka_testbed.bootstrap_servers) as admin:
         left = [name for name in admin.client.list_topics() if name.startswith(f"{PREFIX}pairs")]
     assert left == []

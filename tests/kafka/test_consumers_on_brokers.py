@@ -24,10 +24,9 @@ from jobs.testbed.handle import Testbed
 from jobs.trials.axes import traffic_at
 from jobs.trials.driver_line import control_of
 from jobs.trials.load import Generator, Target
-from metrics.judging.group_rules import consumption_mismatch
-from metrics.trial.client import merge
-from metrics.trial.group_windows import group_windows
-from tests.support.consumer_bench import ConsumerBench
+from metrics.trial.consumption import group_windows
+from metrics.trial.task import TaskReport, merge
+from tests.support.consumer_bench import ConsumerBench, mismatches
 from tests.support.threads_barrier import run_stage
 
 if TYPE_CHECKING:
@@ -42,6 +41,11 @@ def bench(kafka_testbed: Testbed) -> Iterator[ConsumerBench]:
         admin.delete_topic(made.topic)
 
 
+def acked_of(report: TaskReport) -> int:
+    assert report.produced is not None, report.error
+    return report.produced.counts.acked_total
+
+
 LIBRARIES = [pytest.param(name, marks=pytest.mark.long) for name in ("kafka-python", "librdkafka")]
 
 
@@ -49,17 +53,17 @@ LIBRARIES = [pytest.param(name, marks=pytest.mark.long) for name in ("kafka-pyth
 def test_each_group_reads_everything_while_it_is_written(bench: ConsumerBench, client: str) -> None:
     plan = bench.plan({"groups": 2, "members": 2, "client": client, "check_crcs": True})
     seen = bench.run(plan)
-    assert [(group.group, group.members) for group in seen.groups] == [(0, 2), (1, 2)]
+    assert [(group.counts.group, group.counts.members) for group in seen.groups] == [(0, 2), (1, 2)]
     for group in seen.groups:
-        assert group.records_total == seen.acked_total
-        assert 0 < group.records <= group.records_total
-        assert (group.reread_records, dict(group.errors)) == (0, {})
-        assert len(group.lag_records) in {3, 4}, (
+        assert group.records_total == seen.counts.acked_total
+        assert 0 < group.counts.records <= group.records_total
+        assert (group.reread_records, group.counts.errors) == (0, {})
+        assert len(group.counts.lag_records) in {3, 4}, (
             "a window of 1.5 s, twice a second; one may be late"
         )
         assert abs(group.lag_slope_records_per_s) < 300, "half of the rate"
-        assert group.latency_p50_ms > 0
-        assert bench.committed(plan, group.group) == bench.end_offsets()
+        assert group.latency.p50_ms > 0
+        assert bench.committed(plan, group.counts.group) == bench.end_offsets()
 
 
 def test_groups_begin_with_a_backlog_or_at_the_start(bench: ConsumerBench) -> None:
@@ -67,12 +71,13 @@ def test_groups_begin_with_a_backlog_or_at_the_start(bench: ConsumerBench) -> No
     behind = {"groups": 1, "start": "backlog", "backlog_records": 240}
     second = bench.run(bench.plan(behind, consumer_tasks=1, measure_s=1.0))
     (group,) = second.groups
-    assert group.records_total == second.acked_total + 240
+    assert group.records_total == second.counts.acked_total + 240
     third = bench.run(
         bench.plan({"groups": 1, "start": "earliest"}, consumer_tasks=1, measure_s=1.0)
     )
     (group,) = third.groups
-    assert group.records_total == first.acked_total + second.acked_total + third.acked_total
+    acked = [each.counts.acked_total for each in (first, second, third)]
+    assert group.records_total == sum(acked)
 
 
 def test_who_stays_takes_over_from_a_member_that_leaves(bench: ConsumerBench) -> None:
@@ -91,9 +96,9 @@ def test_who_stays_takes_over_from_a_member_that_leaves(bench: ConsumerBench) ->
         goal.update(bench.end_offsets())
         shares = [share for reading in readings for share in reading.result(30).shares]
     (group,) = group_windows(shares)
-    assert rows[0].acked_total == group.records_total == sum(bench.growth().values())
+    assert acked_of(rows[0]) == group.records_total == sum(bench.growth().values())
     assert group.reread_records == 0, "who leaves commits exactly what was read"
-    assert group.rebalances >= 1
+    assert group.counts.rebalances >= 1
     by_member = [sum(stint.records for stint in share.stints) for share in shares]
     assert by_member[0] < 0.4 * by_member[1], "the other one read for all of the time"
 
@@ -113,8 +118,8 @@ def test_a_lost_connection_is_opened_again_and_nothing_is_missed(bench: Consumer
         rows = writing.result(30)
         goal.update(bench.end_offsets())
         (share,) = reading.result(30).shares
-    assert sum(stint.records for stint in share.stints) == rows[0].acked_total > 0
-    assert sum(share.errors.values()) == len(bench.brokers)
+    assert sum(stint.records for stint in share.stints) == acked_of(rows[0]) > 0
+    assert sum(share.counts.errors.values()) == len(bench.brokers)
 
 
 def _read(consumers: WireConsumers, opened: threading.Barrier, goal: dict[int, int]) -> Reading:
@@ -152,13 +157,13 @@ def test_five_groups_read_at_the_producers_rate_with_a_flat_lag(bench: ConsumerB
         drain_timeout_s=20.0,
     )
     seen = bench.run(plan)
-    rate = seen.acked_records / seen.duration_s
+    rate = seen.counts.acked_records / seen.duration_s
     assert rate == pytest.approx(5_000.0, rel=0.01)
     for group in seen.groups:
-        assert group.records_total == seen.acked_total
-        assert group.records / seen.duration_s == pytest.approx(rate, rel=0.01)
+        assert group.records_total == seen.counts.acked_total
+        assert group.counts.records / seen.duration_s == pytest.approx(rate, rel=0.01)
         assert abs(group.lag_slope_records_per_s) < 0.005 * rate
-        assert max(group.lag_records) < rate, "never more than a second behind"
+        assert max(group.counts.lag_records) < rate, "never more than a second behind"
 
 
 def test_consumers_share_a_stage_of_spark_with_producers(
@@ -182,11 +187,11 @@ def test_consumers_share_a_stage_of_spark_with_producers(
             ends = topics.end_offsets(topic)
         finally:
             topics.delete(topic.names)
-    assert sorted((row.role, row.np) for row in rows) == [
-        ("consumer", 0), ("consumer", 0), ("producer", 4)
+    assert sorted((row.consumed is not None, row.produced is not None) for row in rows) == [
+        (False, True), (True, False), (True, False)
     ]  # fmt: skip
     client = merge(rows)
-    assert client.np == 4
-    assert [group.members for group in client.groups] == [2, 2]
-    assert {group.records_total for group in client.groups} == {client.acked_total}
-    assert consumption_mismatch(client, ends) == []
+    assert sorted(client.counts.by_producer.acked) == [0, 1, 2, 3]
+    assert [group.counts.members for group in client.groups] == [2, 2]
+    assert {group.records_total for group in client.groups} == {client.counts.acked_total}
+    assert mismatches(client, before, ends) == []

@@ -22,11 +22,11 @@ from jobs.checks.finding import Finding, Standing
 from jobs.cluster.admin import KafkaAdmin
 from jobs.cluster.connect import connect
 from jobs.console.events import RecordingReporter
-from jobs.runs.opening import Session
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import start
 from jobs.testbed.ports import free_ports
 from jobs.testbed.use import cluster_text
+from jobs.trials.context import Session
 from jobs.trials.driver_line import control_of
 
 if TYPE_CHECKING:

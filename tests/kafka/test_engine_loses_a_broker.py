@@ -91,16 +91,16 @@ def test_no_record_is_lost_and_none_is_twice(pair: Testbed) -> None:
         happened.result(timeout=60)
 
         # The trial says what happened, and that all that was sent arrived in the end.
-        assert client.retried_records > 0
-        assert sum(client.retried_by_partition.values()) == client.retried_records
-        assert sum(client.by_producer.retried.values()) == client.retried_records
-        assert client.by_producer.sent == client.by_producer.acked
-        assert set(client.retry_errors) & LOST, client.retry_errors
-        assert client.errors == {}
-        assert client.duplicates_at_most == 0
-        assert client.acked_total > 0.2 * client.offered_records
+        assert client.counts.retried_records > 0
+        assert sum(client.counts.retried_by_partition.values()) == client.counts.retried_records
+        assert sum(client.counts.by_producer.retried.values()) == client.counts.retried_records
+        assert client.counts.by_producer.sent == client.counts.by_producer.acked
+        assert set(client.counts.retry_errors) & LOST, client.counts.retry_errors
+        assert client.counts.errors == {}
+        assert client.counts.duplicates_at_most == 0
+        assert client.counts.acked_total > 0.2 * client.counts.offered_records
 
-        acked = {p: records for p, records in client.acked_by_partition.items() if records}
+        acked = {p: records for p, records in client.counts.acked_by_partition.items() if records}
         assert read_back(bench) == acked
         assert {p: end for p, end in bench.end_offsets().items() if end} == acked
     assert_sequences_are_whole(pair, bench.topic)

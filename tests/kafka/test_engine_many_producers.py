@@ -11,7 +11,7 @@ from jobs.cluster.connect import connect
 from jobs.cluster.topic_plan import assignment
 from jobs.engine.pattern import ProducerPattern, TrialPlan
 from jobs.testbed.handle import Testbed
-from metrics.trial.client import merge
+from metrics.trial.task import merge
 from tests.support.offsets import end_offsets_of
 from tests.support.process_tasks import run_in_processes
 
@@ -49,18 +49,18 @@ def test_each_of_two_thousand_producers_keeps_its_rate(
     assert [run.row.error for run in runs] == [None, None]
     client = merge([run.row for run in runs])
     memory = sum(run.memory_bytes for run in runs) / PRODUCERS
+    counts, share = client.counts, client.producer_share
     with capsys.disabled():
         sys.stdout.write(
-            f"\n{PRODUCERS} producers: {memory / 1000:.1f} kB each, shares "
-            f"{client.producer_share_min:.4f} to {client.producer_share_max:.4f} (worst "
-            f"{client.producer_worst}), loop busy {client.loop_busy:.0%}, lateness p99 "
-            f"{client.lateness_p99_ms:.1f} ms, latency p99 {client.latency_p99_ms:.1f} ms, "
+            f"\n{PRODUCERS} producers: {memory / 1000:.1f} kB each, shares {share.min:.4f} to "
+            f"{share.max:.4f} (worst {share.worst}), loop busy {counts.loop_busy:.0%}, lateness "
+            f"p99 {client.lateness_p99_ms:.1f} ms, latency p99 {client.latency.p99_ms:.1f} ms, "
             f"{sum(run.cpu_s for run in runs):.0f} CPU-s\n"
         )
-    assert client.offered_records == pytest.approx(PRODUCERS * RATE_RECORDS_PER_S * MEASURE_S, 1e-3)
-    assert client.acked_total == sum(ends.values())
-    assert client.failed_total == 0 == client.retried_records
-    assert client.producer_share_min is not None and client.producer_share_max is not None
-    assert client.producer_share_min >= 1 - DEVIATION_MAX
-    assert client.producer_share_max <= 1 + DEVIATION_MAX
+    assert counts.offered_records == pytest.approx(PRODUCERS * RATE_RECORDS_PER_S * MEASURE_S, 1e-3)
+    assert counts.acked_total == sum(ends.values())
+    assert counts.failed_total == 0 == counts.retried_records
+    assert share.min is not None and share.max is not None
+    assert share.min >= 1 - DEVIATION_MAX
+    assert share.max <= 1 + DEVIATION_MAX
     assert memory < MEMORY_MAX_BYTES

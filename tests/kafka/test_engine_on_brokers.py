@@ -31,34 +31,34 @@ def bench(kafka_testbed: Testbed, admin: KafkaAdmin) -> Any:
 @pytest.mark.parametrize("message_bytes", [1, 100, 10_000])
 def test_acknowledged_equals_growth(bench: Bench, acks: int, message_bytes: int) -> None:
     client = bench.run(acks=acks, message_bytes=message_bytes)
-    assert client.acked_total == sum(bench.end_offsets().values()) > 0
-    assert dict(client.acked_by_partition) == {
+    assert client.counts.acked_total == sum(bench.end_offsets().values()) > 0
+    assert dict(client.counts.acked_by_partition) == {
         partition: end for partition, end in bench.end_offsets().items() if end
     }
-    assert (client.failed_total, client.by_producer.failed) == (0, {})
-    assert client.sent_by_partition == client.acked_by_partition
-    assert sorted(client.by_producer.acked) == [0, 1]
-    assert sum(client.by_producer.acked.values()) == client.acked_total
-    assert client.by_producer.sent == client.by_producer.acked
-    for producer, sent in client.by_producer.sent.items():
-        offered = client.by_producer.offered[producer]
+    assert (client.counts.failed_total, client.counts.by_producer.failed) == (0, {})
+    assert client.counts.sent_by_partition == client.counts.acked_by_partition
+    assert sorted(client.counts.by_producer.acked) == [0, 1]
+    assert sum(client.counts.by_producer.acked.values()) == client.counts.acked_total
+    assert client.counts.by_producer.sent == client.counts.by_producer.acked
+    for producer, sent in client.counts.by_producer.sent.items():
+        offered = client.counts.by_producer.offered[producer]
         assert offered == pytest.approx(300 * 2.0, abs=1)
         assert 0 < sent <= offered, "some wait when the window ends"
 
 
 def test_acks_0_arrives_too(bench: Bench) -> None:
     client = bench.run(acks=0)
-    assert client.acked_total > 0
-    assert becomes(lambda: client.acked_total == sum(bench.end_offsets().values()), 20)
+    assert client.counts.acked_total > 0
+    assert becomes(lambda: client.counts.acked_total == sum(bench.end_offsets().values()), 20)
 
 
 def test_an_idempotent_producer_arrives_too(bench: Bench) -> None:
     client = bench.run(
         np=3, acks=-1, enable_idempotence=True, send_buffer_bytes=131_072, receive_buffer_bytes=0
     )
-    assert client.acked_total == sum(bench.end_offsets().values()) > 0
-    assert (client.failed_total, client.retried_records) == (0, 0)
-    assert client.producer_share_min is not None and client.producer_share_min > 0.5
+    assert client.counts.acked_total == sum(bench.end_offsets().values()) > 0
+    assert (client.counts.failed_total, client.counts.retried_records) == (0, 0)
+    assert (client.producer_share.min or 0) > 0.5
 
 
 def test_a_real_consumer_reads_what_was_sent(bench: Bench) -> None:
@@ -74,7 +74,7 @@ def test_a_real_consumer_reads_what_was_sent(bench: Bench) -> None:
         values = [record.value for record in consumer]
     finally:
         consumer.close()
-    assert len(values) == client.acked_total
+    assert len(values) == client.counts.acked_total
     assert {len(value) for value in values} == {1_000}
     assert len(set(values)) > 200, "random payload, not one record again and again"
 
@@ -82,21 +82,21 @@ def test_a_real_consumer_reads_what_was_sent(bench: Bench) -> None:
 def test_the_rate_is_kept_exactly(bench: Bench) -> None:
     for _ in range(3):  # a broker may stall as the window ends, and hold some back
         client = bench.run(np=20, rate_records_per_s=100.0, measure_s=4.0)
-        assert client.offered_records == pytest.approx(8_000, rel=0.001)
-        assert client.unsent_own_records <= 8_000 * 0.005
-        if client.sent_records >= 8_000 * 0.995:
+        assert client.counts.offered_records == pytest.approx(8_000, rel=0.001)
+        assert client.counts.unsent_own_records <= 8_000 * 0.005
+        if client.counts.sent_records >= 8_000 * 0.995:
             break
-    assert client.sent_records == pytest.approx(8_000, rel=0.005)
+    assert client.counts.sent_records == pytest.approx(8_000, rel=0.005)
 
 
 def test_a_refused_record_is_counted_by_its_error(bench: Bench) -> None:
     client = bench.run(message_bytes=2_000_000, rate_records_per_s=5.0, pool_bytes=8_000_000)
-    assert set(client.errors) == {"MessageSizeTooLargeError"}
-    of_both = [sum(errors.values()) for errors in client.by_producer.failed.values()]
-    assert sum(of_both) == client.failed_total and len(of_both) == 2
-    by_partition = {p: sum(each.values()) for p, each in client.errors_by_partition.items()}
-    assert by_partition == client.failed_by_partition
-    assert client.acked_total == 0 == sum(bench.end_offsets().values())
+    assert set(client.counts.errors) == {"MessageSizeTooLargeError"}
+    of_both = [sum(errors.values()) for errors in client.counts.by_producer.failed.values()]
+    assert sum(of_both) == client.counts.failed_total and len(of_both) == 2
+    by_partition = {p: sum(each.values()) for p, each in client.counts.errors_by_partition.items()}
+    assert by_partition == client.counts.failed_by_partition
+    assert client.counts.acked_total == 0 == sum(bench.end_offsets().values())
 
 
 def test_an_unreachable_broker_is_a_row_and_no_exception(bench: Bench) -> None:

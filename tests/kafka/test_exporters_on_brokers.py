@@ -18,7 +18,6 @@ from jobs.config import Cluster, Metrics
 from jobs.config.exporter_rules import load_rules
 from jobs.runs.environment import environment_of
 from jobs.testbed.handle import Testbed
-from metrics.judging.thresholds import Thresholds
 from metrics.judging.verdict import judge
 from metrics.sources.chooser import open_source
 from metrics.sources.prometheus import PrometheusSource
@@ -26,8 +25,10 @@ from metrics.sources.sample import BrokerSample
 from metrics.sources.shortcomings import CLIENT_ONLY, is_blind, shortcomings
 from metrics.sources.source import Endpoint, MetricsSource, controllers_of
 from metrics.tables.environment import difference
+from metrics.trial.evidence import ClusterFacts, Evidence
 from metrics.windows.broker import BrokerWindow, broker_windows
 from search.model import Verdict
+from tests.support.evidence import goal
 from tests.support.exporters import Exporter
 from tests.support.offered import WORKLOAD, offer_some_load
 
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
 DEADLINE_S = 20.0
 EXACT = ("messages_in", "bytes_in", "produce_total_ms_count", "log_flush_ms_count", "isr_shrinks")
-THRESHOLDS = Thresholds(achieved_min=0.9)
+THRESHOLDS = goal(achieved_min=0.9)
 
 
 @pytest.fixture
@@ -92,7 +93,9 @@ def test_exporters_and_jmx_see_the_same_windows(
             assert by_exporter == pytest.approx(by_jmx, abs=0.03 + 1.0 / length_s), name
         windows[0].append(both[0])
         windows[1].append(both[1])
-    by_jmx_verdict, by_exporter_verdict = (judge(client, each, THRESHOLDS) for each in windows)
+    by_jmx_verdict, by_exporter_verdict = (
+        judge(Evidence(client, tuple(each)), THRESHOLDS) for each in windows
+    )
     assert by_jmx_verdict.verdict is Verdict.SUSTAINED, by_jmx_verdict.reasons
     assert by_exporter_verdict.verdict is Verdict.SUSTAINED, by_exporter_verdict.reasons
     whole = windows[1][list(scraped).index("msk")]
@@ -139,14 +142,15 @@ def test_a_cluster_without_metrics_is_judged_by_its_clients_and_says_so(
         assert source.name == "client-only"
         assert is_blind(source.nodes)
         assert shortcomings(source.nodes, 60.0) == (CLIENT_ONLY,)
-    windows = [window(before[broker], after[broker]) for broker in kafka_testbed.broker_ids]
+    windows = tuple(window(before[broker], after[broker]) for broker in kafka_testbed.broker_ids)
     assert [each.under_replicated_max for each in windows] == [0.0, 0.0, 0.0]
-    needs_metrics = judge(client, windows, THRESHOLDS)
+    seen = Evidence(client, windows)
+    needs_metrics = judge(seen, THRESHOLDS)
     assert needs_metrics.verdict is Verdict.INVALID
     assert "metrics.prometheus.rules" in needs_metrics.reasons[0].text
-    blind = replace(THRESHOLDS, client_only=True)
-    assert judge(client, windows, blind).verdict is Verdict.SUSTAINED
-    overloaded = judge(client, windows, replace(blind, latency_p50_ms_max=0.001))
+    blind = replace(seen, cluster=ClusterFacts(is_blind=True))
+    assert judge(blind, THRESHOLDS).verdict is Verdict.SUSTAINED
+    overloaded = judge(blind, goal(achieved_min=0.9, latency_p50_ms_max=0.001))
     assert overloaded.verdict is Verdict.OVERLOADED
     assert overloaded.attribution == "unknown: the cluster shows no broker metrics"
 

@@ -19,6 +19,8 @@ from jobs.engine.pattern import ProducerPattern
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import start
 from metrics.judging.verdict import judge
+from metrics.trial.evidence import ClusterFacts
+from metrics.trial.judgement import Judgement
 from search.model import Verdict
 from tests.support.loaded_brokers import THRESHOLDS, LoadedBrokers, Seen, loaded
 
@@ -68,31 +70,27 @@ def test_a_client_that_cannot_keep_up_is_no_overload(brokers: LoadedBrokers) -> 
 def test_records_of_somebody_else_do_not_add_up(brokers: LoadedBrokers, testbed: Testbed) -> None:
     with brokers.topic(ALONE, {}) as topic:
         seen = brokers.trial(topic, ALONE, MESSAGES, np=1, measure_s=4.0, warmup_s=1.0)
-        assert (
-            judge(
-                seen.client, seen.brokers, THRESHOLDS, growth_by_partition=_growth(brokers, topic)
-            ).verdict
-            is not Verdict.INVALID
-        )
+        assert _judged(seen, brokers, topic).verdict is not Verdict.INVALID
         stranger = KafkaProducer(bootstrap_servers=list(testbed.bootstrap_servers))
         stranger.send(topic, b"of somebody else").get(timeout=30)
         stranger.close()
-        judged = judge(
-            seen.client, seen.brokers, THRESHOLDS, growth_by_partition=_growth(brokers, topic)
-        )
+        judged = _judged(seen, brokers, topic)
     assert judged.verdict is Verdict.INVALID
     assert [reason.indicator for reason in judged.reasons] == ["accounting_mismatch"]
     assert "1 more than" in judged.reasons[0].text
 
 
-def _growth(brokers: LoadedBrokers, topic: str) -> dict[int, int]:
-    return brokers.end_offsets(topic, ALONE)
+def _judged(seen: Seen, brokers: LoadedBrokers, topic: str) -> Judgement:
+    """With the end offsets as they are now."""
+    offsets = {partition: (0, end) for partition, end in brokers.end_offsets(topic, ALONE).items()}
+    return judge(replace(seen.evidence, end_offsets=offsets), THRESHOLDS)
 
 
 def test_a_window_in_which_followers_could_not_show_their_lag(brokers: LoadedBrokers) -> None:
     with brokers.topic(REPLICAS, {}) as topic:
         seen = brokers.trial(topic, REPLICAS, MESSAGES, np=1, measure_s=4.0, warmup_s=1.0)
-    judged = judge(seen.client, seen.brokers, replace(THRESHOLDS, window_min_s=30.0))
+    followed = ClusterFacts(isr_window_s=30.0)
+    judged = judge(replace(seen.evidence, cluster=followed), THRESHOLDS)
     assert judged.verdict is Verdict.INVALID
     assert [reason.indicator for reason in judged.reasons] == ["window_too_short"]
 

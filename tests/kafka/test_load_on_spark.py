@@ -20,7 +20,7 @@ from jobs.testbed.handle import Testbed
 from jobs.trials.axes import traffic_at
 from jobs.trials.driver_line import TrialLine, control_of
 from jobs.trials.load import Generator, GeneratorError, StageFailedError, Target
-from metrics.trial.client import merge
+from metrics.trial.task import merge
 from tests.support.processes import becomes
 
 if TYPE_CHECKING:
@@ -56,12 +56,14 @@ def test_producers_spread_over_tasks_that_start_together(
         finally:
             topics.delete(topic.names)
     assert len(rows) == min(np, slots)
-    assert sorted(row.np for row in rows)[-1] - min(row.np for row in rows) <= 1
+    hosted = [len(row.produced.counts.by_producer.acked) for row in rows if row.produced]
+    assert max(hosted) - min(hosted) <= 1
     assert len({(row.start_s, row.end_s) for row in rows}) == 1
     client = merge(rows)
-    assert client.np == np
-    assert client.acked_total == grown
-    assert client.offered_records == pytest.approx(np * 200, rel=0.01)
+    assert sum(hosted) == np
+    assert sorted(client.counts.by_producer.acked) == list(range(np))
+    assert client.counts.acked_total == grown
+    assert client.counts.offered_records == pytest.approx(np * 200, rel=0.01)
 
 
 def test_the_driver_ends_the_window_of_all_tasks_early(
@@ -86,8 +88,8 @@ def test_the_driver_ends_the_window_of_all_tasks_early(
             topics.delete(topic.names)
     client = merge(rows)
     assert client.duration_s == pytest.approx(2.0)
-    assert client.offered_records == pytest.approx(4 * 100 * 2.0, rel=0.01)
-    assert client.acked_total == grown
+    assert client.counts.offered_records == pytest.approx(4 * 100 * 2.0, rel=0.01)
+    assert client.counts.acked_total == grown
 
 
 def _end_after(line: TrialLine, window_s: float) -> None:

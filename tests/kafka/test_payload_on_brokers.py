@@ -71,17 +71,19 @@ def test_a_consumer_reads_back_what_was_sent(bench: Bench, compression: str) -> 
         "acks": -1,
     }
     client = bench.run(np=2, measure_s=2.0, **fields)
-    assert client.failed_total == 0
-    assert client.acked_total == sum(bench.end_offsets().values()) > 100
-    assert (client.compression_ratio or 0) > (1.3 if compression != "none" else 0.99)
-    records = _read_all(bench, client.acked_total)
-    assert len(records) == client.acked_total
+    assert client.counts.failed_total == 0
+    assert client.counts.acked_total == sum(bench.end_offsets().values()) > 100
+    assert (client.counts.compression_ratio or 0) > (1.3 if compression != "none" else 0.99)
+    records = _read_all(bench, client.counts.acked_total)
+    assert len(records) == client.counts.acked_total
     sent = _pool_values(ProducerPattern(pool_bytes=200_000, **fields))
     assert {record.value for record in records} <= sent
     assert {len(record.key) for record in records} == {8}
     assert {len(value) for record in records for _, value in record.headers} == {5}
     sizes = [len(r.key) + len(r.value) for r in records]
-    of_some = stdev(sizes) / math.sqrt(client.acked_records)  # the window holds some of them
-    assert client.acked_bytes / client.acked_records == pytest.approx(mean(sizes), abs=6 * of_some)
+    of_some = stdev(sizes) / math.sqrt(client.counts.acked_records)  # the window holds some of them
+    assert client.counts.acked_bytes / client.counts.acked_records == pytest.approx(
+        mean(sizes), abs=6 * of_some
+    )
     offsets = {p: sorted(r.offset for r in records if r.partition == p) for p in bench.assigned}
     assert all(found == list(range(len(found))) for found in offsets.values())

@@ -64,8 +64,8 @@ def test_each_way_in_carries_a_load_that_is_acknowledged_as_it_grows(
     with connect([address(secured, protocol)], options) as admin:
         bench = Bench(secured, admin, replicas=1, options=options)
         client = bench.run(measure_s=0.5, rate_records_per_s=2_000.0, acks=-1)
-        assert client.failed_total == 0
-        assert client.acked_total == sum(bench.end_offsets().values()) > 0
+        assert client.counts.failed_total == 0
+        assert client.counts.acked_total == sum(bench.end_offsets().values()) > 0
         admin.delete_topic(bench.topic)
 
 

@@ -16,9 +16,9 @@ from jobs.config import load_workload
 from jobs.engine.consumers.pattern import ConsumerPattern
 from jobs.engine.pattern import ProducerPattern, TrialPlan
 from jobs.testbed.handle import Testbed
-from metrics.judging.group_rules import consumption_mismatch
-from metrics.trial.client import merge
-from metrics.trial.evidence import ClientWindow
+from metrics.trial.client import ClientWindow
+from metrics.trial.task import merge
+from tests.support.consumer_bench import mismatches
 from tests.support.threads_barrier import run_stage
 
 TOPICS = 3
@@ -81,16 +81,16 @@ def test_producers_write_to_the_topics_in_turns_and_every_group_reads_all(
     consumers = ConsumerPattern(groups=1, members=2, client=client, check_crcs=client == "wire")
     seen = run(admin, keeper, topics, 5, client=client, consumers=consumers, consumer_tasks=1)
     ends = keeper.end_offsets(topics)
-    acked = dict(seen.acked_by_partition)
+    acked = seen.counts.acked_by_partition
     assert acked == {number: end for number, end in ends.items() if end}
     # Producers 0 and 3 write to the first topic, 1 and 4 to the second, 2 to the third.
     of_one = RATE_RECORDS_PER_S * 2.0
     wanted = [2 * of_one, 2 * of_one, of_one]
     assert by_topic(topics, acked) == pytest.approx(wanted, rel=0.05)
     (group,) = seen.groups
-    assert group.records_total == seen.acked_total == sum(ends.values())
-    assert (group.reread_records, dict(group.errors)) == (0, {})
-    assert consumption_mismatch(seen, ends) == []
+    assert group.records_total == seen.counts.acked_total == sum(ends.values())
+    assert (group.reread_records, group.counts.errors) == (0, {})
+    assert mismatches(seen, dict.fromkeys(ends, 0), ends) == []
 
 
 def test_a_topic_that_vanished_is_named_and_the_others_are_deleted(
@@ -113,6 +113,6 @@ def test_an_idempotent_producer_keeps_to_its_topic(admin: KafkaAdmin, keeper: To
         1_000, RATE_RECORDS_PER_S, acks=-1, enable_idempotence=True, pool_bytes=200_000
     )
     seen = run(admin, keeper, topics, 3, pattern=pattern)
-    assert seen.failed_total == 0
-    assert sum(keeper.end_offsets(topics).values()) == seen.acked_total > 0
-    assert min(by_topic(topics, dict(seen.acked_by_partition))) > 0
+    assert seen.counts.failed_total == 0
+    assert sum(keeper.end_offsets(topics).values()) == seen.counts.acked_total > 0
+    assert min(by_topic(topics, seen.counts.acked_by_partition)) > 0

@@ -19,7 +19,8 @@ from metrics.sources.prometheus import PrometheusSource
 from metrics.sources.sample import BrokerSample
 from metrics.sources.sampler import Sampler
 from metrics.sources.source import Endpoint, MetricsSource
-from metrics.trial.evidence import ClientWindow
+from metrics.trial.client import ClientWindow
+from metrics.trial.evidence import Evidence
 from metrics.windows.broker import BrokerWindow, broker_windows
 from search.model import Verdict
 from tests.support.exporters import Exporter
@@ -92,12 +93,12 @@ def test_the_same_trial_has_the_same_verdict_and_idle_fractions(
         found = [each for each in idle.values() if each is not None]
         assert len(found) == len(ways)
         assert max(found) - min(found) <= IDLE_APART_MAX
-    judged = {way: judge(client, made, Thresholds()) for way, made in windows.items()}
+    judged = {way: judge(Evidence(client, made), Thresholds()) for way, made in windows.items()}
     assert {way: each.verdict for way, each in judged.items()} == dict.fromkeys(ways, verdict)
 
 
 def _windows(
     samples: list[BrokerSample], testbed: Testbed, client: ClientWindow
-) -> list[BrokerWindow]:
+) -> tuple[BrokerWindow, ...]:
     ids = testbed.broker_ids
-    return list(broker_windows(samples, ids, client.start_s, client.end_s, INTERVAL_S))
+    return broker_windows(samples, ids, client.start_s, client.end_s, INTERVAL_S)

@@ -11,19 +11,20 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from jobs.testbed.handle import Testbed
-from metrics.judging.thresholds import Thresholds
 from metrics.judging.verdict import judge
 from metrics.sources.beans import NETWORK_WAIT_NS, Role, beans_for, readings_of
 from metrics.sources.chooser import open_source
 from metrics.sources.sample import BrokerSample
 from metrics.sources.sampler import Sampler
 from metrics.sources.source import JmxEndpoint, MetricsSource, brokers_of, controllers_of
-from metrics.trial.evidence import ClientWindow
+from metrics.trial.client import ClientWindow
+from metrics.trial.evidence import Evidence
 from metrics.windows.broker import broker_windows
 from metrics.windows.spans import seconds_between
 from search.errors import ConfigError
 from search.model import Verdict
 from tests.bench.sampling import line_of, measure
+from tests.support.evidence import goal
 from tests.support.jmx_nodes import JmxNode, free_port
 from tests.support.offered import offer_some_load
 
@@ -83,7 +84,7 @@ def test_a_load_is_seen_exactly_and_sustained(
         name: sum(last[i].values[name] - first[i].values[name] for i in first)
         for name in ("messages_in", "produce_total_ms_count")
     }
-    assert grown["messages_in"] == client.acked_total
+    assert grown["messages_in"] == client.counts.acked_total
     assert grown["produce_total_ms_count"] > 0
     # A poll through jmxquery may take seconds here, so its window is all that there is.
     start_s, end_s = min(s.at_s for s in brokers), max(s.at_s for s in brokers)
@@ -102,7 +103,7 @@ def test_a_load_is_seen_exactly_and_sustained(
     controllers = broker_windows(samples, controllers_of(source), start_s, end_s, 1.0)
     assert controllers[0].fenced_brokers_max == 0
     if source.name == "driver-jvm":  # the other's JVMs crowd a small machine
-        judgement = judge(client, windows, Thresholds(achieved_min=0.9), controllers)
+        judgement = judge(Evidence(client, windows, controllers), goal(achieved_min=0.9))
         assert judgement.verdict is Verdict.SUSTAINED, judgement.reasons
 
 

@@ -28,7 +28,7 @@ def test_the_model_is_within_three_percent_of_the_sockets_counters(
         # From rest to rest, so that nothing is on its way at either edge.
         before = brokers.source.sample_all()
         seen = brokers.trial(topic, REPLICAS, ENGINE, np=6, warmup_s=1.0, measure_s=4.0)
-        brokers.await_replicated(topic, REPLICAS, seen.client.acked_total)
+        brokers.await_replicated(topic, REPLICAS, seen.evidence.client.counts.acked_total)
         samples = [*before, *brokers.source.sample_all()]
         ids = brokers_of(brokers.source)
     windows = broker_windows(samples, ids, samples[0].at_s - 1, samples[-1].at_s + 1, 1.0)

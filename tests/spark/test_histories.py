@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from metrics.columns import row_of
+from metrics.tables.boundary import BoundaryRow
 from metrics.tables.histories import (
     boundary_history,
     environment_changes,
@@ -14,8 +16,7 @@ from metrics.tables.histories import (
     nights,
     nights_for_people,
 )
-from metrics.tables.records import boundary_record, run_record, sample_record, trial_record
-from metrics.tables.schema import RunRow, utc
+from metrics.tables.schema import RunRow, SampleRow
 from metrics.tables.trial_series import sample_series
 from metrics.windows.broker import BrokerWindow
 from tests.support.evidence import START_S, sample
@@ -39,7 +40,7 @@ def _point(run_id: str, at_s: float, np: int, **changes: Any) -> dict[str, Any]:
         mps_overloaded=(np + 1) * 5_000.0,
         **changes,
     )
-    return boundary_record(run_id, at_s, NAMES, made)
+    return row_of(BoundaryRow(run_id, at_s, *NAMES[:2], made))
 
 
 def _history(spark: SparkSession) -> DataFrame:
@@ -91,10 +92,8 @@ def _runs(spark: SparkSession) -> DataFrame:
         "b": {"broker.version": "4.1.2", "cluster.id": "y", "driver.cores": "2"},
         "c": {"broker.version": "4.3.1", "cluster.id": "z", "broker.cores": "4"},
     }
-    rows = [
-        RunRow(run_id, "finished", utc(9.0), *NAMES, environment=told[run_id]) for run_id in told
-    ]
-    return table(spark, "runs", [run_record(row) for row in rows])
+    rows = [RunRow(run_id, "finished", 9.0, *NAMES, environment=told[run_id]) for run_id in told]
+    return table(spark, "runs", [row_of(row) for row in rows])
 
 
 def test_changes_of_the_environment_are_rows_for_each_pair_of_runs(spark: SparkSession) -> None:
@@ -144,8 +143,7 @@ def test_a_night_is_as_judged_and_knows_the_night_before_it(spark: SparkSession)
         case_row(2, case="other"),
     ]
 
-    records = [run_record(row) for row in rows]
-    found = nights(table(spark, "cases", records))
+    found = nights(table(spark, "cases", [row_of(row) for row in rows]))
     assert_rows(
         found.select("night", "case", "outcome", "previous_run_id", "at_ms"),
         [
@@ -175,9 +173,9 @@ def test_samples_are_series_gauges_as_they_are_and_counters_as_rates(spark: Spar
         sample(1.0, _readings(1.25e9, 1e6, 0.0)),
         sample(0.0, _readings(7.0, 7.0, 7.0), broker_id=9),
     ]
-    samples = table(spark, "samples", [sample_record("r", 1, each) for each in taken])
-    trials = table(spark, "trials", [trial_record(made)])
-    starts = trial_record(made)["window_start"].timestamp() - START_S
+    samples = table(spark, "samples", [row_of(SampleRow("r", 1, each)) for each in taken])
+    trials = table(spark, "trials", [row_of(made)])
+    starts = row_of(made)["window_start"].timestamp() - START_S
     found = sample_series(samples, trials)
     assert_rows(
         found.selectExpr("title", "broker_id", f"round(elapsed_s + {starts}, 3) t", "value"),

@@ -17,10 +17,12 @@ from chispa import assert_df_equality
 
 from jobs.config.suite import Case, Suite, configuration_of
 from jobs.console.events import RecordingReporter
+from jobs.runs import lifecycle
+from jobs.runs.lifecycle import Order, execute
 from jobs.runs.nightly import body as nights
 from jobs.runs.nightly.body import NightRun
 from jobs.runs.nightly.measuring import CaseInvalidError
-from metrics.tables.schema import utc
+from metrics.tables.boundary import BoundaryRow
 from metrics.tables.store import TableStore
 from metrics.tables.views import newest_cases
 from search.errors import ConfigError, NoConclusionError, RegressionError
@@ -73,7 +75,7 @@ class Cluster:
                 1,
                 value,
                 run_id=bench.run_id,
-                at=utc(self.clock_s),
+                at_s=self.clock_s,
                 suite=self.suite.name,
                 night=night.name,
                 case=case.name,
@@ -102,7 +104,7 @@ def cluster(
     suite = SUITE.model_copy(update={"name": request.node.name[5:40]})
     made = Cluster(tables, suite, {"limit": 20.0, "load": 30.0})
     monkeypatch.setattr(TableStore, "compact", lambda self: None)
-    monkeypatch.setattr(nights, "Opening", made.opening)
+    monkeypatch.setattr(lifecycle, "Opening", made.opening)
     monkeypatch.setattr(nights, "open_gates", lambda bench, most_s: None)
     monkeypatch.setattr(nights, "CaseMeasurer", made.measurer)
     monkeypatch.setattr(nights, "expected_s", lambda config, case: 60.0)
@@ -110,18 +112,13 @@ def cluster(
     return made
 
 
-def night(cluster: Cluster, tmp_path: Path, name: str, **changes: Any) -> NightRun:
-    made = NightRun(
-        cluster.suite,
-        configuration_of(cluster.suite),
-        RecordingReporter(),
-        tmp_path / "out",
-        "unused",
-        name,
-        f"{cluster.suite.name}-{name}",
-        may_resume=True,
-    )
-    return replace(made, **changes)
+def night(cluster: Cluster, tmp_path: Path, name: str, **changes: Any) -> int:
+    """Run a night to its end; returns its exit code."""
+    suite = cluster.suite
+    run_id = f"{suite.name}-{name}"
+    order = Order(RecordingReporter(), tmp_path / "out", "unused", run_id, resumes=True)
+    plan = {"suite": suite, "config": configuration_of(suite), "night": name, **changes}
+    return execute(NightRun(**plan), order)
 
 
 def summary(cluster: Cluster, tmp_path: Path, name: str) -> dict[str, Any]:
@@ -135,15 +132,14 @@ def test_a_night_that_is_tried_again_goes_on_and_adds_nothing_twice(
 ) -> None:
     cluster.values["load"] = KeyboardInterrupt()
     with pytest.raises(KeyboardInterrupt):
-        night(cluster, tmp_path, "n1").execute()
+        night(cluster, tmp_path, "n1")
     assert [each["outcome"] for each in summary(cluster, tmp_path, "n1")["cases"]] == [
         "no history",
         "not measured",
     ]
     assert summary(cluster, tmp_path, "n1")["exit_code"] == 130
     cluster.values["load"] = 30.0
-    for _ in range(2):
-        night(cluster, tmp_path, "n1").execute()
+    assert [night(cluster, tmp_path, "n1") for _ in range(2)] == [0, 0]
     assert cluster.measured == ["limit", "load", "load"]
     assert summary(cluster, tmp_path, "n1")["status"] == "done"
     expected = spark.createDataFrame(
@@ -167,12 +163,12 @@ def test_a_worse_night_ends_with_a_regression_every_time_it_is_asked(
     cluster: Cluster, tmp_path: Path
 ) -> None:
     for name in ("n1", "n2"):
-        night(cluster, tmp_path, name).execute()
+        night(cluster, tmp_path, name)
     cluster.values["load"] = 10.0
     junit = tmp_path / "n3.xml"
     for _ in range(2):
         with pytest.raises(RegressionError, match="load: limit per broker 10 MB/s: regression"):
-            night(cluster, tmp_path, "n3", junit=junit).execute()
+            night(cluster, tmp_path, "n3", junit=junit)
     assert cluster.measured.count("load") == 3
     assert [each["outcome"] for each in summary(cluster, tmp_path, "n3")["cases"]] == [
         "no change",
@@ -188,34 +184,34 @@ def test_an_invalid_case_is_measured_again_and_one_without_time_is_named(
 ) -> None:
     cluster.values = dict.fromkeys(("limit", "load"), CaseInvalidError("4 of 4 INVALID"))
     with pytest.raises(NoConclusionError, match="limit: invalid: 4 of 4 INVALID"):
-        night(cluster, tmp_path, "n1").execute()
+        night(cluster, tmp_path, "n1")
     cluster.values = {"limit": 20.0, "load": 30.0}
-    night(cluster, tmp_path, "n1").execute()
+    night(cluster, tmp_path, "n1")
     assert cluster.measured == ["limit", "load"] * 2
     with pytest.raises(NoConclusionError, match="of the night's budget were left"):
-        night(cluster, tmp_path, "n2", budget_s=30.0).execute()
+        night(cluster, tmp_path, "n2", budget_s=30.0)
     assert cluster.measured == ["limit", "load"] * 2
 
 
 def test_a_night_goes_on_with_its_own_plan_only(cluster: Cluster, tmp_path: Path) -> None:
-    night(cluster, tmp_path, "n1").execute()
+    night(cluster, tmp_path, "n1")
     other = configuration_of(SUITE, overrides=("workload.producer.acks=all",))
     with pytest.raises(ConfigError, match="acks was 1 and is all; expected"):
-        night(cluster, tmp_path, "n1", config=other).execute()
+        night(cluster, tmp_path, "n1", config=other)
 
 
 def test_a_share_is_of_the_limit_that_the_tables_know(cluster: Cluster, tmp_path: Path) -> None:
-    names = ("testbed", "demo", "default")
-    for at_s, bpm, np, of in (
-        (1.0, 1_000, 80, names),
-        (2.0, 1_000, 40, names),
-        (3.0, 100, 30, names),
-        (4.0, 1_000, 20, (*names[:2], "strict")),
+    for at_s, bpm, np, goal in (
+        (1.0, 1_000, 80, "default"),
+        (2.0, 1_000, 40, "default"),
+        (3.0, 100, 30, "default"),
+        (4.0, 1_000, 20, "strict"),
     ):
-        boundary = replace(BOUNDARY, bpm=bpm, np_sustained=np)
-        cluster.tables.append_boundary(f"run-{at_s:g}", at_s, of, boundary)
+        boundary = replace(BOUNDARY, bpm=bpm, np_sustained=np, goal=goal)
+        point = BoundaryRow(f"run-{at_s:g}", at_s, "testbed", "demo", boundary)
+        cluster.tables.append_boundary(point)
     share = Suite(
         name=cluster.suite.name, cases=(Case(name="load", message_bytes=1_000, share=0.5),)
     )
-    night(cluster, tmp_path, "n1", suite=share).execute()
+    night(cluster, tmp_path, "n1", suite=share)
     assert cluster.loads == [20]

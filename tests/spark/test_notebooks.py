@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,9 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jobs.notebook import open_tables, rows, rows_of, table
+from metrics.columns import row_of
 from metrics.reporting.summary_tables import read_summary
-from metrics.tables.records import boundary_record, run_record, trial_record
-from metrics.tables.schema import SCHEMAS, RunRow, utc
+from metrics.tables.boundary import BoundaryRow
+from metrics.tables.schema import SCHEMAS, RunRow
 from metrics.tables.store import TableStore
 from search.errors import ConfigError
 from tests.support import frames
@@ -21,10 +23,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 GOALS = "default,tolerant"
+CONFIG = json.dumps({"workload": {"topic.replication_factor": 2, "consumers.groups": 0}})
 
 
 def _run(run_id: str, event: str, at_s: float, status: str) -> RunRow:
-    return RunRow(run_id, event, utc(at_s), "c", "w", GOALS, 3, status, environment={"a": "b"})
+    row = RunRow(run_id, event, at_s, "c", "w", GOALS, 3, status, environment={"a": "b"})
+    return row if run_id != "r1" else replace(row, config=CONFIG)
 
 
 @pytest.fixture(scope="module")
@@ -38,15 +42,16 @@ def where(spark_for_all: SparkSession, tmp_path_factory: pytest.TempPathFactory)
         _run("r1", "finished", 40.0, "done"),
         _run("r2", "started", 50.0, "running"),
     ]
+    tolerant = replace(BOUNDARY, goal="tolerant")
     points = [
-        boundary_record("r1", 19.0, ("c", "w", "tolerant"), replace(BOUNDARY, gave_up="budget")),
-        boundary_record("r1", 39.0, ("c", "w", "tolerant"), replace(BOUNDARY, notes=("n",))),
-        boundary_record("r1", 38.0, ("c", "w", "default"), BOUNDARY) | {"axis": None},
+        row_of(BoundaryRow("r1", 19.0, "c", "w", replace(tolerant, gave_up="budget"))),
+        row_of(BoundaryRow("r1", 39.0, "c", "w", replace(tolerant, notes=("n",)))),
+        row_of(BoundaryRow("r1", 38.0, "c", "w", BOUNDARY)) | {"axis": None},
     ]
     held = {
-        "runs": [run_record(row) for row in runs],
+        "runs": [row_of(row) for row in runs],
         "boundaries": points,
-        "trials": [trial_record(trial(1, "r1"))],
+        "trials": [row_of(trial(1, "r1"))],
     }
     for name, records in held.items():
         frame = frames.table(spark_for_all, name, records).coalesce(1)
@@ -87,7 +92,7 @@ def test_the_summary_of_the_newest_run_with_a_point_is_read_back(tables: TableSt
     assert (found.replication_factor, found.consumer_groups) == (2, 0)
     assert found.environment == {"a": "b"}
     default, tolerant = found.boundaries
-    assert default == replace(BOUNDARY, goal="default")
+    assert default == BOUNDARY
     assert tolerant == replace(BOUNDARY, goal="tolerant", notes=("n",))
 
 

@@ -11,9 +11,10 @@ from click.testing import CliRunner
 
 from jobs.config import load
 from jobs.report import report
-from jobs.runs.results import config_text
+from jobs.runs.resumption import config_text
 from metrics.reporting.summary import write_summary
-from metrics.tables.schema import RunRow, utc
+from metrics.tables.boundary import BoundaryRow
+from metrics.tables.schema import RunRow
 from metrics.tables.store import TableStore
 from search.errors import ConfigError
 from tests.support.evidence import START_S
@@ -32,12 +33,13 @@ def out(spark_for_all: SparkSession, tmp_path_factory: pytest.TempPathFactory) -
     folder = tmp_path_factory.mktemp("report") / "out"
     store = TableStore(spark_for_all, str(folder / "tables")).open()
     config = config_text(load(*NAMES, ["workload.producer.acks=all"]))
-    began = RunRow(RUN_ID, "started", utc(START_S), *NAMES, 3, config=config)
+    began = RunRow(RUN_ID, "started", START_S, *NAMES, 3, config=config)
     store.append_run(began)
     for trial in trials_of_sizes([1000]):
         store.append_trial(trial)
-    store.append_boundary(RUN_ID, START_S + 60, NAMES, SUMMARY.boundaries[0])
-    store.append_run(replace(began, event="finished", at=utc(START_S + 60), status="done"))
+    point = BoundaryRow(RUN_ID, START_S + 60, *NAMES[:2], SUMMARY.boundaries[0])
+    store.append_boundary(point)
+    store.append_run(replace(began, event="finished", at_s=START_S + 60, status="done"))
     return folder
 
 

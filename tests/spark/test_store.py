@@ -7,17 +7,17 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 from chispa import assert_df_equality
 
-from jobs.trials.history import resumed_records
+from jobs.runs.resumption import resumed_trials
+from metrics.columns import ddl, utc
 from metrics.sources.sample import BrokerSample
-from metrics.tables.columns import ddl
-from metrics.tables.records import sample_record
-from metrics.tables.schema import SCHEMAS, RunRow, utc
+from metrics.tables.boundary import BoundaryRow
+from metrics.tables.schema import SCHEMAS, RunRow, SampleRow
 from metrics.tables.store import TABLES, TableStore
 from search.errors import ConfigError
 from tests.support.nights import case_row
@@ -33,8 +33,12 @@ SAMPLES = [
 ]
 
 
-def run_row(run_id: str, event: str, at_s: float, **values: object) -> RunRow:
-    return RunRow(run_id, event, utc(at_s), *NAMES, **values)  # type: ignore[arg-type]
+def run_row(run_id: str, event: str, at_s: float, **values: Any) -> RunRow:
+    return RunRow(run_id, event, at_s, *NAMES, **values)
+
+
+def point(run_id: str, **changes: Any) -> BoundaryRow:
+    return BoundaryRow(run_id, 5.0, *NAMES[:2], replace(BOUNDARY, **changes))
 
 
 @pytest.fixture(scope="module")
@@ -71,18 +75,18 @@ def test_all_tables_exist_at_once_with_their_schema(fresh: TableStore, spark: Sp
 def test_a_run_is_resumed_with_its_own_plan_only(store: TableStore, run_id: str) -> None:
     plan = json.dumps({"goal": {"search.resolution": 0.05}})
     store.append_run(run_row(run_id, "started", 1.0, config=plan))
-    judged = trial(1, run_id).judgement
-    store.append_trial(trial(1, run_id, verdicts={"default": judged}), SAMPLES)
-    (record,) = resumed_records(store, run_id, plan)
-    assert record.judgements == {"default": judged}
+    made = trial(1, run_id)
+    store.append_trial(made, SAMPLES)
+    (found,) = resumed_trials(store, run_id, plan)
+    assert found.judgements == made.judgements
     other = json.dumps({"goal": {"search.resolution": 0.2}})
     with pytest.raises(ConfigError, match=r"goal\.search\.resolution was 0\.05 and is 0\.2"):
-        resumed_records(store, run_id, other)
+        resumed_trials(store, run_id, other)
     with pytest.raises(ConfigError, match="which is not in"):
-        resumed_records(store, "another-run", plan)
+        resumed_trials(store, "another-run", plan)
     store.append_run(run_row(run_id, "finished", 2.0, config=plan, status="done"))
     with pytest.raises(ConfigError, match="is done"):
-        resumed_records(store, run_id, plan)
+        resumed_trials(store, run_id, plan)
 
 
 def test_an_append_that_is_tried_again_adds_nothing(store: TableStore, run_id: str) -> None:
@@ -90,8 +94,8 @@ def test_an_append_that_is_tried_again_adds_nothing(store: TableStore, run_id: s
         store.append_run(run_row(run_id, "started", 1.0))
         store.append_trial(trial(1, run_id), SAMPLES)
         store.append_trial(trial(2, run_id), SAMPLES)
-        store.append_boundary(run_id, 5.0, NAMES, BOUNDARY)
-        store.append_boundary(run_id, 5.0, (*NAMES[:2], "strict"), BOUNDARY)
+        store.append_boundary(point(run_id))
+        store.append_boundary(point(run_id, goal="strict"))
         store.append_case(case_row(run_id=run_id))
         store.append_case(case_row(run_id=run_id, event="judged", outcome="regression"))
         store.append_run(run_row(run_id, "finished", 2.0))
@@ -101,8 +105,8 @@ def test_an_append_that_is_tried_again_adds_nothing(store: TableStore, run_id: s
 
 def test_a_trial_whose_row_was_lost_is_completed(store: TableStore, run_id: str) -> None:
     # As if it had been killed between the samples and the trial.
-    lost = [sample_record(run_id, 1, sample) for sample in SAMPLES]
-    store._append("samples", run_id, 1, lost)
+    lost = [SampleRow(run_id, 1, sample) for sample in SAMPLES]
+    store._append("samples", run_id, 1, *lost)
     store.append_trial(trial(1, run_id), SAMPLES)
     assert (store.trials(run_id).count(), store.samples(run_id).count()) == (1, 2)
 
@@ -112,7 +116,7 @@ def test_a_resumed_run_goes_on_after_what_was_left(store: TableStore, run_id: st
     store.append_trial(trial(1, run_id), SAMPLES)
     store.append_trial(trial(7, f"not {run_id}"))
     assert store.next_trial(run_id) == 2
-    store._append("samples", run_id, 2, [sample_record(run_id, 2, SAMPLES[0])])
+    store._append("samples", run_id, 2, SampleRow(run_id, 2, SAMPLES[0]))
     assert store.next_trial(run_id) == 3
 
 
@@ -136,8 +140,8 @@ def test_samples_read_back_in_order(store: TableStore, spark: SparkSession, run_
     readings = {"bytes_in": 5.0, "gc_ms:G1 Old Generation": 0.0}
     expected = spark.createDataFrame(
         [
-            (run_id, 2, 1, utc(100.25), None, readings),
-            (run_id, 2, 2, utc(100.5), "no answer", {}),
+            (run_id, 2, 1, utc(100.25), readings, None),
+            (run_id, 2, 2, utc(100.5), {}, "no answer"),
         ],
         ddl(SCHEMAS["samples"]),
     )
@@ -159,7 +163,7 @@ def test_the_newest_row_of_a_run_counts(store: TableStore, spark: SparkSession) 
 
 def test_boundaries_read_back_by_size(store: TableStore, run_id: str) -> None:
     for bpm in (1_000, 100):
-        store.append_boundary(run_id, 5.0, NAMES, replace(BOUNDARY, bpm=bpm))
+        store.append_boundary(point(run_id, bpm=bpm))
     small, large = store.boundaries(run_id).collect()
     assert (small.bpm, small.np_sustained, small.np_overloaded) == (100, 20, 21)
     assert (large.bpm, large.cluster) == (1_000, "testbed")

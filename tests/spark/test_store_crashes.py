@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from metrics.tables.schema import RunRow, utc
+from metrics.tables.boundary import BoundaryRow
+from metrics.tables.schema import RunRow
 from metrics.tables.store import TABLES, TableStore
 from tests.support.evidence import sample
 from tests.support.rows import BOUNDARY, trial
@@ -48,7 +49,7 @@ class MortalStore(TableStore):
 
 def steps_of_a_run(store: TableStore, run_id: str, at_s: float) -> Iterator[str]:
     """A run, or what is left of it, from what the tables say; yields what it did."""
-    store.append_run(RunRow(run_id, "started", utc(at_s), *NAMES))
+    store.append_run(RunRow(run_id, "started", at_s, *NAMES))
     known = [row.trial for row in store.trials(run_id).collect()]
     number = store.next_trial(run_id)
     while len(known) < TRIALS:
@@ -56,8 +57,8 @@ def steps_of_a_run(store: TableStore, run_id: str, at_s: float) -> Iterator[str]
         store.append_trial(trial(number, run_id), [sample(0), sample(1)])
         known.append(number)
         number += 1
-    store.append_boundary(run_id, at_s, NAMES, BOUNDARY)
-    store.append_run(RunRow(run_id, "finished", utc(at_s + 1), *NAMES, status="done"))
+    store.append_boundary(BoundaryRow(run_id, at_s, *NAMES[:2], BOUNDARY))
+    store.append_run(RunRow(run_id, "finished", at_s + 1, *NAMES, status="done"))
 
 
 @pytest.fixture(scope="module")

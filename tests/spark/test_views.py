@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from metrics.reporting.summary import Boundary
-from metrics.tables.columns import ddl
-from metrics.tables.records import boundary_record, run_record, sample_record, trial_record
-from metrics.tables.schema import SCHEMAS, RunRow, utc
+from metrics.columns import ddl, row_of, utc
+from metrics.tables.boundary import BoundaryRow
+from metrics.tables.schema import SCHEMAS, RunRow, SampleRow
 from metrics.tables.views import (
     broker_rows,
     chosen_trial,
@@ -37,14 +36,18 @@ if TYPE_CHECKING:
 NAMES = ("testbed", "demo", "default")
 
 
+def _point(run_id: str, at_s: float, **changes: Any) -> dict[str, Any]:
+    return row_of(BoundaryRow(run_id, at_s, *NAMES[:2], replace(BOUNDARY, **changes)))
+
+
 def test_the_newest_row_of_a_run_is_its_end_whenever_it_was_written(spark: SparkSession) -> None:
     rows = [
-        RunRow("a", "finished", utc(3.0), *NAMES, status="done"),
-        RunRow("a", "started", utc(4.0), *NAMES),
-        RunRow("b", "started", utc(1.0), *NAMES, caveat="first"),
-        RunRow("b", "started", utc(2.0), *NAMES, caveat="resumed"),
+        RunRow("a", "finished", 3.0, *NAMES, status="done"),
+        RunRow("a", "started", 4.0, *NAMES),
+        RunRow("b", "started", 1.0, *NAMES, caveat="first"),
+        RunRow("b", "started", 2.0, *NAMES, caveat="resumed"),
     ]
-    runs = table(spark, "runs", [run_record(row) for row in rows])
+    runs = table(spark, "runs", [row_of(row) for row in rows])
     found = newest_runs(runs)
     assert found.columns == SCHEMAS["runs"].names
     assert_rows(
@@ -56,7 +59,7 @@ def test_the_newest_row_of_a_run_is_its_end_whenever_it_was_written(spark: Spark
 
 def test_resources_are_rows_and_the_limit_is_marked(spark: SparkSession) -> None:
     bound = trial(1, "r", brokers=(broker(1), broker(2, handler_idle=0.1, flush_threads=0.9)))
-    found = resource_rows(table(spark, "trials", [trial_record(bound)]))
+    found = resource_rows(table(spark, "trials", [row_of(bound)]))
     assert found.count() == 16
     of_two = found.where("broker_id = 2 and resource in ('request handlers', 'disk')")
     assert_rows(
@@ -68,14 +71,15 @@ def test_resources_are_rows_and_the_limit_is_marked(spark: SparkSession) -> None
         "trial bigint, np bigint, verdict string, resource string, utilization double, "
         "is_limit boolean",
     )
-    sustained = trial(2, "r", judgement=replace(bound.judgement, limited_by=None))
-    no_limit = resource_rows(table(spark, "trials", [trial_record(sustained)]))
+    unknown = replace(bound.judgement, limited_by=None)
+    sustained = trial(2, "r", judgements={"default": unknown})
+    no_limit = resource_rows(table(spark, "trials", [row_of(sustained)]))
     assert no_limit.where("is_limit").count() == 0
     assert no_limit.where("is_limit is null").count() == 0
 
 
 def test_brokers_are_rows_with_all_of_their_windows_columns(spark: SparkSession) -> None:
-    trials = table(spark, "trials", [trial_record(trial(7, "r"))])
+    trials = table(spark, "trials", [row_of(trial(7, "r"))])
     assert_rows(
         broker_rows(trials).select("run_id", "trial", "bpm", "broker_id", "handler_idle"),
         [("r", 7, 100, 1, 0.8), ("r", 7, 100, 2, 0.1)],
@@ -90,7 +94,7 @@ def test_a_reading_is_a_series_and_its_parts_are_added(spark: SparkSession) -> N
         sample(2, {"bytes_in": 1.0}),
         replace(sample(1), values={}, error="no answer"),
     ]
-    samples = table(spark, "samples", [sample_record("r", 1, each) for each in taken])
+    samples = table(spark, "samples", [row_of(SampleRow("r", 1, each)) for each in taken])
     rows = [
         ("r", 1, 1, utc(each.at_s), value)
         for each, value in zip(taken[:2], (7.0, 9.0), strict=True)
@@ -103,15 +107,11 @@ def test_a_reading_is_a_series_and_its_parts_are_added(spark: SparkSession) -> N
 def test_the_latest_point_of_each_size_counts_unless_its_search_gave_up(
     spark: SparkSession,
 ) -> None:
-    def point(run_id: str, at_s: float, **changes: Any) -> dict[str, Any]:
-        boundary: Boundary = replace(BOUNDARY, **changes)
-        return boundary_record(run_id, at_s, NAMES, boundary)
-
     records = [
-        point("a", 1.0, np_sustained=20),
-        point("b", 2.0, np_sustained=25),
-        point("c", 3.0, np_sustained=0, gave_up="no valid trial"),
-        point("a", 1.0, bpm=1_000, np_sustained=8),
+        _point("a", 1.0, np_sustained=20),
+        _point("b", 2.0, np_sustained=25),
+        _point("c", 3.0, np_sustained=0, gave_up="no valid trial"),
+        _point("a", 1.0, bpm=1_000, np_sustained=8),
     ]
     found = latest_boundaries(table(spark, "boundaries", records))
     assert_rows(
@@ -123,11 +123,8 @@ def test_the_latest_point_of_each_size_counts_unless_its_search_gave_up(
 
 
 def test_a_search_that_went_on_has_its_newest_point_only(spark: SparkSession) -> None:
-    records = [
-        boundary_record("a", at_s, NAMES, replace(BOUNDARY, np_sustained=count))
-        for at_s, count in ((1.0, 20), (2.0, 22))
-    ]
-    records.append(boundary_record("b", 1.5, NAMES, BOUNDARY))
+    records = [_point("a", at_s, np_sustained=count) for at_s, count in ((1.0, 20), (2.0, 22))]
+    records.append(_point("b", 1.5))
     found = newest_points(table(spark, "boundaries", records))
     assert_rows(
         found.select("run_id", "np_sustained"),
@@ -137,13 +134,11 @@ def test_a_search_that_went_on_has_its_newest_point_only(spark: SparkSession) ->
 
 
 def test_points_have_a_bracket_on_their_axis_and_its_width(spark: SparkSession) -> None:
-    wide = replace(BOUNDARY, mps_overloaded=105_000.0)
+    mps, on_axis = 105_000.0, {"axis": "rate", "load_sustained": 75, "load_overloaded": 100}
     records = [
-        boundary_record("a", 1.0, NAMES, wide),
-        boundary_record("b", 1.0, NAMES, replace(BOUNDARY, np_overloaded=None)),
-        boundary_record(
-            "c", 1.0, NAMES, replace(wide, axis="rate", load_sustained=75, load_overloaded=100)
-        ),
+        _point("a", 1.0, mps_overloaded=mps),
+        _point("b", 1.0, np_overloaded=None),
+        _point("c", 1.0, mps_overloaded=mps, **on_axis),
     ]
     found = points_for_people(table(spark, "boundaries", records))
     upper = "mb_per_s_per_broker_overloaded"
@@ -163,12 +158,11 @@ def _judged(number: int, load: int, default: Verdict, strict: Verdict) -> dict[s
     """A trial of a point at 100 B that two goals judged."""
     made = trial(number, "r")
     verdicts = {"default": default, "strict": strict}
-    return trial_record(
+    return row_of(
         replace(
             made,
             pattern=replace(made.pattern, load=load, point_bpm=100),
-            judgement=replace(made.judgement, verdict=default),
-            verdicts={
+            judgements={
                 goal: replace(made.judgement, verdict=verdict) for goal, verdict in verdicts.items()
             },
         )
@@ -190,14 +184,13 @@ def test_the_trial_at_a_limit_is_the_last_that_its_goal_called_overloaded(
             _judged(5, 25, over, over),
         ],
     )
-    at_19 = replace(BOUNDARY, np_sustained=18, np_overloaded=19)
     points = table(
         spark,
         "boundaries",
         [
-            boundary_record("r", 1.0, NAMES, BOUNDARY),
-            boundary_record("r", 1.0, ("testbed", "demo", "strict"), at_19),
-            boundary_record("other", 1.0, NAMES, BOUNDARY),
+            _point("r", 1.0),
+            _point("r", 1.0, goal="strict", np_sustained=18, np_overloaded=19),
+            _point("other", 1.0),
         ],
     )
     found = limit_trials(trials, points)
@@ -210,7 +203,7 @@ def test_the_trial_at_a_limit_is_the_last_that_its_goal_called_overloaded(
 
 def test_of_each_resource_the_broker_that_used_it_most_speaks(spark: SparkSession) -> None:
     made = trial(1, "r", brokers=(broker(1, handler_idle=0.7), broker(2, handler_idle=0.1)))
-    peaks = resource_peaks(resource_rows(table(spark, "trials", [trial_record(made)])))
+    peaks = resource_peaks(resource_rows(table(spark, "trials", [row_of(made)])))
     assert peaks.count() == 8
     assert_rows(
         peaks.where("resource in ('request handlers', 'quota')").select(
@@ -237,7 +230,7 @@ def test_the_chosen_trial_is_the_asked_one_or_the_last_overload_or_the_last(
 
 def test_reasons_are_rows_of_each_goal_in_their_order(spark: SparkSession) -> None:
     trials = table(spark, "trials", [_judged(1, 21, Verdict.OVERLOADED, Verdict.SUSTAINED)])
-    older = table(spark, "trials", [trial_record(trial(2, "r"))])
+    older = table(spark, "trials", [row_of(trial(2, "r")) | {"verdicts": None}])
     found = reason_rows(trials.union(older))
     assert_rows(
         found.select("trial", "goal", "goal_verdict", "place", "indicator", "broker_id"),
@@ -252,9 +245,7 @@ def test_reasons_are_rows_of_each_goal_in_their_order(spark: SparkSession) -> No
 
 
 def test_views_take_the_tables_of_an_older_version(spark: SparkSession) -> None:
-    older = table(spark, "trials", [trial_record(trial(1, "r"))]).withColumn(
-        "resources", _null_of(spark)
-    )
+    older = table(spark, "trials", [row_of(trial(1, "r"))]).withColumn("resources", _null_of(spark))
     assert resource_rows(older).count() == 0
 
 

@@ -13,14 +13,25 @@ from jobs.engine.consumers.client import group_id_of
 from jobs.engine.consumers.pattern import ConsumerPattern
 from jobs.engine.pattern import ProducerPattern, TrialPlan
 from jobs.testbed.handle import Testbed
-from metrics.judging.group_rules import consumption_mismatch
-from metrics.trial.client import merge
-from metrics.trial.evidence import ClientWindow
+from metrics.judging.thresholds import Thresholds
+from metrics.judging.validity import ConsumptionMismatch
+from metrics.trial.client import ClientWindow
+from metrics.trial.evidence import Evidence
+from metrics.trial.judgement import Reason
+from metrics.trial.task import merge
 from tests.support.offsets import end_offsets_of
 from tests.support.threads_barrier import run_stage
 
 PARTITIONS_PER_BROKER = 2
 _PATIENCE_S = 20.0
+
+
+def mismatches(
+    client: ClientWindow, before: Mapping[int, int], after: Mapping[int, int]
+) -> list[Reason]:
+    """Where what groups read contradicts the end offsets before and after the trial."""
+    ends = {partition: (before[partition], end) for partition, end in after.items()}
+    return ConsumptionMismatch().reasons(Evidence(client, end_offsets=ends), Thresholds())
 
 
 class ConsumerBench:
@@ -61,8 +72,8 @@ class ConsumerBench:
         rows = run_stage(plan)
         assert [row.error for row in rows] == [None] * len(rows)
         client = merge(rows)
-        assert client.acked_total == sum(self.growth().values()) > 0
-        assert consumption_mismatch(client, self.end_offsets()) == []
+        assert client.counts.acked_total == sum(self.growth().values()) > 0
+        assert mismatches(client, self.before, self.end_offsets()) == []
         return client
 
     def growth(self) -> dict[int, int]:

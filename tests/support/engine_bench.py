@@ -11,8 +11,8 @@ from jobs.cluster.topic_plan import assignment
 from jobs.engine.pattern import ProducerPattern, TrialPlan
 from jobs.engine.stage import run_task
 from jobs.testbed.handle import Testbed
-from metrics.trial.client import merge
-from metrics.trial.evidence import ClientWindow
+from metrics.trial.client import ClientWindow
+from metrics.trial.task import merge
 from tests.support.offsets import end_offsets_of
 
 PARTITIONS_PER_BROKER = 2

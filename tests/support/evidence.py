@@ -2,44 +2,103 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
 from typing import Any
 
+from metrics.judging.thresholds import Indicators, Thresholds, Validity
+from metrics.judging.verdict import judge
 from metrics.sources.beans import PHASES
 from metrics.sources.sample import BrokerSample
-from metrics.trial.evidence import ClientWindow
+from metrics.trial.client import ClientWindow
+from metrics.trial.counts import Counts
+from metrics.trial.evidence import Evidence
+from metrics.trial.histogram import Quantiles
 from metrics.trial.judgement import Judgement
 from metrics.windows.broker import BrokerWindow, RequestWindow
 
 START_S = 1_000_000.0
 
 
+_COUNTS = {item.name for item in fields(Counts)}
+_INDICATORS = {item.name for item in fields(Indicators)}
+
+
 def client(**changes: Any) -> ClientWindow:
-    """A window of 10 s in which everything offered was acknowledged."""
+    """A window of 10 s in which everything offered was acknowledged.
+
+    Args:
+        changes: of the window, of its counts (`acked_records`) and of its latencies
+            (`latency_p99_ms`); `errors` stands for errors of partition 1.
+    """
+    if "errors" in changes:
+        changes["errors_by_partition"] = {1: changes.pop("errors")}
+    counts = {
+        "offered_records": 10_000,
+        "sent_records": 10_000,
+        "acked_records": 10_000,
+        "offered_bytes": 1_000_000,
+        "acked_bytes": 1_000_000,
+        "loop_busy": 0.2,
+        "acked_by_partition": {0: 6_000, 1: 6_000},
+        **{name: value for name, value in changes.items() if name in _COUNTS},
+    }
+    latency = {"p50_ms": 2.0, "p95_ms": 4.0, "p99_ms": 8.0, "max_ms": 20.0}
+    prefix = "latency_"
+    for name, value in changes.items():
+        if name.startswith(prefix):
+            latency[name.removeprefix(prefix)] = value
     window = ClientWindow(
-        start_s=START_S,
-        end_s=START_S + 10,
-        np=4,
-        offered_records=10_000,
-        sent_records=10_000,
-        acked_records=10_000,
-        failed_records=0,
-        offered_bytes=1_000_000,
-        acked_bytes=1_000_000,
-        unsent_own_records=0,
+        START_S,
+        START_S + 10,
+        Counts(**counts),
+        Quantiles(**latency),
         lateness_p99_ms=0.5,
-        loop_busy=0.2,
-        latency_p50_ms=2.0,
-        latency_p95_ms=4.0,
-        latency_p99_ms=8.0,
-        latency_max_ms=20.0,
-        acked_total=12_000,
-        failed_total=0,
-        acked_by_partition={0: 6_000, 1: 6_000},
-        errors={},
     )
-    return replace(window, **changes)
+    rest = {
+        name: value
+        for name, value in changes.items()
+        if name not in _COUNTS and not name.startswith(prefix)
+    }
+    return replace(window, **rest)
+
+
+def evidence(
+    seen: ClientWindow | None = None,
+    brokers: Sequence[BrokerWindow] | None = None,
+    growth: Mapping[int, int] | None = None,
+    **changes: Any,
+) -> Evidence:
+    """Of a trial of three brokers at ease, by default.
+
+    Args:
+        growth: partition → growth of its end offset, from 5 on.
+    """
+    whole = Evidence(
+        seen or client(),
+        (broker(1), broker(2), broker(3)) if brokers is None else tuple(brokers),
+        metrics_source="driver-jvm",
+        end_offsets=None if growth is None else {p: (5, 5 + n) for p, n in growth.items()},
+    )
+    return replace(whole, **changes)
+
+
+def goal(**limits: Any) -> Thresholds:
+    """Thresholds with these limits, of indicators or of validity."""
+    own = {name: value for name, value in limits.items() if name in _INDICATORS}
+    rest = {name: value for name, value in limits.items() if name not in _INDICATORS}
+    return Thresholds(Indicators(**own), Validity(**rest))
+
+
+def judged(
+    seen: ClientWindow | None = None,
+    brokers: Sequence[BrokerWindow] | None = None,
+    thresholds: Thresholds | None = None,
+    growth: Mapping[int, int] | None = None,
+    **changes: Any,
+) -> Judgement:
+    """What a goal says of such evidence, see `evidence`."""
+    return judge(evidence(seen, brokers, growth, **changes), thresholds or Thresholds())
 
 
 def broker(broker_id: int = 1, **changes: Any) -> BrokerWindow:

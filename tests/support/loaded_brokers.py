@@ -19,21 +19,21 @@ from jobs.cluster.connect import connect
 from jobs.engine.pattern import ProducerPattern, TrialPlan
 from jobs.engine.stage import run_task
 from jobs.testbed.handle import Testbed
-from metrics.judging.thresholds import Thresholds
+from metrics.judging.thresholds import Thresholds, Validity
 from metrics.judging.verdict import judge
 from metrics.sources.chooser import open_source
 from metrics.sources.sampler import Sampler
 from metrics.sources.source import MetricsSource, brokers_of, controllers_of
-from metrics.trial.client import TaskRow, merge
-from metrics.trial.evidence import ClientWindow
+from metrics.trial.evidence import Evidence
 from metrics.trial.judgement import Judgement
-from metrics.windows.broker import BrokerWindow, broker_windows
+from metrics.trial.task import TaskReport, merge
+from metrics.windows.broker import broker_windows
 from tests.support.offsets import end_offsets_of
 
 INTERVAL_S = 1.0
 
 # Producers and sampler share one process here, so under load a sample may come late.
-THRESHOLDS = Thresholds(missed_samples_max=0.4)
+THRESHOLDS = Thresholds(validity=Validity(missed_samples_max=0.4))
 Replicas = Mapping[int, Sequence[int]]
 
 
@@ -49,10 +49,9 @@ class OneTask:
 
 @dataclass(frozen=True)
 class Seen:
-    """What one trial left: the generator's account and the brokers' windows."""
+    """What one trial left, and what it means."""
 
-    client: ClientWindow
-    brokers: tuple[BrokerWindow, ...]
+    evidence: Evidence
     judgement: Judgement
 
 
@@ -67,7 +66,7 @@ class Route:
     """
 
     brokers: Mapping[int, tuple[str, int]]
-    within: Callable[[Callable[[], TaskRow]], TaskRow] = lambda work: work()
+    within: Callable[[Callable[[], TaskReport]], TaskReport] = lambda work: work()
     link_mbit_per_s: float | None = None
 
 
@@ -128,7 +127,8 @@ class LoadedBrokers:
         span = (account.start_s, account.end_s, INTERVAL_S)
         windows = broker_windows(samples, brokers_of(self.source), *span, way.link_mbit_per_s)
         controllers = broker_windows(samples, controllers_of(self.source), *span)
-        return Seen(account, windows, judge(account, windows, THRESHOLDS, controllers))
+        found = Evidence(account, windows, controllers, self.source.name)
+        return Seen(found, judge(found, THRESHOLDS))
 
     def end_offsets(self, topic: str, replicas: Replicas) -> dict[int, int]:
         """Partition → end offset, as clients see it."""

@@ -7,7 +7,6 @@ from typing import Any
 
 from jobs.config.suite import Case, Suite
 from metrics.tables.cases import CaseRow
-from metrics.tables.schema import utc
 
 DAY_S = 86_400.0
 ENVIRONMENT = {
@@ -34,7 +33,7 @@ def case_row(day: int = 1, value: float = 20.0, **changes: Any) -> CaseRow:
     made = CaseRow(
         run_id=f"r{day}",
         event="measured",
-        at=utc(day * DAY_S),
+        at_s=day * DAY_S,
         suite="s",
         night=f"n{day}",
         case="limit",

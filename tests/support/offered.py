@@ -12,8 +12,8 @@ from jobs.testbed.handle import Testbed
 from jobs.trials.axes import traffic_at
 from jobs.trials.driver_line import control_of
 from jobs.trials.load import Generator, Target
-from metrics.trial.client import merge
-from metrics.trial.evidence import ClientWindow
+from metrics.trial.client import ClientWindow
+from metrics.trial.task import merge
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

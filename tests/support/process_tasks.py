@@ -10,7 +10,7 @@ from pathlib import Path
 
 from jobs.engine.pattern import TrialPlan
 from jobs.engine.stage import run_task
-from metrics.trial.client import TaskRow
+from metrics.trial.task import TaskReport
 
 _KIB = 1024
 
@@ -24,7 +24,7 @@ class TaskRun:
         cpu_s: of the process in all [CPU-s].
     """
 
-    row: TaskRow
+    row: TaskReport
     memory_bytes: int
     cpu_s: float
 

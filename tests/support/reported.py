@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
-from metrics.reporting.summary import RunSummary, make_boundary
-from metrics.tables.records import trial_record
-from metrics.tables.schema import Trial
+from metrics.reporting.summary import RunSummary
+from metrics.tables.boundary import make_boundary
 from metrics.trial.judgement import Judgement, Reason
+from metrics.trial.trial import Trial
 from metrics.windows.resource import Resource
 from search.model import Bracket, Verdict
 from tests.support.evidence import broker
@@ -55,15 +54,9 @@ def trial_at(
         RUN_ID,
         pattern=pattern,
         brokers=tuple(windows),
-        judgement=first,
-        verdicts=verdicts,
+        judgements=verdicts,
         recovery_s=2.0 if is_over else None,
     )
-
-
-def rows_of(trials: Sequence[Trial]) -> list[dict[str, Any]]:
-    """The trials as rows of their table."""
-    return [trial_record(each) for each in trials]
 
 
 def summary_of_sizes(

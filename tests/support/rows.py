@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
-from metrics.reporting.summary import Boundary
-from metrics.tables.schema import Pattern, Trial
+from metrics.tables.boundary import Boundary
+from metrics.trial.evidence import Evidence
 from metrics.trial.judgement import Judgement, Reason
+from metrics.trial.pattern import Pattern
+from metrics.trial.trial import Trial
 from metrics.windows.resource import Resource
 from search.model import Verdict
-from tests.support.evidence import START_S, broker, client
+from tests.support.evidence import START_S, broker, evidence
 
 PATTERN = Pattern(
     bpm=100,
@@ -38,26 +40,37 @@ BOUNDARY = Boundary(
     overload_reasons=("request_handler_idle: idle 0.1",),
     limited_by="disk",
     trials=6,
+    goal="default",
+)
+
+
+OVERLOADED = Judgement(
+    Verdict.OVERLOADED,
+    (Reason("request_handler_idle", "idle 0.1", 0.1, 0.2, 2, Resource.REQUEST_HANDLERS),),
+    {"request_handler_idle": 1.125},
+    Resource.DISK,
+    "disk: …",
 )
 
 
 def trial(number: int = 1, run_id: str = "run-1", **changes: Any) -> Trial:
-    """An overloaded trial of two brokers."""
-    reason = Reason("request_handler_idle", "idle 0.1", 0.1, 0.2, 2, Resource.REQUEST_HANDLERS)
-    judgement = Judgement(
-        Verdict.OVERLOADED, (reason,), {"request_handler_idle": 1.125}, Resource.DISK, "disk: …"
-    )
+    """An overloaded trial of two brokers.
+
+    Args:
+        changes: of the trial, or of its evidence (`client`, `brokers`, …).
+    """
+    names = {item.name for item in fields(Evidence)}
+    found = {"brokers": (broker(1), broker(2, handler_idle=0.1)), "growth": {0: 6_000, 1: 6_000}}
+    own = {name: value for name, value in changes.items() if name in names}
+    seen = own.pop("client", None)
     whole = Trial(
         run_id=run_id,
-        trial=number,
-        topic="redline-100",
+        number=number,
         started_at_s=START_S - 3,
         finished_at_s=START_S + 12,
+        topic="redline-100",
         pattern=PATTERN,
-        client=client(),
-        brokers=(broker(1), broker(2, handler_idle=0.1)),
-        judgement=judgement,
-        metrics_source="driver-jvm",
-        end_offset_growth_records=12_000,
+        evidence=evidence(seen, **{**found, **own}),
+        judgements={"default": OVERLOADED},
     )
-    return replace(whole, **changes)
+    return replace(whole, **{k: v for k, v in changes.items() if k not in names})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TextIO
@@ -24,10 +25,13 @@ from jobs.console.events import (
     TrialStarted,
 )
 from jobs.console.printing import PlainReporter, TerminalReporter
-from metrics.reporting.summary import RunSummary, make_boundary
-from metrics.trial.judgement import Reason
+from metrics.reporting.summary import RunSummary
+from metrics.tables.boundary import make_boundary
+from metrics.trial.judgement import Judgement, Reason
 from metrics.windows.resource import Resource
 from search.model import Bracket, Verdict
+from tests.support.evidence import broker, client
+from tests.support.rows import PATTERN, trial
 
 HIDE, SHOW = "\x1b[?25l", "\x1b[?25h"
 ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -46,23 +50,21 @@ PLAN = Plan(
     out=Path("out/run"),
     notes=("A small disk-bound cluster.",),
 )
-STARTED = TrialStarted(3, 10_000, 128, "np", 128, 32.0, "probing 128 to close from below", 14)
+PATTERN_128 = replace(PATTERN, bpm=10_000, np=128, rate_records_per_s=25.0, load=128)
+STARTED = TrialStarted(3, PATTERN_128, "probing 128 to close from below", 14)
+IDLE = Reason(
+    "request_handler_idle", "request handlers of broker 2 idle 0.12, below 0.20", 0.12, 0.2, 2
+)
 FINISHED = TrialFinished(
-    number=3,
-    bpm=10_000,
-    np=128,
-    axis="np",
-    load=128,
-    offered_mb_per_s=32.0,
-    achieved_mb_per_s=31.2,
-    idle_lowest=0.123,
-    idle_broker=2,
-    isr_changed_share=0.55,
-    verdict=Verdict.OVERLOADED,
-    reason="request handlers of broker 2 idle 0.12, below 0.20",
+    trial(
+        3,
+        pattern=PATTERN_128,
+        client=client(acked_bytes=312_000_000),
+        brokers=(broker(1), broker(2, handler_idle=0.123, isr_changed_share=0.55)),
+        judgements={"default": Judgement(Verdict.OVERLOADED, (IDLE,))},
+    ),
     duration_s=14.2,
     trials_left=4,
-    time_left_s=80,
 )
 CLOSED = make_boundary(
     Bracket(120, 126),
@@ -92,7 +94,7 @@ RUN: tuple[Event, ...] = (
     PhaseStarted("starting the testbed"),
     PhaseProgress("2 of 3 brokers ready"),
     STARTED,
-    TrialProgress("measuring", 6.0, 31.0, 0.2, 2),
+    TrialProgress("measuring", 6.0, 31.0, broker(2, handler_idle=0.2)),
     FINISHED,
     PointFinished(CLOSED),
     PointFinished(OPEN),

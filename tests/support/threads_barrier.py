@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from jobs.engine.pattern import TrialPlan
 from jobs.engine.stage import run_task
-from metrics.trial.client import TaskRow
+from metrics.trial.task import TaskReport
 
 _PATIENCE_S = 60.0
 
@@ -37,7 +37,7 @@ class ThreadsBarrier:
         return gathered
 
 
-def run_stage(plan: TrialPlan) -> list[TaskRow]:
+def run_stage(plan: TrialPlan) -> list[TaskReport]:
     """Run all tasks of the plan at the same time."""
     barriers = ThreadsBarrier.of(plan.tasks + plan.consumer_tasks)
     with ThreadPoolExecutor(len(barriers)) as pool:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 
 from jobs.runs.compare.pairs import producers
 from metrics.comparing.pairs import Side
-from metrics.tables.schema import Trial
 from metrics.trial.judgement import Judgement
+from metrics.trial.trial import Trial
 from metrics.windows.resource import Resource
 from search.model import Verdict
 from tests.support.evidence import client
@@ -58,12 +58,14 @@ class TwoSides:
         if number in self.invalid:
             verdict = Verdict.INVALID
         bound = Resource.DISK if is_over else None
+        offered_bytes, acked_bytes = (round(each * WINDOW_S * 1e6) for each in (offered, acked))
         window = client(
-            np=np,
             end_s=client().start_s + WINDOW_S,
-            offered_bytes=round(offered * WINDOW_S * 1e6),
-            acked_bytes=round(acked * WINDOW_S * 1e6),
+            offered_bytes=offered_bytes,
+            acked_bytes=acked_bytes,
+            offered_records=offered_bytes // PATTERN.bpm,
+            acked_records=acked_bytes // PATTERN.bpm,
         )
         pattern = replace(PATTERN, np=np, brokers=self.brokers)
         judged = Judgement(verdict, (), {}, bound, "disk: made up" if bound else "")
-        return trial(number, client=window, pattern=pattern, judgement=judged)
+        return trial(number, client=window, pattern=pattern, judgements={"default": judged})

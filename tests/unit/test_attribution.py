@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from metrics.judging.attribution import attribute
+from metrics.judging.attribution import Attribution, attribute
 from metrics.judging.thresholds import Thresholds
 from metrics.windows.broker import BrokerWindow, RequestWindow, broker_windows
 from metrics.windows.resource import Resource
 from metrics.windows.use import ResourceUse, use_of, use_table
-from tests.support.evidence import START_S, broker, busy_samples, sample
+from tests.support.evidence import START_S, broker, busy_samples, evidence, sample
 
-GOAL = Thresholds()
 EMPTY = BrokerWindow(7, None, None, 1.0, 10, 10)
+
+
+def bound(brokers: list[BrokerWindow]) -> Attribution:
+    """What bound these brokers."""
+    return attribute(evidence(brokers=brokers), Thresholds())
 
 
 def row(window: BrokerWindow, resource: Resource) -> ResourceUse:
@@ -75,7 +79,7 @@ def test_a_full_link_is_named_with_both_directions() -> None:
     full = broker(
         2, link_mbit_per_s=40.0, network_in_bytes_per_s=4.75e6, network_out_bytes_per_s=1e6
     )
-    found = attribute([broker(1), full], GOAL)
+    found = bound([broker(1), full])
     assert (found.resource, found.broker_id) == (Resource.NETWORK, 2)
     assert (
         "Kafka's bytes filled 95% of the 40 Mbit/s interface (38 Mbit/s in, 8 Mbit/s out)"
@@ -83,26 +87,26 @@ def test_a_full_link_is_named_with_both_directions() -> None:
     )
     assert "network 0.95" not in found.text, "the others' use only"
     almost = broker(2, link_mbit_per_s=40.0, network_in_bytes_per_s=4.4e6)
-    assert attribute([almost], GOAL).resource is Resource.UNKNOWN
+    assert bound([almost]).resource is Resource.UNKNOWN
 
 
 def test_a_full_heap_explains_busy_handlers_before_the_cpu_does() -> None:
     window = broker(
         handler_idle=0.1, gc_share=0.31, heap_used_share_min=0.88, cpu_machine_share=0.97
     )
-    found = attribute([window], GOAL)
+    found = bound([window])
     assert found.resource is Resource.HEAP
     assert (
         "garbage collection stopped all threads for 31% of the time, with never less than 88% of "
         "the heap in use" in found.text
     )
-    assert attribute([broker(gc_share=0.31)], GOAL).resource is Resource.HEAP
-    assert attribute([broker(gc_share=0.2)], GOAL).resource is Resource.UNKNOWN
+    assert bound([broker(gc_share=0.31)]).resource is Resource.HEAP
+    assert bound([broker(gc_share=0.2)]).resource is Resource.UNKNOWN
 
 
 def test_a_quota_comes_before_whatever_it_causes() -> None:
     throttled = broker(produce=RequestWindow(throttle_ms=12.5), handler_idle=0.01)
-    found = attribute([throttled], GOAL)
+    found = bound([throttled])
     assert found.resource is Resource.QUOTA
     assert "throttled for 12.5 ms on average" in found.text
     assert row(throttled, Resource.QUOTA).saturation == 12.5
@@ -111,7 +115,7 @@ def test_a_quota_comes_before_whatever_it_causes() -> None:
 def test_the_follower_that_lags_is_named_beside_the_leader_that_shows_it() -> None:
     leader = broker(1, isr_changed_share=0.9, replica_lag_max_records=0.0)
     follower = broker(2, replica_lag_max_records=51_234.0)
-    found = attribute([leader, follower], GOAL)
+    found = bound([leader, follower])
     assert (found.resource, found.broker_id) == (Resource.REPLICATION, 1)
     assert "the replicas on broker 2 by up to 51234 records" in found.text
 
@@ -125,7 +129,7 @@ def test_the_text_names_the_headroom_of_what_is_known() -> None:
         cpu_machine_share=0.38,
         network_idle=0.89,
     )
-    found = attribute([window], GOAL)
+    found = bound([window])
     assert found.resource is Resource.DISK
     assert (
         "produce took 444.0 ms, 41.0 of it local, 400.0 queued: local 93% of the time after the "

@@ -4,20 +4,15 @@ from collections.abc import Callable
 
 import pytest
 
-from metrics.judging.thresholds import Thresholds
-from metrics.judging.verdict import judge
 from metrics.trial.judgement import Judgement
 from metrics.windows.broker import RequestWindow
 from metrics.windows.resource import Resource
 from search.model import Verdict
-from tests.support.evidence import broker, client, with_one
-
-GOAL = Thresholds()
-BROKERS = (broker(1), broker(2), broker(3))
+from tests.support.evidence import client, judged, with_one
 
 
 def overload(acked: int, **changes: object) -> Judgement:
-    return judge(client(acked_records=acked), with_one(**changes), GOAL)
+    return judged(client(acked_records=acked), with_one(**changes))
 
 
 BUSY = RequestWindow(per_s=100.0, total_ms=20.0, local_ms=18.0, request_queue_ms=1.5, remote_ms=0.1)

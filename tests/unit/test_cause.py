@@ -10,8 +10,8 @@ import pytest
 from metrics.comparing.cause import SideEvidence, broker_differences, likely_cause, use_of_trials
 from metrics.comparing.governors import GOVERNORS, can_slow, governor_of, short_name
 from metrics.tables.environment import Difference
-from metrics.tables.schema import Trial
 from metrics.trial.judgement import Judgement
+from metrics.trial.trial import Trial
 from metrics.windows.resource import Resource
 from search.model import Verdict
 from tests.support.evidence import broker
@@ -23,7 +23,7 @@ ALIKE = {"broker.version": "4.1.2", "broker.config.num.io.threads": "1", "redlin
 def made(bound: Resource | None, **window: Any) -> Trial:
     verdict = Verdict.SUSTAINED if bound is None else Verdict.OVERLOADED
     judged = Judgement(verdict, (), {}, bound, f"{bound.value}: as made up" if bound else "")
-    return trial(judgement=judged, brokers=(broker(1, **window), broker(2)))
+    return trial(judgements={"default": judged}, brokers=(broker(1, **window), broker(2)))
 
 
 def side(

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from metrics.reporting.boundary_chart import boundary_spec, write_chart
-from metrics.reporting.summary import Boundary, RunSummary, make_boundary
+from metrics.reporting.summary import RunSummary
+from metrics.tables.boundary import Boundary, make_boundary
 from metrics.trial.judgement import Reason
 from metrics.windows.resource import Resource
 from search.model import Bracket

@@ -75,14 +75,14 @@ def _run(plan: TrialPlan, *libraries: Shelf) -> LibraryLoop:
 def test_every_due_record_is_offered_once_and_accounted_for() -> None:
     shelf = Shelf()
     loop = _run(_plan(), shelf)
-    account = loop.account
+    counts = loop.account.counts
     offered = loop.producers[0].records_due_between(loop.window_start_s, loop.window_end_s)
     assert offered == 800
-    assert account.acked_total == len(shelf.partitions) == pytest.approx(1_000, rel=0.1)
-    assert account.acked_by_partition == Counter(shelf.partitions)
-    assert account.acked_records == pytest.approx(800, rel=0.1)
-    assert (account.failed_total, account.throttle_ms) == (0, 3)
-    assert loop.unsent_own_records <= 1_000 - len(shelf.partitions)
+    assert counts.acked_total == len(shelf.partitions) == pytest.approx(1_000, rel=0.1)
+    assert counts.acked_by_partition == Counter(shelf.partitions)
+    assert counts.acked_records == pytest.approx(800, rel=0.1)
+    assert (counts.failed_total, counts.throttle_ms) == (0, 3)
+    assert counts.unsent_own_records <= 1_000 - len(shelf.partitions)
     steps = [b - a for a, b in zip(shelf.timestamps_ms, shelf.timestamps_ms[1:], strict=False)]
     assert set(steps) <= {0, 1}, "create times are the intended ones, half a millisecond apart"
 
@@ -106,9 +106,10 @@ def test_partitions_are_those_that_the_wire_client_would_take() -> None:
 
 def test_what_the_library_has_no_room_for_stays_due() -> None:
     loop = _run(_plan(), Shelf(room=3, is_silent=True))
-    assert loop.account.sent_records == 0, "three went in the warm-up, then there was no room"
-    assert loop.unsent_own_records == 0, "the library was full, which is not the loop's fault"
-    assert loop.account.errors == {UNACKNOWLEDGED: 3}
+    counts = loop.account.counts
+    assert counts.sent_records == 0, "three went in the warm-up, then there was no room"
+    assert counts.unsent_own_records == 0, "the library was full, which is not the loop's fault"
+    assert counts.errors == {UNACKNOWLEDGED: 3}
 
 
 def test_buffer_memory_bounds_what_is_on_the_way() -> None:
@@ -120,12 +121,14 @@ def test_buffer_memory_bounds_what_is_on_the_way() -> None:
 def test_failures_are_counted_by_name_and_what_was_never_sent_is_none() -> None:
     shelf = Shelf(fate="NotLeaderForPartitionError")
     loop = _run(_plan(), shelf)
-    assert loop.account.errors == {"NotLeaderForPartitionError": len(shelf.partitions)}
-    assert loop.account.failed_total == len(shelf.partitions) > 0
-    assert sum(loop.producers[0].failed.values()) == len(shelf.partitions)
-    assert loop.account.sent_by_partition == Counter(shelf.partitions)
-    assert loop.account.acked_total == 0
-    assert not _run(_plan(), Shelf(fate=NEVER_SENT)).account.errors
+    counts = loop.account.counts
+    assert counts.errors == {"NotLeaderForPartitionError": len(shelf.partitions)}
+    assert counts.failed_total == len(shelf.partitions) > 0
+    by_producer = counts.by_producer
+    assert by_producer.failed == {0: {"NotLeaderForPartitionError": len(shelf.partitions)}}
+    assert counts.sent_by_partition == Counter(shelf.partitions)
+    assert counts.acked_total == 0
+    assert not _run(_plan(), Shelf(fate=NEVER_SENT)).account.counts.errors
 
 
 def test_the_records_are_those_of_the_pool() -> None:

@@ -64,7 +64,7 @@ def test_both_of_a_pair_have_the_same_load() -> None:
 def test_an_invalid_trial_is_made_again_and_never_part_of_a_pair() -> None:
     sides = sides_of(10.0, 10.0, invalid=frozenset({1, 4, 5}))
     case = measured(sides)
-    numbers = [pair.of(side).trial for pair in case.saturated for side in Side]
+    numbers = [pair.of(side).number for pair in case.saturated for side in Side]
     assert len(case.saturated) == EFFORT.pairs
     assert not {1, 4, 5} & set(numbers)
     assert [side for side, _ in sides.made[:2]] == [Side.A, Side.A]

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import math
 
 import pytest
 
 from metrics.comparing.effects import Effect, paired_effect
 from metrics.comparing.pairs import (
     CAPACITY,
-    CPU_PER_MB,
-    HANDLERS_BUSY,
-    LATENCY_P99,
+    STEADY,
     Conclusion,
     Side,
     TrialPair,
     compared,
     conclude,
-    reading,
 )
 from tests.support.evidence import broker, client
 from tests.support.rows import trial
@@ -35,27 +32,28 @@ def test_the_values_of_a_trial() -> None:
     )
     made = trial(client=window, brokers=brokers)
     rate = 60 / window.duration_s
-    assert reading(CAPACITY, made) == pytest.approx(rate / 2)
-    assert reading(HANDLERS_BUSY, made) == pytest.approx(0.75)
-    assert reading(CPU_PER_MB, made) == pytest.approx(1000 * 1.2 / rate)
-    assert reading(LATENCY_P99, made) == 12.5
+    assert CAPACITY.of(made) == pytest.approx(rate / 2)
+    assert {each.name: each.of(made) for each in STEADY} == {
+        "handlers_busy": pytest.approx(0.75),
+        "broker_cpu_ms_per_mb": pytest.approx(1000 * 1.2 / rate),
+        "latency_p50_ms": 2.0,
+        "latency_p99_ms": 12.5,
+    }
 
 
 def test_what_is_not_known_is_no_value() -> None:
     made = trial(
-        client=client(acked_bytes=0, latency_p99_ms=float("nan")),
+        client=client(acked_bytes=0, latency_p50_ms=math.nan, latency_p99_ms=math.nan),
         brokers=(broker(1, cpu_cores=None, handler_idle=None),),
     )
-    for measure in (CAPACITY, HANDLERS_BUSY, CPU_PER_MB, LATENCY_P99):
-        assert reading(measure, made) is None
+    for quantity in (CAPACITY, *STEADY):
+        assert quantity.of(made) is None
     assert compared(CAPACITY, [TrialPair(made, made)]).pairs == ()
 
 
 def test_the_ratio_of_the_means_is_the_effect() -> None:
     pairs = [
-        TrialPair(
-            trial(client=client(acked_bytes=a)), replace(trial(), client=client(acked_bytes=b))
-        )
+        TrialPair(trial(client=client(acked_bytes=a)), trial(client=client(acked_bytes=b)))
         for a, b in ((10_000_000, 8_000_000), (30_000_000, 27_000_000), (9_000_000, 8_000_000))
     ]
     found = compared(CAPACITY, pairs)

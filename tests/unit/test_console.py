@@ -20,6 +20,11 @@ from jobs.console.events import (
     warn,
 )
 from jobs.console.text import limit_evidence
+from metrics.trial.client import ClientWindow
+from metrics.trial.judgement import Judgement, Reason
+from search.model import Verdict
+from tests.support.evidence import START_S, broker
+from tests.support.rows import trial
 from tests.support.shown import (
     CLOSED,
     FINISHED,
@@ -55,34 +60,44 @@ def test_a_plain_trial_is_one_line_of_keys_and_values() -> None:
         (
             "2026-11-21T11:46:32Z trial-finished trial=3 size="
             '"10 kB" np=128 offered="32.0 MB/s" achieved="31.2 MB/s" idle=0.12 broker=2 isr="55 %" '
-            'verdict=OVERLOADED took="14 s" trials_left=4 time_left="1 min 20 s" '
+            'verdict=OVERLOADED took="14 s" trials_left=4 time_left="57 s" '
             'reason="request handlers of broker 2 idle 0.12, below 0.20"'
         )
     ]
 
 
+def test_a_trial_says_whose_it_was_and_how_long_the_brokers_recovered() -> None:
+    rested = replace(FINISHED, trial=replace(FINISHED.trial, recovery_s=2.0), side="B")
+    words = "B: request handlers of broker 2 idle 0.12, below 0.20"
+    (line,) = plain_run(rested)
+    assert line.endswith(f'at_rest_after="2 s" reason="{words}"')
+    assert f"└ {words}; at rest again after 2 s" in " ".join(screen(rested, width=120).split())
+    assert " none" in screen(replace(FINISHED, trials_left=0))
+
+
 def test_what_is_not_known_is_a_question_mark() -> None:
-    unknown = replace(
-        FINISHED,
-        achieved_mb_per_s=None,
-        idle_lowest=None,
-        idle_broker=None,
-        isr_changed_share=None,
-        time_left_s=None,
-        reason="",
+    lacking = trial(
+        client=ClientWindow(START_S, START_S),
+        brokers=(broker(1, handler_idle=None, isr_changed_share=None),),
+        judgements={"default": Judgement(Verdict.INVALID, ())},
     )
+    unknown = replace(FINISHED, trial=lacking)
     (line,) = plain_run(unknown)
-    for pair in ('achieved="? MB/s"', "idle=?", "broker=?", "isr=?", "time_left=?"):
+    for pair in ('achieved="? MB/s"', "idle=?", "broker=?", "isr=?"):
         assert pair in line
     assert "reason" not in line
     assert "0 %" not in screen(unknown)
+    without_brokers = replace(lacking, evidence=replace(lacking.evidence, brokers=()))
+    assert plain_run(replace(unknown, trial=without_brokers)) == [line]
 
 
 def test_text_from_elsewhere_stays_on_its_line() -> None:
     hostile = 'two\nlines "quoted" \x1b[31mred\x07 [bold]markup[/bold]'
     (line,) = plain_run(PhaseStarted(hostile))
     assert line.endswith("doing=\"two lines 'quoted' [31mred [bold]markup[/bold]\"")
-    shown = screen(replace(FINISHED, reason=hostile))
+    judged = Judgement(Verdict.OVERLOADED, (Reason("isr", hostile, 0.6, 0.5),))
+    told = replace(FINISHED.trial, judgements={"default": judged})
+    shown = screen(replace(FINISHED, trial=told))
     assert 'two lines "quoted" [31mred [bold]markup[/bold]' in shown
 
 

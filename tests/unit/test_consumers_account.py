@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from typing import Any
 
@@ -10,19 +9,31 @@ import pyarrow as pa
 import pytest
 
 from jobs.engine.consumers.ledger import GroupLedger, Position
-from metrics.judging.group_rules import (
-    consumers_limited,
-    consumption_mismatch,
-    lag_growth_per_s,
-)
+from metrics.columns import row_of
 from metrics.judging.thresholds import Thresholds
-from metrics.tables.records import trial_record
+from metrics.judging.validity import ConsumersLimited, ConsumptionMismatch
 from metrics.tables.schema import SCHEMAS
-from metrics.trial.client import TASK_ROW_SCHEMA, TaskRow, merge, task_rows_to_batch
-from metrics.trial.consumption import GroupShare, Stint, ranges
-from metrics.trial.evidence import ClientWindow
-from metrics.trial.group_windows import group_windows
-from metrics.trial.lag import lag_slope
+from metrics.trial.client import ClientWindow
+from metrics.trial.consumption import (
+    GroupCounts,
+    GroupShare,
+    Stint,
+    group_windows,
+    lag_slope,
+    ranges,
+)
+from metrics.trial.counts import Counts
+from metrics.trial.histogram import Histogram
+from metrics.trial.judgement import Reason
+from metrics.trial.task import (
+    TASK_SCHEMA,
+    Consumed,
+    Produced,
+    TaskReport,
+    merge,
+    reports_to_batch,
+)
+from tests.support.evidence import evidence, goal
 from tests.support.rows import trial
 
 
@@ -31,9 +42,9 @@ def test_lag_is_sampled_on_a_grid_from_the_windows_start() -> None:
     ledger.window_s = (10.0, 12.0)
     for now, lag in [(9.9, 7), (10.0, 1), (10.3, 2), (10.6, 3), (11.7, 4), (12.4, 5)]:
         ledger.sample_lag(lag, now)
-    assert ledger.share([]).lag_records == (1, 3, 4, 4, 5)
+    assert ledger.share([]).counts.lag_records == (1, 3, 4, 4, 5)
     ledger.window_s = (10.0, 11.1)
-    assert ledger.share([]).lag_records == (1, 3, 4), "of a window that ended early"
+    assert ledger.share([]).counts.lag_records == (1, 3, 4), "of a window that ended early"
 
 
 def test_the_slope_of_lag() -> None:
@@ -54,41 +65,62 @@ def test_ranges_join_what_members_took_over_and_count_rereads_once() -> None:
 
 def shares() -> list[GroupShare]:
     return [
-        GroupShare(0, 1, 10, 100, lag_records=(1, 2, 3), stints=(Stint(0, 0, 10, 10),)),
-        GroupShare(0, 2, 5, 50, lag_records=(0, 10, 20, 30), stints=(Stint(1, 5, 15, 10),)),
-        GroupShare(1, 1, errors={"X": 2}, rebalances=1, stints=(Stint(0, 0, 10, 10),)),
+        GroupShare(
+            GroupCounts(0, 1, 10, 100, (1, 2, 3), unread_records=4, notes=("four unread",)),
+            Histogram([5_000.0]),
+            (Stint(0, 0, 10, 10),),
+        ),
+        GroupShare(GroupCounts(0, 2, 5, 50, (0, 10, 20, 30)), stints=(Stint(1, 5, 15, 10),)),
+        GroupShare(GroupCounts(1, 1, errors={"X": 2}, rebalances=1), stints=(Stint(0, 0, 10, 10),)),
     ]
 
 
 def test_shares_of_tasks_become_one_window_per_group() -> None:
     first, second = group_windows(shares())
-    assert (first.members, first.records, first.records_total) == (3, 15, 20)
-    assert first.lag_records == (1, 12, 23)
+    counts = first.counts
+    assert (counts.members, counts.records, counts.wire_bytes) == (3, 15, 150)
+    assert (counts.unread_records, counts.notes) == (4, ("four unread",))
+    assert counts.lag_records == (1, 12, 23)
+    assert (first.records_total, first.reread_records) == (20, 0)
+    assert first.latency.p50_ms == pytest.approx(5.0, rel=0.001)
     assert first.lag_slope_records_per_s == pytest.approx(22.0)
     assert first.read_by_partition == (Stint(0, 0, 10, 10), Stint(1, 5, 15, 10))
-    assert (dict(second.errors), second.rebalances) == ({"X": 2}, 1)
-    assert math.isnan(second.latency_p50_ms)
+    assert (second.counts.errors, second.counts.rebalances) == ({"X": 2}, 1)
+    assert math.isnan(second.latency.p50_ms)
 
 
-def test_groups_travel_in_rows() -> None:
-    consumer = TaskRow(1, "h", 0, 100.0, 110.0, role="consumer", groups=tuple(shares()))
-    producer = TaskRow(0, "h", 2, 100.0, 110.0, loop_busy=0.1, cpu_s=2.0)
-    busy = dataclasses.replace(consumer, loop_busy=0.7, cpu_s=5.0)
-    batch = task_rows_to_batch([producer, busy])
-    assert batch.schema == TASK_ROW_SCHEMA
-    assert [TaskRow.from_mapping(row) for row in batch.to_pylist()] == [producer, busy]
-    client = merge([producer, busy])
-    assert [group.group for group in client.groups] == [0, 1]
-    assert (client.np, client.loop_busy, client.cpu_s) == (2, 0.1, 2.0)
+def test_groups_travel_in_reports() -> None:
+    consumed = Consumed(0.7, tuple(shares()))
+    consumer = TaskReport(1, "h", 100.0, 110.0, consumed=consumed)
+    producer = TaskReport(0, "h", 100.0, 110.0, Produced(Counts(loop_busy=0.1, cpu_s=2.0)))
+    batch = reports_to_batch([producer, consumer])
+    assert batch.schema == TASK_SCHEMA
+    assert [TaskReport.from_row(row) for row in batch.to_pylist()] == [producer, consumer]
+    client = merge([producer, consumer])
+    assert [group.counts.group for group in client.groups] == [0, 1]
+    assert (client.counts.loop_busy, client.counts.cpu_s) == (0.1, 2.0)
     assert client.consumer_loop_busy == 0.7
 
 
-def window(*stints: Stint, **fields: Any) -> ClientWindow:
-    """A trial of 1,000 offered records whose group 0 read these stints."""
-    (group,) = group_windows([GroupShare(0, 1, stints=stints)])
-    row = TaskRow(0, "h", 1, 100.0, 110.0, offered_records=1_000)
-    group = dataclasses.replace(group, **fields)
-    return dataclasses.replace(merge([row]), groups=(group,))
+def window(
+    *stints: Stint, acked: dict[int, int] | None = None, busy: float = 0.0, **counts: Any
+) -> ClientWindow:
+    """A trial of 1,000 offered records whose group 0 read these stints.
+
+    Args:
+        acked: partition → records acknowledged.
+        busy: loop of the consumers [ratio].
+        counts: of the group.
+    """
+    produced = Produced(Counts(offered_records=1_000, acked_by_partition=acked or {}))
+    consumed = Consumed(busy, (GroupShare(GroupCounts(0, 1, **counts), stints=stints),))
+    return merge([TaskReport(0, "h", 100.0, 110.0, produced, consumed)])
+
+
+def mismatches(seen: ClientWindow, ends: dict[int, int] | None) -> list[Reason]:
+    """What the rule says, with these end offsets after the trial."""
+    offsets = None if ends is None else {partition: (5, end) for partition, end in ends.items()}
+    return ConsumptionMismatch().reasons(evidence(seen, end_offsets=offsets), Thresholds())
 
 
 @pytest.mark.parametrize(
@@ -104,17 +136,17 @@ def window(*stints: Stint, **fields: Any) -> ClientWindow:
 def test_what_groups_read_is_held_against_the_end_offsets(
     stints: list[Stint], says: str | None
 ) -> None:
-    reasons = consumption_mismatch(window(*stints), {0: 100, 1: 50})
+    reasons = mismatches(window(*stints), {0: 100, 1: 50})
     assert [reason.indicator for reason in reasons] == (["consumption_mismatch"] if says else [])
     assert all("consumer group 0" in each.text and str(says) in each.text for each in reasons)
-    assert consumption_mismatch(window(*stints), None) == []
+    assert mismatches(window(*stints), None) == []
 
 
 def test_groups_stand_in_the_row_of_their_trial() -> None:
-    made = trial(client=window(Stint(0, 5, 100, 95), lag_records=(3, 4), errors={"X": 1}))
-    table = pa.Table.from_pylist([trial_record(made)], schema=SCHEMAS["trials"])
+    made = trial(client=window(Stint(0, 5, 100, 95), lag_records=(3,), errors={"X": 1}))
+    table = pa.Table.from_pylist([row_of(made)], schema=SCHEMAS["trials"])
     (group,) = table.column("groups")[0].as_py()
-    assert group["lag_records"] == [3, 4]
+    assert group["lag_records"] == [3]
     assert group["errors"] == [("X", 1)]
     assert group["read_by_partition"] == [
         {"partition": 0, "from_offset": 5, "to_offset": 100, "records": 95}
@@ -125,40 +157,38 @@ def test_groups_stand_in_the_row_of_their_trial() -> None:
 def test_what_was_not_read_is_said_with_its_place_and_judged_by_the_lag() -> None:
     ledger, behind = GroupLedger(2, 1, 0.001), Position(7, 10)
     ledger.window_s = (0.0, 1.0)
-    share = ledger.share([behind, Position(8, 5)], {7: 25, 8: 5})
-    assert share.unread_records == 15
-    assert share.note == (
+    counts = ledger.share([behind, Position(8, 5)], {7: 25, 8: 5}).counts
+    assert counts.unread_records == 15
+    (note,) = counts.notes
+    assert note == (
         "consumer group 2 had 15 acknowledged records unread at the end of the drain, in 1 "
         "partitions, first of partition 7"
     )
-    assert (ledger.share([behind], {7: 10}).note, ledger.share([behind]).unread_records) == (
-        None,
-        0,
-    )
+    assert ledger.share([behind], {7: 10}).counts.notes == ()
+    assert ledger.share([behind]).counts.unread_records == 0
 
 
 def test_acknowledged_records_that_a_group_did_not_read_are_judged_by_its_lag() -> None:
     acked = {0: 10, 7: 15}
-    stalled = window(Stint(0, 0, 10, 10), lag_records=(0, 3))
-    (reason,) = consumption_mismatch(
-        dataclasses.replace(stalled, acked_by_partition=acked), {0: 10, 7: 15}
-    )
+    stalled = window(Stint(0, 0, 10, 10), lag_records=(0, 3), acked=acked)
+    (reason,) = mismatches(stalled, acked)
     assert "did not read 15 acknowledged records of 1 partitions" in reason.text
     assert "first of partition 7, although its lag was 3" in reason.text
-    slow = window(Stint(0, 0, 10, 10), lag_records=(0, 40))
-    slow = dataclasses.replace(slow, acked_by_partition=acked)
-    assert consumption_mismatch(slow, {0: 10, 7: 15}) == [], "the lag speaks for itself"
+    slow = window(Stint(0, 0, 10, 10), lag_records=(0, 40), acked=acked)
+    assert mismatches(slow, acked) == [], "the lag speaks for itself"
 
 
 def test_lag_growth_is_of_groups_that_have_one() -> None:
-    assert lag_growth_per_s(window(lag_slope_records_per_s=3.5)) == {"0": 3.5}
-    assert lag_growth_per_s(window()) == {}
+    assert evidence(window(lag_records=(0, 2, 4))).lag_growth_per_s == {"0": pytest.approx(4.0)}
+    assert evidence(window()).lag_growth_per_s == {}
 
 
 def test_lag_of_busy_consumers_is_the_generators_own() -> None:
-    lagging = window(lag_slope_records_per_s=60.0)
-    strict = Thresholds(consumer_lag_growth_max=0.5)
-    assert consumers_limited(dataclasses.replace(lagging, consumer_loop_busy=0.5), strict) == []
-    busy = dataclasses.replace(lagging, consumer_loop_busy=0.99)
-    assert [each.indicator for each in consumers_limited(busy, strict)] == ["generator_limited"]
-    assert consumers_limited(busy, Thresholds()) == []
+    def reasons(busy: float, thresholds: Thresholds) -> list[str]:
+        lagging = evidence(window(lag_records=(0, 30), busy=busy))
+        return [each.indicator for each in ConsumersLimited().reasons(lagging, thresholds)]
+
+    strict = goal(consumer_lag_growth_max=0.5)
+    assert reasons(0.5, strict) == []
+    assert reasons(0.99, strict) == ["generator_limited"]
+    assert reasons(0.99, Thresholds()) == []

@@ -15,7 +15,7 @@ from jobs.engine.conversation import EndMissedError
 from jobs.engine.driver_line import OrphanedError
 from jobs.engine.partitions import Partitions
 from jobs.engine.pattern import ProducerPattern, TrialPlan
-from metrics.trial.client import TaskRow
+from metrics.trial.task import TaskReport
 from search.errors import ConfigError
 from tests.support.threads_barrier import ThreadsBarrier, run_stage
 
@@ -92,7 +92,7 @@ def test_consumers_learn_what_was_acknowledged_when_all_tasks_have_finished() ->
 @pytest.mark.parametrize("fields", [{}, {"np": 1, "tasks": 1}])
 def test_a_group_without_brokers_is_a_row_of_each_task(fields: dict[str, Any]) -> None:
     rows = run_stage(plan(**fields))
-    assert [type(row) for row in rows] == [TaskRow] * (fields.get("tasks", 2) + 1)
+    assert [type(row) for row in rows] == [TaskReport] * (fields.get("tasks", 2) + 1)
     assert all("127.0.0.1:1" in str(row.error) for row in rows)
 
 

@@ -28,7 +28,11 @@ QUICK = {"retry_backoff_ms": 5.0, "retry_backoff_max_ms": 20.0, "linger_ms": 2.0
 
 
 class Cluster:
-    """Brokers 1, 2, … of a scripted cluster, and one producer's trial on it."""
+    """Brokers 1, 2, … of a scripted cluster, and one producer's trial on it.
+
+    Attributes:
+        drain_s: from the window's end to that of the trial [s].
+    """
 
     def __init__(self, *scripts: Script, leaders: Mapping[int, int] | None = None) -> None:
         self.log = Log()
@@ -38,6 +42,7 @@ class Cluster:
             for number, script in enumerate(scripts, 1)
         }
         self.is_down = False
+        self.drain_s = 0.0
 
     def _open(self, wanted: Sequence[tuple[str, int]]) -> dict[tuple[str, int], PlainTransport]:
         if self.is_down:
@@ -65,6 +70,7 @@ class Cluster:
             loop = WireLoop(plan, 0, transports, pool, producer_ids=ids, opener=self._open)
             now = time.monotonic()
             loop.run(now + 0.05, time.time() - now)
+            self.drain_s = time.monotonic() - loop.window_end_s
             for transport in transports.values():
                 transport.close()
         return loop
@@ -76,66 +82,69 @@ def _well(_number: int) -> Answer:
 
 def _all_accounted(loop: WireLoop, log: Log) -> None:
     """Every sealed record is acknowledged or failed, and the log holds what may be there."""
-    account = loop.account
+    counts = loop.account.counts
     for partition in range(PARTITIONS):
-        acked = account.acked_by_partition[partition]
-        failed = account.failed_by_partition[partition]
-        duplicates = account.duplicates_by_partition[partition]
+        acked = counts.acked_by_partition.get(partition, 0)
+        failed = counts.failed_by_partition.get(partition, 0)
+        duplicates = counts.duplicates_by_partition.get(partition, 0)
         assert acked <= log.records_of(partition) <= acked + failed + duplicates
     (producer,) = loop.producers
-    assert producer.acked_total == account.acked_total
-    assert producer.failed == account.errors
-    assert producer.sent_total == sum(account.sent_by_partition.values())
-    assert producer.duplicates_at_most == sum(account.duplicates_by_partition.values())
-    assert producer.retried_total == sum(account.retried_by_partition.values())
+    index, own = producer.index, counts.by_producer
+    assert own.acked[index] == counts.acked_total
+    assert own.failed.get(index, {}) == counts.errors
+    assert own.sent[index] == sum(counts.sent_by_partition.values())
+    assert own.duplicates.get(index, 0) == counts.duplicates_at_most
+    assert own.retried.get(index, 0) == counts.retried_records
 
 
 def test_an_error_that_passes_is_retried_until_it_has() -> None:
     cluster = Cluster(lambda number: Answer(NOT_LEADER if 10 <= number < 14 else 0))
     loop = cluster.run()
-    account = loop.account
-    assert account.failed_total == 0
-    assert account.acked_total == cluster.log.records == loop.producers[0].opened
-    assert set(account.retry_errors) == {"NotLeaderForPartitionError"}
-    assert account.retried_records >= 4
-    assert loop.producers[0].retried_total == account.retried_records
-    assert sum(account.retried_by_partition.values()) == account.retried_records
+    counts = loop.account.counts
+    assert counts.failed_total == 0
+    assert counts.acked_total == cluster.log.records == loop.producers[0].opened
+    assert set(counts.retry_errors) == {"NotLeaderForPartitionError"}
+    assert counts.retried_records >= 4
+    assert counts.by_producer.retried == {0: counts.retried_records}
+    assert sum(counts.retried_by_partition.values()) == counts.retried_records
     _all_accounted(loop, cluster.log)
-    assert not account.duplicates_by_partition, "a leader that refuses at acks=1 wrote nothing"
+    assert not counts.duplicates_by_partition, "a leader that refuses at acks=1 wrote nothing"
     assert not loop.producers[0].held
 
 
 def test_an_error_that_stays_is_not_retried() -> None:
     loop = Cluster(lambda number: Answer(TOO_LARGE if number == 10 else 0)).run()
-    assert set(loop.account.errors) == {"MessageSizeTooLargeError"}
-    assert not loop.account.retry_errors
+    counts = loop.account.counts
+    assert set(counts.errors) == {"MessageSizeTooLargeError"}
+    assert not counts.retry_errors
 
 
 def test_retries_are_counted_and_bounded() -> None:
     cluster = Cluster(lambda _: Answer(NOT_LEADER))
     loop = cluster.run(rate=20.0, retries=2, linger_ms=0)
-    account = loop.account
-    assert set(account.errors) == {"NotLeaderForPartitionError"}
-    assert account.failed_total > 0 == account.acked_total
-    assert account.retried_records == 2 * account.failed_total
-    assert account.sent_records <= account.failed_total, "each counts once"
+    counts = loop.account.counts
+    assert set(counts.errors) == {"NotLeaderForPartitionError"}
+    assert counts.failed_total > 0 == counts.acked_total
+    assert counts.retried_records == 2 * counts.failed_total
+    assert counts.sent_records <= counts.failed_total, "each counts once"
 
 
 def test_the_delivery_timeout_bounds_retries_too() -> None:
     cluster = Cluster(lambda _: Answer(NOT_LEADER))
     loop = cluster.run(rate=50.0, delivery_timeout_ms=200, linger_ms=0)
-    assert loop.account.failed_total > 0
-    assert set(loop.account.errors) <= {"NotLeaderForPartitionError", "KafkaTimeoutError"}
-    assert loop.drain_s < 1.8, "given up 0.2 s after the last was due"
+    counts = loop.account.counts
+    assert counts.failed_total > 0
+    assert set(counts.errors) <= {"NotLeaderForPartitionError", "KafkaTimeoutError"}
+    assert cluster.drain_s < 1.8, "given up 0.2 s after the last was due"
 
 
 def test_retries_end_with_the_drain_and_what_is_left_has_a_name() -> None:
     cluster = Cluster(lambda number: Answer(NOT_LEADER if number >= 10 else 0))
     loop = cluster.run(drain_timeout_s=0.3)
-    account = loop.account
-    assert loop.drain_s < 1.5, "0.3 s, and what a busy machine adds"
-    assert set(account.errors) == {"NotLeaderForPartitionError"}
-    assert account.failed_total > 0
+    counts = loop.account.counts
+    assert cluster.drain_s < 1.5, "0.3 s, and what a busy machine adds"
+    assert set(counts.errors) == {"NotLeaderForPartitionError"}
+    assert counts.failed_total > 0
     _all_accounted(loop, cluster.log)
 
 
@@ -150,7 +159,7 @@ def test_a_moved_leader_is_found_and_written_to() -> None:
 
     cluster.brokers[1].script = moves
     loop = cluster.run()
-    assert loop.account.failed_total == 0
+    assert loop.account.counts.failed_total == 0
     assert cluster.brokers[2].requests > 50
     assert cluster.brokers[1].requests < 60, "asked for the new leader, not the old one again"
     assert cluster.log.records == loop.producers[0].opened
@@ -162,17 +171,17 @@ def test_a_lost_connection_is_opened_again(is_idempotent: bool) -> None:
     cluster = Cluster(lambda number: Answer(hang_up=number in hang_ups))
     acks = -1 if is_idempotent else 1
     loop = cluster.run(enable_idempotence=is_idempotent, acks=acks)
-    account, log = loop.account, cluster.log
-    assert account.failed_total == 0
-    assert account.acked_total == loop.producers[0].opened
-    assert set(account.retry_errors) <= {"ConnectionClosed", "BrokenPipeError"}
-    duplicates = sum(account.duplicates_by_partition.values())
+    counts, log = loop.account.counts, cluster.log
+    assert counts.failed_total == 0
+    assert counts.acked_total == loop.producers[0].opened
+    assert set(counts.retry_errors) <= {"ConnectionClosed", "BrokenPipeError"}
+    duplicates = sum(counts.duplicates_by_partition.values())
     if is_idempotent:
-        assert log.records == account.acked_total, "none lost, none twice"
+        assert log.records == counts.acked_total, "none lost, none twice"
         assert log.repeats > 0, "the broker was offered what it had"
         assert duplicates == 0
     else:
-        assert account.acked_total < log.records <= account.acked_total + duplicates
+        assert counts.acked_total < log.records <= counts.acked_total + duplicates
     _all_accounted(loop, log)
 
 
@@ -202,10 +211,10 @@ def test_idempotence_survives_any_mix_of_failures(seed: int) -> None:
 
     cluster = Cluster(script, script)
     loop = cluster.run(enable_idempotence=True, acks=-1)
-    account, log = loop.account, cluster.log
-    assert account.failed_total == 0
-    assert account.retry_errors
-    assert log.records == account.acked_total == loop.producers[0].opened
+    counts, log = loop.account.counts, cluster.log
+    assert counts.failed_total == 0
+    assert counts.retry_errors
+    assert log.records == counts.acked_total == loop.producers[0].opened
     for partition in range(PARTITIONS):
         times = log.times_of(partition)
         assert times == sorted(times), "sequences keep the order, too"
@@ -214,10 +223,10 @@ def test_idempotence_survives_any_mix_of_failures(seed: int) -> None:
 def test_a_refused_batch_breaks_the_sequence_and_a_new_epoch_goes_on() -> None:
     cluster = Cluster(lambda number: Answer(TOO_LARGE if number % 20 == 10 else 0, delay_s=0.003))
     loop = cluster.run(enable_idempotence=True, acks=-1)
-    account = loop.account
-    assert set(account.errors) == {"MessageSizeTooLargeError"}
-    assert account.acked_total == cluster.log.records
-    assert account.acked_total + account.failed_total == loop.producers[0].opened
+    counts = loop.account.counts
+    assert set(counts.errors) == {"MessageSizeTooLargeError"}
+    assert counts.acked_total == cluster.log.records
+    assert counts.acked_total + counts.failed_total == loop.producers[0].opened
 
 
 def test_a_broker_that_forgot_the_producer_gets_a_new_epoch() -> None:
@@ -230,10 +239,10 @@ def test_a_broker_that_forgot_the_producer_gets_a_new_epoch() -> None:
 
     cluster.brokers[1].script = forgets
     loop = cluster.run(enable_idempotence=True, acks=-1)
-    account = loop.account
-    assert "OutOfOrderSequenceNumberError" in account.retry_errors
-    assert account.failed_total == 0
-    assert account.acked_total == cluster.log.records == loop.producers[0].opened
+    counts = loop.account.counts
+    assert "OutOfOrderSequenceNumberError" in counts.retry_errors
+    assert counts.failed_total == 0
+    assert counts.acked_total == cluster.log.records == loop.producers[0].opened
 
 
 def test_while_no_broker_is_there_batches_wait_and_the_load_still_ends_in_time() -> None:
@@ -241,8 +250,8 @@ def test_while_no_broker_is_there_batches_wait_and_the_load_still_ends_in_time()
     cluster.is_down = True
     loop = cluster.run(drain_timeout_s=0.4, buffer_memory=4_000)
     assert loop.producers[0].blocked, "its memory is full"
-    assert loop.unsent_own_records == 0
-    assert loop.drain_s < 1.6
+    assert loop.account.counts.unsent_own_records == 0
+    assert cluster.drain_s < 1.6
     _all_accounted(loop, cluster.log)
 
 

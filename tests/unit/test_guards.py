@@ -157,7 +157,8 @@ def test_what_is_written_adds_up(cluster: Cluster) -> None:
     watching = guards(cluster, write_bytes_max=100_000_000)
     one = traffic(1)
     assert planned_bytes(one) == 30_000_000
-    watching.settle(one, client(acked_total=9_000, failed_total=1_000))
+    written = client(acked_by_partition={0: 9_000}, errors={"NotLeaderForPartitionError": 1_000})
+    watching.settle(one, written)
     assert watching.spent_bytes == 10_000 * 1_000 * 3
     watching.settle(one, None)  # no account: it may all have been written
     assert watching.spent_bytes == 60_000_000

@@ -6,20 +6,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metrics.judging.indicators import achieved_share, overload_reasons
-from metrics.judging.thresholds import Thresholds
-from metrics.judging.verdict import Evidence, judge, judge_all, utilization
+from metrics.judging import verdict as verdict_module
+from metrics.judging.indicators import Indicator, RequestHandlerIdle
+from metrics.judging.slices import Slices
+from metrics.judging.thresholds import Indicators, Thresholds
+from metrics.judging.verdict import judge_all, progress_of
+from metrics.sources.beans import HANDLER_IDLE_NS
+from metrics.sources.sample import BrokerSample
+from metrics.trial.client import ClientWindow
+from metrics.trial.consumption import GroupCounts, GroupWindow
+from metrics.trial.evidence import ClusterFacts, Evidence
 from metrics.trial.judgement import Reason
 from metrics.windows.resource import Resource
+from search.early_stop import Progress, StopRule
 from search.model import Verdict
-from tests.support.evidence import broker, client, rules, with_one
-
-GOAL = Thresholds()
-BROKERS = (broker(1), broker(2), broker(3))
+from tests.support.evidence import START_S, broker, client, evidence, goal, judged, rules, with_one
 
 
 def test_sustained_says_its_numbers() -> None:
-    judgement = judge(client(), with_one(handler_idle=0.41), GOAL)
+    judgement = judged(brokers=with_one(handler_idle=0.41))
     assert judgement.verdict is Verdict.SUSTAINED
     assert rules(judgement) == {"request_handler_idle", "isr", "achieved"}
     idle = judgement.reasons[0]
@@ -36,7 +41,7 @@ def test_sustained_says_its_numbers() -> None:
     ],
 )
 def test_one_broker_is_enough(changes: dict[str, float], rule: str, words: str) -> None:
-    judgement = judge(client(), with_one(**changes), GOAL)
+    judgement = judged(brokers=with_one(**changes))
     assert judgement.verdict is Verdict.OVERLOADED
     (reason,) = judgement.reasons
     assert reason.indicator == rule
@@ -47,7 +52,7 @@ def test_one_broker_is_enough(changes: dict[str, float], rule: str, words: str) 
 
 @pytest.mark.parametrize("changes", [{"handler_idle": 0.20}, {"isr_changed_share": 0.5}])
 def test_exactly_at_the_threshold_is_sustained(changes: dict[str, float]) -> None:
-    assert judge(client(), with_one(**changes), GOAL).verdict is Verdict.SUSTAINED
+    assert judged(brokers=with_one(**changes)).verdict is Verdict.SUSTAINED
 
 
 @pytest.mark.parametrize(
@@ -56,7 +61,7 @@ def test_exactly_at_the_threshold_is_sustained(changes: dict[str, float]) -> Non
 def test_a_shortfall_while_the_generator_had_capacity_is_an_overload(
     acked: int, verdict: Verdict
 ) -> None:
-    judgement = judge(client(acked_records=acked), BROKERS, GOAL)
+    judgement = judged(client(acked_records=acked))
     assert judgement.verdict is verdict
     if verdict is Verdict.OVERLOADED:
         assert rules(judgement) == {"achieved"}
@@ -66,8 +71,9 @@ def test_a_shortfall_while_the_generator_had_capacity_is_an_overload(
 
 def test_brokers_reasons_come_before_the_shortfall_worst_first() -> None:
     brokers = (broker(1, handler_idle=0.15), broker(2, handler_idle=0.05), broker(3))
-    reasons = overload_reasons(client(acked_records=5_000), brokers, GOAL)
-    assert [(r.indicator, r.broker_id) for r in reasons] == [
+    judgement = judged(client(acked_records=5_000), brokers)
+    assert judgement.verdict is Verdict.OVERLOADED
+    assert [(r.indicator, r.broker_id) for r in judgement.reasons] == [
         ("request_handler_idle", 2),
         ("request_handler_idle", 1),
         ("achieved", None),
@@ -75,31 +81,27 @@ def test_brokers_reasons_come_before_the_shortfall_worst_first() -> None:
 
 
 @pytest.mark.parametrize(
-    ("goal", "changes", "rule"),
+    ("limits", "changes", "rule"),
     [
-        (Thresholds(network_idle_min=0.3), {"network_idle": 0.29}, "network_idle"),
-        (Thresholds(request_queue_max=400), {"request_queue_max": 401.0}, "request_queue"),
-        (
-            Thresholds(request_queue_share_max=0.8, queued_max_requests={2: 500.0}),
-            {"request_queue_max": 401.0},
-            "request_queue",
-        ),
+        ({"network_idle_min": 0.3}, {"network_idle": 0.29}, "network_idle"),
+        ({"request_queue_max": 400}, {"request_queue_max": 401.0}, "request_queue"),
+        ({"request_queue_share_max": 0.8}, {"request_queue_max": 401.0}, "request_queue"),
     ],
 )
 def test_optional_broker_rules_are_off_until_they_have_a_threshold(
-    goal: Thresholds, changes: dict[str, float], rule: str
+    limits: dict[str, float], changes: dict[str, float], rule: str
 ) -> None:
-    brokers = with_one(**changes)
-    assert judge(client(), brokers, GOAL).verdict is Verdict.SUSTAINED
-    assert rules(judge(client(), brokers, goal)) == {rule}
+    brokers, facts = with_one(**changes), ClusterFacts(queued_max_requests={2: 500.0})
+    assert judged(brokers=brokers, cluster=facts).verdict is Verdict.SUSTAINED
+    assert rules(judged(brokers=brokers, thresholds=goal(**limits), cluster=facts)) == {rule}
 
 
 def test_the_latency_objective_is_off_until_it_has_a_threshold() -> None:
-    goal = Thresholds(latency_p99_ms_max=7.9, latency_p50_ms_max=2.0, latency_p999_ms_max=15.0)
+    asked = goal(latency_p99_ms_max=7.9, latency_p50_ms_max=2.0, latency_p999_ms_max=15.0)
     seen = client(latency_p999_ms=15.1)
-    assert judge(seen, BROKERS, GOAL).verdict is Verdict.SUSTAINED
-    assert rules(judge(seen, BROKERS, goal)) == {"latency_p99", "latency_p999"}
-    assert rules(judge(client(), BROKERS, goal)) == {"latency_p99"}  # no quantile is no evidence
+    assert judged(seen).verdict is Verdict.SUSTAINED
+    assert rules(judged(seen, thresholds=asked)) == {"latency_p99", "latency_p999"}
+    assert rules(judged(thresholds=asked)) == {"latency_p99"}  # no quantile is no evidence
 
 
 @pytest.mark.parametrize(
@@ -107,12 +109,9 @@ def test_the_latency_objective_is_off_until_it_has_a_threshold() -> None:
     [(400.0, None), (400.1, 400.0), (300.0, 250.0)],
 )
 def test_a_queue_is_near_full_by_its_own_brokers_size(waiting: float, limit: float | None) -> None:
-    goal = Thresholds(
-        request_queue_share_max=0.8,
-        request_queue_max=250.0 if limit == 250.0 else None,
-        queued_max_requests={1: 5_000.0, 2: 500.0, 3: 5_000.0},
-    )
-    judgement = judge(client(), with_one(request_queue_max=waiting), goal)
+    asked = goal(request_queue_share_max=0.8, request_queue_max=250.0 if limit == 250.0 else None)
+    facts = ClusterFacts(queued_max_requests={1: 5_000.0, 2: 500.0, 3: 5_000.0})
+    judgement = judged(None, with_one(request_queue_max=waiting), asked, cluster=facts)
     if limit is None:
         assert judgement.verdict is Verdict.SUSTAINED
     else:
@@ -121,36 +120,48 @@ def test_a_queue_is_near_full_by_its_own_brokers_size(waiting: float, limit: flo
         assert "of 500 that the queue holds" in reason.text
 
 
+def with_lags(*lags: tuple[int, ...]) -> ClientWindow:
+    """A window with a consumer group for each series of lags."""
+    groups = [GroupWindow(GroupCounts(number, lag_records=lag)) for number, lag in enumerate(lags)]
+    return client(groups=tuple(groups))
+
+
 @pytest.mark.parametrize(
-    ("growth", "verdict"), [(10.0, Verdict.SUSTAINED), (10.1, Verdict.OVERLOADED)]
+    ("lags", "growth", "verdict"),
+    [
+        ((0, 0, 0, 0, 25), 10.0, Verdict.SUSTAINED),
+        ((0, 0, 0, 1, 25), 10.2, Verdict.OVERLOADED),
+    ],
 )
-def test_a_consumer_group_that_falls_behind(growth: float, verdict: Verdict) -> None:
-    goal = Thresholds(consumer_lag_growth_max=0.01)  # of 1,000 records/s offered
-    lag = {"a": -500.0, "b": growth}
-    assert judge(client(), BROKERS, GOAL, lag_growth_per_s=lag).verdict is Verdict.SUSTAINED
-    judgement = judge(client(), BROKERS, goal, lag_growth_per_s=lag)
+def test_a_consumer_group_that_falls_behind(
+    lags: tuple[int, ...], growth: float, verdict: Verdict
+) -> None:
+    seen, asked = with_lags((250, 0), lags, (7,)), goal(consumer_lag_growth_max=0.01)  # of 1,000/s
+    assert evidence(seen).lag_growth_per_s == pytest.approx({"0": -500.0, "1": growth})
+    assert judged(seen).verdict is Verdict.SUSTAINED
+    judgement = judged(seen, thresholds=asked)
     assert judgement.verdict is verdict
     if verdict is Verdict.OVERLOADED:
         assert rules(judgement) == {"consumer_lag"}
-        assert "consumer group b fell behind by 10 records/s, 1.0%" in judgement.reasons[0].text
+        assert "consumer group 1 fell behind by 10 records/s, 1.0%" in judgement.reasons[0].text
 
 
 def test_several_goals_judge_one_trial() -> None:
-    evidence = Evidence(client(), brokers=with_one(handler_idle=0.3), lag_growth_per_s={"g": 50.0})
+    seen = evidence(with_lags((0, 25)), with_one(handler_idle=0.3))  # grows by 50 records/s
     goals = {
-        "tolerant": Thresholds(request_handler_idle_min=0.1),
-        "strict": Thresholds(request_handler_idle_min=0.4),
-        "fast": Thresholds(latency_p99_ms_max=5.0),
-        "current": Thresholds(consumer_lag_growth_max=0.0),
+        "tolerant": goal(request_handler_idle_min=0.1),
+        "strict": goal(request_handler_idle_min=0.4),
+        "fast": goal(latency_p99_ms_max=5.0),
+        "current": goal(consumer_lag_growth_max=0.0),
     }
-    judged = judge_all(evidence, goals)
-    assert {name: each.verdict.value for name, each in judged.items()} == {
+    told = judge_all(seen, goals)
+    assert {name: each.verdict.value for name, each in told.items()} == {
         "tolerant": "SUSTAINED",
         "strict": "OVERLOADED",
         "fast": "OVERLOADED",
         "current": "OVERLOADED",
     }
-    assert [rules(judged[name]) for name in ("strict", "fast", "current")] == [
+    assert [rules(told[name]) for name in ("strict", "fast", "current")] == [
         {"request_handler_idle"},
         {"latency_p99"},
         {"consumer_lag"},
@@ -158,48 +169,48 @@ def test_several_goals_judge_one_trial() -> None:
 
 
 def test_what_makes_a_trial_no_answer_does_so_for_every_goal() -> None:
-    moved = Evidence(client(errors={"NotLeaderForPartitionError": 3}), brokers=BROKERS)
-    short = replace(moved, client=client(), growth={0: 1})
-    for evidence in (moved, short):
-        judged = judge_all(evidence, {"a": GOAL, "b": Thresholds(request_handler_idle_min=0.9)})
-        assert {each.verdict for each in judged.values()} == {Verdict.INVALID}
+    moved = evidence(client(errors={"NotLeaderForPartitionError": 3}))
+    short = evidence(growth={0: 1})
+    for seen in (moved, short):
+        told = judge_all(seen, {"a": goal(), "b": goal(request_handler_idle_min=0.9)})
+        assert {each.verdict for each in told.values()} == {Verdict.INVALID}
 
 
 def test_a_trial_that_was_not_made_says_only_why() -> None:
     refusal = Reason("not_at_rest", "broker 2: request handlers idle 0.10", 1.0, 0.0)
-    judgement = judge_all(Evidence.missing(4, 5.0, refusal), {"a": GOAL})["a"]
+    not_made = Evidence(ClientWindow(START_S, START_S), refusals=(refusal,))
+    judgement = judge_all(not_made, {"a": goal()})["a"]
     assert judgement.verdict is Verdict.INVALID
     assert judgement.reasons == (refusal,)
 
 
 def test_a_trial_that_was_ended_keeps_its_other_reasons() -> None:
     refusal = Reason("guard", "the disk of broker 1 is full", 1.0, 0.0)
-    evidence = Evidence(client(), brokers=with_one(samples_missed=9), refusals=(refusal,))
-    judgement = judge_all(evidence, {"a": GOAL})["a"]
+    judgement = judged(brokers=with_one(samples_missed=9), refusals=(refusal,))
+    assert judgement.verdict is Verdict.INVALID
     assert [each.indicator for each in judgement.reasons] == ["guard", "metrics_incomplete"]
 
 
 def test_utilization_is_one_at_the_threshold() -> None:
-    used = utilization(
-        client(acked_records=9_900), with_one(handler_idle=0.2, isr_changed_share=0.25), GOAL
-    )
+    at_it = with_one(handler_idle=0.2, isr_changed_share=0.25)
+    used = judged(client(acked_records=9_900), at_it).utilization
     assert used == pytest.approx({"request_handler_idle": 1.0, "isr": 0.5, "achieved": 1.0})
 
 
 def test_utilization_has_nothing_without_evidence_or_threshold() -> None:
     unknown = broker(handler_idle=None, isr_changed_share=None)
-    strict = Thresholds(achieved_min=1.0, isr_changed_share_max=0.0)
-    assert utilization(client(), [unknown], strict) == {}
+    strict = goal(achieved_min=1.0, isr_changed_share_max=0.0)
+    assert judged(brokers=[unknown], thresholds=strict).utilization == {}
 
 
 def test_idle_above_one_and_more_than_offered_use_nothing() -> None:
-    used = utilization(client(acked_records=10_100), [broker(handler_idle=1.02)], GOAL)
+    used = judged(client(acked_records=10_100), [broker(handler_idle=1.02)]).utilization
     assert used["request_handler_idle"] == 0.0
     assert used["achieved"] == 0.0
 
 
 def test_achieved_of_nothing_is_unknown() -> None:
-    assert achieved_share(client(offered_records=0)) is None
+    assert client(offered_records=0).achieved_share is None
 
 
 shares = st.floats(0.0, 1.2)
@@ -218,7 +229,7 @@ def test_a_verdict_always_has_reasons_and_agrees_with_utilization(
         broker(i, handler_idle=idle, isr_changed_share=isr) for i, (idle, isr) in enumerate(brokers)
     ]
     account = client(acked_records=acked, unsent_own_records=unsent, loop_busy=busy)
-    judgement = judge(account, windows, GOAL)
+    judgement = judged(account, windows)
     assert judgement.reasons
     above = [name for name, used in judgement.utilization.items() if used > 1 + 1e-9]
     if judgement.verdict is Verdict.SUSTAINED:
@@ -227,3 +238,82 @@ def test_a_verdict_always_has_reasons_and_agrees_with_utilization(
         assert {r.indicator for r in judgement.reasons} >= set(above)
         assert judgement.limited_by is not None
         assert judgement.attribution
+
+
+class Silent(Indicator):
+    """An indicator that is known at the end only."""
+
+    name = "silent"
+
+    def reasons(self, evidence: Evidence, limits: Indicators) -> list[Reason]:
+        """Never any."""
+        return []
+
+
+def running(cluster: ClusterFacts, under_replicated: float = 0.0, share: float = 1.0) -> Slices:
+    """Twelve of twenty seconds, of 1,000 records/s, of which so many were acknowledged."""
+
+    def values(broker_id: int, second: int) -> dict[str, float]:
+        replicas = {"under_replicated_partitions": under_replicated if broker_id == 2 else 0.0}
+        return replicas if cluster.is_blind else {**replicas, HANDLER_IDLE_NS: 0.9e9 * second}
+
+    samples = [
+        BrokerSample(broker_id, START_S + second, values(broker_id, second))
+        for second in range(13)
+        for broker_id in (1, 2)
+    ]
+    acked = [(float(second), round(1_000 * share * second)) for second in range(1, 13)]
+    return Slices(samples, (1, 2), (START_S, START_S + 20), 1.0, acked, 1_000.0, cluster)
+
+
+def test_what_an_indicator_does_not_say_early_is_known_at_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    slices = running(ClusterFacts())
+
+    def told() -> Progress:
+        return progress_of(slices, Thresholds())
+
+    monkeypatch.setattr(verdict_module, "INDICATORS", [RequestHandlerIdle()])
+    assert not told().known_at_end
+    assert StopRule().verdict(told()) is Verdict.SUSTAINED
+    monkeypatch.setattr(verdict_module, "INDICATORS", [RequestHandlerIdle(), Silent()])
+    assert told().known_at_end
+    assert list(told().means) == ["request_handler_idle/1", "request_handler_idle/2"]
+    assert StopRule().verdict(told()) is None
+    blind = replace(slices, cluster=ClusterFacts(is_blind=True))
+    assert not progress_of(blind, Thresholds()).known_at_end, "it is not judged by then"
+
+
+@pytest.mark.parametrize(
+    ("under_replicated", "share", "verdict"),
+    [
+        (0.0, 1.0, Verdict.SUSTAINED),
+        (3.0, 1.0, Verdict.OVERLOADED),
+        (0.0, 0.9, Verdict.OVERLOADED),
+        (0.0, 0.988, None),
+    ],
+)
+def test_a_blind_cluster_is_judged_early_by_the_isr_and_by_what_waits(
+    under_replicated: float, share: float, verdict: Verdict | None
+) -> None:
+    slices = running(ClusterFacts(is_blind=True), under_replicated, share)
+    progress = progress_of(slices, Thresholds())
+    assert progress.means == {}
+    assert set(progress.shares) == {"isr/1", "isr/2"}
+    assert set(progress.stocks) == {"achieved"}
+    assert StopRule().verdict(progress) is verdict
+    lacking = replace(slices, cluster=ClusterFacts())
+    assert StopRule().verdict(progress_of(lacking, Thresholds())) is None, "metrics are missing"
+
+
+def test_a_blind_cluster_is_judged_by_what_it_shows() -> None:
+    facts = ClusterFacts(is_blind=True)
+    whole = broker(1, handler_idle=None, network_idle=None)
+    calm = judged(None, [whole], goal(network_idle_min=0.3), cluster=facts)
+    assert calm.verdict is Verdict.SUSTAINED
+    assert set(calm.utilization) == rules(calm) == {"isr", "achieved"}
+    behind = judged(None, [whole, replace(whole, isr_changed_share=0.9)], cluster=facts)
+    assert rules(behind) == {"isr"}
+    assert behind.attribution == "unknown: the cluster shows no broker metrics"
+    assert rules(judged(brokers=[whole])) == {"metrics_incomplete"}

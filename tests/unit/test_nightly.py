@@ -12,7 +12,10 @@ from click.testing import CliRunner
 from junitparser import Error, Failure, JUnitXml, Skipped
 
 from jobs.config.suite import configuration_of
+from jobs.console.events import RecordingReporter
 from jobs.nightly import nightly
+from jobs.runs.lifecycle import Order, execute
+from jobs.runs.nightly.body import NightRun
 from jobs.runs.nightly.concluding import case_reports, ending_of_night, judged_row, rule_of
 from jobs.runs.nightly.junit import write_junit
 from jobs.runs.nightly.lock import lock_key, locked
@@ -129,6 +132,31 @@ def test_the_judged_row_keeps_the_comparison() -> None:
 
 
 # --- files ----------------------------------------------------------------------
+
+
+def test_a_night_that_cannot_begin_leaves_its_files_and_spares_those_of_one_that_did(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_self: object, _stack: object) -> None:
+        raise ConfigError("no such cluster")
+
+    monkeypatch.setattr("jobs.runs.lifecycle.Opening.open", refuse)
+    monkeypatch.setattr("jobs.runs.nightly.lock.lock_folder", lambda: tmp_path / "locks")
+    junit, run_id = tmp_path / "j.xml", f"{SUITE.name}-n1"
+    order = Order(RecordingReporter(), tmp_path / "out", "unused", run_id, resumes=True)
+
+    def try_it() -> None:
+        body = NightRun(SUITE, configuration_of(SUITE), "n1", None, junit)
+        with pytest.raises(ConfigError, match="no such cluster"):
+            execute(body, order)
+
+    try_it()
+    kept = json.loads((order.folder / "nightly.json").read_text())
+    assert (kept["exit_code"], kept["error"]) == (2, "no such cluster")
+    assert "no such cluster" in junit.read_text()
+    (order.folder / "nightly.json").write_text("{}")  # as if a night had come further
+    try_it()
+    assert (order.folder / "nightly.json").read_text() == "{}"
 
 
 def report() -> NightReport:

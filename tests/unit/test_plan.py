@@ -11,7 +11,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from jobs.plan import plan
-from metrics.reporting.summary import RunSummary, make_boundary, write_summary
+from metrics.reporting.summary import RunSummary, write_summary
+from metrics.tables.boundary import make_boundary
 from metrics.windows.resource import Resource
 from search.errors import ConfigError
 from search.model import Bracket

@@ -12,7 +12,7 @@ from jobs.cluster.topics import Topics
 from jobs.config import load_workload
 from jobs.console.events import Level, Notice, RecordingReporter
 from jobs.trials.axes import traffic_at
-from jobs.trials.context import Bench
+from jobs.trials.context import RunContext
 from jobs.trials.point_topics import PointTopics
 from tests.support.scripted_admin import FakeTime, ScriptedAdmin
 
@@ -34,8 +34,8 @@ def reporter() -> RecordingReporter:
 def topics(admin: ScriptedAdmin, reporter: RecordingReporter) -> PointTopics:
     clock = FakeTime()
     keeper = Topics(admin, "run1", clock=clock, pause=clock.pause)
-    bench = SimpleNamespace(topics=keeper, reporter=reporter)
-    return PointTopics(cast(Bench, bench))
+    context = SimpleNamespace(topics=keeper, reporter=reporter)
+    return PointTopics(cast(RunContext, context))
 
 
 def test_another_np_keeps_the_topics_and_another_size_has_fresh_ones(

@@ -10,24 +10,26 @@ from typing import Any
 
 import pytest
 
+from metrics.columns import row_of
 from metrics.reporting.page.answers import answer_of, headline
 from metrics.reporting.page.binding import Use
 from metrics.reporting.page.model import Report, build_report
 from metrics.reporting.page.page import report_page
-from metrics.reporting.page.rows import summary_of
-from metrics.reporting.page.trial_rows import WINDOWS_MAX
+from metrics.reporting.page.trials import WINDOWS_MAX
 from metrics.reporting.page.words import WORDS
-from metrics.reporting.summary import Boundary, RunSummary
-from metrics.tables.records import boundary_record, run_record
-from metrics.tables.schema import RunRow, utc
+from metrics.reporting.summary import RunSummary
+from metrics.reporting.summary_tables import summary_of
+from metrics.tables.boundary import Boundary, BoundaryRow
+from metrics.tables.schema import RunRow
+from metrics.trial.client import ClientWindow
 from metrics.trial.judgement import Judgement, Reason
 from metrics.windows.resource import Resource
 from search.model import Verdict
+from tests.support.evidence import START_S
 from tests.support.reported import (
     IDLE,
     RUN_ID,
     overloaded,
-    rows_of,
     summary_of_sizes,
     sustained,
     trial_at,
@@ -44,7 +46,7 @@ POINT = ONE.boundaries[0]
 
 
 def report_of(summary: RunSummary, *sizes: int) -> Report:
-    return build_report(summary, rows_of(trials_of_sizes(sizes)), SETTINGS)
+    return build_report(summary, trials_of_sizes(sizes), SETTINGS)
 
 
 class Shown(HTMLParser):
@@ -175,19 +177,37 @@ def test_the_headroom_is_that_of_the_sustained_trial() -> None:
 
 
 def test_a_trial_is_listed_with_its_figures() -> None:
-    trial = report_of(ONE, 1000).trials[0]
-    assert (trial.number, trial.bpm, trial.load, trial.verdict) == (1, 1000, 63, "OVERLOADED")
-    assert trial.offered_mb_per_s == pytest.approx(0.1)
-    assert (trial.idle_lowest, trial.idle_broker) == (0.12, 2)
-    assert trial.sides == (("overloaded side", "default"),)
-    assert [window["broker_id"] for window in trial.windows] == [1, 2, 3]
+    report = report_of(ONE, 1000)
+    listed = report.trials[0]
+    trial, busiest = listed.trial, listed.trial.evidence.busiest_broker
+    assert (trial.number, trial.pattern.bpm, trial.load) == (1, 1000, 63)
+    assert listed.verdict == "OVERLOADED"
+    assert listed.reason == IDLE.text
+    assert trial.evidence.client.offered_mb_per_s == pytest.approx(0.1)
+    assert busiest is not None
+    assert (busiest.handler_idle, busiest.broker_id) == (0.12, 2)
+    assert listed.sides == (("overloaded side", "default"),)
+    assert [window.broker_id for window in listed.windows] == [1, 2, 3]
+    text = Shown(report_page(report)).text
+    assert "1 1 kB 63 0.100 0.100 2.00 8.00 0.12 (2) 0 % ▲ OVERLOADED overloaded side" in text
+
+
+def test_a_trial_that_was_not_made_has_no_figures() -> None:
+    refusal = Reason("not_at_rest", "the brokers were not at rest", 1.0, 0.0)
+    refused = Judgement(Verdict.INVALID, (refusal,))
+    made = trial_at(1, 1000, 63, {"default": refused}, brokers=0)
+    window = ClientWindow(START_S, START_S)
+    trial = replace(made, evidence=replace(made.evidence, client=window, end_offsets=None))
+    page = report_page(build_report(ONE, [trial], {}))
+    assert "1 1 kB 63 ? ? ? ? – ? ? INVALID the brokers were not at rest" in Shown(page).text
+    assert 'data-value="nan"' not in page
 
 
 def test_of_trials_at_one_load_the_last_that_agrees_is_the_side() -> None:
     invalid = Judgement(Verdict.INVALID, (Reason("metrics", "no samples", 0.0, 0.0),))
     verdicts = [overloaded(), overloaded(), sustained(), invalid]
     trials = [trial_at(i, 1000, 63, {"default": said}) for i, said in enumerate(verdicts, start=1)]
-    rows = build_report(ONE, rows_of(trials), {}).trials
+    rows = build_report(ONE, trials, {}).trials
     assert [bool(row.sides) for row in rows] == [False, True, False, False]
 
 
@@ -201,7 +221,7 @@ def test_goals_have_their_own_answers_and_sides() -> None:
         trial_at(2, 1000, 58, said),
         trial_at(3, 1000, 50, {"strict": sustained(), "default": sustained()}),
     ]
-    report = build_report(both, rows_of(trials), {})
+    report = build_report(both, trials, {})
     assert report.goals == ("strict", "default")
     assert [part.bindings[0].trials for part in report.parts] == [(3, 2), (2, 1)]
     assert report.trials[1].sides == (
@@ -228,24 +248,24 @@ def test_a_run_that_held_fixed_loads_is_no_failed_search() -> None:
 def test_the_tables_alone_give_the_summary() -> None:
     names = ("testbed", "demo", "default")
     run = RunRow(
-        RUN_ID, "started", utc(1795261592.0), *names, 3, caveat=ONE.caveat,
+        RUN_ID, "started", 1795261592.0, *names, 3, caveat=ONE.caveat,
         environment=ONE.environment,
         config='{"workload": {"topic.replication_factor": 2, "consumers.groups": 0}}',
     )  # fmt: skip
-    end = replace(run, event="finished", at=utc(1795261900.0), status="done", exit_code=0)
-    older = boundary_record(RUN_ID, 1.0, names, replace(POINT, np_sustained=1))
-    newer = boundary_record(RUN_ID, 2.0, names, POINT)
-    found = summary_of([run_record(end), run_record(run)], [newer, older])
+    end = replace(run, event="finished", at_s=1795261900.0, status="done", exit_code=0)
+    older = BoundaryRow(RUN_ID, 1.0, *names[:2], replace(POINT, np_sustained=1))
+    newer = BoundaryRow(RUN_ID, 2.0, *names[:2], POINT)
+    found = summary_of([row_of(end), row_of(run)], [row_of(newer), row_of(older)])
     assert found == ONE
-    running = summary_of([run_record(run)], [])
+    running = summary_of([row_of(run)], [])
     assert (running.status, running.finished_at, running.boundaries) == ("running", "", ())
 
 
 def test_a_column_that_an_older_version_did_not_write_has_its_default() -> None:
-    row = boundary_record(RUN_ID, 1.0, ("testbed", "demo", "default"), POINT)
+    row = row_of(BoundaryRow(RUN_ID, 1.0, "testbed", "demo", POINT))
     late = {each.name for each in fields(Boundary)} - {"bpm", "mb_per_s"}
     row |= dict.fromkeys(late & {"axis", "evidence", "notes", "confidence"})
-    run = run_record(RunRow(RUN_ID, "finished", utc(1.0), "testbed", "demo", "default"))
+    run = row_of(RunRow(RUN_ID, "finished", 1.0, "testbed", "demo", "default"))
     (boundary,) = summary_of([run], [row]).boundaries
     assert (boundary.axis, boundary.evidence, boundary.notes) == ("np", "", ())
 
@@ -275,19 +295,24 @@ def test_names_cannot_break_out_of_the_report() -> None:
     bad = replace(ONE, cluster=evil, error=evil, status="failed", caveat=evil)
     bad = replace(bad, boundaries=(replace(POINT, evidence=evil, notes=(evil,)),))
     settings = {"workload": {evil: evil}}
-    page = report_page(build_report(bad, rows_of(trials_of_sizes([1000])), settings))
+    page = report_page(build_report(bad, trials_of_sizes([1000]), settings))
     assert "<script>alert" not in page
     assert "<b>" not in page.partition("<script>")[0]
 
 
 def test_a_large_run_on_many_brokers_stays_below_two_megabytes() -> None:
     sizes = [100 * (index + 1) for index in range(30)]
-    rows = rows_of(trials_of_sizes(sizes * 4, brokers=100))
-    for row in rows:
-        row["verdicts"] = [
-            (goal, {**said, "reasons": said["reasons"] * 100}) for goal, said in row["verdicts"]
-        ]
-    report = build_report(summary_of_sizes(sizes), rows, SETTINGS)
+    trials = [
+        replace(
+            trial,
+            judgements={
+                goal: replace(said, reasons=said.reasons * 100)
+                for goal, said in trial.judgements.items()
+            },
+        )
+        for trial in trials_of_sizes(sizes * 4, brokers=100)
+    ]
+    report = build_report(summary_of_sizes(sizes), trials, SETTINGS)
     assert len(report.trials) == 240
     assert {len(trial.windows) for trial in report.trials} == {WINDOWS_MAX // 240}
     assert report.trials[0].verdicts[0].reasons[-2:] == (IDLE.text, "and 92 more")

@@ -10,7 +10,7 @@ import pytest
 
 from jobs.config import load
 from jobs.runs.reproduce import command_of
-from jobs.runs.results import config_text
+from jobs.runs.resumption import config_text
 
 CASES = {
     "as the files are": ("testbed", "demo", "default", ()),

@@ -8,15 +8,25 @@ from pathlib import Path
 import pytest
 
 from jobs.config import load
+from jobs.runs.endings import Ending, ending_of
 from jobs.runs.estimate import plan_of
-from jobs.runs.results import config_text, ending_of, write_results
-from metrics.reporting.summary import Boundary
-from search.errors import ConfigError, GuardStopError, NoConclusionError
-from tests.support.reported import rows_of, summary_of_sizes, trials_of_sizes
+from jobs.runs.limit import LimitSearch
+from jobs.runs.results import write_results
+from jobs.runs.resumption import config_text
+from metrics.tables.boundary import Boundary
+from search.errors import ConfigError, GuardStopError, NoConclusionError, RegressionError
+from tests.support.reported import summary_of_sizes, trials_of_sizes
 
 
 def _boundary(gave_up: str | None = None) -> Boundary:
     return Boundary(100, 5, 6, 5.0, 0.0005, 0.0002, ("x",), "disk", 4, 6.0, gave_up)
+
+
+def _ended(error: BaseException | None, *boundaries: Boundary) -> Ending:
+    """How a search ended that raised this and left these points."""
+    body = LimitSearch(load("testbed", "demo", "default"))
+    body.boundaries.extend(boundaries)
+    return body.ending(error)
 
 
 @pytest.mark.parametrize(
@@ -31,8 +41,8 @@ def _boundary(gave_up: str | None = None) -> Boundary:
     ],
 )
 def test_how_a_run_ends(error: BaseException | None, status: str, code: int) -> None:
-    ending = ending_of(error, [_boundary()])
-    assert (ending.status, ending.exit_code) == (status, code)
+    for ending in (ending_of(error), _ended(error, _boundary())):
+        assert (ending.status, ending.exit_code) == (status, code)
 
 
 def test_what_an_interrupt_broke_on_its_way_is_an_interrupt() -> None:
@@ -42,21 +52,32 @@ def test_what_an_interrupt_broke_on_its_way_is_an_interrupt() -> None:
         finally:
             raise ConnectionError("Answer from Java side is empty")
     except ConnectionError as error:
-        ending = ending_of(error, [])
+        ending = ending_of(error)
     assert (ending.status, ending.exit_code) == ("interrupted", 130)
-    assert ending_of(ConnectionError("refused"), []).status == "failed"
+    assert ending_of(ConnectionError("refused")).status == "failed"
 
 
 def test_one_point_without_an_answer_is_no_conclusion() -> None:
-    ending = ending_of(None, [_boundary(), _boundary("load_cap reached")])
+    ending = _ended(None, _boundary(), _boundary("load_cap reached"))
     assert (ending.status, ending.exit_code) == ("no conclusion", 3)
     assert ending.error is not None
     assert "100 B: load_cap reached" in ending.error
+    with pytest.raises(NoConclusionError, match="load_cap reached"):
+        ending.outcome()
+    stopped = _ended(GuardStopError("full"), _boundary("load_cap reached"))
+    assert (stopped.status, stopped.exit_code) == ("stopped by a guard", 5)
+
+
+def test_an_ending_that_has_a_sentence_is_raised_with_it() -> None:
+    assert Ending().outcome() == 0
+    with pytest.raises(RegressionError, match="a limit fell"):
+        Ending("regression", RegressionError.exit_code, "a limit fell").outcome()
+    assert Ending("interrupted", 130, "interrupted").outcome() == 130
 
 
 def test_the_plan_adds_up() -> None:
     config = load("testbed", "demo", "default", ["workload.message_bytes=[100,1000]"])
-    plan = plan_of(config.cluster, config.workload, config.goal)
+    plan = plan_of(config)
     assert 4 <= plan.trials_estimated <= 16
     assert plan.duration_s == pytest.approx(plan.trials_estimated * plan.trial_s, rel=0.3)
     assert plan.trial_s > config.workload.trial.load_s
@@ -73,7 +94,7 @@ def test_the_plan_says_what_window_followers_need(replicas: int, notes: int) -> 
         "workload.topic.config.min.insync.replicas=1",
     ]
     config = load("example", "demo", "default", overrides)
-    plan = plan_of(config.cluster, config.workload, config.goal)
+    plan = plan_of(config)
     windows = [note for note in plan.notes if "replica.lag" in note]
     assert len(windows) == notes
     for note in windows:
@@ -83,8 +104,8 @@ def test_the_plan_says_what_window_followers_need(replicas: int, notes: int) -> 
 
 def test_a_run_leaves_its_report_first_of_all(tmp_path: Path) -> None:
     settings = json.loads(config_text(load("testbed", "demo", "default")))
-    rows = rows_of(trials_of_sizes([1000]))
-    files = write_results(summary_of_sizes([1000]), tmp_path, "tables", rows, settings)
+    trials = trials_of_sizes([1000])
+    files = write_results(summary_of_sizes([1000]), tmp_path, "tables", trials, settings)
     assert files[0] == ("report", str(tmp_path / "report.html"))
     assert {what for what, _ in files} == {"report", "summary", "chart", "tables"}
     page = (tmp_path / "report.html").read_text(encoding="utf-8")

@@ -2,23 +2,45 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from datetime import datetime, timedelta, timezone
 from enum import Enum
+from typing import Annotated, Any
 
 import pyarrow as pa
 import pytest
 
-from metrics.reporting.summary import Boundary
+from metrics.columns import (
+    NO_COLUMN,
+    Column,
+    Flat,
+    Moment,
+    arrow_type,
+    column,
+    ddl,
+    plain,
+    restored,
+    row_of,
+    schema_of,
+    utc,
+)
 from metrics.sources.sample import BrokerSample
-from metrics.tables.columns import arrow_type, ddl, fields_of, plain
-from metrics.tables.records import boundary_record, run_record, sample_record, trial_record
-from metrics.tables.schema import SCHEMAS, Pattern, RunRow, utc
-from metrics.trial.evidence import ClientWindow
+from metrics.tables.boundary import Boundary, BoundaryRow
+from metrics.tables.schema import ROWS, SCHEMAS, RunRow, SampleRow
+from metrics.tables.trials import trial_from
+from metrics.trial.client import ClientWindow
+from metrics.trial.consumption import GroupCounts, GroupWindow, Stint
+from metrics.trial.counts import ByProducer, Counts
+from metrics.trial.histogram import Histogram, Quantiles
 from metrics.trial.judgement import Judgement, Reason
+from metrics.trial.pattern import Pattern
+from metrics.trial.producer_shares import ProducerSpan
+from metrics.trial.trial import Trial
 from metrics.windows.resource import Resource
 from search.model import Verdict
+from tests.support.evidence import client
 from tests.support.nights import case_row
-from tests.support.rows import BOUNDARY, trial
+from tests.support.rows import BOUNDARY, OVERLOADED, trial
 
 
 class Colour(Enum):
@@ -32,29 +54,83 @@ class Inner:
 
 @dataclass(frozen=True)
 class Outer:
-    name: str
+    name: Annotated[str, NO_COLUMN]
     colour: Colour | None
     inner: tuple[Inner, ...]
     counts: Mapping[int, int]
 
 
+@dataclass(frozen=True)
+class Part:
+    low: float
+    high: Annotated[float, Column("top")] = 9.0
+
+    @property
+    @column
+    def width(self) -> float:
+        return self.high - self.low
+
+
+@dataclass(frozen=True)
+class Marked:
+    at_s: Annotated[float, Moment(), Column("at")]
+    times: Histogram
+    part: Annotated[Part, Flat("part_")]
+    seen: datetime | None = None
+
+
+@dataclass(frozen=True)
+class Lists:
+    values: tuple[float, ...]
+    utilization: Mapping[str, float]
+
+
+def through_arrow(record: Any, schema: pa.Schema) -> dict[str, Any]:
+    """A record's row as a table gives it back."""
+    table = pa.Table.from_pylist([row_of(record)], schema=schema)
+    (back,) = table.to_pylist()
+    return dict(back)
+
+
 def test_annotations_become_columns() -> None:
-    schema = pa.schema(fields_of(Outer, skip={"name"}))
-    assert ddl(schema) == (
+    assert ddl(schema_of(Outer)) == (
         "`colour` string, `inner` array<struct<`ratio`:double>>, `counts` map<bigint,bigint>"
+    )
+    assert ddl(schema_of(Marked)) == (
+        "`at` timestamp, `times` string, `part_low` double, `top` double, `part_width` double, "
+        "`seen` timestamp"
     )
 
 
 def test_values_become_what_arrow_takes() -> None:
     row = plain(Outer("a", Colour.RED, (Inner(math.nan), Inner(0.5)), {3: 4}))
     assert row == {
-        "name": "a",
         "colour": "red",
         "inner": [{"ratio": None}, {"ratio": 0.5}],
         "counts": [(3, 4)],
     }
-    table = pa.Table.from_pylist([row], schema=pa.schema(fields_of(Outer)))
+    table = pa.Table.from_pylist([row], schema=schema_of(Outer))
     assert table.to_pylist() == [row]
+
+
+def test_marks_say_how_a_field_stands_in_its_row_and_it_comes_back() -> None:
+    east = timezone(timedelta(hours=2))
+    seen = datetime(2026, 11, 22, 12, tzinfo=east)
+    made = Marked(5.25, Histogram([3, 4]), Part(1.0, 4.0), seen)
+    row = row_of(made)
+    assert row["at"] == utc(5.25)
+    assert row["times"] == Histogram([3, 4]).to_text()
+    assert (row["part_low"], row["top"], row["part_width"]) == (1.0, 4.0, 3.0)
+    assert restored(Marked, through_arrow(made, schema_of(Marked))) == made
+
+
+def test_an_unknown_number_inside_a_list_or_map_comes_back_unknown() -> None:
+    told = {"values": [1.0, None], "utilization": {"isr": None, "idle": 0.5}}
+    back = restored(Lists, told)
+    assert back.values[0] == 1.0
+    assert math.isnan(back.values[1])
+    assert math.isnan(back.utilization["isr"])
+    assert back.utilization["idle"] == 0.5
 
 
 def test_an_annotation_that_no_column_holds_is_refused() -> None:
@@ -62,21 +138,27 @@ def test_an_annotation_that_no_column_holds_is_refused() -> None:
         arrow_type(bytes)
 
 
-RECORDS = {
-    "runs": run_record(RunRow("r", "started", utc(5.0), "c", "w", "g", environment={"a": "b"})),
-    "trials": trial_record(trial()),
-    "samples": sample_record("r", 1, BrokerSample(1, 5.5, {"bytes_in": 1.0})),
-    "boundaries": boundary_record("r", 5.0, ("c", "w", "g"), BOUNDARY),
-    "cases": run_record(case_row()),
+NAMES = ("c", "w")
+RECORDS: dict[str, Any] = {
+    "runs": RunRow("r", "started", 5.0, *NAMES, "g", environment={"a": "b"}),
+    "trials": trial(),
+    "samples": SampleRow("r", 1, BrokerSample(1, 5.5, {"bytes_in": 1.0})),
+    "boundaries": BoundaryRow("r", 5.0, *NAMES, BOUNDARY),
+    "cases": case_row(),
 }
 
 
 @pytest.mark.parametrize("table", SCHEMAS)
 def test_records_have_exactly_the_columns_and_fit(table: str) -> None:
+    row = row_of(RECORDS[table])
+    assert list(row) == SCHEMAS[table].names
+    assert through_arrow(RECORDS[table], SCHEMAS[table]) == row
+
+
+@pytest.mark.parametrize("table", sorted(SCHEMAS.keys() - {"trials"}))
+def test_records_come_back_as_they_were(table: str) -> None:
     record = RECORDS[table]
-    assert list(record) == SCHEMAS[table].names
-    (back,) = pa.Table.from_pylist([record], schema=SCHEMAS[table]).to_pylist()
-    assert back == record
+    assert restored(ROWS[table], through_arrow(record, SCHEMAS[table])) == record
 
 
 @pytest.mark.parametrize("table", SCHEMAS)
@@ -86,16 +168,18 @@ def test_no_column_stands_twice(table: str) -> None:
 
 
 def test_trials_keep_pattern_counts_judgement_and_windows() -> None:
-    record = RECORDS["trials"]
-    assert {field.name for field in fields(Pattern)} <= record.keys()
-    missing = {field.name for field in fields(ClientWindow)} - record.keys()
-    assert missing == {"start_s", "end_s"}
-    assert (record["window_start"], record["window_end"]) == (utc(1_000_000), utc(1_000_010))
-    assert record["verdict"] == Verdict.OVERLOADED.value
-    assert record["limited_by"] == Resource.DISK.value
-    assert set(record["reasons"][0]) == {field.name for field in fields(Reason)}
-    assert [window["broker_id"] for window in record["broker_windows"]] == [1, 2]
-    assert record["broker_windows"][0]["produce"]["local_ms"] == 1.0
+    row = row_of(trial())
+    assert {field.name for field in fields(Pattern)} <= row.keys()
+    assert {field.name for field in fields(Counts)} <= row.keys()
+    flat = {"start_s", "end_s", "counts", "latency", "producer_share"}
+    assert {field.name for field in fields(ClientWindow)} - row.keys() == flat
+    assert {f"latency_{field.name}" for field in fields(Quantiles)} <= row.keys()
+    assert (row["window_start"], row["window_end"]) == (utc(1_000_000), utc(1_000_010))
+    assert row["verdict"] == Verdict.OVERLOADED.value
+    assert row["limited_by"] == Resource.DISK.value
+    assert set(row["reasons"][0]) == {field.name for field in fields(Reason)}
+    assert [window["broker_id"] for window in row["broker_windows"]] == [1, 2]
+    assert row["broker_windows"][0]["produce"]["local_ms"] == 1.0
 
 
 def test_trials_keep_what_each_goal_says() -> None:
@@ -104,17 +188,106 @@ def test_trials_keep_what_each_goal_says() -> None:
         "strict": Judgement(Verdict.OVERLOADED, (reason, reason)),
         "tolerant": Judgement(Verdict.SUSTAINED, ()),
     }
-    record = trial_record(trial(verdicts=judged, recovery_s=7.5))
-    (back,) = pa.Table.from_pylist([record], schema=SCHEMAS["trials"]).to_pylist()
+    back = through_arrow(trial(judgements=judged, recovery_s=7.5), SCHEMAS["trials"])
     said = dict(back["verdicts"])
     assert {goal: each["verdict"] for goal, each in said.items()} == {
         "strict": "OVERLOADED",
         "tolerant": "SUSTAINED",
     }
     assert [each["text"] for each in said["strict"]["reasons"]] == ["in 60% of the samples"] * 2
+    assert back["verdict"] == "OVERLOADED"
     assert back["recovery_s"] == 7.5
+    assert restored(Trial, back).judgements == judged
 
 
 def test_boundaries_follow_the_summary() -> None:
-    assert {field.name for field in fields(Boundary)} <= RECORDS["boundaries"].keys()
-    assert RECORDS["boundaries"]["overload_reasons"] == ["request_handler_idle: idle 0.1"]
+    row = row_of(RECORDS["boundaries"])
+    assert {field.name for field in fields(Boundary)} <= row.keys()
+    assert row["overload_reasons"] == ["request_handler_idle: idle 0.1"]
+
+
+# --- trials that come back --------------------------------------------------------
+
+GROUP = GroupWindow(
+    GroupCounts(1, 2, 300, 4_000, (5, 6, 7), {"E": 8}, rebalances=9, unread_records=10),
+    Quantiles(1.0, 2.0, 3.0, 4.0, 5.0),
+    records_total=400,
+    reread_records=11,
+    read_by_partition=(Stint(0, 5, 405, 400),),
+)
+WINDOW = client(
+    errors_by_partition={0: {"E": 3, "F": 1}, 4: {"F": 2}},
+    retried_by_partition={0: 5},
+    retry_errors={"E": 5},
+    duplicates_by_partition={0: 1},
+    by_producer=ByProducer({0: 9, 1: 9}, acked={0: 9, 1: 8}, failed={1: {"E": 1}}),
+    compression_ratio=2.5,
+    producer_share=ProducerSpan(0.9, 1.0, 1.1, 7),
+    groups=(GROUP,),
+    task_errors=("task 1 on b: it was too late",),
+)
+
+
+def kept(made: Trial) -> Trial:
+    """A trial without what its table does not keep."""
+    return replace(made, evidence=replace(made.evidence, end_offsets=None))
+
+
+def test_a_trial_comes_back_with_its_counts_judgements_and_windows() -> None:
+    made = trial(client=WINDOW, recovery_s=7.5, judgements={"a": OVERLOADED, "b": OVERLOADED})
+    back = restored(Trial, through_arrow(made, SCHEMAS["trials"]))
+    assert back.evidence.client.counts == WINDOW.counts
+    assert back.evidence.client.counts.failed_by_partition == {0: 4, 4: 2}
+    assert back.evidence.client.groups == (GROUP,)
+    assert back.evidence.lag_growth_per_s == {"1": 2.0}
+    assert back.judgements == made.judgements
+    assert back.evidence.brokers == made.evidence.brokers
+    assert back.evidence.resources == made.evidence.resources
+    assert back == kept(made)
+
+
+def test_what_a_row_does_not_have_is_the_default() -> None:
+    row = through_arrow(trial(client=WINDOW), SCHEMAS["trials"])
+    for name in ("groups", "by_producer", "latency_p999_ms", "producer_worst", "cpu_s", "topics"):
+        del row[name]
+    row |= dict.fromkeys(("retry_errors", "latency_max_ms", "task_errors", "axis", "load"))
+    row["broker_windows"][0] |= {"handler_idle": None, "produce": None}
+    del row["broker_windows"][0]["leader_partitions_min"]
+    back = restored(Trial, row)
+    window = back.evidence.client
+    assert (window.groups, window.task_errors) == ((), ())
+    assert window.counts == replace(WINDOW.counts, by_producer=ByProducer(), retry_errors={})
+    assert math.isnan(window.latency.p999_ms)
+    assert math.isnan(window.latency.max_ms)
+    assert window.producer_share == ProducerSpan(0.9, 1.0, 1.1)
+    assert (back.pattern.axis, back.pattern.topics, back.load) == ("np", 1, 4)
+    broker = back.evidence.brokers[0]
+    assert (broker.handler_idle, broker.leader_partitions_min) == (None, None)
+    assert broker.produce.local_ms is None
+
+
+def test_what_is_not_known_and_has_no_default_is_none_nan_or_nothing() -> None:
+    unknown = dict.fromkeys(("value", "broker_id"))
+    reason = restored(Reason, {"indicator": "isr", "text": "", "threshold": 0.5, **unknown})
+    assert math.isnan(reason.value)
+    assert reason.broker_id is None
+    point = row_of(BOUNDARY) | {"overload_reasons": None, "np_overloaded": None}
+    back = restored(Boundary, point)
+    assert (back.overload_reasons, back.np_overloaded) == ((), None)
+    with pytest.raises(ValueError, match="a row of Boundary has no bpm"):
+        restored(Boundary, point | {"bpm": None})
+
+
+@pytest.mark.parametrize("verdicts", [{}, {"verdicts": None}, {"verdicts": []}])
+def test_a_trial_of_the_first_version_has_one_judgement_without_a_goal(
+    verdicts: dict[str, Any],
+) -> None:
+    row = through_arrow(trial(client=WINDOW), SCHEMAS["trials"])
+    assert trial_from(row) == kept(trial(client=WINDOW))
+    late = ("verdicts", "groups", "errors_by_partition", "sent_by_partition", "by_producer")
+    first = {name: value for name, value in row.items() if name not in late} | verdicts
+    back = trial_from(first)
+    assert back.judgements == {"": OVERLOADED}
+    assert (back.verdict, back.limited_by) == (Verdict.OVERLOADED, Resource.DISK)
+    assert back.evidence.client.counts.acked_total == 12_000
+    assert back.observation("").indicators == {"request_handler_idle": 1.125}

@@ -8,13 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from metrics.reporting.summary import (
-    Boundary,
-    RunSummary,
-    load_summary,
-    make_boundary,
-    write_summary,
-)
+from metrics.reporting.summary import RunSummary, load_summary, write_summary
+from metrics.tables.boundary import Boundary, make_boundary
 from metrics.trial.judgement import Reason
 from metrics.units import (
     format_count,

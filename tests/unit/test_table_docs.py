@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from metrics.tables.docs import Column, columns_of, described, markdown
+from metrics.tables.docs import DescribedColumn, described, described_columns, markdown
 from metrics.tables.schema import ROWS, SCHEMAS
 
 PAGE = Path(__file__).parents[2] / "docs" / "tables.md"
@@ -48,36 +48,36 @@ class Outer:
 
 def test_a_column_has_its_type_unit_and_meaning() -> None:
     told = "how long it took, told in two lines"
-    assert list(columns_of(Outer)) == [
-        Column("first", "string", "–", told),
-        Column("second_ms", "double", "ms", told),
-        Column("parts", "array of [Inner](#inner)", "–", "each of them"),
-        Column("by_name", "map of string to [Inner](#inner)", "–", "name → part"),
-        Column("records", "bigint", "count", "whole ones"),
+    assert list(described_columns(Outer)) == [
+        DescribedColumn("first", "string", "–", told),
+        DescribedColumn("second_ms", "double", "ms", told),
+        DescribedColumn("parts", "array of [Inner](#inner)", "–", "each of them"),
+        DescribedColumn("by_name", "map of string to [Inner](#inner)", "–", "name → part"),
+        DescribedColumn("records", "bigint", "count", "whole ones"),
     ]
     assert described(Inner) == {"ratio": "of something [ratio].", "part_id": "which one."}
-    assert list(columns_of(Inner)) == [
-        Column("ratio", "double", "ratio", "of something"),
-        Column("part_id", "bigint", "–", "which one"),
+    assert list(described_columns(Inner)) == [
+        DescribedColumn("ratio", "double", "ratio", "of something"),
+        DescribedColumn("part_id", "bigint", "–", "which one"),
     ]
 
 
 def test_a_column_without_a_meaning_is_refused() -> None:
     bare = dataclasses.make_dataclass("Bare", [("depth", float)])
     with pytest.raises(ValueError, match=r"Bare\.depth is a column without a meaning"):
-        list(columns_of(bare))
+        list(described_columns(bare))
 
 
 def test_a_number_without_a_unit_is_refused() -> None:
     vague = dataclasses.make_dataclass("Vague", [("depth", float)])
     vague.__doc__ = "A row.\n\nAttributes:\n    depth: how deep."
     with pytest.raises(ValueError, match=r"Vague\.depth is a number without a unit"):
-        list(columns_of(vague))
+        list(described_columns(vague))
 
 
 @pytest.mark.parametrize("table", SCHEMAS)
 def test_the_rows_describe_every_column_of_a_table(table: str) -> None:
-    names = [column.name for row, skip in ROWS[table] for column in columns_of(row, skip)]
+    names = [column.name for column in described_columns(ROWS[table])]
     assert names == SCHEMAS[table].names
 
 

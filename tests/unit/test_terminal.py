@@ -23,10 +23,12 @@ from jobs.console.events import (
 )
 from jobs.console.live import Activity, activity_lines
 from jobs.console.printing import PlainReporter, TerminalReporter, make_reporter
+from tests.support.evidence import broker
 from tests.support.shown import (
     ANSI,
     FINISHED,
     HIDE,
+    PATTERN_128,
     RUN,
     SHOW,
     STARTED,
@@ -36,13 +38,15 @@ from tests.support.shown import (
     terminal,
 )
 
+WIDE = replace(PATTERN_128, np=20_000, load=20_000, bpm=1_024)
+
 
 @pytest.mark.parametrize("width", [80, 120])
 def test_the_terminal_shows_a_trial_under_its_heading(width: int) -> None:
     lines = screen(STARTED, FINISHED, width=width).splitlines()
     (trial,) = [line for line in lines if "OVERLOADED" in line]
     words = " ".join(trial.split())
-    assert words == "3 10 kB 128 32.0 31.2 0.12 (2) 55 % OVERLOADED 4, 1 min 20 s"
+    assert words == "3 10 kB 128 32.0 31.2 0.12 (2) 55 % OVERLOADED 4, 57 s"
     (heading,) = [line for line in lines if "verdict" in line]
     for column, value in (("offered", "32.0"), ("achieved", "31.2"), ("ISR", "%")):
         end = heading.index(column) + len(column)
@@ -52,28 +56,32 @@ def test_the_terminal_shows_a_trial_under_its_heading(width: int) -> None:
 
 
 def test_a_new_size_has_a_heading_once() -> None:
-    other = replace(STARTED, bpm=100)
-    shown = screen(STARTED, FINISHED, STARTED, FINISHED, other, replace(FINISHED, bpm=100))
+    small = replace(PATTERN_128, bpm=100)
+    other = replace(STARTED, pattern=small)
+    ended = replace(FINISHED, trial=replace(FINISHED.trial, pattern=small))
+    shown = screen(STARTED, FINISHED, STARTED, FINISHED, other, ended)
     assert shown.count("Messages of 10 kB") == 1
     assert shown.count("Messages of 100 B") == 1
 
 
 @pytest.mark.parametrize("width", [80, 120])
 def test_no_line_is_wider_than_the_terminal(width: int) -> None:
-    wide = replace(
-        FINISHED, number=999, np=20_000, bpm=1_024, offered_mb_per_s=99_999.0, time_left_s=90_000
-    )
+    pattern = replace(WIDE, rate_records_per_s=99_999e6 / WIDE.np / WIDE.bpm)
+    trial = replace(FINISHED.trial, number=999, pattern=pattern)
+    wide = replace(FINISHED, trial=trial, duration_s=22_500)
+    assert "99,999" in screen(wide, width=120)
     for line in screen(*RUN, wide, width=width).splitlines():
         assert cell_len(line) <= width
 
 
 @pytest.mark.parametrize("width", [40, 80, 120])
 def test_the_live_area_leaves_room_for_the_echo_of_ctrl_c(width: int) -> None:
-    long = replace(STARTED, np=20_000, reason="because " * 40)
+    long = replace(STARTED, pattern=WIDE, reason="because " * 40)
+    heard = TrialProgress("warming up", 6.0, 31.0, broker(1001, handler_idle=0.2))
     console = Console(file=Stream(), width=width)
     for event in (long, replace(long, duration_s=None), PhaseStarted("waiting " * 40)):
         activity = Activity(event, 0.0)
-        for news in (TrialProgress("warming up", 6.0, 31.0, 0.2, 1001), PhaseProgress("on " * 99)):
+        for news in (heard, PhaseProgress("on " * 99)):
             shown = activity.progressed(news, 6.0)
             rendered = [console.render_lines(x) for x in activity_lines(shown, 6.0, width)]
             assert [len(lines) for lines in rendered] == [1] * len(rendered)
@@ -82,7 +90,7 @@ def test_the_live_area_leaves_room_for_the_echo_of_ctrl_c(width: int) -> None:
 
 
 def test_the_live_area_says_where_the_trial_stands() -> None:
-    progress = TrialProgress("measuring", 6.0, 31.04, 0.204, 2)
+    progress = TrialProgress("measuring", 6.0, 31.04, broker(2, handler_idle=0.204))
     activity = Activity(STARTED, 0.0).progressed(progress, 100.0)
     out = Stream()
     Console(file=out, width=100).print(*activity_lines(activity, 101.2, 100), sep="\n")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,17 +10,18 @@ from click.testing import CliRunner
 
 from jobs.config import load
 from jobs.console.printing import make_reporter
-from jobs.find_limit import require_consent
-from jobs.traffic import Hold, TrafficRun, traffic, trials_table
+from jobs.runs.consent import require_consent
+from jobs.runs.fixed_load import FixedLoad, FixedLoadRun, trials_table
+from jobs.traffic import traffic
 from jobs.trials.axes import require_axis
-from jobs.trials.fixed_load import held_in_full
-from metrics.reporting.held import handler_s_per_mb, held_trial
-from metrics.reporting.summary import RunSummary, load_summary, write_summary
+from metrics.reporting.summary import RunSummary, load_summary, trial_document, write_summary
+from metrics.trial.client import ClientWindow
+from metrics.windows.broker import BrokerWindow
 from search.errors import ConfigError
-from tests.support.evidence import broker
+from tests.support.evidence import START_S, broker, client, evidence
 from tests.support.rows import trial
 
-CONFIG = held_in_full(load("testbed", "demo", "default", ["workload.message_bytes=[1000]"]))
+CONFIG = load("testbed", "demo", "default", ["workload.message_bytes=[1000]"]).in_full
 
 
 def test_a_fixed_load_is_never_ended_early() -> None:
@@ -31,7 +31,7 @@ def test_a_fixed_load_is_never_ended_early() -> None:
 
 
 def test_the_plan_counts_trials_time_and_bytes() -> None:
-    plan = Hold(1_000, 40, trials=3).plan(CONFIG, Path("out"))
+    plan = FixedLoadRun(CONFIG, FixedLoad(1_000, 40, trials=3)).plan(Path("out"))
     assert (plan.trials_estimated, plan.message_bytes, plan.resolution) == (3, (1_000,), None)
     assert plan.duration_s == 3 * plan.trial_s
     # 40 producers of 125 kB/s for 10 s, two replicas, three times.
@@ -39,21 +39,17 @@ def test_the_plan_counts_trials_time_and_bytes() -> None:
 
 
 def test_a_duration_is_filled_with_trials_and_the_last_one_is_made_in_full() -> None:
-    hold = Hold(1_000, 40, duration_s=40.0)
-    assert hold.plan(CONFIG, Path("out")).trials_estimated == 3  # of 15 s each
-    assert Hold(1_000, 40, duration_s=1.0).trials_expected(15.0) == 1
+    body = FixedLoadRun(CONFIG, FixedLoad(1_000, 40, duration_s=40.0))
+    assert body.plan(Path("out")).trials_estimated == 3  # of 15 s each
+    assert FixedLoad(1_000, 40, duration_s=1.0).trials_expected(15.0) == 1
 
 
 def test_turns_end_with_their_count_or_their_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    def turns(hold: Hold) -> list[int]:
-        run = TrafficRun(CONFIG, hold, make_reporter(), Path("out"), "out/tables", "r")
-        return list(run._turns())
-
-    assert turns(Hold(1_000, 40, trials=3)) == [3, 2, 1]
+    assert list(FixedLoad(1_000, 40, trials=3).turns(15.0)) == [3, 2, 1]
     ticks = itertools.count(100.0, 15.0)  # each trial takes 15 s
-    monkeypatch.setattr("jobs.traffic.time.monotonic", lambda: next(ticks))
+    monkeypatch.setattr("jobs.runs.fixed_load.time.monotonic", lambda: next(ticks))
     # It starts at 100 s, so its trials begin 15, 30 and 45 s later, and none after 50 s.
-    assert turns(Hold(1_000, 40, duration_s=50.0)) == [3, 2, 1]
+    assert list(FixedLoad(1_000, 40, duration_s=50.0).turns(15.0)) == [3, 2, 1]
 
 
 @pytest.mark.parametrize(
@@ -92,30 +88,49 @@ def test_consent_names_the_deed() -> None:
         require_consent(config, reporter, True)
 
 
+def s_per_mb(mb_per_s: float, *brokers: BrokerWindow) -> float | None:
+    """What the handlers of these brokers take for a MB, when they took so many in all."""
+    seen = client(acked_bytes=round(mb_per_s * 1e6 * client().duration_s))
+    return evidence(seen, brokers).handler_s_per_mb
+
+
 def test_the_handlers_time_for_a_megabyte_is_theirs_whatever_the_number_of_brokers() -> None:
     # Busy for 0.2 and 0.9 of the time with 20 MB/s each: 0.55 / 20 s for a MB.
     pair = (broker(1, handler_idle=0.8), broker(2, handler_idle=0.1))
-    assert handler_s_per_mb(pair, 40.0) == pytest.approx(0.55 / 20)
-    assert handler_s_per_mb(pair[1:], 20.0) == pytest.approx(0.9 / 20)
-    assert handler_s_per_mb((broker(1), broker(2, handler_idle=None)), 40.0) is None
-    assert handler_s_per_mb(pair, None) is None
-    assert handler_s_per_mb((), 40.0) is None
+    assert s_per_mb(40.0, *pair) == pytest.approx(0.55 / 20)
+    assert s_per_mb(20.0, pair[1]) == pytest.approx(0.9 / 20)
+    assert s_per_mb(40.0, broker(1), broker(2, handler_idle=None)) is None
+    assert evidence(ClientWindow(START_S, START_S), pair).handler_s_per_mb is None
+    assert s_per_mb(40.0) is None
 
 
 def test_trials_survive_the_summary(tmp_path: Path) -> None:
-    made = trial()
-    held = held_trial(made)
-    client = made.client
-    assert held.achieved_share == pytest.approx(client.acked_bytes / client.offered_bytes)
-    assert (held.verdict, held.limited_by, held.handler_idle_min) == ("OVERLOADED", "disk", 0.1)
-    nothing = held_trial(replace(made, client=replace(client, offered_records=0)))
-    assert (nothing.offered_mb_per_s, nothing.achieved_share) == (None, None)
-    summary = RunSummary("r", "a", "b", "c", "w", "g", (), trials=(held, nothing))
+    made = trial(recovery_s=2.0)
+    held = trial_document(made)
+    assert (held["verdict"], held["limited_by"], held["evidence"]) == (
+        "OVERLOADED",
+        "disk",
+        "disk: …",
+    )
+    assert held["reasons"] == ["request_handler_idle: idle 0.1"]
+    assert (held["trial"], held["started_at"]) == (1, "1970-01-12T13:46:37Z")
+    assert (held["bpm"], held["np"], held["axis"], held["load"]) == (100, 4, "np", 4)
+    assert (held["duration_s"], held["handler_idle_min"]) == (10.0, 0.1)
+    assert (held["offered_mb_per_s"], held["achieved_mb_per_s"]) == (0.1, 0.1)
+    assert held["handler_s_per_mb"] == pytest.approx(0.55 / 0.05)
+    latencies = ("latency_p50_ms", "latency_p99_ms", "latency_p999_ms", "latency_max_ms")
+    assert [held[name] for name in latencies] == [2.0, 8.0, None, 20.0]
+    nothing = trial_document(trial(client=client(offered_records=0)))
+    assert (nothing["offered_mb_per_s"], nothing["achieved_mb_per_s"]) == (None, None)
+    not_made = trial_document(trial(client=ClientWindow(START_S, START_S), brokers=()))
+    summary = RunSummary("r", "a", "b", "c", "w", "g", (), trials=(held, nothing, not_made))
     write_summary(summary, tmp_path / "summary.json")
     assert load_summary(tmp_path / "summary.json") == summary
 
 
 def test_the_table_shows_what_is_not_known_as_such() -> None:
-    made = held_trial(trial())
-    known, unknown = trials_table("t", [made, replace(made, handler_idle_min=None)]).rows
-    assert (known[5], unknown[5], known[-1]) == ("0.10", "?", "OVERLOADED")
+    silent = broker(1, handler_idle=None)
+    unknown = trial(brokers=(silent,), client=ClientWindow(START_S, START_S))
+    known, lacking = trials_table("t", [trial(), unknown]).rows
+    assert known == ("1", "100 B", "4", "0.100", "0.100", "0.10", "2.0", "8.0", "OVERLOADED")
+    assert lacking == ("1", "100 B", "4", "?", "?", "?", "?", "?", "OVERLOADED")

@@ -5,15 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from metrics.judging.thresholds import Thresholds
-from metrics.judging.verdict import judge
-from metrics.trial.evidence import ClientWindow
+from metrics.trial.client import ClientWindow
+from metrics.trial.evidence import ClusterFacts
 from metrics.windows.broker import BrokerWindow, RequestWindow
 from metrics.windows.resource import Resource
 from search.model import Verdict
-from tests.support.evidence import broker, client, rules, with_one
+from tests.support.evidence import broker, client, judged, rules, with_one
 
-GOAL = Thresholds()
 BROKERS = (broker(1), broker(2), broker(3))
 
 INVALID: dict[str, tuple[ClientWindow, tuple[BrokerWindow, ...]]] = {
@@ -29,7 +27,7 @@ INVALID: dict[str, tuple[ClientWindow, tuple[BrokerWindow, ...]]] = {
 
 @pytest.mark.parametrize("rule", INVALID)
 def test_each_cause_makes_a_trial_invalid(rule: str) -> None:
-    judgement = judge(*INVALID[rule], GOAL)
+    judgement = judged(*INVALID[rule])
     assert judgement.verdict is Verdict.INVALID
     assert rules(judgement) == {rule}
     assert judgement.limited_by is None
@@ -39,7 +37,7 @@ def test_each_cause_makes_a_trial_invalid(rule: str) -> None:
 def test_invalid_comes_before_overloaded(rule: str) -> None:
     account, brokers = INVALID[rule]
     overloaded = (*brokers, broker(4, handler_idle=0.01, isr_changed_share=1.0))
-    assert judge(account, overloaded, GOAL).verdict is Verdict.INVALID
+    assert judged(account, overloaded).verdict is Verdict.INVALID
 
 
 @pytest.mark.parametrize(
@@ -52,21 +50,20 @@ def test_invalid_comes_before_overloaded(rule: str) -> None:
     ],
 )
 def test_whose_shortfall_it_was(changes: dict[str, float], verdict: Verdict) -> None:
-    account = replace(client(acked_records=9_000), **changes)  # type: ignore[arg-type]
-    assert judge(account, BROKERS, GOAL).verdict is verdict
+    assert judged(client(acked_records=9_000, **changes)).verdict is verdict
 
 
 def test_a_busy_generator_without_a_shortfall_is_fine() -> None:
     account = client(loop_busy=0.99, unsent_own_records=50)
-    assert judge(account, BROKERS, GOAL).verdict is Verdict.SUSTAINED
+    assert judged(account).verdict is Verdict.SUSTAINED
 
 
 @pytest.mark.parametrize("error", ["RequestTimedOutError", "Unacknowledged"])
 def test_timeouts_are_judged_by_the_shortfall(error: str) -> None:
-    account = client(errors={error: 5_000}, failed_total=5_000)
-    assert judge(account, BROKERS, GOAL).verdict is Verdict.SUSTAINED
-    short = replace(account, acked_records=5_000)
-    assert judge(short, BROKERS, GOAL).verdict is Verdict.OVERLOADED
+    assert judged(client(errors={error: 5_000})).verdict is Verdict.SUSTAINED
+    short = client(errors={error: 5_000}, acked_records=5_000)
+    assert short.counts.failed_total == 5_000
+    assert judged(short).verdict is Verdict.OVERLOADED
 
 
 @pytest.mark.parametrize(
@@ -79,33 +76,33 @@ def test_timeouts_are_judged_by_the_shortfall(error: str) -> None:
     ],
 )
 def test_missing_metrics_are_no_verdict(changes: dict[str, float | None]) -> None:
-    judgement = judge(client(), with_one(**changes), GOAL)
+    judgement = judged(brokers=with_one(**changes))
     assert judgement.verdict is Verdict.INVALID
     assert [(r.indicator, r.broker_id) for r in judgement.reasons] == [("metrics_incomplete", 2)]
 
 
 @pytest.mark.parametrize("changes", [{"samples_missed": 1}, {"edge_gap_s": 2.0}])
 def test_a_few_missing_samples_are_tolerated(changes: dict[str, float]) -> None:
-    assert judge(client(), with_one(**changes), GOAL).verdict is Verdict.SUSTAINED
+    assert judged(brokers=with_one(**changes)).verdict is Verdict.SUSTAINED
 
 
 def test_no_broker_and_no_load_are_no_verdict() -> None:
-    assert judge(client(), (), GOAL).verdict is Verdict.INVALID
+    assert judged(brokers=()).verdict is Verdict.INVALID
     idle = client(offered_records=0, acked_records=0, latency_p99_ms=math.nan)
-    assert rules(judge(idle, BROKERS, GOAL)) == {"generator_limited"}
+    assert rules(judged(idle)) == {"generator_limited"}
 
 
 def test_leaders_that_move_and_fenced_brokers_are_no_verdict() -> None:
-    moved = judge(client(), with_one(leader_partitions_min=9.0), GOAL)
+    moved = judged(brokers=with_one(leader_partitions_min=9.0))
     assert rules(moved) == {"leaders_moved"}
     controller = BrokerWindow(100, 1.0, 2.0, 1.0, 10, 0, 0.5, fenced_brokers_max=1.0)
-    assert rules(judge(client(), BROKERS, GOAL, controllers=(controller,))) == {"broker_fenced"}
+    assert rules(judged(controllers=(controller,))) == {"broker_fenced"}
     calm = replace(controller, fenced_brokers_max=0.0)
-    assert judge(client(), BROKERS, GOAL, controllers=(calm,)).verdict is Verdict.SUSTAINED
+    assert judged(controllers=(calm,)).verdict is Verdict.SUSTAINED
 
 
 def test_throttling_that_only_the_broker_saw() -> None:
-    judgement = judge(client(), with_one(produce=RequestWindow(throttle_ms=4.0)), GOAL)
+    judgement = judged(brokers=with_one(produce=RequestWindow(throttle_ms=4.0)))
     assert rules(judgement) == {"throttled"}
     assert judgement.reasons[0].resource is Resource.QUOTA
 
@@ -118,12 +115,12 @@ def test_what_rounding_leaves_of_an_earlier_quota_is_no_throttling(
     throttle_ms: float, verdict: Verdict
 ) -> None:
     produce = RequestWindow(per_s=100.0, throttle_ms=throttle_ms)  # of 1,000 requests
-    assert judge(client(), with_one(produce=produce), GOAL).verdict is verdict
+    assert judged(brokers=with_one(produce=produce)).verdict is verdict
 
 
 def test_a_window_too_short_for_the_isr_is_no_verdict() -> None:
-    assert rules(judge(client(), BROKERS, Thresholds(window_min_s=10.1))) == {"window_too_short"}
-    assert judge(client(), BROKERS, Thresholds(window_min_s=10.0)).verdict is Verdict.SUSTAINED
+    assert rules(judged(cluster=ClusterFacts(isr_window_s=10.1))) == {"window_too_short"}
+    assert judged(cluster=ClusterFacts(isr_window_s=10.0)).verdict is Verdict.SUSTAINED
 
 
 @pytest.mark.parametrize(
@@ -140,8 +137,8 @@ def test_a_window_too_short_for_the_isr_is_no_verdict() -> None:
 def test_acknowledged_records_are_in_the_log(
     growth: dict[int, int] | None, failed: int, words: str | None
 ) -> None:
-    account = client(failed_total=failed, failed_by_partition={1: failed})
-    judgement = judge(account, BROKERS, GOAL, growth_by_partition=growth)
+    account = client(errors={"RequestTimedOutError": failed})
+    judgement = judged(account, growth=growth)
     if words is None:
         assert judgement.verdict is Verdict.SUSTAINED
     else:

@@ -11,7 +11,7 @@ import pytest
 from jobs.cluster.topic_set import TopicSet
 from jobs.console.events import PhaseStarted, RecordingReporter
 from jobs.trials import warm_up as module
-from jobs.trials.context import Bench
+from jobs.trials.context import RunContext
 from jobs.trials.load import GeneratorError, StageFailedError
 from jobs.trials.warm_up import BLOCK_S, FAILED_MAX, warm_up
 
@@ -25,7 +25,7 @@ class Blocks:
         self.ends: Iterator[float | Exception | None] = iter(ends)
         self.numbers: list[int] = []
 
-    def __call__(self, bench: Bench, topics: TopicSet, number: int) -> float | None:
+    def __call__(self, context: RunContext, topics: TopicSet, number: int) -> float | None:
         self.numbers.append(number)
         end = next(self.ends)
         if isinstance(end, Exception):
@@ -37,7 +37,7 @@ def warmed(monkeypatch: pytest.MonkeyPatch, blocks: Blocks, load_max_s: float = 
     """What was said while it was warmed up by these blocks."""
     reporter = RecordingReporter()
     monkeypatch.setattr(module, "_block", blocks)
-    warm_up(cast(Bench, SimpleNamespace(reporter=reporter)), load_max_s, TOPIC)
+    warm_up(cast(RunContext, SimpleNamespace(reporter=reporter)), load_max_s, TOPIC)
     return [event.text for event in reporter.events if isinstance(event, PhaseStarted)]
 
 

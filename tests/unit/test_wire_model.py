@@ -11,7 +11,7 @@ from kafka.protocol.consumer.fetch import FetchRequest, FetchResponse
 from kafka.protocol.producer import ProduceResponse
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
-from jobs.config import load_cluster, load_goal, load_workload
+from jobs.config import load
 from jobs.engine.pattern import ProducerPattern, record_bytes
 from jobs.engine.payload import Payload
 from jobs.engine.protocol import ProduceEncoder
@@ -237,9 +237,9 @@ def test_the_model_batches_as_the_generator_does(
 
 
 def test_the_plan_of_a_run_has_the_network_in_its_notes() -> None:
-    workload = load_workload("demo", ["workload.producer.acks=0"])
-    pattern = wire_pattern(workload, 1_000)
+    config = load("testbed", "demo", "default", ["workload.producer.acks=0"])
+    pattern = wire_pattern(config.workload, 1_000)
     assert (pattern.replication_factor, pattern.is_acknowledged) == (2, False)
-    plan = plan_of(load_cluster("testbed"), workload, load_goal("default"))
+    plan = plan_of(config)
     (network,) = [note for note in plan.notes if "interfaces" in note]
     assert "100 B: " in network and "10,000 B: " in network

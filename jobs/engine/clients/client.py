@@ -17,19 +17,11 @@ class Outcome(Protocol):
         account: where every record ended up.
         producers: the schedules that were followed.
         window_start_s, window_end_s: the measured window on the clock of `run` [s].
-        drain_s: from the window's end to the last answer [s].
-        unsent_own_records: due and not offered at the window's end, for no broker's fault.
-        loop_busy: share of the window spent outside of waiting [ratio].
-        cpu_s: CPU time inside the window [CPU-s].
     """
 
     account: Account
     window_start_s: float
     window_end_s: float
-    drain_s: float
-    unsent_own_records: int
-    loop_busy: float
-    cpu_s: float
 
     @property
     def producers(self) -> Sequence[Producer]:

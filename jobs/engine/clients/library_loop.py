@@ -121,15 +121,14 @@ class LibraryLoop:
         self._hosted = list(zip(plan.producers_of(task), libraries, strict=True))
         self._sources: list[Source] = []
         self.producers: list[Producer] = []
-        self.drain_s = self.cpu_s = self.loop_busy = 0.0
-        self.unsent_own_records = 0
 
     def run(self, start_s: float, wall_offset_s: float) -> LibraryLoop:
         """As `WireLoop.run`."""
         plan = self._plan
         begin_s = start_s + plan.warmup_s
         interval_s = plan.pattern.record_interval_s
-        self.account = Account(begin_s, begin_s + plan.measure_s, interval_s)
+        hosted = [index for index, _ in self._hosted]
+        self.account = Account(begin_s, begin_s + plan.measure_s, interval_s, hosted)
         self._wall_offset_s = wall_offset_s
         self._sources = [self._make(*each, start_s) for each in self._hosted]
         self.producers = [source.schedule for source in self._sources]
@@ -139,9 +138,10 @@ class LibraryLoop:
         self._turn_until(lambda: self.account.window_end_s)
         self.window_end_s = self.account.window_end_s
         window_s = self.window_end_s - self.window_start_s
-        self.cpu_s = time.process_time() - cpu_s
-        self.loop_busy = 1.0 - (self._slept_s - slept_s) / window_s
-        self.unsent_own_records = sum(self._unsent_own(source) for source in self._sources)
+        counts = self.account.counts
+        counts.cpu_s = time.process_time() - cpu_s
+        counts.loop_busy = 1.0 - (self._slept_s - slept_s) / window_s
+        counts.unsent_own_records = sum(self._unsent_own(source) for source in self._sources)
         self._drain()
         return self
 
@@ -181,9 +181,7 @@ class LibraryLoop:
             was_blocked = source.blocked
             if not source.offer(self._wall_offset_s, self._plan.pattern.buffer_memory):
                 return
-            account.sent(1, now)
-            account.sent_by_partition[source.schedule.partition] += 1
-            source.schedule.sent_total += 1
+            account.sent(source.schedule.index, source.schedule.partition, 1, now)
             if not was_blocked:
                 account.late(now - due_s, 1, now)
 
@@ -202,18 +200,15 @@ class LibraryLoop:
             converse(self._line, self.account, now)
 
     def _settle(self, source: Source) -> None:
-        now, account = self._clock(), self.account
+        now, account, producer = self._clock(), self.account, source.schedule.index
         while source.fates:
             partition, due_s, size, error = source.fates.popleft()
             source.unsettled[partition] -= 1
             source.unsettled_bytes -= size
             if error is None:
-                source.schedule.acked_total += 1
-                if account.acked(partition, due_s, 1, size, now):
-                    source.schedule.acked_records += 1
+                account.acked(producer, partition, due_s, 1, size, now)
             elif error != NEVER_SENT:
-                account.failed(error, 1, now, partition)
-                source.schedule.failed[error] += 1
+                account.failed(producer, partition, error, 1, now)
 
     def _nap(self, end_s: float) -> None:
         due_s = min((s.next_due_s for s in self._sources if not s.blocked), default=end_s)
@@ -230,12 +225,12 @@ class LibraryLoop:
         while any(s.is_waiting for s in self._sources) and self._clock() < deadline_s:
             self._look_around()
             time.sleep(_NAP_MIN_S)
-        self.drain_s = self._clock() - self.window_end_s
+        now, account = self._clock(), self.account
         for source in self._sources:
             for partition, records in source.unsettled.items():
                 if records:
-                    self.account.failed(UNACKNOWLEDGED, records, self._clock(), partition)
-                    source.schedule.failed[UNACKNOWLEDGED] += records
-            self.account.throttle_ms += source.library.throttle_ms
+                    index = source.schedule.index
+                    account.failed(index, partition, UNACKNOWLEDGED, records, now)
+            account.counts.throttle_ms += source.library.throttle_ms
         self.account.latency.fold()
         self.account.lateness.fold()

@@ -23,17 +23,13 @@ class Reading:
     Attributes:
         shares: one for each group with a member here.
         window_start_s, window_end_s: the measured window on the clock of `run` [s].
-        drain_s: from the window's end until everything was read, or until the deadline [s].
         loop_busy: share of the window spent outside of waiting [ratio]; 0 when unknown.
-        cpu_s: CPU time inside the window [CPU-s].
     """
 
     shares: tuple[GroupShare, ...]
     window_start_s: float
     window_end_s: float
-    drain_s: float
     loop_busy: float
-    cpu_s: float
 
 
 class ConsumerClient(Protocol):

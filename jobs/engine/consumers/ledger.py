@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from jobs.engine.statistics import TimeLog
-from metrics.trial.consumption import LAG_INTERVAL_S, GroupShare, Stint
-from metrics.trial.histograms import encode_histogram
+from metrics.trial.consumption import LAG_INTERVAL_S, GroupCounts, GroupShare, Stint
 
 SKIPPED = "SkippedRecords"
 """Error name of records that lay before what a broker had: deleted before they were read."""
@@ -54,15 +52,14 @@ class GroupLedger:
 
     Args:
         interval_s: between two records of one producer, to tell the times of a batch's.
+
+    Attributes:
+        counts: of the members here.
+        window_s: start and end of the measured window.
     """
 
     def __init__(self, group: int, members: int, interval_s: float) -> None:
-        self.group = group
-        self.members = members
-        self.records = 0
-        self.wire_bytes = 0
-        self.errors: Counter[str] = Counter()
-        self.rebalances = 0
+        self.counts = GroupCounts(group, members)
         self.latency = TimeLog(interval_s)
         self._stints: list[Stint] = []
         self._lags: list[int] = []
@@ -71,8 +68,8 @@ class GroupLedger:
     def read(self, records: int, wire_bytes: int, first_age_s: float | None, now: float) -> None:
         """A batch was read; its first record was due `first_age_s` ago, if that is known."""
         if self.window_s[0] <= now < self.window_s[1]:
-            self.records += records
-            self.wire_bytes += wire_bytes
+            self.counts.records += records
+            self.counts.wire_bytes += wire_bytes
             if first_age_s is not None:
                 self.latency.add(first_age_s, records)
 
@@ -97,24 +94,16 @@ class GroupLedger:
             targets: partition → offset up to which there was to read, where it is known.
         """
         self.latency.fold()
-        owned = list(positions)
+        owned, counts = list(positions), self.counts
         stints = [*self._stints, *(position.stint() for position in owned)]
         unread = _unread(owned, targets or {})
         begin, end = self.window_s
         points = int((end - begin) / LAG_INTERVAL_S) + 1  # the window may have ended early
-        return GroupShare(
-            group=self.group,
-            members=self.members,
-            records=self.records,
-            wire_bytes=self.wire_bytes,
-            latency_us=encode_histogram(self.latency.histogram),
-            lag_records=tuple(self._lags[:points]),
-            stints=tuple(stint for stint in stints if stint.records or stint.length),
-            errors=dict(self.errors),
-            rebalances=self.rebalances,
-            unread_records=sum(unread.values()),
-            note=_unread_note(self.group, unread),
-        )
+        counts.lag_records = tuple(self._lags[:points])
+        counts.unread_records = sum(unread.values())
+        counts.notes = _unread_notes(counts.group, unread)
+        read = tuple(stint for stint in stints if stint.records or stint.length)
+        return GroupShare(counts, self.latency.histogram, read)
 
 
 def _unread(positions: Iterable[Position], targets: Mapping[int, int]) -> dict[int, int]:
@@ -123,10 +112,11 @@ def _unread(positions: Iterable[Position], targets: Mapping[int, int]) -> dict[i
     return {partition: records for partition, records in behind.items() if records > 0}
 
 
-def _unread_note(group: int, unread: Mapping[int, int]) -> str | None:
+def _unread_notes(group: int, unread: Mapping[int, int]) -> tuple[str, ...]:
     if not unread:
-        return None
-    return (
+        return ()
+    text = (
         f"consumer group {group} had {sum(unread.values())} acknowledged records unread at the end "
         f"of the drain, in {len(unread)} partitions, first of partition {min(unread)}"
     )
+    return (text,)

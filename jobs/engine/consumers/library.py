@@ -162,7 +162,7 @@ class LibraryMember:
             else:
                 after.append(record)
         if self.owned is not None:
-            self.ledger.rebalances += 1
+            self.ledger.counts.rebalances += 1
         kept = {p: position.offset for p, position in self.positions.items()}
         for position in self.positions.values():
             self.ledger.left(position)
@@ -177,7 +177,7 @@ class LibraryMember:
             if position is None or offset < position.offset:
                 continue  # of before a rebalance
             if offset > position.offset:
-                self.ledger.errors[SKIPPED] += offset - position.offset
+                self.ledger.counts.errors[SKIPPED] += offset - position.offset
             position.read(1, offset + 1)
             age_s = wall_s - created_ms / 1000.0 if created_ms >= 0 else None
             self.ledger.read(1, size, age_s, now)
@@ -230,14 +230,11 @@ class LibraryConsumers:
         for member in self._members:
             member.begin.set()
         self._turn_until(window, lambda now: now >= window.start_s)
-        cpu_s = time.process_time()
         self._turn_until(window, lambda now: now >= window.end_s)
-        cpu_s = time.process_time() - cpu_s
         deadline_s = window.end_s + 2 * self._plan.drain_timeout_s
         self._turn_until(window, lambda now: now >= deadline_s or self._has_reached(targets))
-        drain_s = time.monotonic() - window.end_s
         shares = tuple(member.share(targets()) for member in self._members)
-        return Reading(shares, window.start_s, window.end_s, drain_s, 0.0, cpu_s)
+        return Reading(shares, window.start_s, window.end_s, 0.0)
 
     def close(self) -> None:
         """See `ConsumerClient.close`."""

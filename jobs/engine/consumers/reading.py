@@ -55,7 +55,7 @@ class Reader:
             self.ledger.left(position)
         if isinstance(change, Assigned):
             self.positions = {p: Position(p, offset) for p, offset in change.offsets.items()}
-            self.ledger.rebalances += 1 if self.tenure > 1 else 0
+            self.ledger.counts.rebalances += 1 if self.tenure > 1 else 0
             self.is_still = False
         else:
             self.positions = {}
@@ -67,7 +67,7 @@ class Reader:
         for partition, start in change.starts.items():
             position = self.positions.get(partition)
             if position is not None and start > position.offset:
-                self.ledger.errors[SKIPPED] += start - position.offset
+                self.ledger.counts.errors[SKIPPED] += start - position.offset
                 self.ledger.left(position)
                 self.positions[partition] = Position(partition, start)
 
@@ -140,7 +140,7 @@ class FetchConnection:
         """The transport is lost; what was asked for comes another time."""
         self.transport = None
         self.sent_s = None
-        self.reader.ledger.errors[error] += 1
+        self.reader.ledger.counts.errors[error] += 1
 
     def look_up_leaders(self) -> None:
         """Find out whether other brokers lead now what was led here."""
@@ -171,7 +171,7 @@ class FetchConnection:
             return
         if error_code:
             self._failed = True
-            reader.ledger.errors[for_code(error_code).__name__] += 1
+            reader.ledger.counts.errors[for_code(error_code).__name__] += 1
             if error_code in _LOOK_UP_AFTER:
                 reader.member.look_up(index, error_code == _OFFSET_OUT_OF_RANGE)
         elif high_watermark >= 0:
@@ -198,7 +198,7 @@ class FetchConnection:
         self.sent_s = None
         self._session.answered(answer.error_code, answer.session_id)
         if answer.error_code and answer.error_code not in _NO_SUCH_SESSION:
-            self.reader.ledger.errors[for_code(answer.error_code).__name__] += 1
+            self.reader.ledger.counts.errors[for_code(answer.error_code).__name__] += 1
             self._failed = True
         if self._failed:
             self.retry_s = now + RETRY_S

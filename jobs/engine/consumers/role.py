@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 
 from jobs.engine.consumers.client import Reading
 from jobs.engine.pattern import TrialPlan
-from metrics.trial.client import TaskRow
+from metrics.trial.task import Consumed, TaskReport
 
 Gather = Callable[[str], list[str]]
 """Spark's `allGather`: the messages of all tasks, when all have called."""
@@ -61,20 +61,12 @@ class Acknowledged:
         self._targets = {partition: end + total[partition] for partition, end in ends.items()}
 
 
-def consumer_row(
-    plan: TrialPlan, task: int, host: str, reading: Reading, begin_wall_s: float
-) -> TaskRow:
+def consumer_report(task: int, host: str, reading: Reading, begin_wall_s: float) -> TaskReport:
     """What a task with consumers reports; its window began at `begin_wall_s`."""
-    return TaskRow(
-        task_id=task,
-        host=host,
-        np=0,
-        start_s=begin_wall_s,
-        end_s=begin_wall_s + (reading.window_end_s - reading.window_start_s),
-        warmup_s=plan.warmup_s,
-        drain_s=reading.drain_s,
-        loop_busy=reading.loop_busy,
-        cpu_s=reading.cpu_s,
-        role="consumer",
-        groups=reading.shares,
+    return TaskReport(
+        task,
+        host,
+        begin_wall_s,
+        begin_wall_s + (reading.window_end_s - reading.window_start_s),
+        consumed=Consumed(reading.loop_busy, reading.shares),
     )

@@ -73,7 +73,7 @@ class WireConsumers:
         interval_s = 1.0 / plan.pattern.rate_records_per_s
         for group, number in self._hosted:
             ledger = self._ledgers.setdefault(group, GroupLedger(group, 0, interval_s))
-            ledger.members += 1
+            ledger.counts.members += 1
             member = Member(plan, group, number, self._waker.wake)
             self._readers.append(Reader(member, ledger, plan.leaders))
         self._connect()
@@ -121,20 +121,18 @@ class WireConsumers:
         if self._pattern.start != "latest":
             time.sleep(max(0.0, start_s - self._clock()))  # a backlog waits for the load
         self._turn_until(lambda: window.start_s)
-        cpu_s, waited_s = time.thread_time(), self._waited_s
+        waited_s = self._waited_s
         self._turn_until(lambda: window.end_s)
-        cpu_s = time.thread_time() - cpu_s
         busy = 1.0 - (self._waited_s - waited_s) / (window.end_s - window.start_s)
         deadline_s = window.end_s + 2 * drain_s  # the producers' drain, and then ours
         self._turn_until(lambda: deadline_s, lambda: self._has_reached(targets))
-        drained_s = self._clock() - window.end_s
         shares = tuple(
             ledger.share(
                 (p for r in self._readers_of(group) for p in r.positions.values()), targets()
             )
             for group, ledger in self._ledgers.items()
         )
-        return Reading(shares, window.start_s, window.end_s, drained_s, busy, cpu_s)
+        return Reading(shares, window.start_s, window.end_s, busy)
 
     def close(self) -> None:
         """See `ConsumerClient.close`."""
@@ -150,7 +148,7 @@ class WireConsumers:
         self._waker.close()
 
     def _readers_of(self, group: int) -> list[Reader]:
-        return [reader for reader in self._readers if reader.ledger.group == group]
+        return [reader for reader in self._readers if reader.ledger.counts.group == group]
 
     def _has_reached(self, targets: Targets) -> bool:
         goal = targets()

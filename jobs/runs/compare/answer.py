@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from jobs.runs.compare.pairs import Case
-from jobs.runs.results import NO_CONCLUSION, Ending
+from jobs.runs.endings import NO_CONCLUSION, Ending
 from metrics.comparing.cause import (
     Cause,
     SideEvidence,
@@ -21,10 +21,9 @@ from metrics.comparing.effects import CONFIDENCE, PAIRS_MIN
 from metrics.comparing.pairs import CAPACITY, STEADY, Compared, Conclusion, Side, compared, conclude
 from metrics.reporting.summary import write_atomic
 from metrics.tables.environment import Difference
-from search.errors import NoConclusionError
+from search.errors import NoConclusionError, RegressionError
 
 SCHEMA_VERSION = 1
-REGRESSION_CODE = 4
 
 
 @dataclass(frozen=True)
@@ -97,7 +96,7 @@ class Answer:
 def ending_with(answer: Answer) -> Ending:
     """How a comparison ended that nothing stopped."""
     if answer.is_regression:
-        return Ending("done", REGRESSION_CODE)
+        return Ending("done", RegressionError.exit_code)
     if answer.unanswered:
         sizes = ", ".join(f"{bpm} B" for bpm in answer.unanswered)
         return Ending(
@@ -106,11 +105,13 @@ def ending_with(answer: Answer) -> Ending:
             f"no conclusion at {sizes}: too few pairs are answers; expected {PAIRS_MIN}; give it "
             "more pairs or time, or see in the table trials why they are INVALID",
         )
-    return Ending("done", 0)
+    return Ending()
 
 
 def answer_of(sides: Mapping[Side, SideFacts], cases: Sequence[Case], min_effect: float) -> Answer:
-    """The answer of these trials, however many there are."""
+    """The answer of these trials, however many there are; none before both sides were open."""
+    if len(sides) < len(Side):
+        return Answer(sides, (), (), min_effect)
     capacities = [compared(CAPACITY, case.saturated) for case in cases]
     conclusions = conclude([each.effect for each in capacities], min_effect)
     answers = []
@@ -189,7 +190,7 @@ def _case(answer: CaseAnswer) -> dict[str, Any]:
         },
         "cause": None if answer.cause is None else asdict(answer.cause),
         "trials": {
-            kind: [[pair.a.trial, pair.b.trial] for pair in pairs]
+            kind: [[pair.a.number, pair.b.number] for pair in pairs]
             for kind, pairs in (("saturated", case.saturated), ("steady", case.steady))
         },
         "notes": list(case.notes),
@@ -202,7 +203,7 @@ def _used(table: Mapping[Any, float]) -> dict[str, float]:
 
 def _measured(each: Compared) -> dict[str, Any]:
     return {
-        "measure": each.measure.name,
+        "measure": each.quantity.name,
         "a": each.mean(Side.A),
         "b": each.mean(Side.B),
         "pairs": [list(pair) for pair in each.pairs],

@@ -1,203 +1,174 @@
-"""A comparison from opening both sides to the last file."""
+"""A comparison: pairs of trials on two sides, and what they say."""
 
 from __future__ import annotations
 
 import math
 import time
 from collections.abc import Mapping
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from jobs.console.events import PhaseStarted, PlanShown, Reporter
+from jobs.config import Configuration
+from jobs.console.events import Plan, Reporter, note
 from jobs.runs.compare.answer import Answer, SideFacts, answer_of, ending_with, write_answer
 from jobs.runs.compare.pairs import Case, CaseComparer, Effort, producers
 from jobs.runs.compare.side_reporter import SideReporter
 from jobs.runs.compare.sides import SideSetup
-from jobs.runs.compare.words import plan_for
-from jobs.runs.limit import logged_to
-from jobs.runs.opening import Opening, open_session
-from jobs.runs.results import Ending, caveat_of, ending_of, run_row
-from jobs.trials.context import Bench
-from jobs.trials.fixed_load import Holder
+from jobs.runs.compare.words import answer_tables, plan_for, sentences
+from jobs.runs.endings import Ending, ending_of
+from jobs.runs.estimate import caveat_of
+from jobs.runs.lifecycle import Body, Life
+from jobs.trials.holding import Holder
 from metrics.comparing.pairs import Side
-from metrics.tables.schema import Trial
-from metrics.units import iso_utc
+from metrics.reporting.summary import write_atomic
+from metrics.trial.trial import Trial
 from search.errors import NoConclusionError
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
-
-@dataclass
-class CompareRun:
+class Comparison(Body):
     """Compares two sides, and keeps what it found however it ends.
+
+    Each side is a run of its own in the tables: `ID-a` and `ID-b`.
 
     Args:
         sides: as ordered.
-        out: the comparison's own folder is made in here.
-        tables: path or catalog name of the Delta tables.
-        compare_id: names it; its runs in the tables are `ID-a` and `ID-b`.
         effort: trials for each message size.
         min_effect: the least change of the capacity that matters [share].
         budget_s: no trial is begun after so much time in trials [s]; None is no bound.
-        slots: tasks that share the load; None for as many as Spark can run at once.
+        json_file: where to write compare.json besides, or None.
     """
 
-    sides: Mapping[Side, SideSetup]
-    reporter: Reporter
-    out: Path
-    tables: str
-    compare_id: str
-    effort: Effort
-    min_effect: float
-    budget_s: float | None = None
-    slots: int | None = None
-    _cases: list[Case] = field(default_factory=list)
-    _benches: dict[Side, Bench] = field(default_factory=dict)
-    _holders: dict[Side, Holder] = field(default_factory=dict)
+    def __init__(
+        self,
+        sides: Mapping[Side, SideSetup],
+        effort: Effort,
+        min_effect: float,
+        budget_s: float | None = None,
+        json_file: Path | None = None,
+    ) -> None:
+        self._sides = sides
+        self._effort = effort
+        self._min_effect = min_effect
+        self._budget_s = budget_s
+        self._json_file = json_file
+        self._cases: list[Case] = []
+        self._answer = Answer({}, (), (), min_effect)
 
     @property
-    def file(self) -> Path:
-        """Where compare.json is written."""
-        return self.out / self.compare_id / "compare.json"
+    def configurations(self) -> Mapping[str, Configuration]:
+        """One for each side."""
+        return {_name(side): setup.config for side, setup in self._sides.items()}
 
-    def execute(self) -> Answer:
-        """Run to the end, and leave compare.json and tables.
+    def plan(self, out: Path) -> Plan:
+        """Pairs for each size."""
+        return plan_for(self._sides, self._effort, self._budget_s, out)
 
-        Raises:
-            NoConclusionError: a message size has too few pairs that are answers.
-            RedlineError: as opening a cluster, the session or the tables raises.
-            KeyboardInterrupt: it was interrupted.
-        """
-        started_s = time.time()
-        plan = plan_for(self.sides, self.effort, self.budget_s, self.file.parent)
-        self.reporter.report(PlanShown(plan))
-        try:
-            with ExitStack() as stack:
-                stack.enter_context(logged_to(self.file.with_name("compare.log")))
-                self._run(stack)
-        except BaseException as error:
-            self._conclude(started_s, ending_of(error, ()))
-            raise
-        return self._conclude(started_s, None)
+    def reporter_of(self, name: str, reporter: Reporter) -> Reporter:
+        """One that says which side it is."""
+        return SideReporter(reporter, Side(name.upper()))
 
     # --- measuring ----------------------------------------------------------
 
-    def _run(self, stack: ExitStack) -> None:
-        self.reporter.report(PhaseStarted("starting Spark"))
-        log = self.file.with_name("spark.log")
-        session = open_session(stack, self.slots, log)
-        for side, setup in self.sides.items():
-            self._benches[side] = Opening(
-                setup.config,
-                SideReporter(self.reporter, side),
-                self._run_id(side),
-                self.file.parent,
-                self.tables,
-                session=session,
-            ).open(stack)
-        self._benches[Side.B].numbers = self._benches[Side.A].numbers
-        with self._told_in_tables():
-            for side, setup in self.sides.items():
-                holder = Holder(self._benches[side], setup.config.cluster.warm_up_max_s)
-                self._holders[side] = stack.enter_context(holder)
-            self._measure()
+    def measure(self, life: Life) -> None:
+        """Measure size after size; one without an answer ends none of the others."""
+        self._measure_all(life)
+        self._answer = answer_of(self._facts(life), self._cases, self._min_effect)
 
-    def _run_id(self, side: Side) -> str:
-        return f"{self.compare_id}-{side.value.lower()}"
+    def fail(self, life: Life, error: BaseException) -> None:
+        """Say what the trials until then say."""
+        self._answer = answer_of(self._facts(life), self._cases, self._min_effect)
 
-    def _measure(self) -> None:
-        config = self.sides[Side.A].config
-        search, brokers = config.goal.search, self._benches[Side.A].brokers
-        sizes, begun_s = config.workload.message_bytes, time.monotonic()
-        budget_s = math.inf if self.budget_s is None else self.budget_s
-        for done, bpm in enumerate(sizes, 1):
-            case = Case(bpm)
-            self._cases.append(case)
-            comparer = CaseComparer(
-                partial(self._hold, bpm),
-                self.effort,
-                search.load_start_max / brokers,
-                search.load_cap / brokers,
-                partial(_is_before, begun_s + budget_s * done / len(sizes)),
+    def _measure_all(self, life: Life) -> None:
+        config = self._sides[Side.A].config
+        search, sizes = config.goal.search, config.workload.message_bytes
+        brokers = life.contexts[_name(Side.A)].brokers
+        budget_s, begun_s = self._budget_s or math.inf, time.monotonic()
+        holders = {
+            side: Holder(life.contexts[_name(side)], setup.config.cluster.warm_up_max_s)
+            for side, setup in self._sides.items()
+        }
+        with holders[Side.A], holders[Side.B]:
+            for done, bpm in enumerate(sizes, 1):
+                case = Case(bpm)
+                self._cases.append(case)
+                comparer = CaseComparer(
+                    partial(self._hold, life, holders, bpm),
+                    self._effort,
+                    search.load_start_max / brokers,
+                    search.load_cap / brokers,
+                    partial(_is_before, begun_s + budget_s * done / len(sizes)),
+                )
+                try:
+                    comparer.measure(case)
+                except NoConclusionError as error:  # of this size; others may have an answer
+                    case.notes.append(str(error))
+
+    def _hold(
+        self,
+        life: Life,
+        holders: Mapping[Side, Holder],
+        bpm: int,
+        side: Side,
+        load_per_broker: float,
+        reason: str,
+    ) -> Trial:
+        load = producers(load_per_broker, life.contexts[_name(side)].brokers)
+        done = sum(len(context.trials) for context in life.contexts.values())
+        left = len(self._sides[side].config.workload.message_bytes) * self._effort.trials - done
+        return holders[side].hold(bpm, load, f"{side.value}: {reason}", max(1, left))
+
+    def _facts(self, life: Life) -> dict[Side, SideFacts]:
+        return {
+            side: SideFacts(
+                setup.label,
+                context.run_id,
+                setup.config.cluster.name,
+                context.brokers,
+                context.environment,
             )
-            try:
-                comparer.measure(case)
-            except NoConclusionError as error:  # of this size; others may have an answer
-                case.notes.append(str(error))
-
-    def _hold(self, bpm: int, side: Side, load_per_broker: float, reason: str) -> Trial:
-        load = producers(load_per_broker, self._benches[side].brokers)
-        done = sum(len(bench.records) for bench in self._benches.values())
-        left = len(self.sides[side].config.workload.message_bytes) * self.effort.trials - done
-        return self._holders[side].hold(bpm, load, f"{side.value}: {reason}", max(1, left))
-
-    @contextmanager
-    def _told_in_tables(self) -> Iterator[None]:
-        """Each side is a run in the tables, from its start to its end."""
-        for side in Side:
-            self._append_run(side, None)
-        error: BaseException | None = None
-        try:
-            yield
-        except BaseException as raised:
-            error = raised
-            raise
-        finally:
-            for side in Side:
-                self._append_run(side, ending_of(error, ()))
-
-    def _append_run(self, side: Side, ending: Ending | None) -> None:
-        bench, config = self._benches[side], self.sides[side].config
-        row = run_row(
-            bench.run_id,
-            "started" if ending is None else "finished",
-            time.time(),
-            config,
-            bench.brokers,
-            bench.environment,
-            ending,
-        )
-        bench.tables.append_run(replace(row, caveat=caveat_of(config, bench.caveats)))
+            for side, setup in self._sides.items()
+            if (context := life.contexts.get(_name(side))) is not None
+        }
 
     # --- concluding ---------------------------------------------------------
 
-    def _conclude(self, started_s: float, ending: Ending | None) -> Answer:
-        facts = {
-            side: SideFacts(
-                self.sides[side].label,
-                bench.run_id,
-                self.sides[side].config.cluster.name,
-                bench.brokers,
-                bench.environment,
-            )
-            for side, bench in self._benches.items()
-        }
-        if len(facts) < len(Side):  # ended before both sides were open: nothing was compared
-            answer = Answer(facts, (), (), self.min_effect)
-        else:
-            answer = answer_of(facts, self._cases, self.min_effect)
-        ending = ending or ending_with(answer)
-        write_answer(answer, self._head(started_s, ending), self.file)
-        return answer
+    def ending(self, error: BaseException | None) -> Ending:
+        """By the error, or by the answer."""
+        return ending_with(self._answer) if error is None else ending_of(error)
 
-    def _head(self, started_s: float, ending: Ending) -> dict[str, Any]:
-        config = self.sides[Side.A].config
+    def conclude(self, life: Life, ending: Ending) -> None:
+        """Leave compare.json, and tell what was found."""
+        file = life.order.folder / "compare.json"
+        write_answer(self._answer, self._head(life, ending), file)
+        if self._json_file is not None:
+            write_atomic(self._json_file, file.read_bytes())
+        reporter = life.order.reporter
+        for table in answer_tables(self._answer):
+            reporter.report(table)
+        for text in sentences(self._answer):
+            note(reporter, text)
+        note(reporter, f"all of it is in {file}")
+
+    def _head(self, life: Life, ending: Ending) -> dict[str, Any]:
+        config, (started_at, finished_at) = self._sides[Side.A].config, life.times
         return {
-            "compare_id": self.compare_id,
-            "started_at": iso_utc(started_s),
-            "finished_at": iso_utc(time.time()),
+            "compare_id": life.order.run_id,
+            "started_at": started_at,
+            "finished_at": finished_at,
             "workload": config.workload.name,
             "goal": config.goal_names,
             "status": ending.status,
             "exit_code": ending.exit_code,
             "error": ending.error,
             "caveat": caveat_of(config),
-            "pairs": self.effort.pairs,
+            "pairs": self._effort.pairs,
         }
+
+
+def _name(side: Side) -> str:
+    """Of a side, as its run in the tables has it."""
+    return side.value.lower()
 
 
 def _is_before(end_s: float) -> bool:

@@ -13,7 +13,7 @@ from statistics import median
 from typing import Protocol
 
 from metrics.comparing.pairs import Side, TrialPair, achieved_share
-from metrics.tables.schema import Trial
+from metrics.trial.trial import Trial
 from search.errors import NoConclusionError
 from search.model import Verdict
 

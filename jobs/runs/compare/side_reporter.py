@@ -21,7 +21,7 @@ class SideReporter:
         if isinstance(event, PhaseStarted):
             event = replace(event, text=f"{self._side.value}: {event.text}")
         elif isinstance(event, TrialFinished):
-            event = replace(event, reason=f"{self._side.value}: {event.reason}")
+            event = replace(event, side=self._side.value)
         self._reporter.report(event)
 
     def confirm(self, question: str) -> bool:

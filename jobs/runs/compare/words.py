@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from jobs.console.events import Plan, Table
@@ -35,7 +35,7 @@ def plan_for(
 ) -> Plan:
     """What a comparison will do, before any load."""
     config = sides[Side.A].config
-    plan = plan_of(config.cluster, config.workload, config.goal, out)
+    plan = plan_of(config, out)
     sizes, one_s = len(config.workload.message_bytes), trial_s(config.workload)
     trials = sizes * effort.trials
     trials_s = trials * one_s if budget_s is None else min(trials * one_s, budget_s)
@@ -72,6 +72,26 @@ def plan_for(
     )
 
 
+def answer_tables(answer: Answer) -> list[Table]:
+    """All that was compared, what bound the sides, and what differs between them."""
+    if not answer.cases:
+        return []
+    differences = differences_table(answer.differences)
+    found = [effects_table(answer), bound_table(answer)]
+    return found if differences is None else [*found, differences]
+
+
+def sentences(answer: Answer) -> Iterator[str]:
+    """Each size's notes, its conclusion, and the likely cause with its evidence."""
+    for case in answer.cases:
+        yield from case.case.notes
+        yield sentence(case, answer.min_effect)
+        if case.cause is not None:
+            yield case.cause.text
+            for evidence in case.cause.evidence:
+                yield f"evidence: {evidence}"
+
+
 def effects_table(answer: Answer) -> Table:
     """All that was compared, a row for each size and measure."""
     rows = [
@@ -83,7 +103,7 @@ def effects_table(answer: Answer) -> Table:
 
 
 def _effect_row(case: CaseAnswer, each: Compared) -> tuple[str, ...]:
-    effect, unit = each.effect, each.measure.unit
+    effect, unit = each.effect, each.quantity.unit
     means = (_value(each.mean(side)) for side in Side)
     interval = visible = UNKNOWN
     if effect is not None:
@@ -91,7 +111,7 @@ def _effect_row(case: CaseAnswer, each: Compared) -> tuple[str, ...]:
         visible = f"{effect.smallest_visible:.1%}"
     return (
         format_size(case.case.bpm),
-        f"{each.measure.title}{f' [{unit}]' if unit else ''}",
+        f"{each.quantity.title}{f' [{unit}]' if unit else ''}",
         *means,
         UNKNOWN if effect is None else _percent(effect.change),
         interval,

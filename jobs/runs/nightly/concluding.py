@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from jobs.config.suite import Suite
-from jobs.runs.results import Ending, ending_of
+from jobs.runs.endings import Ending, ending_of
 from metrics.comparing.nightly import Comparison, Noise, Rule
 from metrics.reporting.nightly import CaseReport, of_comparison
 from metrics.tables.cases import CaseRow, Outcome
@@ -54,16 +54,16 @@ def case_reports(
 
 def ending_of_night(cases: Sequence[CaseReport], error: BaseException | None) -> Ending:
     """How a night ended: by an error, or by what its cases say."""
-    if error is not None and not isinstance(error, RegressionError):
-        return ending_of(error, ())
+    if error is not None:
+        return ending_of(error)
     worse = [f"{each.case}: {each.text}" for each in cases if each.outcome is Outcome.REGRESSION]
     if worse:
         text = f"regression found: {'; '.join(worse)}"
         return Ending("regression", RegressionError.exit_code, text)
     if not any(each.comparison for each in cases):
         told = "; ".join(f"{each.case}: {each.outcome.value}: {each.text}" for each in cases)
-        return ending_of(NoConclusionError(f"no case came to a conclusion: {told}"), ())
-    return Ending("done", 0)
+        return ending_of(NoConclusionError(f"no case came to a conclusion: {told}"))
+    return Ending()
 
 
 def judged_row(compared: Comparison) -> CaseRow:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
@@ -13,26 +14,33 @@ from jobs.console.events import PointFinished
 from jobs.runs.estimate import line_of, plan_of, trial_s
 from jobs.runs.nightly.settings import settings_of
 from jobs.runs.results import boundary_of
-from jobs.trials.context import Bench
-from jobs.trials.fixed_load import held_in_full
+from jobs.trials.context import RunContext
 from jobs.trials.gates import Gates
 from jobs.trials.measure import Outlook, TrialMeasurer
 from jobs.trials.point_topics import PointTopics
-from metrics.reporting.held import HeldTrial, held_trial
-from metrics.reporting.summary import Boundary
+from metrics.tables.boundary import Boundary, BoundaryRow
 from metrics.tables.cases import CaseRow
-from metrics.tables.schema import utc
+from metrics.trial.trial import Trial
 from search.forecast import trials_left
 from search.goals import Histories
 from search.lines import run_lines
 from search.model import Decision, Measure
 
-COLUMNS = {
-    "handlers": "handler_s_per_mb",
-    "latency_p99": "latency_p99_ms",
-    "achieved": "achieved_share",
+
+@dataclass(frozen=True)
+class CaseQuantity:
+    """What a case of a fixed load can compare: a column of the table `cases`, and its value."""
+
+    column: str
+    read: Callable[[Trial], float | None]
+
+
+QUANTITIES: Mapping[str, CaseQuantity] = {
+    "handlers": CaseQuantity("handler_s_per_mb", lambda t: t.evidence.handler_s_per_mb),
+    "latency_p99": CaseQuantity("latency_p99_ms", lambda t: t.evidence.client.latency.p99_ms),
+    "achieved": CaseQuantity("achieved_share", lambda t: t.evidence.client.achieved_share),
 }
-"""What a case compares → the column of the table `cases` that holds it."""
+"""By the words that suites use."""
 
 
 class CaseInvalidError(Exception):
@@ -51,7 +59,7 @@ def config_of(config: Configuration, case: Case) -> Configuration:
     """The configuration with which a case is measured."""
     workload = config.workload.model_copy(update={"message_bytes": (case.bpm,)})
     sized = replace(config, workload=workload)
-    return sized if case.limit is not None else held_in_full(sized)
+    return sized if case.limit is not None else sized.in_full
 
 
 def expected_s(config: Configuration, case: Case) -> float:
@@ -59,7 +67,7 @@ def expected_s(config: Configuration, case: Case) -> float:
     own = config_of(config, case)
     if case.limit is None:
         return case.repeats * trial_s(own.workload)
-    return plan_of(own.cluster, own.workload, own.goal).duration_s
+    return plan_of(own).duration_s
 
 
 class CaseMeasurer:
@@ -70,12 +78,14 @@ class CaseMeasurer:
         gates: of the run.
     """
 
-    def __init__(self, bench: Bench, config: Configuration, gates: Gates, night: Night) -> None:
-        self._bench = bench
+    def __init__(
+        self, context: RunContext, config: Configuration, gates: Gates, night: Night
+    ) -> None:
+        self._context = context
         self._config = config
         self._gates = gates
         self._night = night
-        self._topics = PointTopics(bench)
+        self._topics = PointTopics(context)
 
     def measure(self, case: Case, np: int | None, left_s: float | None) -> CaseRow:
         """Measure a case, and append its row.
@@ -89,22 +99,22 @@ class CaseMeasurer:
             GuardStopError: a guard tripped.
         """
         config, started_s = config_of(self._config, case), time.time()
-        bench = replace(self._bench, workload=config.workload)
+        context = replace(self._context, workload=config.workload)
         with self._topics:
             row = (
-                self._limit(bench, _within(config, left_s), case)
+                self._limit(context, _within(config, left_s), case)
                 if np is None
-                else self._load(bench, config, case, np)
+                else self._load(context, config, case, np)
             )
-        row = replace(row, at=utc(started_s), duration_s=time.time() - started_s)
-        bench.tables.append_case(row)
+        row = replace(row, at_s=started_s, duration_s=time.time() - started_s)
+        context.tables.append_case(row)
         return row
 
     # --- a limit ------------------------------------------------------------
 
-    def _limit(self, bench: Bench, config: Configuration, case: Case) -> CaseRow:
-        goal, first = config.goal, len(bench.records)
-        lines = {goal.name: line_of(config.workload, goal, bench.brokers)}
+    def _limit(self, context: RunContext, config: Configuration, case: Case) -> CaseRow:
+        goal, first = config.goal, len(context.trials)
+        lines = {goal.name: line_of(config.workload, goal, context.brokers)}
         outlook = Outlook()
 
         def look_ahead(decision: Decision, histories: Histories) -> None:
@@ -114,19 +124,19 @@ class CaseMeasurer:
 
         points = run_lines(
             lines,
-            lambda bpm: TrialMeasurer(bench, self._topics, self._gates, bpm, outlook),
+            lambda bpm: TrialMeasurer(context, self._topics, self._gates, bpm, outlook),
             look_ahead,
         )
         (point,) = points[goal.name]
-        own = bench.records[first:]
-        boundary = boundary_of(point, own, config, goal.name, bench.brokers)
-        names = (config.cluster.name, config.workload.name, goal.name)
-        bench.tables.append_boundary(bench.run_id, time.time(), names, boundary)
-        bench.reporter.report(PointFinished(boundary))
-        return self._limit_row(bench, case, boundary, [record.number for record in own])
+        own = context.trials[first:]
+        boundary = boundary_of(point, own, config, goal.name, context.brokers)
+        names = (config.cluster.name, config.workload.name)
+        context.tables.append_boundary(BoundaryRow(context.run_id, time.time(), *names, boundary))
+        context.reporter.report(PointFinished(boundary))
+        return self._limit_row(context, case, boundary, [trial.number for trial in own])
 
     def _limit_row(
-        self, bench: Bench, case: Case, boundary: Boundary, trials: Sequence[int]
+        self, context: RunContext, case: Case, boundary: Boundary, trials: Sequence[int]
     ) -> CaseRow:
         if boundary.gave_up is not None:
             raise CaseInvalidError(f"the search found no limit: {boundary.gave_up}")
@@ -134,7 +144,7 @@ class CaseMeasurer:
         if value <= 0:
             raise CaseInvalidError("not even one producer was sustained")
         return replace(
-            self._row(bench, case, boundary.np_sustained, tuple(trials)),
+            self._row(context, case, boundary.np_sustained, tuple(trials)),
             measure="mb_per_s_per_broker",
             value=value,
             values=(value,),
@@ -145,54 +155,58 @@ class CaseMeasurer:
 
     # --- a fixed load -------------------------------------------------------
 
-    def _load(self, bench: Bench, config: Configuration, case: Case, np: int) -> CaseRow:
+    def _load(self, context: RunContext, config: Configuration, case: Case, np: int) -> CaseRow:
         spare = config.goal.search.invalid_repeats_max
-        trials: list[HeldTrial] = []
+        trials: list[Trial] = []
         outlook = Outlook()
-        measurer = TrialMeasurer(bench, self._topics, self._gates, case.bpm, outlook)
+        measurer = TrialMeasurer(context, self._topics, self._gates, case.bpm, outlook)
         while (left := case.repeats - _valid(trials)) > 0:
             if len(trials) - _valid(trials) > spare:
+                last = "; ".join(f"{each.indicator}: {each.text}" for each in trials[-1].reasons)
                 raise CaseInvalidError(
                     f"{len(trials) - _valid(trials)} of {len(trials)} trials were INVALID; the "
-                    f"last one: {'; '.join(trials[-1].reasons)}"
+                    f"last one: {last}"
                 )
             outlook.reason, outlook.trials_left = f"case {case.name}", left
-            trials.append(held_trial(measurer.hold(np)))
-        return self._load_row(bench, case, np, trials)
+            trials.append(measurer.hold(np))
+        return self._load_row(context, case, np, trials)
 
-    def _load_row(self, bench: Bench, case: Case, np: int, trials: Sequence[HeldTrial]) -> CaseRow:
+    def _load_row(
+        self, context: RunContext, case: Case, np: int, trials: Sequence[Trial]
+    ) -> CaseRow:
         valid = [trial for trial in trials if trial.is_valid]
-        measure = COLUMNS[case.compares]
+        quantity = QUANTITIES[case.compares]
         values = tuple(
-            value for trial in valid if (value := getattr(trial, measure)) is not None and value > 0
+            value for trial in valid if (value := quantity.read(trial)) is not None and value > 0
         )
         if not values:
             raise CaseInvalidError(
-                f"no trial shows {measure}; expected brokers that show it, or a case that compares "
-                "latency_p99"
+                f"no trial shows {quantity.column}; expected brokers that show it, or a case that "
+                "compares latency_p99"
             )
-        achieved = _median([trial.achieved_mb_per_s for trial in valid])
+        evidence = [trial.evidence for trial in valid]
+        achieved = _median([each.client.achieved_mb_per_s for each in evidence])
         bound = next((trial for trial in reversed(valid) if trial.limited_by), None)
         return replace(
-            self._row(bench, case, np, tuple(trial.trial for trial in trials)),
-            measure=measure,
+            self._row(context, case, np, tuple(trial.number for trial in trials)),
+            measure=quantity.column,
             value=median(values),
             values=values,
-            mb_per_s_per_broker=None if achieved is None else achieved / bench.brokers,
-            handler_s_per_mb=_median([trial.handler_s_per_mb for trial in valid]),
-            latency_p99_ms=_median([trial.latency_p99_ms for trial in valid]),
-            achieved_share=_median([trial.achieved_share for trial in valid]),
-            verdicts=tuple(trial.verdict for trial in trials),
-            limited_by=bound.limited_by if bound else None,
-            evidence=bound.evidence if bound else "",
+            mb_per_s_per_broker=None if achieved is None else achieved / context.brokers,
+            handler_s_per_mb=_median([each.handler_s_per_mb for each in evidence]),
+            latency_p99_ms=_median([each.client.latency.p99_ms for each in evidence]),
+            achieved_share=_median([each.client.achieved_share for each in evidence]),
+            verdicts=tuple(trial.verdict.value for trial in trials),
+            limited_by=bound.limited_by.value if bound and bound.limited_by else None,
+            evidence=bound.attribution if bound else "",
         )
 
-    def _row(self, bench: Bench, case: Case, np: int, trials: tuple[int, ...]) -> CaseRow:
+    def _row(self, context: RunContext, case: Case, np: int, trials: tuple[int, ...]) -> CaseRow:
         config = self._config
         return CaseRow(
-            run_id=bench.run_id,
+            run_id=context.run_id,
             event="measured",
-            at=utc(0.0),
+            at_s=0.0,
             suite=self._night.suite.name,
             night=self._night.name,
             case=case.name,
@@ -206,13 +220,13 @@ class CaseMeasurer:
             measure="",
             value=0.0,
             values=(),
-            environment=bench.environment,
+            environment=context.environment,
             settings=settings_of(
                 config_of(config, case),
                 case,
                 np,
-                bench.source.name,
-                bench.environment.get("cluster.id", ""),
+                context.source.name,
+                context.environment.get("cluster.id", ""),
             ),
         )
 
@@ -262,10 +276,10 @@ def _within(config: Configuration, left_s: float | None) -> Configuration:
     return replace(config, goals=(goal, *config.goals[1:]))
 
 
-def _valid(trials: Sequence[HeldTrial]) -> int:
+def _valid(trials: Sequence[Trial]) -> int:
     return sum(trial.is_valid for trial in trials)
 
 
 def _median(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
+    known = [value for value in values if value is not None and math.isfinite(value)]
     return median(known) if known else None

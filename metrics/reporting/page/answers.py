@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from metrics.reporting.summary import Boundary
+from metrics.tables.boundary import Boundary
 from metrics.units import format_count, format_load, format_mb_per_s, format_ratio, format_size
 from metrics.windows.resource import Resource
 

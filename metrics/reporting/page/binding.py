@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from metrics.reporting.page.answers import reason_texts
-from metrics.reporting.page.trial_rows import LIMIT, TOO_MUCH, TrialRow, UsedResource, shortened
-from metrics.reporting.summary import Boundary
+from metrics.reporting.page.trials import LIMIT, TOO_MUCH, ListedTrial, belongs_to, shortened
+from metrics.tables.boundary import Boundary
 from metrics.units import format_size
 from metrics.windows.resource import Resource
+from metrics.windows.use import ResourceUse
 
 
 @dataclass(frozen=True)
@@ -22,8 +23,8 @@ class Use:
     """
 
     resource: str
-    at_limit: UsedResource | None
-    at_overload: UsedResource | None
+    at_limit: ResourceUse | None
+    at_overload: ResourceUse | None
     is_limit: bool
 
     @property
@@ -53,7 +54,7 @@ class Binding:
     trials: tuple[int | None, int | None]
 
 
-def binding_of(boundary: Boundary, trials: Sequence[TrialRow]) -> Binding:
+def binding_of(boundary: Boundary, trials: Sequence[ListedTrial]) -> Binding:
     """What bound a boundary point, from the trials at the sides of its bracket."""
     low, over = (_at(boundary, trials, side) for side in (LIMIT, TOO_MUCH))
     if boundary.loads[1] is None:
@@ -66,44 +67,47 @@ def binding_of(boundary: Boundary, trials: Sequence[TrialRow]) -> Binding:
         evidence=_without_name(boundary.evidence, resource),
         reasons=shortened(reason_texts(boundary.overload_reasons)),
         uses=_uses(low, over, resource),
-        trials=(None if low is None else low.number, None if over is None else over.number),
+        trials=(
+            None if low is None else low.trial.number,
+            None if over is None else over.trial.number,
+        ),
     )
 
 
-def _at(boundary: Boundary, trials: Sequence[TrialRow], side: str) -> TrialRow | None:
+def _at(boundary: Boundary, trials: Sequence[ListedTrial], side: str) -> ListedTrial | None:
     load = boundary.loads[0 if side == LIMIT else 1]
     found = [
-        trial
-        for trial in trials
-        if (side, boundary.goal) in trial.sides
-        and trial.load == load
-        and (trial.bpm == boundary.bpm or boundary.axis == "message_bytes")
+        each
+        for each in trials
+        if (side, boundary.goal) in each.sides
+        and each.trial.load == load
+        and belongs_to(each.trial, boundary)
     ]
     return found[-1] if found else None
 
 
-def _uses(low: TrialRow | None, over: TrialRow | None, limit: str) -> tuple[Use, ...]:
-    names = [resource.value for resource in Resource]
+def _uses(low: ListedTrial | None, over: ListedTrial | None, limit: str) -> tuple[Use, ...]:
     found = (
-        Use(name, _most_used(low, name), _most_used(over, name), name == limit) for name in names
+        Use(each.value, _most_used(low, each), _most_used(over, each), each.value == limit)
+        for each in Resource
     )
     return tuple(use for use in found if _is_known(use.at_limit) or _is_known(use.at_overload))
 
 
-def _most_used(trial: TrialRow | None, resource: str) -> UsedResource | None:
-    uses: Iterable[UsedResource] = () if trial is None else trial.resources
-    own = [use for use in uses if use.resource == resource]
+def _most_used(listed: ListedTrial | None, resource: Resource) -> ResourceUse | None:
+    uses = () if listed is None else listed.trial.evidence.resources
+    own = [use for use in uses if use.resource is resource]
     return max(own, key=_how_used, default=None)
 
 
-def _how_used(use: UsedResource) -> tuple[float, float]:
+def _how_used(use: ResourceUse) -> tuple[float, float]:
     return (
         -1.0 if use.utilization is None else use.utilization,
         -1.0 if use.saturation is None else use.saturation,
     )
 
 
-def _is_known(use: UsedResource | None) -> bool:
+def _is_known(use: ResourceUse | None) -> bool:
     return use is not None and (use.utilization is not None or bool(use.saturation))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,8 +15,10 @@ from metrics.reporting.page.facts import (
     key_facts,
     seconds_between,
 )
-from metrics.reporting.page.trial_rows import TrialRow, trial_rows
-from metrics.reporting.summary import Boundary, RunSummary, by_goal
+from metrics.reporting.page.trials import ListedTrial, listed_trials
+from metrics.reporting.summary import RunSummary, by_goal
+from metrics.tables.boundary import Boundary
+from metrics.trial.trial import Trial
 from metrics.units import format_count, format_duration
 
 
@@ -71,7 +73,7 @@ class Report:
     title: str
     summary: RunSummary
     parts: tuple[GoalPart, ...]
-    trials: tuple[TrialRow, ...]
+    trials: tuple[ListedTrial, ...]
     facts: tuple[tuple[str, str], ...]
     environment: tuple[FactGroup, ...]
     configuration: tuple[FactGroup, ...]
@@ -86,18 +88,18 @@ class Report:
 
 def build_report(
     summary: RunSummary,
-    trials: Iterable[Mapping[str, Any]],
+    trials: Sequence[Trial],
     configuration: Mapping[str, Mapping[str, Any]],
     command: Command | None = None,
 ) -> Report:
     """The report of a run.
 
     Args:
-        trials: rows of the table `trials`, as `Row.asDict(recursive=True)` gives them.
+        trials: all that it made.
         configuration: cluster, workload and goal, each key → value, as the table `runs`
             keeps them; empty when not known.
     """
-    rows = trial_rows(trials, summary.boundaries)
+    rows = listed_trials(trials, summary.boundaries)
     held = _held(summary, rows)
     what = "Traffic held on" if held else "Throughput limit of"
     return Report(
@@ -118,7 +120,7 @@ def is_held(summary: RunSummary) -> bool:
     return not summary.boundaries and (bool(summary.trials) or summary.status == "done")
 
 
-def _held(summary: RunSummary, trials: Sequence[TrialRow]) -> str:
+def _held(summary: RunSummary, trials: Sequence[ListedTrial]) -> str:
     if not is_held(summary) or not trials:
         return ""
     verdicts = [trial.verdict for trial in trials]
@@ -126,7 +128,7 @@ def _held(summary: RunSummary, trials: Sequence[TrialRow]) -> str:
     return f"Fixed loads were held in {len(trials)} trials: {counts}."
 
 
-def _part(summary: RunSummary, trials: Sequence[TrialRow]) -> GoalPart:
+def _part(summary: RunSummary, trials: Sequence[ListedTrial]) -> GoalPart:
     boundaries: tuple[Boundary, ...] = summary.boundaries
     goal = boundaries[0].goal or summary.goal
     return GoalPart(
@@ -138,7 +140,7 @@ def _part(summary: RunSummary, trials: Sequence[TrialRow]) -> GoalPart:
     )
 
 
-def _run_facts(summary: RunSummary, trials: Sequence[TrialRow]) -> tuple[tuple[str, str], ...]:
+def _run_facts(summary: RunSummary, trials: Sequence[ListedTrial]) -> tuple[tuple[str, str], ...]:
     lasted_s = seconds_between(summary.started_at, summary.finished_at)
     return (
         ("Run", summary.run_id),

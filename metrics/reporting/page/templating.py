@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Mapping
 from functools import lru_cache
 from importlib.resources import files
 from typing import Any
@@ -85,9 +86,8 @@ def script_json(value: Mapping[str, Any]) -> str:
     return json.dumps(value, allow_nan=False).replace("<", "\\u003c")
 
 
-def load_title(loads: Sequence[Any]) -> str:
-    """The heading of a column of loads, by the axis of what has them: `Producers`."""
-    axis = loads[0].axis
+def load_title(axis: str) -> str:
+    """The heading of a column of loads on an axis: `Producers`."""
     return as_sentence(AXIS_WORDS.get(axis, axis)).removesuffix(".")
 
 
@@ -98,7 +98,7 @@ def as_sentence(text: str) -> str:
 
 def format_ms(duration_ms: float | None) -> str:
     """Milliseconds without their unit: `0.62`, `27.3`, `279`."""
-    if duration_ms is None:
+    if duration_ms is None or not math.isfinite(duration_ms):
         return UNKNOWN
     decimals = 2 if duration_ms < 9.995 else 1 if duration_ms < 99.95 else 0
     return f"{duration_ms:,.{decimals}f}"

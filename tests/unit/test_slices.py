@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
-from metrics.judging.progress import Acked, progress_of
+from metrics.judging.slices import Acked, Slices
 from metrics.judging.thresholds import Thresholds
+from metrics.judging.verdict import progress_of
 from metrics.sources.beans import HANDLER_IDLE_NS, UPTIME_MS
 from metrics.sources.sample import BrokerSample
 from search.early_stop import Progress, StopRule
 from search.model import Verdict
+from tests.support.evidence import goal
 
 START_S, LENGTH_S, INTERVAL_S = 100.0, 20.0, 1.0
 OFFERED_PER_S = 1_000.0
@@ -38,6 +38,11 @@ def _acked(seconds: int, share: float = 1.0) -> Acked:
     return [(float(s), int(OFFERED_PER_S * share * s)) for s in range(1, seconds + 1)]
 
 
+def _slices(samples: list[BrokerSample], acked: Acked) -> Slices:
+    window = (START_S, START_S + LENGTH_S)
+    return Slices(samples, (1, 2), window, INTERVAL_S, acked, OFFERED_PER_S)
+
+
 def _progress(
     idle: float = 0.9,
     seconds: int = 10,
@@ -45,15 +50,8 @@ def _progress(
     under_replicated: float = 0.0,
     thresholds: Thresholds | None = None,
 ) -> Progress:
-    return progress_of(
-        _samples(idle, seconds, under_replicated),
-        (1, 2),
-        (START_S, START_S + LENGTH_S),
-        INTERVAL_S,
-        thresholds or Thresholds(),
-        _acked(seconds, share),
-        OFFERED_PER_S,
-    )
+    slices = _slices(_samples(idle, seconds, under_replicated), _acked(seconds, share))
+    return progress_of(slices, thresholds or Thresholds())
 
 
 def test_slices_lie_between_the_samples_of_the_window() -> None:
@@ -87,24 +85,16 @@ def test_under_replication_in_most_samples_is_an_overload() -> None:
 
 
 def test_a_latency_objective_is_known_at_the_end_only() -> None:
-    asked = replace(Thresholds(), latency_p99_ms_max=50.0)
+    asked = goal(latency_p99_ms_max=50.0)
     assert StopRule().verdict(_progress(thresholds=asked)) is None
     overloaded = _progress(idle=0.02, thresholds=asked)
     assert StopRule().verdict(overloaded) is Verdict.OVERLOADED
 
 
 def test_without_a_word_from_the_tasks_nothing_ends() -> None:
-    progress = progress_of(
-        _samples(0.9, 10),
-        (1, 2),
-        (START_S, START_S + LENGTH_S),
-        INTERVAL_S,
-        Thresholds(),
-        [],
-        OFFERED_PER_S,
-    )
+    progress = progress_of(_slices(_samples(0.9, 10), []), Thresholds())
     assert StopRule().verdict(progress) is None
 
 
 def test_where_nothing_may_be_missing_nothing_ends_early() -> None:
-    assert StopRule().verdict(_progress(thresholds=Thresholds(achieved_min=1.0))) is None
+    assert StopRule().verdict(_progress(thresholds=goal(achieved_min=1.0))) is None

@@ -1,0 +1,61 @@
+"""How runs end: the status and the exit code that summary.json and the tables have."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from search.errors import GuardStopError, NoConclusionError, RedlineError, RegressionError
+
+INTERRUPTED_CODE = 130
+NO_CONCLUSION = "no conclusion"
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a run ended.
+
+    Attributes:
+        status: `done`, `regression`, `no conclusion`, `stopped by a guard`, `interrupted` or
+            `failed`.
+        exit_code: what the command returns.
+        error: the sentence that the user is shown, or None.
+    """
+
+    status: str = "done"
+    exit_code: int = 0
+    error: str | None = None
+
+    def outcome(self) -> int:
+        """The exit code.
+
+        Raises:
+            NoConclusionError, RegressionError: where there is a sentence to be shown with it.
+        """
+        kinds: tuple[type[RedlineError], ...] = (NoConclusionError, RegressionError)
+        for kind in kinds:
+            if self.error is not None and self.exit_code == kind.exit_code:
+                raise kind(self.error)
+        return self.exit_code
+
+
+def ending_of(error: BaseException | None) -> Ending:
+    """How a run ended that raised this, or nothing."""
+    if error is None:
+        return Ending()
+    if _was_interrupted(error):
+        return Ending("interrupted", INTERRUPTED_CODE, "interrupted")
+    code = getattr(error, "exit_code", 1)
+    if isinstance(error, NoConclusionError):
+        return Ending(NO_CONCLUSION, code, str(error))
+    status = "stopped by a guard" if isinstance(error, GuardStopError) else "failed"
+    return Ending(status, code, f"{error}" or type(error).__name__)
+
+
+def _was_interrupted(error: BaseException) -> bool:
+    """True for an interrupt, and for what broke while one was on its way."""
+    at: BaseException | None = error
+    while at is not None:
+        if isinstance(at, KeyboardInterrupt):
+            return True
+        at = at.__cause__ or at.__context__
+    return False

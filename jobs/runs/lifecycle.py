@@ -1,0 +1,244 @@
+"""The one life cycle of a run: open, record, do the job, conclude, however it ends.
+
+A job hands in a `Body`, which measures and says what came of it; everything else is the same
+for all of them.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from pathlib import Path
+
+from jobs.config import Configuration
+from jobs.console.events import Plan, Reporter, RunStarted
+from jobs.runs.endings import Ending, ending_of
+from jobs.runs.estimate import caveat_of
+from jobs.runs.opening import Opening
+from jobs.runs.resumption import config_text
+from jobs.trials.context import RunContext
+from metrics.tables.schema import RunRow
+from metrics.units import iso_utc
+
+
+@dataclass(frozen=True)
+class Order:
+    """What a command asks of any run.
+
+    Attributes:
+        reporter: is told how it goes.
+        out: the run's own folder is made in here.
+        tables: path or catalog name of the Delta tables.
+        run_id: names the run in tables and topics, see `new_run_id`.
+        slots: tasks that share the load; None for as many as Spark can run at once.
+        resumes: True when `run_id` names a run that may have been begun before.
+    """
+
+    reporter: Reporter
+    out: Path
+    tables: str
+    run_id: str
+    slots: int | None = None
+    resumes: bool = False
+
+    @property
+    def folder(self) -> Path:
+        """Where the run leaves its files."""
+        return self.out / self.run_id
+
+
+@dataclass
+class Life:
+    """A run on its way.
+
+    Attributes:
+        order: what was asked for.
+        contexts: what is open, by the name of each side; one without a name where there are
+            no sides, and none before the opening.
+        started_s: when it began [s since the epoch].
+    """
+
+    order: Order
+    contexts: dict[str, RunContext] = field(default_factory=dict)
+    started_s: float = field(default_factory=time.time)
+
+    @property
+    def context(self) -> RunContext:
+        """What is open of a run without sides, or of the first side."""
+        return next(iter(self.contexts.values()))
+
+    @property
+    def brokers(self) -> int:
+        """How many brokers it has; 0 before the opening."""
+        return self.context.brokers if self.contexts else 0
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What to compare two runs by; empty before the opening."""
+        return self.context.environment if self.contexts else {}
+
+    def caveat(self, config: Configuration) -> str:
+        """What a reader of the figures must know about the cluster and its metrics."""
+        return caveat_of(config, self.context.caveats if self.contexts else ())
+
+    @property
+    def times(self) -> tuple[str, str]:
+        """When it began, and now; ISO 8601, UTC."""
+        return iso_utc(self.started_s), iso_utc(time.time())
+
+
+class Body(ABC):
+    """What one job does in its run."""
+
+    @property
+    @abstractmethod
+    def configurations(self) -> Mapping[str, Configuration]:
+        """Of each side by its name; of a run without sides one, whose name is empty."""
+
+    @abstractmethod
+    def plan(self, out: Path) -> Plan:
+        """What will be done, before any load."""
+
+    def reporter_of(self, name: str, reporter: Reporter) -> Reporter:
+        """Who is told what happens on one side."""
+        return reporter
+
+    def has_results(self, folder: Path) -> bool:
+        """Whether an earlier part of a run that is resumed may have left results here."""
+        return True
+
+    def guard(self, life: Life, stack: ExitStack) -> None:
+        """Hold what nobody else may use, for as long as the stack is; before the opening."""
+        return
+
+    def resume(self, life: Life, stack: ExitStack) -> None:
+        """Take over what was made before; everything is open, and nothing is loaded yet."""
+        return
+
+    @abstractmethod
+    def measure(self, life: Life) -> None:
+        """Do the job; what was measured before an error or an interrupt stays in the body."""
+
+    def fail(self, life: Life, error: BaseException) -> None:
+        """Make what can be made of a run that an error ended, before it is concluded."""
+        return
+
+    def ending(self, error: BaseException | None) -> Ending:
+        """How a run ended that raised this, or nothing."""
+        return ending_of(error)
+
+    @abstractmethod
+    def conclude(self, life: Life, ending: Ending) -> None:
+        """Leave the run's files and tell the reader; after an error what is known until then."""
+
+
+def execute(body: Body, order: Order) -> int:
+    """Run a body to its end; the exit code of a run that nothing stopped.
+
+    Raises:
+        NoConclusionError, RegressionError: as the body's ending says.
+        RedlineError: as opening the cluster, the session or the tables raises.
+        KeyboardInterrupt: it was interrupted.
+    """
+    life = Life(order)
+    # What an earlier part of the run left stays as it is until this one goes on with it.
+    is_begun = not (order.resumes and body.has_results(order.folder))
+    order.reporter.report(RunStarted(order.run_id, body.plan(order.folder)))
+    try:
+        with ExitStack() as stack:
+            stack.enter_context(_logged_to(order.folder / "run.log"))
+            body.guard(life, stack)
+            _open(body, life, stack)
+            body.resume(life, stack)
+            is_begun = True
+            with _recorded(body, life):
+                body.measure(life)
+    except BaseException as error:
+        if is_begun:
+            body.fail(life, error)
+            body.conclude(life, body.ending(error))
+        raise
+    ending = body.ending(None)
+    body.conclude(life, ending)
+    return ending.outcome()
+
+
+def new_run_id(at_s: float) -> str:
+    """A name that sorts by time and that no other run has."""
+    at = datetime.fromtimestamp(at_s, tz=timezone.utc)
+    return f"{at:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+
+
+def _open(body: Body, life: Life, stack: ExitStack) -> None:
+    order = life.order
+    for name, config in body.configurations.items():
+        first = life.context if life.contexts else None
+        life.contexts[name] = Opening(
+            config,
+            body.reporter_of(name, order.reporter),
+            f"{order.run_id}-{name}" if name else order.run_id,
+            order.folder,
+            order.tables,
+            order.slots,
+            order.resumes,
+            first.session if first else None,
+        ).open(stack)
+        if first is not None:
+            life.contexts[name].numbers = first.numbers
+
+
+@contextmanager
+def _recorded(body: Body, life: Life) -> Iterator[None]:
+    """Append that the run started, and at its end, whatever it is, how it ended."""
+    _append_rows(body, life, "started")
+    try:
+        yield
+    except BaseException as error:
+        _append_rows(body, life, "finished", body.ending(error))
+        raise
+    _append_rows(body, life, "finished", body.ending(None))
+    life.context.tables.compact()
+
+
+def _append_rows(body: Body, life: Life, event: str, ending: Ending | None = None) -> None:
+    for name, config in body.configurations.items():
+        context = life.contexts[name]
+        context.tables.append_run(
+            RunRow(
+                run_id=context.run_id,
+                event=event,
+                at_s=time.time(),
+                cluster=config.cluster.name,
+                workload=config.workload.name,
+                goal=config.goal_names,
+                brokers=context.brokers,
+                status=ending.status if ending else "running",
+                exit_code=ending.exit_code if ending else None,
+                error=ending.error if ending else None,
+                config=config_text(config),
+                environment=context.environment,
+                caveat=caveat_of(config, context.caveats),
+            )
+        )
+
+
+@contextmanager
+def _logged_to(path: Path) -> Iterator[None]:
+    """Keep the warnings of libraries in a file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handler = logging.FileHandler(path, delay=True, encoding="utf-8")
+    handler.setLevel(logging.WARNING)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    root = logging.getLogger()
+    root.addHandler(handler)
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)
+        handler.close()

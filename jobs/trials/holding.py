@@ -1,0 +1,51 @@
+"""Fixed loads on an open cluster, one trial after another: nothing is searched for."""
+
+from __future__ import annotations
+
+from types import TracebackType
+
+from jobs.trials.context import RunContext
+from jobs.trials.measure import Outlook, TrialMeasurer
+from jobs.trials.point_topics import PointTopics
+from jobs.trials.warm_up import open_gates
+from metrics.trial.trial import Trial
+
+
+class Holder:
+    """Holds loads through the same gates, guards and judgement as a search's trials.
+
+    A context manager: leaving it deletes the topic. Making one looks at the brokers at rest.
+
+    Args:
+        warm_up_max_s: load on brokers whose JVMs are cold, at most [s]; 0 is none.
+    """
+
+    def __init__(self, context: RunContext, warm_up_max_s: float) -> None:
+        self._context = context
+        self._topics = PointTopics(context)
+        self._gates = open_gates(context, warm_up_max_s)
+
+    def hold(self, bpm: int, load: int, reason: str = "", trials_left: int = 1) -> Trial:
+        """One trial at `load` on the goal's axis, which is appended to the tables.
+
+        Args:
+            bpm: message size [B].
+            reason: why this trial is made, for progress.
+            trials_left: how many are still to come, this one included.
+
+        Raises:
+            GuardStopError: a guard tripped; a trial that it ended is kept, as INVALID.
+        """
+        outlook = Outlook(reason, trials_left)
+        return TrialMeasurer(self._context, self._topics, self._gates, bpm, outlook).hold(load)
+
+    def __enter__(self) -> Holder:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._topics.__exit__(kind, error, trace)

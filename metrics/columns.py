@@ -1,0 +1,325 @@
+"""Rows of tables from dataclasses and back, so that each column is defined once.
+
+A field's annotation gives its Arrow type and its Spark DDL: `int` bigint, `float` double,
+`str` string, `bool` boolean, `datetime` timestamp, `X | None` the same as X, `tuple[X, ...]`
+an array, `Mapping` a map, an `Enum` a string, a dataclass a struct, and a class with `to_text`
+and `from_text` a string. All columns are nullable: what is not known is null.
+
+`Annotated` says what differs from that: a `Column` has another name than its field, the
+columns of a `Flat` dataclass stand in the row themselves, a `Moment` is a timestamp, and a
+field with `NO_COLUMN` is in no table. A property under `@column` is a column that is derived:
+it is written, and never read back.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import types
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from enum import Enum
+from typing import Annotated, Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+
+import pyarrow as pa
+
+Record = TypeVar("Record")
+Getter = TypeVar("Getter", bound=Callable[..., Any])
+
+_SCALARS: Mapping[Any, pa.DataType] = {
+    bool: pa.bool_(),
+    int: pa.int64(),
+    float: pa.float64(),
+    str: pa.string(),
+    datetime: pa.timestamp("us", tz="UTC"),
+}
+
+
+@dataclass(frozen=True)
+class Column:
+    """The name of a field's column, where it is not the field's."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Flat:
+    """The columns of a dataclass stand in the row themselves, each behind a prefix.
+
+    Attributes:
+        is_told: what the whole means is a part of what each of its columns means.
+    """
+
+    prefix: str = ""
+    is_told: bool = False
+
+
+@dataclass(frozen=True)
+class Moment:
+    """Seconds since the epoch in Python, a timestamp in tables."""
+
+
+NO_COLUMN = "no column"
+
+
+def column(getter: Getter) -> Getter:
+    """Mark the getter of a property as a column; its docstring says what it holds."""
+    getter.__dict__["is_column"] = True
+    return getter
+
+
+@dataclass(frozen=True)
+class ColumnField:
+    """A column as its dataclass has it.
+
+    Attributes:
+        name: of the column.
+        attribute: of the dataclass.
+        hint: its annotation.
+        has_default: the field does without a value.
+        is_derived: it is a property.
+    """
+
+    name: str
+    attribute: str
+    hint: Any
+    has_default: bool = False
+    is_derived: bool = False
+
+    @property
+    def flat(self) -> Flat | None:
+        """How the columns of the dataclass behind it stand in the row; None for a value."""
+        return next((mark for mark in _marks(self.hint) if isinstance(mark, Flat)), None)
+
+    @property
+    def is_moment(self) -> bool:
+        """True for seconds since the epoch."""
+        return any(isinstance(mark, Moment) for mark in _marks(self.hint))
+
+
+def _marks(hint: Any) -> tuple[Any, ...]:
+    return get_args(hint)[1:] if get_origin(hint) is Annotated else ()
+
+
+def bare(hint: Any) -> Any:
+    """An annotation without `Annotated` and without None."""
+    if get_origin(hint) is Annotated:
+        return bare(get_args(hint)[0])
+    if get_origin(hint) in (Union, types.UnionType):
+        (inner,) = (each for each in get_args(hint) if each is not type(None))
+        return bare(inner)
+    return hint
+
+
+_FIELDS: dict[Any, tuple[ColumnField, ...]] = {}
+
+
+def fields_of(kind: type[Any]) -> tuple[ColumnField, ...]:
+    """The columns of a dataclass in order, flat ones whole, derived ones last."""
+    if kind not in _FIELDS:
+        _FIELDS[kind] = _find_fields(kind)
+    return _FIELDS[kind]
+
+
+def _find_fields(kind: type[Any]) -> tuple[ColumnField, ...]:
+    hints = get_type_hints(kind, include_extras=True)
+    found = []
+    for item in dataclasses.fields(kind):
+        marks = _marks(hints[item.name])
+        if NO_COLUMN in marks:
+            continue
+        name = next((mark.name for mark in marks if isinstance(mark, Column)), item.name)
+        found.append(ColumnField(name, item.name, hints[item.name], _has_default(item)))
+    for name, member in vars(kind).items():
+        getter = getattr(member, "fget", None)
+        if getattr(getter, "is_column", False):
+            hint = get_type_hints(getter, include_extras=True)["return"]
+            found.append(ColumnField(name, name, hint, is_derived=True))
+    return tuple(found)
+
+
+def _is_named(item: ColumnField) -> bool:
+    return any(isinstance(mark, Column) for mark in _marks(item.hint))
+
+
+@dataclass(frozen=True)
+class RowColumn:
+    """A column of a row.
+
+    Attributes:
+        name: of the column.
+        homes: the dataclass that has it, and before it those whose flat field, which is told
+            with it, holds that; each with the field.
+    """
+
+    name: str
+    homes: tuple[tuple[type[Any], ColumnField], ...]
+
+    @property
+    def field(self) -> ColumnField:
+        """As its dataclass has it."""
+        return self.homes[-1][1]
+
+
+def columns_of(
+    kind: type[Any], prefix: str = "", homes: tuple[tuple[type[Any], ColumnField], ...] = ()
+) -> Iterator[RowColumn]:
+    """The columns of a row; a `Column` keeps its name whatever the prefix."""
+    for item in fields_of(kind):
+        if item.flat is not None:
+            told = ((kind, item),) if item.flat.is_told else ()
+            yield from columns_of(bare(item.hint), prefix + item.flat.prefix, (*homes, *told))
+        else:
+            name = item.name if _is_named(item) else prefix + item.name
+            yield RowColumn(name, (*homes, (kind, item)))
+
+
+def arrow_type(hint: Any) -> pa.DataType:
+    """The Arrow type of a field's annotation.
+
+    Raises:
+        TypeError: for an annotation that no column can hold.
+    """
+    if any(isinstance(mark, Moment) for mark in _marks(hint)):
+        return _SCALARS[datetime]
+    hint = bare(hint)
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is tuple and arguments[1:] == (Ellipsis,):
+        return pa.list_(arrow_type(arguments[0]))
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return pa.map_(arrow_type(arguments[0]), arrow_type(arguments[1]))
+    if dataclasses.is_dataclass(hint):
+        return pa.struct(list(schema_of(cast("type[Any]", hint))))
+    if isinstance(hint, type) and (issubclass(hint, Enum) or hasattr(hint, "from_text")):
+        return pa.string()
+    if hint in _SCALARS:
+        return _SCALARS[hint]
+    raise TypeError(f"{hint!r} is no type of a column; see {__name__} for those that are")
+
+
+def schema_of(kind: type[Any]) -> pa.Schema:
+    """The Arrow schema of a dataclass' rows."""
+    return pa.schema([(each.name, arrow_type(each.field.hint)) for each in columns_of(kind)])
+
+
+def ddl_type(arrow: pa.DataType) -> str:
+    """The Spark DDL of an Arrow type that `arrow_type` gives."""
+    if pa.types.is_list(arrow):
+        return f"array<{ddl_type(arrow.value_type)}>"
+    if pa.types.is_map(arrow):
+        return f"map<{ddl_type(arrow.key_type)},{ddl_type(arrow.item_type)}>"
+    if pa.types.is_struct(arrow):
+        inner = ",".join(f"`{field.name}`:{ddl_type(field.type)}" for field in arrow)
+        return f"struct<{inner}>"
+    names = {pa.bool_(): "boolean", pa.int64(): "bigint", pa.float64(): "double"}
+    return names.get(arrow, "timestamp" if pa.types.is_timestamp(arrow) else "string")
+
+
+def ddl(schema: pa.Schema) -> str:
+    """The Spark DDL of a schema: "`name` type, …"."""
+    return ", ".join(f"`{field.name}` {ddl_type(field.type)}" for field in schema)
+
+
+# --- from records to rows -----------------------------------------------------
+
+
+def row_of(record: Any, prefix: str = "") -> dict[str, Any]:
+    """A dataclass as a row that Arrow takes."""
+    row: dict[str, Any] = {}
+    for item in fields_of(type(record)):
+        value = getattr(record, item.attribute)
+        if item.flat is not None:
+            row |= row_of(value, prefix + item.flat.prefix)
+        else:
+            name = item.name if _is_named(item) else prefix + item.name
+            row[name] = utc(value) if item.is_moment and value is not None else plain(value)
+    return row
+
+
+def plain(value: Any) -> Any:
+    """A value as Arrow takes it: dataclasses as dicts, maps as pairs, NaN as null."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return row_of(value)
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, Mapping):
+        return [(plain(key), plain(item)) for key, item in value.items()]
+    if isinstance(value, (tuple, list)):
+        return [plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value.to_text() if hasattr(value, "to_text") else value
+
+
+def utc(at_s: float) -> datetime:
+    """A wall-clock time [s since the epoch] as a column holds it."""
+    return datetime.fromtimestamp(at_s, tz=timezone.utc)
+
+
+# --- and back -----------------------------------------------------------------
+
+
+def restored(kind: type[Record], row: Mapping[str, Any], prefix: str = "") -> Record:
+    """A dataclass from a row as Spark, Arrow or JSON give it.
+
+    What a row of another version does not have, or has as null, is the field's default; without
+    one it is None where that is allowed, NaN for a number, and nothing for a list.
+
+    Raises:
+        ValueError: a column is missing that is none of these.
+    """
+    values = {}
+    for item in fields_of(kind):
+        if item.is_derived:
+            continue
+        if item.flat is not None:
+            inner = bare(item.hint)
+            values[item.attribute] = restored(inner, row, prefix + item.flat.prefix)
+            continue
+        told = row.get(item.name if _is_named(item) else prefix + item.name)
+        if told is not None:
+            values[item.attribute] = _read(item.hint, told)
+        elif not item.has_default:
+            values[item.attribute] = _unknown(kind, item)
+    return kind(**values)
+
+
+def _has_default(item: dataclasses.Field[Any]) -> bool:
+    missing = dataclasses.MISSING
+    return item.default is not missing or item.default_factory is not missing
+
+
+def _unknown(kind: type[Any], item: ColumnField) -> Any:
+    inner = get_args(item.hint)[0] if get_origin(item.hint) is Annotated else item.hint
+    if get_origin(inner) in (Union, types.UnionType):
+        return None
+    kind_of_value = bare(item.hint)
+    if kind_of_value is float:
+        return math.nan
+    if get_origin(kind_of_value) is tuple:
+        return ()
+    raise ValueError(f"a row of {kind.__name__} has no {item.name}; expected its value")
+
+
+def _read(hint: Any, told: Any) -> Any:
+    if told is None:  # inside a list or map, where NaN was written as null
+        return math.nan if bare(hint) is float else None
+    if any(isinstance(mark, Moment) for mark in _marks(hint)):
+        return told.timestamp()
+    hint = bare(hint)
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is tuple:
+        return tuple(_read(arguments[0], each) for each in told)
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        # Arrow lists a map's pairs.
+        return {
+            _read(arguments[0], key): _read(arguments[1], item) for key, item in dict(told).items()
+        }
+    if dataclasses.is_dataclass(hint):
+        return restored(cast("type[Any]", hint), told)
+    if hint is datetime:
+        return told.astimezone(timezone.utc)
+    if isinstance(hint, type) and hasattr(hint, "from_text"):
+        return hint.from_text(told)
+    return hint(told)

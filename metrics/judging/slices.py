@@ -1,0 +1,95 @@
+"""A running trial as slices, for the rule that may end it early (`search.early_stop`).
+
+The slices are those between the samples of a broker. What a slice says of an indicator is
+what the whole window would say, had the window been that slice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+
+from metrics.sources.sample import BrokerSample
+from metrics.trial.evidence import ClusterFacts
+from metrics.windows.spans import Span, good_samples
+
+Acked = Sequence[tuple[float, int]]
+"""(seconds into the window, records acknowledged in it so far), oldest first."""
+
+Edges = tuple[BrokerSample, BrokerSample]
+
+
+@dataclass(frozen=True)
+class Slices:
+    """What is known of a trial by now.
+
+    Attributes:
+        samples: of all brokers, in any order, also from before the window.
+        broker_ids: the brokers.
+        window: planned start and end of the measured window [s since the epoch].
+        interval_s: intended time between samples [s].
+        acked: what was acknowledged so far.
+        offered_per_s: records that all producers together offer [1/s].
+        cluster: what is known of it.
+    """
+
+    samples: Sequence[BrokerSample]
+    broker_ids: Sequence[int]
+    window: tuple[float, float]
+    interval_s: float
+    acked: Acked
+    offered_per_s: float
+    cluster: ClusterFacts = field(default_factory=ClusterFacts)
+
+    @property
+    def window_s(self) -> float:
+        """Length of the planned window [s]."""
+        return self.window[1] - self.window[0]
+
+    @property
+    def planned(self) -> int:
+        """Slices that the whole window has."""
+        return max(1, int(self.window_s / self.interval_s + 1e-9))
+
+    @cached_property
+    def _by_broker(self) -> dict[int, list[Edges]]:
+        start_s, end_s = self.window
+        found = {}
+        for broker_id in sorted(self.broker_ids):
+            good = good_samples(self.samples, broker_id)
+            inside = [sample for sample in good if start_s <= sample.at_s <= end_s]
+            found[broker_id] = list(pairwise(inside))
+        return found
+
+    def of(self, broker_id: int) -> Sequence[Edges]:
+        """One broker's slices so far, each by its first and its last sample."""
+        return self._by_broker[broker_id]
+
+    def means(self, name: str, read: Callable[[Span], float | None]) -> dict[str, list[float]]:
+        """What `read` says of each slice that tells something, by `name/broker`."""
+        return {
+            f"{name}/{broker_id}": [
+                value for edges in slices if (value := read(Span(edges))) is not None
+            ]
+            for broker_id, slices in self._by_broker.items()
+        }
+
+    def shares(
+        self, name: str, counts: Callable[[BrokerSample, BrokerSample], bool]
+    ) -> dict[str, list[bool]]:
+        """Whether each slice counts against the broker, by `name/broker`."""
+        return {
+            f"{name}/{broker_id}": [counts(*edges) for edges in slices]
+            for broker_id, slices in self._by_broker.items()
+        }
+
+
+@dataclass(frozen=True)
+class Early:
+    """What an indicator says of a running trial; see `search.early_stop.Progress`."""
+
+    means: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    shares: Mapping[str, tuple[Sequence[bool], float]] = field(default_factory=dict)
+    stocks: Mapping[str, Sequence[float]] = field(default_factory=dict)

@@ -1,0 +1,163 @@
+"""Boundary points: the limits that searches ended with, as a row of their table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+from metrics.columns import Column, Flat, Moment
+from metrics.trial.judgement import Reason
+from metrics.windows.resource import Resource
+from search.model import Bracket
+
+
+@dataclass(frozen=True)
+class Boundary:
+    """The limit at one message size: the bracket, its value, and what bound it.
+
+    The value is the sustained side; it is the offered rate, of which the goal's share
+    (99 % by default) was acknowledged. MB is 10⁶ bytes of payload.
+
+    Attributes:
+        bpm: bytes per message [B].
+        np_sustained: the most producers that were sustained; 0 when none was.
+        np_overloaded: the fewest above it that were too many; None when none was found.
+        mps: messages per second at `np_sustained` [1/s].
+        mb_per_s: payload at `np_sustained`, whole cluster [MB/s].
+        mb_per_s_per_broker: `mb_per_s` over the number of brokers [MB/s].
+        overload_reasons: what the trial at `np_overloaded` showed, `indicator: sentence`.
+        limited_by: the resource that bound the brokers, or None when unknown.
+        trials: trials spent on this size, invalid ones included.
+        mps_overloaded: messages per second at `np_overloaded`, or None [1/s].
+        gave_up: why the search ended without closing the bracket, or None.
+        evidence: what `limited_by` rests on, with the use of the other resources.
+        confidence: the search's probability that the limit lies inside the bracket, or
+            None [ratio].
+        notes: what a reader of the answer has to know, such as trials that were outvoted.
+        goal: what counted as sustained, by the goal's name.
+        axis: what was searched along; along any other axis than `np`, that is fixed.
+        load_sustained, load_overloaded: the bracket on the axis, as np_sustained and
+            np_overloaded are on the axis np.
+    """
+
+    bpm: int
+    np_sustained: int
+    np_overloaded: int | None
+    mps: float
+    mb_per_s: float
+    mb_per_s_per_broker: float
+    overload_reasons: tuple[str, ...]
+    limited_by: str | None
+    trials: int
+    mps_overloaded: float | None = None
+    gave_up: str | None = None
+    evidence: str = ""
+    confidence: float | None = None
+    notes: tuple[str, ...] = ()
+    goal: str = ""
+    axis: str = "np"
+    load_sustained: int | None = None
+    load_overloaded: int | None = None
+
+    @property
+    def mb_per_s_overloaded(self) -> float | None:
+        """Payload at the overloaded side, whole cluster [MB/s]."""
+        if self.mps_overloaded is None:
+            return None
+        grown = self.load_overloaded if self.axis == "message_bytes" else None
+        return self.mps_overloaded * (grown or self.bpm) / 1e6
+
+    @property
+    def mb_per_s_per_broker_overloaded(self) -> float | None:
+        """Payload at `np_overloaded` per broker [MB/s]; None where it cannot be said."""
+        upper = self.mb_per_s_overloaded
+        if upper is None or self.mb_per_s <= 0:
+            return None
+        return upper * self.mb_per_s_per_broker / self.mb_per_s
+
+    @property
+    def relative_width(self) -> float | None:
+        """1 - sustained/overloaded load [ratio]; None while there is no upper bound."""
+        low, high = self.loads
+        return None if high is None else Bracket(low, high).relative_width
+
+    @property
+    def loads(self) -> tuple[int, int | None]:
+        """The bracket on the searched axis: highest sustained, lowest overloaded above it."""
+        if self.axis == "np":
+            return self.np_sustained, self.np_overloaded
+        return self.load_sustained or 0, self.load_overloaded
+
+
+def make_boundary(  # noqa: PLR0913 - one for each field, all by name
+    bracket: Bracket,
+    *,
+    bpm: int,
+    rate_records_per_s: float,
+    brokers: int,
+    trials: int,
+    reasons: Sequence[Reason] = (),
+    limited_by: Resource | None = None,
+    gave_up: str | None = None,
+    axis: str = "np",
+    np: int = 0,
+) -> Boundary:
+    """The boundary of a bracket.
+
+    Args:
+        bpm: message size of the point; on the axis `message_bytes` the bracket's own
+            sustained size takes its place [B].
+        rate_records_per_s: what one producer offers [records/s]; on the axis `rate` the
+            loads are the rates.
+        axis: what the bracket is on.
+        np: producers, on any other axis than `np`.
+        reasons: of the trial at the overloaded side, the most telling first.
+        gave_up: why the search ended early, or None when it closed the bracket.
+    """
+    low, over = bracket.sustained, bracket.overloaded
+
+    def producers(load: int) -> int:
+        return load if axis == "np" else np if load else 0
+
+    def messages_per_s(load: int) -> float:
+        return producers(load) * (float(load) if axis == "rate" else rate_records_per_s)
+
+    mps = messages_per_s(low)
+    if axis == "message_bytes" and low:
+        bpm = low
+    mb_per_s = mps * bpm / 1e6
+    return Boundary(
+        bpm=bpm,
+        np_sustained=producers(low),
+        np_overloaded=None if over is None else producers(over),
+        mps=mps,
+        mb_per_s=mb_per_s,
+        mb_per_s_per_broker=mb_per_s / brokers,
+        overload_reasons=tuple(f"{reason.indicator}: {reason.text}" for reason in reasons),
+        limited_by=None if limited_by is None else limited_by.value,
+        trials=trials,
+        mps_overloaded=None if over is None else messages_per_s(over),
+        gave_up=gave_up,
+        axis=axis,
+        load_sustained=low,
+        load_overloaded=over,
+    )
+
+
+@dataclass(frozen=True)
+class BoundaryRow:
+    """The end of the search at one message size.
+
+    Attributes:
+        run_id: the run that it belongs to.
+        at_s: when it ended.
+        cluster, workload: names of the configuration.
+        boundary: what it ended with.
+    """
+
+    run_id: str
+    at_s: Annotated[float, Moment(), Column("at")]
+    cluster: str
+    workload: str
+    boundary: Annotated[Boundary, Flat()]

@@ -1,0 +1,127 @@
+"""What producers did, counted: by the tasks that hosted them, and in all."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from metrics.columns import column
+from metrics.trial.adding import FIRST, LARGEST
+
+Errors = dict[str, int]
+"""Kafka error name → records."""
+
+
+def _errors() -> dict[int, Errors]:
+    return defaultdict(Counter)
+
+
+@dataclass
+class ByProducer:
+    """Records by the number of the producer, which writes to topic number modulo topics.
+
+    Attributes:
+        offered: due by its schedule.
+        sent: handed to a socket, each once.
+        acked: acknowledged.
+        failed: ended in an error, by the name of Kafka's error; only of producers that have
+            some, as the following.
+        retried: sent again, each time.
+        duplicates: that the logs may hold at most beyond the acknowledged and the failed.
+    """
+
+    offered: dict[int, int] = field(default_factory=Counter)
+    sent: dict[int, int] = field(default_factory=Counter)
+    acked: dict[int, int] = field(default_factory=Counter)
+    failed: dict[int, Errors] = field(default_factory=_errors)
+    retried: dict[int, int] = field(default_factory=Counter)
+    duplicates: dict[int, int] = field(default_factory=Counter)
+
+
+@dataclass
+class Counts:
+    """Counts of producers: the engine's while it runs, a task's at its end, a trial's of all tasks.
+
+    The whole trial is warm-up, window and drain. Bytes are payload: keys and values.
+
+    Attributes:
+        offered_records: due by the schedule inside the window.
+        sent_records: handed to a socket inside the window, each once.
+        acked_records: acknowledged inside the window.
+        failed_records: ended in an error inside the window.
+        offered_bytes: payload of the offered records.
+        acked_bytes: payload of the acknowledged records.
+        unsent_own_records: due and unsent at the window's end although their connection had
+            room, so held up by the generator and not by the brokers.
+        acked_by_partition: partition, numbered through all topics → records acknowledged over
+            the whole trial.
+        sent_by_partition: partition → records handed to a socket over the whole trial, each once.
+        errors_by_partition: partition → name of Kafka's error → records that ended in it over
+            the whole trial.
+        retried_by_partition: partition → records sent again over the whole trial, each time.
+        retry_errors: name of Kafka's error → records that were sent again because of it.
+        duplicates_by_partition: partition → records that its log may hold beyond the
+            acknowledged and the failed, because an answer was lost and they were sent again.
+        by_producer: the account of each producer over the whole trial.
+        throttle_ms: throttle time that produce responses reported, summed.
+        loop_busy: highest share of any task's window spent outside of waiting [ratio].
+        cpu_s: CPU time of all tasks with producers inside the window [CPU-s].
+        compression_ratio: size of the batches' records before over after compression, as they
+            were encoded before the trial [ratio]; None when no task took part.
+    """
+
+    offered_records: int = 0
+    sent_records: int = 0
+    acked_records: int = 0
+    failed_records: int = 0
+    offered_bytes: int = 0
+    acked_bytes: int = 0
+    unsent_own_records: int = 0
+    acked_by_partition: dict[int, int] = field(default_factory=Counter)
+    sent_by_partition: dict[int, int] = field(default_factory=Counter)
+    errors_by_partition: dict[int, Errors] = field(default_factory=_errors)
+    retried_by_partition: dict[int, int] = field(default_factory=Counter)
+    retry_errors: dict[str, int] = field(default_factory=Counter)
+    duplicates_by_partition: dict[int, int] = field(default_factory=Counter)
+    by_producer: ByProducer = field(default_factory=ByProducer)
+    throttle_ms: int = 0
+    loop_busy: Annotated[float, LARGEST] = 0.0
+    cpu_s: float = 0.0
+    compression_ratio: Annotated[float | None, FIRST] = None
+
+    @property
+    @column
+    def acked_total(self) -> int:
+        """Records acknowledged over the whole trial."""
+        return sum(self.acked_by_partition.values())
+
+    @property
+    @column
+    def failed_by_partition(self) -> dict[int, int]:
+        """Partition → records that ended in an error over the whole trial."""
+        return {p: sum(errors.values()) for p, errors in self.errors_by_partition.items()}
+
+    @property
+    @column
+    def failed_total(self) -> int:
+        """Records that ended in an error over the whole trial."""
+        return sum(self.failed_by_partition.values())
+
+    @property
+    @column
+    def errors(self) -> dict[str, int]:
+        """Name of Kafka's error → records that ended in it over the whole trial."""
+        return dict(sum(map(Counter, self.errors_by_partition.values()), Counter()))
+
+    @property
+    @column
+    def retried_records(self) -> int:
+        """Records sent again over the whole trial, each time."""
+        return sum(self.retried_by_partition.values())
+
+    @property
+    @column
+    def duplicates_at_most(self) -> int:
+        """Records that the logs may hold beyond the acknowledged and the failed."""
+        return sum(self.duplicates_by_partition.values())

@@ -1,0 +1,126 @@
+"""What an executor task reports of a trial, and how the reports of all tasks become one window."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+import pyarrow as pa
+
+from metrics.columns import ddl, restored, row_of, schema_of
+from metrics.trial.adding import LARGEST, total
+from metrics.trial.client import ClientWindow
+from metrics.trial.consumption import GroupShare, group_windows
+from metrics.trial.counts import Counts
+from metrics.trial.histogram import Histogram, Quantiles
+from metrics.trial.producer_shares import ProducerShares, ProducerSpan
+
+WINDOW_TOLERANCE_S = 0.001
+"""How far the windows of two tasks of one trial may lie apart [s]."""
+
+
+@dataclass(frozen=True)
+class Produced:
+    """The account of a task's producers.
+
+    Attributes:
+        counts: of all of them.
+        latency_us: intended send time to acknowledgement [µs].
+        lateness_us: intended to actual send time, of sends that no broker had blocked [µs].
+        shares: how well each of them kept its rate.
+    """
+
+    counts: Counts = field(default_factory=Counts)
+    latency_us: Histogram = field(default_factory=Histogram)
+    lateness_us: Histogram = field(default_factory=Histogram)
+    shares: ProducerShares = field(default_factory=ProducerShares)
+
+
+@dataclass(frozen=True)
+class Consumed:
+    """The account of a task's members of consumer groups.
+
+    Attributes:
+        loop_busy: share of the window spent outside of waiting [ratio].
+        groups: what the members read, by group.
+    """
+
+    loop_busy: Annotated[float, LARGEST] = 0.0
+    groups: tuple[GroupShare, ...] = ()
+
+
+@dataclass(frozen=True)
+class TaskReport:
+    """One task's account of one trial.
+
+    A task that could not take part fills the identity, the planned window and `error`.
+
+    Attributes:
+        task_id: index of the task in the barrier stage, from 0.
+        host: name of the machine that it ran on.
+        start_s, end_s: the measured window, the same for all tasks [s since the epoch].
+        produced, consumed: what it did.
+        error: why the task could not take part or did not finish, or None.
+        is_refused: the error is one of the configuration, which comes again with each try.
+    """
+
+    task_id: int
+    host: str
+    start_s: float
+    end_s: float
+    produced: Produced | None = None
+    consumed: Consumed | None = None
+    error: str | None = None
+    is_refused: bool = False
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> TaskReport:
+        """From a row as `Row.asDict(recursive=True)` or Arrow's `to_pylist()` give it."""
+        return restored(cls, row)
+
+
+TASK_SCHEMA: pa.Schema = schema_of(TaskReport)
+"""Arrow schema of a task's report."""
+
+TASK_DDL: str = ddl(TASK_SCHEMA)
+"""The same schema for `mapInArrow(f, schema)`."""
+
+
+def reports_to_batch(reports: Sequence[TaskReport]) -> pa.RecordBatch:
+    """The reports as one Arrow batch with `TASK_SCHEMA`, for `mapInArrow` to yield."""
+    return pa.RecordBatch.from_pylist([row_of(each) for each in reports], schema=TASK_SCHEMA)
+
+
+def merge(reports: Iterable[TaskReport]) -> ClientWindow:
+    """All tasks' reports of one trial as one window.
+
+    Tasks with an error are not left out: their text stands in `task_errors`.
+
+    Raises:
+        ValueError: when there is no report, or the tasks measured different windows.
+    """
+    tasks = list(reports)
+    if not tasks:
+        raise ValueError("no task reported; expected one row per task of the stage")
+    first = tasks[0]
+    for task in tasks:
+        apart_s = max(abs(task.start_s - first.start_s), abs(task.end_s - first.end_s))
+        if apart_s > WINDOW_TOLERANCE_S:
+            raise ValueError(
+                f"tasks {first.task_id} and {task.task_id} measured windows {apart_s:.3f} s "
+                f"apart; expected one window for all tasks of a trial"
+            )
+    produced = total([Produced(), *(task.produced for task in tasks if task.produced)])
+    consumed = total([Consumed(), *(task.consumed for task in tasks if task.consumed)])
+    return ClientWindow(
+        first.start_s,
+        first.end_s,
+        produced.counts,
+        Quantiles.of(produced.latency_us),
+        Quantiles.of(produced.lateness_us).p99_ms,
+        ProducerSpan.of(produced.shares),
+        tuple(f"task {each.task_id} on {each.host}: {each.error}" for each in tasks if each.error),
+        group_windows(consumed.groups),
+        consumed.loop_busy,
+    )

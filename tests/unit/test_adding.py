@@ -1,0 +1,88 @@
+"""How what tasks counted adds up."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Annotated
+
+import pytest
+
+from metrics.trial.adding import FIRST, LARGEST, POINT_BY_POINT, total
+from metrics.trial.histogram import Histogram
+from metrics.trial.producer_shares import ProducerShares
+
+
+@dataclass(frozen=True)
+class Inner:
+    records: int = 0
+
+
+@dataclass(frozen=True)
+class Part:
+    """A field of each kind."""
+
+    records: int = 0
+    busy: Annotated[float, LARGEST] = 0.0
+    name: Annotated[str | None, FIRST] = None
+    lags: Annotated[tuple[int, ...], POINT_BY_POINT] = ()
+    notes: tuple[str, ...] = ()
+    errors: dict[int, dict[str, int]] = field(default_factory=dict)
+    times: Histogram = field(default_factory=Histogram)
+    inner: Inner | None = None
+
+
+def test_numbers_are_summed_and_maps_key_by_key_at_any_depth() -> None:
+    parts = [Part(2, errors={1: {"A": 1, "B": 2}}), Part(3, errors={1: {"B": 3}, 2: {"A": 4}})]
+    found = total(parts)
+    assert found.records == 5
+    assert found.errors == {1: {"A": 1, "B": 5}, 2: {"A": 4}}
+
+
+def test_what_is_added_up_stays_as_it_was() -> None:
+    one, other = Part(errors={1: Counter(A=1)}), Part(errors={1: Counter(A=2)})
+    found = total([one, other])
+    found.errors[1]["A"] += 10
+    assert (one.errors, other.errors) == ({1: {"A": 1}}, {1: {"A": 2}})
+    alone = total([one])
+    alone.errors[1]["A"] += 10
+    assert one.errors == {1: {"A": 1}}
+
+
+def test_the_largest_and_the_first_value_count_where_the_field_says_so() -> None:
+    found = total([Part(busy=0.3), Part(busy=0.9, name="x"), Part(busy=0.5, name="x")])
+    assert (found.busy, found.name) == (0.9, "x")
+
+
+def test_series_add_point_by_point_as_far_as_all_go_and_other_tuples_are_joined() -> None:
+    found = total([Part(lags=(1, 2, 3), notes=("a",)), Part(lags=(10, 20), notes=("b", "a"))])
+    assert found.lags == (11, 22)
+    assert found.notes == ("a", "b", "a")
+
+
+def test_histograms_are_added() -> None:
+    times = total([Part(times=Histogram([1.0, 5.0])), Part(times=Histogram([9.0]))]).times
+    assert times == Histogram([1.0, 5.0, 9.0])
+
+
+def test_parts_that_are_none_are_left_out() -> None:
+    assert total([Part(), Part(inner=Inner(2)), Part(inner=Inner(3))]).inner == Inner(5)
+    assert total([Part(), Part()]).inner is None
+
+
+def test_one_part_is_its_own_total() -> None:
+    part = Part(1, 0.5, "x", (1, 2), ("a",), {1: {"A": 1}}, Histogram([2.0]), Inner(3))
+    assert total([part]) == part
+
+
+def test_a_part_that_knows_how_it_adds_up_is_asked() -> None:
+    """The lowest share of all is no sum of the lowest ones."""
+    shares = [ProducerShares.of([(0, 9, 10), (1, 8, 10)]), ProducerShares.of([(2, 11, 10)])]
+    found = total(shares)
+    assert (found.lowest, found.highest, found.worst) == (0.8, 1.1, 1)
+    assert found.parts.count == 3
+
+
+def test_nothing_to_add_up_is_refused() -> None:
+    with pytest.raises(ValueError, match="nothing to add up"):
+        total([])

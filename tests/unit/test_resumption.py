@@ -1,0 +1,162 @@
+"""Runs go on where they stopped: what was decided is decided again from the trials."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+
+from jobs.runs.resumption import differences, replay
+from metrics.columns import row_of
+from metrics.tables.schema import SCHEMAS
+from metrics.tables.trials import trial_from
+from metrics.trial.judgement import Judgement, Reason
+from metrics.trial.trial import Trial
+from metrics.windows.resource import Resource
+from search.boundary_model import ProducerRate
+from search.errors import ConfigError
+from search.limits import Limits
+from search.line import FinishedPoint, Line
+from search.lines import run_line, run_lines
+from search.model import Observation, Verdict
+from tests.support.evidence import START_S
+from tests.support.rows import PATTERN, trial
+
+GOAL = "default"
+SIZES = (100, 1_000, 10_000)
+LINE = Line(SIZES, ProducerRate(bytes_per_s=250_000.0), Limits(128, 1_000, 0.05, 3), brokers=3)
+
+
+def trial_of(number: int, bpm: int, load: int, judgements: Mapping[str, Judgement]) -> Trial:
+    """A trial of 13 s for a boundary point."""
+    pattern = replace(PATTERN, bpm=bpm, np=load, load=load, point_bpm=bpm)
+    return trial(number, pattern=pattern, judgements=judgements, finished_at_s=START_S + 10)
+
+
+class Cluster:
+    """Handlers whose idle fraction falls with load, with a little noise."""
+
+    def __init__(self, bpm: int, trials: list[Trial]) -> None:
+        self._bpm = bpm
+        self._trials = trials
+        self._limit = {100: 41, 1_000: 57, 10_000: 66}[bpm]
+
+    def measure(self, load: int) -> Observation:
+        noise = random.Random(f"{self._bpm}/{load}/{len(self._trials)}").gauss(1.0, 0.02)
+        used = min(1.25, load / self._limit * noise)
+        verdict = Verdict.OVERLOADED if used > 1 else Verdict.SUSTAINED
+        judged = Judgement(verdict, (), {"request_handler_idle": used, "achieved": 0.0})
+        made = trial_of(len(self._trials) + 1, self._bpm, load, {GOAL: judged})
+        self._trials.append(made)
+        return made.observation(GOAL)
+
+
+def _measure(
+    finished: list[FinishedPoint], begun: tuple[Observation, ...], trials: list[Trial]
+) -> list[FinishedPoint]:
+    return run_line(LINE, lambda bpm: Cluster(bpm, trials), None, tuple(finished), begun)
+
+
+def _replay(line: Line, trials: list[Trial]) -> tuple[list[FinishedPoint], tuple[Observation, ...]]:
+    finished, begun = replay({GOAL: line}, trials)
+    return finished[GOAL], begun[GOAL]
+
+
+def test_a_run_cut_after_any_trial_ends_the_same_and_repeats_none() -> None:
+    whole: list[Trial] = []
+    points = _measure([], (), whole)
+    assert len(points) == len(SIZES)
+    for cut in range(len(whole) + 1):
+        trials = whole[:cut]
+        finished, begun = _replay(LINE, trials)
+        again = _measure(finished, begun, trials)
+        assert again == points
+        assert [each.number for each in trials] == list(range(1, len(whole) + 1))
+        assert trials == whole
+
+
+def test_trials_of_another_plan_are_refused() -> None:
+    trials: list[Trial] = []
+    _measure([], (), trials)
+    other = Line((100,), LINE.rate, LINE.limits, brokers=3)
+    with pytest.raises(ConfigError, match="run again without --resume"):
+        _replay(other, trials)
+
+
+def _through_the_table(made: Trial) -> Trial:
+    (row,) = pa.Table.from_pylist([row_of(made)], schema=SCHEMAS["trials"]).to_pylist()
+    return trial_from(row)
+
+
+def test_a_row_of_the_table_is_the_trial_again() -> None:
+    reason = Reason("isr", "t", 0.6, 0.5, 1, Resource.REPLICATION)
+    overloaded = Judgement(
+        Verdict.OVERLOADED, (reason,), {"isr": 0.5}, Resource.DISK, "disk: flushes"
+    )
+    sustained = Judgement(Verdict.SUSTAINED, (), {"isr": 0.2})
+    made = trial_of(4, 100, 7, {"strict": overloaded, "tolerant": sustained})
+    back = _through_the_table(replace(made, finished_at_s=made.started_at_s + 12.5))
+    strict = back.judgements["strict"]
+    assert (back.number, back.point_bpm) == (4, 100)
+    assert back.observation("strict") == Observation(7, Verdict.OVERLOADED, {"isr": 0.5}, 12.5)
+    assert back.observation("tolerant").verdict is Verdict.SUSTAINED
+    assert (strict.limited_by, strict.attribution) == (Resource.DISK, "disk: flushes")
+    assert strict.reasons[0].resource is Resource.REPLICATION
+
+
+def test_trials_of_the_table_are_replayed_as_those_that_were_made() -> None:
+    trials: list[Trial] = []
+    _measure([], (), trials)
+    begun = trials[:-1]
+    assert _replay(LINE, [_through_the_table(each) for each in begun]) == _replay(LINE, begun)
+
+
+def test_two_goals_cut_after_any_trial_end_the_same() -> None:
+    lines = {"strict": LINE, "tolerant": LINE}
+    whole: list[Trial] = []
+    points = _measure_both(lines, {goal: [] for goal in lines}, None, whole)
+    assert all(len(found) == len(SIZES) for found in points.values())
+    for cut in range(len(whole) + 1):
+        trials = whole[:cut]
+        finished, begun = replay(lines, trials)
+        assert _measure_both(lines, finished, begun, trials) == points
+        assert trials == whole
+
+
+def _measure_both(
+    lines: dict[str, Line],
+    finished: dict[str, list[FinishedPoint]],
+    begun: dict[str, tuple[Observation, ...]] | None,
+    trials: list[Trial],
+) -> dict[str, list[FinishedPoint]]:
+    return run_lines(lines, lambda bpm: TwoGoals(bpm, trials), None, finished, begun)
+
+
+class TwoGoals:
+    """The cluster judged by a strict and by a tolerant goal."""
+
+    def __init__(self, bpm: int, trials: list[Trial]) -> None:
+        self._bpm = bpm
+        self._trials = trials
+
+    def measure(self, load: int) -> dict[str, Observation]:
+        judgements = {}
+        for goal, limit in (("strict", 40.5 + self._bpm / 500), ("tolerant", 75.5)):
+            used = min(1.25, load / limit)
+            verdict = Verdict.OVERLOADED if used > 1 else Verdict.SUSTAINED
+            judgements[goal] = Judgement(verdict, (), {"request_handler_idle": used})
+        made = trial_of(len(self._trials) + 1, self._bpm, load, judgements)
+        self._trials.append(made)
+        return {goal: made.observation(goal) for goal in judgements}
+
+
+def test_differences_name_file_and_key() -> None:
+    then = {"goal": {"search.resolution": 0.05, "name": "default"}}
+    now = {"goal": {"search.resolution": 0.1, "name": "default"}}
+    assert differences(then, now) == ["goal.search.resolution was 0.05 and is 0.1"]
+    assert differences(then, then) == []
+    raised = {"goal": {**then["goal"], "guards.np_max": 9, "search.budget.trials": 5}}
+    assert differences(then, {**then, **raised}) == []
