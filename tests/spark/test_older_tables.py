@@ -1,0 +1,408 @@
+"""The tables that version 0.1.0 wrote: they are read as they are, and newer rows go with them."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner
+
+from jobs.report import report
+from jobs.runs.resumption import resumed_trials
+from metrics.columns import row_of
+from metrics.reporting.summary_tables import read_summary
+from metrics.tables import histories, views
+from metrics.tables.boundary import BoundaryRow
+from metrics.tables.schema import RunRow
+from metrics.tables.store import TABLES, TableStore
+from metrics.tables.trial_series import sample_series
+from metrics.trial.consumption import GroupCounts, GroupWindow, Stint
+from metrics.trial.histogram import Quantiles
+from search.errors import ConfigError
+from search.model import Verdict
+from tests.support import frames
+from tests.support.evidence import client, sample
+from tests.support.frames import assert_rows
+from tests.support.nights import case_row
+from tests.support.rows import BOUNDARY, trial
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+OLDER = Path(__file__).parents[1] / "data" / "tables-0.1.0"
+LIMIT, TRAFFIC, NIGHT = "20261122-105455-1c35", "20261122-105636-1186", "suite-n1"
+TRIALS = {LIMIT: 4, TRAFFIC: 1, NIGHT: 1}
+SCHEMA = "redline_older"
+KEYS = {
+    "runs": ("run_id", "event"),
+    "trials": ("run_id", "trial"),
+    "samples": ("run_id", "trial", "broker_id", "at"),
+    "boundaries": ("run_id", "goal"),
+    "cases": ("run_id", "event"),
+}
+"""What tells the rows of a table apart."""
+
+GROUP = GroupWindow(
+    GroupCounts(0, 3, 10, 100, (1, 2, 3), {"NOT_LEADER": 2}, 1, 4, ("slow",)),
+    Quantiles(1.0, 2.0, 3.0, 4.0, 5.0),
+    records_total=12,
+    reread_records=2,
+    read_by_partition=(Stint(0, 1, 5, 4),),
+)
+NEW_TRIAL = trial(5, LIMIT, client=client(groups=(GROUP,)), recovery_s=2.0)
+NEW_RUN = RunRow("new", "started", 2e9, "testbed", "demo", "default", 3, config="{}")
+NEW_POINT = BoundaryRow("new", 2e9, "testbed", "demo", BOUNDARY)
+NEW_CASE = case_row(run_id="new", suite="suite", cluster="testbed", at_s=2e9)
+
+Row = dict[str, Any]
+
+
+def rows(frame: DataFrame, table: str) -> list[Row]:
+    """The rows of a table in the order of their keys."""
+    return [row.asDict(recursive=True) for row in frame.orderBy(*KEYS[table]).collect()]
+
+
+def assert_says(now: Any, then: Any, where: str = "") -> None:
+    """Assert that `now` says what `then` said, and null where that had no column."""
+    if isinstance(then, dict):
+        assert then.keys() <= now.keys(), where
+        for name, value in now.items():
+            assert_says(value, then.get(name), f"{where}/{name}")
+    elif isinstance(then, list):
+        assert len(now) == len(then), where
+        for each, other in zip(now, then, strict=True):
+            assert_says(each, other, where)
+    else:
+        assert now == then, where
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the runs, whose tables nobody has opened since."""
+    folder = tmp_path_factory.mktemp("older") / "out"
+    shutil.copytree(OLDER, folder / "tables")
+    return folder
+
+
+@pytest.fixture
+def older(out: Path, spark: SparkSession) -> TableStore:
+    return TableStore(spark, str(out / "tables"))
+
+
+# --- reading ------------------------------------------------------------------
+
+NOT_READ = ("by_producer", "end_offset_growth_records")
+"""Columns that only rows have."""
+
+
+@pytest.mark.parametrize("run_id", TRIALS)
+def test_a_trial_holds_all_that_its_row_says(
+    older: TableStore, spark: SparkSession, run_id: str
+) -> None:
+    then = rows(older.trials(run_id).drop(*NOT_READ), "trials")
+    found = [row_of(each) for each in older.trials_of(run_id)]
+    now = rows(frames.table(spark, "trials", found).drop(*NOT_READ), "trials")
+    assert len(now) == TRIALS[run_id]
+    assert_says(now, then)
+
+
+@pytest.mark.parametrize("run_id", TRIALS)
+def test_what_a_row_says_is_where_it_belongs(older: TableStore, run_id: str) -> None:
+    told = rows(older.trials(run_id), "trials")
+    for found, row in zip(older.trials_of(run_id), told, strict=True):
+        evidence, seen = found.evidence, found.evidence.client
+        took_s = (row["finished_at"] - row["started_at"]).total_seconds()
+        assert (found.number, found.load) == (row["trial"], row["np"])
+        assert found.duration_s == pytest.approx(took_s)
+        assert seen.start_s == row["window_start"].timestamp()
+        assert (found.verdict.value, found.attribution) == (row["verdict"], row["attribution"])
+        assert seen.counts.offered_records == row["offered_records"]
+        assert seen.counts.acked_by_partition == row["acked_by_partition"]
+        assert seen.counts.acked_total == row["acked_total"] == row["end_offset_growth_records"]
+        names = ("p50", "p95", "p99", "p999", "max")
+        assert seen.latency == Quantiles(*(row[f"latency_{name}_ms"] for name in names))
+        assert [asdict(each) for each in evidence.brokers] == row["broker_windows"]
+        assert [asdict(each) for each in evidence.controllers] == row["controller_windows"]
+        assert [asdict(each) for each in evidence.resources] == row["resources"]
+        assert list(found.judgements) == list(row["verdicts"])
+        for goal, said in row["verdicts"].items():
+            judged = found.judgements[goal]
+            assert judged.verdict.value == said["verdict"]
+            assert [asdict(each) for each in judged.reasons] == said["reasons"]
+            assert judged.utilization == said["utilization"]
+        for group, said in zip(seen.groups, row["groups"], strict=True):
+            assert group.counts.lag_records == tuple(said["lag_records"])
+            assert group.latency.p99_ms == said["latency_p99_ms"]
+            assert [asdict(each) for each in group.read_by_partition] == said["read_by_partition"]
+
+
+def test_the_goals_of_a_trial_keep_their_own_verdicts(older: TableStore) -> None:
+    found = {
+        each.load: [said.verdict for said in each.judgements.values()]
+        for each in older.trials_of(LIMIT)
+    }
+    over, fine = Verdict.OVERLOADED, Verdict.SUSTAINED
+    assert found == {32: [over, fine], 23: [fine, fine], 45: [over, fine], 64: [over, over]}
+
+
+# --- adding -------------------------------------------------------------------
+
+
+def add_rows(store: TableStore) -> TableStore:
+    """What a run of this version does."""
+    store.open()
+    store.append_run(NEW_RUN)
+    store.append_trial(NEW_TRIAL, [sample(0), sample(1)])
+    store.append_boundary(NEW_POINT)
+    store.append_case(NEW_CASE)
+    return store
+
+
+@pytest.fixture(scope="module")
+def grown(spark_for_all: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> TableStore:
+    """The same tables after a run of this version."""
+    base = tmp_path_factory.mktemp("grown") / "tables"
+    shutil.copytree(OLDER, base)
+    return add_rows(TableStore(spark_for_all, str(base)))
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_older_rows_stay_as_they_are_and_have_null_in_new_columns(
+    grown: TableStore, older: TableStore, table: str, spark: SparkSession
+) -> None:
+    then = rows(older.read(table), table)
+    keys = {tuple(row[name] for name in KEYS[table]) for row in then}
+    now = [row for row in rows(grown.read(table), table)
+           if tuple(row[name] for name in KEYS[table]) in keys]  # fmt: skip
+    assert_says(now, then)
+
+
+def test_a_trial_of_an_older_run_goes_on_with_those_of_this_version(
+    grown: TableStore, older: TableStore, spark: SparkSession
+) -> None:
+    assert older.next_trial(LIMIT) == 5
+    *before, made = grown.trials_of(LIMIT)
+    assert before == older.trials_of(LIMIT)
+    assert (made.number, made.pattern, made.judgements) == (
+        NEW_TRIAL.number,
+        NEW_TRIAL.pattern,
+        NEW_TRIAL.judgements,
+    )
+    assert made.evidence.client == NEW_TRIAL.evidence.client
+    assert made.evidence.brokers == NEW_TRIAL.evidence.brokers
+    *_, row = rows(grown.trials(LIMIT), "trials")
+    (group,) = row["groups"]
+    assert [group[f"latency_{name}_ms"] for name in ("p99", "p999", "max")] == [3.0, 4.0, 5.0]
+    assert (group["notes"], group["lag_slope_records_per_s"]) == (["slow"], 2.0)
+    at = [each.at.timestamp() for each in grown.samples(LIMIT).where("trial = 5").collect()]
+    assert at == [sample(0).at_s, sample(1).at_s]
+
+
+def test_what_else_was_added_stands_beside_the_older_rows(
+    grown: TableStore, spark: SparkSession
+) -> None:
+    run_ids = {row.run_id: row.status for row in grown.runs().collect()}
+    assert run_ids == {**dict.fromkeys(TRIALS, "done"), "new": "running"}
+    latest = views.latest_boundaries(grown.read("boundaries"))
+    assert {(row.goal, row.bpm, row.run_id) for row in latest.collect()} == {
+        ("default", 1_000, LIMIT),
+        ("tolerant", 1_000, LIMIT),
+        ("default", 100, "new"),
+    }
+    assert read_summary(grown).boundaries == (BOUNDARY,)
+    night, new = grown.cases("suite", "testbed")
+    assert (night.run_id, night.outcome, new) == (NIGHT, "no history", NEW_CASE)
+
+
+def test_an_older_table_that_was_opened_once_has_nothing_left_to_add(
+    grown: TableStore, spark: SparkSession
+) -> None:
+    def commits() -> list[Path]:
+        return sorted(Path(grown.address("")).glob("*/_delta_log/*.json"))
+
+    before = commits()
+    grown.open()
+    assert commits() == before != []
+
+
+def test_older_tables_of_a_catalog_take_newer_rows_too(
+    older: TableStore, tmp_path: Path, spark: SparkSession
+) -> None:
+    shutil.copytree(OLDER, tmp_path / "tables")
+    spark.sql(f"CREATE SCHEMA {SCHEMA}")
+    try:
+        for table in TABLES:
+            where = f"LOCATION '{tmp_path}/tables/{table}'"
+            spark.sql(f"CREATE TABLE {SCHEMA}.{table} USING delta {where}")
+        *before, made = add_rows(TableStore(spark, SCHEMA)).trials_of(LIMIT)
+        assert made.evidence.client == NEW_TRIAL.evidence.client
+        assert before == older.trials_of(LIMIT)
+    finally:
+        spark.sql(f"DROP SCHEMA {SCHEMA} CASCADE")
+
+
+def test_views_take_rows_of_both_versions(grown: TableStore, spark: SparkSession) -> None:
+    trials = grown.trials(LIMIT)
+    assert views.broker_rows(trials).count() == 4 + 2
+    assert views.resource_rows(trials).count() == (4 + 2) * 8
+    assert_rows(
+        views.reason_rows(trials.where("trial >= 4")).select("trial", "goal", "goal_verdict"),
+        [(4, "default", "OVERLOADED"), (4, "tolerant", "OVERLOADED"), (5, "default", "OVERLOADED")],
+        "trial bigint, goal string, goal_verdict string",
+    )
+
+
+# --- asking -------------------------------------------------------------------
+
+
+def test_the_summary_of_a_search_has_both_of_its_points(older: TableStore) -> None:
+    found = read_summary(older)
+    assert (found.run_id, found.status, found.brokers, found.exit_code) == (LIMIT, "done", 1, 0)
+    assert (found.started_at, found.finished_at) == ("2026-11-22T10:55:15Z", "2026-11-22T10:56:14Z")
+    assert (found.replication_factor, found.consumer_groups) == (1, 1)
+    assert found.environment["redline.version"] == "0.1.0"
+    told = rows(older.read("boundaries"), "boundaries")
+    for point, row in zip(found.boundaries, told, strict=True):
+        kept = {name: row[name] for name in asdict(point)}
+        assert asdict(point) == kept | {
+            "overload_reasons": tuple(kept["overload_reasons"]),
+            "notes": tuple(kept["notes"]),
+        }
+
+
+@pytest.mark.parametrize("run_id", [TRAFFIC, NIGHT])
+def test_the_summary_of_fixed_loads_has_no_points(older: TableStore, run_id: str) -> None:
+    found = read_summary(older, run_id)
+    assert (found.run_id, found.status, found.goal) == (run_id, "done", "default")
+    assert (found.boundaries, found.replication_factor) == ((), 1)
+
+
+@pytest.fixture
+def report_text(
+    out: Path, monkeypatch: pytest.MonkeyPatch, spark: SparkSession, request: pytest.FixtureRequest
+) -> str:
+    """The page that `redline report` makes of a run."""
+    monkeypatch.setattr("jobs.report.close_session", lambda session: None)
+    options = [request.param, "--out", str(out)]
+    CliRunner().invoke(report, options, standalone_mode=False, catch_exceptions=False)
+    page: Path = out / request.param / "report.html"
+    return page.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("report_text", [LIMIT], indirect=True)
+def test_the_page_of_a_search_shows_its_limits(report_text: str) -> None:
+    for told in (
+        "one broker sustains 2.88 MB/s (2.88 MB/s a broker, 2,875 messages/s, 23 producers)",
+        "at 4.00 MB/s (32 producers) the disk gave out",
+        "one broker sustains 5.62 MB/s (5.62 MB/s a broker, 5,625 messages/s, 45 producers)",
+        "at 8.00 MB/s (64 producers) the disk gave out",
+        "at the limit (trial 3) and at the overload (trial 4)",
+        "--set workload.topic.partitions_per_broker=2",
+        *(f"Evidence of trial {number}" for number in range(1, 5)),
+    ):
+        assert told in report_text
+
+
+@pytest.mark.parametrize("report_text", [TRAFFIC, NIGHT], indirect=True)
+def test_the_page_of_fixed_loads_shows_their_trials(report_text: str) -> None:
+    assert "Traffic held on testbed with demo" in report_text
+    assert "1 SUSTAINED" in report_text
+    assert "Evidence of trial 1" in report_text
+
+
+def test_the_views_of_trials_take_them(older: TableStore) -> None:
+    trials, samples = older.read("trials"), older.read("samples")
+    assert views.broker_rows(trials).count() == 6
+    uses = views.resource_rows(trials)
+    assert uses.count() == views.resource_peaks(uses).count() == 6 * 8
+    limits = views.limit_trials(trials, older.read("boundaries"))
+    assert_rows(
+        limits.select("goal", "trial", "load", "limited_by"),
+        [("default", 1, 32, "disk"), ("tolerant", 4, 64, "disk")],
+        "goal string, trial bigint, load bigint, limited_by string",
+    )
+    bound = uses.where("is_limit").select("trial", "resource", "run_id")
+    assert_rows(
+        bound,
+        [(number, "disk", LIMIT) for number in (1, 3, 4)],
+        "trial bigint, resource string, run_id string",
+    )
+    last = views.only_row(views.chosen_trial(older.trials(LIMIT)), "trial")
+    assert last["trial"] == 4
+    reasons = views.reason_rows(older.trials(LIMIT)).where("goal_verdict = 'OVERLOADED'")
+    assert_rows(
+        reasons.select("trial", "goal", "indicator", "threshold"),
+        [
+            *((number, "default", "request_handler_idle", 0.2) for number in (1, 3, 4)),
+            (4, "tolerant", "request_handler_idle", 0.05),
+        ],
+        "trial bigint, goal string, indicator string, threshold double",
+    )
+    readings = views.reading_rows(samples, "bytes_in")
+    assert 0 < readings.count() < samples.count()
+    series = sample_series(samples, trials).select("title", "broker_id").distinct()
+    assert [row.broker_id for row in series.collect()] == [1] * 5
+
+
+def test_the_views_of_runs_points_and_nights_take_them(older: TableStore) -> None:
+    ended = views.newest_runs(older.read("runs")).select("run_id", "event", "status")
+    assert_rows(
+        ended,
+        [(run_id, "finished", "done") for run_id in TRIALS],
+        "run_id string, event string, status string",
+    )
+    points = views.points_for_people(views.latest_boundaries(older.read("boundaries")))
+    assert_rows(
+        points.select("goal", "load_sustained", "load_overloaded", "width", "mps", "trials"),
+        [
+            ("default", 23, 32, 1 - 23 / 32, 2_875.0, 4),
+            ("tolerant", 45, 64, 1 - 45 / 64, 5_625.0, 4),
+        ],
+        "goal string, load_sustained bigint, load_overloaded bigint, width double, mps double, "
+        "trials bigint",
+    )
+    history = histories.boundary_history(older.read("boundaries"))
+    assert histories.history_for_people(history).count() == 2
+    changes = histories.environment_changes(history, older.read("runs"))
+    assert changes.count() == histories.moved_points(history, changes).count() == 0
+    found = histories.nights_for_people(histories.nights(older.read("cases")))
+    assert_rows(
+        found.select("suite", "night", "case", "outcome", "measure", "run_id"),
+        [("suite", "n1", "load-1kB", "no history", "handler_s_per_mb", NIGHT)],
+        "suite string, night string, case string, outcome string, measure string, run_id string",
+    )
+
+
+def test_a_night_reads_back_as_it_was_judged(older: TableStore) -> None:
+    (found,) = older.cases("suite", "testbed")
+    (row,) = [each for each in rows(older.read("cases"), "cases") if each["event"] == "judged"]
+    lists = ("trials", "values", "verdicts", "nights")
+    kept = row | {name: tuple(row[name]) for name in lists} | {"at_s": row.pop("at").timestamp()}
+    assert asdict(found) == {name: kept[name] for name in asdict(found)}
+    assert (found.trials, found.verdicts) == ((1,), ("SUSTAINED",))
+
+
+def test_an_older_run_that_died_is_resumed(tmp_path: Path, spark: SparkSession) -> None:
+    shutil.copytree(OLDER, tmp_path / "tables")
+    store = TableStore(spark, str(tmp_path / "tables"))
+    spark.sql(f"DELETE FROM {store._sql_name('runs')} WHERE event = 'finished'")
+    (started,) = store.read("runs", LIMIT).collect()
+    store.open()
+    found = resumed_trials(store, LIMIT, started.config)
+    assert [(each.number, each.load, each.point_bpm) for each in found] == [
+        (1, 32, 1_000),
+        (2, 23, 1_000),
+        (3, 45, 1_000),
+        (4, 64, 1_000),
+    ]
+    assert found[2].observation("default").verdict is Verdict.OVERLOADED
+    assert found[2].observation("tolerant").verdict is Verdict.SUSTAINED
+    assert store.next_trial(LIMIT) == 5
+    acked = sum(each.evidence.client.counts.acked_total for each in found)
+    assert store.payload_bytes(LIMIT) == acked * 1_000
+    other = started.config.replace('"message_bytes": [1000]', '"message_bytes": [7]')
+    with pytest.raises(ConfigError, match=r"message_bytes was \[1000\] and is \[7\]"):
+        resumed_trials(store, LIMIT, other)
