@@ -14,11 +14,11 @@ from jobs.console.events import PlanShown
 from jobs.console.printing import make_reporter
 from jobs.entry import run
 from jobs.options import load_options, run_options
-from jobs.runs.compare.body import Comparison
+from jobs.runs.compare.body import ComparisonRun
 from jobs.runs.compare.pairs import Effort
 from jobs.runs.compare.sides import load_sides, require_memory
 from jobs.runs.consent import require_consent
-from jobs.runs.lifecycle import Order, execute, new_run_id
+from jobs.runs.lifecycle import RunOrder, execute, new_run_id
 from metrics.comparing.effects import PAIRS_MIN
 from metrics.comparing.pairs import Side
 
@@ -74,7 +74,7 @@ def compare(  # noqa: PLR0913, PLR0917 - one for each option
     machine hits both. Exit code 4 when B is worse.
     """
     sides = load_sides({Side.A: a, Side.B: b}, cluster, workload, goal, overrides)
-    body = Comparison(sides, Effort(pairs, steady_pairs), min_effect, budget_s, json_file)
+    body = ComparisonRun(sides, Effort(pairs, steady_pairs), min_effect, budget_s, json_file)
     with make_reporter() as reporter:
         if dry_run:
             reporter.report(PlanShown(body.plan(out)))
@@ -83,7 +83,7 @@ def compare(  # noqa: PLR0913, PLR0917 - one for each option
             require_consent(side.config, reporter, yes)
         require_memory(sides)
         where = tables or str(out.absolute() / "tables")
-        order = Order(reporter, out.absolute(), where, new_run_id(time.time()), slots)
+        order = RunOrder(reporter, out.absolute(), where, new_run_id(time.time()), slots)
         return execute(body, order)
 
 

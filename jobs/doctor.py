@@ -13,8 +13,8 @@ from typing import Any
 
 import click
 
-from jobs.checks.examination import Examination, Order
-from jobs.checks.finding import Finding, Standing, problems_of
+from jobs.checks.examination import Examination, ExaminationScope
+from jobs.checks.finding import Finding, Severity, problems_of
 from jobs.console.events import Level, Notice, Reporter, Table, note
 from jobs.console.printing import make_reporter
 from jobs.entry import run
@@ -26,7 +26,7 @@ from search.errors import ConfigError
 
 FOUND_WIDTH = 48
 """Of what was found where all is not well: the whole sentence stands below the table."""
-_LOUD = {Standing.WARNING: Level.WARNING, Standing.PROBLEM: Level.ERROR}
+_LOUD = {Severity.WARNING: Level.WARNING, Severity.PROBLEM: Level.ERROR}
 
 
 @click.command("doctor")
@@ -55,7 +55,7 @@ def doctor(  # noqa: PLR0913, PLR0917 - one for each option
     and Spark with its executors. Makes and changes nothing on the cluster. The exit code is
     0 when a run with the same options would start, else 2.
     """
-    order = Order(cluster, workload, goal, overrides, out, tables, slots, starts)
+    order = ExaminationScope(cluster, workload, goal, overrides, out, tables, slots, starts)
     with make_reporter() as reporter:
         findings = Examination(order, reporter).make()
         if json_file is not None:

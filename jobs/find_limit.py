@@ -16,9 +16,8 @@ from jobs.console.printing import make_reporter
 from jobs.entry import run
 from jobs.options import load_options, pattern_options, run_options
 from jobs.runs.consent import require_consent
-from jobs.runs.lifecycle import Order, execute, new_run_id
-from jobs.runs.limit import LimitSearch
-from jobs.trials.axes import require_axis
+from jobs.runs.lifecycle import RunOrder, execute, new_run_id
+from jobs.runs.limit import LimitRun
 
 
 @click.command("find-limit")
@@ -48,8 +47,7 @@ def find_limit(  # noqa: PLR0913, PLR0917 - one for each option
     Spark stage, judges it by the brokers' own metrics, and is appended to the Delta tables.
     """
     config = load(cluster, workload, goal, overrides)
-    require_axis(config)
-    body = LimitSearch(config)
+    body = LimitRun(config)
     with make_reporter() as reporter:
         if dry_run:
             reporter.report(PlanShown(body.plan(out)))
@@ -58,7 +56,7 @@ def find_limit(  # noqa: PLR0913, PLR0917 - one for each option
         where = tables or str(out.absolute() / "tables")
         run_id = resume or new_run_id(time.time())
         resumes = resume is not None
-        return execute(body, Order(reporter, out.absolute(), where, run_id, slots, resumes))
+        return execute(body, RunOrder(reporter, out.absolute(), where, run_id, slots, resumes))
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from jobs.console.printing import make_reporter
 from jobs.entry import run
 from jobs.options import load_options, run_options
 from jobs.runs.consent import require_consent
-from jobs.runs.lifecycle import Order, execute, new_run_id
+from jobs.runs.lifecycle import RunOrder, execute, new_run_id
 from jobs.runs.nightly.body import NightRun
 from search.errors import ConfigError
 
@@ -70,7 +70,7 @@ def nightly(  # noqa: PLR0913, PLR0917 - one for each option
         require_consent(config, reporter, yes)
         where = tables or str(out.absolute() / "tables")
         resumes = night is not None
-        return execute(body, Order(reporter, out.absolute(), where, run_id, slots, resumes))
+        return execute(body, RunOrder(reporter, out.absolute(), where, run_id, slots, resumes))
 
 
 if __name__ == "__main__":

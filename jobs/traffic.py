@@ -17,9 +17,7 @@ from jobs.entry import run
 from jobs.options import load_options, pattern_options, run_options
 from jobs.runs.consent import require_consent
 from jobs.runs.fixed_load import FixedLoad, FixedLoadRun
-from jobs.runs.lifecycle import Order, execute, new_run_id
-from jobs.trials.axes import require_axis
-from metrics.units import format_load
+from jobs.runs.lifecycle import RunOrder, execute, new_run_id
 from search.errors import ConfigError
 
 
@@ -63,18 +61,17 @@ def traffic(  # noqa: PLR0913, PLR0917 - one for each option
         )
     sized = () if message_bytes is None else (f"workload.message_bytes=[{message_bytes}]",)
     config = load(cluster, workload, goal, (*overrides, *sized)).in_full
-    require_axis(config)
     held = FixedLoad(config.workload.message_bytes[0], amount, trials or 1, duration_s)
     body = FixedLoadRun(config, held)
     with make_reporter() as reporter:
         if dry_run:
             reporter.report(PlanShown(body.plan(out)))
             return 0
-        deed = f"hold {format_load(amount, config.goal.search.axis)} on it"
+        deed = f"hold {config.axis.amount(amount)} on it"
         require_consent(config, reporter, yes, deed)
         where = tables or str(out.absolute() / "tables")
         run_id = new_run_id(time.time())
-        return execute(body, Order(reporter, out.absolute(), where, run_id, slots))
+        return execute(body, RunOrder(reporter, out.absolute(), where, run_id, slots))
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 """Rows of tables from dataclasses and back, so that each column is defined once.
 
 A field's annotation gives its Arrow type and its Spark DDL: `int` bigint, `float` double,
-`str` string, `bool` boolean, `datetime` timestamp, `X | None` the same as X, `tuple[X, ...]`
-an array, `Mapping` a map, an `Enum` a string, a dataclass a struct, and a class with `to_text`
-and `from_text` a string. All columns are nullable: what is not known is null.
+`str` and `Literal` string, `bool` boolean, `datetime` timestamp, `X | None` the same as X,
+`tuple[X, ...]` an array, `Mapping` a map, an `Enum` a string, a dataclass a struct, and a class
+with `to_text` and `from_text` a string. All columns are nullable: what is not known is null.
 
 `Annotated` says what differs from that: a `Column` has another name than its field, the
 columns of a `Flat` dataclass stand in the row themselves, a `Moment` is a timestamp, and a
@@ -20,7 +20,17 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from enum import Enum
-from typing import Annotated, Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import pyarrow as pa
 
@@ -193,6 +203,8 @@ def arrow_type(hint: Any) -> pa.DataType:
         return pa.struct(list(schema_of(cast("type[Any]", hint))))
     if isinstance(hint, type) and (issubclass(hint, Enum) or hasattr(hint, "from_text")):
         return pa.string()
+    if origin is Literal:
+        return _SCALARS[type(arguments[0])]
     if hint in _SCALARS:
         return _SCALARS[hint]
     raise TypeError(f"{hint!r} is no type of a column; see {__name__} for those that are")
@@ -320,6 +332,8 @@ def _read(hint: Any, told: Any) -> Any:
         return restored(cast("type[Any]", hint), told)
     if hint is datetime:
         return told.astimezone(timezone.utc)
+    if origin is Literal:
+        return told
     if isinstance(hint, type) and hasattr(hint, "from_text"):
         return hint.from_text(told)
     return hint(told)

@@ -86,21 +86,3 @@ def format_duration(duration_s: float | None) -> str:
 def iso_utc(at_s: float) -> str:
     """A wall-clock time [s since the epoch] as ISO 8601 in UTC: `2026-11-21T11:46:32Z`."""
     return datetime.fromtimestamp(at_s, tz=timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-AXIS_WORDS = {
-    "np": "producers",
-    "rate": "records/s of each producer",
-    "message_bytes": "bytes per message",
-    "partitions": "partitions per broker",
-    "consumer_groups": "consumer groups",
-}
-"""What a load on each axis of a search counts."""
-
-
-def format_load(load: int, axis: str) -> str:
-    """`95 producers`: a load on an axis, in words."""
-    words = AXIS_WORDS.get(axis, axis)
-    if load == 1:
-        words = {"producers": "producer", "consumer groups": "consumer group"}.get(words, words)
-    return f"{format_count(load)} {words}"

@@ -17,25 +17,11 @@ class Bisection:
     A maximum that turns out sustained is doubled, at most up to load_cap.
 
     Args:
-        load_start_max: the first guess of a load above the limit.
-        load_cap: no load above this is ever offered.
-        resolution: relative width at which the bracket is a boundary point [ratio].
-        invalid_repeats_max: how often in a row an INVALID trial is repeated.
-        axis: what a load is, for people.
-
-    Raises:
-        ConfigError: when one of them makes no sense.
+        limits: bounds, resolution and patience.
     """
 
-    def __init__(
-        self,
-        load_start_max: int,
-        load_cap: int,
-        resolution: float,
-        invalid_repeats_max: int,
-        axis: str = "np",
-    ) -> None:
-        self.limits = Limits(load_start_max, load_cap, resolution, invalid_repeats_max, axis)
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
 
     def decide(self, history: Sequence[Observation]) -> Decision:
         """The next step, from the trials of this point alone (oldest first)."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
+from search.bounds import Number, Whole
 from search.bracket import bracket_of
 from search.model import Decision, Done, GaveUp, Measure, Observation, Searcher
 
@@ -33,24 +35,29 @@ class Spent:
 
 @dataclass(frozen=True)
 class Budget:
-    """What a run may cost; None where it does not matter.
+    """What a run may cost at most; each is off unless given.
 
     A trial is started only while all of them have something left, so the last one may
-    overrun seconds and bytes by its own share.
+    overrun time and payload by its own share.
+
+    Attributes:
+        trials: trials of all message sizes together.
+        duration_s: time in trials [s].
+        payload_bytes: payload offered in trials, replicas not counted [B].
     """
 
-    trials: int | None = None
-    seconds: float | None = None
-    bytes: float | None = None
+    trials: Annotated[int, Whole(1, 1_000_000, "trials")] | None = None
+    duration_s: Annotated[float, Number(0, 31_536_000, "seconds", above=True)] | None = None
+    payload_bytes: Annotated[int, Whole(1, 10**18, "bytes")] | None = None
 
     def exhausted(self, spent: Spent) -> str | None:
         """Which budget is used up, in words, or None."""
         if self.trials is not None and spent.trials >= self.trials:
             return f"the budget of {self.trials} trials"
-        if self.seconds is not None and spent.seconds >= self.seconds:
-            return f"the budget of {self.seconds:.0f} s"
-        if self.bytes is not None and spent.bytes >= self.bytes:
-            return f"the budget of {self.bytes / 1e6:.0f} MB"
+        if self.duration_s is not None and spent.seconds >= self.duration_s:
+            return f"the budget of {self.duration_s:.0f} s"
+        if self.payload_bytes is not None and spent.bytes >= self.payload_bytes:
+            return f"the budget of {self.payload_bytes / 1e6:.0f} MB"
         return None
 
 

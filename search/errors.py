@@ -1,7 +1,7 @@
 """The one exception root, and the exit code that each kind of error stands for.
 
-It lives in the lowest package so that every layer can raise below it; `jobs.cli` is
-the one place that catches it.
+It lives in the lowest package so that every layer can raise below it. What reaches a command is
+caught by `jobs.entry`, what ends a run before that by `jobs.runs.lifecycle`.
 """
 
 from __future__ import annotations

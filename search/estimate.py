@@ -77,7 +77,7 @@ class Estimate:
 
 
 @dataclass(frozen=True)
-class Reading:
+class LoadEquation:
     """One equation: `log_load` = ln limit + `slope` · gain, with error `spread`."""
 
     log_load: float
@@ -101,7 +101,7 @@ _READABLE = (0.04, 1.12)
 
 def readings(
     history: Iterable[Observation], signals: Signals, curve: Curve, noise: float
-) -> list[Reading]:
+) -> list[LoadEquation]:
     """The equations that smooth utilizations give."""
     found = []
     for seen in history:
@@ -115,11 +115,11 @@ def readings(
             _CURVE_ERROR * abs(slope),
             curve.gain * curve.at_limit_spread,
         )
-        found.append(Reading(math.log(seen.load), slope, spread))
+        found.append(LoadEquation(math.log(seen.load), slope, spread))
     return found
 
 
-def delivered_readings(history: Iterable[Observation], signals: Signals) -> list[Reading]:
+def delivered_readings(history: Iterable[Observation], signals: Signals) -> list[LoadEquation]:
     """The equations that the shortfall of overloaded trials gives."""
     found = []
     for seen in history:
@@ -129,11 +129,11 @@ def delivered_readings(history: Iterable[Observation], signals: Signals) -> list
             used = signals.highest(seen)
             is_saturated = used is not None and used >= _SATURATED
             spread = _SATURATED_ERROR if is_saturated else _DELIVERED_ERROR
-            found.append(Reading(log_load, 0.0, spread))
+            found.append(LoadEquation(log_load, 0.0, spread))
     return found
 
 
-def solve(equations: Sequence[Reading], prior: Prior | None, curve: Curve) -> Estimate | None:
+def solve(equations: Sequence[LoadEquation], prior: Prior | None, curve: Curve) -> Estimate | None:
     """The posterior of the limit, or None when nothing is known of it."""
     if not equations and prior is None:
         return None
@@ -159,7 +159,7 @@ def solve(equations: Sequence[Reading], prior: Prior | None, curve: Curve) -> Es
     return Estimate(math.exp(min(log_limit, 50.0)), spread, gain, curve.at_limit, scatter)
 
 
-def _scatter(equations: Sequence[Reading], log_limit: float, gain: float) -> float:
+def _scatter(equations: Sequence[LoadEquation], log_limit: float, gain: float) -> float:
     """Birge's ratio, held near 1 while there are few equations, and never below it.
 
     R. T. Birge, Phys. Rev. 40, 207 (1932): where measurements scatter more than their

@@ -51,14 +51,7 @@ class Guided:
         self.limits = limits
         self._allowance = allowance
         self.guide = replace(guide or Guide(), axis=limits.axis)
-        self._shadow = Shadow(
-            Bisection(
-                limits.load_start_max,
-                limits.load_cap,
-                limits.resolution,
-                limits.invalid_repeats_max,
-            )
-        )
+        self._shadow = Shadow(Bisection(limits))
 
     def decide(self, history: Sequence[Observation]) -> Decision:
         """The next step, from the trials of this point alone (oldest first)."""

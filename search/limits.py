@@ -9,8 +9,6 @@ from search.bracket import bracket_of, invalid_in_a_row
 from search.errors import ConfigError
 from search.model import Bracket, Decision, Done, GaveUp, Measure, Observation
 
-_OTHER_WAY = {"np": ", or the rate of each producer so that fewer of them are needed"}
-
 
 @dataclass(frozen=True)
 class Limits:
@@ -22,6 +20,7 @@ class Limits:
         resolution: relative width at which a bracket is a boundary point [ratio].
         invalid_repeats_max: how often in a row an INVALID trial is repeated.
         axis: what a load is, for people: np, partitions, consumer groups.
+        other_way: what else can be raised when even `load_cap` was sustained.
 
     Raises:
         ConfigError: when a value makes no sense.
@@ -32,6 +31,7 @@ class Limits:
     resolution: float
     invalid_repeats_max: int
     axis: str = "np"
+    other_way: str = ""
 
     def __post_init__(self) -> None:
         if not 1 <= self.load_start_max <= self.load_cap:
@@ -76,7 +76,7 @@ class Limits:
             return GaveUp(
                 bracket,
                 f"{self.axis} {self.load_cap} was sustained and search.load_cap allows no more; "
-                f"raise search.load_cap{_OTHER_WAY.get(self.axis, '')}",
+                f"raise search.load_cap{f', or {self.other_way}' if self.other_way else ''}",
             )
         return None
 

@@ -90,10 +90,7 @@ class Line:
     def _searcher(self, bpm: int, finished: Sequence[FinishedPoint], allowance: int) -> Searcher:
         if self.method == "guided":
             return Guided(self.limits, self.guide_for(bpm, finished), allowance)
-        limits = self.limits
-        return Bisection(
-            limits.load_start_max, limits.load_cap, limits.resolution, limits.invalid_repeats_max
-        )
+        return Bisection(self.limits)
 
     def spent(self, finished: Sequence[FinishedPoint]) -> Spent:
         """What the finished sizes have cost."""

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from search.goals import GoalsMeasurer, Histories, OnStep, last_overloaded, run_goals
 from search.guided import ALLOWANCE
 from search.line import FinishedPoint, Line
-from search.loop import OnStep as OnOwnStep
+from search.loop import (
+    ForOneGoal,
+    GoalsMeasurer,
+    Histories,
+    OnStep,
+    last_overloaded,
+    run_goals,
+)
 from search.model import Decision, Measurer, Observation, Recovers, Searcher
 
 SHARED_ALLOWANCE = 8
@@ -42,7 +48,7 @@ def run_lines(
     Args:
         lines: the plan of each goal, by its name; the first one orders the sizes.
         measurer_for: gives the measurer of a message size [B].
-        on_step: as in `search.goals.run_goals`.
+        on_step: as in `search.loop.run_goals`.
         finished: points already measured, when a run is resumed, in their order.
         begun: trials already made of the size after them.
         on_point: told every point of every goal once all goals have finished its size.
@@ -62,27 +68,10 @@ def run_lines(
     return points
 
 
-class _ForOneGoal:
-    """A measurer of one goal as one of several."""
-
-    def __init__(self, name: str, measurer: Measurer) -> None:
-        self._name = name
-        self._measurer = measurer
-
-    def measure(self, load: int) -> dict[str, Observation]:
-        """The one goal's observation."""
-        return {self._name: self._measurer.measure(load)}
-
-    def recover(self) -> None:
-        """As the measurer does, where it can."""
-        if isinstance(self._measurer, Recovers):
-            self._measurer.recover()
-
-
 def run_line(
     line: Line,
     measurer_for: Callable[[int], Measurer],
-    on_step: OnOwnStep | None = None,
+    on_step: Callable[[Decision, Sequence[Observation]], None] | None = None,
     finished: Sequence[FinishedPoint] = (),
     begun: Sequence[Observation] = (),
     on_point: Callable[[FinishedPoint], None] | None = None,
@@ -100,7 +89,7 @@ def run_line(
 
     points = run_lines(
         {name: line},
-        lambda bpm: _ForOneGoal(name, measurer_for(bpm)),
+        lambda bpm: ForOneGoal(name, measurer_for(bpm)),
         step,
         {name: finished},
         {name: begun},

@@ -1,37 +1,149 @@
-"""The one small loop: it asks a searcher, and has a measurer do what it says."""
+"""The one loop of a search: it asks the searchers, and has a measurer do what they say.
+
+Several goals search from one set of trials: each trial is judged by all, and answers for all.
+A search of one goal is the same loop with one searcher.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
 
-from search.model import Decision, Done, GaveUp, Measurer, Observation, Recovers, Searcher, Verdict
+from search.model import (
+    Decision,
+    Done,
+    GaveUp,
+    Measure,
+    Measurer,
+    Observation,
+    Recovers,
+    Searcher,
+    Verdict,
+)
 
-OnStep = Callable[[Decision, Sequence[Observation]], None]
+Histories = Mapping[str, Sequence[Observation]]
+
+
+class GoalsMeasurer(Protocol):
+    """Carries out one trial and judges it by every goal."""
+
+    def measure(self, load: int) -> Mapping[str, Observation]:
+        """Offer `load`; the observation of each goal, by the goal's name."""
+        ...
+
+
+def next_trial(
+    searchers: Mapping[str, Searcher], histories: Histories
+) -> tuple[Measure | None, dict[str, Decision]]:
+    """The trial to make next, or None when every goal has its answer; and all decisions.
+
+    Of the loads that the goals ask for, the lightest comes first.
+    """
+    decisions = {name: one.decide(histories[name]) for name, one in searchers.items()}
+    wishes = [
+        (step.load, name, step) for name, step in decisions.items() if isinstance(step, Measure)
+    ]
+    if not wishes:
+        return None, decisions
+    load, name, step = min(wishes, key=lambda wish: wish[:2])
+    reason = step.reason if len(searchers) == 1 else f"for goal {name}: {step.reason}"
+    return Measure(load, reason), decisions
+
+
+@dataclass(frozen=True)
+class SearchEnd:
+    """What one goal's search ended with, and the trials that it rests on, oldest first."""
+
+    result: Done | GaveUp
+    history: tuple[Observation, ...]
+
+
+OnStep = Callable[[Decision, Histories], None]
+"""Told every trial before it is made, and every goal's end, with all trials so far."""
+
+
+def run_goals(
+    searchers: Mapping[str, Searcher],
+    measurer: GoalsMeasurer,
+    on_step: OnStep | None = None,
+    histories: Histories | None = None,
+) -> dict[str, SearchEnd]:
+    """Search until every goal is done or gave up, by all trials that were made.
+
+    A goal that had its answer decides again when the others made more trials, which may
+    contradict it.
+
+    Args:
+        searchers: one per goal, by the goal's name; guided ones with an allowance for the
+            trials that the others ask for.
+        measurer: carries out and judges one trial; when it can `recover()`, it is told to
+            between an overload, in the eyes of any goal, and the next trial.
+        on_step: hears every decision before it is acted on.
+        histories: trials already finished, the same loads for every goal.
+    """
+    trials = {name: list((histories or {}).get(name, ())) for name in searchers}
+    while True:
+        step, decisions = next_trial(searchers, trials)
+        if step is None:
+            for decision in decisions.values():
+                _tell(on_step, decision, trials)
+            return {
+                name: SearchEnd(decision, tuple(trials[name]))
+                for name, decision in decisions.items()
+                if not isinstance(decision, Measure)
+            }
+        _tell(on_step, step, trials)
+        if last_overloaded(trials) and isinstance(measurer, Recovers):
+            measurer.recover()
+        for name, observation in measurer.measure(step.load).items():
+            trials[name].append(observation)
+
+
+def last_overloaded(histories: Histories) -> bool:
+    """True when the last trial was an overload in the eyes of any goal."""
+    last = [seen[-1].verdict for seen in histories.values() if seen]
+    return Verdict.OVERLOADED in last
+
+
+def _tell(on_step: OnStep | None, decision: Decision, trials: Histories) -> None:
+    if on_step is not None:
+        on_step(decision, trials)
+
+
+class ForOneGoal:
+    """A measurer of one goal as one of several."""
+
+    def __init__(self, name: str, measurer: Measurer) -> None:
+        self._name = name
+        self._measurer = measurer
+
+    def measure(self, load: int) -> dict[str, Observation]:
+        """The one goal's observation."""
+        return {self._name: self._measurer.measure(load)}
+
+    def recover(self) -> None:
+        """As the measurer does, where it can."""
+        if isinstance(self._measurer, Recovers):
+            self._measurer.recover()
 
 
 def run_search(
     searcher: Searcher,
     measurer: Measurer,
-    on_step: OnStep | None = None,
+    on_step: Callable[[Decision, Sequence[Observation]], None] | None = None,
     history: Sequence[Observation] = (),
 ) -> Done | GaveUp:
-    """Search until the searcher is done or gives up.
+    """`run_goals` for a single goal, as simulations need it.
 
     Args:
-        searcher: decides, from the history alone.
-        measurer: carries out one trial at a load; when it can `recover()`, it is told to
-            between an overload and the next trial.
-        on_step: told every decision before it is acted on, together with the trials that
-            it rests on; the last call brings the decision that is returned.
         history: trials already finished, oldest first, when a search is resumed.
     """
-    trials = list(history)
-    while True:
-        decision = searcher.decide(tuple(trials))
+    name = "goal"
+
+    def step(decision: Decision, histories: Histories) -> None:
         if on_step is not None:
-            on_step(decision, tuple(trials))
-        if isinstance(decision, (Done, GaveUp)):
-            return decision
-        if trials and trials[-1].verdict is Verdict.OVERLOADED and isinstance(measurer, Recovers):
-            measurer.recover()
-        trials.append(measurer.measure(decision.load))
+            on_step(decision, tuple(histories[name]))
+
+    ends = run_goals({name: searcher}, ForOneGoal(name, measurer), step, {name: history})
+    return ends[name].result

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from search.loop import OnStep, run_search
-from search.model import Done, GaveUp, Observation, Searcher, Verdict
+from search.loop import run_search
+from search.model import Decision, Done, GaveUp, Observation, Searcher, Verdict
 
 IDLE_MIN = 0.20
 """Handler idle fraction below which a simulated trial is overloaded."""
@@ -175,7 +176,7 @@ class SimulatedCluster:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class SimulatedEnd:
     """What a search made of a simulated cluster.
 
     Attributes:
@@ -209,11 +210,15 @@ class Outcome:
         return bracket.sustained <= self.true_limit < bracket.overloaded
 
 
-def run_on(searcher: Searcher, cluster: SimulatedCluster, on_step: OnStep | None = None) -> Outcome:
+def run_on(
+    searcher: Searcher,
+    cluster: SimulatedCluster,
+    on_step: Callable[[Decision, Sequence[Observation]], None] | None = None,
+) -> SimulatedEnd:
     """Run any searcher on a simulated cluster."""
     before_trials, before_s = len(cluster.trials), cluster.elapsed_s
     result = run_search(searcher, cluster, on_step)
-    return Outcome(
+    return SimulatedEnd(
         result,
         len(cluster.trials) - before_trials,
         cluster.elapsed_s - before_s,

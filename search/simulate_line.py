@@ -11,7 +11,7 @@ from search.boundary_model import ProducerRate
 from search.line import FinishedPoint, Line
 from search.lines import run_line
 from search.model import Searcher
-from search.simulate import Clock, ClusterSpec, Outcome, SimulatedCluster, run_on
+from search.simulate import Clock, ClusterSpec, SimulatedCluster, SimulatedEnd, run_on
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class SimulatedLine:
         return self._clusters[bpm]
 
 
-def run_line_on(line: Line, simulated: SimulatedLine) -> list[tuple[FinishedPoint, Outcome]]:
+def run_line_on(line: Line, simulated: SimulatedLine) -> list[tuple[FinishedPoint, SimulatedEnd]]:
     """Measure a line on a simulated cluster."""
     begun_s: list[float] = []
 
@@ -81,7 +81,7 @@ def run_line_on(line: Line, simulated: SimulatedLine) -> list[tuple[FinishedPoin
     return [
         (
             point,
-            Outcome(
+            SimulatedEnd(
                 point.result,
                 len(point.history),
                 end_s - begin_s,
@@ -94,7 +94,7 @@ def run_line_on(line: Line, simulated: SimulatedLine) -> list[tuple[FinishedPoin
 
 def run_sizes_on(
     make_searcher: Callable[[], Searcher], sizes: Sequence[int], simulated: SimulatedLine
-) -> list[Outcome]:
+) -> list[SimulatedEnd]:
     """Measure every size on its own, with a fresh searcher that knows no neighbours."""
     outcomes = []
     for bpm in sizes:

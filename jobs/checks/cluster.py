@@ -15,7 +15,6 @@ from jobs.cluster.topics import Topics
 from jobs.config import Configuration
 from jobs.console.events import Level, Notice, RecordingReporter
 from jobs.console.text import count_words
-from jobs.trials.axes import heaviest
 from jobs.trials.guards import open_guards
 from metrics.sources.beans import Role
 from metrics.sources.sample import BrokerSample
@@ -79,8 +78,7 @@ def _replicas(opened: OpenCluster) -> list[Finding]:
 def _making(opened: OpenCluster, config: Configuration, run_id: str) -> list[Finding]:
     topics, sizes = Topics(opened.admin, run_id), config.workload.message_bytes
     for bpm in sizes:
-        largest = heaviest(config.workload, config.goal, bpm)
-        topics.validate(largest.workload, largest.bpm)
+        topics.validate(config.heaviest(bpm))
     told = ", ".join(format_size(bpm) for bpm in sizes[:MESSAGES_NAMED])
     more = f" and {len(sizes) - MESSAGES_NAMED} more" if len(sizes) > MESSAGES_NAMED else ""
     return [ok("topics", f"would be accepted, for messages of {told}{more}")]

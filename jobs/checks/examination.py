@@ -20,7 +20,6 @@ from jobs.config import Cluster, Configuration, Workload, load, load_cluster, lo
 from jobs.config.loading import load_goals
 from jobs.console.events import PhaseStarted, Reporter
 from jobs.runs.opening import open_session
-from jobs.trials.axes import require_axis
 from jobs.trials.context import Session
 from jobs.trials.load import require_room
 from search.errors import RedlineError
@@ -29,7 +28,7 @@ Opened = TypeVar("Opened")
 
 
 @dataclass(frozen=True)
-class Order:
+class ExaminationScope:
     """What to examine, as the options of a job name it.
 
     Attributes:
@@ -57,7 +56,7 @@ class Examination:
         reporter: hears what is being looked at.
     """
 
-    order: Order
+    order: ExaminationScope
     reporter: Reporter
     findings: list[Finding] = field(default_factory=list)
 
@@ -96,9 +95,7 @@ class Examination:
 
     def _together(self) -> Configuration:
         order = self.order
-        config = load(order.cluster, order.workload, order.goal, order.overrides)
-        require_axis(config)
-        return config
+        return load(order.cluster, order.workload, order.goal, order.overrides)
 
     def _cluster(self, cluster: Cluster, stack: ExitStack) -> OpenCluster | None:
         check = "cluster"
@@ -128,8 +125,8 @@ class Examination:
             return
         self.findings += report.findings
         if opened is not None and report.slots:
-            brokers = len(addresses)
-            self._try("consumer groups", lambda: require_room(workload, report.slots, brokers))
+            pattern = workload.pattern(workload.message_bytes[0], len(addresses))
+            self._try("consumer groups", lambda: require_room(pattern, report.slots))
 
     def _metrics(
         self,

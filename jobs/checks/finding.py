@@ -9,7 +9,7 @@ from enum import Enum
 from search.errors import ConfigError, RedlineError
 
 
-class Standing(str, Enum):
+class Severity(str, Enum):
     """How much a finding matters: a problem keeps a run from starting."""
 
     OK = "ok"
@@ -28,7 +28,7 @@ class Finding:
         expected, remedy: empty where all is well, or where `found` says them already.
     """
 
-    standing: Standing
+    standing: Severity
     check: str
     found: str
     expected: str = ""
@@ -43,27 +43,27 @@ class Finding:
 
 def ok(check: str, found: str) -> Finding:
     """All is well."""
-    return Finding(Standing.OK, check, found)
+    return Finding(Severity.OK, check, found)
 
 
 def warning(check: str, found: str, expected: str = "", remedy: str = "") -> Finding:
     """A run can start, and its reader should know this."""
-    return Finding(Standing.WARNING, check, found, expected, remedy)
+    return Finding(Severity.WARNING, check, found, expected, remedy)
 
 
 def problem(check: str, found: str, expected: str = "", remedy: str = "") -> Finding:
     """No run can start."""
-    return Finding(Standing.PROBLEM, check, found, expected, remedy)
+    return Finding(Severity.PROBLEM, check, found, expected, remedy)
 
 
 def skipped(check: str, why: str) -> Finding:
     """Not looked at, and why."""
-    return Finding(Standing.SKIPPED, check, why)
+    return Finding(Severity.SKIPPED, check, why)
 
 
 def problems_of(findings: Iterable[Finding]) -> list[Finding]:
     """Those that keep a run from starting."""
-    return [each for each in findings if each.standing is Standing.PROBLEM]
+    return [each for each in findings if each.standing is Severity.PROBLEM]
 
 
 def require_ready(findings: Iterable[Finding]) -> None:

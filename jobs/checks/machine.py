@@ -22,7 +22,7 @@ from jobs.checks.preflight import (
     python_problem,
     this_machine,
 )
-from jobs.config import Testbed
+from jobs.config import TestbedOptions
 from jobs.setup.jars import delta_jars, kafka_jars
 from jobs.testbed.ports import free_ports
 from jobs.testbed.profile import adapted, load_profile
@@ -33,7 +33,7 @@ DRIVER_BYTES = 1_500_000_000
 """Memory of a driver: its JVM and this process [B]."""
 
 
-def machine_findings(out: Path, testbed: Testbed | None) -> list[Finding]:
+def machine_findings(out: Path, testbed: TestbedOptions | None) -> list[Finding]:
     """What this machine lacks for a run.
 
     Args:
@@ -107,7 +107,7 @@ def _memory() -> str:
     return "not known" if available is None else f"{available / 1e9:.1f} GB available"
 
 
-def _kafka(testbed: Testbed) -> list[Finding]:
+def _kafka(testbed: TestbedOptions) -> list[Finding]:
     version = testbed.kafka_version
     adapted(
         load_profile(testbed.profile),

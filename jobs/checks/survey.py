@@ -17,8 +17,9 @@ from pyspark import cloudpickle
 
 from jobs.checks import executor_facts
 from jobs.config import Cluster, Workload
-from jobs.engine.compression import CODECS
-from jobs.engine.driver_line import ControlAddress
+from jobs.engine.batches.compression import CODECS
+from jobs.engine.clients.registry import CLIENTS
+from jobs.engine.task.driver_line import ControlAddress
 from jobs.spark.session import cause_of, run_interruptibly
 from search.errors import ConfigError
 
@@ -29,7 +30,7 @@ TIMEOUT_S = 3.0
 """What a task waits for a connection [s]: a round trip around the world takes a tenth of it."""
 DEADLINE_S = 120.0
 """A probe that is not over by then is given up [s]; executors start Python workers for it."""
-CODE = ("jobs.engine", "jobs.engine.clients", "jobs.engine.consumers", "metrics", "search")
+CODE = ("jobs.engine", "jobs.engine.clients", "jobs.engine.consuming", "metrics", "search")
 """The packages of ours that executors run."""
 _ENGINE = ("jobs.engine.stage",)
 _NEEDED = {
@@ -61,8 +62,8 @@ class Needs:
         codec = CODECS[workload.producer.compression].package
         if codec:
             packages[codec] = _CODEC_MODULES[codec]
-        if "librdkafka" in (workload.producer.client, workload.consumers.client):
-            packages["confluent-kafka"] = "confluent_kafka"
+        for name in (workload.producer.client, workload.consumers.client):
+            packages |= CLIENTS[name].packages
         security = cluster.security
         files = (
             workload.payload.messages_file,

@@ -13,8 +13,8 @@ from kafka import errors as kafka_errors
 from kafka.net.compat import KafkaNetClient
 
 from jobs.cluster.admin import AdminError, KafkaAdmin
-from jobs.engine.connections import refusals_of
-from jobs.engine.refusals import why_not
+from jobs.engine.network.connections import refusals_of
+from jobs.engine.network.refusals import why_not
 from search.errors import ConfigError
 
 PROBE_SHARE = 0.3

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from jobs.cluster.admin import NO_LEADER, Partition
-from jobs.config import Workload
-from jobs.engine.pattern import BATCH_HEADER_BYTES, record_bytes
+from metrics.traffic.pattern import TrafficPattern
+from metrics.traffic.producer import ProducerPattern
+from metrics.traffic.record_format import BATCH_HEADER_BYTES, record_bytes
 from search.errors import ConfigError
 
 PREFIX = "redline-"
@@ -70,51 +71,48 @@ def several(name: str, count: int) -> tuple[str, ...]:
     return (name,) if count == 1 else tuple(f"{name}-{number}" for number in range(count))
 
 
-def largest_batch_bytes(workload: Workload, message_bytes: int) -> int:
-    """No record batch of this workload is larger than this [B].
+def largest_batch_bytes(pattern: ProducerPattern) -> int:
+    """No record batch of such a producer is larger than this [B].
 
     A batch of several records keeps to batch_size; a batch of one takes what it needs, which
     is less where it can be compressed, but not known before it is.
     """
-    producer, payload = workload.producer, workload.payload.for_engine()
-    rate = producer.records_per_s(message_bytes)
+    options, payload = pattern.options, pattern.payload
 
     def sized(index: int, share: float) -> int:
-        return record_bytes(index, payload.sizes.quantile(message_bytes, share), rate, payload)
+        size = payload.distribution.quantile(pattern.bpm, share)
+        return record_bytes(index, size, pattern.rate_records_per_s, payload)
 
-    if producer.compression != "none" and payload.kind != "random":
-        return producer.batch_size
+    if options.compression != "none" and payload.kind != "random":
+        return options.batch_size
     largest = BATCH_HEADER_BYTES + sized(0, 1.0)
-    several_fit = BATCH_HEADER_BYTES + sized(0, 0.0) + sized(1, 0.0) <= producer.batch_size
-    return max(largest, producer.batch_size) if several_fit else largest
+    several_fit = BATCH_HEADER_BYTES + sized(0, 0.0) + sized(1, 0.0) <= options.batch_size
+    return max(largest, options.batch_size) if several_fit else largest
 
 
-def require_writable(
-    workload: Workload, message_bytes: int, properties: Mapping[str, str | None]
-) -> None:
-    """Refuse a workload whose every request the brokers would refuse.
+def require_writable(pattern: TrafficPattern, properties: Mapping[str, str | None]) -> None:
+    """Refuse traffic whose every request the brokers would refuse.
 
     Args:
-        workload: what will be written.
-        message_bytes: mean size of a message, key and value [B].
+        pattern: what will be written.
         properties: of the topic, defaults included; what is missing is not checked.
 
     Raises:
         ConfigError: batches larger than max.message.bytes, or fewer replicas than
             min.insync.replicas with acks=all.
     """
-    limit, batch = properties.get("max.message.bytes"), largest_batch_bytes(workload, message_bytes)
+    limit, batch = properties.get("max.message.bytes"), largest_batch_bytes(pattern.producer)
     if limit is not None and batch > int(limit):
         raise ConfigError(
-            f"workload {workload.name} sends batches of up to {batch} B at message size "
-            f"{message_bytes} B, and the brokers take at most max.message.bytes {limit} B; lower "
+            f"the workload sends batches of up to {batch} B at message size "
+            f"{pattern.bpm} B, and the brokers take at most max.message.bytes {limit} B; lower "
             f"producer.batch_size or message_bytes, or add --set "
             f"workload.topic.config.max.message.bytes={batch}"
         )
-    insync, replicas = properties.get("min.insync.replicas"), workload.topic.replication_factor
-    if insync is not None and workload.producer.acks == "all" and replicas < int(insync):
+    insync, replicas = properties.get("min.insync.replicas"), pattern.topic.replication_factor
+    if insync is not None and pattern.producer.options.acks == "all" and replicas < int(insync):
         raise ConfigError(
-            f"workload {workload.name} has topic.replication_factor {replicas} and acks all, and "
+            f"the workload has topic.replication_factor {replicas} and acks all, and "
             f"the brokers want min.insync.replicas {insync}; raise the factor, or add --set "
             f"workload.topic.config.min.insync.replicas={replicas}"
         )

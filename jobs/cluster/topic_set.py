@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from jobs.cluster.topic_plan import Assignment, TopicState
-from jobs.engine.partitions import Partitions
+from jobs.engine.task.partitions import Partitions
 
 
 @dataclass(frozen=True)

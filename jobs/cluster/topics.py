@@ -16,7 +16,7 @@ from jobs.cluster.topic_plan import (
     topic_name,
 )
 from jobs.cluster.topic_set import TopicReport, TopicSet
-from jobs.config import Workload
+from metrics.traffic.pattern import TopicOptions, TrafficPattern
 from search.errors import ConfigError, RedlineError
 
 POLL_S = 0.2
@@ -67,35 +67,35 @@ class Topics:
         """Topics that this run made and did not delete yet."""
         return tuple(self._made)
 
-    def validate(self, workload: Workload, message_bytes: int) -> None:
+    def validate(self, pattern: TrafficPattern) -> None:
         """Have the cluster check a topic without making it, and our batches against it.
 
         Raises:
             ConfigError: when it would refuse the topic or each batch written to it.
         """
-        planned = self._planned(workload, message_bytes)
+        planned = self._planned(pattern)
         longest = planned.names[-1]  # in all else they are alike
-        properties = self._request(longest, planned.replicas, workload, validate_only=True)
-        require_writable(workload, message_bytes, properties)
+        properties = self._request(longest, planned.replicas, pattern.topic, validate_only=True)
+        require_writable(pattern, properties)
 
-    def create(self, workload: Workload, message_bytes: int, deadline_s: float = 60.0) -> TopicSet:
-        """Make the topics for a message size and wait until all brokers lead and follow.
+    def create(self, pattern: TrafficPattern, deadline_s: float = 60.0) -> TopicSet:
+        """Make the topics of a pattern and wait until all brokers lead and follow.
 
         Raises:
             ConfigError: when the cluster refuses such a topic, or each batch written to it.
             AdminError: when it does not answer, or the name is taken.
             TopicError: when this run has one already, or one is not well within `deadline_s` [s].
         """
-        planned = self._planned(workload, message_bytes)
+        planned = self._planned(pattern)
         for name in planned.names:
             if name in self._made:
                 raise TopicError(
                     f"run {self._run_id} has a topic {name} already; expected to make it once; "
                     "delete it first"
                 )
-        self.validate(workload, message_bytes)
+        self.validate(pattern)
         for name in planned.names:
-            self._create(name, planned.replicas, workload)
+            self._create(name, planned.replicas, pattern.topic)
         state = self._wait(lambda: self._state(planned), deadline_s)
         if not state.healthy:
             raise TopicError(
@@ -105,10 +105,10 @@ class Topics:
             )
         return planned
 
-    def _create(self, name: str, replicas: Assignment, workload: Workload) -> None:
+    def _create(self, name: str, replicas: Assignment, wanted: TopicOptions) -> None:
         self._made.append(name)  # first, as a request without an answer may have worked
         try:
-            self._request(name, replicas, workload)
+            self._request(name, replicas, wanted)
         except AdminError as error:
             if error.cause == "TopicAlreadyExistsError":
                 self._made.remove(name)
@@ -178,12 +178,12 @@ class Topics:
             if error.cause != "UnknownTopicOrPartitionError":
                 raise
 
-    def _planned(self, workload: Workload, message_bytes: int) -> TopicSet:
-        wanted = workload.topic
-        name = topic_name(self._run_id, message_bytes, wanted.partitions_per_broker)
+    def _planned(self, pattern: TrafficPattern) -> TopicSet:
+        wanted = pattern.topic
+        name = topic_name(self._run_id, pattern.bpm, wanted.partitions_per_broker)
         return TopicSet(
             several(name, wanted.count),
-            message_bytes,
+            pattern.bpm,
             assignment(
                 self._admin.describe_cluster().broker_ids,
                 wanted.partitions_per_broker,
@@ -192,10 +192,10 @@ class Topics:
         )
 
     def _request(
-        self, name: str, replicas: Assignment, workload: Workload, validate_only: bool = False
+        self, name: str, replicas: Assignment, wanted: TopicOptions, validate_only: bool = False
     ) -> dict[str, str | None]:
         try:
-            return self._admin.create_topic(name, replicas, workload.topic.config, validate_only)
+            return self._admin.create_topic(name, replicas, wanted.config, validate_only)
         except AdminError as error:
             if error.cause in WRONG_REQUESTS:
                 raise ConfigError(str(error)) from error

@@ -1,18 +1,17 @@
-"""What all configuration models share: frozen, strict, and fields that say what they expect."""
+"""What all configuration models share: frozen, strict, and sections that are plain dataclasses."""
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import re
-from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, GetCoreSchemaHandler
-from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, create_model
+from pydantic_core import CoreSchema, core_schema
 
-EXPECTED = "expected"
-"""Error type of a value that is not what its field expects; `ctx["expected"]` says what is."""
+from search.bounds import Checked, Text
 
 
 class ConfigModel(BaseModel):
@@ -27,93 +26,41 @@ class ConfigModel(BaseModel):
     )
 
 
-def unexpected(expected: str) -> PydanticCustomError:
-    """The error of a value that is not `expected`, a noun phrase."""
-    return PydanticCustomError(EXPECTED, "expected {expected}", {"expected": expected})
+class FileSection:
+    """An annotation: a dataclass as a section of a file, checked like a `ConfigModel`.
 
-
-class Checked(ABC):
-    """An annotation that checks a value before pydantic does, and says what it expects."""
-
-    @abstractmethod
-    def expected(self) -> str:
-        """A noun phrase for messages and docs."""
-
-    @abstractmethod
-    def accepts(self, value: Any) -> bool:
-        """True when the value may go on to pydantic's own checks."""
-
-    def _check(self, value: Any) -> Any:
-        if not self.accepts(value):
-            raise unexpected(self.expected())
-        return value
+    Bounds are read from its annotations, and what has to fit together is asked of its
+    `require_consistent`, if it has one.
+    """
 
     def __get_pydantic_core_schema__(
         self, source: Any, handler: GetCoreSchemaHandler
     ) -> CoreSchema:
-        return core_schema.no_info_before_validator_function(self._check, handler(source))
+        model = section_model(source)
+
+        def checked(section: BaseModel) -> Any:
+            options = source(**{name: getattr(section, name) for name in model.model_fields})
+            if hasattr(options, "require_consistent"):
+                options.require_consistent()
+            return options
+
+        return core_schema.no_info_after_validator_function(checked, handler.generate_schema(model))
 
 
-@dataclass(frozen=True)
-class Whole(Checked):
-    """A whole number from `low` to `high`; `unit` is a plural noun, or empty."""
-
-    low: int
-    high: int
-    unit: str = ""
-
-    def expected(self) -> str:
-        """The noun phrase for messages and docs."""
-        of = f" of {self.unit}" if self.unit else ""
-        return f"a whole number{of} from {self.low} to {self.high}"
-
-    def accepts(self, value: Any) -> bool:
-        """True for an int inside the bounds; a bool is none."""
-        is_int = isinstance(value, int) and not isinstance(value, bool)
-        return is_int and self.low <= value <= self.high
+@functools.cache
+def section_model(kind: Any) -> type[ConfigModel]:
+    """The model that checks a section of this dataclass."""
+    hints = get_type_hints(kind, include_extras=True)
+    keys: dict[str, Any] = {
+        item.name: (hints[item.name], _default_of(item)) for item in dataclasses.fields(kind)
+    }
+    return create_model(kind.__name__, __base__=ConfigModel, __doc__=kind.__doc__, **keys)
 
 
-@dataclass(frozen=True)
-class Number(Checked):
-    """A finite number from `low` (or above it, when `above`) to `high` (or below it)."""
-
-    low: float
-    high: float
-    unit: str = ""
-    above: bool = False
-    below: bool = False
-
-    def expected(self) -> str:
-        """The noun phrase for messages and docs."""
-        of = f" of {self.unit}" if self.unit else ""
-        low = f"above {self.low:.12g}" if self.above else f"from {self.low:.12g}"
-        if self.below:
-            return f"a number{of} {low} to below {self.high:.12g}"
-        return f"a number{of} {low} {'up ' if self.above else ''}to {self.high:.12g}"
-
-    def accepts(self, value: Any) -> bool:
-        """True for an int or float inside the bounds; NaN and bool are none."""
-        if not isinstance(value, (int, float)) or isinstance(value, bool):
-            return False
-        over = value > self.low if self.above else value >= self.low
-        under = value < self.high if self.below else value <= self.high
-        return over and under
-
-
-@dataclass(frozen=True)
-class Text(Checked):
-    """A text that matches `pattern` as a whole; `what` is a noun phrase."""
-
-    pattern: str
-    what: str
-
-    def expected(self) -> str:
-        """The noun phrase for messages and docs."""
-        return self.what
-
-    def accepts(self, value: Any) -> bool:
-        """True for a str that matches."""
-        return isinstance(value, str) and re.fullmatch(self.pattern, value) is not None
+def _default_of(item: dataclasses.Field[Any]) -> Any:
+    if item.default_factory is not dataclasses.MISSING:
+        return Field(default_factory=item.default_factory)
+    return ... if item.default is dataclasses.MISSING else item.default
 
 
 _NAME = Text(
@@ -150,25 +97,3 @@ class HostPortText(Checked):
 
 
 HostPort = Annotated[str, HostPortText()]
-
-
-def _as_property(value: Any) -> Any:
-    """Kafka's properties are text; YAML's numbers and booleans are written as Kafka reads them."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, (int, float)):
-        return str(value)
-    return value
-
-
-def _as_properties(value: Any) -> Any:
-    if not isinstance(value, Mapping):
-        raise unexpected("a map of Kafka property names to values, such as {retention.bytes: 1000}")
-    for name, given in value.items():
-        if not isinstance(name, str) or not isinstance(given, (str, int, float, bool)):
-            raise unexpected("Kafka property names with a text, number or boolean each")
-    return {name: _as_property(given) for name, given in value.items()}
-
-
-Properties = Annotated[Mapping[str, str], BeforeValidator(_as_properties)]
-"""Kafka properties by name; numbers and booleans of the YAML become text."""

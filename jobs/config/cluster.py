@@ -6,20 +6,14 @@ from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
-from jobs.config.base import (
-    ConfigModel,
-    HostPort,
-    Name,
-    Number,
-    Properties,
-    Text,
-    Whole,
-)
+from jobs.config.base import ConfigModel, HostPort, Name
 from jobs.config.cluster_metrics import Jmx, Metrics
 from jobs.config.security import Protocol, Security
+from jobs.setup.kafka_release import DEFAULT_RELEASE, RELEASE
+from search.bounds import Number, Properties, Text, Whole
 
 
-class Testbed(ConfigModel):
+class TestbedOptions(ConfigModel):
     """Brokers that the run starts on this machine and stops at its end.
 
     Attributes:
@@ -36,13 +30,7 @@ class Testbed(ConfigModel):
 
     profile: Annotated[str, Text(r"\S.*", "the name of a testbed profile, such as disk-bound")]
     brokers: Annotated[int, Whole(1, 5, "brokers")] = 3
-    kafka_version: Annotated[
-        str,
-        Text(
-            r"(3\.(9|[1-9]\d)|[4-9]\.\d+|[1-9]\d\.\d+)\.\d+",
-            'a Kafka version from 3.9.0 on, in quotes, such as "4.1.2"',
-        ),
-    ] = "4.1.2"
+    kafka_version: Annotated[str, RELEASE] = DEFAULT_RELEASE
     properties: Properties = Field(default_factory=dict)
     security: Protocol | None = None
     jmx_secured: bool | None = None
@@ -76,7 +64,7 @@ class Cluster(ConfigModel):
 
     name: Name
     description: str = ""
-    testbed: Testbed | None = None
+    testbed: TestbedOptions | None = None
     bootstrap_servers: Annotated[tuple[HostPort, ...], Field(strict=False, min_length=1)] | None = (
         None
     )

@@ -7,9 +7,10 @@ from typing import Annotated, Any, ClassVar, TypeVar
 
 from pydantic import BeforeValidator, model_validator
 
-from jobs.config.base import ConfigModel, HostPort, Text, Whole, unexpected
+from jobs.config.base import ConfigModel, HostPort
 from jobs.config.security import SecretReference, read_secret
 from metrics.sources.access import JmxAccess
+from search.bounds import Text, Whole, unexpected
 from search.errors import ConfigError
 
 Place = TypeVar("Place", bound="Places")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel
+
+from jobs.config.base import section_model
 
 Model = type[BaseModel]
 
@@ -29,6 +32,9 @@ def _child(annotation: Any) -> Model | None:
     for kind in _alternatives(annotation):
         if get_origin(kind) is tuple:
             return _child(get_args(kind)[0])
+        if dataclasses.is_dataclass(kind):
+            section: Any = kind
+            return section_model(section)
         if isinstance(kind, type) and issubclass(kind, BaseModel):
             return kind
     return None

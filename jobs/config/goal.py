@@ -6,68 +6,16 @@ from typing import Annotated, Literal
 
 from pydantic import model_validator
 
-from jobs.config.base import ConfigModel, Name, Number, Whole
-from metrics.judging import thresholds
-from metrics.judging.thresholds import Thresholds
+from jobs.config.base import ConfigModel, FileSection, Name
+from metrics.judging.thresholds import Indicators, Thresholds, Validity
+from metrics.traffic.axes import AXES, NP
+from search.bounds import Choice, Number, Whole
+from search.budget import Budget
 
 LOAD_CAP_MAX = 100_000_000
 
-Axis = Literal["np", "rate", "message_bytes", "partitions", "consumer_groups"]
 
-Latency = Annotated[float, Number(0, 600_000, "milliseconds", above=True)]
-
-
-class Indicators(ConfigModel):
-    """Thresholds beyond which a trial is OVERLOADED.
-
-    Attributes:
-        request_handler_idle_min: lowest idle fraction of any broker's handlers [ratio].
-        isr_changed_share_max: share of samples with ISR changes or under-replicated
-            partitions that is still sustained [ratio].
-        achieved_min: achieved over offered [ratio].
-        network_idle_min: lowest idle fraction of any network thread [ratio].
-        latency_p50_ms_max, latency_p95_ms_max, latency_p99_ms_max, latency_p999_ms_max:
-            produce latency from the intended send time [ms].
-        request_queue_max: most waiting requests of any broker.
-        request_queue_share_max: the same as a share of the broker's queued.max.requests
-            [ratio].
-        consumer_lag_growth_max: growth of any consumer group's lag over the offered
-            messages [ratio].
-
-    All but the first three are off unless given.
-    """
-
-    request_handler_idle_min: Annotated[float, Number(0, 1, below=True)] = 0.20
-    isr_changed_share_max: Annotated[float, Number(0, 1)] = 0.5
-    achieved_min: Annotated[float, Number(0, 1, above=True)] = 0.99
-    network_idle_min: Annotated[float, Number(0, 1, below=True)] | None = None
-    latency_p50_ms_max: Latency | None = None
-    latency_p95_ms_max: Latency | None = None
-    latency_p99_ms_max: Latency | None = None
-    latency_p999_ms_max: Latency | None = None
-    request_queue_max: Annotated[float, Number(0, 100_000, "requests")] | None = None
-    request_queue_share_max: Annotated[float, Number(0, 1, above=True)] | None = None
-    consumer_lag_growth_max: Annotated[float, Number(0, 1)] | None = None
-
-
-class Validity(ConfigModel):
-    """Thresholds beyond which a trial is INVALID, which is no answer.
-
-    Attributes:
-        missed_samples_max: share of a broker's samples that may be missing [ratio].
-        generator_share_max: share of a shortfall that may be the generator's own [ratio].
-        loop_busy_max: share of time that a task's event loop may be busy before a shortfall
-            is called the generator's own [ratio].
-        throttle_ms_max: mean throttle time of produce requests [ms].
-    """
-
-    missed_samples_max: Annotated[float, Number(0, 1, below=True)] = 0.25
-    generator_share_max: Annotated[float, Number(0, 1)] = 0.5
-    loop_busy_max: Annotated[float, Number(0, 1, above=True)] = 0.95
-    throttle_ms_max: Annotated[float, Number(0, 60_000, "milliseconds")] = 0.0
-
-
-class Guards(ConfigModel):
+class GuardLimits(ConfigModel):
     """What stops a run, with exit code 5 and all topics of the run deleted.
 
     Attributes:
@@ -92,22 +40,6 @@ class Guards(ConfigModel):
     write_bytes_max: Annotated[int, Whole(1, 10**18, "bytes")] | None = None
 
 
-class Budget(ConfigModel):
-    """What a run may cost at most; each is off unless given.
-
-    A trial is started only while all of them have something left.
-
-    Attributes:
-        trials: trials of all message sizes together.
-        duration_s: time in trials [s].
-        payload_bytes: payload offered in trials, replicas not counted [B].
-    """
-
-    trials: Annotated[int, Whole(1, 1_000_000, "trials")] | None = None
-    duration_s: Annotated[float, Number(0, 31_536_000, "seconds", above=True)] | None = None
-    payload_bytes: Annotated[int, Whole(1, 10**18, "bytes")] | None = None
-
-
 class Search(ConfigModel):
     """Bounds and patience of the search.
 
@@ -125,14 +57,14 @@ class Search(ConfigModel):
         budget: what all trials may cost.
     """
 
-    axis: Axis = "np"
+    axis: Annotated[str, Choice(tuple(AXES))] = NP.name
     load_start_max: Annotated[int, Whole(1, LOAD_CAP_MAX)] = 128
     load_cap: Annotated[int, Whole(1, LOAD_CAP_MAX)] = 20_000
     resolution: Annotated[float, Number(0, 0.5, above=True)] = 0.05
     invalid_repeats_max: Annotated[int, Whole(0, 20, "repeats")] = 3
     method: Literal["guided", "bisection"] = "guided"
     refine_max: Annotated[int, Whole(0, 20, "sizes")] = 0
-    budget: Budget = Budget()
+    budget: Annotated[Budget, FileSection()] = Budget()
 
     @model_validator(mode="after")
     def _start_below_cap(self) -> Search:
@@ -154,15 +86,12 @@ class Goal(ConfigModel):
 
     name: Name
     description: str = ""
-    indicators: Indicators = Indicators()
-    validity: Validity = Validity()
-    guards: Guards = Guards()
+    indicators: Annotated[Indicators, FileSection()] = Indicators()
+    validity: Annotated[Validity, FileSection()] = Validity()
+    guards: GuardLimits = GuardLimits()
     search: Search = Search()
 
     @property
     def thresholds(self) -> Thresholds:
         """The goal's limits as the judge takes them."""
-        return Thresholds(
-            thresholds.Indicators(**self.indicators.model_dump()),
-            thresholds.Validity(**self.validity.model_dump()),
-        )
+        return Thresholds(self.indicators, self.validity)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -13,8 +13,10 @@ from jobs.config.files import names_in, read_conf
 from jobs.config.goal import Goal
 from jobs.config.overrides import apply_overrides, parse_overrides
 from jobs.config.problems import config_error
-from jobs.config.source import Source, parse_map
+from jobs.config.source import ParsedFile, parse_map
 from jobs.config.workload import Workload
+from metrics.traffic.axes import AXES, MESSAGE_BYTES, NP, Axis
+from metrics.traffic.pattern import TrafficPattern
 from search.errors import ConfigError
 
 Loaded = TypeVar("Loaded", Cluster, Workload, Goal)
@@ -41,8 +43,26 @@ class Configuration:
     @property
     def in_full(self) -> Configuration:
         """The same without early ends: a fixed load is to be held, not decided about."""
-        trial = self.workload.trial.model_copy(update={"early_end_error_rate": 0.0})
+        trial = replace(self.workload.trial, early_end_error_rate=0.0)
         return replace(self, workload=self.workload.model_copy(update={"trial": trial}))
+
+    @property
+    def axis(self) -> Axis:
+        """What is searched along."""
+        return AXES[self.goal.search.axis]
+
+    def pattern(self, bpm: int, load: int, brokers: int = 0) -> TrafficPattern:
+        """The traffic at a load on the axis.
+
+        Args:
+            bpm: message size of the boundary point [B].
+            brokers: of the cluster.
+        """
+        return self.axis.apply(self.workload.pattern(bpm, brokers), load)
+
+    def heaviest(self, bpm: int) -> TrafficPattern:
+        """The traffic of a boundary point that a topic can least take, to ask beforehand."""
+        return self.pattern(bpm, self.goal.search.load_cap if self.axis.grows_batches else 1)
 
     @property
     def goal_names(self) -> str:
@@ -116,7 +136,52 @@ def load(cluster: str, workload: str, goal: str, overrides: Sequence[str] = ()) 
             f"most as many replicas as brokers; change one of them, for example by --set "
             f"workload.topic.replication_factor={testbed.brokers}"
         )
+    _require_axis(loaded)
     return loaded
+
+
+def _require_axis(config: Configuration) -> None:
+    workload, search, axis = config.workload, config.goal.search, config.axis
+    if axis is NP:
+        if workload.np is not None:
+            raise ConfigError(
+                f"workload {workload.name} has np {workload.np} and the goal searches along np; "
+                "expected no np; remove it, or choose another goal.search.axis"
+            )
+        return
+    if workload.np is None:
+        raise ConfigError(
+            f"the goal searches along {axis.name} and workload {workload.name} has no np; expected "
+            "the number of producers to hold fixed; add it, for example by --set workload.np=16"
+        )
+    if axis.maximum is not None and search.load_cap > axis.maximum:
+        raise ConfigError(
+            f"goal.search.load_cap is {search.load_cap} and {axis.name} goes up to "
+            f"{axis.maximum}; expected no more; lower it, for example by "
+            f"--set goal.search.load_cap={axis.maximum}"
+        )
+    if axis is MESSAGE_BYTES:
+        _require_growing_size(workload, search.load_cap)
+
+
+def _require_growing_size(workload: Workload, load_cap: int) -> None:
+    if len(workload.message_bytes) != 1:
+        raise ConfigError(
+            f"the goal searches along message_bytes and workload {workload.name} has "
+            f"{len(workload.message_bytes)} sizes; expected one, which names the point; give one"
+        )
+    if workload.producer.rate_records_per_s is None:
+        raise ConfigError(
+            "the goal searches along message_bytes and the producers' rate is in bytes per "
+            "second, so load would not grow with the size; expected "
+            "producer.rate_records_per_s; set it and set rate_bytes_per_s to null"
+        )
+    problem = workload.trouble_with_size(load_cap)
+    if problem is not None:
+        raise ConfigError(
+            f"goal.search.load_cap allows messages of {load_cap} B, and workload {problem}, "
+            "or lower the cap"
+        )
 
 
 def available(kind: str) -> tuple[str, ...]:
@@ -124,19 +189,28 @@ def available(kind: str) -> tuple[str, ...]:
     return names_in(f"{kind}s")
 
 
-def describe(config: BaseModel) -> dict[str, Any]:
+def describe(config: Any) -> dict[str, Any]:
     """The keys of a configuration by their paths, for tables: `producer.linger_ms` → 10.
 
     Maps with free keys stay one value; unset keys are left out.
+
+    Args:
+        config: a model, or the dataclass of one of its sections.
     """
     flat: dict[str, Any] = {}
-    for name in type(config).model_fields:
+    for name in _keys(config):
         value = getattr(config, name)
-        if isinstance(value, BaseModel):
+        if _keys(value):
             flat.update({f"{name}.{key}": part for key, part in describe(value).items()})
         elif value is not None:
             flat[name] = dict(value) if isinstance(value, Mapping) else value
     return flat
+
+
+def _keys(config: Any) -> tuple[str, ...]:
+    if isinstance(config, BaseModel):
+        return tuple(type(config).model_fields)
+    return tuple(item.name for item in fields(config)) if is_dataclass(config) else ()
 
 
 def _load(model: type[Loaded], kind: str, name_or_path: str, overrides: Sequence[str]) -> Loaded:
@@ -148,7 +222,7 @@ def _load(model: type[Loaded], kind: str, name_or_path: str, overrides: Sequence
     return _validated(model, source)
 
 
-def _validated(model: type[Loaded], source: Source) -> Loaded:
+def _validated(model: type[Loaded], source: ParsedFile) -> Loaded:
     try:
         return model.model_validate(source.data)
     except ValidationError as error:

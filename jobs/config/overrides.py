@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from jobs.config.fields import Model, holds_free_keys, nearest
-from jobs.config.source import Source, kind_of, parse_value
+from jobs.config.source import ParsedFile, kind_of, parse_value
 from search.errors import ConfigError
 
 FILES = ("cluster", "workload", "goal")
@@ -59,7 +59,7 @@ def parse_overrides(texts: Sequence[str]) -> tuple[Override, ...]:
     return tuple(parse_override(text) for text in texts)
 
 
-def apply_overrides(source: Source, model: Model, overrides: Sequence[Override]) -> None:
+def apply_overrides(source: ParsedFile, model: Model, overrides: Sequence[Override]) -> None:
     """Put the values of `overrides`, which all speak of this file, into `source`.
 
     Below a map with free keys the rest of the path is one key, as Kafka's property names

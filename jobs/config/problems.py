@@ -8,9 +8,9 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from jobs.config.base import EXPECTED, Checked
 from jobs.config.fields import Model, hint, model_at
-from jobs.config.source import Source, kind_of
+from jobs.config.source import ParsedFile, kind_of
+from search.bounds import EXPECTED, Checked
 from search.errors import ConfigError
 
 LINES_MAX = 5
@@ -26,7 +26,7 @@ KINDS = {
 }
 
 
-def config_error(error: ValidationError, source: Source, model: Model) -> ConfigError:
+def config_error(error: ValidationError, source: ParsedFile, model: Model) -> ConfigError:
     """The error to show for a configuration that `model` refused.
 
     Several problems give several lines, at most `LINES_MAX`. Values of keys that may hold
@@ -49,7 +49,7 @@ def _own(problems: list[ErrorDetails]) -> list[ErrorDetails]:
     ]
 
 
-def _line(details: ErrorDetails, source: Source, model: Model) -> str:
+def _line(details: ErrorDetails, source: ParsedFile, model: Model) -> str:
     path = tuple(part for part in details["loc"] if part != "[key]")
     where = source.origin(path)
     key = ".".join(map(str, path))

@@ -9,9 +9,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, model_validator
 
-from jobs.config.base import ConfigModel, Text, unexpected
+from jobs.config.base import ConfigModel
 from jobs.config.tokens import ClientCredentials, ReferencedToken
-from jobs.engine.options import ClientOptions
+from jobs.engine.network.options import ClientOptions
+from search.bounds import Text, unexpected
 from search.errors import ConfigError
 
 REFERENCE = "env:NAME or file:PATH (a secret is never written into a file or an option itself)"

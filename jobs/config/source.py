@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from datetime import date
 from typing import Any
 
-import yaml
+from ruamel.yaml import YAML
+from ruamel.yaml.comments import CommentedMap, CommentedSeq, TaggedScalar
+from ruamel.yaml.constructor import DuplicateKeyError
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from search.errors import ConfigError
 
@@ -14,31 +18,8 @@ Path = tuple[Any, ...]
 """Keys and list positions from the top of a file to a value."""
 
 
-class _CoreLoader(yaml.SafeLoader):
-    """YAML 1.2's scalars: `1e6` is a number, `on` and `12:30` are text."""
-
-    yaml_implicit_resolvers: dict[Any, Any] = {}  # noqa: RUF012 - as PyYAML declares it
-
-
-_CoreLoader.add_implicit_resolver("tag:yaml.org,2002:null", re.compile(r"(null|~)?$"), None)
-_CoreLoader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"true$|false$"), None)
-_CoreLoader.add_implicit_resolver("tag:yaml.org,2002:int", re.compile(r"[-+]?[0-9]+$"), None)
-_CoreLoader.add_implicit_resolver(
-    "tag:yaml.org,2002:float",
-    re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?$|[-+]?\.inf$|\.nan$"),
-    None,
-)
-
-
-def _construct_int(_: yaml.SafeLoader, node: yaml.ScalarNode) -> int:
-    return int(node.value)  # YAML 1.1 would read 010 as 8
-
-
-_CoreLoader.add_constructor("tag:yaml.org,2002:int", _construct_int)
-
-
 @dataclass
-class Source:
+class ParsedFile:
     """The data of one file, and where each of its values comes from.
 
     Attributes:
@@ -59,103 +40,33 @@ class Source:
         return self.label
 
 
-class _Reader:
-    """Builds plain data from nodes, notes lines, and refuses keys that are given twice."""
-
-    def __init__(self, label: str, loader: _CoreLoader) -> None:
-        self.label = label
-        self.loader = loader
-        self.origins: dict[Path, str] = {}
-
-    def read(self, node: yaml.Node, path: Path, above: tuple[yaml.Node, ...] = ()) -> Any:
-        if node in above:
-            raise ConfigError(
-                f"{self._place(node)}: {_dotted(path)} refers to what it is a part of; "
-                "expected plain values; remove the alias"
-            )
-        if path:
-            self.origins.setdefault(path, self._place(node))
-        above = (*above, node)
-        if isinstance(node, yaml.MappingNode):
-            return self._read_map(node, path, above)
-        if isinstance(node, yaml.SequenceNode):
-            return [self.read(item, (*path, i), above) for i, item in enumerate(node.value)]
-        return self._scalar(node, path)
-
-    def _read_map(
-        self, node: yaml.MappingNode, path: Path, above: tuple[yaml.Node, ...]
-    ) -> dict[Any, Any]:
-        result: dict[Any, Any] = {}
-        for key_node, value_node in node.value:
-            key, place = self._key(key_node, path), self._place(key_node)
-            below = (*path, key)
-            if key in result:
-                raise ConfigError(
-                    f"{place}: {_dotted(below)} is given a second time, first in "
-                    f"{self.origins[below]}; expected each key once; remove one of them"
-                )
-            self.origins[below] = place
-            result[key] = self.read(value_node, below, above)
-        return result
-
-    def _key(self, node: yaml.Node, path: Path) -> int | str:
-        key = self._scalar(node, path) if isinstance(node, yaml.ScalarNode) else None
-        if isinstance(key, bool) or not isinstance(key, (int, str)):
-            given = f'"{node.value}"' if isinstance(node, yaml.ScalarNode) else "a list or map"
-            raise ConfigError(
-                f"{self._place(node)}: {given} stands for a key in {_dotted(path)}; "
-                "expected a name before the colon; correct it"
-            )
-        return key
-
-    def _scalar(self, node: yaml.Node, path: Path) -> Any:
-        try:
-            return self.loader.construct_object(node)
-        except ValueError:
-            raise ConfigError(
-                f"{self._place(node)}: the value in {_dotted(path)} is not of the type that its "
-                "tag says; expected a plain value; remove the tag"
-            ) from None
-
-    def _place(self, node: yaml.Node) -> str:
-        return f"{self.label}, line {node.start_mark.line + 1}"
-
-
-def _dotted(path: Path) -> str:
-    return ".".join(str(part) for part in path) or "the file"
-
-
-def parse_map(text: str, label: str) -> Source:
+def parse_map(text: str, label: str) -> ParsedFile:
     """Parse a file that holds one map.
 
     Args:
-        text: YAML.
+        text: YAML 1.2.
         label: the file as a user knows it, for messages.
 
     Raises:
         ConfigError: when it is malformed, empty, no map, or gives a key twice.
     """
     try:
-        loader = _CoreLoader(text)
-        try:
-            node = loader.get_single_node()
-            if node is None or (isinstance(node, yaml.ScalarNode) and not node.value):
-                raise ConfigError(
-                    f"{label} is empty; expected keys and values; "
-                    "copy one of the files that come with the project and change it"
-                )
-            reader = _Reader(label, loader)
-            data = reader.read(node, ())
-        finally:
-            loader.dispose()
-    except yaml.YAMLError as error:
+        loaded = YAML().load(text)
+    except (YAMLError, ValueError) as error:
         raise ConfigError(f"{label}{_trouble(error)}; expected YAML; correct it there") from None
+    if loaded is None:
+        raise ConfigError(
+            f"{label} is empty; expected keys and values; "
+            "copy one of the files that come with the project and change it"
+        )
+    origins: dict[Path, str] = {}
+    data = _plain(loaded, label, (), origins)
     if not isinstance(data, dict):
         raise ConfigError(
             f"{label} holds {kind_of(data)}; expected keys and values such as `name: value`; "
             "write it as a map"
         )
-    return Source(label, data, reader.origins)
+    return ParsedFile(label, data, origins)
 
 
 def parse_value(text: str, label: str) -> Any:
@@ -165,21 +76,72 @@ def parse_value(text: str, label: str) -> Any:
         ConfigError: when it is malformed.
     """
     try:
-        loader = _CoreLoader(text)
-        try:
-            node = loader.get_single_node()
-            return None if node is None else _Reader(label, loader).read(node, ())
-        finally:
-            loader.dispose()
-    except yaml.YAMLError as error:
+        loaded = YAML().load(text)
+    except (YAMLError, ValueError) as error:
         raise ConfigError(
             f"{label}: the value is malformed{_trouble(error)}; expected YAML such as 10, all "
             "or [1, 2]; correct it, and quote it for the shell"
         ) from None
+    return _plain(loaded, label, (), {})
 
 
-def _trouble(error: yaml.YAMLError) -> str:
-    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
+def _plain(value: Any, label: str, path: Path, origins: dict[Path, str]) -> Any:
+    """What ruamel.yaml loaded as plain data, its lines noted in `origins`."""
+    if isinstance(value, CommentedMap):
+        found: dict[Any, Any] = {}
+        for key, item in value.items():
+            line = f"{label}, line {value.lc.key(key)[0] + 1}"
+            below = (*path, _key(key, line, path))
+            origins[below] = line
+            found[below[-1]] = _plain(item, label, below, origins)
+        return found
+    if isinstance(value, CommentedSeq):
+        items = []
+        for index, item in enumerate(value):
+            below = (*path, index)
+            origins[below] = f"{label}, line {value.lc.item(index)[0] + 1}"
+            items.append(_plain(item, label, below, origins))
+        return items
+    if isinstance(value, TaggedScalar):
+        raise ConfigError(
+            f"{origins.get(path, label)}: the value in {_dotted(path)} has the tag {value.tag}; "
+            "expected a plain value; remove the tag"
+        )
+    return _scalar(value)
+
+
+def _key(key: Any, where: str, path: Path) -> int | str:
+    if isinstance(key, bool) or not isinstance(key, int | str):
+        given = f'"{str(key).lower()}"' if isinstance(key, bool | float) else "a list or map"
+        raise ConfigError(
+            f"{where}: {given} stands for a key in {_dotted(path)}; "
+            "expected a name before the colon; correct it"
+        )
+    return int(key) if isinstance(key, int) else str(key)
+
+
+def _scalar(value: Any) -> Any:
+    """Without what ruamel.yaml keeps to write a file again; YAML 1.2 itself knows no dates."""
+    for kind in (bool, int, float, str):
+        if isinstance(value, kind):
+            return kind(value)
+    return value.isoformat() if isinstance(value, date) else value
+
+
+def _dotted(path: Path) -> str:
+    return ".".join(str(part) for part in path) or "the file"
+
+
+def _trouble(error: Exception) -> str:
+    """Where and what, as it goes on after the name of the file or option."""
+    if isinstance(error, DuplicateKeyError) and error.problem_mark is not None:
+        key = re.search(r'duplicate key "([^"]*)"', str(error.problem))
+        named = key[1] if key else "a key"
+        return (
+            f", line {error.problem_mark.line + 1}: {named} is given a second time; expected each "
+            "key once"
+        )
+    if isinstance(error, MarkedYAMLError) and error.problem_mark is not None:
         mark = error.problem_mark
         what = error.problem or "it cannot be read"
         return f", line {mark.line + 1}, column {mark.column + 1}: {what}"

@@ -9,12 +9,14 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
-from jobs.config.base import ConfigModel, Name, Number, Text, Whole
+from jobs.config.base import ConfigModel, FileSection, Name
 from jobs.config.files import read_conf
 from jobs.config.loading import Configuration, load
 from jobs.config.problems import config_error
 from jobs.config.source import parse_map
-from jobs.engine.sizes import MESSAGE_BYTES_MAX
+from metrics.comparing.nightly import Noise
+from metrics.traffic.sizes import MESSAGE_BYTES_MAX
+from search.bounds import Number, Text, Whole
 from search.errors import ConfigError
 
 Measure = Literal["handlers", "latency_p99", "achieved"]
@@ -23,18 +25,6 @@ Conf = Annotated[str, Text(r"\S.*", "the name of a file of conf, or a path")]
 
 
 _LOADS = (["message_bytes", "np"], ["message_bytes", "share"])
-
-
-class Noise(ConfigModel):
-    """How much equal nights differ, as far as it was known before there were any.
-
-    Attributes:
-        cv: standard deviation from night to night over the mean [ratio].
-        weight: how many nights that statement is worth [nights].
-    """
-
-    cv: Annotated[float, Number(0, 2, above=True)] = 0.05
-    weight: Annotated[float, Number(1, 1_000, "nights")] = 8.0
 
 
 class Case(ConfigModel):
@@ -60,7 +50,7 @@ class Case(ConfigModel):
     share: Annotated[float, Number(0, 1.5, above=True)] | None = None
     repeats: Annotated[int, Whole(1, 100, "trials")] = 3
     compares: Measure = "handlers"
-    noise: Noise | None = None
+    noise: Annotated[Noise, FileSection()] | None = None
 
     @property
     def bpm(self) -> int:
@@ -126,7 +116,7 @@ class Suite(ConfigModel):
         ]
         | None
     ) = None
-    noise: Noise = Noise()
+    noise: Annotated[Noise, FileSection()] = Noise()
     cases: Annotated[tuple[Case, ...], Field(strict=False, min_length=1, max_length=100)]
 
     @model_validator(mode="after")

@@ -17,7 +17,7 @@ from typing import Any
 
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
-from jobs.engine.options import OneToken
+from jobs.engine.network.options import OneToken
 from search.errors import ConfigError
 
 FETCH_TIMEOUT_S = 10.0

@@ -6,98 +6,18 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from jobs.config.base import ConfigModel, Name, Number, Properties, Whole
-from jobs.config.consumers import Consumers
-from jobs.config.payload import Payload
-from jobs.config.producer import Producer
-from jobs.engine.sizes import MESSAGE_BYTES_MAX
-from search.early_stop import StopRule
+from jobs.config.base import ConfigModel, FileSection, Name
+from metrics.traffic.consumers import ConsumerOptions
+from metrics.traffic.pattern import Phases, TopicOptions, TrafficPattern
+from metrics.traffic.payload import Payload
+from metrics.traffic.producer import ProducerOptions, ProducerPattern
+from metrics.traffic.sizes import MESSAGE_BYTES_MAX
+from search.bounds import Whole
 
 RECORDS_MIN = 10
 """Records that one producer offers at least in the measured window: with fewer, the achieved
 share is too coarse to judge."""
 CYCLES_TOLERANCE = 0.001
-SAMPLES_MIN = 4
-"""Samples of a broker at least in the measured window: shares of samples need some."""
-
-
-class Topic(ConfigModel):
-    """The fresh topics that are made for each message size.
-
-    Attributes:
-        count: topics, all of the same shape; producers take them in turns, one each, and
-            every consumer group reads all of them.
-        partitions_per_broker: partitions that each broker leads.
-        replication_factor: replicas of a partition, the leader among them.
-        config: topic properties by Kafka's names.
-    """
-
-    count: Annotated[int, Whole(1, 1_000, "topics")] = 1
-    partitions_per_broker: Annotated[int, Whole(1, 1_000, "partitions")] = 10
-    replication_factor: Annotated[int, Whole(1, 32, "replicas")]
-    config: Properties = Field(default_factory=dict)
-
-    @model_validator(mode="after")
-    def _insync_replicas_exist(self) -> Topic:
-        wanted = self.config.get("min.insync.replicas", "1")
-        if wanted.isdigit() and int(wanted) > self.replication_factor:
-            raise ValueError(
-                f"config min.insync.replicas is {wanted} and replication_factor "
-                f"{self.replication_factor}; expected at most as many in-sync replicas as "
-                "replicas, or nothing can be written with acks=all; change one of them"
-            )
-        return self
-
-
-class Trial(ConfigModel):
-    """The phases of one trial.
-
-    Attributes:
-        ramp_up_s: how long the rate grows evenly from 0, as a part of warmup_s [s].
-        warmup_s: load before the measured window [s].
-        measure_s: the measured window [s].
-        drain_timeout_s: how long to wait for the last acknowledgements [s].
-        sample_interval_s: between two samples of a broker [s].
-        early_end_error_rate: a window ends as soon as its verdict would change with no
-            more than this probability if it went on [ratio]; 0 holds every trial for its
-            full time.
-    """
-
-    ramp_up_s: Annotated[float, Number(0, 3_600, "seconds")] = 0.0
-    warmup_s: Annotated[float, Number(0, 3_600, "seconds")]
-    measure_s: Annotated[float, Number(1, 86_400, "seconds")]
-    drain_timeout_s: Annotated[float, Number(0, 600, "seconds", above=True)] = 10.0
-    sample_interval_s: Annotated[float, Number(0.05, 60, "seconds")] = 1.0
-    early_end_error_rate: Annotated[float, Number(0, 0.2)] = 0.01
-
-    @property
-    def stop_rule(self) -> StopRule | None:
-        """When a window may end early; None when it never may."""
-        return StopRule(self.early_end_error_rate) if self.early_end_error_rate else None
-
-    @model_validator(mode="after")
-    def _ramps_up_before_the_window(self) -> Trial:
-        if self.ramp_up_s > self.warmup_s:
-            raise ValueError(
-                f"ramp_up_s is {self.ramp_up_s:g} and warmup_s {self.warmup_s:g}; expected the "
-                "full rate before the measured window; ramp up faster or warm up longer"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _enough_samples(self) -> Trial:
-        if self.measure_s < SAMPLES_MIN * self.sample_interval_s:
-            raise ValueError(
-                f"measure_s is {self.measure_s:g} and sample_interval_s "
-                f"{self.sample_interval_s:g}; expected a window of at least {SAMPLES_MIN} samples; "
-                "measure longer or sample more often"
-            )
-        return self
-
-    @property
-    def load_s(self) -> float:
-        """How long a trial loads the brokers [s]."""
-        return self.warmup_s + self.measure_s
 
 
 class Workload(ConfigModel):
@@ -118,11 +38,30 @@ class Workload(ConfigModel):
         Field(strict=False, min_length=1, max_length=100),
     ]
     np: Annotated[int, Whole(1, 100_000, "producers")] | None = None
-    producer: Producer
-    payload: Payload = Payload()
-    topic: Topic
-    trial: Trial
-    consumers: Consumers = Consumers()
+    producer: Annotated[ProducerOptions, FileSection()]
+    payload: Annotated[Payload, FileSection()] = Payload()
+    topic: Annotated[TopicOptions, FileSection()]
+    trial: Annotated[Phases, FileSection()]
+    consumers: Annotated[ConsumerOptions, FileSection()] = ConsumerOptions()
+
+    def pattern(self, bpm: int, brokers: int = 0, np: int = 1) -> TrafficPattern:
+        """The traffic of this workload at a message size, before an axis places a load.
+
+        Args:
+            bpm: mean size of a message [B].
+            brokers: of the cluster.
+            np: producers, where the workload does not fix them.
+        """
+        rate = self.producer.records_per_s(bpm)
+        return TrafficPattern(
+            np=self.np or np,
+            producer=ProducerPattern(bpm, rate, self.producer, self.payload),
+            topic=self.topic,
+            phases=self.trial,
+            consumers=self.consumers,
+            brokers=brokers,
+            point_bpm=bpm,
+        )
 
     def trouble_with_size(self, bpm: int) -> str | None:
         """Why messages of this mean size [B] have no room, or None when they have."""

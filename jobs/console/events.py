@@ -13,7 +13,7 @@ from typing import Protocol
 
 from metrics.reporting.summary import RunSummary
 from metrics.tables.boundary import Boundary
-from metrics.trial.pattern import Pattern
+from metrics.traffic.pattern import TrafficPattern
 from metrics.trial.trial import Trial
 from metrics.windows.broker import BrokerWindow
 
@@ -95,7 +95,7 @@ class TrialStarted:
     """
 
     number: int
-    pattern: Pattern
+    pattern: TrafficPattern
     reason: str
     duration_s: float | None = None
 

@@ -17,7 +17,7 @@ from jobs.console.events import (
     TrialStarted,
 )
 from jobs.console.text import clean, plan_rows, point_words
-from metrics.trial.pattern import Pattern
+from metrics.traffic.pattern import TrafficPattern
 from metrics.units import UNKNOWN, format_duration, format_mb_per_s, format_ratio, format_size
 
 
@@ -50,7 +50,7 @@ def _trial_started_pairs(event: TrialStarted) -> list[tuple[str, str]]:
     return [*_pattern_pairs(event.number, event.pattern), ("why", event.reason)]
 
 
-def _pattern_pairs(number: int, pattern: Pattern) -> list[tuple[str, str]]:
+def _pattern_pairs(number: int, pattern: TrafficPattern) -> list[tuple[str, str]]:
     return [
         ("trial", str(number)),
         ("size", format_size(pattern.bpm)),

@@ -108,7 +108,7 @@ class PlainReporter:
 def _plain_tail(event: Event) -> list[str]:
     """The lines that follow an event's own: tables for people who read the log."""
     if isinstance(event, Table):
-        return [f"  {line}" for line in table_lines(event)]
+        return [f"  {line}" for line in table_lines(event.columns, event.rows)]
     if not isinstance(event, RunFinished):
         return []
     files = ["", *(f"{what}: {where}" for what, where in event.files)]

@@ -101,7 +101,9 @@ def notice_lines(event: Notice) -> list[RenderableType]:
 
 def table(event: Table) -> list[RenderableType]:
     """Rows under a heading."""
-    heading, *rows = [Text(f"  {line}", no_wrap=True) for line in table_lines(event)]
+    heading, *rows = [
+        Text(f"  {line}", no_wrap=True) for line in table_lines(event.columns, event.rows)
+    ]
     heading.stylize("dim")
     return [Text(clean(event.title), style="bold"), heading, *rows]
 

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from io import StringIO
 
-from jobs.console.events import Plan, Table, TrialFinished
+from rich.console import Console
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from jobs.console.events import Plan, TrialFinished
 from metrics.reporting.summary import RunSummary
 from metrics.tables.boundary import Boundary
+from metrics.traffic.axes import NP, Axis, axis_named
 from metrics.units import (
     UNKNOWN,
     format_count,
     format_duration,
-    format_load,
     format_mb_per_s,
     format_ratio,
     format_size,
@@ -19,13 +24,11 @@ from metrics.units import (
 )
 from metrics.windows.broker import BrokerWindow
 
-AXIS_NAMES = {"message_bytes": "bytes", "partitions": "parts", "consumer_groups": "groups"}
-"""Axes whose own name is too long for a column."""
-
 TRIAL_HEADER = (
     ("#", "size", "", "offered", "achieved", "low idle", "ISR", "verdict", "left"),
     ("", "", "", "MB/s", "MB/s", "(broker)", "", "", "trials, time"),
 )
+_WIDTH_MAX = 10_000  # [columns]: a table in a log is never wrapped
 _TRIAL_WIDTHS = (3, 7, 6, 8, 8, 8, 5, -10, -16)  # negative: aligned left
 
 
@@ -47,7 +50,7 @@ def align(cells: Sequence[str], widths: Sequence[int]) -> str:
 def trial_header(axis: str) -> tuple[str, str]:
     """The two heading lines above trials along an axis."""
     first, second = TRIAL_HEADER
-    first = (*first[:2], AXIS_NAMES.get(axis, axis), *first[3:])
+    first = (*first[:2], axis_named(axis).heading, *first[3:])
     return align(first, _TRIAL_WIDTHS), align(second, _TRIAL_WIDTHS)
 
 
@@ -130,15 +133,13 @@ def limit_title(summary: RunSummary) -> str:
 def limit_table(boundaries: Sequence[Boundary]) -> tuple[str, list[tuple[str, list[str]]]]:
     """The final table: its heading, and for each size its line and the sentences under it."""
     rows = [limit_cells(boundary) for boundary in boundaries]
-    header = _limit_header(boundaries[0].axis if boundaries else "np")
-    widths = [max(len(row[i]) for row in [header, *rows]) + 1 for i in range(len(header))]
-    lines = [align(row, widths) for row in rows]
+    heading, *lines = table_lines(_limit_header(boundaries[0].along if boundaries else NP), rows)
     evidence = [limit_evidence(boundary) for boundary in boundaries]
-    return align(header, widths), list(zip(lines, evidence, strict=True))
+    return heading, list(zip(lines, evidence, strict=True))
 
 
-def _limit_header(axis: str) -> tuple[str, ...]:
-    name = AXIS_NAMES.get(axis, axis)
+def _limit_header(axis: Axis) -> tuple[str, ...]:
+    name = axis.heading
     return (
         "size",
         name,
@@ -189,7 +190,7 @@ def reason_words(reason: str) -> str:
 
 def point_words(boundary: Boundary, goal: str = "") -> str:
     """One size in a sentence, with the goal where there are several."""
-    size, load = format_size(boundary.bpm), format_load(boundary.loads[0], boundary.axis)
+    size, load = format_size(boundary.bpm), boundary.along.amount(boundary.loads[0])
     if goal:
         size = f"{size}, goal {clean(goal)}"
     value = (
@@ -207,14 +208,16 @@ def point_words(boundary: Boundary, goal: str = "") -> str:
     return f"{size}: limit {value}, bracket {width} wide after {trials}{bound}"
 
 
-def table_lines(table: Table) -> list[str]:
+def table_lines(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     """A table as aligned lines, its heading first; numeric columns align right."""
-    columns = list(zip(table.columns, *table.rows, strict=True))
-    widths = [
-        max(len(cell) for cell in column) * (1 if _is_numeric(column[1:]) else -1)
-        for column in columns
-    ]
-    return [align(row, widths) for row in [table.columns, *table.rows]]
+    table = RichTable(box=None, pad_edge=False, header_style=None)
+    for name, *cells in zip(columns, *rows, strict=True):
+        table.add_column(name, justify="right" if _is_numeric(cells) else "left", no_wrap=True)
+    for row in rows:
+        table.add_row(*map(Text, row))
+    text = StringIO()
+    Console(file=text, width=_WIDTH_MAX, color_system=None).print(table)
+    return [line.rstrip() for line in text.getvalue().splitlines()]
 
 
 def _is_numeric(cells: Sequence[str]) -> bool:

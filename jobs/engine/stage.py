@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 import pyarrow as pa
 
-from jobs.engine.clients.chooser import client_of
-from jobs.engine.clients.client import Outcome, ProducerClient
-from jobs.engine.consumers.client import ConsumerClient, consumer_of
-from jobs.engine.consumers.role import Acknowledged, consumer_report
-from jobs.engine.driver_line import DriverLine
-from jobs.engine.pattern import TrialPlan
-from jobs.engine.pool import pool_of
+from jobs.engine.batches.pool import pool_of
+from jobs.engine.clients.registry import client_of
+from jobs.engine.consuming.report import Acknowledged, consumer_report
+from jobs.engine.consuming.role import ConsumerClient
+from jobs.engine.producing.role import ProducerClient, TaskLoad
+from jobs.engine.task.driver_line import DriverLine
+from jobs.engine.task.plan import TrialPlan
 from metrics.trial.producer_shares import ProducerShares
 from metrics.trial.task import TASK_DDL, Produced, TaskReport, reports_to_batch
 from search.errors import ConfigError, RedlineError
@@ -74,8 +74,7 @@ def run_task(plan: TrialPlan, barrier: Barrier) -> TaskReport:
         if plan.control is not None:
             wait_s = plan.connect_timeout_s
             line = DriverLine.connect(plan.control, task, wait_s, time.monotonic)
-        is_producer = task < plan.tasks
-        client = client_of(plan, task) if is_producer else consumer_of(plan, task - plan.tasks)
+        client = client_of(plan, task)
         client.open()
     except ConfigError as error:
         problem, is_refused = str(error), True
@@ -105,8 +104,8 @@ def _readiness(problem: str | None) -> str:
 
 
 def _window(plan: TrialPlan, start_wall_s: float) -> tuple[float, float]:
-    begin = start_wall_s + plan.warmup_s
-    return begin, begin + plan.measure_s
+    begin = start_wall_s + plan.pattern.phases.warmup_s
+    return begin, begin + plan.pattern.phases.measure_s
 
 
 def _absent(plan: TrialPlan, task: int, start_wall_s: float, problem: str) -> TaskReport:
@@ -140,25 +139,24 @@ def _run_client(
     except (RedlineError, OSError) as error:
         return _absent(plan, task, start_wall_s, f"{type(error).__name__}: {error}")
     finally:
-        if plan.consumers is not None:
+        if plan.consumer_tasks:
             acknowledged.finish()
 
 
-def _report(plan: TrialPlan, task: int, outcome: Outcome, start_wall_s: float) -> TaskReport:
+def _report(plan: TrialPlan, task: int, outcome: TaskLoad, start_wall_s: float) -> TaskReport:
     begin, _planned_end = _window(plan, start_wall_s)
-    account, pool, producers = outcome.account, pool_of(plan.pattern), outcome.producers
-    window = (outcome.window_start_s, outcome.window_end_s)
-    due = {producer.index: producer.records_due_between(*window) for producer in producers}
-    counts = account.counts
+    account, pool, producers = outcome.account, pool_of(plan.pattern.producer), outcome.producers
+    counts, window = account.counts, account.window
+    warmup_s = plan.pattern.phases.warmup_s
+    due = {each.index: each.records_due_between(window.start_s, window.end_s) for each in producers}
     counts.offered_records = sum(due.values())
     counts.offered_bytes = round(counts.offered_records * pool.mean_payload_bytes)
     counts.compression_ratio = pool.compression_ratio
-    whole = (outcome.window_start_s - plan.warmup_s, outcome.window_end_s)
-    for producer in producers:
-        counts.by_producer.offered[producer.index] = producer.records_due_between(*whole)
+    for each in producers:
+        whole = each.records_due_between(window.start_s - warmup_s, window.end_s)
+        counts.by_producer.offered[each.index] = whole
     shares = ProducerShares.of(
         (index, account.acked_in_window[index], records) for index, records in due.items()
     )
     produced = Produced(counts, account.latency.histogram, account.lateness.histogram, shares)
-    end = begin + (outcome.window_end_s - outcome.window_start_s)
-    return TaskReport(task, socket.gethostname(), begin, end, produced)
+    return TaskReport(task, socket.gethostname(), begin, begin + window.duration_s, produced)

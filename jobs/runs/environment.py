@@ -14,11 +14,11 @@ import psutil
 
 from jobs.cluster.admin import AdminError, ClusterInfo, KafkaAdmin
 from jobs.cluster.queries import changed_properties, features
-from jobs.config import Topic
 from jobs.version import __version__
 from metrics.sources.beans import Role
 from metrics.sources.source import NodeInfo
 from metrics.tables.environment import merged
+from metrics.traffic.pattern import TopicOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,7 +43,7 @@ def environment_of(
     nodes: Mapping[int, NodeInfo],
     admin: KafkaAdmin,
     info: ClusterInfo,
-    topic: Topic,
+    topic: TopicOptions,
 ) -> dict[str, str]:
     """Versions, properties, cores and memory as names and texts; no secrets.
 
@@ -114,7 +114,7 @@ def _of_nodes(nodes: Mapping[int, NodeInfo]) -> dict[str, str]:
     return {**merged("broker", brokers), **merged("controller", controllers)}
 
 
-def _of_cluster(admin: KafkaAdmin, info: ClusterInfo, topic: Topic) -> dict[str, str]:
+def _of_cluster(admin: KafkaAdmin, info: ClusterInfo, topic: TopicOptions) -> dict[str, str]:
     ids = info.broker_ids
     replicas = {0: ids[: topic.replication_factor]}
 

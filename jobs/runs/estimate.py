@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from jobs.cluster.opening import LAG_CHECKS
 from jobs.config import Cluster, Configuration, Goal, Workload
 from jobs.console.events import Plan
-from jobs.trials.axes import payload_rate
-from metrics.planning.wire_model import WirePattern, describe
-from search.budget import Budget
+from metrics.planning.wire_model import describe
+from metrics.traffic.axes import AXES, NP
+from search.boundary_model import ProducerRate
 from search.forecast import forecast
 from search.guide import Guide
 from search.limits import Limits
@@ -24,7 +26,7 @@ agreeing on the start, draining, judging and appending to the tables [s]; measur
 
 def line_of(workload: Workload, goal: Goal, brokers: int) -> Line:
     """The boundary line that a goal asks for, as the search takes it."""
-    search, budget = goal.search, goal.search.budget
+    search = goal.search
     signals = Signals(
         achieved_min=goal.indicators.achieved_min,
         idle_min=goal.indicators.request_handler_idle_min,
@@ -38,13 +40,33 @@ def line_of(workload: Workload, goal: Goal, brokers: int) -> Line:
             search.resolution,
             search.invalid_repeats_max,
             search.axis,
+            AXES[search.axis].other_way,
         ),
         brokers=brokers,
-        budget=Budget(budget.trials, budget.duration_s, budget.payload_bytes),
+        budget=search.budget,
         refine_max=search.refine_max,
         guide=Guide(signals=signals),
         method=search.method,
     )
+
+
+def payload_rate(workload: Workload, goal: Goal) -> ProducerRate:
+    """The payload that one unit of load offers, for budgets, forecasts and the model.
+
+    Where load does not change the payload (partitions, consumer groups), it is shared out
+    over `load_start_max`.
+    """
+    axis, size = AXES[goal.search.axis], workload.message_bytes[0]
+    unit, larger = (axis.apply(workload.pattern(each), 1) for each in (size, 2 * size))
+    per_s = unit.records_per_s / (1 if axis.grows_payload else goal.search.load_start_max)
+    if math.isclose(larger.mb_per_s, unit.mb_per_s):  # the same payload at every size
+        rate = ProducerRate(bytes_per_s=per_s * unit.bpm)
+    else:
+        rate = ProducerRate(records_per_s=per_s)
+    if axis is not NP:  # then a unit of load is no producer, and has no batches of its own
+        return rate
+    options = workload.producer
+    return replace(rate, linger_s=options.linger_ms / 1000.0, batch_bytes=options.batch_size)
 
 
 def trial_s(workload: Workload) -> float:
@@ -101,26 +123,9 @@ TESTBED_CAVEAT = (
 )
 
 
-def wire_pattern(workload: Workload, message_bytes: int) -> WirePattern:
-    """What one producer's traffic is to the network at this message size, uncompressed."""
-    producer, payload = workload.producer, workload.payload
-    return WirePattern(
-        message_bytes=message_bytes - payload.key_bytes,
-        key_bytes=payload.key_bytes or None,
-        headers=payload.headers,
-        header_bytes=payload.header_bytes,
-        rate_records_per_s=producer.records_per_s(message_bytes),
-        linger_ms=producer.linger_ms,
-        batch_size_bytes=producer.batch_size,
-        is_acknowledged=producer.acks_code != 0,
-        replication_factor=workload.topic.replication_factor,
-        consumer_groups=workload.consumers.groups,
-    )
-
-
 def _notes(cluster: Cluster, workload: Workload) -> tuple[str, ...]:
     smallest_and_largest = sorted({min(workload.message_bytes), max(workload.message_bytes)})
-    network = describe(wire_pattern(workload, size) for size in smallest_and_largest)
+    network = describe(workload.pattern(size) for size in smallest_and_largest)
     if cluster.testbed:
         return (TESTBED_CAVEAT, network)
     if workload.topic.replication_factor < 2:

@@ -14,8 +14,6 @@ from jobs.runs.endings import Ending
 from jobs.runs.estimate import TESTBED_CAVEAT, describe_producer, trial_s
 from jobs.runs.lifecycle import Body, Life
 from jobs.runs.results import summary_of_run
-from jobs.trials.axes import Traffic, traffic_at
-from jobs.trials.guards import planned_bytes
 from jobs.trials.holding import Holder
 from metrics.reporting.summary import write_summary
 from metrics.trial.trial import Trial
@@ -38,10 +36,6 @@ class FixedLoad:
     load: int
     trials: int = 1
     duration_s: float | None = None
-
-    def traffic(self, config: Configuration) -> Traffic:
-        """The pattern that is offered."""
-        return traffic_at(config.workload, config.goal.search.axis, self.bpm, self.load)
 
     def trials_expected(self, one_s: float) -> int:
         """How many trials there will be when each takes so long [s]."""
@@ -79,20 +73,23 @@ class FixedLoadRun(Body):
     def plan(self, out: Path) -> Plan:
         """Trial after trial."""
         config, one_s = self.config, trial_s(self.config.workload)
-        traffic, count = self.load.traffic(config), self.load.trials_expected(one_s)
+        pattern, count = (
+            config.pattern(self.load.bpm, self.load.load),
+            self.load.trials_expected(one_s),
+        )
         testbed = config.cluster.testbed
         return Plan(
             cluster=config.cluster.name,
             workload=config.workload.name,
             goal=config.goal_names,
             brokers=testbed.brokers if testbed else None,
-            message_bytes=(traffic.bpm,),
+            message_bytes=(pattern.bpm,),
             producer=describe_producer(config.workload),
             resolution=None,
             trial_s=one_s,
             trials_estimated=count,
             duration_s=count * one_s,
-            write_bytes_max=count * planned_bytes(traffic),
+            write_bytes_max=count * pattern.planned_bytes,
             out=out,
             notes=(TESTBED_CAVEAT,) if testbed else (),
         )

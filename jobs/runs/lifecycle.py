@@ -28,7 +28,7 @@ from metrics.units import iso_utc
 
 
 @dataclass(frozen=True)
-class Order:
+class RunOrder:
     """What a command asks of any run.
 
     Attributes:
@@ -64,7 +64,7 @@ class Life:
         started_s: when it began [s since the epoch].
     """
 
-    order: Order
+    order: RunOrder
     contexts: dict[str, RunContext] = field(default_factory=dict)
     started_s: float = field(default_factory=time.time)
 
@@ -138,7 +138,7 @@ class Body(ABC):
         """Leave the run's files and tell the reader; after an error what is known until then."""
 
 
-def execute(body: Body, order: Order) -> int:
+def execute(body: Body, order: RunOrder) -> int:
     """Run a body to its end; the exit code of a run that nothing stopped.
 
     Raises:

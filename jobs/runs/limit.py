@@ -24,13 +24,13 @@ from metrics.tables.boundary import Boundary, BoundaryRow
 from search.bracket import bracket_of
 from search.errors import GuardStopError, NoConclusionError
 from search.forecast import trials_left
-from search.goals import Histories
 from search.line import FinishedPoint, Line
 from search.lines import next_size, run_lines
+from search.loop import Histories
 from search.model import Decision, GaveUp, Measure, Observation
 
 
-class LimitSearch(Body):
+class LimitRun(Body):
     """Finds the boundary points of a configuration, and keeps what it found however it ends.
 
     Attributes:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from jobs.checks.finding import Standing, require_ready
+from jobs.checks.finding import Severity, require_ready
 from jobs.checks.session import Addresses, SessionReport, look_at_session
 from jobs.cluster.opening import (
     OpenCluster,
@@ -20,11 +20,10 @@ from jobs.cluster.opening import (
 )
 from jobs.cluster.sources import open_metrics
 from jobs.cluster.topics import Topics
-from jobs.config import Configuration, Workload
+from jobs.config import Configuration
 from jobs.console.events import PhaseStarted, Reporter, warn
 from jobs.runs.environment import environment_of
 from jobs.spark.session import close_session, local_session
-from jobs.trials.axes import heaviest
 from jobs.trials.context import RunContext, Session
 from jobs.trials.driver_line import control_of
 from jobs.trials.guards import open_guards
@@ -79,7 +78,7 @@ class Opening:
             RedlineError: as opening the cluster, the session or the tables raises.
         """
         config = self.config
-        workload, goal = config.workload, config.goal
+        workload = config.workload
         opened = open_cluster(config.cluster, self.reporter, stack)
         # A run that is resumed may have left a topic behind, which is not to be written to.
         name = f"{self.run_id}-{secrets.token_hex(2)}" if self.resumes else self.run_id
@@ -87,8 +86,7 @@ class Opening:
         for each in config.goals:
             require_fitting(opened, workload, each)
         for bpm in workload.message_bytes:
-            largest = heaviest(workload, goal, bpm)
-            topics.validate(largest.workload, largest.bpm)
+            topics.validate(config.heaviest(bpm))
         return self._context(opened, topics, stack)
 
     def _phase(self, text: str) -> None:
@@ -101,9 +99,9 @@ class Opening:
             self._phase("starting Spark")
             session = open_session(stack, self.slots, self.folder / "spark.log")
         spark, addresses = session.spark, opened.info.addresses
-        largest = heaviest(workload, config.goal, workload.message_bytes[0]).workload
-        ready = self._require_ready(session, largest, addresses)
-        require_room(largest, ready.slots, len(addresses))
+        ready = self._require_ready(session, addresses)
+        pattern = config.pattern(workload.message_bytes[0], 1, len(addresses))
+        require_room(pattern, ready.slots)
         self._phase("opening the Delta tables")
         tables = TableStore(spark, self.tables).open()
         self._phase("connecting to the brokers' metrics")
@@ -119,9 +117,7 @@ class Opening:
         return RunContext(
             run_id=self.run_id,
             session=session,
-            workload=workload,
-            goal=config.goal,
-            thresholds={goal.name: goal.thresholds for goal in config.goals},
+            config=config,
             facts=self._facts(opened, source),
             reporter=self.reporter,
             generator=Generator(spark, ready.slots, options, session.control),
@@ -135,20 +131,18 @@ class Opening:
                 **environment_of(spark, source.nodes, opened.admin, opened.info, workload.topic),
                 **ready.environment,
             },
-            link_mbit_per_s=config.cluster.link_mbit_per_s,
             caveats=caveats,
         )
 
-    def _require_ready(
-        self, session: Session, workload: Workload, addresses: Addresses
-    ) -> SessionReport:
+    def _require_ready(self, session: Session, addresses: Addresses) -> SessionReport:
         self._phase("looking at Spark's executors")
+        cluster, workload = self.config.cluster, self.config.workload
         report = look_at_session(
-            session.spark, session.control, self.config.cluster, workload, addresses, self.slots
+            session.spark, session.control, cluster, workload, addresses, self.slots
         )
         require_ready(report.findings)
         for each in report.findings:
-            if each.standing is Standing.WARNING:
+            if each.standing is Severity.WARNING:
                 warn(self.reporter, each.sentence)
         return report
 

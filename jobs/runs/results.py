@@ -42,22 +42,19 @@ def boundary_of(
         trials: all of the run, oldest first.
         goal: the goal that was searched for.
     """
-    workload, bracket = config.workload, point.result.bracket
+    bracket = point.result.bracket
     own = [trial for trial in trials if trial.point_bpm == point.bpm]
     judged = [each.judgements[goal] for each in own if each.load == bracket.overloaded]
     overloads = [each for each in judged if each.verdict is Verdict.OVERLOADED]
     last = overloads[-1] if overloads else None
     boundary = make_boundary(
         bracket,
-        bpm=point.bpm,
-        rate_records_per_s=workload.producer.records_per_s(point.bpm),
-        brokers=brokers,
+        config.axis,
+        config.workload.pattern(point.bpm, brokers),
         trials=len(own),
         reasons=last.reasons if last else (),
         limited_by=last.limited_by if last else None,
         gave_up=point.result.reason if isinstance(point.result, GaveUp) else None,
-        axis=config.goal.search.axis,
-        np=workload.np or 0,
     )
     boundary = replace(boundary, goal=goal, evidence=last.attribution if last else "")
     if isinstance(point.result, GaveUp):

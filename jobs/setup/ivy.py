@@ -21,7 +21,8 @@ from jobs.checks.preflight import java_command
 from search.errors import ConfigError
 
 REPOSITORY_VARIABLE = "REDLINE_MAVEN_URL"
-DEFAULT_REPOSITORY = "https://repo1.maven.org/maven2/"
+"""Names another Maven repository than Ivy's own, which is Maven Central."""
+
 TIMEOUT_S = 900.0
 
 _UNREACHABLE = re.compile(
@@ -71,7 +72,7 @@ def retrieve(
         ConfigError: anything else, such as a full disk.
     """
     work.mkdir(parents=True, exist_ok=True)
-    (work / "settings.xml").write_text(_settings(repository_url(os.environ)))
+    (work / "settings.xml").write_text(_settings(mirror_url(os.environ)))
     (work / "ivy.xml").write_text(_module(wanted, excluded))
     log = work / "ivy.log"
     try:
@@ -86,7 +87,7 @@ def retrieve(
             )
     except subprocess.TimeoutExpired as error:
         raise UnreachableError(
-            f"{_names(wanted)} did not arrive from {repository_url(os.environ)} within "
+            f"{_names(wanted)} did not arrive from {_repository()} within "
             f"{TIMEOUT_S:.0f} s. Try again on a better connection."
         ) from error
     if done.returncode != 0 or not any(target.glob("*.jar")):
@@ -95,7 +96,7 @@ def retrieve(
 
 def failure(log_text: str, wanted: Sequence[Coordinate]) -> ConfigError:
     """What Ivy's log says went wrong, as a sentence for people."""
-    url = repository_url(os.environ)
+    url = _repository()
     if _UNREACHABLE.search(log_text):
         return UnreachableError(
             f"{_names(wanted)} is not in the cache, and {url} could not be reached to fetch it. "
@@ -111,9 +112,15 @@ def failure(log_text: str, wanted: Sequence[Coordinate]) -> ConfigError:
     return ConfigError(f"{_names(wanted)} could not be fetched from {url}: {told[:300]}")
 
 
-def repository_url(environ: Mapping[str, str]) -> str:
-    """The Maven repository to ask, with a slash at its end."""
-    return environ.get(REPOSITORY_VARIABLE, DEFAULT_REPOSITORY).rstrip("/") + "/"
+def mirror_url(environ: Mapping[str, str]) -> str | None:
+    """The Maven repository that the environment names, with a slash at its end; None for Ivy's."""
+    named = environ.get(REPOSITORY_VARIABLE, "").rstrip("/")
+    return f"{named}/" if named else None
+
+
+def _repository() -> str:
+    """The repository that is asked, for people."""
+    return mirror_url(os.environ) or "Maven Central"
 
 
 def ivy_jar() -> Path:
@@ -129,12 +136,15 @@ def ivy_jar() -> Path:
     return found[-1]
 
 
-def proxy_options(url: str, proxies: Mapping[str, str]) -> list[str]:
+def proxy_options(url: str | None, proxies: Mapping[str, str]) -> list[str]:
     """The proxy that the environment names for `url`, as Java system properties.
 
     Java does not read https_proxy, which is how pip got through.
+
+    Args:
+        url: of the repository; None for Ivy's own.
     """
-    parts = urllib.parse.urlsplit(url)
+    parts = urllib.parse.urlsplit(url or "https:")
     proxy = urllib.parse.urlsplit(proxies.get(parts.scheme, ""))
     if not proxy.hostname or urllib.request.proxy_bypass(parts.hostname or ""):
         return []
@@ -143,7 +153,7 @@ def proxy_options(url: str, proxies: Mapping[str, str]) -> list[str]:
 
 
 def _command(target: Path, work: Path) -> list[str]:
-    proxies = proxy_options(repository_url(os.environ), urllib.request.getproxies())
+    proxies = proxy_options(mirror_url(os.environ), urllib.request.getproxies())
     return [
         *(java_command(), "-Xmx256m", *proxies, "-jar", str(ivy_jar())),
         *("-settings", str(work / "settings.xml"), "-ivy", str(work / "ivy.xml")),
@@ -151,14 +161,15 @@ def _command(target: Path, work: Path) -> list[str]:
     ]
 
 
-def _settings(url: str) -> str:
+def _settings(mirror: str | None) -> str:
+    root = f" root={quoteattr(mirror)}" if mirror else ""
     return f"""<ivysettings>
   <settings defaultResolver="repository"/>
   <timeout-constraints>
     <timeout-constraint name="patience" connectionTimeout="15000" readTimeout="60000"/>
   </timeout-constraints>
   <resolvers>
-    <ibiblio name="repository" m2compatible="true" root={quoteattr(url)}
+    <ibiblio name="repository" m2compatible="true"{root}
              timeoutConstraint="patience"/>
   </resolvers>
 </ivysettings>

@@ -17,11 +17,10 @@ from pathlib import Path
 
 from jobs.setup.ivy import Coordinate, NotFoundError, retrieve
 from jobs.setup.jar_cache import JarCache
+from jobs.setup.kafka_release import DEFAULT_RELEASE, RELEASE
 from jobs.setup.places import cache_dir
 from search.errors import ConfigError, RedlineError
 
-DEFAULT_KAFKA_VERSION = "4.1.2"
-OLDEST_KAFKA = (3, 9)
 SCALA = "2.13"
 
 LOG4J_VERSION = "2.25.3"
@@ -58,7 +57,7 @@ def delta_jars() -> list[Path]:
 
 
 @functools.cache
-def kafka_jars(version: str = DEFAULT_KAFKA_VERSION) -> list[Path]:
+def kafka_jars(version: str = DEFAULT_RELEASE) -> list[Path]:
     """The jars of a Kafka broker of this version, with a log4j 2 binding for SLF4J.
 
     Raises:
@@ -70,7 +69,7 @@ def kafka_jars(version: str = DEFAULT_KAFKA_VERSION) -> list[Path]:
 
 
 @functools.cache
-def kafka_tools_jars(version: str = DEFAULT_KAFKA_VERSION) -> list[Path]:
+def kafka_tools_jars(version: str = DEFAULT_RELEASE) -> list[Path]:
     """The jars of Kafka's own performance tools; fetched on demand only.
 
     Raises:
@@ -92,7 +91,7 @@ def exporter_jar() -> Path:
     return _cached(f"{name}-{EXPORTER_VERSION}", [wanted])[0]
 
 
-def resolve_all(kafka_versions: Sequence[str] = (DEFAULT_KAFKA_VERSION,)) -> None:
+def resolve_all(kafka_versions: Sequence[str] = (DEFAULT_RELEASE,)) -> None:
     """Bring all jars that `make demo` and `make test` need into the cache, side by side.
 
     Raises:
@@ -127,7 +126,7 @@ def _kafka(name: str, version: str, wanted: list[Coordinate]) -> list[Path]:
     except NotFoundError as error:
         raise ConfigError(
             f"There is no whole Kafka {version} in the Maven repository: {error} "
-            f"{DEFAULT_KAFKA_VERSION} is known to work."
+            f"{DEFAULT_RELEASE} is known to work."
         ) from error
 
 
@@ -153,13 +152,11 @@ def _cached(
 
 
 def _checked(version: str) -> str:
-    match = re.fullmatch(r"(\d+)\.(\d+)\.\d+", version)
-    if match is None:
+    if not RELEASE.accepts(version):
         raise ConfigError(
-            f"Kafka version {version!r} is not of the form 4.1.2: three numbers with dots."
+            f"Kafka version {version!r} cannot be started here; expected one from 3.9.0 on, such "
+            f"as {DEFAULT_RELEASE}; name another"
         )
-    if (int(match.group(1)), int(match.group(2))) < OLDEST_KAFKA:
-        raise ConfigError(f"Kafka {version} is older than 3.9, the first that can be started here.")
     return version
 
 
@@ -172,7 +169,7 @@ def main(kafka_versions: Sequence[str]) -> int:
     """Fetch the jars; returns the exit code. Set-up's step, before there is a console."""
     started_s = time.monotonic()
     try:
-        resolve_all(tuple(kafka_versions) or (DEFAULT_KAFKA_VERSION,))
+        resolve_all(tuple(kafka_versions) or (DEFAULT_RELEASE,))
     except RedlineError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code

@@ -20,7 +20,7 @@ class ChannelClosedError(Exception):
     """The other end is closed: its process has ended, or has done with us."""
 
 
-class Channel:
+class MessageChannel:
     """One end of the pair."""
 
     def __init__(self, end: socket.socket) -> None:
@@ -75,7 +75,7 @@ class Channel:
         self._end.close()
 
 
-def channel_pair() -> tuple[Channel, socket.socket]:
+def channel_pair() -> tuple[MessageChannel, socket.socket]:
     """Our end, and the socket that the other process inherits."""
     ours, theirs = socket.socketpair()
-    return Channel(ours), theirs
+    return MessageChannel(ours), theirs

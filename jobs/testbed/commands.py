@@ -13,7 +13,7 @@ from jobs.testbed.keys import FOLDER
 from jobs.testbed.model import HOST, State
 from jobs.testbed.profile import BROKERS_MAX
 from jobs.testbed.spark import SPARK_WORKERS_MAX, WORKER_SLOTS
-from jobs.testbed.standing import Report, down, failed_logs, status, up
+from jobs.testbed.standing import StandingTestbed, down, failed_logs, status, up
 from jobs.testbed.use import cluster_file, submit_line
 from metrics.units import format_duration
 from search.errors import ConfigError
@@ -156,7 +156,7 @@ def _security_lines(started: Testbed) -> list[str]:
     return [f"  security           {protocols}{jmx}; keys and users in {started.folder / FOLDER}"]
 
 
-def status_lines(reports: Sequence[Report], failed: Sequence[Path]) -> list[str]:
+def status_lines(reports: Sequence[StandingTestbed], failed: Sequence[Path]) -> list[str]:
     """What `status` says."""
     lines = []
     for report in reports:

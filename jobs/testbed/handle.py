@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 
 from jobs.config.security import Security
-from jobs.testbed.channel import Channel, ChannelClosedError, Message
+from jobs.testbed.channel import ChannelClosedError, Message, MessageChannel
 from jobs.testbed.cleanup import root_lock, sweep
 from jobs.testbed.errors import TestbedStartError, TestbedStateError, error_of_kind
 from jobs.testbed.keys import USER, SecurityFiles
@@ -37,7 +37,7 @@ class Testbed:
     __test__ = False  # not a test class, whatever pytest thinks of its name
 
     def __init__(
-        self, folder: Path, state: State, channel: Channel, process: subprocess.Popen[bytes]
+        self, folder: Path, state: State, channel: MessageChannel, process: subprocess.Popen[bytes]
     ) -> None:
         self._folder = folder
         self._state = state

@@ -8,7 +8,7 @@ import signal
 import socket
 from types import FrameType
 
-from jobs.testbed.channel import Channel, ChannelClosedError, Message
+from jobs.testbed.channel import ChannelClosedError, Message, MessageChannel
 
 _ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
@@ -23,7 +23,7 @@ class Inbox:
         is_detached: True once the testbed lives on without its owner.
     """
 
-    def __init__(self, channel: Channel) -> None:
+    def __init__(self, channel: MessageChannel) -> None:
         self.terminations = 0
         self.is_owner_gone = False
         self.is_detached = False

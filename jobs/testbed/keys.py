@@ -1,9 +1,8 @@
 """Keys, certificates and users of a secured testbed; made at its start, deleted at its end.
 
-Certificates come from keytool, which every Java has. Nothing here is worth stealing: it
-opens a testbed on the loopback interface while that runs. It is kept as a secret all the
-same, so that what is tried here holds elsewhere: files only their owner reads, nothing on
-a command line.
+Nothing here is worth stealing: it opens a testbed on the loopback interface while that runs.
+It is kept as a secret all the same, so that what is tried here holds elsewhere: files only
+their owner reads, nothing on a command line.
 """
 
 from __future__ import annotations
@@ -11,26 +10,25 @@ from __future__ import annotations
 import json
 import os
 import secrets
-import shutil
-import subprocess
 import time
 from base64 import urlsafe_b64encode
 from pathlib import Path
 
-from jobs.testbed.keystore import Entry, build, parse, pem, private_key
-from jobs.testbed.model import HOST, Spec
-from search.errors import RedlineError
+import javaproperties
+import trustme
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+from cryptography.hazmat.primitives.serialization import pkcs12
+from cryptography.x509 import load_pem_x509_certificate
+
+from jobs.testbed.model import HOST
 
 FOLDER = "security"
 USER = "redline"
 PASSWORD_OF_STORES = "changeit"
-_VALID_DAYS = 365
-_KEYTOOL_DEADLINE_S = 30.0
+_VALID_S = 365 * 86_400.0
+_ORGANIZATION = "kafka-redline testbed"
 _OWNER_ONLY = 0o600
-
-
-class KeytoolError(RedlineError):
-    """keytool is missing, or did not do what it was asked to."""
 
 
 class SecurityFiles:
@@ -55,111 +53,52 @@ class SecurityFiles:
         self.jmx_password = self.folder / "jmxremote.password"
         self.jmx_access = self.folder / "jmxremote.access"
         self.jmx_tls = self.folder / "jmxremote.properties"
-        self.jmx_store = self.folder / "jmx.jks"
+        self.jmx_store = self.folder / "jmx.p12"
 
 
-def make_security(spec: Spec, testbed_folder: Path) -> SecurityFiles:
-    """Make everything that the testbed's listeners and JMX need.
-
-    Raises:
-        KeytoolError: there is no keytool, or it failed.
-    """
+def make_security(testbed_folder: Path) -> SecurityFiles:
+    """Make everything that the testbed's listeners and JMX need."""
     files = SecurityFiles(testbed_folder)
     files.folder.mkdir(mode=0o700)
     password = secrets.token_urlsafe(18)
     write_secret(files.username, USER)
     write_secret(files.password, password)
-    write_secret(files.token, unsecured_token(USER, time.time(), _VALID_DAYS * 86_400.0))
-    store = Keystore(files.folder / "keys.jks", spec.java)
-    store.add_authority("ca")
-    store.add("broker", f"san=ip:{HOST},dns:localhost")
-    store.add("client", "eku=clientAuth")
-    entries = store.entries()
-    files.ca.write_text(certificates(entries["ca"]), encoding="ascii")
-    for path, alias in ((files.broker, "broker"), (files.client, "client")):
-        write_secret(path, store.key_pem(entries[alias]) + certificates(entries[alias]))
-    write_secret(files.jmx_store, build([entries["broker"]], PASSWORD_OF_STORES))
+    write_secret(files.token, unsecured_token(USER, time.time(), _VALID_S))
+    authority = trustme.CA(organization_name=_ORGANIZATION)
+    broker = authority.issue_cert(HOST, "localhost", organization_name=_ORGANIZATION)
+    client = authority.issue_cert("localhost", common_name=USER, organization_name=_ORGANIZATION)
+    files.ca.write_bytes(authority.cert_pem.bytes())
+    write_secret(files.broker, key_and_certificates(broker))
+    write_secret(files.client, key_and_certificates(client))
+    write_secret(files.jmx_store, _keystore(broker))
     write_secret(files.jmx_password, f"{USER} {password}\n")
     write_secret(files.jmx_access, f"{USER} readonly\n")
-    write_secret(
-        files.jmx_tls,
-        f"javax.net.ssl.keyStore={files.jmx_store}\n"
-        f"javax.net.ssl.keyStorePassword={PASSWORD_OF_STORES}\n",
-    )
-    store.path.unlink()
+    jmx_tls = {
+        "javax.net.ssl.keyStore": str(files.jmx_store),
+        "javax.net.ssl.keyStorePassword": PASSWORD_OF_STORES,
+    }
+    write_secret(files.jmx_tls, javaproperties.dumps(jmx_tls, timestamp=None))
     return files
 
 
-class Keystore:
-    """A keystore that keytool fills; each of its keys is signed by the authority's.
-
-    Args:
-        path: the file; it need not exist.
-        java: the Java launcher, beside which keytool is.
-    """
-
-    def __init__(self, path: Path, java: str) -> None:
-        self.path = path
-        beside = Path(java).resolve().with_name("keytool")
-        found = str(beside) if beside.exists() else shutil.which("keytool")
-        if found is None:
-            raise KeytoolError(
-                f"no keytool is beside {java} or on the PATH, and a secured testbed makes its "
-                "certificates with it; expected a complete Java 17; install one"
-            )
-        self._keytool = found
-
-    def add_authority(self, alias: str) -> None:
-        """A key whose certificate signs the others'."""
-        self._generate(alias, ("-ext", "bc:c", "-ext", "ku=keyCertSign,cRLSign"))
-
-    def add(
-        self, alias: str, extension: str, signer: str = "ca", start: str = "-1d", days: int = 365
-    ) -> None:
-        """A key with a certificate.
-
-        Args:
-            alias: its name.
-            extension: of X.509 as keytool writes them, for example `san=dns:localhost`.
-            signer: alias of the authority.
-            start, days: from when [keytool's -startdate] and for how long it is valid.
-        """
-        validity = ("-startdate", start, "-validity", str(days))
-        self._generate(alias, ("-signer", signer, "-ext", extension, *validity))
-
-    def entries(self) -> dict[str, Entry]:
-        """What is in it."""
-        return parse(self.path.read_bytes())
-
-    def key_pem(self, entry: Entry) -> str:
-        """The entry's private key in PEM, unencrypted."""
-        return pem("PRIVATE KEY", private_key(entry, PASSWORD_OF_STORES))
-
-    def _generate(self, alias: str, options: tuple[str, ...]) -> None:
-        command = [self._keytool, "-genkeypair", "-storetype", "JKS", "-keystore", str(self.path)]
-        command += ["-storepass", PASSWORD_OF_STORES, "-keypass", PASSWORD_OF_STORES]
-        command += ["-alias", alias, "-dname", f"CN=redline testbed {alias}"]
-        command += ["-keyalg", "EC", "-groupname", "secp256r1", *options]
-        try:
-            subprocess.run(
-                command,
-                check=True,
-                timeout=_KEYTOOL_DEADLINE_S,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-            )
-        except subprocess.CalledProcessError as error:
-            said = " ".join(error.stdout.decode(errors="replace").split())[:300]
-            raise KeytoolError(f"keytool made no certificate for {alias}: {said}") from error
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise KeytoolError(f"keytool made no certificate for {alias}: {error}") from error
-        self.path.chmod(_OWNER_ONLY)
+def key_and_certificates(leaf: trustme.LeafCert) -> bytes:
+    """A private key and its certificates in PEM, as Kafka takes them: the key in PKCS #8."""
+    key = serialization.load_pem_private_key(leaf.private_key_pem.bytes(), None)
+    pem = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+    return pem + b"".join(each.bytes() for each in leaf.cert_chain_pems)
 
 
-def certificates(entry: Entry) -> str:
-    """The certificates of an entry in PEM, its own first."""
-    return "".join(pem("CERTIFICATE", each) for each in entry.chain)
+def _keystore(leaf: trustme.LeafCert) -> bytes:
+    """The same as a PKCS #12 keystore, as the JVM's own options take it."""
+    own, *chain = (load_pem_x509_certificate(each.bytes()) for each in leaf.cert_chain_pems)
+    key = serialization.load_pem_private_key(leaf.private_key_pem.bytes(), None)
+    assert isinstance(key, EllipticCurvePrivateKey), "trustme makes no other"
+    sealed = serialization.BestAvailableEncryption(PASSWORD_OF_STORES.encode())
+    return pkcs12.serialize_key_and_certificates(b"broker", key, own, chain, sealed)
 
 
 def write_secret(path: Path, content: str | bytes) -> None:

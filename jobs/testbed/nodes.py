@@ -73,13 +73,9 @@ class Nodes:
         return tuple(each.record for each in running)
 
     def make_security(self) -> None:
-        """Make the keys and users that secured listeners and JMX need, if any are.
-
-        Raises:
-            KeytoolError: they cannot be made.
-        """
+        """Make the keys and users that secured listeners and JMX need, if any are."""
         if self._spec.security or self._spec.jmx_secured:
-            make_security(self._spec, self._folder)
+            make_security(self._folder)
 
     def lay_out(self, allocate: PortAllocator) -> None:
         """Choose ports and write all files of all nodes, over what was there before."""

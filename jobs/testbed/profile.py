@@ -8,11 +8,13 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, ValidationError
 
-from jobs.config.base import ConfigModel, Name, Properties, Text, Whole, unexpected
+from jobs.config.base import ConfigModel, Name
 from jobs.config.fields import nearest
 from jobs.config.files import names_in, read_conf
 from jobs.config.problems import config_error
 from jobs.config.source import parse_map
+from jobs.setup.kafka_release import DEFAULT_RELEASE, RELEASE
+from search.bounds import Properties, Whole, unexpected
 from search.errors import ConfigError
 
 BROKERS_MAX = 5
@@ -36,15 +38,6 @@ OWN_PROPERTIES = frozenset(
         "metadata.log.dir",
     }
 )
-
-Version = Annotated[
-    str,
-    Text(
-        r"(3\.(9|[1-9]\d)|[4-9]\.\d+|[1-9]\d\.\d+)\.\d+",
-        'a Kafka version from 3.9.0 on, in quotes, such as "4.1.2"',
-    ),
-]
-
 
 SECURED = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
@@ -92,7 +85,7 @@ class Profile(ConfigModel):
     name: Name
     description: str = ""
     brokers: Annotated[int, Whole(1, BROKERS_MAX, "brokers")] = 3
-    kafka_version: Version = "4.1.2"
+    kafka_version: Annotated[str, RELEASE] = DEFAULT_RELEASE
     heap_mb: Annotated[int, Whole(128, 65_536, "MiB")] = 512
     jvm_options: Annotated[tuple[str, ...], BeforeValidator(_as_jvm_options)] = ()
     disk_limit_bytes: Annotated[int, Whole(100_000_000, 10**15, "bytes")] = 8_000_000_000

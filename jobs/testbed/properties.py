@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import javaproperties
+
 from jobs.testbed.listeners import listener_properties
 from jobs.testbed.model import CONTROLLER_ID, HOST, Node, NodeRole, Spec
 
@@ -66,19 +68,4 @@ def meta_properties(cluster_id: str, node_id: int, directory_id: str) -> dict[st
 
 def render(properties: Mapping[str, str]) -> str:
     """The text of a Java properties file, one key a line in alphabetical order."""
-    return "".join(
-        f"{_escaped(key, is_key=True)}={_escaped(value)}\n"
-        for key, value in sorted(properties.items())
-    )
-
-
-def _escaped(text: str, *, is_key: bool = False) -> str:
-    special = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
-    if is_key:
-        special |= {" ": "\\ ", "=": "\\=", ":": "\\:", "#": "\\#", "!": "\\!"}
-    escaped = "".join(
-        special.get(char) or (char if " " <= char <= "~" else f"\\u{ord(char):04x}")
-        for char in text
-    )
-    # A value's leading blank would be taken for the separator's.
-    return f"\\{escaped}" if escaped.startswith(" ") else escaped
+    return javaproperties.dumps(properties, timestamp=None, sort_keys=True)

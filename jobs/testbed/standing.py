@@ -31,7 +31,7 @@ _detached: list[Testbed] = []
 
 
 @dataclass(frozen=True)
-class Report:
+class StandingTestbed:
     """A testbed as `redline testbed status` shows it.
 
     Attributes:
@@ -93,7 +93,7 @@ def up(
     return testbed
 
 
-def status(root: Path | None = None) -> list[Report]:
+def status(root: Path | None = None) -> list[StandingTestbed]:
     """All testbeds that run, and those that a crash left; changes nothing."""
     reports = []
     for folder in testbed_dirs(root or default_root()):
@@ -143,7 +143,7 @@ def down(name: str = "default", root: Path | None = None) -> Stopped:
     return Stopped(stopped, tuple(cleaned))
 
 
-def _stop(report: Report) -> None:
+def _stop(report: StandingTestbed) -> None:
     """Ask the supervisor to stop everything; it has been looked at just now."""
     record = report.state.supervisor or report.state.owner
     if record is None:
@@ -164,12 +164,12 @@ def _stop(report: Report) -> None:
     )
 
 
-def _report(folder: Path, state: State) -> Report:
+def _report(folder: Path, state: State) -> StandingTestbed:
     memory_bytes = 0
     for record in state.processes:
         if is_alive(record):
             memory_bytes += psutil.Process(record.pid).memory_info().rss
-    return Report(
+    return StandingTestbed(
         state=state,
         is_alive=is_alive(state.supervisor or state.owner),
         age_s=time.time() - state.created_s,

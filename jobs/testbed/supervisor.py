@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from jobs.testbed.channel import Channel, ChannelClosedError, Message
+from jobs.testbed.channel import ChannelClosedError, Message, MessageChannel
 from jobs.testbed.cleanup import keep_logs, own_record
 from jobs.testbed.endings import (
     EndingError,
@@ -29,7 +29,6 @@ from jobs.testbed.endings import (
     words_of,
 )
 from jobs.testbed.inbox import Inbox
-from jobs.testbed.keys import KeytoolError
 from jobs.testbed.logs import says_address_in_use
 from jobs.testbed.model import Member, State, Status
 from jobs.testbed.nodes import Nodes
@@ -54,7 +53,7 @@ class Supervisor:
         self,
         folder: Path,
         state: State,
-        channel: Channel,
+        channel: MessageChannel,
         inbox: Inbox,
         allocate: PortAllocator = free_ports,
         clock_s: Callable[[], float] = time.monotonic,
@@ -94,10 +93,7 @@ class Supervisor:
 
     def _bring_up(self) -> None:
         deadline_s = self._clock_s() + self._state.spec.ready_deadline_s
-        try:
-            self._nodes.make_security()
-        except KeytoolError as error:
-            raise FailureError("start", str(error)) from error
+        self._nodes.make_security()
         for attempt in range(1, PORT_ATTEMPTS + 1):
             self._nodes.lay_out(self._allocate)
             self._save(nodes=self._nodes.nodes, spark=self._nodes.spark)
@@ -257,7 +253,7 @@ class Supervisor:
 def main(folder: Path, descriptor: int) -> int:
     """Keep the testbed of this folder until it ends; its state says what was ordered."""
     logging.basicConfig(level=logging.INFO, format="[%(asctime)s] %(levelname)s %(message)s")
-    channel = Channel(socket.socket(fileno=descriptor))
+    channel = MessageChannel(socket.socket(fileno=descriptor))
     state = read_state(folder)
     if state is None:
         log.error("%s holds no state of a testbed", folder)

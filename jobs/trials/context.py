@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from jobs.cluster.topics import Topics
-from jobs.config import Goal, Workload
+from jobs.config import Configuration, Workload
 from jobs.console.events import Reporter
 from jobs.trials.driver_line import ControlServer
 from jobs.trials.guards import Guards
@@ -16,6 +16,7 @@ from jobs.trials.load import Generator
 from metrics.judging.thresholds import Thresholds
 from metrics.sources.source import MetricsSource
 from metrics.tables.store import TableStore
+from metrics.traffic.pattern import TrafficPattern
 from metrics.trial.evidence import ClusterFacts
 from metrics.trial.trial import Trial
 
@@ -37,13 +38,11 @@ class RunContext:
 
     Attributes:
         session: that runs their loads.
-        goal: the first goal, whose axis is searched along.
-        thresholds: goal → its numbers, the first goal first; a trial is judged by all.
+        config: what the run was told.
         guards: what ends the run to protect the cluster.
         check_cluster: raises when the cluster has ended by itself.
         addresses: broker id → advertised (host, port).
         facts: what trials are judged by beside the thresholds.
-        link_mbit_per_s: stated speed of the brokers' interfaces, or None [Mbit/s].
         numbers: numbers the trials of the run, from 1.
         trials: the finished ones, oldest first.
         caveats: what the metrics cannot show, a sentence each.
@@ -51,9 +50,7 @@ class RunContext:
 
     run_id: str
     session: Session
-    workload: Workload
-    goal: Goal
-    thresholds: Mapping[str, Thresholds]
+    config: Configuration
     reporter: Reporter
     generator: Generator
     topics: Topics
@@ -64,10 +61,23 @@ class RunContext:
     tables: TableStore
     environment: dict[str, str]
     facts: ClusterFacts = field(default_factory=ClusterFacts)
-    link_mbit_per_s: float | None = None
     caveats: tuple[str, ...] = ()
     numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
     trials: list[Trial] = field(default_factory=list)
+
+    @property
+    def workload(self) -> Workload:
+        """What is offered."""
+        return self.config.workload
+
+    @property
+    def thresholds(self) -> Mapping[str, Thresholds]:
+        """Goal → its numbers, the first goal first; a trial is judged by all."""
+        return {goal.name: goal.thresholds for goal in self.config.goals}
+
+    def pattern(self, bpm: int, load: int) -> TrafficPattern:
+        """The traffic at a load; see `Configuration.pattern`."""
+        return self.config.pattern(bpm, load, self.brokers)
 
     @property
     def brokers(self) -> int:

@@ -1,4 +1,4 @@
-"""The driver's end of the lines to the tasks of a trial (`jobs.engine.driver_line`).
+"""The driver's end of the lines to the tasks of a trial (`jobs.engine.task.driver_line`).
 
 Tasks say when their load starts and how much is acknowledged, and may ask for the driver's
 time; the driver may end the measured window early. While the driver lives it says something
@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from jobs.engine.driver_line import ControlAddress
+from jobs.engine.task.driver_line import ControlAddress
 from search.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 
-from jobs.trials.axes import Traffic
 from jobs.trials.context import RunContext
 from jobs.trials.driver_line import TrialLine
 from jobs.trials.watching import watching
@@ -14,6 +13,7 @@ from metrics.judging.slices import Slices
 from metrics.judging.verdict import progress_of, window_least_s
 from metrics.sources.sampler import Sampler
 from metrics.sources.source import brokers_of
+from metrics.traffic.pattern import TrafficPattern
 from search.early_stop import Progress
 
 NOTICE_S = 1.0
@@ -24,35 +24,35 @@ class EarlyEnd:
     """Watches a running trial, and ends its window early when no goal needs more of it."""
 
     def __init__(
-        self, context: RunContext, traffic: Traffic, line: TrialLine, sampler: Sampler
+        self, context: RunContext, pattern: TrafficPattern, line: TrialLine, sampler: Sampler
     ) -> None:
         self._context = context
-        self._trial = context.workload.trial
-        self._offered_per_s = traffic.np * traffic.rate_records_per_s
+        self._phases = pattern.phases
+        self._offered_per_s = pattern.records_per_s
         self._line = line
         self._sampler = sampler
 
     def watch(self) -> AbstractContextManager[None]:
         """Watch while the block lasts; looks, and speaks at most once."""
-        if self._trial.stop_rule is None:
+        if self._phases.stop_rule is None:
             return nullcontext()
-        return watching("early-end", self._look, self._trial.sample_interval_s / 2)
+        return watching("early-end", self._look, self._phases.sample_interval_s / 2)
 
     def _look(self) -> float | None:
         end_s = self._end_now(time.time())
         if end_s is None:
-            return self._trial.sample_interval_s / 2
+            return self._phases.sample_interval_s / 2
         self._line.end_after(end_s)
         return None
 
     def _end_now(self, now_s: float) -> float | None:
         """The length that the window may be cut to, or None while it has to go on [s]."""
-        start_s, rule = self._line.start_s, self._trial.stop_rule
+        start_s, rule = self._line.start_s, self._phases.stop_rule
         if start_s is None or rule is None:
             return None
-        begun_s = start_s + self._trial.warmup_s
+        begun_s = start_s + self._phases.warmup_s
         end_s = max(now_s - begun_s + NOTICE_S, window_least_s(self._context.facts))
-        if now_s <= begun_s or end_s >= self._trial.measure_s:
+        if now_s <= begun_s or end_s >= self._phases.measure_s:
             return None
         if all(rule.verdict(progress) is not None for progress in self._progress(begun_s)):
             return end_s
@@ -63,8 +63,8 @@ class EarlyEnd:
         slices = Slices(
             self._sampler.so_far(),
             sorted(brokers_of(self._context.source)),
-            (begun_s, begun_s + self._trial.measure_s),
-            self._trial.sample_interval_s,
+            (begun_s, begun_s + self._phases.measure_s),
+            self._phases.sample_interval_s,
             self._line.acked(),
             self._offered_per_s,
             self._context.facts,

@@ -12,11 +12,11 @@ from jobs.cluster.admin import AdminError, KafkaAdmin
 from jobs.cluster.health import ClusterHealth, LogDir, Partitions
 from jobs.cluster.topic_plan import PREFIX
 from jobs.config import Configuration
-from jobs.config.goal import Guards as Limits
+from jobs.config.goal import GuardLimits as Limits
 from jobs.console.events import Reporter, warn
-from jobs.trials.axes import Traffic
 from jobs.trials.driver_line import TrialLine
 from jobs.trials.watching import watching
+from metrics.traffic.pattern import TrafficPattern
 from metrics.trial.client import ClientWindow
 from metrics.units import format_volume
 from search.errors import ConfigError, GuardStopError, RedlineError
@@ -55,17 +55,6 @@ class Health(Protocol):
     def log_dirs(self) -> tuple[LogDir, ...]:
         """The log directories of all brokers."""
         ...
-
-
-def written_bytes(traffic: Traffic, records: float) -> float:
-    """Payload that so many records write, all replicas counted [B]."""
-    return records * traffic.bpm * traffic.workload.topic.replication_factor
-
-
-def planned_bytes(traffic: Traffic) -> float:
-    """Payload that a load writes if nothing fails and it is held to its end [B]."""
-    load_s = traffic.workload.trial.load_s
-    return written_bytes(traffic, traffic.np * traffic.rate_records_per_s * load_s)
 
 
 class Guards:
@@ -115,14 +104,14 @@ class Guards:
 
     # --- before a load ------------------------------------------------------
 
-    def trouble_with(self, traffic: Traffic) -> str | None:
+    def trouble_with(self, pattern: TrafficPattern) -> str | None:
         """Which cap this traffic would pass, or None."""
         limits, cap = self._limits, self._limits.load_bytes_per_s_max
-        if limits.np_max is not None and traffic.np > limits.np_max:
-            return f"the next load has {traffic.np} producers, more than {limits.np_max}"
-        if cap is not None and traffic.mb_per_s * 1e6 > cap:
-            return f"the next load is {traffic.mb_per_s:g} MB/s, more than {cap / 1e6:g} MB/s"
-        most, bytes_ = limits.write_bytes_max, planned_bytes(traffic)
+        if limits.np_max is not None and pattern.np > limits.np_max:
+            return f"the next load has {pattern.np} producers, more than {limits.np_max}"
+        if cap is not None and pattern.mb_per_s * 1e6 > cap:
+            return f"the next load is {pattern.mb_per_s:g} MB/s, more than {cap / 1e6:g} MB/s"
+        most, bytes_ = limits.write_bytes_max, pattern.planned_bytes
         if most is not None and self.spent_bytes + bytes_ > most:
             return (
                 f"{format_volume(self.spent_bytes)} of payload are written, all replicas counted, "
@@ -131,22 +120,22 @@ class Guards:
             )
         return None
 
-    def admit(self, traffic: Traffic) -> None:
+    def admit(self, pattern: TrafficPattern) -> None:
         """Let a load begin.
 
         Raises:
             GuardStopError: it passes a cap, or the cluster is not as it has to be.
         """
-        trouble = self.trouble_with(traffic)
+        trouble = self.trouble_with(pattern)
         if trouble is not None:
             self._trip(trouble)
         self.require_well()
 
-    def settle(self, traffic: Traffic, client: ClientWindow | None) -> None:
+    def settle(self, pattern: TrafficPattern, client: ClientWindow | None) -> None:
         """A load has ended; without an account of it, it counts as written in full."""
         records = None if client is None else client.counts.acked_total + client.counts.failed_total
         self.spent_bytes += (
-            planned_bytes(traffic) if records is None else written_bytes(traffic, records)
+            pattern.planned_bytes if records is None else pattern.written_bytes(records)
         )
 
     def require_well(self) -> None:

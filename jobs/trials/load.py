@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JJavaError
 
-from jobs.config import Workload
-from jobs.engine.consumers.pattern import ConsumerPattern, consumer_tasks
-from jobs.engine.pattern import ProducerPattern, TrialPlan
 from jobs.engine.stage import stage_frame
+from jobs.engine.task.plan import TrialPlan
 from jobs.spark.session import cause_of, run_interruptibly
-from jobs.trials.axes import Traffic
 from jobs.trials.driver_line import ControlServer, TrialLine
 from jobs.trials.watching import watching
+from metrics.traffic.pattern import TrafficPattern
 from metrics.trial.task import TaskReport
 from search.errors import ConfigError, RedlineError
 
@@ -60,23 +58,17 @@ class Target:
     end_offsets: Mapping[int, int] = field(default_factory=dict)
 
 
-def consumers_of(workload: Workload) -> ConsumerPattern:
-    """What the consumer groups do."""
-    return ConsumerPattern(**workload.consumers.model_dump())
-
-
-def require_room(workload: Workload, slots: int, brokers: int) -> None:
+def require_room(pattern: TrafficPattern, slots: int) -> None:
     """Refuse consumer groups that cannot take part.
 
     Args:
         slots: tasks that can run at the same time.
-        brokers: of the cluster.
 
     Raises:
         ConfigError: there is no slot for them, or a group has more members than partitions.
     """
-    groups, members = workload.consumers.groups, workload.consumers.members
-    partitions = brokers * workload.topic.partitions_per_broker
+    groups, members = pattern.consumers.groups, pattern.consumers.members
+    partitions = pattern.brokers * pattern.topic.partitions_per_broker
     if groups and slots < 2:
         raise ConfigError(
             f"workload consumers.groups is {groups} and Spark has {slots} slot; expected 2 slots "
@@ -87,36 +79,6 @@ def require_room(workload: Workload, slots: int, brokers: int) -> None:
             f"workload consumers.members is {members} and a topic has {partitions} partitions; "
             "expected no more members than partitions, as the others would read nothing; lower it"
         )
-
-
-def pattern_of(workload: Workload, message_bytes: int) -> ProducerPattern:
-    """What one producer does at this message size."""
-    producer, payload = workload.producer, workload.payload
-    return ProducerPattern(
-        message_bytes=message_bytes,
-        rate_records_per_s=producer.records_per_s(message_bytes),
-        acks=producer.acks_code,
-        linger_ms=producer.linger_ms,
-        batch_size=producer.batch_size,
-        max_in_flight=producer.max_in_flight,
-        buffer_memory=producer.buffer_memory,
-        max_request_size=producer.max_request_size,
-        request_timeout_ms=producer.request_timeout_ms,
-        retries=producer.retries,
-        retry_backoff_ms=producer.retry_backoff_ms,
-        retry_backoff_max_ms=producer.retry_backoff_max_ms,
-        delivery_timeout_ms=producer.delivery_timeout_ms,
-        enable_idempotence=producer.enable_idempotence,
-        send_buffer_bytes=producer.send_buffer_bytes,
-        receive_buffer_bytes=producer.receive_buffer_bytes,
-        arrivals=producer.arrivals,
-        burst_on_s=producer.burst_on_s,
-        burst_off_s=producer.burst_off_s,
-        compression=producer.compression,
-        payload=payload.for_engine(),
-        payload_seed=payload.seed,
-        pool_bytes=payload.pool_bytes,
-    )
 
 
 class Generator:
@@ -144,10 +106,10 @@ class Generator:
         self,
         trial_id: str,
         target: Target,
-        traffic: Traffic,
+        pattern: TrafficPattern,
         watch: Watch = nullcontext,
     ) -> list[TaskReport]:
-        """Run the traffic's producers and consumers through warm-up, window and drain.
+        """Run the pattern's producers and consumers through warm-up, window and drain.
 
         Returns one row per task.
 
@@ -157,26 +119,29 @@ class Generator:
             StageFailedError: the stage did not end; Spark has stopped its tasks.
             GeneratorError: a task could not take part, so nothing was offered.
         """
-        workload, reading = traffic.workload, bool(target.end_offsets)
-        if reading:
-            require_room(workload, self._slots, len(target.brokers))
-        consumers = consumers_of(workload)
-        hosts = consumer_tasks(consumers, self._slots) if reading else 0
-        tasks = min(traffic.np, self._slots - hosts)
+        hosts = 0
+        if target.end_offsets:
+            require_room(pattern, self._slots)
+            hosts = pattern.consumers.tasks(self._slots)
+        tasks = min(pattern.np, self._slots - hosts)
         with (
             self._control.line(tasks) as line,
             watch(line),
             watching("lost-task", partial(self._cancel_if_lost, trial_id, line)),
         ):
-            plan = self._plan(trial_id, target, traffic, line)
-            if hosts:
-                plan = replace(
-                    plan,
-                    consumers=consumers,
-                    consumer_tasks=hosts,
-                    end_offsets=target.end_offsets,
-                )
-            return self._run(replace(plan, tasks=tasks), line)
+            plan = TrialPlan(
+                trial_id=trial_id,
+                topics=target.topics,
+                pattern=pattern,
+                tasks=tasks,
+                leaders=target.leaders,
+                brokers=target.brokers,
+                client_options=self._client_options,
+                control=line.address,
+                consumer_tasks=hosts,
+                end_offsets=target.end_offsets,
+            )
+            return self._run(plan, line)
 
     def _cancel_if_lost(self, trial_id: str, line: TrialLine) -> float | None:
         """End the stage now: Spark may not know yet, where it is a machine that was lost."""
@@ -184,25 +149,6 @@ class Generator:
             return LOST_LOOK_S
         self._spark.sparkContext.cancelJobGroup(trial_id)
         return None
-
-    def _plan(self, trial_id: str, target: Target, traffic: Traffic, line: TrialLine) -> TrialPlan:
-        trial = traffic.workload.trial
-        return TrialPlan(
-            trial_id=trial_id,
-            topics=target.topics,
-            pattern=pattern_of(traffic.workload, traffic.bpm),
-            np=traffic.np,
-            tasks=min(traffic.np, self._slots),
-            leaders=target.leaders,
-            brokers=target.brokers,
-            warmup_s=trial.warmup_s,
-            measure_s=trial.measure_s,
-            ramp_up_s=min(trial.ramp_up_s, trial.warmup_s),
-            drain_timeout_s=trial.drain_timeout_s,
-            client=traffic.workload.producer.client,
-            client_options=self._client_options,
-            control=line.address,
-        )
 
     def _run(self, plan: TrialPlan, line: TrialLine) -> list[TaskReport]:
         try:

@@ -11,9 +11,7 @@ from functools import partial
 from jobs.cluster.admin import AdminError
 from jobs.cluster.topic_set import TopicSet
 from jobs.console.events import TrialFinished, TrialStarted
-from jobs.engine.pattern import TrialPlan
-from jobs.trials.account import pattern_row
-from jobs.trials.axes import Traffic, traffic_at
+from jobs.engine.task.plan import TrialPlan
 from jobs.trials.context import RunContext
 from jobs.trials.driver_line import TrialLine
 from jobs.trials.early_end import EarlyEnd
@@ -25,10 +23,10 @@ from metrics.judging.verdict import judge_all
 from metrics.sources.sample import BrokerSample
 from metrics.sources.sampler import Sampler
 from metrics.sources.source import brokers_of, controllers_of
+from metrics.traffic.pattern import TrafficPattern
 from metrics.trial.client import ClientWindow
 from metrics.trial.evidence import Evidence
 from metrics.trial.judgement import Reason
-from metrics.trial.pattern import Pattern
 from metrics.trial.task import merge
 from metrics.trial.trial import Trial
 from metrics.windows.broker import BrokerWindow, broker_windows
@@ -52,7 +50,7 @@ class Outlook:
 
 
 class TrialMeasurer:
-    """Measures loads for one message size; implements `search.goals.GoalsMeasurer`.
+    """Measures loads for one message size; implements `search.loop.GoalsMeasurer`.
 
     Args:
         bpm: message size of the point [B].
@@ -79,18 +77,17 @@ class TrialMeasurer:
             GuardStopError: a guard tripped; a trial that it ended is kept, as INVALID.
         """
         context = self._context
-        traffic = traffic_at(context.workload, context.goal.search.axis, self._bpm, load)
-        context.guards.admit(traffic)
-        topics = self._topics.open(traffic)
+        pattern = context.pattern(self._bpm, load)
+        context.guards.admit(pattern)
+        topics = self._topics.open(pattern)
         refusals = self._gates.pass_all(topics)
         number, started_s = next(context.numbers), time.time()
-        pattern = pattern_row(traffic, context.brokers, self._bpm)
         self._announce(number, pattern)
         samples: list[BrokerSample] = []
         if refusals:
             evidence = self._refused(*refusals)
         else:
-            evidence, samples = self._run(number, traffic, topics)
+            evidence, samples = self._run(number, pattern, topics)
         trial = Trial(
             run_id=context.run_id,
             number=number,
@@ -135,57 +132,62 @@ class TrialMeasurer:
         )
 
     def _run(
-        self, number: int, traffic: Traffic, topics: TopicSet
+        self, number: int, pattern: TrafficPattern, topics: TopicSet
     ) -> tuple[Evidence, list[BrokerSample]]:
         context = self._context
         try:
             before = context.topics.end_offsets(topics)
-            client, samples = self._offer(number, traffic, topics, before)
+            client, samples = self._offer(number, pattern, topics, before)
             after = self._settled_offsets(topics, before, client)
         except (StageFailedError, GeneratorError, AdminError) as error:
             rule, text = "task_failed", str(error)
-            context.guards.settle(traffic, None)
+            context.guards.settle(pattern, None)
             if context.guards.tripped is not None:
                 rule, text = "guard", f"ended by a guard: {context.guards.tripped}"
             return self._refused(Reason(rule, text, 1.0, 0.0)), []
-        context.guards.settle(traffic, client)
+        context.guards.settle(pattern, client)
         self._gates.loaded()
         brokers = brokers_of(context.source)
+        windows = partial(self._windows, samples, client, pattern.phases.sample_interval_s)
         evidence = Evidence(
             client,
-            self._windows(samples, brokers, client),
-            self._windows(samples, controllers_of(context.source) - brokers, client),
+            windows(brokers),
+            windows(controllers_of(context.source) - brokers),
             context.source.name,
             {partition: (begin, after[partition]) for partition, begin in before.items()},
-            planned_s=context.workload.trial.measure_s,
+            planned_s=pattern.phases.measure_s,
             cluster=context.facts,
         )
         return evidence, samples
 
     def _windows(
-        self, samples: Sequence[BrokerSample], nodes: frozenset[int], client: ClientWindow
+        self,
+        samples: Sequence[BrokerSample],
+        client: ClientWindow,
+        interval_s: float,
+        nodes: frozenset[int],
     ) -> tuple[BrokerWindow, ...]:
-        context = self._context
-        interval_s = context.workload.trial.sample_interval_s
-        window = (client.start_s, client.end_s)
-        return broker_windows(samples, nodes, *window, interval_s, context.link_mbit_per_s)
+        window, link = (client.start_s, client.end_s), self._context.config.cluster.link_mbit_per_s
+        return broker_windows(samples, nodes, *window, interval_s, link)
 
     def _offer(
-        self, number: int, traffic: Traffic, topics: TopicSet, before: Mapping[int, int]
+        self, number: int, pattern: TrafficPattern, topics: TopicSet, before: Mapping[int, int]
     ) -> tuple[ClientWindow, list[BrokerSample]]:
-        context, trial = self._context, self._context.workload.trial
+        context = self._context
         target = Target(topics.names, topics.leaders, context.addresses, before)
         trial_id = f"{context.run_id}-{number}"
-        with Sampler(context.source, trial.sample_interval_s) as sampler:
-            watch = partial(self._watched, sampler, traffic)
-            reports = context.generator.offer(trial_id, target, traffic, watch)
+        with Sampler(context.source, pattern.phases.sample_interval_s) as sampler:
+            watch = partial(self._watched, sampler, pattern)
+            reports = context.generator.offer(trial_id, target, pattern, watch)
             return merge(reports), sampler.stop()
 
     @contextmanager
-    def _watched(self, sampler: Sampler, traffic: Traffic, line: TrialLine) -> Iterator[None]:
-        context, trial = self._context, self._context.workload.trial
-        early_end = EarlyEnd(context, traffic, line, sampler)
-        ticker = Ticker(context.reporter, sampler, trial, line, traffic.bpm)
+    def _watched(
+        self, sampler: Sampler, pattern: TrafficPattern, line: TrialLine
+    ) -> Iterator[None]:
+        context = self._context
+        early_end = EarlyEnd(context, pattern, line, sampler)
+        ticker = Ticker(context.reporter, sampler, pattern, line)
         with context.guards.watch(line), early_end.watch(), ticker.watch():
             yield
 
@@ -207,13 +209,12 @@ class TrialMeasurer:
 
     # --- what is said -------------------------------------------------------
 
-    def _announce(self, number: int, pattern: Pattern) -> None:
-        trial = self._context.workload.trial
+    def _announce(self, number: int, pattern: TrafficPattern) -> None:
         self._context.reporter.report(
             TrialStarted(
                 number,
                 pattern,
                 self._outlook.reason,
-                trial.load_s + STAGE_LAUNCH_S + TrialPlan.start_lead_s,
+                pattern.phases.load_s + STAGE_LAUNCH_S + TrialPlan.start_lead_s,
             )
         )

@@ -5,10 +5,9 @@ from __future__ import annotations
 from types import TracebackType
 
 from jobs.cluster.topic_set import TopicSet
-from jobs.config import Topic as TopicConfig
 from jobs.console.events import warn
-from jobs.trials.axes import Traffic
 from jobs.trials.context import RunContext
+from metrics.traffic.pattern import TopicOptions, TrafficPattern
 from search.errors import RedlineError
 
 
@@ -22,15 +21,15 @@ class PointTopics:
     def __init__(self, context: RunContext) -> None:
         self._context = context
         self._topics: TopicSet | None = None
-        self._made_for: tuple[int, TopicConfig] | None = None
+        self._made_for: tuple[int, TopicOptions] | None = None
 
-    def open(self, traffic: Traffic) -> TopicSet:
-        """The topics for this traffic: the open ones where they fit, else fresh ones."""
-        wanted = (traffic.bpm, traffic.workload.topic)
+    def open(self, pattern: TrafficPattern) -> TopicSet:
+        """The topics of this pattern: the open ones where they fit, else fresh ones."""
+        wanted = (pattern.bpm, pattern.topic)
         if self._topics is not None and self._made_for == wanted:
             return self._topics
         self.close()
-        self._topics = self._context.topics.create(traffic.workload, traffic.bpm)
+        self._topics = self._context.topics.create(pattern)
         self._made_for = wanted
         return self._topics
 

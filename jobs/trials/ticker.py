@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from contextlib import AbstractContextManager
 
-from jobs.config import Trial
 from jobs.console.events import Reporter, TrialProgress
 from jobs.trials.driver_line import TrialLine
 from jobs.trials.watching import watching
 from metrics.sources.sampler import Sampler
+from metrics.traffic.pattern import Phases, TrafficPattern
 from metrics.windows.broker import BrokerWindow, broker_windows, busiest_of
 
 _INTERVAL_S = 0.5
@@ -17,25 +17,19 @@ _RECENT_S = 2.0
 
 
 class Ticker:
-    """Reports where a trial stands, twice a second.
-
-    Args:
-        bpm: mean size of a message [B].
-    """
+    """Reports where a trial stands, twice a second."""
 
     def __init__(
         self,
         reporter: Reporter,
         sampler: Sampler,
-        trial: Trial,
+        pattern: TrafficPattern,
         line: TrialLine,
-        bpm: int,
     ) -> None:
         self._reporter = reporter
         self._sampler = sampler
-        self._trial = trial
+        self._pattern = pattern
         self._line = line
-        self._bpm = bpm
 
     def watch(self) -> AbstractContextManager[None]:
         """Report while the block lasts."""
@@ -47,7 +41,7 @@ class Ticker:
         start_s = self._line.start_s
         self._reporter.report(
             TrialProgress(
-                stage=stage_at(-1.0 if start_s is None else now_s - start_s, self._trial),
+                stage=stage_at(-1.0 if start_s is None else now_s - start_s, self._pattern.phases),
                 elapsed_s=now_s - self._started_s,
                 achieved_mb_per_s=self._achieved(),
                 busiest=self._busiest(now_s),
@@ -58,22 +52,22 @@ class Ticker:
     def _achieved(self) -> float | None:
         """Payload that was acknowledged in the window so far [MB/s]."""
         at_s, records = next(reversed(self._line.acked()), (0.0, 0))
-        return records * self._bpm / at_s / 1e6 if at_s > 0 else None
+        return records * self._pattern.bpm / at_s / 1e6 if at_s > 0 else None
 
     def _busiest(self, now_s: float) -> BrokerWindow | None:
         """The broker with the least idle handlers over the last seconds."""
-        interval_s = self._trial.sample_interval_s
+        interval_s = self._pattern.phases.sample_interval_s
         samples = [s for s in self._sampler.so_far() if s.at_s >= now_s - _RECENT_S]
         nodes = {sample.broker_id for sample in samples}
         return busiest_of(broker_windows(samples, nodes, now_s - _RECENT_S, now_s, interval_s))
 
 
-def stage_at(load_s: float, trial: Trial) -> str:
+def stage_at(load_s: float, phases: Phases) -> str:
     """The phase that a trial is in so many seconds after its first record [s]."""
     if load_s < 0:
         return "preparing"
-    if load_s < trial.warmup_s:
+    if load_s < phases.warmup_s:
         return "warming up"
-    if load_s < trial.load_s:
+    if load_s < phases.load_s:
         return "measuring"
     return "draining"

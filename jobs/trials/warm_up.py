@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import count
 from statistics import fmean
 
 from jobs.cluster.topic_set import TopicSet
 from jobs.console.events import PhaseProgress, PhaseStarted
-from jobs.trials.axes import Traffic, traffic_at
 from jobs.trials.context import RunContext
 from jobs.trials.gates import Gates
 from jobs.trials.load import GeneratorError, StageFailedError, Target
 from metrics.sources.sampler import Sampler
 from metrics.sources.source import brokers_of
+from metrics.traffic.pattern import TrafficPattern
 from metrics.trial.task import merge
 from metrics.windows.broker import BrokerWindow, broker_windows
 
@@ -84,33 +85,33 @@ def _block(context: RunContext, topics: TopicSet, block: int) -> float | None:
     """One block of load; what a produce request cost a handler [ms], or None if unknown."""
     target = Target(topics.names, topics.leaders, context.addresses)
     interval_s = context.workload.trial.sample_interval_s
-    traffic, guards = _block_traffic(context, topics.message_bytes), context.guards
-    guards.admit(traffic)
+    pattern, guards = _block_pattern(context, topics.message_bytes), context.guards
+    guards.admit(pattern)
     with guards.required(), Sampler(context.source, interval_s) as sampler:
         name = f"{context.run_id}-warm-up-{block}"
         try:
-            rows = context.generator.offer(name, target, traffic, guards.watch)
+            rows = context.generator.offer(name, target, pattern, guards.watch)
         except (StageFailedError, GeneratorError):
-            guards.settle(traffic, None)
+            guards.settle(pattern, None)
             raise
         samples = sampler.stop()
     window = merge(rows)
-    guards.settle(traffic, window)
+    guards.settle(pattern, window)
     ids = brokers_of(context.source)
     windows = broker_windows(samples, ids, window.start_s, window.end_s, interval_s)
     costs = [cost for cost in map(handler_cost_ms, windows) if cost is not None]
     return fmean(costs) if costs else None
 
 
-def _block_traffic(context: RunContext, bpm: int) -> Traffic:
+def _block_pattern(context: RunContext, bpm: int) -> TrafficPattern:
     """Half of the first guess above the limit, or as much as the guards allow, for one block."""
-    search, trial = context.goal.search, context.workload.trial
-    block = trial.model_copy(update={"warmup_s": 0.0, "measure_s": BLOCK_S})
-    workload = context.workload.model_copy(update={"trial": block})
-    load = max(1, search.load_start_max // 2)
-    while load > 1 and context.guards.trouble_with(traffic_at(workload, search.axis, bpm, load)):
+    phases = replace(context.workload.trial, ramp_up_s=0.0, warmup_s=0.0, measure_s=BLOCK_S)
+    load = max(1, context.config.goal.search.load_start_max // 2)
+    while True:
+        pattern = replace(context.pattern(bpm, load), phases=phases)
+        if load == 1 or context.guards.trouble_with(pattern) is None:
+            return pattern
         load //= 2
-    return traffic_at(workload, search.axis, bpm, load)
 
 
 def handler_cost_ms(window: BrokerWindow) -> float | None:

@@ -16,10 +16,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Annotated
 
 from metrics.comparing.effects import CONFIDENCE, Effect, holm, night_effect
 from metrics.tables.cases import CaseRow, Outcome
 from metrics.tables.environment import Difference, difference
+from search.bounds import Number
 
 INSTRUMENT = ("redline.", "driver.", "python.", "spark.", "package.")
 """Beginnings of the names of what measures; all else in an environment is what is measured."""
@@ -32,14 +34,19 @@ _NAMED_MAX = 3
 
 @dataclass(frozen=True)
 class Noise:
-    """What is stated of one case: standard deviation between nights [ratio], worth [nights]."""
+    """How much equal nights differ, as far as it was known before there were any.
 
-    cv: float
-    weight: float
+    Attributes:
+        cv: standard deviation from night to night over the mean [ratio].
+        weight: how many nights that statement is worth [nights].
+    """
+
+    cv: Annotated[float, Number(0, 2, above=True)] = 0.05
+    weight: Annotated[float, Number(1, 1_000, "nights")] = 8.0
 
 
 @dataclass(frozen=True)
-class Rule:
+class NightRule:
     """How to judge.
 
     Attributes:
@@ -70,7 +77,7 @@ class LeftOut:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class NightComparison:
     """What the history says of one case of tonight.
 
     Attributes:
@@ -122,8 +129,8 @@ def subject_of(row: CaseRow) -> dict[str, str]:
 
 
 def judge_night(
-    tonight: Sequence[CaseRow], history: Iterable[CaseRow], rule: Rule
-) -> tuple[Comparison, ...]:
+    tonight: Sequence[CaseRow], history: Iterable[CaseRow], rule: NightRule
+) -> tuple[NightComparison, ...]:
     """A comparison for each case of a night, in its order.
 
     Args:
@@ -139,7 +146,9 @@ def judge_night(
     )
 
 
-def _judged(compared: Comparison, effect: Effect, is_real: bool, rule: Rule) -> Comparison:
+def _judged(
+    compared: NightComparison, effect: Effect, is_real: bool, rule: NightRule
+) -> NightComparison:
     outcome = Outcome.NO_CHANGE
     if is_real and effect.change <= -rule.min_effect:
         outcome = Outcome.REGRESSION
@@ -148,7 +157,7 @@ def _judged(compared: Comparison, effect: Effect, is_real: bool, rule: Rule) -> 
     return replace(compared, outcome=outcome)
 
 
-def _compared(row: CaseRow, rows: Sequence[CaseRow], rule: Rule) -> Comparison:
+def _compared(row: CaseRow, rows: Sequence[CaseRow], rule: NightRule) -> NightComparison:
     """The effect of one case, and which nights are behind it."""
     earlier = [
         each
@@ -168,11 +177,11 @@ def _compared(row: CaseRow, rows: Sequence[CaseRow], rule: Rule) -> Comparison:
     used = used[-rule.history_max :]
     left_out = tuple(LeftOut(tuple(nights), reason) for reason, nights in why.items())
     if not used:
-        return Comparison(row, Outcome.NO_HISTORY, left_out=left_out)
+        return NightComparison(row, Outcome.NO_HISTORY, left_out=left_out)
     stated = rule.noise[row.case]
     merits = [each.merit for each in used]
     before = used[-1]
-    return Comparison(
+    return NightComparison(
         row,
         Outcome.NO_CHANGE,
         night_effect(row.merit, merits, stated.cv, stated.weight),
@@ -184,7 +193,7 @@ def _compared(row: CaseRow, rows: Sequence[CaseRow], rule: Rule) -> Comparison:
     )
 
 
-def _why_left_out(night: CaseRow, tonight: CaseRow, rule: Rule) -> str | None:
+def _why_left_out(night: CaseRow, tonight: CaseRow, rule: NightRule) -> str | None:
     if night.at_s < rule.since_s:
         return "before history_since"
     if night.outcome is not None and Outcome(night.outcome).stands_out:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Annotated
+
+from search.bounds import Number
+
+Latency = Annotated[float, Number(0, 600_000, "milliseconds", above=True)]
 
 
 @dataclass(frozen=True)
 class Indicators:
-    """Limits beyond which a trial is OVERLOADED; None switches one off.
+    """Limits beyond which a trial is OVERLOADED; null switches one off.
 
     Attributes:
         request_handler_idle_min: least idle fraction of any broker's request handlers [ratio].
@@ -24,17 +29,17 @@ class Indicators:
             records [ratio].
     """
 
-    request_handler_idle_min: float = 0.20
-    isr_changed_share_max: float = 0.5
-    achieved_min: float = 0.99
-    network_idle_min: float | None = None
-    latency_p50_ms_max: float | None = None
-    latency_p95_ms_max: float | None = None
-    latency_p99_ms_max: float | None = None
-    latency_p999_ms_max: float | None = None
-    request_queue_max: float | None = None
-    request_queue_share_max: float | None = None
-    consumer_lag_growth_max: float | None = None
+    request_handler_idle_min: Annotated[float, Number(0, 1, below=True)] = 0.20
+    isr_changed_share_max: Annotated[float, Number(0, 1)] = 0.5
+    achieved_min: Annotated[float, Number(0, 1, above=True)] = 0.99
+    network_idle_min: Annotated[float, Number(0, 1, below=True)] | None = None
+    latency_p50_ms_max: Latency | None = None
+    latency_p95_ms_max: Latency | None = None
+    latency_p99_ms_max: Latency | None = None
+    latency_p999_ms_max: Latency | None = None
+    request_queue_max: Annotated[float, Number(0, 100_000, "requests")] | None = None
+    request_queue_share_max: Annotated[float, Number(0, 1, above=True)] | None = None
+    consumer_lag_growth_max: Annotated[float, Number(0, 1)] | None = None
 
 
 @dataclass(frozen=True)
@@ -49,10 +54,10 @@ class Validity:
         throttle_ms_max: mean throttle time of produce requests [ms].
     """
 
-    missed_samples_max: float = 0.25
-    generator_share_max: float = 0.5
-    loop_busy_max: float = 0.95
-    throttle_ms_max: float = 0.0
+    missed_samples_max: Annotated[float, Number(0, 1, below=True)] = 0.25
+    generator_share_max: Annotated[float, Number(0, 1)] = 0.5
+    loop_busy_max: Annotated[float, Number(0, 1, above=True)] = 0.95
+    throttle_ms_max: Annotated[float, Number(0, 60_000, "milliseconds")] = 0.0
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,7 @@ MOVED_ERRORS = frozenset(
 """Errors that say that a partition's leader moved away during the trial."""
 
 
-class Rule(ABC):
+class ValidityRule(ABC):
     """One rule of validity."""
 
     @abstractmethod
@@ -65,7 +65,7 @@ def _generator(text: str, value: float, threshold: float) -> Reason:
     return Reason("generator_limited", text, value, threshold)
 
 
-class Refused(Rule):
+class Refused(ValidityRule):
     """What kept the trial from being made, or ended it."""
 
     def reasons(self, evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
@@ -73,7 +73,7 @@ class Refused(Rule):
         return list(evidence.refusals)
 
 
-class TasksFailed(Rule):
+class TasksFailed(ValidityRule):
     """Tasks that could not take part, or a window in which nothing was offered."""
 
     def reasons(self, evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
@@ -85,7 +85,7 @@ class TasksFailed(Rule):
         return found
 
 
-class GeneratorLimited(Rule):
+class GeneratorLimited(ValidityRule):
     """A shortfall that the generator caused itself, as far as it can tell."""
 
     def reasons(self, evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
@@ -112,7 +112,7 @@ class GeneratorLimited(Rule):
         return found
 
 
-class MetricsIncomplete(Rule):
+class MetricsIncomplete(ValidityRule):
     """Brokers with too many missed samples, none near an edge, or no handler metric."""
 
     def reasons(self, evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
@@ -154,7 +154,7 @@ class MetricsIncomplete(Rule):
         return None
 
 
-class MetricsContradictory(Rule):
+class MetricsContradictory(ValidityRule):
     """Nodes whose samples cannot all be true of one process that kept running."""
 
     def reasons(self, evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
@@ -166,7 +166,7 @@ class MetricsContradictory(Rule):
         ]
 
 
-class ErrorsUnexplained(Rule):
+class ErrorsUnexplained(ValidityRule):
     """Errors that no load brings about: leaders that moved, lost connections, refusals.
 
     Also those after which records were sent again and arrived: the load was then not what
@@ -192,7 +192,7 @@ class ErrorsUnexplained(Rule):
         return Reason("unexpected_errors", text, float(records), 0.0)
 
 
-class ClusterChanged(Rule):
+class ClusterChanged(ValidityRule):
     """A broker that was fenced, or partitions that changed their leader in the window."""
 
     def reasons(self, evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
@@ -220,7 +220,7 @@ class ClusterChanged(Rule):
         return found
 
 
-class Throttled(Rule):
+class Throttled(ValidityRule):
     """Quotas held the load back, so the limit found would be the quota's."""
 
     def reasons(self, evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
@@ -259,7 +259,7 @@ def _rounding_ms(window: BrokerWindow) -> float:
     return 0.5 / (per_s * (end_s - start_s))
 
 
-class ConsumersLimited(Rule):
+class ConsumersLimited(ValidityRule):
     """Lag that the consumers' own tasks brought about, as they had no time left."""
 
     def reasons(self, evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
@@ -274,7 +274,7 @@ class ConsumersLimited(Rule):
         return [_generator(text, busy, limit)]
 
 
-class AccountingMismatch(Rule):
+class AccountingMismatch(ValidityRule):
     """Acknowledged records against the growth of the partitions' end offsets, if known.
 
     A record that failed may have been written all the same, and one that was sent again
@@ -315,7 +315,7 @@ def _most(by_partition: Mapping[int, int]) -> str:
     return f"{records} of them on partition {-partition}"
 
 
-class ConsumptionMismatch(Rule):
+class ConsumptionMismatch(ValidityRule):
     """What each group read against the partitions' end offsets after the trial, if known.
 
     A group reads each partition in one range without a break, up to what was acknowledged.
@@ -379,7 +379,7 @@ def _what_differs(group: GroupWindow, ends: Mapping[int, int]) -> tuple[str, int
     return None
 
 
-class WindowTooShort(Rule):
+class WindowTooShort(ValidityRule):
     """A window in which a follower that lags could not have left the ISR yet."""
 
     def reasons(self, evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
@@ -398,7 +398,7 @@ class WindowTooShort(Rule):
         return cluster.isr_window_s or 0.0
 
 
-RULES: Sequence[Rule] = (
+RULES: Sequence[ValidityRule] = (
     Refused(),
     TasksFailed(),
     GeneratorLimited(),

@@ -16,7 +16,10 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-BATCH_HEADER_BYTES = 61
+from metrics.traffic.pattern import TrafficPattern
+from metrics.traffic.producer import ProducerPattern
+from metrics.traffic.record_format import BATCH_HEADER_BYTES, record_bytes
+
 FOLLOWER_CLIENT_ID_BYTES = len("broker-1-fetcher-0")
 CONSUMER_CLIENT_ID_BYTES = 24
 
@@ -61,75 +64,31 @@ class Framing:
 
 
 @dataclass(frozen=True)
-class WirePattern:
-    """A traffic pattern as far as the network sees it.
+class Assumptions:
+    """What a traffic pattern does not say of its way over the network.
 
     Attributes:
-        message_bytes: size of a record's value [B].
-        rate_records_per_s: what one producer offers [1/s].
-        linger_ms: how long an unfilled batch waits for more records [ms].
-        batch_size_bytes: upper bound of a batch, one record excepted [B].
-        key_bytes: size of a record's key [B]; None without keys.
-        headers, header_bytes: number of headers and size of a header's value [B]; names of
-            two characters.
         compressed_share: size of the compressed over that of the plain records [ratio].
-        is_acknowledged: False for acks=0, which has no answers.
-        replication_factor: replicas of each partition, the leader included.
-        consumer_groups: groups that each read everything.
         topic_bytes, client_id_bytes: lengths of the names [B].
         batches_per_request: batches that travel in one produce request.
         batches_per_fetch: batches that one fetch of a follower or consumer returns; 1 while
             brokers are at ease, more when they are busy.
     """
 
-    message_bytes: int
-    rate_records_per_s: float
-    linger_ms: float = 5.0
-    batch_size_bytes: int = 16_384
-    key_bytes: int | None = None
-    headers: int = 0
-    header_bytes: int = 0
     compressed_share: float = 1.0
-    is_acknowledged: bool = True
-    replication_factor: int = 1
-    consumer_groups: int = 0
     topic_bytes: int = 32
     client_id_bytes: int = 32
     batches_per_request: float = 1.0
     batches_per_fetch: float = 1.0
 
-    @property
-    def records_per_batch(self) -> int:
-        """Records in a batch: it is sent when full, or when `linger_ms` is over."""
-        lingered = int(self.rate_records_per_s * self.linger_ms / 1000.0) + 1
-        size, records = BATCH_HEADER_BYTES, 0
-        while records < lingered:
-            size += self.record_bytes(records)
-            if size > self.batch_size_bytes:
-                break
-            records += 1
-        return max(1, records)
 
-    def record_bytes(self, index: int) -> int:
-        """Size of record `index` of a batch [B]: length, attributes, deltas, key, value."""
-        delta_ms = int(index * 1000.0 / self.rate_records_per_s)
-        key = 1 if self.key_bytes is None else varint_bytes(self.key_bytes) + self.key_bytes
-        value = varint_bytes(self.message_bytes) + self.message_bytes
-        header = 3 + varint_bytes(self.header_bytes) + self.header_bytes
-        headers = varint_bytes(self.headers) + self.headers * header
-        body = 1 + varint_bytes(delta_ms) + varint_bytes(index) + key + value + headers
-        return varint_bytes(body) + body
-
-    @property
-    def batch_bytes(self) -> float:
-        """Size of a batch, header included [B]."""
-        records = sum(self.record_bytes(index) for index in range(self.records_per_batch))
-        return BATCH_HEADER_BYTES + records * self.compressed_share
-
-
-def varint_bytes(value: int) -> int:
-    """Bytes of a zig-zag varint ≥ 0."""
-    return max(1, math.ceil((value << 1).bit_length() / 7))
+def batch_bytes(producer: ProducerPattern, compressed_share: float = 1.0) -> float:
+    """Size of a batch, header included [B]."""
+    records = sum(
+        record_bytes(index, producer.bpm, producer.rate_records_per_s, producer.payload)
+        for index in range(producer.records_per_batch)
+    )
+    return BATCH_HEADER_BYTES + records * compressed_share
 
 
 @dataclass(frozen=True)
@@ -175,31 +134,32 @@ class WireBytes:
         return self.brokers_in * scale, self.brokers_out * scale
 
 
-def wire_bytes(pattern: WirePattern, framing: Framing | None = None) -> WireBytes:
+def wire_bytes(
+    pattern: TrafficPattern, framing: Framing | None = None, given: Assumptions = Assumptions()
+) -> WireBytes:
     """The bytes of one message on its ways, with the headers of the network if asked."""
-    batch, messages = pattern.batch_bytes, float(pattern.records_per_batch)
-    per_request = pattern.batches_per_request
-    request = 32.0 + pattern.client_id_bytes + pattern.topic_bytes
+    messages = float(pattern.producer.records_per_batch)
+    batch = batch_bytes(pattern.producer, given.compressed_share)
+    per_request = given.batches_per_request
+    request = 32.0 + given.client_id_bytes + given.topic_bytes
     request += per_request * (_PARTITION_OF_PRODUCE + batch)
-    answer = 22.0 + pattern.topic_bytes + per_request * _PARTITION_OF_ANSWER
-    answer *= pattern.is_acknowledged
+    answer = 22.0 + given.topic_bytes + per_request * _PARTITION_OF_ANSWER
+    answer *= pattern.producer.options.acks != "0"
     produced = _exchange(request, answer, messages * per_request, framing)
-    followed = _fetch(pattern, FOLLOWER_CLIENT_ID_BYTES + _REPLICA_STATE, framing)
-    consumed = _fetch(pattern, CONSUMER_CLIENT_ID_BYTES, framing)
-    followers, groups = pattern.replication_factor - 1, pattern.consumer_groups
+
+    def fetched(named_bytes: int) -> tuple[float, float]:
+        batches = given.batches_per_fetch
+        request = 40 + named_bytes + _TOPIC_ID + batches * _PARTITION_OF_FETCH
+        length = max(1, math.ceil((int(batch) + 1).bit_length() / 7))
+        answer = 21 + _TOPIC_ID + batches * (_PARTITION_OF_FETCHED + length + batch)
+        return _exchange(request, answer, messages * batches, framing)
+
+    followers, groups = pattern.topic.replication_factor - 1, pattern.consumers.groups
     return WireBytes(
         *produced,
-        *(size * followers for size in followed),
-        *(size * groups for size in consumed),
+        *(size * followers for size in fetched(FOLLOWER_CLIENT_ID_BYTES + _REPLICA_STATE)),
+        *(size * groups for size in fetched(CONSUMER_CLIENT_ID_BYTES)),
     )
-
-
-def _fetch(pattern: WirePattern, named_bytes: int, framing: Framing | None) -> tuple[float, float]:
-    batch, batches = pattern.batch_bytes, pattern.batches_per_fetch
-    request = 40 + named_bytes + _TOPIC_ID + batches * _PARTITION_OF_FETCH
-    length = max(1, math.ceil((int(batch) + 1).bit_length() / 7))
-    answer = 21 + _TOPIC_ID + batches * (_PARTITION_OF_FETCHED + length + batch)
-    return _exchange(request, answer, pattern.records_per_batch * batches, framing)
 
 
 def _exchange(
@@ -220,22 +180,20 @@ def _exchange(
     )
 
 
-def describe(patterns: Iterable[WirePattern], framing: Framing = Framing()) -> str:
+def describe(patterns: Iterable[TrafficPattern], framing: Framing = Framing()) -> str:
     """What a plan says of the network: load for each MB/s of payload, and the price of 8 B."""
     told = []
     for pattern in patterns:
-        now = wire_bytes(pattern, framing)
-        more = wire_bytes(_longer(pattern, 8), framing)
-        payload = pattern.message_bytes + (pattern.key_bytes or 0)
-        per_mb = 1e6 / payload
-        ahead, back = now.mbit_per_s(per_mb)
+        now, more = wire_bytes(pattern, framing), wire_bytes(_longer(pattern, 8), framing)
+        ahead, back = now.mbit_per_s(1e6 / pattern.bpm)
         growth = (more.brokers_in + more.brokers_out) / (now.brokers_in + now.brokers_out) - 1
         told.append(
-            f"{payload:,} B: {ahead:.1f} in and {back:.1f} out "
+            f"{pattern.bpm:,} B: {ahead:.1f} in and {back:.1f} out "
             f"(8 B more per message: {growth:+.2%})"
         )
     return f"Mbit/s on all brokers' interfaces for each MB/s of payload: {'; '.join(told)}"
 
 
-def _longer(pattern: WirePattern, by_bytes: int) -> WirePattern:
-    return replace(pattern, message_bytes=pattern.message_bytes + by_bytes)
+def _longer(pattern: TrafficPattern, by_bytes: int) -> TrafficPattern:
+    longer = replace(pattern.producer, bpm=pattern.bpm + by_bytes)
+    return replace(pattern, producer=longer)

@@ -17,7 +17,6 @@ from metrics.tables.boundary import Boundary
 from metrics.units import (
     UNKNOWN,
     format_count,
-    format_load,
     format_mb_per_s,
     format_ratio,
     format_size,
@@ -81,7 +80,7 @@ def _row(boundary: Boundary, brokers: int) -> dict[str, Any]:
         "messages": format_count(boundary.mps),
         "cluster": f"{format_mb_per_s(boundary.mb_per_s)} MB/s",
         "per_broker": f"{format_mb_per_s(boundary.mb_per_s_per_broker)} MB/s",
-        "load": f"{format_load(low, boundary.axis)} sustained, {over or UNKNOWN} overloaded",
+        "load": f"{boundary.along.amount(low)} sustained, {over or UNKNOWN} overloaded",
         "width": "open" if over is None else format_ratio(boundary.relative_width),
         "bound": _NOT_BOUND if over is None else bound,
         "evidence": (

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from metrics.comparing.effects import Effect
-from metrics.comparing.nightly import Comparison
+from metrics.comparing.nightly import NightComparison
 from metrics.reporting.summary import write_atomic
 from metrics.tables.cases import MEASURES, Outcome
 from metrics.units import format_ratio
@@ -33,7 +33,7 @@ class CaseReport:
     bpm: int
     outcome: Outcome
     text: str
-    comparison: Comparison | None = None
+    comparison: NightComparison | None = None
 
 
 @dataclass(frozen=True)
@@ -68,13 +68,13 @@ class NightReport:
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
-def of_comparison(compared: Comparison) -> CaseReport:
+def of_comparison(compared: NightComparison) -> CaseReport:
     """The report of a case that was measured."""
     row = compared.tonight
     return CaseReport(row.case, row.kind, row.bpm, compared.outcome, text_of(compared), compared)
 
 
-def text_of(compared: Comparison) -> str:
+def text_of(compared: NightComparison) -> str:
     """A comparison in a sentence: figure, change, how sure it is, and the likely cause."""
     row, effect = compared.tonight, compared.effect
     name, unit = MEASURES[row.measure]
@@ -101,7 +101,7 @@ def _interval(effect: Effect) -> str:
     return f"{_signed(effect.low - 1)} to {_signed(effect.high - 1)}"
 
 
-def _cause(compared: Comparison) -> list[str]:
+def _cause(compared: NightComparison) -> list[str]:
     """What differs from the night before, and what bound the brokers then and now."""
     before, row = compared.before, compared.tonight
     changed = [f"{each.name} was {each.before}, is {each.after}" for each in compared.changes]

@@ -25,7 +25,7 @@ OPEN_DEADLINE_S = 15.0
 
 
 @dataclass(frozen=True)
-class Answer:
+class NodeAnswer:
     """One broker's part of the poller's answer, as text."""
 
     node_id: int
@@ -34,7 +34,7 @@ class Answer:
     values: Mapping[str, str]
 
 
-def parse_answers(text: str) -> list[Answer]:
+def parse_answers(text: str) -> list[NodeAnswer]:
     """The poller's answer; its form stands in `metrics.sources.poller_java`."""
     answers = []
     for part in text.split("#\t")[1:]:
@@ -42,7 +42,7 @@ def parse_answers(text: str) -> list[Answer]:
         node_id, begin_us, end_us, error = head.split("\t")
         values = dict(line.split("\t", 1) for line in lines)
         at_s = (int(begin_us) + int(end_us)) / 2e6
-        answers.append(Answer(int(node_id), at_s, error or None, values))
+        answers.append(NodeAnswer(int(node_id), at_s, error or None, values))
     return answers
 
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from metrics.columns import Column, Flat, Moment
+from metrics.traffic.axes import MESSAGE_BYTES, NP, Axis, axis_named
+from metrics.traffic.pattern import TrafficPattern
 from metrics.trial.judgement import Reason
 from metrics.windows.resource import Resource
 from search.model import Bracket
@@ -56,7 +58,7 @@ class Boundary:
     confidence: float | None = None
     notes: tuple[str, ...] = ()
     goal: str = ""
-    axis: str = "np"
+    axis: str = NP.name
     load_sustained: int | None = None
     load_overloaded: int | None = None
 
@@ -65,7 +67,7 @@ class Boundary:
         """Payload at the overloaded side, whole cluster [MB/s]."""
         if self.mps_overloaded is None:
             return None
-        grown = self.load_overloaded if self.axis == "message_bytes" else None
+        grown = self.load_overloaded if self.along is MESSAGE_BYTES else None
         return self.mps_overloaded * (grown or self.bpm) / 1e6
 
     @property
@@ -85,61 +87,51 @@ class Boundary:
     @property
     def loads(self) -> tuple[int, int | None]:
         """The bracket on the searched axis: highest sustained, lowest overloaded above it."""
-        if self.axis == "np":
+        if self.load_sustained is None:  # of the first versions, which knew no other axis
             return self.np_sustained, self.np_overloaded
-        return self.load_sustained or 0, self.load_overloaded
+        return self.load_sustained, self.load_overloaded
+
+    @property
+    def along(self) -> Axis:
+        """What was searched along."""
+        return axis_named(self.axis)
 
 
-def make_boundary(  # noqa: PLR0913 - one for each field, all by name
+def make_boundary(
     bracket: Bracket,
+    axis: Axis,
+    pattern: TrafficPattern,
     *,
-    bpm: int,
-    rate_records_per_s: float,
-    brokers: int,
     trials: int,
     reasons: Sequence[Reason] = (),
     limited_by: Resource | None = None,
     gave_up: str | None = None,
-    axis: str = "np",
-    np: int = 0,
 ) -> Boundary:
     """The boundary of a bracket.
 
     Args:
-        bpm: message size of the point; on the axis `message_bytes` the bracket's own
-            sustained size takes its place [B].
-        rate_records_per_s: what one producer offers [records/s]; on the axis `rate` the
-            loads are the rates.
         axis: what the bracket is on.
-        np: producers, on any other axis than `np`.
+        pattern: the traffic of the point, whatever its load.
         reasons: of the trial at the overloaded side, the most telling first.
         gave_up: why the search ended early, or None when it closed the bracket.
     """
     low, over = bracket.sustained, bracket.overloaded
-
-    def producers(load: int) -> int:
-        return load if axis == "np" else np if load else 0
-
-    def messages_per_s(load: int) -> float:
-        return producers(load) * (float(load) if axis == "rate" else rate_records_per_s)
-
-    mps = messages_per_s(low)
-    if axis == "message_bytes" and low:
-        bpm = low
-    mb_per_s = mps * bpm / 1e6
+    sustained = axis.apply(pattern, low) if low else None
+    overloaded = None if over is None else axis.apply(pattern, over)
+    mb_per_s = sustained.mb_per_s if sustained else 0.0
     return Boundary(
-        bpm=bpm,
-        np_sustained=producers(low),
-        np_overloaded=None if over is None else producers(over),
-        mps=mps,
+        bpm=sustained.bpm if sustained else pattern.bpm,
+        np_sustained=sustained.np if sustained else 0,
+        np_overloaded=None if overloaded is None else overloaded.np,
+        mps=sustained.records_per_s if sustained else 0.0,
         mb_per_s=mb_per_s,
-        mb_per_s_per_broker=mb_per_s / brokers,
+        mb_per_s_per_broker=mb_per_s / pattern.brokers,
         overload_reasons=tuple(f"{reason.indicator}: {reason.text}" for reason in reasons),
         limited_by=None if limited_by is None else limited_by.value,
         trials=trials,
-        mps_overloaded=None if over is None else messages_per_s(over),
+        mps_overloaded=None if overloaded is None else overloaded.records_per_s,
         gave_up=gave_up,
-        axis=axis,
+        axis=axis.name,
         load_sustained=low,
         load_overloaded=over,
     )

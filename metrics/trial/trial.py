@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from metrics.columns import Column, Flat, Moment, column
+from metrics.traffic.pattern import TrafficPattern
 from metrics.trial.evidence import Evidence
 from metrics.trial.judgement import Judgement, Reason
-from metrics.trial.pattern import Pattern
 from metrics.windows.resource import Resource
 from search.model import Observation, Verdict
 
@@ -35,7 +35,7 @@ class Trial:
     started_at_s: Annotated[float, Moment(), Column("started_at")]
     finished_at_s: Annotated[float, Moment(), Column("finished_at")]
     topic: str
-    pattern: Annotated[Pattern, Flat()]
+    pattern: Annotated[TrafficPattern, Flat()]
     evidence: Annotated[Evidence, Flat()]
     judgements: Annotated[Mapping[str, Judgement], Column("verdicts")]
     recovery_s: float | None = None

@@ -17,19 +17,23 @@ _MESSAGES = 10_000
 
 def wire(task: Task) -> None:
     """The engine's consumers as a trial runs them: one group of one member, from the start."""
-    from jobs.engine.consumers.client import consumer_of
-    from jobs.engine.consumers.pattern import ConsumerPattern
+    from jobs.engine.clients.registry import CLIENTS
+    from metrics.traffic.consumers import ConsumerOptions
 
     records = task.bytes_max // task.bpm
+    planned = flat_out(task, measure_s=0.001)
     plan = dataclasses.replace(
-        flat_out(task, measure_s=0.001),
+        planned,
         trial_id=f"bench-{os.getpid()}",
-        drain_timeout_s=task.seconds_max,
-        consumers=ConsumerPattern(groups=1, start="earliest"),
+        pattern=dataclasses.replace(
+            planned.pattern,
+            phases=dataclasses.replace(planned.pattern.phases, drain_timeout_s=task.seconds_max),
+            consumers=ConsumerOptions(groups=1, start="earliest"),
+        ),
         consumer_tasks=1,
     )
     ends = ends_of(task)
-    client = consumer_of(plan, 0)
+    client = CLIENTS["wire"].consumers(plan, 0)
     try:
         client.open()
         say(0)

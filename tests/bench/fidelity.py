@@ -8,7 +8,7 @@ import subprocess
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,6 @@ from jobs.cluster.connect import connect
 from jobs.cluster.topic_plan import assignment
 from jobs.console.events import PhaseProgress, PhaseStarted, Table, note
 from jobs.console.printing import make_reporter
-from jobs.engine.pattern import ProducerPattern, TrialPlan
 from jobs.engine.stage import run_task
 from jobs.entry import run
 from jobs.testbed.handle import Testbed
@@ -28,6 +27,7 @@ from metrics.sources.chooser import open_source
 from metrics.sources.sample import BrokerSample
 from metrics.sources.sampler import Sampler
 from metrics.sources.source import MetricsSource
+from metrics.traffic.producer import ProducerPattern
 from metrics.trial.counts import Counts
 from metrics.trial.task import TaskReport
 from metrics.windows.broker import broker_window
@@ -35,10 +35,11 @@ from search.errors import RedlineError
 from tests.bench.fresh_topic import fresh_topic
 from tests.bench.likeness import BrokerLoad, differences, load_of, median_of
 from tests.bench.producers import Alone
+from tests.support.patterns import pattern, plan, producer_pattern
 
 RATES_BYTES_PER_S = (50_000, 400_000, 2_000_000)
 SIZES = (100, 1_000, 10_000)
-ACKS = (1, -1)
+ACKS = ("1", "all")
 CLIENTS = ("wire", "librdkafka")
 
 REPLICAS = 2
@@ -66,26 +67,25 @@ class Case:
     Attributes:
         rate_bytes_per_s: payload that it offers [B/s].
         message_bytes: size of a message [B].
-        acks: 1, or -1 for all.
+        acks: "1" or "all".
     """
 
     rate_bytes_per_s: int
     message_bytes: int
-    acks: int
+    acks: str
 
-    @property
-    def pattern(self) -> ProducerPattern:
-        """What the producer does."""
-        return ProducerPattern(
-            message_bytes=self.message_bytes,
-            rate_records_per_s=self.rate_bytes_per_s / self.message_bytes,
+    def producer(self, client: str) -> ProducerPattern:
+        """What the producer does, with this client."""
+        return producer_pattern(
+            self.message_bytes,
+            self.rate_bytes_per_s / self.message_bytes,
+            client=client,
             acks=self.acks,
             batch_size=BATCH_BYTES,
         )
 
     def __str__(self) -> str:
-        acks = "all" if self.acks == -1 else str(self.acks)
-        return f"{self.rate_bytes_per_s:,} B/s of {self.message_bytes:,} B, acks={acks}"
+        return f"{self.rate_bytes_per_s:,} B/s of {self.message_bytes:,} B, acks={self.acks}"
 
 
 CASES = tuple(Case(*each) for each in itertools.product(RATES_BYTES_PER_S, SIZES, ACKS))
@@ -183,21 +183,17 @@ class Comparison:
     def _run(
         self, client: str, case: Case, topic: str, measure_s: float | None = None
     ) -> tuple[TaskReport, list[BrokerSample]]:
-        plan = TrialPlan(
+        phases = pattern(warmup_s=self._warm_s, measure_s=measure_s or self._measure_s)
+        made = plan(
             trial_id=topic,
             topics=(topic,),
-            pattern=case.pattern,
-            np=1,
-            tasks=1,
+            pattern=replace(phases, producer=case.producer(client)),
             leaders=tuple(self._assigned[number][0] for number in sorted(self._assigned)),
             brokers=self._addresses,
-            warmup_s=self._warm_s,
-            measure_s=measure_s or self._measure_s,
             start_lead_s=START_LEAD_S,
-            client=client,
         )
         with Sampler(self._source, SAMPLE_INTERVAL_S) as sampler:
-            row = run_task(plan, Alone())
+            row = run_task(made, Alone())
             return row, sampler.stop()
 
 

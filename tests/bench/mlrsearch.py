@@ -19,7 +19,7 @@ from MLRsearch import (
 )
 
 from search.model import Bracket, Done, GaveUp, Verdict
-from search.simulate import ACHIEVED_MIN, Outcome, SimulatedCluster
+from search.simulate import ACHIEVED_MIN, SimulatedCluster, SimulatedEnd
 from search.simulate_line import SimulatedLine
 from tests.bench.search_methods import LIMITS, Contestant
 
@@ -56,7 +56,7 @@ class _Adapter(AbstractMeasurer):  # type: ignore[misc]
 def mlrsearch(trials: int) -> Contestant:
     """MLRsearch that believes a load after `trials` trials, more than half of one kind."""
 
-    def run(simulated: SimulatedLine, sizes: Sequence[int]) -> list[Outcome]:
+    def run(simulated: SimulatedLine, sizes: Sequence[int]) -> list[SimulatedEnd]:
         outcomes = []
         for bpm in sizes:
             outcomes.append(_search(simulated.cluster(bpm), trials))
@@ -66,7 +66,7 @@ def mlrsearch(trials: int) -> Contestant:
     return Contestant(f"MLRsearch, {trials} trials a load", run)
 
 
-def _search(cluster: SimulatedCluster, trials: int) -> Outcome:
+def _search(cluster: SimulatedCluster, trials: int) -> SimulatedEnd:
     goal = SearchGoal(
         loss_ratio=0.0,
         exceed_ratio=0.5,
@@ -87,7 +87,7 @@ def _search(cluster: SimulatedCluster, trials: int) -> Outcome:
     search = MultipleLossRatioSearch(config=config)
     found = search.search(measurer=_Adapter(cluster), debug=lambda _: None)[goal]
     took_s = cluster.elapsed_s - before_s
-    return Outcome(_result(found), len(cluster.trials), took_s, cluster.true_limit)
+    return SimulatedEnd(_result(found), len(cluster.trials), took_s, cluster.true_limit)
 
 
 def _result(found: GoalResult) -> Done | GaveUp:

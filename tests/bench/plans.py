@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from jobs.cluster.connect import connect
-from jobs.engine.pattern import ProducerPattern, TrialPlan
-from jobs.engine.payload import Payload
+from jobs.engine.task.plan import TrialPlan
+from metrics.traffic.payload import Payload
 from tests.bench.task import Task
+from tests.support.patterns import plan
 
 RATE_BYTES_PER_S = 20e9
 """More than any client sends, so that its producer always has something due [B/s]."""
@@ -16,7 +17,7 @@ RATE_BYTES_PER_S = 20e9
 def flat_out(task: Task, measure_s: float | None = None) -> TrialPlan:
     """One producer that always has full batches waiting."""
     fields: dict[str, Any] = {
-        "message_bytes": task.bpm,
+        "bpm": task.bpm,
         "rate_records_per_s": RATE_BYTES_PER_S / task.bpm,
         "batch_size": task.batch_bytes,
         "linger_ms": 10.0,
@@ -28,16 +29,14 @@ def flat_out(task: Task, measure_s: float | None = None) -> TrialPlan:
     with connect(task.bootstrap, task.connection) as admin:
         brokers = admin.describe_cluster()
         seen = admin.partitions_seen_by(brokers.broker_ids[0], [task.topic])[task.topic] or {}
-    return TrialPlan(
+    return plan(
         trial_id="bench",
         topics=(task.topic,),
-        pattern=ProducerPattern(**{**fields, **options}),
-        np=1,
-        tasks=1,
         leaders=tuple(seen[partition].leader for partition in sorted(seen)),
         brokers=brokers.addresses,
         warmup_s=0.0,
         measure_s=task.seconds_max if measure_s is None else measure_s,
         start_lead_s=0.1,
         client_options=task.connection,
+        **(fields | options),
     )

@@ -18,7 +18,7 @@ from search.boundary_model import ProducerRate
 from search.limits import Limits
 from search.line import Line
 from search.model import Done
-from search.simulate import ClusterSpec, Outcome
+from search.simulate import ClusterSpec, SimulatedEnd
 from search.simulate_line import LineSpec, SimulatedLine, run_line_on, run_sizes_on
 
 SIZES = (100, 268, 720, 1931, 5179, 13895, 37276, 100000)
@@ -26,7 +26,7 @@ SIZES = (100, 268, 720, 1931, 5179, 13895, 37276, 100000)
 LIMITS = Limits(load_start_max=1024, load_cap=4096, resolution=0.05, invalid_repeats_max=3)
 RATE = ProducerRate(bytes_per_s=1e6)
 
-Run = Callable[[SimulatedLine, Sequence[int]], list[Outcome]]
+Run = Callable[[SimulatedLine, Sequence[int]], list[SimulatedEnd]]
 
 
 @dataclass(frozen=True)
@@ -119,16 +119,14 @@ def draw_line(scenario: Scenario, seed: int) -> SimulatedLine:
     return SimulatedLine(spec, seed)
 
 
-def _bisect(simulated: SimulatedLine, sizes: Sequence[int]) -> list[Outcome]:
+def _bisect(simulated: SimulatedLine, sizes: Sequence[int]) -> list[SimulatedEnd]:
     def searcher() -> Bisection:
-        return Bisection(
-            LIMITS.load_start_max, LIMITS.load_cap, LIMITS.resolution, LIMITS.invalid_repeats_max
-        )
+        return Bisection(LIMITS)
 
     return run_sizes_on(searcher, sizes, simulated)
 
 
-def _guided(simulated: SimulatedLine, sizes: Sequence[int]) -> list[Outcome]:
+def _guided(simulated: SimulatedLine, sizes: Sequence[int]) -> list[SimulatedEnd]:
     line = Line(tuple(sizes), RATE, LIMITS, simulated.spec.brokers)
     return [outcome for _, outcome in run_line_on(line, simulated)]
 
@@ -142,13 +140,13 @@ def compare(
     """One row per scenario and contestant, as they are done."""
     for scenario in scenarios() if conditions is None else conditions:
         for contestant in contestants:
-            outcomes: list[Outcome] = []
+            outcomes: list[SimulatedEnd] = []
             for seed in range(scenario.lines):
                 outcomes += contestant.run(draw_line(scenario, seed), SIZES)
             yield row_of(scenario.name, contestant.name, outcomes)
 
 
-def row_of(scenario: str, contestant: str, outcomes: Sequence[Outcome]) -> Row:
+def row_of(scenario: str, contestant: str, outcomes: Sequence[SimulatedEnd]) -> Row:
     """Sum up what a contestant made of a scenario."""
     count = len(outcomes)
     trials = sorted(outcome.trials for outcome in outcomes)

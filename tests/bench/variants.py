@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from jobs.engine.compression import CODECS
+from jobs.engine.batches.compression import CODECS
 from tests.bench.contest import Entry
 from tests.bench.rows import JAVA
 
@@ -26,7 +26,7 @@ class Variants:
 
 def variants() -> Variants:
     """What can be measured here."""
-    idempotent: Mapping[str, Any] = {"enable_idempotence": True, "acks": -1}
+    idempotent: Mapping[str, Any] = {"enable_idempotence": True, "acks": "all"}
     entries = [
         *(Entry("producer", name, "idempotent", idempotent) for name in _PEERS),
         *(Entry("producer", name, "TLS", is_tls=True) for name in _PEERS),

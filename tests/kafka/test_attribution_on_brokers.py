@@ -10,19 +10,18 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 from kafka.admin import ConfigResourceType
 
-from jobs.engine.pattern import ProducerPattern
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import start
 from metrics.trial.task import TaskReport
 from metrics.windows.resource import Resource
 from search.model import Verdict
 from tests.support.loaded_brokers import LoadedBrokers, Route, Seen, loaded
+from tests.support.patterns import producer_pattern
 from tests.support.rate_limited_link import rate_limited_link
 
 if TYPE_CHECKING:
@@ -33,8 +32,10 @@ log = logging.getLogger(__name__)
 
 ON_ONE = {partition: [1] for partition in range(4)}
 FOLLOWED = {partition: [1, 2] for partition in range(4)}
-MESSAGES = ProducerPattern(message_bytes=1_000, rate_records_per_s=1_000.0, linger_ms=20.0)
-LARGE_BATCHES = replace(MESSAGES, linger_ms=200.0, batch_size=200_000, pool_bytes=4_000_000)
+MESSAGES = producer_pattern(1_000, 1_000.0, linger_ms=20.0)
+LARGE_BATCHES = producer_pattern(
+    1_000, 1_000.0, linger_ms=200.0, batch_size=200_000, pool_bytes=4_000_000
+)
 # Brokers compress again what producers sent plain: work for a handler's core. In large batches
 # there is little else to do.
 SLOW_APPENDS = {"compression.type": "gzip"}

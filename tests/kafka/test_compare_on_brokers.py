@@ -12,10 +12,10 @@ import yaml
 from jobs.cluster.connect import connect
 from jobs.cluster.topic_plan import PREFIX
 from jobs.console.events import PhaseStarted, RecordingReporter, TrialFinished
-from jobs.runs.compare.body import Comparison
+from jobs.runs.compare.body import ComparisonRun
 from jobs.runs.compare.pairs import Effort
 from jobs.runs.compare.sides import load_sides
-from jobs.runs.lifecycle import Order, execute
+from jobs.runs.lifecycle import RunOrder, execute
 from jobs.testbed.handle import Testbed
 from metrics.comparing.pairs import Conclusion, Side
 from metrics.tables.store import TableStore
@@ -57,10 +57,10 @@ def test_both_sides_are_loaded_in_turns_in_one_session_and_kept_as_runs(
     reporter = RecordingReporter()
     tables = str(tmp_path / "tables")
     effort = Effort(pairs=3, steady_pairs=0)
-    order = Order(reporter, tmp_path, tables, "pairs")
+    order = RunOrder(reporter, tmp_path, tables, "pairs")
     # The time is up once the load is found, so there is no answer, and that is said.
     with pytest.raises(NoConclusionError, match="too few pairs"):
-        execute(Comparison(sides, effort, 0.05, budget_s=0.1), order)
+        execute(ComparisonRun(sides, effort, 0.05, budget_s=0.1), order)
 
     document = json.loads((order.folder / "compare.json").read_text())
     (case,) = document["cases"]

@@ -16,14 +16,13 @@ import pytest
 from jobs.cluster.connect import connect
 from jobs.cluster.topics import Topics
 from jobs.config import load_workload
-from jobs.engine.consumers.client import Reading
-from jobs.engine.consumers.wire import WireConsumers
-from jobs.engine.pattern import ProducerPattern
-from jobs.engine.transport import PlainTransport
+from jobs.engine.consuming.role import TaskReading
+from jobs.engine.consuming.wire import WireConsumers
+from jobs.engine.network.transport import PlainTransport
 from jobs.testbed.handle import Testbed
-from jobs.trials.axes import traffic_at
 from jobs.trials.driver_line import control_of
 from jobs.trials.load import Generator, Target
+from metrics.traffic.payload import Payload
 from metrics.trial.consumption import group_windows
 from metrics.trial.task import TaskReport, merge
 from tests.support.consumer_bench import ConsumerBench, mismatches
@@ -82,8 +81,9 @@ def test_groups_begin_with_a_backlog_or_at_the_start(bench: ConsumerBench) -> No
 
 def test_who_stays_takes_over_from_a_member_that_leaves(bench: ConsumerBench) -> None:
     plan = bench.plan({"groups": 1, "members": 2}, measure_s=4.0)
-    alone = dataclasses.replace(plan, consumers=None, consumer_tasks=0)
-    leaving = dataclasses.replace(plan, measure_s=1.0, drain_timeout_s=0.01)
+    alone = dataclasses.replace(plan, consumer_tasks=0)
+    short = dataclasses.replace(plan.pattern.phases, measure_s=1.0, drain_timeout_s=0.01)
+    leaving = dataclasses.replace(plan, pattern=dataclasses.replace(plan.pattern, phases=short))
     goal: dict[int, int] = {}
     with ThreadPoolExecutor(3) as pool:
         opened = threading.Barrier(3)
@@ -105,16 +105,16 @@ def test_who_stays_takes_over_from_a_member_that_leaves(bench: ConsumerBench) ->
 
 def test_a_lost_connection_is_opened_again_and_nothing_is_missed(bench: ConsumerBench) -> None:
     plan = bench.plan({"groups": 1}, consumer_tasks=1, measure_s=2.0)
-    alone = dataclasses.replace(plan, consumers=None, consumer_tasks=0)
+    alone = dataclasses.replace(plan, consumer_tasks=0)
     consumers, opened = WireConsumers(plan, 0), threading.Barrier(2)
     goal: dict[int, int] = {}
     with ThreadPoolExecutor(2) as pool:
         reading = pool.submit(_read, consumers, opened, goal)
         opened.wait(30)
         writing = pool.submit(run_stage, alone)
-        for connection in consumers.connections:
-            assert isinstance(connection.transport, PlainTransport)
-            connection.transport.sock.shutdown(socket.SHUT_RDWR)
+        for channel in consumers.channels:
+            assert isinstance(channel.transport, PlainTransport)
+            channel.transport.sock.shutdown(socket.SHUT_RDWR)
         rows = writing.result(30)
         goal.update(bench.end_offsets())
         (share,) = reading.result(30).shares
@@ -122,7 +122,7 @@ def test_a_lost_connection_is_opened_again_and_nothing_is_missed(bench: Consumer
     assert sum(share.counts.errors.values()) == len(bench.brokers)
 
 
-def _read(consumers: WireConsumers, opened: threading.Barrier, goal: dict[int, int]) -> Reading:
+def _read(consumers: WireConsumers, opened: threading.Barrier, goal: dict[int, int]) -> TaskReading:
     """Read until `goal` holds how far there is to read."""
     try:
         consumers.open()
@@ -147,10 +147,11 @@ def test_a_group_that_cannot_be_joined_is_a_row_and_no_exception(bench: Consumer
 @pytest.mark.long
 @pytest.mark.timeout(300)
 def test_five_groups_read_at_the_producers_rate_with_a_flat_lag(bench: ConsumerBench) -> None:
-    pattern = ProducerPattern(message_bytes=1_000, rate_records_per_s=500.0, linger_ms=20.0)
     plan = bench.plan(
         {"groups": 5, "members": 2},
-        pattern=pattern,
+        rate_records_per_s=500.0,
+        linger_ms=20.0,
+        pool_bytes=Payload().pool_bytes,
         np=10,
         warmup_s=10.0,
         measure_s=90.0,
@@ -177,13 +178,14 @@ def test_consumers_share_a_stage_of_spark_with_producers(
     workload = load_workload("demo", [f"workload.{each}" for each in overrides])
     with connect(kafka_testbed.bootstrap_servers) as admin, control_of(spark) as control:
         topics = Topics(admin, uuid.uuid4().hex[:6])
-        topic = topics.create(workload, 1_000)
+        addresses = admin.describe_cluster().addresses
+        pattern = workload.pattern(1_000, brokers=len(addresses), np=4)
+        topic = topics.create(pattern)
         try:
             before = topics.end_offsets(topic)
-            addresses = admin.describe_cluster().addresses
             target = Target(topic.names, topic.leaders, addresses, before)
             generator = Generator(spark, 3, {}, control)
-            rows = generator.offer("t", target, traffic_at(workload, "np", 1_000, 4))
+            rows = generator.offer("t", target, pattern)
             ends = topics.end_offsets(topic)
         finally:
             topics.delete(topic.names)

@@ -17,8 +17,8 @@ from kafka.admin import (
 )
 
 from jobs.checks import examination
-from jobs.checks.examination import Examination, Order
-from jobs.checks.finding import Finding, Standing
+from jobs.checks.examination import Examination, ExaminationScope
+from jobs.checks.finding import Finding, Severity
 from jobs.cluster.admin import KafkaAdmin
 from jobs.cluster.connect import connect
 from jobs.console.events import RecordingReporter
@@ -68,7 +68,7 @@ def shared_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def examined(cluster_file: Path, *overrides: str) -> dict[str, Finding]:
-    order = Order(str(cluster_file), "demo", "default", overrides, cluster_file.parent)
+    order = ExaminationScope(str(cluster_file), "demo", "default", overrides, cluster_file.parent)
     found = Examination(order, RecordingReporter()).make()
     return {each.check: each for each in found}
 
@@ -76,7 +76,7 @@ def examined(cluster_file: Path, *overrides: str) -> dict[str, Finding]:
 def test_brokers_that_are_well_are_found_so(cluster_file: Path) -> None:
     found = examined(cluster_file)
     assert {
-        check: each.found for check, each in found.items() if each.standing is not Standing.OK
+        check: each.found for check, each in found.items() if each.standing is not Severity.OK
     } == {}
     assert {check for check in found if check not in PAGE} == set()
     assert found["brokers"].found.startswith("3 brokers")
@@ -97,13 +97,13 @@ def test_each_lack_is_told_and_ends_no_other_check(cluster_file: Path) -> None:
         "workload.topic.config.cleanup.policy=nonsense",
     )
     problems = {
-        each.check: each.found for each in found.values() if each.standing is Standing.PROBLEM
+        each.check: each.found for each in found.values() if each.standing is Severity.PROBLEM
     }
     assert sorted(problems) == ["brokers' metrics", "length of a trial", "topics"]
     assert "broker 2 does not answer JMX" in problems["brokers' metrics"]
     assert "replica.lag.time.max.ms" in problems["length of a trial"]
     assert "cleanup.policy" in problems["topics"]
-    assert found["executors' clocks"].standing is Standing.OK
+    assert found["executors' clocks"].standing is Severity.OK
 
 
 @pytest.mark.long
@@ -118,13 +118,13 @@ def test_each_acl_that_lacks_is_named_and_those_of_the_page_are_enough(tmp_path:
         file = written(testbed, tmp_path)
         for resource, operation in GRANTED:
             found = examined(file, *groups)
-            lacking = [each for each in found.values() if each.standing is not Standing.OK]
+            lacking = [each for each in found.values() if each.standing is not Severity.OK]
             assert lacking, (resource, operation)
             grant(superuser, resource, operation)
         found = examined(file, *groups)
         assert found["permissions"].found == "delete, write, read, join a group"
         assert {
-            each.sentence for each in found.values() if each.standing is not Standing.OK
+            each.sentence for each in found.values() if each.standing is not Severity.OK
         } == set()
         assert superuser.topic_names() == frozenset()
 

@@ -13,7 +13,7 @@ from kafka import KafkaConsumer, TopicPartition
 from kafka.record.memory_records import MemoryRecords
 
 from jobs.cluster.connect import connect
-from jobs.engine.identity import SEQUENCES
+from jobs.engine.producing.producer_id import SEQUENCES
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import start
 from tests.support.engine_bench import Bench
@@ -85,7 +85,7 @@ def test_no_record_is_lost_and_none_is_twice(pair: Testbed) -> None:
             measure_s=MEASURE_S,
             drain_timeout_s=90.0,  # until the broker is back; over as soon as all is answered
             rate_records_per_s=200.0,
-            acks=-1,
+            acks="all",
             enable_idempotence=True,
         )
         happened.result(timeout=60)

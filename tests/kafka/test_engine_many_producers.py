@@ -9,10 +9,10 @@ import pytest
 
 from jobs.cluster.connect import connect
 from jobs.cluster.topic_plan import assignment
-from jobs.engine.pattern import ProducerPattern, TrialPlan
 from jobs.testbed.handle import Testbed
 from metrics.trial.task import merge
 from tests.support.offsets import end_offsets_of
+from tests.support.patterns import plan
 from tests.support.process_tasks import run_in_processes
 
 pytestmark = pytest.mark.long
@@ -31,10 +31,11 @@ def test_each_of_two_thousand_producers_keeps_its_rate(
         topic = f"many-{uuid.uuid4().hex[:8]}"
         assigned = assignment(kafka_testbed.broker_ids, 10, 1)
         admin.create_topic(topic, assigned, {"flush.messages": "1000000"})
-        plan = TrialPlan(
+        trial = plan(
             trial_id="many",
             topics=(topic,),
-            pattern=ProducerPattern(100, RATE_RECORDS_PER_S, pool_bytes=1_000_000),
+            rate_records_per_s=RATE_RECORDS_PER_S,
+            pool_bytes=1_000_000,
             np=PRODUCERS,
             tasks=2,
             leaders=tuple(assigned[partition][0] for partition in sorted(assigned)),
@@ -43,7 +44,7 @@ def test_each_of_two_thousand_producers_keeps_its_rate(
             measure_s=MEASURE_S,
             connect_timeout_s=120.0,
         )
-        runs = run_in_processes(plan, timeout_s=MEASURE_S + 150)
+        runs = run_in_processes(trial, timeout_s=MEASURE_S + 150)
         ends = end_offsets_of(admin, topic, assigned)
         admin.delete_topic(topic)
     assert [run.row.error for run in runs] == [None, None]

@@ -7,6 +7,7 @@ import time
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,8 +19,7 @@ from jobs.cluster.connect import connect
 from jobs.cluster.health import ClusterHealth
 from jobs.cluster.topics import Topics
 from jobs.config import load_workload
-from jobs.config.goal import Guards as Limits
-from jobs.engine.pattern import ProducerPattern, TrialPlan
+from jobs.config.goal import GuardLimits as Limits
 from jobs.engine.stage import run_task
 from jobs.testbed.handle import Testbed
 from jobs.trials.driver_line import ControlServer, TrialLine
@@ -30,6 +30,7 @@ from metrics.sources.source import MetricsSource
 from search.errors import GuardStopError
 from search.model import Verdict
 from tests.support.loaded_brokers import LoadedBrokers, OneTask, Seen, loaded
+from tests.support.patterns import pattern, plan, producer_pattern
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,10 +42,8 @@ WORKLOAD = load_workload(
         "workload.topic.partitions_per_broker=1",
     ],
 )
-MESSAGES = ProducerPattern(message_bytes=1_000, rate_records_per_s=200.0, linger_ms=10.0)
-MUCH = ProducerPattern(
-    message_bytes=10_000, rate_records_per_s=500.0, linger_ms=50.0, batch_size=262_144
-)
+MESSAGES = producer_pattern(1_000, 200.0, linger_ms=10.0)
+MUCH = producer_pattern(10_000, 500.0, linger_ms=50.0, batch_size=262_144)
 REPLICAS = {0: [1, 2], 1: [2, 1]}
 
 
@@ -62,21 +61,17 @@ def test_a_guard_ends_a_load_that_hurts_a_topic_of_others(
         topics = Topics(admin, run_id)
         guards = Guards(Limits(), ClusterHealth(admin), lambda name: run_id in name, pytest.fail)
         guards.open()
-        topic = topics.create(WORKLOAD, 1_000)
-        plan = TrialPlan(
+        topic = topics.create(WORKLOAD.pattern(1_000))
+        trial = plan(
             trial_id=run_id,
             topics=topic.names,
-            pattern=MESSAGES,
-            np=1,
-            tasks=1,
+            pattern=replace(pattern(warmup_s=0.5, measure_s=120.0), producer=MESSAGES),
             leaders=topic.leaders,
             brokers=admin.describe_cluster().addresses,
-            warmup_s=0.5,
-            measure_s=120.0,
             control=line.address,
         )
         with guards.watch(line), hurt_once_loaded(of_others, other, line) as hurt_s:
-            row = run_task(plan, OneTask())
+            row = run_task(trial, OneTask())
         assert time.monotonic() - hurt_s[0] < 60.0
         assert row.error is not None and "OrphanedError" in row.error
         with pytest.raises(GuardStopError, match=f"partition 0 of the topic {other}"):

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 import pytest
 from kafka import KafkaProducer
 
-from jobs.engine.pattern import ProducerPattern
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import start
 from metrics.judging.verdict import judge
@@ -23,6 +22,7 @@ from metrics.trial.evidence import ClusterFacts
 from metrics.trial.judgement import Judgement
 from search.model import Verdict
 from tests.support.loaded_brokers import THRESHOLDS, LoadedBrokers, Seen, loaded
+from tests.support.patterns import producer_pattern
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,8 +38,8 @@ QUICK = {
 """Brokers that are not slow, and a controller that misses a dead one after 3 s."""
 REPLICAS = {0: [1, 2], 1: [2, 1]}
 ALONE = {0: [1]}
-MESSAGES = ProducerPattern(message_bytes=1_000, rate_records_per_s=200.0, linger_ms=10.0)
-TOO_MUCH = ProducerPattern(message_bytes=100, rate_records_per_s=500_000.0, linger_ms=10.0)
+MESSAGES = producer_pattern(1_000, 200.0, linger_ms=10.0)
+TOO_MUCH = producer_pattern(100, 500_000.0, linger_ms=10.0, client="kafka-python")
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +62,7 @@ def causes(seen: Seen) -> set[str]:
 
 def test_a_client_that_cannot_keep_up_is_no_overload(brokers: LoadedBrokers) -> None:
     with brokers.topic(ALONE, {}) as topic:
-        seen = brokers.trial(topic, ALONE, TOO_MUCH, np=1, measure_s=5.0, client="kafka-python")
+        seen = brokers.trial(topic, ALONE, TOO_MUCH, np=1, measure_s=5.0)
     assert "generator_limited" in causes(seen)
     assert seen.judgement.limited_by is None
 
@@ -108,11 +108,10 @@ def test_a_broker_that_dies_and_comes_back(
         threading.Event().wait(5.0)
         testbed.restart_broker(2)
 
-    replicated = replace(MESSAGES, acks=1)
     with brokers.topic(REPLICAS, {}) as topic:
         happens = threading.Thread(target=accident)
         happens.start()
-        seen = brokers.trial(topic, REPLICAS, replicated, np=2, measure_s=20.0, warmup_s=2.0)
+        seen = brokers.trial(topic, REPLICAS, MESSAGES, np=2, measure_s=20.0, warmup_s=2.0)
         happens.join()
         found = causes(seen)
     assert "broker_fenced" in found, seen.judgement.reasons

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 import time
 import uuid
@@ -17,9 +18,9 @@ from jobs.cluster.topic_set import TopicSet
 from jobs.cluster.topics import Topics
 from jobs.config import load_workload
 from jobs.testbed.handle import Testbed
-from jobs.trials.axes import traffic_at
 from jobs.trials.driver_line import TrialLine, control_of
 from jobs.trials.load import Generator, GeneratorError, StageFailedError, Target
+from metrics.traffic.pattern import TrafficPattern
 from metrics.trial.task import merge
 from tests.support.processes import becomes
 
@@ -36,7 +37,12 @@ WORKLOAD = load_workload(
         "workload.trial.measure_s=2",
     ],
 )
-LONG = WORKLOAD.model_copy(update={"trial": WORKLOAD.trial.model_copy(update={"measure_s": 60.0})})
+
+
+def pattern(np: int, measure_s: float = 2.0) -> TrafficPattern:
+    """So many producers of 100 records/s of 1,000 B."""
+    made = WORKLOAD.pattern(1_000, np=np)
+    return dataclasses.replace(made, phases=dataclasses.replace(made.phases, measure_s=measure_s))
 
 
 @pytest.mark.parametrize("np", [1, 3, 8])
@@ -46,12 +52,12 @@ def test_producers_spread_over_tasks_that_start_together(
     slots = 3
     with connect(kafka_testbed.bootstrap_servers) as admin:
         topics = Topics(admin, uuid.uuid4().hex[:6])
-        topic = topics.create(WORKLOAD, 1_000)
+        topic = topics.create(pattern(1))
         try:
             target = Target(topic.names, topic.leaders, admin.describe_cluster().addresses)
             with control_of(spark) as control:
                 generator = Generator(spark, slots, {}, control)
-                rows = generator.offer("t", target, traffic_at(WORKLOAD, "np", 1_000, np))
+                rows = generator.offer("t", target, pattern(np))
             grown = sum(topics.end_offsets(topic).values())
         finally:
             topics.delete(topic.names)
@@ -78,11 +84,11 @@ def test_the_driver_ends_the_window_of_all_tasks_early(
 
     with connect(kafka_testbed.bootstrap_servers) as admin, control_of(spark) as control:
         topics = Topics(admin, uuid.uuid4().hex[:6])
-        topic = topics.create(WORKLOAD, 1_000)
+        topic = topics.create(pattern(1))
         try:
             target = Target(topic.names, topic.leaders, admin.describe_cluster().addresses)
             generator = Generator(spark, 2, {}, control)
-            rows = generator.offer("t", target, traffic_at(LONG, "np", 1_000, 4), cut)
+            rows = generator.offer("t", target, pattern(4, measure_s=60.0), cut)
             grown = sum(topics.end_offsets(topic).values())
         finally:
             topics.delete(topic.names)
@@ -111,14 +117,14 @@ def test_a_task_that_is_killed_ends_the_load_of_all_and_is_named(
 
     with connect(kafka_testbed.bootstrap_servers) as admin, control_of(spark) as control:
         topics = Topics(admin, uuid.uuid4().hex[:6])
-        topic = topics.create(WORKLOAD, 1_000)
+        topic = topics.create(pattern(1))
         try:
             target = Target(topic.names, topic.leaders, admin.describe_cluster().addresses)
             generator = Generator(spark, 2, {}, control)
             with pytest.raises(
                 StageFailedError, match=r"task \d on .* lost in the middle of trial"
             ):
-                generator.offer("lost", target, traffic_at(LONG, "np", 1_000, 4), kill)
+                generator.offer("lost", target, pattern(4, measure_s=60.0), kill)
             assert time.monotonic() - killed_s[0] < 10.0
             # Followers still fetch what was written before, and readers see it only then.
             assert becomes(lambda: _stands_still(topics, topic), 10.0)
@@ -153,5 +159,5 @@ def test_a_task_without_a_broker_ends_the_trial_and_not_the_session(
     with control_of(spark) as control:
         generator = Generator(spark, 2, {}, control)
         with pytest.raises(GeneratorError, match=r"127\.0\.0\.1:1"):
-            generator.offer("t", nowhere, traffic_at(WORKLOAD, "np", 1_000, 2))
+            generator.offer("t", nowhere, pattern(2))
     assert spark.range(3).count() == 3

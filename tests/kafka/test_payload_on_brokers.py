@@ -12,17 +12,18 @@ from kafka import KafkaConsumer, TopicPartition
 from kafka.record.default_records import DefaultRecordBatch
 
 from jobs.cluster.connect import connect
-from jobs.engine.compression import CODECS
-from jobs.engine.pattern import ProducerPattern
-from jobs.engine.payload import Payload
-from jobs.engine.pool import BatchPool
-from jobs.engine.sizes import Sizes
+from jobs.engine.batches.compression import CODECS
+from jobs.engine.batches.pool import BatchPool
 from jobs.testbed.handle import Testbed
+from metrics.traffic.payload import Payload
+from metrics.traffic.producer import ProducerPattern
 from tests.support.engine_bench import Bench
+from tests.support.patterns import producer_pattern
 
 PAYLOAD = Payload(
     "mixed",
-    sizes=Sizes("uniform", 0.8),
+    sizes="uniform",
+    size_spread=0.8,
     key_bytes=8,
     key_count=50,
     headers=1,
@@ -64,11 +65,11 @@ def _pool_values(pattern: ProducerPattern) -> set[bytes]:
 @pytest.mark.parametrize("compression", CODECS)
 def test_a_consumer_reads_back_what_was_sent(bench: Bench, compression: str) -> None:
     fields: dict[str, Any] = {
-        "message_bytes": 400,
+        "bpm": 400,
         "rate_records_per_s": 2_000.0,
         "payload": PAYLOAD,
         "compression": compression,
-        "acks": -1,
+        "acks": "all",
     }
     client = bench.run(np=2, measure_s=2.0, **fields)
     assert client.counts.failed_total == 0
@@ -76,7 +77,7 @@ def test_a_consumer_reads_back_what_was_sent(bench: Bench, compression: str) -> 
     assert (client.counts.compression_ratio or 0) > (1.3 if compression != "none" else 0.99)
     records = _read_all(bench, client.counts.acked_total)
     assert len(records) == client.counts.acked_total
-    sent = _pool_values(ProducerPattern(pool_bytes=200_000, **fields))
+    sent = _pool_values(producer_pattern(pool_bytes=200_000, **fields))
     assert {record.value for record in records} <= sent
     assert {len(record.key) for record in records} == {8}
     assert {len(value) for record in records for _, value in record.headers} == {5}

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import shutil
 import socket
 import ssl
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import closing
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
+import trustme
 from pyspark.sql import SparkSession
 
 from jobs.cluster.connect import connect
-from jobs.engine.options import OneToken
+from jobs.engine.network.options import OneToken
 from jobs.testbed.handle import Testbed
-from jobs.testbed.keys import Keystore, SecurityFiles, certificates
+from jobs.testbed.keys import SecurityFiles, key_and_certificates
 from jobs.testbed.launcher import start
 from metrics.sources.access import JmxAccess
 from metrics.sources.chooser import open_source
@@ -63,7 +64,7 @@ def test_each_way_in_carries_a_load_that_is_acknowledged_as_it_grows(
     options = secured.client_security(protocol, mechanism).client_kwargs()
     with connect([address(secured, protocol)], options) as admin:
         bench = Bench(secured, admin, replicas=1, options=options)
-        client = bench.run(measure_s=0.5, rate_records_per_s=2_000.0, acks=-1)
+        client = bench.run(measure_s=0.5, rate_records_per_s=2_000.0, acks="all")
         assert client.counts.failed_total == 0
         assert client.counts.acked_total == sum(bench.end_offsets().values()) > 0
         admin.delete_topic(bench.topic)
@@ -125,19 +126,18 @@ def test_another_kind_of_listener_is_told_apart(
 def impostors(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Path]]:
     """An authority, and certificates of it that no broker should have."""
     folder = tmp_path_factory.mktemp("impostors")
-    java = shutil.which("java")
-    assert java is not None
-    store = Keystore(folder / "keys.jks", java)
-    store.add_authority("ca")
-    store.add("expired", "san=ip:127.0.0.1", start="-10d", days=5)
-    store.add("elsewhere", "san=dns:elsewhere.example")
-    entries = store.entries()
+    now, ca = datetime.now(timezone.utc), trustme.CA()
+    leaves = {
+        "expired": ca.issue_cert(
+            "127.0.0.1", not_before=now - timedelta(days=10), not_after=now - timedelta(days=5)
+        ),
+        "elsewhere": ca.issue_cert("elsewhere.example"),
+    }
     authority = folder / "ca.pem"
-    authority.write_text(certificates(entries["ca"]))
-    files = {}
-    for name in ("expired", "elsewhere"):
-        files[name] = folder / f"{name}.pem"
-        files[name].write_text(store.key_pem(entries[name]) + certificates(entries[name]))
+    ca.cert_pem.write_to_path(authority)
+    files = {name: folder / f"{name}.pem" for name in leaves}
+    for name, leaf in leaves.items():
+        files[name].write_bytes(key_and_certificates(leaf))
     return authority, files
 
 

@@ -13,19 +13,20 @@ from jobs.cluster.connect import connect
 from jobs.cluster.topic_set import TopicSet
 from jobs.cluster.topics import Topics
 from jobs.config import load_workload
-from jobs.engine.consumers.pattern import ConsumerPattern
-from jobs.engine.pattern import ProducerPattern, TrialPlan
 from jobs.testbed.handle import Testbed
+from metrics.traffic.clients import ClientName
+from metrics.traffic.consumers import ConsumerOptions
 from metrics.trial.client import ClientWindow
 from metrics.trial.task import merge
 from tests.support.consumer_bench import mismatches
+from tests.support.patterns import plan
 from tests.support.threads_barrier import run_stage
 
 TOPICS = 3
-WORKLOAD = load_workload(
+PATTERN = load_workload(
     "demo",
     [f"workload.topic.count={TOPICS}", "workload.topic.partitions_per_broker=2"],
-)
+).pattern(1_000)
 LIBRARIES = [pytest.param(name, marks=pytest.mark.long) for name in ("kafka-python", "librdkafka")]
 RATE_RECORDS_PER_S = 200.0
 
@@ -46,20 +47,22 @@ def keeper(admin: KafkaAdmin) -> Iterator[Topics]:
 def run(
     admin: KafkaAdmin, keeper: Topics, topics: TopicSet, np: int, **fields: Any
 ) -> ClientWindow:
-    plan: dict[str, Any] = {
-        "trial_id": uuid.uuid4().hex[:8],
-        "topics": topics.names,
-        "pattern": ProducerPattern(1_000, RATE_RECORDS_PER_S, pool_bytes=200_000),
-        "np": np,
-        "tasks": 1,
-        "leaders": topics.leaders,
-        "brokers": admin.describe_cluster().addresses,
-        "warmup_s": 0.5,
-        "measure_s": 1.5,
-        "start_lead_s": 0.2,
-        "end_offsets": keeper.end_offsets(topics),
-    }
-    rows = run_stage(TrialPlan(**(plan | fields)))
+    trial = plan(
+        trial_id=uuid.uuid4().hex[:8],
+        topics=topics.names,
+        leaders=topics.leaders,
+        brokers=admin.describe_cluster().addresses,
+        start_lead_s=0.2,
+        end_offsets=keeper.end_offsets(topics),
+        np=np,
+        bpm=1_000,
+        rate_records_per_s=RATE_RECORDS_PER_S,
+        pool_bytes=200_000,
+        warmup_s=0.5,
+        measure_s=1.5,
+        **fields,
+    )
+    rows = run_stage(trial)
     assert [row.error for row in rows] == [None] * len(rows)
     return merge(rows)
 
@@ -74,11 +77,11 @@ def by_topic(topics: TopicSet, records: dict[int, int]) -> list[int]:
 
 @pytest.mark.parametrize("client", ["wire", *LIBRARIES])
 def test_producers_write_to_the_topics_in_turns_and_every_group_reads_all(
-    admin: KafkaAdmin, keeper: Topics, client: str
+    admin: KafkaAdmin, keeper: Topics, client: ClientName
 ) -> None:
-    topics = keeper.create(WORKLOAD, 1_000)
+    topics = keeper.create(PATTERN)
     assert len(topics.leaders) == 18
-    consumers = ConsumerPattern(groups=1, members=2, client=client, check_crcs=client == "wire")
+    consumers = ConsumerOptions(groups=1, members=2, client=client, check_crcs=client == "wire")
     seen = run(admin, keeper, topics, 5, client=client, consumers=consumers, consumer_tasks=1)
     ends = keeper.end_offsets(topics)
     acked = seen.counts.acked_by_partition
@@ -96,7 +99,7 @@ def test_producers_write_to_the_topics_in_turns_and_every_group_reads_all(
 def test_a_topic_that_vanished_is_named_and_the_others_are_deleted(
     admin: KafkaAdmin, keeper: Topics
 ) -> None:
-    topics = keeper.create(WORKLOAD, 1_000)
+    topics = keeper.create(PATTERN)
     assert keeper.check(topics).ok
     admin.delete_topic(topics.names[1])
     report = keeper.check(topics, deadline_s=1.0)
@@ -108,11 +111,8 @@ def test_a_topic_that_vanished_is_named_and_the_others_are_deleted(
 
 
 def test_an_idempotent_producer_keeps_to_its_topic(admin: KafkaAdmin, keeper: Topics) -> None:
-    topics = keeper.create(WORKLOAD, 1_000)
-    pattern = ProducerPattern(
-        1_000, RATE_RECORDS_PER_S, acks=-1, enable_idempotence=True, pool_bytes=200_000
-    )
-    seen = run(admin, keeper, topics, 3, pattern=pattern)
+    topics = keeper.create(PATTERN)
+    seen = run(admin, keeper, topics, 3, acks="all", enable_idempotence=True)
     assert seen.counts.failed_total == 0
     assert sum(keeper.end_offsets(topics).values()) == seen.counts.acked_total > 0
     assert min(by_topic(topics, seen.counts.acked_by_partition)) > 0

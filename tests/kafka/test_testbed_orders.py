@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from jobs.setup.jars import kafka_jars
 from jobs.testbed import commands
-from jobs.testbed.channel import Channel, channel_pair
+from jobs.testbed.channel import MessageChannel, channel_pair
 from jobs.testbed.cleanup import own_record
 from jobs.testbed.errors import TestbedStateError
 from jobs.testbed.inbox import Inbox
@@ -115,7 +115,7 @@ def test_another_process_that_takes_a_port_first_only_costs_another_attempt(
         said: list[object] = []
         owner = threading.Thread(target=stop_when_ready)
         owner.start()
-        channel = Channel(inherited)
+        channel = MessageChannel(inherited)
         inbox = Inbox(channel)
         try:
             Supervisor(folder, state, channel, inbox, allocate=allocate).run()

@@ -14,8 +14,9 @@ from jobs.cluster.admin import AdminError, KafkaAdmin, Partition
 from jobs.cluster.connect import connect
 from jobs.cluster.topic_set import TopicSet
 from jobs.cluster.topics import Topics
-from jobs.config import Workload, load_workload
+from jobs.config import load_workload
 from jobs.testbed.handle import Testbed
+from metrics.traffic.pattern import TrafficPattern
 from search.errors import ConfigError
 
 
@@ -33,13 +34,13 @@ def topics(admin: KafkaAdmin) -> Iterator[Topics]:
 
 
 @pytest.fixture
-def workload() -> Workload:
-    return load_workload("demo")
+def pattern() -> TrafficPattern:
+    return load_workload("demo").pattern(1_000)
 
 
 @pytest.fixture
-def topic(topics: Topics, workload: Workload) -> TopicSet:
-    return topics.create(workload, 1_000)
+def topic(topics: Topics, pattern: TrafficPattern) -> TopicSet:
+    return topics.create(pattern)
 
 
 def seen_by(admin: KafkaAdmin, broker: int, topic: TopicSet) -> dict[int, Partition] | None:
@@ -138,11 +139,11 @@ def test_a_deleted_topic_is_unknown_to_every_broker(
 
 
 def test_a_topic_that_exists_is_not_taken_over(
-    admin: KafkaAdmin, topics: Topics, topic: TopicSet, workload: Workload
+    admin: KafkaAdmin, topics: Topics, topic: TopicSet, pattern: TrafficPattern
 ) -> None:
     run_id = topic.names[0].removeprefix("redline-").rsplit("-", 2)[0]
     with pytest.raises(AdminError, match="TopicAlreadyExistsError"):
-        Topics(admin, run_id).create(workload, 1_000)
+        Topics(admin, run_id).create(pattern)
     assert topics.check(topic).ok
 
 
@@ -162,7 +163,7 @@ def test_a_topic_that_could_not_be_written_to_is_refused_and_not_made(
     admin: KafkaAdmin, topics: Topics, override: str, part: str
 ) -> None:
     with pytest.raises(ConfigError) as caught:
-        topics.create(load_workload("demo", [f"workload.{override}"]), 1_000)
+        topics.create(load_workload("demo", [f"workload.{override}"]).pattern(1_000))
     assert part in str(caught.value)
     assert topics.made == ()
     assert not [name for name in admin.topic_names() if name.startswith("redline-test-")]

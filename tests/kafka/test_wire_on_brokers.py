@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
-from jobs.engine.pattern import ProducerPattern
 from jobs.testbed.handle import Testbed
-from metrics.planning.wire_model import WirePattern, wire_bytes
+from metrics.planning.wire_model import Assumptions, batch_bytes, wire_bytes
 from metrics.sources.source import brokers_of
+from metrics.traffic.pattern import TopicOptions
 from metrics.windows.broker import BrokerWindow, broker_windows
 from tests.support.loaded_brokers import loaded
+from tests.support.patterns import pattern, producer_pattern
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 REPLICAS = {0: [1, 2], 1: [2, 3], 2: [3, 1]}
-ENGINE = ProducerPattern(message_bytes=1_000, rate_records_per_s=200.0, linger_ms=50.0)
+ENGINE = producer_pattern(1_000, 200.0, linger_ms=50.0)
 
 
 @pytest.mark.long
@@ -32,15 +34,10 @@ def test_the_model_is_within_three_percent_of_the_sockets_counters(
         samples = [*before, *brokers.source.sample_all()]
         ids = brokers_of(brokers.source)
     windows = broker_windows(samples, ids, samples[0].at_s - 1, samples[-1].at_s + 1, 1.0)
-    pattern = WirePattern(
-        message_bytes=1_000,
-        rate_records_per_s=200.0,
-        linger_ms=50.0,
-        replication_factor=2,
-        topic_bytes=len(topic),
-        client_id_bytes=len(f"redline-{topic}-0"),
-    )
-    model, batches = wire_bytes(pattern), pattern.batch_bytes / pattern.records_per_batch
+    offered = replace(pattern(topic=TopicOptions(replication_factor=2)), producer=ENGINE)
+    names = Assumptions(topic_bytes=len(topic), client_id_bytes=len(f"redline-{topic}-0"))
+    model = wire_bytes(offered, given=names)
+    batches = batch_bytes(ENGINE) / ENGINE.records_per_batch
     messages = per_s(windows, "messages_in_per_s")
     assert messages > 0
     assert per_s(windows, "bytes_in_per_s") / messages == pytest.approx(batches, rel=0.01)

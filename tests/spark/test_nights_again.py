@@ -18,7 +18,7 @@ from chispa import assert_df_equality
 from jobs.config.suite import Case, Suite, configuration_of
 from jobs.console.events import RecordingReporter
 from jobs.runs import lifecycle
-from jobs.runs.lifecycle import Order, execute
+from jobs.runs.lifecycle import RunOrder, execute
 from jobs.runs.nightly import body as nights
 from jobs.runs.nightly.body import NightRun
 from jobs.runs.nightly.measuring import CaseInvalidError
@@ -116,7 +116,7 @@ def night(cluster: Cluster, tmp_path: Path, name: str, **changes: Any) -> int:
     """Run a night to its end; returns its exit code."""
     suite = cluster.suite
     run_id = f"{suite.name}-{name}"
-    order = Order(RecordingReporter(), tmp_path / "out", "unused", run_id, resumes=True)
+    order = RunOrder(RecordingReporter(), tmp_path / "out", "unused", run_id, resumes=True)
     plan = {"suite": suite, "config": configuration_of(suite), "night": name, **changes}
     return execute(NightRun(**plan), order)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 from dataclasses import asdict
 from pathlib import Path
@@ -12,13 +13,15 @@ from click.testing import CliRunner
 
 from jobs.report import report
 from jobs.runs.resumption import resumed_trials
-from metrics.columns import row_of
+from metrics.columns import row_of, schema_of
 from metrics.reporting.summary_tables import read_summary
 from metrics.tables import histories, views
 from metrics.tables.boundary import BoundaryRow
 from metrics.tables.schema import RunRow
 from metrics.tables.store import TABLES, TableStore
 from metrics.tables.trial_series import sample_series
+from metrics.traffic.pattern import Phases, TopicOptions, TrafficPattern
+from metrics.traffic.producer import ProducerPattern
 from metrics.trial.consumption import GroupCounts, GroupWindow, Stint
 from metrics.trial.histogram import Quantiles
 from search.errors import ConfigError
@@ -66,7 +69,7 @@ def rows(frame: DataFrame, table: str) -> list[Row]:
 
 
 def assert_says(now: Any, then: Any, where: str = "") -> None:
-    """Assert that `now` says what `then` said, and null where that had no column."""
+    """Assert that `now` says what `then` said, and null where that had nothing."""
     if isinstance(then, dict):
         assert then.keys() <= now.keys(), where
         for name, value in now.items():
@@ -98,15 +101,34 @@ NOT_READ = ("by_producer", "end_offset_growth_records")
 """Columns that only rows have."""
 
 
+UNTOLD = TrafficPattern(
+    1,
+    ProducerPattern(100, 1.0),
+    TopicOptions(replication_factor=1),
+    Phases(warmup_s=math.nan, measure_s=math.nan),
+)
+"""Options as they are when nobody says them; version 0.1.0 wrote only some into its rows."""
+
+
+@pytest.fixture
+def untold(older: TableStore, spark: SparkSession) -> Row:
+    """The columns of a pattern that the older table does not have, with their defaults."""
+    had = older.trials(LIMIT).columns
+    (row,) = rows(frames.table(spark, "trials", [row_of(trial(pattern=UNTOLD))]), "trials")
+    return {name: row[name] for name in schema_of(TrafficPattern).names if name not in had}
+
+
 @pytest.mark.parametrize("run_id", TRIALS)
 def test_a_trial_holds_all_that_its_row_says(
-    older: TableStore, spark: SparkSession, run_id: str
+    older: TableStore, spark: SparkSession, run_id: str, untold: Row
 ) -> None:
     then = rows(older.trials(run_id).drop(*NOT_READ), "trials")
     found = [row_of(each) for each in older.trials_of(run_id)]
     now = rows(frames.table(spark, "trials", found).drop(*NOT_READ), "trials")
     assert len(now) == TRIALS[run_id]
-    assert_says(now, then)
+    assert {"retries", "enable_idempotence", "measure_s"} <= untold.keys()
+    assert {"acks", "linger_ms", "compression", "topics", "ramp_up_s"}.isdisjoint(untold)
+    assert_says(now, [{**row, **untold} for row in then])
 
 
 @pytest.mark.parametrize("run_id", TRIALS)

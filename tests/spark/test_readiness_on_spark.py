@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jobs.checks.finding import Standing, problems_of
+from jobs.checks.finding import Severity, problems_of
 from jobs.checks.session import SessionReport, look_at_session
 from jobs.checks.slots import registered_slots
 from jobs.config import load_cluster, load_workload
@@ -33,7 +33,7 @@ def look(
 
 def test_this_machine_is_ready_in_every_slot(spark: SparkSession) -> None:
     report = look(spark, {}, "workload.producer.compression=zstd")
-    assert {each.standing for each in report.findings} == {Standing.OK}
+    assert {each.standing for each in report.findings} == {Severity.OK}
     assert report.slots == SPARK_SLOTS == registered_slots(spark.sparkContext)
     assert report.environment == {
         "spark.slots": str(SPARK_SLOTS),

@@ -9,16 +9,16 @@ from typing import Any
 
 from jobs.cluster.admin import AdminError, KafkaAdmin
 from jobs.cluster.topic_plan import assignment
-from jobs.engine.consumers.client import group_id_of
-from jobs.engine.consumers.pattern import ConsumerPattern
-from jobs.engine.pattern import ProducerPattern, TrialPlan
+from jobs.engine.task.plan import TrialPlan
 from jobs.testbed.handle import Testbed
 from metrics.judging.thresholds import Thresholds
 from metrics.judging.validity import ConsumptionMismatch
+from metrics.traffic.consumers import ConsumerOptions
 from metrics.trial.client import ClientWindow
 from metrics.trial.evidence import Evidence
 from metrics.trial.judgement import Reason
 from metrics.trial.task import merge
+from tests.support import patterns
 from tests.support.offsets import end_offsets_of
 from tests.support.threads_barrier import run_stage
 
@@ -51,21 +51,20 @@ class ConsumerBench:
         values: dict[str, Any] = {
             "trial_id": uuid.uuid4().hex[:8],
             "topics": (self.topic,),
-            "pattern": ProducerPattern(
-                message_bytes=1_000, rate_records_per_s=300.0, pool_bytes=200_000
-            ),
             "np": 2,
-            "tasks": 1,
+            "bpm": 1_000,
+            "rate_records_per_s": 300.0,
+            "pool_bytes": 200_000,
             "leaders": tuple(self.assigned[p][0] for p in sorted(self.assigned)),
             "brokers": self.brokers,
             "warmup_s": 0.5,
             "measure_s": 1.5,
             "start_lead_s": 0.2,
-            "consumers": ConsumerPattern(**consumers),
+            "consumers": ConsumerOptions(**consumers),
             "consumer_tasks": 2,
             "end_offsets": self.before,
         }
-        return TrialPlan(**(values | fields))
+        return patterns.plan(**(values | fields))
 
     def run(self, plan: TrialPlan) -> ClientWindow:
         """Run the plan; nothing of what was read may contradict the end offsets."""
@@ -92,6 +91,6 @@ class ConsumerBench:
 
     def committed(self, plan: TrialPlan, group: int) -> dict[int, int]:
         """Partition → offset that the group has committed."""
-        answer = self.admin.client.list_group_offsets([group_id_of(plan, group)])
-        offsets = answer[group_id_of(plan, group)]
+        answer = self.admin.client.list_group_offsets([plan.group_id(group)])
+        offsets = answer[plan.group_id(group)]
         return {each.partition: at.offset for each, at in offsets.items()}

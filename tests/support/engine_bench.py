@@ -8,12 +8,12 @@ from typing import Any
 
 from jobs.cluster.admin import KafkaAdmin
 from jobs.cluster.topic_plan import assignment
-from jobs.engine.pattern import ProducerPattern, TrialPlan
 from jobs.engine.stage import run_task
 from jobs.testbed.handle import Testbed
 from metrics.trial.client import ClientWindow
 from metrics.trial.task import merge
 from tests.support.offsets import end_offsets_of
+from tests.support.patterns import plan
 
 PARTITIONS_PER_BROKER = 2
 
@@ -49,29 +49,26 @@ class Bench:
     def run(
         self,
         np: int = 2,
-        measure_s: float = 1.5,
-        client: str = "wire",
-        drain_timeout_s: float = 10.0,
-        **pattern: Any,
+        **fields: Any,
     ) -> ClientWindow:
-        """Run a trial; the pattern is 300 records/s of 1,000 B a producer unless given."""
-        fields = {"message_bytes": 1_000, "rate_records_per_s": 300.0, "pool_bytes": 200_000}
-        plan = TrialPlan(
+        """Run a trial of 300 records/s of 1,000 B a producer, unless the fields say otherwise.
+
+        Args:
+            fields: as `tests.support.patterns.pattern` has them.
+        """
+        load = {"bpm": 1_000, "rate_records_per_s": 300.0, "pool_bytes": 200_000}
+        times = {"warmup_s": 0.5, "measure_s": 1.5}
+        trial = plan(
             trial_id="t",
             topics=(self.topic,),
-            pattern=ProducerPattern(**(fields | pattern)),
-            np=np,
-            tasks=1,
             leaders=tuple(self.assigned[p][0] for p in sorted(self.assigned)),
             brokers=self.brokers,
-            warmup_s=0.5,
-            measure_s=measure_s,
             start_lead_s=0.2,
-            drain_timeout_s=drain_timeout_s,
-            client=client,
             client_options=self.options,
+            np=np,
+            **(load | times | fields),
         )
-        row = run_task(plan, OneTask())
+        row = run_task(trial, OneTask())
         assert row.error is None, row.error
         return merge([row])
 

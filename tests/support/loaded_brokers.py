@@ -16,7 +16,6 @@ from kafka.protocol.admin.client_quotas import AlterClientQuotasRequest
 
 from jobs.cluster.admin import KafkaAdmin
 from jobs.cluster.connect import connect
-from jobs.engine.pattern import ProducerPattern, TrialPlan
 from jobs.engine.stage import run_task
 from jobs.testbed.handle import Testbed
 from metrics.judging.thresholds import Thresholds, Validity
@@ -24,11 +23,14 @@ from metrics.judging.verdict import judge
 from metrics.sources.chooser import open_source
 from metrics.sources.sampler import Sampler
 from metrics.sources.source import MetricsSource, brokers_of, controllers_of
+from metrics.traffic.pattern import Phases, TopicOptions, TrafficPattern
+from metrics.traffic.producer import ProducerPattern
 from metrics.trial.evidence import Evidence
 from metrics.trial.judgement import Judgement
 from metrics.trial.task import TaskReport, merge
 from metrics.windows.broker import broker_windows
 from tests.support.offsets import end_offsets_of
+from tests.support.patterns import plan
 
 INTERVAL_S = 1.0
 
@@ -102,25 +104,24 @@ class LoadedBrokers:
         measure_s: float = 10.0,
         warmup_s: float = 6.0,
         route: Route | None = None,
-        client: str = "wire",
     ) -> Seen:
         """Offer a load, by another way than the advertised one if given, and judge it."""
         way = route or Route(self._addresses)
-        plan = TrialPlan(
+        load = plan(
             trial_id=topic,
             topics=(topic,),
-            pattern=pattern,
-            np=np,
-            tasks=1,
+            pattern=TrafficPattern(
+                np,
+                pattern,
+                TopicOptions(replication_factor=len(next(iter(replicas.values())))),
+                Phases(warmup_s=warmup_s, measure_s=measure_s),
+            ),
             leaders=tuple(replicas[partition][0] for partition in sorted(replicas)),
             brokers=way.brokers,
-            warmup_s=warmup_s,
-            measure_s=measure_s,
             start_lead_s=0.5,
-            client=client,
         )
         with Sampler(self.source, INTERVAL_S) as sampler:
-            row = way.within(lambda: run_task(plan, OneTask()))
+            row = way.within(lambda: run_task(load, OneTask()))
             samples = sampler.stop()
         assert row.error is None, row.error
         account = merge([row])

@@ -9,7 +9,6 @@ from jobs.cluster.connect import connect
 from jobs.cluster.topics import Topics
 from jobs.config import Workload, load_workload
 from jobs.testbed.handle import Testbed
-from jobs.trials.axes import traffic_at
 from jobs.trials.driver_line import control_of
 from jobs.trials.load import Generator, Target
 from metrics.trial.client import ClientWindow
@@ -36,11 +35,12 @@ def offer_some_load(
     """Producers on a topic of their own, three for five seconds by default; what they saw."""
     with connect(testbed.bootstrap_servers) as admin:
         topics = Topics(admin, uuid.uuid4().hex[:6])
-        topic = topics.create(workload, 1_000)
+        pattern = workload.pattern(1_000, np=np)
+        topic = topics.create(pattern)
         try:
             target = Target(topic.names, topic.leaders, admin.describe_cluster().addresses)
             with control_of(spark) as control:
                 generator = Generator(spark, 2, {}, control)
-                return merge(generator.offer("t", target, traffic_at(workload, "np", 1_000, np)))
+                return merge(generator.offer("t", target, pattern))
         finally:
             topics.delete(topic.names)

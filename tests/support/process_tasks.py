@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from jobs.engine.pattern import TrialPlan
 from jobs.engine.stage import run_task
+from jobs.engine.task.plan import TrialPlan
 from metrics.trial.task import TaskReport
 
 _KIB = 1024

@@ -7,12 +7,13 @@ from dataclasses import replace
 
 from metrics.reporting.summary import RunSummary
 from metrics.tables.boundary import make_boundary
+from metrics.traffic.axes import NP
 from metrics.trial.judgement import Judgement, Reason
 from metrics.trial.trial import Trial
 from metrics.windows.resource import Resource
 from search.model import Bracket, Verdict
 from tests.support.evidence import broker
-from tests.support.rows import PATTERN, trial
+from tests.support.rows import traffic, trial
 
 RUN_ID = "20261121-114632-6f2a"
 IDLE = Reason(
@@ -48,7 +49,7 @@ def trial_at(
         broker(each, handler_idle=0.9 if each != 2 else 0.12 if is_over else 0.41)
         for each in range(1, brokers + 1)
     ]
-    pattern = replace(PATTERN, bpm=bpm, np=np, axis="np", load=np, point_bpm=bpm)
+    pattern = traffic(np, bpm, load=np, point_bpm=bpm)
     return trial(
         number,
         RUN_ID,
@@ -67,9 +68,8 @@ def summary_of_sizes(
         replace(
             make_boundary(
                 Bracket(58, 63),
-                bpm=bpm,
-                rate_records_per_s=250_000 / bpm,
-                brokers=3,
+                NP,
+                traffic(1, bpm, 250_000 / bpm, brokers=3),
                 trials=2,
                 reasons=[IDLE],
                 limited_by=bound,

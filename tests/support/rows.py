@@ -6,29 +6,38 @@ from dataclasses import fields, replace
 from typing import Any
 
 from metrics.tables.boundary import Boundary
+from metrics.traffic.pattern import TopicOptions, TrafficPattern
 from metrics.trial.evidence import Evidence
 from metrics.trial.judgement import Judgement, Reason
-from metrics.trial.pattern import Pattern
 from metrics.trial.trial import Trial
 from metrics.windows.resource import Resource
 from search.model import Verdict
 from tests.support.evidence import START_S, broker, evidence
+from tests.support.patterns import pattern
 
-PATTERN = Pattern(
-    bpm=100,
-    np=4,
-    rate_records_per_s=5_000.0,
-    acks="1",
-    linger_ms=10.0,
-    batch_size_bytes=16_384,
-    max_in_flight=5,
-    buffer_memory_bytes=33_554_432,
-    max_request_bytes=1_048_576,
-    request_timeout_ms=30_000,
-    partitions_per_broker=10,
-    replication_factor=2,
-    brokers=2,
-)
+
+def traffic(
+    np: int = 4,
+    bpm: int = 100,
+    rate_records_per_s: float = 5_000.0,
+    *,
+    brokers: int = 2,
+    **changes: Any,
+) -> TrafficPattern:
+    """A pattern of a cluster, with two replicas of each partition.
+
+    Args:
+        changes: of the pattern itself (`load`, `point_bpm`), or as
+            `tests.support.patterns.pattern` takes them.
+    """
+    own = {name: changes.pop(name) for name in ("axis", "load", "point_bpm") if name in changes}
+    options: dict[str, Any] = {"linger_ms": 10.0, "topic": TopicOptions(replication_factor=2)}
+    options |= changes
+    made = pattern(np, bpm=bpm, rate_records_per_s=rate_records_per_s, **options)
+    return replace(made, brokers=brokers, **own)
+
+
+PATTERN = traffic()
 
 BOUNDARY = Boundary(
     bpm=100,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import re
-from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TextIO
@@ -27,11 +26,12 @@ from jobs.console.events import (
 from jobs.console.printing import PlainReporter, TerminalReporter
 from metrics.reporting.summary import RunSummary
 from metrics.tables.boundary import make_boundary
+from metrics.traffic.axes import NP
 from metrics.trial.judgement import Judgement, Reason
 from metrics.windows.resource import Resource
 from search.model import Bracket, Verdict
 from tests.support.evidence import broker, client
-from tests.support.rows import PATTERN, trial
+from tests.support.rows import traffic, trial
 
 HIDE, SHOW = "\x1b[?25l", "\x1b[?25h"
 ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -50,7 +50,7 @@ PLAN = Plan(
     out=Path("out/run"),
     notes=("A small disk-bound cluster.",),
 )
-PATTERN_128 = replace(PATTERN, bpm=10_000, np=128, rate_records_per_s=25.0, load=128)
+PATTERN_128 = traffic(128, 10_000, 25.0, load=128)
 STARTED = TrialStarted(3, PATTERN_128, "probing 128 to close from below", 14)
 IDLE = Reason(
     "request_handler_idle", "request handlers of broker 2 idle 0.12, below 0.20", 0.12, 0.2, 2
@@ -68,15 +68,14 @@ FINISHED = TrialFinished(
 )
 CLOSED = make_boundary(
     Bracket(120, 126),
-    bpm=10_000,
-    rate_records_per_s=25,
-    brokers=3,
+    NP,
+    traffic(1, 10_000, 25.0, brokers=3),
     trials=6,
     reasons=[Reason("request_handler_idle", "broker 2 idle 0.12, below 0.20", 0.12, 0.2, 2)],
     limited_by=Resource.REQUEST_HANDLERS,
 )
 OPEN = make_boundary(
-    Bracket(95, None), bpm=100, rate_records_per_s=2500, brokers=3, trials=6, gave_up="load_cap hit"
+    Bracket(95, None), NP, traffic(1, 100, 2500.0, brokers=3), trials=6, gave_up="load_cap hit"
 )
 SUMMARY = RunSummary(
     run_id="run-1",

@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-from jobs.engine.pattern import TrialPlan
 from jobs.engine.stage import run_task
+from jobs.engine.task.plan import TrialPlan
 from metrics.trial.task import TaskReport
 
 _PATIENCE_S = 60.0

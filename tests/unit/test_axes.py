@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+
 import pytest
 
 from jobs.config import load, load_goal, load_workload
-from jobs.runs.estimate import line_of
-from jobs.trials.axes import payload_rate, require_axis, traffic_at
+from jobs.runs.estimate import line_of, payload_rate
+from metrics.traffic.axes import AXES, MESSAGE_BYTES, NP, Axis, axis_named
+from metrics.traffic.consumers import ConsumerOptions
 from search.errors import ConfigError
+from tests.support.patterns import pattern
 
 FIXED = "workload.np=16"
 BY_RECORDS = (
@@ -20,38 +25,132 @@ def _goal(axis: str, *more: str) -> list[str]:
     return [f"goal.search.axis={axis}", *more]
 
 
+# --- a load on an axis ------------------------------------------------------------
+
+
 def test_along_np_the_load_is_the_producers() -> None:
-    traffic = traffic_at(load_workload("demo"), "np", 1_000, 40)  # of 125 kB/s each
-    assert (traffic.np, traffic.bpm, traffic.rate_records_per_s) == (40, 1_000, 125.0)
+    traffic = NP.apply(load_workload("demo").pattern(1_000), 40)  # of 125 kB/s each
+    assert (traffic.np, traffic.bpm, traffic.producer.rate_records_per_s) == (40, 1_000, 125.0)
     assert traffic.mb_per_s == pytest.approx(5.0)
 
 
 def test_along_rate_each_of_np_producers_offers_the_load() -> None:
-    traffic = traffic_at(load_workload("demo", [FIXED]), "rate", 1_000, 700)
-    assert (traffic.np, traffic.rate_records_per_s) == (16, 700.0)
+    traffic = AXES["rate"].apply(load_workload("demo", [FIXED]).pattern(1_000), 700)
+    assert (traffic.np, traffic.producer.rate_records_per_s) == (16, 700.0)
+    assert isinstance(traffic.producer.rate_records_per_s, float)
     assert traffic.mb_per_s == pytest.approx(16 * 0.7)
 
 
 def test_along_partitions_the_topic_grows() -> None:
-    traffic = traffic_at(load_workload("demo", [FIXED]), "partitions", 1_000, 50)
-    assert traffic.workload.topic.partitions_per_broker == 50
+    traffic = AXES["partitions"].apply(load_workload("demo", [FIXED]).pattern(1_000), 50)
+    assert traffic.topic.partitions_per_broker == 50
     assert (traffic.np, traffic.bpm) == (16, 1_000)
 
 
 def test_along_message_bytes_the_load_is_the_size() -> None:
     workload = load_workload("demo", [FIXED, *BY_RECORDS, "workload.message_bytes=[1000]"])
-    traffic = traffic_at(workload, "message_bytes", 1_000, 4_096)
-    assert (traffic.bpm, traffic.workload.message_bytes) == (4_096, (4_096,))
+    traffic = MESSAGE_BYTES.apply(workload.pattern(1_000), 4_096)
+    assert (traffic.bpm, traffic.point_bpm) == (4_096, 1_000)
     assert traffic.mb_per_s == pytest.approx(16 * 50 * 4_096 / 1e6)
 
 
+def test_along_consumer_groups_more_of_them_read() -> None:
+    read = pattern(consumers=ConsumerOptions(members=3))
+    traffic = AXES["consumer_groups"].apply(read, 5)
+    assert traffic.consumers == ConsumerOptions(groups=5, members=3)
+
+
+@pytest.mark.parametrize("axis", AXES.values(), ids=lambda axis: str(axis.name))
+def test_a_load_replaces_one_option_and_says_where_it_lies(axis: Axis) -> None:
+    before = pattern(7, bpm=900, rate_records_per_s=30.0)
+    first, second = axis.apply(before, 11), axis.apply(before, 13)
+    assert (first.axis, first.load, first.on_axis) == (axis.name, 11, 11)
+    assert first != second
+    assert replace(axis.apply(first, 13), load=11) != first, "the option itself changed too"
+    assert axis.apply(first, 13) == second, "nothing of the load before is left"
+    assert before == pattern(7, bpm=900, rate_records_per_s=30.0)
+
+
+# --- in words ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("axis", "load", "words"),
+    [
+        ("np", 95, "95 producers"),
+        ("np", 1, "1 producer"),
+        ("np", 12_000, "12,000 producers"),
+        ("rate", 1, "1 records/s of each producer"),
+        ("message_bytes", 4_096, "4,096 bytes per message"),
+        ("partitions", 50, "50 partitions per broker"),
+        ("consumer_groups", 1, "1 consumer group"),
+        ("consumer_groups", 0, "0 consumer groups"),
+    ],
+)
+def test_an_amount_has_its_unit_and_one_is_singular(axis: str, load: int, words: str) -> None:
+    assert AXES[axis].amount(load) == words
+
+
+def test_an_axis_has_a_short_heading() -> None:
+    assert {name: axis.heading for name, axis in AXES.items()} == {
+        "np": "np",
+        "rate": "rate",
+        "message_bytes": "bytes",
+        "partitions": "parts",
+        "consumer_groups": "groups",
+    }
+
+
+def test_an_axis_of_a_newer_version_is_called_by_its_name() -> None:
+    assert all(axis_named(name) is axis for name, axis in AXES.items())
+    unknown = axis_named("headers")
+    assert (unknown.name, unknown.heading, unknown.amount(3)) == ("headers", "headers", "3 headers")
+    assert unknown.maximum is None
+    assert not (unknown.grows_payload or unknown.grows_batches)
+
+
+# --- the payload of a load --------------------------------------------------------
+
+
+@pytest.mark.parametrize("rate", [(), BY_RECORDS], ids=["in bytes", "in records"])
 @pytest.mark.parametrize("axis", ["np", "rate", "message_bytes"])
-def test_the_payload_of_a_unit_of_load_is_that_of_the_traffic(axis: str) -> None:
+def test_the_payload_of_a_unit_of_load_is_that_of_the_traffic(
+    axis: str, rate: tuple[str, ...]
+) -> None:
+    if axis == "message_bytes":
+        rate = BY_RECORDS  # no other is taken
     overrides = [] if axis == "np" else [FIXED]
-    workload = load_workload("demo", [*overrides, *BY_RECORDS, "workload.message_bytes=[1000]"])
+    workload = load_workload("demo", [*overrides, *rate, "workload.message_bytes=[1000]"])
     goal = load_goal("default", _goal(axis))
-    offered = traffic_at(workload, axis, 1_000, 300).mb_per_s
+    offered = AXES[axis].apply(workload.pattern(1_000), 300).mb_per_s
     assert payload_rate(workload, goal).bytes(1_000) * 300 == pytest.approx(offered * 1e6)
+
+
+@pytest.mark.parametrize(("axis", "rate"), [("np", ()), ("np", BY_RECORDS), ("rate", ())])
+def test_the_payload_of_a_unit_of_load_is_right_at_every_size(
+    axis: str, rate: tuple[str, ...]
+) -> None:
+    workload = load_workload("demo", [*([] if axis == "np" else [FIXED]), *rate])
+    payload = payload_rate(workload, load_goal("default", _goal(axis)))
+    for size in (1, *workload.message_bytes, 100_000):
+        offered = AXES[axis].apply(workload.pattern(size), 1).mb_per_s
+        assert payload.bytes(size) == pytest.approx(offered * 1e6)
+
+
+@pytest.mark.parametrize("axis", ["partitions", "consumer_groups"])
+def test_a_payload_that_no_load_changes_is_shared_out_over_the_first_load(axis: str) -> None:
+    workload = load_workload("demo", [FIXED])  # of 125 kB/s each
+    goal = load_goal("default", _goal(axis, "goal.search.load_start_max=50"))
+    assert payload_rate(workload, goal).bytes(1_000) * 50 == pytest.approx(16 * 125_000)
+
+
+def test_only_a_producer_more_has_batches_of_its_own() -> None:
+    producer = load_workload("demo").producer
+    along_np = payload_rate(load_workload("demo"), load_goal("default"))
+    assert along_np.linger_s == producer.linger_ms / 1_000
+    assert along_np.batch_bytes == producer.batch_size
+    along_rate = payload_rate(load_workload("demo", [FIXED]), load_goal("default", _goal("rate")))
+    assert (along_rate.linger_s, along_rate.batch_bytes) == (0.0, math.inf)
 
 
 def test_the_search_speaks_of_the_axis() -> None:
@@ -60,12 +159,16 @@ def test_the_search_speaks_of_the_axis() -> None:
     assert line.limits.axis == "partitions"
 
 
+# --- which workloads an axis takes ------------------------------------------------
+
+
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
         ([FIXED], "searches along np"),
         (_goal("rate"), "has no np"),
         (_goal("partitions", FIXED), "partitions goes up to 1000"),
+        (_goal("consumer_groups", FIXED), "consumer_groups goes up to 100"),
         (_goal("message_bytes", FIXED, "goal.search.load_cap=10000"), "has 3 sizes"),
         (
             _goal(
@@ -86,22 +189,35 @@ def test_the_search_speaks_of_the_axis() -> None:
             ),
             "room for two messages",
         ),
+        (_goal("headers", FIXED), "np, rate, message_bytes, partitions or consumer_groups"),
     ],
 )
 def test_a_workload_that_does_not_fit_the_axis_is_refused(
     overrides: list[str], message: str
 ) -> None:
     with pytest.raises(ConfigError, match=message):
-        require_axis(load("testbed", "demo", "default", overrides))
+        load("testbed", "demo", "default", overrides)
 
 
 @pytest.mark.parametrize(
-    "overrides",
+    ("overrides", "axis"),
     [
-        [],
-        _goal("rate", FIXED),
-        _goal("partitions", FIXED, "goal.search.load_cap=200"),
+        ([], "np"),
+        (_goal("rate", FIXED), "rate"),
+        (_goal("partitions", FIXED, "goal.search.load_cap=200"), "partitions"),
     ],
 )
-def test_a_workload_that_fits_is_taken(overrides: list[str]) -> None:
-    require_axis(load("testbed", "demo", "default", overrides))
+def test_a_workload_that_fits_is_taken(overrides: list[str], axis: str) -> None:
+    config = load("testbed", "demo", "default", overrides)
+    assert config.axis is AXES[axis]
+    assert config.pattern(1_000, 30, brokers=3) == AXES[axis].apply(
+        config.workload.pattern(1_000, 3), 30
+    )
+
+
+def test_the_heaviest_traffic_is_at_the_cap_where_load_makes_larger_batches() -> None:
+    more = [*BY_RECORDS, "workload.message_bytes=[1000]", "goal.search.load_cap=8000"]
+    sizes = load("testbed", "demo", "default", _goal("message_bytes", FIXED, *more))
+    assert sizes.heaviest(1_000).bpm == 8_000
+    rates = load("testbed", "demo", "default", _goal("rate", FIXED))
+    assert rates.heaviest(1_000).on_axis == 1

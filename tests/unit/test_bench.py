@@ -142,7 +142,7 @@ def test_a_child_that_cannot_connect_says_why() -> None:
 
 def test_what_a_child_is_told_comes_back_whole_and_not_on_its_command_line() -> None:
     task = Task(
-        "t", 7, "consumer", "wire", ("a:1", "b:2"), options={"acks": -1}, connection={"p": "s"}
+        "t", 7, "consumer", "wire", ("a:1", "b:2"), options={"acks": "all"}, connection={"p": "s"}
     )
     assert Task.from_text(task.to_text()) == task
     assert CHILD[1:] == ["-m", "tests.bench.child"]
@@ -169,7 +169,7 @@ def test_a_library_that_is_not_installed_is_skipped_with_a_word(
 
 
 def test_java_is_told_the_same_options() -> None:
-    options = {"enable_idempotence": True, "acks": -1}
+    options = {"enable_idempotence": True, "acks": "all"}
     connection = {
         "security_protocol": "SSL", "ssl_cafile": "/ca.pem", "ssl_certfile": "/c.pem",
         "ssl_keyfile": "/c.pem", "ssl_check_hostname": True,
@@ -179,7 +179,7 @@ def test_java_is_told_the_same_options() -> None:
         jars=("/a.jar", "/b.jar"),
     )  # fmt: skip
     command = producer_command(task)
-    assert {"batch.size=262144", "enable.idempotence=true", "acks=-1"} <= set(command)
+    assert {"batch.size=262144", "enable.idempotence=true", "acks=all"} <= set(command)
     assert {"security.protocol=SSL", "ssl.keystore.type=PEM"} <= set(command)
     assert "/a.jar:/b.jar" in command
     assert "enable.idempotence=false" in producer_command(Task("t", 100))

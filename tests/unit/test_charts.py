@@ -13,9 +13,11 @@ import pytest
 from metrics.reporting.boundary_chart import boundary_spec, write_chart
 from metrics.reporting.summary import RunSummary
 from metrics.tables.boundary import Boundary, make_boundary
+from metrics.traffic.axes import NP
 from metrics.trial.judgement import Reason
 from metrics.windows.resource import Resource
 from search.model import Bracket
+from tests.support.rows import traffic
 
 SIZES = (100, 200, 500, 1000, 2000, 10_000, 50_000, 100_000)
 
@@ -29,9 +31,8 @@ def boundary(
 ) -> Boundary:
     return make_boundary(
         Bracket(sustained, overloaded),
-        bpm=bpm,
-        rate_records_per_s=250_000 / bpm,
-        brokers=3,
+        NP,
+        traffic(1, bpm, 250_000 / bpm, brokers=3),
         trials=6,
         reasons=[Reason("request_handler_idle", text, 0.12, 0.2, 2)] if overloaded else [],
         limited_by=limited_by if overloaded else None,

@@ -4,10 +4,10 @@ from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.engine.checksum import Tail
-from jobs.engine.pattern import ProducerPattern
-from jobs.engine.pool import BatchPool
-from jobs.engine.sections import TAIL_BYTES_MIN
+from jobs.engine.batches.checksum import Tail
+from jobs.engine.batches.pool import BatchPool
+from jobs.engine.batches.sections import TAIL_BYTES_MIN
+from tests.support.patterns import producer_pattern
 
 _CRC_END = 21
 """What follows Kafka's CRC field in a batch is what it is of."""
@@ -19,7 +19,7 @@ def test_it_is_the_checksum_of_head_and_body(head: bytes, body: bytes) -> None:
 
 
 def test_every_batch_of_a_large_pool_has_its_checksum() -> None:
-    pool = BatchPool(ProducerPattern(1_000, 100_000.0, batch_size=262_144, pool_bytes=1_000_000))
+    pool = BatchPool(producer_pattern(1_000, 100_000.0, batch_size=262_144, pool_bytes=1_000_000))
     section = pool.sections[0]
     assert len(section.body(section.full_records)) >= TAIL_BYTES_MIN
     for at_ms in (1, 2_000_000_000_000):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import gc
 import sys
 import time
@@ -11,15 +10,17 @@ from typing import Any
 
 import pytest
 
-from jobs.engine.clients.chooser import client_of
-from jobs.engine.clients.library import NEVER_SENT, Record, Settled, records_of
-from jobs.engine.clients.library_loop import LibraryLoop
-from jobs.engine.clients.librdkafka import RdKafkaProducer, connection_options, pattern_options
-from jobs.engine.clients.wire_client import WireClient
-from jobs.engine.pattern import ProducerPattern, TrialPlan
-from jobs.engine.pool import pool_of
-from jobs.engine.wire import UNACKNOWLEDGED
+from jobs.config import load_workload
+from jobs.engine.batches.pool import pool_of
+from jobs.engine.clients.library import NEVER_SENT, Record, Settled
+from jobs.engine.clients.library_producers import LibraryLoop, LibraryProducers, records_of
+from jobs.engine.clients.librdkafka import RdKafkaProducer, connection_options, producer_options
+from jobs.engine.clients.registry import client_of
+from jobs.engine.producing.batch import UNACKNOWLEDGED
+from jobs.engine.producing.wire import WireProducers
+from jobs.engine.task.plan import TrialPlan
 from search.errors import ConfigError, RedlineError
+from tests.support.patterns import plan, producer_pattern
 
 
 class Shelf:
@@ -57,17 +58,14 @@ class Shelf:
             self._waiting.pop()(fate)
 
 
-def _plan(np: int = 1, client: str = "wire", **options: Any) -> TrialPlan:
-    fields = {"message_bytes": 100, "rate_records_per_s": 2_000.0, "pool_bytes": 100_000}
-    pattern = ProducerPattern(**(fields | options))
-    return TrialPlan(
-        "x", ("t",), pattern, np, 1, (7,) * 4, {7: ("h", 1)}, 0.1, 0.4,
-        drain_timeout_s=0.2, client=client,
-    )  # fmt: skip
+def _plan(**fields: Any) -> TrialPlan:
+    load = {"rate_records_per_s": 2_000.0, "pool_bytes": 100_000}
+    return plan(**(load | {"measure_s": 0.4, "drain_timeout_s": 0.2} | fields))
 
 
-def _run(plan: TrialPlan, *libraries: Shelf) -> LibraryLoop:
-    loop = LibraryLoop(plan, 0, libraries, records_of(plan.pattern), pool_of(plan.pattern))
+def _run(trial: TrialPlan, *libraries: Shelf) -> LibraryLoop:
+    pattern = trial.pattern.producer
+    loop = LibraryLoop(trial, 0, libraries, records_of(pattern), pool_of(pattern))
     now = time.monotonic()
     return loop.run(now + 0.02, time.time() - now)
 
@@ -75,8 +73,8 @@ def _run(plan: TrialPlan, *libraries: Shelf) -> LibraryLoop:
 def test_every_due_record_is_offered_once_and_accounted_for() -> None:
     shelf = Shelf()
     loop = _run(_plan(), shelf)
-    counts = loop.account.counts
-    offered = loop.producers[0].records_due_between(loop.window_start_s, loop.window_end_s)
+    counts, window = loop.account.counts, loop.account.window
+    offered = loop.producers[0].records_due_between(window.start_s, window.end_s)
     assert offered == 800
     assert counts.acked_total == len(shelf.partitions) == pytest.approx(1_000, rel=0.1)
     assert counts.acked_by_partition == Counter(shelf.partitions)
@@ -88,13 +86,14 @@ def test_every_due_record_is_offered_once_and_accounted_for() -> None:
 
 
 def test_partitions_are_those_that_the_wire_client_would_take() -> None:
-    plan = _plan(batch_size=2_000, linger_ms=2.0)
+    trial = _plan(batch_size=2_000, linger_ms=2.0)
     shelf = Shelf()
-    loop = _run(plan, shelf)
-    pool = pool_of(plan.pattern)
+    loop = _run(trial, shelf)
+    pattern = trial.pattern.producer
+    pool = pool_of(pattern)
     expected: list[int] = []
     producer = type(loop.producers[0])(
-        0, plan.pattern, pool.section_of(0), range(4), loop.producers[0]._schedule
+        0, pattern, pool.section_of(0), range(4), loop.producers[0]._schedule
     )
     while len(expected) < len(shelf.partitions):
         records = producer.records_by(producer.ready_s)
@@ -132,7 +131,7 @@ def test_failures_are_counted_by_name_and_what_was_never_sent_is_none() -> None:
 
 
 def test_the_records_are_those_of_the_pool() -> None:
-    pattern = _plan().pattern
+    pattern = _plan().pattern.producer
     records = records_of(pattern)
     pool = pool_of(pattern)
     assert len(records) == len(pool) * pool.sections[0].full_records
@@ -141,9 +140,11 @@ def test_the_records_are_those_of_the_pool() -> None:
 
 
 def test_a_plan_names_its_client() -> None:
-    assert isinstance(client_of(_plan(), 0), WireClient)
-    with pytest.raises(ConfigError, match=r"producer\.client is java; expected one of wire, kafka"):
-        client_of(_plan(client="java"), 0)
+    assert isinstance(client_of(_plan(), 0), WireProducers)
+    for name in ("kafka-python", "librdkafka"):
+        assert isinstance(client_of(_plan(client=name), 0), LibraryProducers)
+    with pytest.raises(ConfigError, match='is "java", a text; expected wire, kafka-py'):
+        load_workload("demo", ["workload.producer.client=java"])
 
 
 def test_a_missing_library_is_refused_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,10 +157,8 @@ def test_a_missing_library_is_refused_by_its_name(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.filterwarnings("ignore:unclosed <socket.socket:ResourceWarning")
 @pytest.mark.parametrize("name", ["librdkafka", "kafka-python"])
 def test_a_broker_that_is_not_there_is_said_before_any_load(name: str) -> None:
-    plan = dataclasses.replace(
-        _plan(client=name), brokers={7: ("127.0.0.1", 1)}, connect_timeout_s=0.5
-    )
-    client = client_of(plan, 0)
+    trial = _plan(client=name, brokers={7: ("127.0.0.1", 1)}, connect_timeout_s=0.5)
+    client = client_of(trial, 0)
     with pytest.raises(RedlineError, match=r"broker 7 at 127\.0\.0\.1:1"):
         client.open()
     client.close()
@@ -167,10 +166,10 @@ def test_a_broker_that_is_not_there_is_said_before_any_load(name: str) -> None:
 
 
 def test_librdkafka_batches_are_bounded_by_records() -> None:
-    pattern = _plan(batch_size=16_384).pattern
-    options = pattern_options(pattern, 150)
+    pattern = producer_pattern(batch_size=16_384)
+    options = producer_options(pattern, 150)
     assert options["batch.num.messages"] == 150
-    assert int(str(options["batch.size"])) > 1_000 * pattern.batch_size
+    assert int(str(options["batch.size"])) > 1_000 * pattern.options.batch_size
 
 
 def test_librdkafka_takes_the_same_connection_options() -> None:

@@ -11,8 +11,14 @@ import pytest
 
 from jobs.checks.preflight import Machine
 from jobs.compare import compare
-from jobs.runs.compare.answer import Answer, SideFacts, answer_of, ending_with, write_answer
-from jobs.runs.compare.pairs import Case, CaseComparer, Effort
+from jobs.runs.compare.answer import (
+    ComparisonAnswer,
+    SideFacts,
+    answer_of,
+    ending_with,
+    write_answer,
+)
+from jobs.runs.compare.pairs import CaseComparer, ComparedSize, Effort
 from jobs.runs.compare.sides import load_sides, require_memory, settings_of
 from jobs.runs.compare.words import bound_table, differences_table, effects_table, sentence
 from metrics.comparing.pairs import Conclusion, Side
@@ -28,8 +34,8 @@ def facts(**environment: str) -> dict[Side, SideFacts]:
     return {Side.A: a, Side.B: replace(a, run_id="id-b", environment=changed)}
 
 
-def answer(a: float, b: float, pairs: int = 4) -> Answer:
-    case = Case(1_000)
+def answer(a: float, b: float, pairs: int = 4) -> ComparisonAnswer:
+    case = ComparedSize(1_000)
     sides = TwoSides({Side.A: a, Side.B: b}, noise=0.01)
     CaseComparer(sides, Effort(pairs, 3), 128.0, 10_000.0).measure(case)
     return answer_of(facts(), [case], 0.05)
@@ -80,8 +86,9 @@ def test_a_wrong_setting_is_refused_before_anything_is_started() -> None:
 
 
 def test_another_axis_is_refused() -> None:
+    along = ("goal.search.axis=partitions", "goal.search.load_cap=1000", "workload.np=4")
     with pytest.raises(ConfigError, match="axis np"):
-        sides("testbed", "testbed", "goal.search.axis=partitions", "workload.np=4")
+        sides("testbed", "testbed", *along)
 
 
 def test_testbeds_that_do_not_fit_beside_each_other_are_refused(tmp_path: Path) -> None:
@@ -156,7 +163,9 @@ def test_the_file_holds_all_of_it(tmp_path: Path) -> None:
 
 def test_an_end_before_both_sides_were_open_is_kept(tmp_path: Path) -> None:
     only_a = {Side.A: facts()[Side.A]}
-    write_answer(Answer(only_a, (), (), 0.05), {"status": "failed"}, tmp_path / "compare.json")
+    write_answer(
+        ComparisonAnswer(only_a, (), (), 0.05), {"status": "failed"}, tmp_path / "compare.json"
+    )
     document = json.loads((tmp_path / "compare.json").read_text())
     assert document["a"]["label"] == "num.io.threads=2"
     assert document["b"] is None

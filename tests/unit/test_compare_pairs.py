@@ -14,8 +14,8 @@ from jobs.runs.compare.pairs import (
     SATURATED,
     STEADY_LOWER,
     STEADY_SHARE,
-    Case,
     CaseComparer,
+    ComparedSize,
     Effort,
     is_full,
 )
@@ -29,8 +29,8 @@ START, CAP = 128.0, 10_000.0
 COMPARISONS = 1_000
 
 
-def measured(sides: TwoSides, effort: Effort = EFFORT, start: float = START) -> Case:
-    case = Case(1_000)
+def measured(sides: TwoSides, effort: Effort = EFFORT, start: float = START) -> ComparedSize:
+    case = ComparedSize(1_000)
     CaseComparer(sides, effort, start, CAP).measure(case)
     return case
 
@@ -71,7 +71,7 @@ def test_an_invalid_trial_is_made_again_and_never_part_of_a_pair() -> None:
 
 
 def test_a_side_that_is_never_valid_ends_the_case_without_an_answer() -> None:
-    case = Case(1_000)
+    case = ComparedSize(1_000)
     sides = sides_of(10.0, 10.0, invalid=frozenset(range(3, 1_000)))
     CaseComparer(sides, EFFORT, START, CAP).measure(case)
     assert case.saturated == []
@@ -118,13 +118,13 @@ def test_the_steady_load_is_lowered_until_both_sides_sustain_it() -> None:
 def test_no_more_than_the_cap_is_offered() -> None:
     sides = sides_of(10.0, 10.0)
     with pytest.raises(NoConclusionError, match=r"100% of 20 producers a broker.*load_cap"):
-        CaseComparer(sides, EFFORT, 5.0, 20.0).measure(Case(1_000))
+        CaseComparer(sides, EFFORT, 5.0, 20.0).measure(ComparedSize(1_000))
     assert max(load for _, load in sides.made) == 20.0
 
 
 def test_what_was_measured_stays_when_the_time_is_up() -> None:
     sides = sides_of(10.0, 10.0)
-    case = Case(1_000)
+    case = ComparedSize(1_000)
     CaseComparer(sides, EFFORT, START, CAP, lambda: len(sides.made) < 7).measure(case)
     assert len(case.saturated) == 3
     assert case.steady == []

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import FrozenInstanceError
 from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
 
 from jobs.config import (
-    Producer,
     Workload,
     available,
     describe,
@@ -19,6 +19,7 @@ from jobs.config import (
     load_workload,
 )
 from metrics.judging.thresholds import Indicators, Thresholds, Validity
+from metrics.traffic.producer import ProducerOptions
 
 
 @pytest.fixture
@@ -102,13 +103,16 @@ def test_null_takes_a_key_out_so_that_the_other_rate_can_be_set() -> None:
         ["workload.producer.rate_bytes_per_s=null", "workload.producer.rate_records_per_s=1e3"],
     )
     assert workload.producer.records_per_s(500) == 1_000.0
-    assert workload.producer.bytes_per_s(500) == 500_000.0
+    assert workload.pattern(500).mb_per_s == 0.5
 
 
 def test_a_rate_in_bytes_gives_fewer_records_of_larger_messages() -> None:
-    producer = Producer(rate_bytes_per_s=1_000.0)
-    assert producer.records_per_s(10) == 100.0
-    assert producer.bytes_per_s(10) == 1_000.0
+    producer = ProducerOptions(rate_bytes_per_s=1_000.0)
+    assert (producer.records_per_s(10), producer.records_per_s(500)) == (100.0, 2.0)
+    workload = load_workload("demo", ["workload.producer.rate_bytes_per_s=125000"])
+    patterns = [workload.pattern(size) for size in (100, 1_000, 10_000)]
+    assert [each.producer.rate_records_per_s for each in patterns] == [1_250.0, 125.0, 12.5]
+    assert {each.mb_per_s for each in patterns} == {0.125}
 
 
 @pytest.mark.parametrize(
@@ -123,7 +127,9 @@ def test_acks_has_one_spelling(given: str, kept: str, code: int) -> None:
 def test_configurations_are_frozen_and_cross_to_executors() -> None:
     workload = load_workload("demo")
     with pytest.raises(ValidationError):
-        workload.producer.linger_ms = 3.0
+        workload.name = "another"
+    with pytest.raises(FrozenInstanceError):
+        workload.producer.linger_ms = 3.0  # type: ignore[misc]
     assert pickle.loads(pickle.dumps(workload)) == workload
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from jobs.config import load_workload
-from jobs.trials.load import pattern_of
 from search.errors import ConfigError
 
 
@@ -21,11 +20,11 @@ def test_the_options_reach_the_producers() -> None:
         "receive_buffer_bytes": "32768",
     }
     options = [f"workload.producer.{key}={value}" for key, value in given.items()]
-    pattern = pattern_of(load_workload("demo", options), 1_000)
-    assert (pattern.acks, pattern.retries, pattern.enable_idempotence) == (-1, 7, True)
-    assert (pattern.retry_backoff_ms, pattern.retry_backoff_max_ms) == (20.0, 300.0)
-    assert pattern.delivery_timeout_ms == 60_000
-    assert (pattern.send_buffer_bytes, pattern.receive_buffer_bytes) == (131_072, 32_768)
+    reached = load_workload("demo", options).pattern(1_000).producer.options
+    assert (reached.acks_code, reached.retries, reached.enable_idempotence) == (-1, 7, True)
+    assert (reached.retry_backoff_ms, reached.retry_backoff_max_ms) == (20.0, 300.0)
+    assert reached.delivery_timeout_ms == 60_000
+    assert (reached.send_buffer_bytes, reached.receive_buffer_bytes) == (131_072, 32_768)
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,7 @@ import pytest
 
 from jobs.cluster.topic_plan import largest_batch_bytes
 from jobs.config import Workload, load_workload
-from jobs.engine.sizes import Sizes
-from jobs.trials.load import pattern_of
+from metrics.traffic.sizes import Sizes
 from search.errors import ConfigError
 
 
@@ -79,15 +78,17 @@ def test_everything_reaches_the_engine() -> None:
         "payload.seed=9",
         "trial.early_end_error_rate=0",
     )
-    pattern = pattern_of(workload, 1_000)
-    assert (pattern.compression, pattern.arrivals, pattern.payload_seed) == ("zstd", "bursts", 9)
-    assert (pattern.burst_on_s, pattern.burst_off_s) == (0.5, 1.5)
-    payload = pattern.payload
+    pattern = workload.pattern(1_000).producer
+    options, payload = pattern.options, pattern.payload
+    assert (options.compression, options.arrivals, payload.seed) == ("zstd", "bursts", 9)
+    assert (options.burst_on_s, options.burst_off_s) == (0.5, 1.5)
+    assert options.partitioner_ignore_keys
     assert (payload.kind, payload.wanted_ratio) == ("mixed", 3.0)
     assert (payload.key_bytes, payload.key_count) == (8, 100)
     assert (payload.headers, payload.header_bytes) == (2, 16)
-    assert payload.sizes == Sizes("uniform", 0.25)
-    assert hash(pattern) == hash(pattern_of(workload, 1_000)), "the key of the kept pools"
+    assert payload.distribution == Sizes("uniform", 0.25)
+    again = workload.pattern(1_000).producer
+    assert (again, hash(again)) == (pattern, hash(pattern)), "the key of the kept pools"
 
 
 def _histogram(tmp_path: Path, text: str) -> list[str]:
@@ -129,8 +130,10 @@ def test_a_missing_histogram_is_refused() -> None:
 
 
 def test_the_largest_message_decides_what_the_topic_must_take() -> None:
-    varied = ["payload.sizes=uniform", "payload.size_spread=1"]
-    assert largest_batch_bytes(_workload(), 10_000) == 10_072
-    assert largest_batch_bytes(_workload(*varied), 10_000) == pytest.approx(20_071, abs=3)
-    packed = ["producer.compression=zstd", "payload.kind=repeated"]
-    assert largest_batch_bytes(_workload(*packed), 100_000) == 16_384
+    def largest(bpm: int, *overrides: str) -> int:
+        return largest_batch_bytes(_workload(*overrides).pattern(bpm).producer)
+
+    assert largest(10_000) == 10_072
+    varied = largest(10_000, "payload.sizes=uniform", "payload.size_spread=1")
+    assert varied == pytest.approx(20_071, abs=3)
+    assert largest(100_000, "producer.compression=zstd", "payload.kind=repeated") == 16_384

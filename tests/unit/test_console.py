@@ -19,7 +19,7 @@ from jobs.console.events import (
     note,
     warn,
 )
-from jobs.console.text import limit_evidence
+from jobs.console.text import limit_evidence, table_lines
 from metrics.trial.client import ClientWindow
 from metrics.trial.judgement import Judgement, Reason
 from search.model import Verdict
@@ -126,7 +126,7 @@ def test_warnings_and_errors_go_to_the_error_stream() -> None:
 def test_the_final_table_says_limit_bracket_and_what_bound_it(render: object) -> None:
     text = render()  # type: ignore[operator]
     assert "Limits of testbed-3 with 100B-to-10kB (goal default, 3 brokers)" in text
-    limits = [line.split() for line in text.splitlines() if re.match(r" +(100 B|10 kB) +\d", line)]
+    limits = [line.split() for line in text.splitlines() if re.match(r" *(100 B|10 kB) +\d", line)]
     assert [
         "10",
         "kB",
@@ -187,4 +187,24 @@ def test_the_evidence_of_the_binding_resource_is_told() -> None:
     assert limit_evidence(told) == [
         "one overload at np 110 was outvoted",
         "bound by disk: broker 2: flushes took 87% of their time in appends",
+    ]
+
+
+def test_a_table_has_its_numbers_at_the_right_and_is_never_wrapped() -> None:
+    words = "word " * 60
+    rows = [("1", "ready", words), ("1,200", "fenced", "")]
+    assert table_lines(("broker", "state", "why"), rows) == [
+        "broker  state   why",
+        f"     1  ready   {words}".rstrip(),
+        " 1,200  fenced",
+    ]
+    assert table_lines(("broker", "state"), []) == ["broker  state"]
+    unknown = table_lines(("broker", "idle"), [("1", "0.41"), ("22", "?")])
+    assert unknown == ["broker  idle", "     1  0.41", "    22  ?"]
+
+
+def test_what_looks_like_markup_is_a_cells_text() -> None:
+    assert table_lines(("what",), [("[bold]x[/bold] :smile:",)]) == [
+        "what",
+        "[bold]x[/bold] :smile:",
     ]

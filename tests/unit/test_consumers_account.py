@@ -8,7 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from jobs.engine.consumers.ledger import GroupLedger, Position
+from jobs.engine.consuming.ledger import GroupLedger, Position
+from jobs.engine.task.window import Window
 from metrics.columns import row_of
 from metrics.judging.thresholds import Thresholds
 from metrics.judging.validity import ConsumersLimited, ConsumptionMismatch
@@ -39,11 +40,11 @@ from tests.support.rows import trial
 
 def test_lag_is_sampled_on_a_grid_from_the_windows_start() -> None:
     ledger = GroupLedger(0, 1, 0.001)
-    ledger.window_s = (10.0, 12.0)
+    ledger.window = Window(10.0, 12.0)
     for now, lag in [(9.9, 7), (10.0, 1), (10.3, 2), (10.6, 3), (11.7, 4), (12.4, 5)]:
         ledger.sample_lag(lag, now)
     assert ledger.share([]).counts.lag_records == (1, 3, 4, 4, 5)
-    ledger.window_s = (10.0, 11.1)
+    ledger.window = Window(10.0, 11.1)
     assert ledger.share([]).counts.lag_records == (1, 3, 4), "of a window that ended early"
 
 
@@ -156,7 +157,7 @@ def test_groups_stand_in_the_row_of_their_trial() -> None:
 
 def test_what_was_not_read_is_said_with_its_place_and_judged_by_the_lag() -> None:
     ledger, behind = GroupLedger(2, 1, 0.001), Position(7, 10)
-    ledger.window_s = (0.0, 1.0)
+    ledger.window = Window(0.0, 1.0)
     counts = ledger.share([behind, Position(8, 5)], {7: 25, 8: 5}).counts
     assert counts.unread_records == 15
     (note,) = counts.notes

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from jobs.config import load, load_workload
-from jobs.engine.consumers.pattern import ConsumerPattern, consumer_tasks
-from jobs.trials.axes import require_axis, traffic_at
-from jobs.trials.load import consumers_of, require_room
+from jobs.trials.load import require_room
+from metrics.traffic.consumers import ConsumerOptions
 from search.errors import ConfigError
 
 
@@ -16,43 +15,43 @@ from search.errors import ConfigError
     [(0, 1, 8, 0), (1, 1, 1, 0), (1, 1, 2, 1), (5, 2, 2, 1), (1, 4, 8, 4), (3, 9, 16, 12)],
 )  # fmt: skip
 def test_slots_are_shared_out_by_bytes(groups: int, members: int, slots: int, hosts: int) -> None:
-    assert consumer_tasks(ConsumerPattern(groups=groups, members=members), slots) == hosts
+    assert ConsumerOptions(groups=groups, members=members).tasks(slots) == hosts
 
 
 def test_members_spread_over_the_tasks() -> None:
-    pattern = ConsumerPattern(groups=2, members=3)
-    assert pattern.members_of(0, 2) == [(0, 0), (0, 2), (1, 1)]
-    assert pattern.members_of(1, 2) == [(0, 1), (1, 0), (1, 2)]
+    options = ConsumerOptions(groups=2, members=3)
+    assert options.members_of(0, 2) == [(0, 0), (0, 2), (1, 1)]
+    assert options.members_of(1, 2) == [(0, 1), (1, 0), (1, 2)]
 
 
 def test_groups_without_room_are_refused_in_words() -> None:
     workload = load_workload("demo", ["workload.consumers.groups=2"])
-    require_room(workload, 2, 3)
+    pattern = workload.pattern(1_000, brokers=3)
+    require_room(pattern, 2)
     with pytest.raises(ConfigError, match="Spark has 1 slot; expected 2 slots"):
-        require_room(workload, 1, 3)
+        require_room(pattern, 1)
     crowded = load_workload(
         "demo", ["workload.consumers.groups=2", "workload.consumers.members=31"]
     )
     with pytest.raises(ConfigError, match="31 and a topic has 30 partitions"):
-        require_room(crowded, 2, 3)
-    require_room(load_workload("demo"), 1, 3)
+        require_room(crowded.pattern(1_000, brokers=3), 2)
+    require_room(load_workload("demo").pattern(1_000, brokers=3), 1)
 
 
 def test_the_workloads_groups_reach_the_tasks() -> None:
     overrides = ["groups=3", "members=2", "start=backlog", "backlog_records=90", "check_crcs=true"]
     workload = load_workload("demo", [f"workload.consumers.{each}" for each in overrides])
-    pattern = consumers_of(workload)
-    assert (pattern.groups, pattern.members, pattern.members_total) == (3, 2, 6)
-    assert (pattern.start, pattern.backlog_records, pattern.check_crcs) == ("backlog", 90, True)
+    options = workload.pattern(1_000).consumers
+    assert (options.groups, options.members, options.members_total) == (3, 2, 6)
+    assert (options.start, options.backlog_records, options.check_crcs) == ("backlog", 90, True)
 
 
 def test_groups_can_be_searched_along() -> None:
     overrides = ["workload.np=16", "workload.consumers.members=2"]
     goal = ["goal.search.axis=consumer_groups", "goal.search.load_cap=8"]
     config = load("testbed", "demo", "default", [*overrides, *goal, "goal.search.load_start_max=4"])
-    require_axis(config)
-    traffic = traffic_at(config.workload, "consumer_groups", 1_000, 5)
-    assert (traffic.np, consumers_of(traffic.workload).members_total) == (16, 10)
+    pattern = config.pattern(1_000, 5)
+    assert (pattern.np, pattern.consumers.members_total) == (16, 10)
 
 
 @pytest.mark.parametrize("override", ["start=backlog", "backlog_records=5"])

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from jobs.engine.consumers.ledger import SKIPPED, GroupLedger, Position
-from jobs.engine.consumers.membership import Assigned, Moved, Revoked
-from jobs.engine.consumers.reading import FetchConnection, Reader
-from jobs.engine.consumers.stream import Answer
-from jobs.engine.partitions import Partitions
+from jobs.engine.consuming.ledger import SKIPPED, GroupLedger, Position
+from jobs.engine.consuming.membership import Assigned, Moved, Revoked
+from jobs.engine.consuming.reading import FetchChannel, Reader
+from jobs.engine.consuming.stream import FetchAnswer
+from jobs.engine.task.partitions import Partitions
+from jobs.engine.task.window import Window
 from metrics.trial.consumption import Stint
 
 
@@ -33,84 +34,84 @@ class NoEncoder:
         return session, dict(named), forgotten
 
 
-def connection_of(offsets: dict[int, int]) -> tuple[FetchConnection, Reader, Any]:
+def channel_of(offsets: dict[int, int]) -> tuple[FetchChannel, Reader, Any]:
     """A connection to broker 1, which leads all partitions but 9."""
     member, ledger = SomeMember(), GroupLedger(0, 1, 0.001)
-    ledger.window_s = (0.0, 100.0)
+    ledger.window = Window(0.0, 100.0)
     reader = Reader(member, ledger, [1] * 9 + [2])  # type: ignore[arg-type]
     reader.take(Assigned(offsets))
     partitions = Partitions(("t",), 10)
-    connection = FetchConnection(("me", 1), reader, NoEncoder(), partitions, False)  # type: ignore[arg-type]
-    connection.wall_offset_s = 50.0
-    return connection, reader, member
+    channel = FetchChannel(("me", 1), reader, NoEncoder(), partitions, False)  # type: ignore[arg-type]
+    channel.wall_offset_s = 50.0
+    return channel, reader, member
 
 
 def test_a_member_fetches_what_the_broker_leads_from_where_it_is() -> None:
-    connection, reader, member = connection_of({3: 100, 4: 5, 9: 7})
-    assert connection.request(0.0) == ((0, 0), {3: 100, 4: 5}, [])  # type: ignore[comparison-overlap]
-    connection.partition(3, 0, 250)
-    connection.batch((100, 149, 50, 40_000, 40_100, 5_000), 1.0)
-    connection.answered(Answer(1, 0, 77, 0), 1.0)
+    channel, reader, member = channel_of({3: 100, 4: 5, 9: 7})
+    assert channel.request(0.0) == ((0, 0), {3: 100, 4: 5}, [])  # type: ignore[comparison-overlap]
+    channel.partition(3, 0, 250)
+    channel.batch((100, 149, 50, 40_000, 40_100, 5_000), 1.0)
+    channel.answered(FetchAnswer(1, 0, 77, 0), 1.0)
     assert reader.positions[3].offset == 150 == member.positions[3]
     assert reader.lag == 100
-    assert connection.request(0.0) == ((77, 1), {3: 150}, [])  # type: ignore[comparison-overlap]
+    assert channel.request(0.0) == ((77, 1), {3: 150}, [])  # type: ignore[comparison-overlap]
     share = reader.ledger.share(reader.positions.values())
     assert (share.counts.records, share.counts.wire_bytes) == (50, 5_000)
     assert share.stints == (Stint(3, 100, 150, 50),)
 
 
 def test_latency_counts_from_the_time_in_the_batch() -> None:
-    connection, reader, _ = connection_of({3: 100})
-    connection.request(0.0)
-    connection.partition(3, 0, 250)
-    connection.batch((100, 100, 1, 50_750, 50_750, 100), 1.0)  # now is 51 s since the epoch
+    channel, reader, _ = channel_of({3: 100})
+    channel.request(0.0)
+    channel.partition(3, 0, 250)
+    channel.batch((100, 100, 1, 50_750, 50_750, 100), 1.0)  # now is 51 s since the epoch
     reader.ledger.latency.fold()
     assert reader.ledger.latency.histogram.quantile(100) == pytest.approx(250_000, rel=0.01)
 
 
 def test_what_was_read_before_counts_once() -> None:
     """A fetch from inside a batch gets the batch as a whole."""
-    connection, reader, _ = connection_of({3: 120})
-    connection.request(0.0)
-    connection.partition(3, 0, 250)
-    connection.batch((50, 99, 50, 1, 1, 5_000), 1.0)
-    connection.batch((100, 149, 50, 1, 1, 5_000), 1.0)
+    channel, reader, _ = channel_of({3: 120})
+    channel.request(0.0)
+    channel.partition(3, 0, 250)
+    channel.batch((50, 99, 50, 1, 1, 5_000), 1.0)
+    channel.batch((100, 149, 50, 1, 1, 5_000), 1.0)
     assert reader.positions[3].stint() == Stint(3, 120, 150, 30)
 
 
 def test_answers_to_what_was_asked_before_a_rebalance_count_for_nothing() -> None:
-    connection, reader, _ = connection_of({3: 0})
-    connection.request(0.0)
+    channel, reader, _ = channel_of({3: 0})
+    channel.request(0.0)
     done = threading.Event()
     reader.take(Revoked(done))
     assert done.is_set()
-    assert connection.request(0.0) is None
+    assert channel.request(0.0) is None
     reader.take(Assigned({3: 10}))
-    connection.partition(3, 0, 250)
-    connection.batch((10, 19, 10, 1, 1, 100), 1.0)
+    channel.partition(3, 0, 250)
+    channel.batch((10, 19, 10, 1, 1, 100), 1.0)
     assert reader.positions[3].offset == 10
     assert reader.ledger.counts.rebalances == 1
-    connection.answered(Answer(1, 0, 77, 0), 1.0)
-    assert connection.request(0.0) == ((77, 0), {3: 10}, [])  # type: ignore[comparison-overlap]
+    channel.answered(FetchAnswer(1, 0, 77, 0), 1.0)
+    assert channel.request(0.0) == ((77, 0), {3: 10}, [])  # type: ignore[comparison-overlap]
 
 
 def test_a_moved_leader_is_looked_up_and_followed() -> None:
-    connection, reader, member = connection_of({3: 0})
-    connection.request(0.0)
-    connection.partition(3, 6, -1)
-    connection.answered(Answer(1, 0, 77, 0), 5.0)
-    assert connection.retry_s > 5.0
+    channel, reader, member = channel_of({3: 0})
+    channel.request(0.0)
+    channel.partition(3, 6, -1)
+    channel.answered(FetchAnswer(1, 0, 77, 0), 5.0)
+    assert channel.retry_s > 5.0
     assert member.asked == [(3, False)]
     assert dict(reader.ledger.counts.errors) == {"NotLeaderForPartitionError": 1}
     reader.take(Moved({3: 2}, {}))
-    assert connection.request(6.0) is None
+    assert channel.request(6.0) is None
     assert reader.offsets_led_by(2) == {3: 0}
 
 
 def test_records_deleted_before_they_were_read_are_counted_as_skipped() -> None:
-    connection, reader, member = connection_of({3: 10})
-    connection.request(0.0)
-    connection.partition(3, 1, -1)
+    channel, reader, member = channel_of({3: 10})
+    channel.request(0.0)
+    channel.partition(3, 1, -1)
     assert member.asked == [(3, True)]
     reader.take(Moved({}, {3: 60}))
     assert reader.positions[3].offset == 60
@@ -118,7 +119,7 @@ def test_records_deleted_before_they_were_read_are_counted_as_skipped() -> None:
 
 
 def test_targets_are_reached_by_who_owns_the_partitions() -> None:
-    _, reader, _ = connection_of({3: 10, 4: 10})
+    _, reader, _ = channel_of({3: 10, 4: 10})
     assert reader.has_reached({3: 10, 4: 10, 5: 99})
     assert not reader.has_reached({3: 11})
     reader.take(Revoked(threading.Event()))

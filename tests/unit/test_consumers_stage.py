@@ -7,25 +7,28 @@ from typing import Any
 
 import pytest
 
-from jobs.engine.consumers.client import consumer_of, is_fair_share
-from jobs.engine.consumers.pattern import ConsumerPattern
-from jobs.engine.consumers.role import Acknowledged
-from jobs.engine.consumers.timing import WindowClock
-from jobs.engine.conversation import EndMissedError
-from jobs.engine.driver_line import OrphanedError
-from jobs.engine.partitions import Partitions
-from jobs.engine.pattern import ProducerPattern, TrialPlan
+from jobs.config import load_workload
+from jobs.engine.clients.library_consumers import LibraryConsumers
+from jobs.engine.clients.registry import client_of
+from jobs.engine.consuming.membership import is_fair_share
+from jobs.engine.consuming.report import Acknowledged
+from jobs.engine.consuming.wire import WireConsumers
+from jobs.engine.task.driver_line import OrphanedError
+from jobs.engine.task.partitions import Partitions
+from jobs.engine.task.plan import TrialPlan
+from jobs.engine.task.window import EndMissedError, Window
+from metrics.traffic.clients import ClientName
+from metrics.traffic.consumers import ConsumerOptions
 from metrics.trial.task import TaskReport
 from search.errors import ConfigError
+from tests.support import patterns
 from tests.support.threads_barrier import ThreadsBarrier, run_stage
 
 
 def plan(**fields: Any) -> TrialPlan:
     """Two tasks with producers and one with consumers, without brokers."""
     values: dict[str, Any] = {
-        "trial_id": "x",
-        "topics": ("t",),
-        "pattern": ProducerPattern(message_bytes=100, rate_records_per_s=100.0),
+        "rate_records_per_s": 100.0,
         "np": 2,
         "tasks": 2,
         "leaders": (1, 1, 1),
@@ -33,47 +36,64 @@ def plan(**fields: Any) -> TrialPlan:
         "warmup_s": 2.0,
         "measure_s": 10.0,
         "connect_timeout_s": 1.0,
-        "consumers": ConsumerPattern(groups=1),
+        "consumers": ConsumerOptions(groups=1),
         "consumer_tasks": 1,
         "end_offsets": {0: 100, 1: 200, 2: 0},
     }
-    return TrialPlan(**(values | fields))
+    return patterns.plan(**(values | fields))
 
 
 class SomeLine:
-    """The line of a driver that says when the window ends, or is gone."""
+    """The line of a driver that says when the window ends, or is gone.
+
+    Attributes:
+        said: what the task told.
+    """
 
     def __init__(self, end_after_s: float | None = None, is_gone: bool = False) -> None:
         self.end_after_s = end_after_s
         self._is_gone = is_gone
+        self.said: list[dict[str, object]] = []
 
     def listen(self) -> None:
         if self._is_gone:
             raise OrphanedError("the driver has ended")
 
+    def say(self, **message: object) -> None:
+        self.said.append(message)
 
-def window(line: SomeLine | None) -> WindowClock:
+
+def window(line: SomeLine | None) -> Window:
     """A window from 102 to 112 s."""
-    return WindowClock(plan(), 100.0, line)  # type: ignore[arg-type]
+    return Window.of(plan().pattern.phases, 100.0, line)  # type: ignore[arg-type]
 
 
 def test_the_window_is_the_plans_until_the_driver_ends_it() -> None:
     for line in (None, SomeLine()):
-        clock = window(line)
-        clock.listen(103.0)
-        assert (clock.start_s, clock.end_s) == (102.0, 112.0)
-    clock = window(SomeLine(end_after_s=4.0))
-    clock.listen(105.0)
-    assert (clock.start_s, clock.end_s) == (102.0, 106.0)
-    clock.listen(107.0)
-    assert clock.end_s == 106.0, "heard in time, once is enough"
+        seen = window(line)
+        seen.heed(103.0)
+        assert (seen.start_s, seen.end_s) == (102.0, 112.0)
+    seen = window(SomeLine(end_after_s=4.0))
+    seen.heed(105.0)
+    assert (seen.start_s, seen.end_s) == (102.0, 106.0)
+    seen.heed(107.0)
+    assert seen.end_s == 106.0, "heard in time, once is enough"
+
+
+def test_only_producers_say_how_far_they_are_and_only_inside_the_window() -> None:
+    line = SomeLine()
+    seen = window(line)
+    seen.heed(103.0)
+    for now in (101.0, 102.5, 112.0):
+        seen.heed(now, acked=7)
+    assert line.said == [{"at_s": 0.5, "acked": 7}]
 
 
 def test_an_end_that_has_passed_is_an_error_and_so_is_a_driver_that_is_gone() -> None:
     with pytest.raises(EndMissedError, match=r"1\.00 s before"):
-        window(SomeLine(end_after_s=4.0)).listen(107.0)
+        window(SomeLine(end_after_s=4.0)).heed(107.0)
     with pytest.raises(OrphanedError):
-        window(SomeLine(is_gone=True)).listen(103.0)
+        window(SomeLine(is_gone=True)).heed(103.0)
 
 
 def test_consumers_learn_what_was_acknowledged_when_all_tasks_have_finished() -> None:
@@ -104,6 +124,21 @@ def test_a_member_has_its_fair_share_only_when_all_have_joined() -> None:
     assert [owned for owned in range(31) if is_fair_share(owned, Partitions(("t",), 30), 3)] == [10]
 
 
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("wire", WireConsumers),
+        ("kafka-python", LibraryConsumers),
+        ("librdkafka", LibraryConsumers),
+    ],
+)
+def test_the_tasks_behind_those_with_producers_host_the_client_that_is_named(
+    name: ClientName, kind: type
+) -> None:
+    consumers = ConsumerOptions(groups=1, client=name)
+    assert isinstance(client_of(plan(consumers=consumers), 2), kind)
+
+
 def test_an_unknown_client_is_refused() -> None:
     with pytest.raises(ConfigError, match="expected wire, kafka-python or librdkafka"):
-        consumer_of(plan(consumers=ConsumerPattern(groups=1, client="sarama")), 0)
+        load_workload("demo", ["workload.consumers.client=sarama"])

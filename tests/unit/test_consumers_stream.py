@@ -9,10 +9,10 @@ import pytest
 from kafka.protocol.consumer import FetchRequest, FetchResponse
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
-from jobs.engine.consumers.fetching import FETCH_VERSION, FetchEncoder, FetchSession
-from jobs.engine.consumers.pattern import ConsumerPattern
-from jobs.engine.consumers.stream import Answer, Batch, FetchFormatError, FetchStream
-from jobs.engine.partitions import Partitions
+from jobs.engine.consuming.fetching import FETCH_VERSION, FetchEncoder, FetchSession
+from jobs.engine.consuming.stream import Batch, FetchAnswer, FetchFormatError, FetchStream
+from jobs.engine.task.partitions import Partitions
+from metrics.traffic.consumers import ConsumerOptions
 
 
 def encoded_batch(base: int, records: int, first_ms: int = 5_000) -> bytes:
@@ -65,7 +65,7 @@ class Notes:
     def __init__(self) -> None:
         self.partitions: list[tuple[int, int, int]] = []
         self.batches: list[tuple[int, Batch]] = []
-        self.answers: list[Answer] = []
+        self.answers: list[FetchAnswer] = []
 
     def partition(self, index: int, error_code: int, high_watermark: int) -> None:
         self.partitions.append((index, error_code, high_watermark))
@@ -73,7 +73,7 @@ class Notes:
     def batch(self, batch: Batch, now: float) -> None:
         self.batches.append((self.partitions[-1][0], batch))
 
-    def answered(self, answer: Answer, now: float) -> None:
+    def answered(self, answer: FetchAnswer, now: float) -> None:
         self.answers.append(answer)
 
 
@@ -102,7 +102,7 @@ def test_batches_come_with_their_offsets_records_times_and_sizes() -> None:
         (4, (13, 13, 1, 5_000, 5_000, size_of(1))),
         (5, (0, 19, 20, 9_000, 9_019, size_of(20))),
     ]
-    assert notes.answers == [Answer(3, 0, 77, 8)]
+    assert notes.answers == [FetchAnswer(3, 0, 77, 8)]
 
 
 @pytest.mark.parametrize("check_crcs", [True, False])
@@ -111,7 +111,7 @@ def test_where_the_bytes_are_cut_makes_no_difference(cuts: int, check_crcs: bool
     whole = read(TWO * 2)
     notes = read(TWO * 2, cuts, check_crcs)
     assert notes.batches == whole.batches
-    assert notes.answers == whole.answers == [Answer(3, 0, 77, 8)] * 2
+    assert notes.answers == whole.answers == [FetchAnswer(3, 0, 77, 8)] * 2
 
 
 @pytest.mark.parametrize("missing", [1, 30, 300, size_of(8) - 61, size_of(8) - 5])
@@ -124,7 +124,7 @@ def test_a_batch_that_is_cut_off_counts_for_nothing(missing: int) -> None:
 
 
 def test_a_response_without_topics_and_one_with_errors() -> None:
-    assert read(response({}, error_code=71, session_id=0)).answers == [Answer(3, 71, 0, 0)]
+    assert read(response({}, error_code=71, session_id=0)).answers == [FetchAnswer(3, 71, 0, 0)]
     assert read(response({2: b""}, {2: 6})).partitions == [(2, 6, 1_002)]
 
 
@@ -147,7 +147,7 @@ def test_bytes_of_something_else_are_refused() -> None:
 
 
 def test_a_request_is_what_kafka_pythons_encoder_makes_of_it() -> None:
-    pattern = ConsumerPattern(
+    pattern = ConsumerOptions(
         groups=1, fetch_min_bytes=7, fetch_max_wait_ms=8, fetch_max_bytes=9_000,
         max_partition_fetch_bytes=2_000,
     )  # fmt: skip
@@ -173,7 +173,7 @@ def test_a_request_is_what_kafka_pythons_encoder_makes_of_it() -> None:
 
 
 def test_a_request_groups_partitions_by_topic() -> None:
-    pattern = ConsumerPattern(groups=1)
+    pattern = ConsumerOptions(groups=1)
     frame = FetchEncoder(PARTITIONS, "me", pattern).encode(
         1, (0, 0), [(6, 60), (1, 10), (5, 50)], [7, 0]
     )

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from jobs.engine.driver_line import SILENCE_MAX_S, ControlAddress, DriverLine, OrphanedError
+from jobs.engine.task.driver_line import SILENCE_MAX_S, ControlAddress, DriverLine, OrphanedError
 from jobs.trials.driver_line import ControlServer, TrialLine
 from search.errors import ConfigError, RedlineError
 

@@ -14,8 +14,8 @@ from click.testing import CliRunner, Result
 
 from jobs.checks import examination, machine
 from jobs.checks.cluster import broker_findings, metrics_rules, permission_rules
-from jobs.checks.examination import Examination, Order
-from jobs.checks.finding import Finding, Standing, ok, problem, problems_of, warning
+from jobs.checks.examination import Examination, ExaminationScope
+from jobs.checks.finding import Finding, Severity, ok, problem, problems_of, warning
 from jobs.checks.machine import machine_findings, place_findings
 from jobs.cluster.admin import Broker, ClusterInfo
 from jobs.cluster.permissions import Permission
@@ -89,7 +89,7 @@ def examined(
     monkeypatch.setattr(examination, "open_session", refuse)
     monkeypatch.setattr(examination, "machine_findings", lambda out, testbed: [ok("Java", "17")])
     monkeypatch.setattr(examination, "place_findings", lambda out, tables: [])
-    order = Order(cluster, "demo", "default", overrides, Path("out"))
+    order = ExaminationScope(cluster, "demo", "default", overrides, Path("out"))
     return Examination(order, RecordingReporter()).make()
 
 
@@ -136,7 +136,7 @@ def test_brokers_that_cannot_be_reached_are_a_problem_and_spark_is_tried(
 
 def test_a_machine_with_what_it_takes(tmp_path: Path) -> None:
     found = machine_findings(tmp_path / "not" / "yet", None)
-    assert {each.standing for each in found} == {Standing.OK}
+    assert {each.standing for each in found} == {Severity.OK}
     assert [each.check for each in found] == ["Python", "Java", "disk", "memory", "jars of Delta"]
 
 
@@ -181,7 +181,7 @@ def test_fenced_brokers_are_a_warning() -> None:
     whole = ClusterInfo("id", brokers, (), (4, 1))
     assert broker_findings(whole) == [ok("brokers", "2 brokers, protocol of Kafka 4.1")]
     (_, fenced) = broker_findings(replace(whole, fenced=(3, 4)))
-    assert fenced.standing is Standing.WARNING
+    assert fenced.standing is Severity.WARNING
     assert fenced.found == "fenced and out of service: 3, 4"
 
 

@@ -12,10 +12,11 @@ import pytest
 from jobs.cluster.admin import AdminError
 from jobs.cluster.health import LogDir, Partitions
 from jobs.config import load_workload
-from jobs.config.goal import Guards as Limits
-from jobs.trials.axes import Traffic, traffic_at
+from jobs.config.goal import GuardLimits as Limits
 from jobs.trials.driver_line import ControlServer
-from jobs.trials.guards import BLIND_S, Guards, planned_bytes
+from jobs.trials.guards import BLIND_S, Guards
+from metrics.traffic.axes import NP
+from metrics.traffic.pattern import TrafficPattern
 from search.errors import ConfigError, GuardStopError, RedlineError
 from tests.support.evidence import client
 from tests.support.scripted_admin import FakeTime
@@ -32,9 +33,9 @@ WORKLOAD = load_workload(
 GB = 10**9
 
 
-def traffic(np: int) -> Traffic:
+def traffic(np: int) -> TrafficPattern:
     """np producers of 1 MB/s each for 10 s, three replicas."""
-    return traffic_at(WORKLOAD, "np", 1_000, np)
+    return NP.apply(WORKLOAD.pattern(1_000), np)
 
 
 class Cluster:
@@ -156,7 +157,7 @@ def test_a_load_beyond_a_cap_never_begins(
 def test_what_is_written_adds_up(cluster: Cluster) -> None:
     watching = guards(cluster, write_bytes_max=100_000_000)
     one = traffic(1)
-    assert planned_bytes(one) == 30_000_000
+    assert one.planned_bytes == 30_000_000
     written = client(acked_by_partition={0: 9_000}, errors={"NotLeaderForPartitionError": 1_000})
     watching.settle(one, written)
     assert watching.spent_bytes == 10_000 * 1_000 * 3

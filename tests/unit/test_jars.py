@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
 import threading
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -127,12 +130,13 @@ def test_no_second_binding() -> None:
 
 @pytest.mark.parametrize("version", ["latest", "4.1", "4.1.2-rc1", "", "4.1.2/../x"])
 def test_a_kafka_version_is_three_numbers(version: str) -> None:
-    with pytest.raises(ConfigError, match=r"is not of the form 4\.1\.2"):
+    said = rf"{re.escape(repr(version))} cannot be started .* from 3\.9\.0 on, such as 4\.1\.2"
+    with pytest.raises(ConfigError, match=said):
         jars.kafka_jars(version)
 
 
 def test_a_kafka_older_than_kraft_as_we_start_it_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"Kafka 3\.8\.1 is older than 3\.9"):
+    with pytest.raises(ConfigError, match=r"'3\.8\.1' cannot be started .* one from 3\.9\.0 on"):
         jars.kafka_jars("3.8.1")
 
 
@@ -155,3 +159,68 @@ def test_a_proxy_of_the_environment_reaches_java() -> None:
     options = ivy.proxy_options(url, {"https": "http://proxy.example.org:3128"})
     assert options == ["-Dhttps.proxyHost=proxy.example.org", "-Dhttps.proxyPort=3128"]
     assert ivy.proxy_options(url, {}) == []
+
+
+@pytest.mark.parametrize(
+    ("environ", "url"),
+    [
+        ({}, None),
+        ({"REDLINE_MAVEN_URL": ""}, None),
+        (
+            {"REDLINE_MAVEN_URL": "https://repo.example.org/maven2"},
+            "https://repo.example.org/maven2/",
+        ),
+        ({"REDLINE_MAVEN_URL": "https://repo.example.org/m//"}, "https://repo.example.org/m/"),
+        ({"MAVEN_URL": "https://repo.example.org/"}, None),
+    ],
+)
+def test_the_environment_names_the_repository_and_nobody_else(
+    environ: dict[str, str], url: str | None
+) -> None:
+    assert ivy.mirror_url(environ) == url
+
+
+def _root(folder: Path) -> str | None:
+    """The repository that Ivy's settings name."""
+    (resolver,) = ElementTree.parse(folder / "settings.xml").iter("ibiblio")
+    assert resolver.get("m2compatible") == "true"
+    return resolver.get("root")
+
+
+def test_ivy_asks_its_own_repository_unless_the_environment_names_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commands: list[list[str]] = []
+
+    def refused(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        commands.append(command)
+        return subprocess.CompletedProcess(command, 1)
+
+    monkeypatch.setattr("jobs.setup.ivy.subprocess.run", refused)
+    monkeypatch.setattr("jobs.setup.ivy.java_command", lambda: "java")
+    monkeypatch.delenv("REDLINE_MAVEN_URL", raising=False)
+    with pytest.raises(ConfigError, match="could not be fetched from Maven Central"):
+        ivy.retrieve([KAFKA], tmp_path / "jars", tmp_path)
+    assert _root(tmp_path) is None
+    monkeypatch.setenv("REDLINE_MAVEN_URL", "http://repo.example.org/a&b")
+    with pytest.raises(ConfigError, match=r"fetched from http://repo\.example\.org/a&b/:"):
+        ivy.retrieve([KAFKA], tmp_path / "jars", tmp_path)
+    assert _root(tmp_path) == "http://repo.example.org/a&b/"
+    assert not [word for command in commands for word in command if "://" in word]
+
+
+def test_no_host_is_named_in_our_code() -> None:
+    folder = Path(ivy.__file__).parent
+    named = {
+        path.name: re.findall(r"https?://[\w.-]+|\b[\w-]+\.(?:org|com|io|net)/", path.read_text())
+        for path in folder.glob("*.py")
+    }
+    assert {name: hosts for name, hosts in named.items() if hosts} == {}
+
+
+def test_a_proxy_for_ivys_own_repository_is_that_for_https() -> None:
+    proxies = {"https": "http://proxy.example.org:3128", "http": "http://other.example.org:1"}
+    options = ivy.proxy_options(None, proxies)
+    assert options == ["-Dhttps.proxyHost=proxy.example.org", "-Dhttps.proxyPort=3128"]
+    plain = ivy.proxy_options("http://repo.example.org/", proxies)
+    assert plain == ["-Dhttp.proxyHost=other.example.org", "-Dhttp.proxyPort=1"]

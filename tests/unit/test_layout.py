@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
+import graphlib
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,82 @@ def _forbidden(package: str, allowed: set[str]) -> dict[str, set[str]]:
 )
 def test_imports_go_one_way(package: str, allowed: set[str]) -> None:
     assert _forbidden(package, allowed) == {}
+
+
+def _names() -> dict[str, Path]:
+    """Modules and packages of ours, by their dotted names."""
+    return {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
+        for package in (*PACKAGES, "conf")
+        for path in _modules(package)
+    }
+
+
+def _imported(tree: ast.AST, names: Mapping[str, Path]) -> Iterator[str]:
+    """What of ours a file imports, as far down as it is named; wherever it does.
+
+    What stands under `if TYPE_CHECKING:` or inside a function ties files together all the same.
+    """
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in names)
+        elif isinstance(node, ast.ImportFrom) and node.module in names:
+            module = str(node.module)
+            told = (f"{module}.{alias.name}" for alias in node.names)
+            yield from (each if each in names else module for each in told)
+
+
+def _circle(imports: Mapping[str, set[str]]) -> str:
+    """The first circle that there is, or nothing."""
+    try:
+        graphlib.TopologicalSorter(imports).prepare()
+    except graphlib.CycleError as circle:
+        return " → ".join(reversed(circle.args[1]))  # it lists first what is imported
+    return ""
+
+
+def test_no_module_imports_itself_by_way_of_others() -> None:
+    names = _names()
+    imports = {
+        name: {*_imported(ast.parse(path.read_text()), names)} for name, path in names.items()
+    }
+    assert sum(map(len, imports.values())) > 500, "imports are no longer found"
+    assert _circle(imports) == ""
+
+
+def test_folders_import_each_other_one_way() -> None:
+    names = _names()
+    folders: dict[str, set[str]] = {}
+    for path in names.values():
+        own = str(path.parent.relative_to(ROOT))
+        # The top package itself holds nothing: whoever imports it asks where it is.
+        found = {each for each in _imported(ast.parse(path.read_text()), names) if "." in each}
+        others = {str(names[each].parent.relative_to(ROOT)) for each in found} - {own}
+        folders.setdefault(own, set()).update(others)
+    assert sum(map(len, folders.values())) > 50, "imports are no longer found"
+    assert _circle(folders) == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("import one.two", {"one.two"}),
+        ("from one import two", {"one.two"}),
+        ("from one import Class", {"one"}),
+        ("from one.two import x, y", {"one.two"}),
+        ("def f():\n    from one import two", {"one.two"}),
+        ("if TYPE_CHECKING:\n    import one", {"one"}),
+        ("import os\nfrom os import path", set()),
+    ],
+)
+def test_an_import_is_found_wherever_it_stands(text: str, found: set[str]) -> None:
+    assert {*_imported(ast.parse(text), {"one": ROOT, "one.two": ROOT})} == found
+
+
+def test_a_circle_is_told_in_the_order_of_its_imports() -> None:
+    assert _circle({"a": {"b"}, "b": {"c"}, "c": set()}) == ""
+    told = _circle({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}})
+    assert told in ("a → b → c → a", "b → c → a → b", "c → a → b → c")
 
 
 def test_search_needs_the_standard_library_only() -> None:

@@ -14,13 +14,13 @@ from junitparser import Error, Failure, JUnitXml, Skipped
 from jobs.config.suite import configuration_of
 from jobs.console.events import RecordingReporter
 from jobs.nightly import nightly
-from jobs.runs.lifecycle import Order, execute
+from jobs.runs.lifecycle import RunOrder, execute
 from jobs.runs.nightly.body import NightRun
 from jobs.runs.nightly.concluding import case_reports, ending_of_night, judged_row, rule_of
 from jobs.runs.nightly.junit import write_junit
 from jobs.runs.nightly.lock import lock_key, locked
 from jobs.traffic import traffic
-from metrics.comparing.nightly import Comparison, judge_night
+from metrics.comparing.nightly import NightComparison, judge_night
 from metrics.reporting.nightly import (
     CaseReport,
     NightReport,
@@ -37,7 +37,7 @@ SLOW = {**ENVIRONMENT, "broker.config.num.io.threads": "1"}
 HISTORY = [case_row(night) for night in (1, 2, 3)]
 
 
-def compared(value: float, **changes: object) -> Comparison:
+def compared(value: float, **changes: object) -> NightComparison:
     (found,) = judge_night([case_row(9, value, **changes)], HISTORY, rule_of(SUITE))
     return found
 
@@ -143,7 +143,7 @@ def test_a_night_that_cannot_begin_leaves_its_files_and_spares_those_of_one_that
     monkeypatch.setattr("jobs.runs.lifecycle.Opening.open", refuse)
     monkeypatch.setattr("jobs.runs.nightly.lock.lock_folder", lambda: tmp_path / "locks")
     junit, run_id = tmp_path / "j.xml", f"{SUITE.name}-n1"
-    order = Order(RecordingReporter(), tmp_path / "out", "unused", run_id, resumes=True)
+    order = RunOrder(RecordingReporter(), tmp_path / "out", "unused", run_id, resumes=True)
 
     def try_it() -> None:
         body = NightRun(SUITE, configuration_of(SUITE), "n1", None, junit)

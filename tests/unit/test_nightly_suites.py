@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from jobs.config.suite import Noise, Suite, configuration_of, load_suite
+from jobs.config.suite import Suite, configuration_of, load_suite
 from jobs.runs.nightly.concluding import rule_of
 from jobs.runs.nightly.measuring import CaseInvalidError, config_of, expected_s, load_of
 from jobs.runs.nightly.settings import settings_of
+from metrics.comparing.nightly import Noise
 from search.errors import ConfigError
 from tests.support.nights import SUITE, case_row
 
@@ -64,7 +65,7 @@ def test_a_suite_has_one_goal_along_np(tmp_path: Path) -> None:
     two = suite_of(tmp_path, "{goal: 'strict,tolerant', cases: [{name: a, limit: 3000}]}")
     with pytest.raises(ConfigError, match="expected one goal that searches along np"):
         configuration_of(two)
-    axis = ("goal.search.axis=rate",)
+    axis = ("goal.search.axis=rate", "workload.np=16")
     with pytest.raises(ConfigError, match="expected one goal that searches along np"):
         configuration_of(load_suite("testbed"), overrides=axis)
 

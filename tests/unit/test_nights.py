@@ -9,16 +9,16 @@ from dataclasses import replace
 import pytest
 
 from metrics.comparing.effects import night_effect
-from metrics.comparing.nightly import Comparison, Noise, Rule, judge_night
+from metrics.comparing.nightly import NightComparison, NightRule, Noise, judge_night
 from metrics.tables.cases import CaseRow, Outcome
 from tests.support.nights import DAY_S, ENVIRONMENT, case_row
 
 CV = 0.05
-RULE = Rule({"limit": Noise(CV, 8.0), "load": Noise(CV, 8.0)}, min_effect=0.05, history_max=30)
+RULE = NightRule({"limit": Noise(CV, 8.0), "load": Noise(CV, 8.0)}, min_effect=0.05, history_max=30)
 EVEN = [case_row(night) for night in range(1, 6)]
 
 
-def judged(value: float, history: Sequence[CaseRow] = EVEN, **changes: object) -> Comparison:
+def judged(value: float, history: Sequence[CaseRow] = EVEN, **changes: object) -> NightComparison:
     (found,) = judge_night([case_row(9, value, **changes)], history, RULE)
     return found
 
@@ -55,7 +55,7 @@ def test_of_a_cost_more_is_worse() -> None:
 
 
 def test_a_small_loss_is_no_regression_however_sure_it_is() -> None:
-    sure = Rule({"limit": Noise(0.001, 1_000.0)}, min_effect=0.05, history_max=30)
+    sure = NightRule({"limit": Noise(0.001, 1_000.0)}, min_effect=0.05, history_max=30)
     (small,) = judge_night([case_row(9, 19.2)], EVEN, sure)
     assert small.effect is not None
     assert small.effect.high < 1.0

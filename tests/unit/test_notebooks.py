@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -82,6 +83,60 @@ def test_it_says_its_question_and_then_takes_its_parameters(book: Any) -> None:
 def test_nothing_asks_for_the_drivers_jvm_or_for_an_rdd(book: Any) -> None:
     text = "".join(cell.source for cell in _code(book))
     assert not re.search(r"_jvm|sparkContext|\.rdd\b|_jdf", text)
+
+
+OURS = ("search", "metrics", "jobs", "conf")
+
+
+def _unresolved(source: str) -> list[str]:
+    """What a cell imports of ours that is not there."""
+    missing = []
+    for node in ast.walk(ast.parse(source)):
+        wanted: list[tuple[str, str | None]]
+        if isinstance(node, ast.Import):
+            wanted = [(alias.name, None) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            wanted = [(node.module or "", alias.name) for alias in node.names]
+        else:
+            continue
+        missing += [
+            f"{module}: {name or 'itself'}"
+            for module, name in wanted
+            if module.partition(".")[0] in OURS and not _is_there(module, name)
+        ]
+    return missing
+
+
+def _is_there(module: str, name: str | None) -> bool:
+    try:
+        found = importlib.import_module(module)
+        if name is not None and not hasattr(found, name):
+            importlib.import_module(f"{module}.{name}")
+    except ModuleNotFoundError:
+        return False
+    return True
+
+
+def test_what_it_imports_of_ours_is_there(book: Any) -> None:
+    cells = [cell.source for cell in _code(book)]
+    assert any("from jobs.notebook import" in source for source in cells)
+    assert [each for source in cells for each in _unresolved(source)] == []
+
+
+@pytest.mark.parametrize(
+    ("source", "missing"),
+    [
+        ("from metrics.tables import views, histories", 0),
+        ("from metrics.tables.views import VIEWS_OF_ANOTHER_VERSION", 1),
+        ("from metrics import histories_of_another_version", 1),
+        ("import metrics.tables.views", 0),
+        ("import metrics.gone, search.gone.further", 2),
+        ("from gone import x\nimport os.gone", 0),  # not ours
+        ("import pandas as pd\nfrom jobs.gone import a, b", 2),
+    ],
+)
+def test_an_import_that_is_gone_is_found(source: str, missing: int) -> None:
+    assert len(_unresolved(source)) == missing
 
 
 class Widgets:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
-from jobs.engine.asking import leaders_in, metadata_request
-from jobs.engine.consumers.client import is_fair_share
-from jobs.engine.partitions import Partitions
-from jobs.engine.protocol import ProduceEncoder
+from jobs.engine.consuming.membership import is_fair_share
+from jobs.engine.producing.asking import leaders_in, metadata_request
+from jobs.engine.producing.protocol import ProduceEncoder
+from jobs.engine.task.partitions import Partitions
 
 THREE = Partitions(("a", "b", "c"), 4)
 

@@ -13,15 +13,16 @@ from click.testing import CliRunner, Result
 from jobs.plan import plan
 from metrics.reporting.summary import RunSummary, write_summary
 from metrics.tables.boundary import make_boundary
+from metrics.traffic.axes import NP
 from metrics.windows.resource import Resource
 from search.errors import ConfigError
 from search.model import Bracket
+from tests.support.rows import traffic
 
 POINT = make_boundary(
     Bracket(720, 756),
-    bpm=1_000,
-    rate_records_per_s=250.0,
-    brokers=3,
+    NP,
+    traffic(1, 1_000, 250.0, brokers=3),
     trials=4,
     limited_by=Resource.DISK,
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import cast
 
@@ -11,13 +12,20 @@ from jobs.cluster.admin import AdminError
 from jobs.cluster.topics import Topics
 from jobs.config import load_workload
 from jobs.console.events import Level, Notice, RecordingReporter
-from jobs.trials.axes import traffic_at
 from jobs.trials.context import RunContext
 from jobs.trials.point_topics import PointTopics
+from metrics.traffic.axes import NP
+from metrics.traffic.pattern import TrafficPattern
 from tests.support.scripted_admin import FakeTime, ScriptedAdmin
 
 WORKLOAD = load_workload("demo", ["workload.topic.count=2"])
 NAMES = ("redline-run1-100B-10p-0", "redline-run1-100B-10p-1")
+
+
+def traffic(bpm: int, np: int, partitions: int = 10) -> TrafficPattern:
+    """The traffic of np producers."""
+    pattern = NP.apply(WORKLOAD.pattern(bpm), np)
+    return replace(pattern, topic=replace(pattern.topic, partitions_per_broker=partitions))
 
 
 @pytest.fixture
@@ -41,9 +49,9 @@ def topics(admin: ScriptedAdmin, reporter: RecordingReporter) -> PointTopics:
 def test_another_np_keeps_the_topics_and_another_size_has_fresh_ones(
     topics: PointTopics, admin: ScriptedAdmin
 ) -> None:
-    first = topics.open(traffic_at(WORKLOAD, "np", 100, 4))
-    assert topics.open(traffic_at(WORKLOAD, "np", 100, 8)) is first
-    topics.open(traffic_at(WORKLOAD, "np", 1_000, 4))
+    first = topics.open(traffic(100, 4))
+    assert topics.open(traffic(100, 8)) is first
+    topics.open(traffic(1_000, 4))
     created = [name.replace("100B", "1000B") for name in NAMES]
     assert admin.requests == [
         *(f"create {name}" for name in NAMES),
@@ -52,12 +60,22 @@ def test_another_np_keeps_the_topics_and_another_size_has_fresh_ones(
     ]
 
 
+def test_other_partitions_have_fresh_topics_too(topics: PointTopics, admin: ScriptedAdmin) -> None:
+    topics.open(traffic(100, 4))
+    topics.open(traffic(100, 4, partitions=20))
+    assert admin.requests == [
+        *(f"create {name}" for name in NAMES),
+        *(f"delete {name}" for name in NAMES),
+        *(f"create {name.replace('10p', '20p')}" for name in NAMES),
+    ]
+
+
 def test_what_a_failed_creation_left_behind_is_deleted(
     topics: PointTopics, admin: ScriptedAdmin
 ) -> None:
     admin.topics_of_others = {NAMES[1]}
     with pytest.raises(AdminError):
-        topics.open(traffic_at(WORKLOAD, "np", 100, 4))
+        topics.open(traffic(100, 4))
     topics.close()
     assert admin.requests == [f"create {NAMES[0]}", f"delete {NAMES[0]}"]
     topics.close()
@@ -70,7 +88,7 @@ def test_topics_that_cannot_be_deleted_do_not_hide_the_first_error(
     admin.topics_of_others = {NAMES[1]}
     admin.fail["delete_topic"] = [AdminError("no broker answers", "KafkaConnectionError")]
     with pytest.raises(AdminError, match="TopicAlreadyExists"), topics:
-        topics.open(traffic_at(WORKLOAD, "np", 100, 4))
+        topics.open(traffic(100, 4))
     (notice,) = (event for event in reporter.events if isinstance(event, Notice))
     assert notice.level is Level.WARNING
     assert notice.text == "topics of the run may be left: no broker answers"
@@ -81,4 +99,4 @@ def test_topics_that_cannot_be_deleted_are_an_error_by_themselves(
 ) -> None:
     admin.fail["delete_topic"] = [AdminError("no broker answers", "KafkaConnectionError")]
     with pytest.raises(AdminError, match="no broker answers"), topics:
-        topics.open(traffic_at(WORKLOAD, "np", 100, 4))
+        topics.open(traffic(100, 4))

@@ -12,7 +12,7 @@ import pytest
 from jobs.checks.executors import OFFSET_MAX_S, clocks_within, executor_findings
 from jobs.checks.finding import (
     Finding,
-    Standing,
+    Severity,
     checked,
     ok,
     problem,
@@ -74,7 +74,7 @@ def test_what_a_load_cannot_bear_is_refused_with_the_setting(name: str) -> None:
     sentence = only_problem(setting_findings({name: "True", "spark.app.name": "x"}))
     assert sentence.startswith(f"{name} is True")
     assert f"--conf {name}=false" in sentence
-    assert [each.standing for each in setting_findings({name: "false"})] == [Standing.OK]
+    assert [each.standing for each in setting_findings({name: "false"})] == [Severity.OK]
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_the_wait_has_an_end() -> None:
 
 def test_executors_like_the_driver_are_well() -> None:
     found = found_of(WELL, replace(WELL, executor="host-1:7001"))
-    assert {each.standing for each in found} == {Standing.OK}
+    assert {each.standing for each in found} == {Severity.OK}
     assert [each.check for each in found] == [
         "executors' code",
         "executors' packages",
@@ -170,8 +170,8 @@ def test_a_host_without_a_package_is_named() -> None:
 
 def test_a_package_of_another_version_is_a_warning() -> None:
     other = replace(WELL, host="host-2", packages={**PACKAGES, "kafka-python": "2.0.2"})
-    (odd,) = [each for each in found_of(WELL, other) if each.standing is not Standing.OK]
-    assert odd.standing is Standing.WARNING
+    (odd,) = [each for each in found_of(WELL, other) if each.standing is not Severity.OK]
+    assert odd.standing is Severity.WARNING
     assert odd.found == "host-2 has kafka-python 2.0.2, and the driver 3.0.12"
 
 
@@ -203,23 +203,23 @@ def test_many_are_counted_and_not_listed() -> None:
 @pytest.mark.parametrize(
     ("offset_s", "error_s", "standing"),
     [
-        (0.0, 0.001, Standing.OK),
-        (-0.24, 0.001, Standing.OK),
-        (0.30, 0.001, Standing.PROBLEM),
-        (-0.30, 0.001, Standing.PROBLEM),
-        (0.20, 0.1, Standing.WARNING),
-        (0.30, 0.1, Standing.WARNING),
-        (7.0, 1.0, Standing.PROBLEM),
+        (0.0, 0.001, Severity.OK),
+        (-0.24, 0.001, Severity.OK),
+        (0.30, 0.001, Severity.PROBLEM),
+        (-0.30, 0.001, Severity.PROBLEM),
+        (0.20, 0.1, Severity.WARNING),
+        (0.30, 0.1, Severity.WARNING),
+        (7.0, 1.0, Severity.PROBLEM),
     ],
 )
 def test_clocks_far_apart_are_refused_and_doubtful_ones_told(
-    offset_s: float, error_s: float, standing: Standing
+    offset_s: float, error_s: float, standing: Severity
 ) -> None:
     skewed = replace(WELL, host="host-2", offset_s=offset_s, offset_error_s=error_s)
     (clock,) = [each for each in found_of(WELL, skewed) if each.check == "executors' clocks"]
     assert clock.standing is standing
     side = "ahead of" if offset_s > 0 else "behind"
-    assert standing is Standing.OK or clock.found.startswith(
+    assert standing is Severity.OK or clock.found.startswith(
         f"host-2's clock is {abs(offset_s):.3f} s {side} the driver's"
     )
 

@@ -45,6 +45,19 @@ ONE = summary_of_sizes([1000])
 POINT = ONE.boundaries[0]
 
 
+def bracket(sustained: int, overloaded: int | None) -> dict[str, Any]:
+    """What a boundary along np says of its bracket."""
+    return {
+        "np_sustained": sustained,
+        "np_overloaded": overloaded,
+        "load_sustained": sustained,
+        "load_overloaded": overloaded,
+    }
+
+
+OPEN = {**bracket(58, None), "mps_overloaded": None}
+
+
 def report_of(summary: RunSummary, *sizes: int) -> Report:
     return build_report(summary, trials_of_sizes(sizes), SETTINGS)
 
@@ -86,14 +99,14 @@ class Shown(HTMLParser):
             ),
         ),
         (
-            {"np_overloaded": None, "mps_overloaded": None, "gave_up": "its 5 trials are used up"},
+            {**OPEN, "gave_up": "its 5 trials are used up"},
             (
                 "At 1 kB messages there is no conclusion: its 5 trials are used up. Three brokers "
                 "sustain at least 14.5 MB/s (4.83 MB/s a broker, 14,500 messages/s, 58 producers)."
             ),
         ),
         (
-            {"np_sustained": 0, "mps": 0.0, "mb_per_s": 0.0, "np_overloaded": 1},
+            {**bracket(0, 1), "mps": 0.0, "mb_per_s": 0.0},
             (
                 "At 1 kB messages three brokers did not sustain even 1 producer (15.8 MB/s): "
                 "the disk gave out: broker 2: request handlers idle 0.12, below 0.20."
@@ -213,7 +226,7 @@ def test_of_trials_at_one_load_the_last_that_agrees_is_the_side() -> None:
 
 def test_goals_have_their_own_answers_and_sides() -> None:
     strict = summary_of_sizes([1000], "strict", Resource.CPU).boundaries
-    low = replace(strict[0], np_sustained=50, np_overloaded=58)
+    low = replace(strict[0], **bracket(50, 58))
     both = replace(ONE, goal="strict,default", boundaries=(low, POINT))
     said = {"strict": overloaded(Resource.CPU), "default": sustained()}
     trials = [

@@ -10,7 +10,7 @@ import pytest
 from jobs.config import load
 from jobs.runs.endings import Ending, ending_of
 from jobs.runs.estimate import plan_of
-from jobs.runs.limit import LimitSearch
+from jobs.runs.limit import LimitRun
 from jobs.runs.results import write_results
 from jobs.runs.resumption import config_text
 from metrics.tables.boundary import Boundary
@@ -24,7 +24,7 @@ def _boundary(gave_up: str | None = None) -> Boundary:
 
 def _ended(error: BaseException | None, *boundaries: Boundary) -> Ending:
     """How a search ended that raised this and left these points."""
-    body = LimitSearch(load("testbed", "demo", "default"))
+    body = LimitRun(load("testbed", "demo", "default"))
     body.boundaries.extend(boundaries)
     return body.ending(error)
 

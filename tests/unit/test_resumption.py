@@ -23,7 +23,7 @@ from search.line import FinishedPoint, Line
 from search.lines import run_line, run_lines
 from search.model import Observation, Verdict
 from tests.support.evidence import START_S
-from tests.support.rows import PATTERN, trial
+from tests.support.rows import traffic, trial
 
 GOAL = "default"
 SIZES = (100, 1_000, 10_000)
@@ -32,7 +32,7 @@ LINE = Line(SIZES, ProducerRate(bytes_per_s=250_000.0), Limits(128, 1_000, 0.05,
 
 def trial_of(number: int, bpm: int, load: int, judgements: Mapping[str, Judgement]) -> Trial:
     """A trial of 13 s for a boundary point."""
-    pattern = replace(PATTERN, bpm=bpm, np=load, load=load, point_bpm=bpm)
+    pattern = traffic(load, bpm, load=load, point_bpm=bpm)
     return trial(number, pattern=pattern, judgements=judgements, finished_at_s=START_S + 10)
 
 

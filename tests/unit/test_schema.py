@@ -28,19 +28,22 @@ from metrics.sources.sample import BrokerSample
 from metrics.tables.boundary import Boundary, BoundaryRow
 from metrics.tables.schema import ROWS, SCHEMAS, RunRow, SampleRow
 from metrics.tables.trials import trial_from
+from metrics.traffic.consumers import ConsumerOptions
+from metrics.traffic.pattern import TopicOptions, TrafficPattern
+from metrics.traffic.payload import Payload
+from metrics.traffic.producer import ProducerOptions
 from metrics.trial.client import ClientWindow
 from metrics.trial.consumption import GroupCounts, GroupWindow, Stint
 from metrics.trial.counts import ByProducer, Counts
 from metrics.trial.histogram import Histogram, Quantiles
 from metrics.trial.judgement import Judgement, Reason
-from metrics.trial.pattern import Pattern
 from metrics.trial.producer_shares import ProducerSpan
 from metrics.trial.trial import Trial
 from metrics.windows.resource import Resource
 from search.model import Verdict
 from tests.support.evidence import client
 from tests.support.nights import case_row
-from tests.support.rows import BOUNDARY, OVERLOADED, trial
+from tests.support.rows import BOUNDARY, OVERLOADED, traffic, trial
 
 
 class Colour(Enum):
@@ -169,7 +172,8 @@ def test_no_column_stands_twice(table: str) -> None:
 
 def test_trials_keep_pattern_counts_judgement_and_windows() -> None:
     row = row_of(trial())
-    assert {field.name for field in fields(Pattern)} <= row.keys()
+    assert schema_of(TrafficPattern).names == list(row_of(trial().pattern))
+    assert row.items() >= row_of(trial().pattern).items()
     assert {field.name for field in fields(Counts)} <= row.keys()
     flat = {"start_s", "end_s", "counts", "latency", "producer_share"}
     assert {field.name for field in fields(ClientWindow)} - row.keys() == flat
@@ -198,6 +202,49 @@ def test_trials_keep_what_each_goal_says() -> None:
     assert back["verdict"] == "OVERLOADED"
     assert back["recovery_s"] == 7.5
     assert restored(Trial, back).judgements == judged
+
+
+def test_every_option_of_a_pattern_has_a_column_but_the_rates_that_it_follows_from() -> None:
+    of_producers = {field.name for field in fields(ProducerOptions)}
+    of_payloads = {field.name for field in fields(Payload)}
+    columns = dict.fromkeys(schema_of(TrafficPattern).names, "")
+    assert of_producers - columns.keys() == {
+        *("rate_bytes_per_s", "batch_size", "buffer_memory", "max_request_size")
+    }
+    assert {"batch_size_bytes", "buffer_memory_bytes", "max_request_bytes"} <= columns.keys()
+    named = {name for name in of_payloads if f"payload_{name}" not in columns}
+    assert named == {"kind", "sizes", "key_bytes", "headers"}
+    assert {"payload", "message_sizes", "key_bytes", "headers"} <= columns.keys()
+    assert {f"consumer_{field.name}" for field in fields(ConsumerOptions)} <= columns.keys()
+
+
+def test_a_pattern_of_many_options_comes_back_from_its_row() -> None:
+    made = traffic(
+        9,
+        3_000,
+        12.5,
+        axis="consumer_groups",
+        load=3,
+        point_bpm=3_000,
+        acks="all",
+        enable_idempotence=True,
+        compression="zstd",
+        arrivals="bursts",
+        burst_off_s=2.0,
+        kind="mixed",
+        compressibility=0.25,
+        sizes="uniform",
+        size_spread=0.5,
+        key_bytes=8,
+        partitioner_ignore_keys=True,
+        ramp_up_s=0.1,
+        topic=TopicOptions(count=2, replication_factor=3, config={"min.insync.replicas": "2"}),
+        consumers=ConsumerOptions(groups=3, client="librdkafka", start="earliest"),
+    )
+    back = through_arrow(made, schema_of(TrafficPattern))
+    assert (back["payload"], back["message_sizes"], back["topics"]) == ("mixed", "uniform", 2)
+    assert (back["consumer_groups"], back["client"]) == (3, "wire")
+    assert restored(TrafficPattern, back) == made
 
 
 def test_boundaries_follow_the_summary() -> None:
@@ -260,7 +307,7 @@ def test_what_a_row_does_not_have_is_the_default() -> None:
     assert math.isnan(window.latency.p999_ms)
     assert math.isnan(window.latency.max_ms)
     assert window.producer_share == ProducerSpan(0.9, 1.0, 1.1)
-    assert (back.pattern.axis, back.pattern.topics, back.load) == ("np", 1, 4)
+    assert (back.pattern.axis, back.pattern.topic.count, back.load) == ("np", 1, 4)
     broker = back.evidence.brokers[0]
     assert (broker.handler_idle, broker.leader_partitions_min) == (None, None)
     assert broker.produce.local_ms is None

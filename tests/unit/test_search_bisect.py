@@ -8,6 +8,7 @@ import pytest
 
 from search.bisect import Bisection
 from search.errors import ConfigError
+from search.limits import Limits
 from search.loop import run_search
 from search.model import Bracket, Decision, Done, GaveUp, Measure, Observation, Verdict
 
@@ -32,7 +33,7 @@ class Scripted:
 
 
 def searcher(start_max: int, cap: int, resolution: float = 0.05, repeats: int = 3) -> Bisection:
-    return Bisection(start_max, cap, resolution, repeats)
+    return Bisection(Limits(start_max, cap, resolution, repeats))
 
 
 def assert_right(result: Done | GaveUp, limit: int, cap: int, resolution: float) -> None:
@@ -173,4 +174,4 @@ def test_senseless_limits_are_refused_in_words(
     start_max: int, cap: int, resolution: float, repeats: int, names: str
 ) -> None:
     with pytest.raises(ConfigError, match=names):
-        Bisection(start_max, cap, resolution, repeats)
+        Bisection(Limits(start_max, cap, resolution, repeats))

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from search.confidence import confidence
-from search.estimate import Curve, Reading, solve
+from search.estimate import Curve, LoadEquation, solve
 from search.guide import Guide
 from search.guided import Guided
 from search.limits import Limits
@@ -51,8 +51,8 @@ def test_readings_next_to_the_threshold_count_whoever_was_outvoted() -> None:
 
 
 def test_equations_that_contradict_each_other_are_trusted_less() -> None:
-    agree = [Reading(math.log(100), 0.0, 0.02)] * 4
-    differ = [Reading(math.log(load), 0.0, 0.02) for load in (85, 95, 105, 118)]
+    agree = [LoadEquation(math.log(100), 0.0, 0.02)] * 4
+    differ = [LoadEquation(math.log(load), 0.0, 0.02) for load in (85, 95, 105, 118)]
     calm, torn = solve(agree, None, Curve()), solve(differ, None, Curve())
     assert calm is not None
     assert torn is not None

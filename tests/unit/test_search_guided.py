@@ -47,15 +47,9 @@ def as_if_limit_were(fake: float) -> Readings:
     return read
 
 
-def bisection_of(limits: Limits) -> Bisection:
-    return Bisection(
-        limits.load_start_max, limits.load_cap, limits.resolution, limits.invalid_repeats_max
-    )
-
-
 def bisection_trials(limits: Limits, limit: int) -> int:
     cluster = Scripted(limit, no_readings)
-    run_search(bisection_of(limits), cluster)
+    run_search(Bisection(limits), cluster)
     return len(cluster.trials)
 
 
@@ -82,7 +76,7 @@ SMALL = [
 @pytest.mark.parametrize("limits", SMALL, ids=str)
 def test_whatever_affordable_loads_are_chosen_the_worst_case_holds(limits: Limits) -> None:
     """Plays every affordable wish of every conceivable guide against every limit."""
-    shadow = Shadow(bisection_of(limits))
+    shadow = Shadow(Bisection(limits))
     allowed = [bisection_trials(limits, limit) + ALLOWANCE for limit in range(limits.load_cap + 1)]
 
     @cache

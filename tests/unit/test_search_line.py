@@ -11,11 +11,11 @@ from search.boundary_model import Point, ProducerRate, fit
 from search.budget import Budget
 from search.errors import ConfigError
 from search.forecast import forecast, trials_left
-from search.goals import run_goals
 from search.guided import Guided
 from search.limits import Limits
 from search.line import FinishedPoint, Line, bend_of
 from search.lines import run_line
+from search.loop import run_goals
 from search.model import Bracket, Decision, Done, GaveUp, Observation, Verdict
 from search.simulate import ClusterSpec, SimulatedCluster
 from search.simulate_line import LineSpec, SimulatedLine, run_line_on
@@ -74,8 +74,8 @@ def test_killed_after_any_trial_and_resumed_it_decides_the_same() -> None:
     ("budget", "names"),
     [
         (Budget(trials=7), "budget of 7 trials"),
-        (Budget(seconds=400.0), "budget of 400 s"),
-        (Budget(bytes=60e9), "budget of 60000 MB"),
+        (Budget(duration_s=400.0), "budget of 400 s"),
+        (Budget(payload_bytes=60_000_000_000), "budget of 60000 MB"),
     ],
 )
 def test_a_budget_ends_the_line_with_the_best_bracket_so_far(budget: Budget, names: str) -> None:

@@ -115,7 +115,9 @@ def test_clusters_with_no_reading_are_bisected_and_flukes_still_found() -> None:
     for seed in range(200):
         spec = replace(PLAIN, capacity=40.0 + seed, false_alarm=0.03)
         off["guided"] += run_on(Guided(LIMITS), Blind(spec, seed)).off_by > 0.1
-        off["bisection"] += run_on(Bisection(256, 2048, 0.05, 3), Blind(spec, seed)).off_by > 0.1
+        off["bisection"] += (
+            run_on(Bisection(Limits(256, 2048, 0.05, 3)), Blind(spec, seed)).off_by > 0.1
+        )
     assert off["guided"] < off["bisection"]
 
 

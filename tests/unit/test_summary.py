@@ -10,6 +10,7 @@ import pytest
 
 from metrics.reporting.summary import RunSummary, load_summary, write_summary
 from metrics.tables.boundary import Boundary, make_boundary
+from metrics.traffic.axes import NP
 from metrics.trial.judgement import Reason
 from metrics.units import (
     format_count,
@@ -23,6 +24,7 @@ from metrics.units import (
 from metrics.windows.resource import Resource
 from search.errors import ConfigError
 from search.model import Bracket
+from tests.support.rows import traffic
 
 IDLE = Reason("request_handler_idle", "broker 2 idle 0.12, below 0.20", 0.12, 0.2, 2, Resource.DISK)
 
@@ -30,9 +32,8 @@ IDLE = Reason("request_handler_idle", "broker 2 idle 0.12, below 0.20", 0.12, 0.
 def boundary(sustained: int = 95, overloaded: int | None = 100, bpm: int = 1000) -> Boundary:
     return make_boundary(
         Bracket(sustained, overloaded),
-        bpm=bpm,
-        rate_records_per_s=250.0,
-        brokers=3,
+        NP,
+        traffic(1, bpm, 250.0, brokers=3),
         trials=6,
         reasons=[IDLE] if overloaded else [],
         limited_by=Resource.DISK if overloaded else None,

@@ -24,11 +24,11 @@ from jobs.console.events import (
 from jobs.console.live import Activity, activity_lines
 from jobs.console.printing import PlainReporter, TerminalReporter, make_reporter
 from tests.support.evidence import broker
+from tests.support.rows import traffic
 from tests.support.shown import (
     ANSI,
     FINISHED,
     HIDE,
-    PATTERN_128,
     RUN,
     SHOW,
     STARTED,
@@ -38,7 +38,7 @@ from tests.support.shown import (
     terminal,
 )
 
-WIDE = replace(PATTERN_128, np=20_000, load=20_000, bpm=1_024)
+WIDE = traffic(20_000, 1_024, 25.0, load=20_000)
 
 
 @pytest.mark.parametrize("width", [80, 120])
@@ -56,7 +56,7 @@ def test_the_terminal_shows_a_trial_under_its_heading(width: int) -> None:
 
 
 def test_a_new_size_has_a_heading_once() -> None:
-    small = replace(PATTERN_128, bpm=100)
+    small = traffic(128, 100, 25.0, load=128)
     other = replace(STARTED, pattern=small)
     ended = replace(FINISHED, trial=replace(FINISHED.trial, pattern=small))
     shown = screen(STARTED, FINISHED, STARTED, FINISHED, other, ended)
@@ -66,7 +66,8 @@ def test_a_new_size_has_a_heading_once() -> None:
 
 @pytest.mark.parametrize("width", [80, 120])
 def test_no_line_is_wider_than_the_terminal(width: int) -> None:
-    pattern = replace(WIDE, rate_records_per_s=99_999e6 / WIDE.np / WIDE.bpm)
+    rate = 99_999e6 / WIDE.np / WIDE.bpm
+    pattern = traffic(WIDE.np, WIDE.bpm, rate, load=WIDE.load)
     trial = replace(FINISHED.trial, number=999, pattern=pattern)
     wide = replace(FINISHED, trial=trial, duration_s=22_500)
     assert "99,999" in screen(wide, width=120)

@@ -75,7 +75,7 @@ def test_no_property_undoes_what_the_launcher_decides(tmp_path: Path) -> None:
 
 def test_rendering_escapes_as_java_reads_it() -> None:
     text = render({"b": " C:\\x\ny", "a key:": "é=1"})
-    assert text == "a\\ key\\:=\\u00e9=1\nb=\\ C:\\\\x\\ny\n"
+    assert text == "a\\ key\\:=\\u00e9\\=1\nb=\\ C\\:\\\\x\\ny\n"
 
 
 def test_a_server_carries_the_marker_and_opens_jmx_on_loopback(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.setup.jars import DEFAULT_KAFKA_VERSION
+from jobs.setup.kafka_release import DEFAULT_RELEASE
 from jobs.testbed.profile import adapted, load_profile, profile_names
 from search.errors import ConfigError
 
@@ -16,7 +16,7 @@ def test_all_profiles_load_and_bound_the_disk() -> None:
     for name in profile_names():
         profile = load_profile(name)
         assert profile.name == name and profile.description
-        assert profile.kafka_version == DEFAULT_KAFKA_VERSION
+        assert profile.kafka_version == DEFAULT_RELEASE
         # Ten partitions a broker, three replicas each, all on this one disk; and a second
         # segment each that waits for its deletion.
         replicas = 10 * profile.brokers * 3

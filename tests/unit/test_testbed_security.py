@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import json
+import re
+import ssl
+from base64 import urlsafe_b64decode
 from dataclasses import replace
-from hashlib import sha1
 from pathlib import Path
 
+import javaproperties
 import pytest
+from cryptography.hazmat.primitives.serialization import load_pem_private_key, pkcs12
+from cryptography.x509 import load_pem_x509_certificate
 
 from jobs.testbed.cleanup import keep_logs
 from jobs.testbed.jvm import MARKER, format_command, server_command
-from jobs.testbed.keys import Keystore, KeytoolError, SecurityFiles, unsecured_token, write_secret
-from jobs.testbed.keystore import Entry, build, parse, pem, private_key
+from jobs.testbed.keys import USER, SecurityFiles, make_security, unsecured_token, write_secret
 from jobs.testbed.model import CONTROLLER_ID, Node, NodeRole, State, Status
 from jobs.testbed.nodes import Nodes
 from jobs.testbed.places import node_files
 from jobs.testbed.properties import node_properties
 from tests.support.testbed_spec import SPEC
-
-KEY = bytes(range(100))
 
 
 def controller(folder: Path) -> Node:
@@ -32,7 +34,7 @@ def secured_broker(folder: Path) -> Node:
 
 
 def secrets_in(folder: Path) -> SecurityFiles:
-    """The files of a secured testbed that need no keytool."""
+    """Those files of a secured testbed that others here read, without keys."""
     files = SecurityFiles(folder)
     files.folder.mkdir()
     write_secret(files.password, "hunter2")
@@ -103,52 +105,105 @@ def test_a_failed_testbed_keeps_no_keys(tmp_path: Path) -> None:
     assert [entry.name for entry in kept.iterdir()] == ["state.json"]
 
 
-def sealed(plain: bytes, password: str) -> bytes:
-    """A private key as the JKS keystore of Java encrypts it, in its DER envelope."""
-    wide, salt = password.encode("utf-16-be"), b"s" * 20
-    stream, digest = b"", salt
-    while len(stream) < len(plain):
-        digest = sha1(wide + digest).digest()
-        stream += digest
-    body = bytes(a ^ b for a, b in zip(plain, stream, strict=False))
-    octets = salt + body + sha1(wide + plain).digest()
-    value = b"\x04\x81" + bytes([len(octets)]) + octets
-    content = b"\x30\x02\x05\x00" + value
-    return b"\x30\x81" + bytes([len(content)]) + content
+# --- keys and certificates --------------------------------------------------------
 
 
-def test_a_keystore_gives_back_what_was_put_in() -> None:
-    mine = Entry("mine", 1_700_000_000_000, sealed(KEY, "changeit"), (b"own", b"signer"))
-    trusted = Entry("ca", 1, None, (b"signer",))
-    store = build([mine, trusted], "changeit")
-    assert parse(store) == {"mine": mine, "ca": trusted}
-    assert private_key(parse(store)["mine"], "changeit") == KEY
-    with pytest.raises(ValueError, match="does not open the key of mine"):
-        private_key(mine, "changed")
-    with pytest.raises(ValueError, match="ca has no private key"):
-        private_key(trusted, "changeit")
-    with pytest.raises(ValueError, match="cut off"):
-        parse(store[:40])
-    with pytest.raises(ValueError, match="no Java keystore"):
-        parse(b"PK" * 10)
-    assert "own" not in repr(mine)
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> SecurityFiles:
+    """What a secured testbed makes at its start."""
+    return make_security(tmp_path_factory.mktemp("testbed"))
 
 
-def test_pem_is_in_lines_of_64() -> None:
-    lines = pem("CERTIFICATE", b"x" * 100).splitlines()
-    assert (lines[0], lines[-1]) == ("-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----")
-    assert [len(line) for line in lines[1:-1]] == [64, 64, 8]
+def handshake(server: ssl.SSLContext, client: ssl.SSLContext, host: str) -> ssl.SSLObject:
+    """Both ends of TLS in memory; gives the server's."""
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ends = (
+        client.wrap_bio(to_client, to_server, server_hostname=host),
+        server.wrap_bio(to_server, to_client, server_side=True),
+    )
+    waiting = set(ends)
+    for _ in range(10):
+        for end in ends:
+            try:
+                end.do_handshake()
+                waiting.discard(end)
+            except ssl.SSLWantReadError:
+                continue
+    assert not waiting
+    return ends[1]
 
 
-def test_a_java_without_keytool_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(KeytoolError, match=r"no keytool is beside .* or on the PATH"):
-        Keystore(tmp_path / "keys.jks", str(tmp_path / "java"))
-    refusing = tmp_path / "keytool"
-    refusing.write_text("#!/bin/sh\necho 'keytool error: no'; exit 1\n")
-    refusing.chmod(0o755)
-    with pytest.raises(KeytoolError, match="made no certificate for ca: keytool error: no"):
-        Keystore(tmp_path / "keys.jks", str(tmp_path / "java")).add_authority("ca")
+def contexts(made: SecurityFiles) -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    """A broker's that wants a client's certificate, and a client's."""
+    server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(made.ca))
+    server.load_cert_chain(made.broker)
+    server.verify_mode = ssl.CERT_REQUIRED
+    client = ssl.create_default_context(cafile=str(made.ca))
+    client.load_cert_chain(made.client)
+    return server, client
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_broker_and_client_take_each_others_certificates(made: SecurityFiles, host: str) -> None:
+    peer = handshake(*contexts(made), host).getpeercert()
+    assert peer is not None
+    assert (("commonName", USER),) in peer["subject"]
+
+
+def test_a_broker_of_another_testbed_is_not_trusted(made: SecurityFiles, tmp_path: Path) -> None:
+    server, _ = contexts(make_security(tmp_path))
+    _, client = contexts(made)
+    with pytest.raises(ssl.SSLCertVerificationError):
+        handshake(server, client, "localhost")
+
+
+def test_a_certificate_is_for_the_loopback_interface_only(made: SecurityFiles) -> None:
+    with pytest.raises(ssl.SSLCertVerificationError, match="Hostname mismatch"):
+        handshake(*contexts(made), "broker-1.example.com")
+
+
+def test_keys_are_in_the_one_form_of_pem_that_kafka_takes(made: SecurityFiles) -> None:
+    for path in (made.broker, made.client):
+        labels = re.findall(r"-----BEGIN (.+)-----", path.read_text())
+        assert labels == ["PRIVATE KEY", *["CERTIFICATE"] * (len(labels) - 1)]
+        assert len(labels) > 1
+    assert re.findall(r"-----BEGIN (.+)-----", made.ca.read_text()) == ["CERTIFICATE"]
+
+
+def test_the_store_of_jmx_holds_the_brokers_key_and_certificate(made: SecurityFiles) -> None:
+    options = javaproperties.loads(made.jmx_tls.read_text())
+    assert options["javax.net.ssl.keyStore"] == str(made.jmx_store)
+    password = options["javax.net.ssl.keyStorePassword"].encode()
+    key, own, _ = pkcs12.load_key_and_certificates(made.jmx_store.read_bytes(), password)
+    assert key is not None and own is not None
+    plain = load_pem_private_key(made.broker.read_bytes(), None)
+    assert key.private_numbers() == plain.private_numbers()  # type: ignore[union-attr]
+    assert own == load_pem_x509_certificate(made.broker.read_bytes())
+    with pytest.raises(ValueError, match="password"):
+        pkcs12.load_key_and_certificates(made.jmx_store.read_bytes(), b"another")
+
+
+def test_only_their_owner_reads_what_is_secret(made: SecurityFiles) -> None:
+    assert made.folder.stat().st_mode & 0o077 == 0
+    readable = {path for path in made.folder.iterdir() if path.stat().st_mode & 0o077}
+    assert readable <= {made.ca}
+    assert {path for path in vars(made).values() if path != made.folder} == {*made.folder.iterdir()}
+
+
+def test_the_user_of_jmx_is_the_only_one_and_may_read(made: SecurityFiles) -> None:
+    password = made.password.read_text()
+    assert made.username.read_text() == USER
+    assert made.jmx_password.read_text() == f"{USER} {password}\n"
+    assert made.jmx_access.read_text() == f"{USER} readonly\n"
+    assert USER.encode() in urlsafe_b64decode(made.token.read_text().split(".")[1] + "==")
+
+
+def test_each_testbed_has_keys_and_a_password_of_its_own(
+    made: SecurityFiles, tmp_path: Path
+) -> None:
+    other = make_security(tmp_path)
+    for name in ("ca", "broker", "client", "password", "jmx_store"):
+        assert getattr(made, name).read_bytes() != getattr(other, name).read_bytes(), name
 
 
 def test_the_token_names_the_user_and_its_end() -> None:

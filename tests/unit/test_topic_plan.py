@@ -18,9 +18,11 @@ from jobs.cluster.topic_plan import (
     state_of,
     topic_name,
 )
-from jobs.config import Workload, load_workload
-from jobs.engine.pattern import BATCH_HEADER_BYTES, ProducerPattern, record_bytes
+from jobs.config import load_workload
+from metrics.traffic.pattern import TrafficPattern
+from metrics.traffic.record_format import BATCH_HEADER_BYTES, record_bytes
 from search.errors import ConfigError
+from tests.support.patterns import producer_pattern
 
 ids = st.sets(st.integers(0, 10_000), min_size=1, max_size=25)
 
@@ -73,43 +75,37 @@ def test_a_run_id_that_cannot_be_in_a_topic_name_is_refused(run_id: str) -> None
         topic_name(run_id, 100, 10)
 
 
-def workload_of(*overrides: str) -> Workload:
-    return load_workload("demo", [f"workload.{each}" for each in overrides])
+def demo(*overrides: str, bpm: int = 100) -> TrafficPattern:
+    return load_workload("demo", [f"workload.{each}" for each in overrides]).pattern(bpm)
 
 
 @given(size=st.integers(1, 30_000), batch_size=st.integers(0, 40_000))
 def test_no_batch_of_the_engine_is_larger_than_the_bound(size: int, batch_size: int) -> None:
-    workload = workload_of(
-        f"message_bytes=[{size}]",
-        f"producer.batch_size={batch_size}",
-        "producer.rate_bytes_per_s=null",
-        "producer.rate_records_per_s=1000",
-    )
-    pattern = ProducerPattern(size, 1_000.0, batch_size=batch_size)
+    pattern = producer_pattern(size, 1_000.0, batch_size=batch_size)
     records = pattern.records_per_full_batch
     batch = BATCH_HEADER_BYTES + sum(record_bytes(i, size, 1_000.0) for i in range(records))
-    bound = largest_batch_bytes(workload, size)
+    bound = largest_batch_bytes(pattern)
     assert batch <= bound
     assert bound == (batch if records == 1 else batch_size)
 
 
 def test_batches_larger_than_the_topic_takes_are_refused_before_any_load() -> None:
-    workload = workload_of()
-    require_writable(workload, 100, {"max.message.bytes": "16384"})
+    pattern = demo()
+    require_writable(pattern, {"max.message.bytes": "16384"})
     with pytest.raises(ConfigError, match=r"16384 B at message size 100 B.*16383 B") as caught:
-        require_writable(workload, 100, {"max.message.bytes": "16383"})
+        require_writable(pattern, {"max.message.bytes": "16383"})
     assert "--set workload.topic.config.max.message.bytes=16384" in str(caught.value)
 
 
 def test_too_few_replicas_matter_with_acks_all_only() -> None:
     properties: dict[str, str | None] = {"min.insync.replicas": "3"}
-    require_writable(workload_of("producer.acks=1"), 100, properties)
+    require_writable(demo("producer.acks=1"), properties)
     with pytest.raises(ConfigError, match=r"min\.insync\.replicas 3"):
-        require_writable(workload_of("producer.acks=all"), 100, properties)
+        require_writable(demo("producer.acks=all"), properties)
 
 
 def test_what_the_cluster_does_not_tell_is_not_checked() -> None:
-    require_writable(workload_of("producer.acks=all"), 10_000, {})
+    require_writable(demo("producer.acks=all", bpm=10_000), {})
 
 
 WANTED: Assignment = {0: (1, 2), 1: (2, 1)}

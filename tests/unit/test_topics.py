@@ -7,7 +7,8 @@ import pytest
 from jobs.cluster.admin import NO_LEADER, AdminError, Partition
 from jobs.cluster.topic_set import TopicSet
 from jobs.cluster.topics import TopicError, Topics
-from jobs.config import Workload, load_workload
+from jobs.config import load_workload
+from metrics.traffic.pattern import TrafficPattern
 from search.errors import ConfigError
 from tests.support.scripted_admin import FakeTime, ScriptedAdmin
 
@@ -29,14 +30,19 @@ def topics(admin: ScriptedAdmin, clock: FakeTime) -> Topics:
     return Topics(admin, "run1", clock=clock, pause=clock.pause)
 
 
-@pytest.fixture
-def workload() -> Workload:
-    return load_workload("demo")
+def demo(*overrides: str) -> TrafficPattern:
+    """The traffic of the demo with messages of 100 B."""
+    return load_workload("demo", [f"workload.{each}" for each in overrides]).pattern(100)
 
 
 @pytest.fixture
-def topic(topics: Topics, workload: Workload, admin: ScriptedAdmin) -> TopicSet:
-    made = topics.create(workload, 100)
+def pattern() -> TrafficPattern:
+    return demo()
+
+
+@pytest.fixture
+def topic(topics: Topics, pattern: TrafficPattern, admin: ScriptedAdmin) -> TopicSet:
+    made = topics.create(pattern)
     admin.requests.clear()
     return made
 
@@ -51,9 +57,9 @@ def failure(cause: str) -> AdminError:
 
 
 def test_a_topic_is_made_as_planned(
-    topics: Topics, workload: Workload, admin: ScriptedAdmin
+    topics: Topics, pattern: TrafficPattern, admin: ScriptedAdmin
 ) -> None:
-    topic = topics.create(workload, 100)
+    topic = topics.create(pattern)
     assert topic.names == (NAME,)
     assert admin.requests == [f"create {NAME}"]
     assert topic.leaders == (1, 2, 3) * 10
@@ -61,7 +67,7 @@ def test_a_topic_is_made_as_planned(
 
 
 def test_a_new_topic_is_ready_only_when_all_replicas_are_in_sync(
-    topics: Topics, workload: Workload, admin: ScriptedAdmin, clock: FakeTime
+    topics: Topics, pattern: TrafficPattern, admin: ScriptedAdmin, clock: FakeTime
 ) -> None:
     def slow_start() -> None:
         change(
@@ -69,64 +75,64 @@ def test_a_new_topic_is_ready_only_when_all_replicas_are_in_sync(
         )
 
     admin.before_look = slow_start
-    topics.create(workload, 100)
+    topics.create(pattern)
     assert 105 < clock() < 106
 
 
 def test_a_topic_that_does_not_get_ready_is_an_error_and_still_ours_to_delete(
-    topics: Topics, workload: Workload, admin: ScriptedAdmin, clock: FakeTime
+    topics: Topics, pattern: TrafficPattern, admin: ScriptedAdmin, clock: FakeTime
 ) -> None:
     admin.before_look = lambda: change(admin, 4, leader=NO_LEADER)
     with pytest.raises(TopicError, match=r"after 20 s: partition 4 without a leader"):
-        topics.create(workload, 100, deadline_s=20)
+        topics.create(pattern, deadline_s=20)
     assert 120 <= clock() < 121
     assert topics.made == (NAME,)
 
 
 def test_a_request_without_an_answer_may_have_made_the_topic(
-    topics: Topics, workload: Workload, admin: ScriptedAdmin
+    topics: Topics, pattern: TrafficPattern, admin: ScriptedAdmin
 ) -> None:
     admin.fail["create_topic"] = [failure("RequestTimedOutError")]
     with pytest.raises(AdminError):
-        topics.create(workload, 100)
+        topics.create(pattern)
     assert topics.made == (NAME,)
 
 
 def test_a_topic_of_somebody_else_never_becomes_ours(
-    topics: Topics, workload: Workload, admin: ScriptedAdmin
+    topics: Topics, pattern: TrafficPattern, admin: ScriptedAdmin
 ) -> None:
     admin.fail["create_topic"] = [failure("TopicAlreadyExistsError")]
     with pytest.raises(AdminError):
-        topics.create(workload, 100)
+        topics.create(pattern)
     assert topics.made == ()
     with pytest.raises(TopicError, match="was not made by run run1"):
         topics.delete([NAME])
     assert admin.requests == []
 
 
-def test_a_topic_is_made_once(topics: Topics, topic: TopicSet, workload: Workload) -> None:
+def test_a_topic_is_made_once(topics: Topics, topic: TopicSet, pattern: TrafficPattern) -> None:
     with pytest.raises(TopicError, match="already"):
-        topics.create(workload, 100)
+        topics.create(pattern)
     assert topics.made == (NAME,)
 
 
 @pytest.mark.parametrize("cause", ["InvalidConfigurationError", "PolicyViolationError"])
 def test_a_topic_that_the_cluster_would_refuse_is_a_configuration_error(
-    topics: Topics, workload: Workload, admin: ScriptedAdmin, cause: str
+    topics: Topics, pattern: TrafficPattern, admin: ScriptedAdmin, cause: str
 ) -> None:
     admin.fail["validate"] = [failure(cause)]
     with pytest.raises(ConfigError, match=cause):
-        topics.create(workload, 100)
+        topics.create(pattern)
     assert admin.requests == []
     assert topics.made == ()
 
 
 def test_batches_that_the_brokers_would_refuse_make_no_topic(
-    topics: Topics, workload: Workload, admin: ScriptedAdmin
+    topics: Topics, pattern: TrafficPattern, admin: ScriptedAdmin
 ) -> None:
     admin.properties["max.message.bytes"] = "1000"
     with pytest.raises(ConfigError, match=r"max\.message\.bytes 1000 B"):
-        topics.create(workload, 100)
+        topics.create(pattern)
     assert admin.requests == []
 
 
@@ -139,7 +145,7 @@ def test_a_well_topic_is_left_alone(topics: Topics, topic: TopicSet, admin: Scri
 
 
 def test_several_topics_are_one_numbering(topics: Topics, admin: ScriptedAdmin) -> None:
-    several = topics.create(load_workload("demo", ["workload.topic.count=3"]), 100)
+    several = topics.create(demo("topic.count=3"))
     assert several.names == (f"{NAME}-0", f"{NAME}-1", f"{NAME}-2") == topics.made
     assert len(several.leaders) == 90
     assert topics.end_offsets(several) == {number: number % 30 * 10 for number in range(90)}
@@ -159,7 +165,7 @@ def test_of_several_topics_those_made_before_a_failure_stay_ours(
 ) -> None:
     admin.topics_of_others = {f"{NAME}-1"}
     with pytest.raises(AdminError, match="TopicAlreadyExistsError"):
-        topics.create(load_workload("demo", ["workload.topic.count=3"]), 100)
+        topics.create(demo("topic.count=3"))
     assert topics.made == (f"{NAME}-0",)
 
 

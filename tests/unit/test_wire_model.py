@@ -12,39 +12,66 @@ from kafka.protocol.producer import ProduceResponse
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
 from jobs.config import load
-from jobs.engine.pattern import ProducerPattern, record_bytes
-from jobs.engine.payload import Payload
-from jobs.engine.protocol import ProduceEncoder
-from jobs.runs.estimate import plan_of, wire_pattern
+from jobs.engine.batches.pool import BatchPool
+from jobs.engine.producing.protocol import ProduceEncoder
+from jobs.runs.estimate import plan_of
 from metrics.planning.wire_model import (
     CONSUMER_CLIENT_ID_BYTES,
+    Assumptions,
     Framing,
-    WirePattern,
+    batch_bytes,
     describe,
     wire_bytes,
 )
+from metrics.traffic.consumers import ConsumerOptions
+from metrics.traffic.pattern import TopicOptions, TrafficPattern
+from metrics.traffic.producer import ProducerPattern
+from tests.support.patterns import pattern, producer_pattern
 
-PATTERN = WirePattern(
-    message_bytes=1_000, rate_records_per_s=1_000.0, linger_ms=10.0, topic_bytes=5
-)
+
+def traffic(
+    bpm: int = 1_000, *, replicas: int = 1, groups: int = 0, **fields: Any
+) -> TrafficPattern:
+    """A producer that sends eleven messages of 1 kB in a batch, 10 ms of its rate."""
+    return pattern(
+        bpm=bpm,
+        topic=TopicOptions(replication_factor=replicas),
+        consumers=ConsumerOptions(groups=groups),
+        **{"rate_records_per_s": 1_000.0, "linger_ms": 10.0} | fields,
+    )
 
 
-def encoded_batch(pattern: WirePattern) -> bytes:
+PATTERN = traffic()
+RECORDS = PATTERN.producer.records_per_batch
+NAMES = Assumptions(topic_bytes=len("topic"))
+
+
+def encoded_batch(producer: ProducerPattern) -> bytes:
     builder = DefaultRecordBatchBuilder(2, 0, False, -1, -1, -1, 2**31 - 1)
-    key = None if pattern.key_bytes is None else b"k" * pattern.key_bytes
-    for index in range(pattern.records_per_batch):
-        at_ms = int(index * 1000.0 / pattern.rate_records_per_s)
-        builder.append(index, at_ms, key, b"v" * pattern.message_bytes, [])
+    payload = producer.payload
+    key = b"k" * payload.key_bytes or None
+    value = b"v" * (producer.bpm - payload.key_bytes)
+    headers = [(f"h{each}", b"x" * payload.header_bytes) for each in range(payload.headers)]
+    for index in range(producer.records_per_batch):
+        at_ms = int(index * 1000.0 / producer.rate_records_per_s)
+        builder.append(index, at_ms, key, value, headers)
     return bytes(builder.build())
 
 
-@pytest.mark.parametrize("key_bytes", [None, 0, 20, 100])
-@pytest.mark.parametrize("message_bytes", [0, 1, 63, 64, 100, 8_191, 8_192, 100_000])
+@pytest.mark.parametrize("headers", [0, 1, 11])
+@pytest.mark.parametrize("key_bytes", [0, 20, 100])
+@pytest.mark.parametrize("value_bytes", [0, 1, 63, 64, 100, 8_191, 8_192, 100_000])
 def test_a_batch_has_the_size_that_the_encoder_gives_it(
-    message_bytes: int, key_bytes: int | None
+    value_bytes: int, key_bytes: int, headers: int
 ) -> None:
-    pattern = replace(PATTERN, message_bytes=message_bytes, key_bytes=key_bytes)
-    assert pattern.batch_bytes == len(encoded_batch(pattern))
+    made = producer_pattern(
+        key_bytes + value_bytes,
+        linger_ms=10.0,
+        key_bytes=key_bytes,
+        headers=headers,
+        header_bytes=9 if headers else 0,
+    )
+    assert batch_bytes(made) == len(encoded_batch(made))
 
 
 @pytest.mark.parametrize(
@@ -57,18 +84,17 @@ def test_a_batch_has_the_size_that_the_encoder_gives_it(
     ],
 )
 def test_records_per_batch(rate: float, linger_ms: float, batch_size: int, records: int) -> None:
-    pattern = WirePattern(1_000, rate, linger_ms, batch_size)
-    assert pattern.records_per_batch == records
+    made = producer_pattern(1_000, rate, linger_ms=linger_ms, batch_size=batch_size)
+    assert made.records_per_batch == records
 
 
 def test_a_produce_request_and_its_answer_have_the_encoders_sizes() -> None:
-    pattern = replace(PATTERN, client_id_bytes=len("client-7"))
-    batch = memoryview(encoded_batch(pattern))
+    given = replace(NAMES, client_id_bytes=len("client-7"))
+    batch = memoryview(encoded_batch(PATTERN.producer))
     encoder = ProduceEncoder("topic", "client-7", acks=1, timeout_ms=1_000)
     buffers = encoder.encode(1, [(3, bytes(batch[:61]), batch[61:])])
-    found = wire_bytes(pattern)
-    records = pattern.records_per_batch
-    assert found.produce_requests * records == pytest.approx(sum(map(len, buffers)))
+    found = wire_bytes(PATTERN, given=given)
+    assert found.produce_requests * RECORDS == pytest.approx(sum(map(len, buffers)))
     answer = ProduceResponse(
         version=7,
         responses=[
@@ -89,8 +115,9 @@ def test_a_produce_request_and_its_answer_have_the_encoders_sizes() -> None:
         ],
         throttle_time_ms=0,
     )
-    assert found.produce_answers * records == pytest.approx(_framed(answer))
-    assert wire_bytes(replace(pattern, is_acknowledged=False)).produce_answers == 0
+    assert found.produce_answers * RECORDS == pytest.approx(_framed(answer))
+    assert wire_bytes(traffic(acks="0")).produce_answers == 0
+    assert wire_bytes(traffic(acks="all"), given=given) == found
 
 
 def _framed(message: Any) -> int:
@@ -99,7 +126,6 @@ def _framed(message: Any) -> int:
 
 
 def test_a_consumers_fetch_and_its_answer_have_the_encoders_sizes() -> None:
-    pattern = replace(PATTERN, consumer_groups=1)
     topic_id = uuid.uuid4()
     request = FetchRequest(
         version=17,
@@ -130,9 +156,9 @@ def test_a_consumers_fetch_and_its_answer_have_the_encoders_sizes() -> None:
         ],
     )
     request.with_header(correlation_id=1, client_id="c" * CONSUMER_CLIENT_ID_BYTES)
-    found, records = wire_bytes(pattern), pattern.records_per_batch
+    found = wire_bytes(traffic(groups=1), given=NAMES)
     size = len(request.encode(framed=True, header=True))
-    assert found.consumer_requests * records == pytest.approx(size)
+    assert found.consumer_requests * RECORDS == pytest.approx(size)
     data = FetchResponse.FetchableTopicResponse.PartitionData(
         version=17,
         partition_index=3,
@@ -142,7 +168,7 @@ def test_a_consumers_fetch_and_its_answer_have_the_encoders_sizes() -> None:
         log_start_offset=0,
         aborted_transactions=None,
         preferred_read_replica=-1,
-        records=encoded_batch(pattern),
+        records=encoded_batch(PATTERN.producer),
     )
     answer = FetchResponse(
         version=17,
@@ -153,12 +179,12 @@ def test_a_consumers_fetch_and_its_answer_have_the_encoders_sizes() -> None:
             FetchResponse.FetchableTopicResponse(version=17, topic_id=topic_id, partitions=[data])
         ],
     )
-    assert found.consumer_answers * records == pytest.approx(_framed(answer))
+    assert found.consumer_answers * RECORDS == pytest.approx(_framed(answer))
 
 
 def test_every_replica_but_the_first_and_every_group_read_everything_again() -> None:
-    once = wire_bytes(replace(PATTERN, replication_factor=2, consumer_groups=1))
-    more = wire_bytes(replace(PATTERN, replication_factor=3, consumer_groups=4))
+    once = wire_bytes(traffic(replicas=2, groups=1))
+    more = wire_bytes(traffic(replicas=3, groups=4))
     assert more.follower_answers == pytest.approx(2 * once.follower_answers)
     assert more.consumer_answers == pytest.approx(4 * once.consumer_answers)
     assert more.produce_requests == once.produce_requests
@@ -167,7 +193,7 @@ def test_every_replica_but_the_first_and_every_group_read_everything_again() -> 
 
 
 def test_brokers_receive_what_they_replicate_and_send_what_they_ask() -> None:
-    found = wire_bytes(replace(PATTERN, replication_factor=3))
+    found = wire_bytes(traffic(replicas=3))
     assert found.brokers_in - found.served_in == pytest.approx(found.follower_answers)
     assert found.brokers_out - found.served_out == pytest.approx(found.follower_requests)
     ahead, back = found.mbit_per_s(1_000.0)
@@ -176,36 +202,33 @@ def test_brokers_receive_what_they_replicate_and_send_what_they_ask() -> None:
 
 
 def test_compression_shrinks_records_and_no_header() -> None:
-    half = replace(PATTERN, compressed_share=0.5)
-    assert half.batch_bytes == pytest.approx((PATTERN.batch_bytes + 61) / 2)
+    whole, half = batch_bytes(PATTERN.producer), batch_bytes(PATTERN.producer, 0.5)
+    assert half == pytest.approx((whole + 61) / 2)
+    lighter = wire_bytes(PATTERN, given=Assumptions(compressed_share=0.5)).produce_requests
+    saved = (wire_bytes(PATTERN).produce_requests - lighter) * RECORDS
+    assert saved == pytest.approx(whole - half)
 
 
 def test_larger_fetches_save_their_own_headers_only() -> None:
-    single = wire_bytes(replace(PATTERN, replication_factor=2))
-    tenfold = wire_bytes(replace(PATTERN, replication_factor=2, batches_per_fetch=10.0))
-    records = PATTERN.records_per_batch
-    assert single.follower_answers - tenfold.follower_answers == pytest.approx(39 * 0.9 / records)
+    single = wire_bytes(traffic(replicas=2))
+    tenfold = wire_bytes(traffic(replicas=2), given=Assumptions(batches_per_fetch=10.0))
+    assert single.follower_answers - tenfold.follower_answers == pytest.approx(39 * 0.9 / RECORDS)
 
 
 def test_the_network_adds_headers_for_each_packet_and_acknowledgement() -> None:
     framing = Framing(mtu_bytes=1_500, link_bytes=38)
     plain, framed = wire_bytes(PATTERN), wire_bytes(PATTERN, framing)
-    records = PATTERN.records_per_batch
-    packets = plain.produce_requests * records / 1_448
-    grown = (framed.produce_requests - plain.produce_requests) * records
+    packets = plain.produce_requests * RECORDS / 1_448
+    grown = (framed.produce_requests - plain.produce_requests) * RECORDS
     assert grown == pytest.approx(packets * 90)
-    acked = (framed.produce_answers - plain.produce_answers) * records
+    acked = (framed.produce_answers - plain.produce_answers) * RECORDS
     assert acked == pytest.approx(packets / 2 * 90), "the answer is the last acknowledgement"
-    tiny = wire_bytes(replace(PATTERN, message_bytes=1, linger_ms=0), framing)
-    assert (
-        tiny.produce_answers
-        - wire_bytes(replace(PATTERN, message_bytes=1, linger_ms=0)).produce_answers
-        == 90
-    )
+    tiny = traffic(1, linger_ms=0.0)
+    assert wire_bytes(tiny, framing).produce_answers - wire_bytes(tiny).produce_answers == 90
 
 
 def test_a_plan_says_what_eight_bytes_more_cost() -> None:
-    text = describe([replace(PATTERN, message_bytes=size) for size in (100, 10_000)])
+    text = describe(traffic(size) for size in (100, 10_000))
     assert text.startswith("Mbit/s on all brokers' interfaces for each MB/s of payload: 100 B: ")
     small, large = text.split(": ", 1)[1].split("; ")
     assert "(8 B more per message: +5." in small
@@ -219,27 +242,25 @@ def test_a_plan_says_what_eight_bytes_more_cost() -> None:
 def test_the_model_batches_as_the_generator_does(
     message_bytes: int, linger_ms: float, key_bytes: int, headers: int
 ) -> None:
-    rate = 250_000 / message_bytes
-    payload = Payload(key_bytes=key_bytes, headers=headers, header_bytes=9 if headers else 0)
-    engine = ProducerPattern(message_bytes, rate, linger_ms=linger_ms, payload=payload)
-    model = WirePattern(
-        message_bytes - key_bytes,
-        rate,
-        linger_ms,
-        key_bytes=key_bytes or None,
+    made = producer_pattern(
+        message_bytes,
+        250_000 / message_bytes,
+        linger_ms=linger_ms,
+        key_bytes=key_bytes,
         headers=headers,
-        header_bytes=payload.header_bytes,
+        header_bytes=9 if headers else 0,
+        pool_bytes=65_536,
     )
-    assert model.records_per_batch == engine.records_per_batch
-    for index in range(3):
-        size = record_bytes(index, message_bytes, rate, payload)
-        assert model.record_bytes(index) == size
+    section = BatchPool(made).sections[0]
+    assert section.full_records == made.records_per_full_batch
+    assert section.fitting(made.records_per_batch) == made.records_per_batch
+    assert section.size_of(made.records_per_batch) == batch_bytes(made)
 
 
 def test_the_plan_of_a_run_has_the_network_in_its_notes() -> None:
     config = load("testbed", "demo", "default", ["workload.producer.acks=0"])
-    pattern = wire_pattern(config.workload, 1_000)
-    assert (pattern.replication_factor, pattern.is_acknowledged) == (2, False)
-    plan = plan_of(config)
-    (network,) = [note for note in plan.notes if "interfaces" in note]
-    assert "100 B: " in network and "10,000 B: " in network
+    asked = config.workload.pattern(1_000)
+    assert wire_bytes(asked).produce_answers == 0
+    assert wire_bytes(asked).follower_answers > 0
+    (network,) = [note for note in plan_of(config).notes if "interfaces" in note]
+    assert network == describe(config.workload.pattern(size) for size in (100, 10_000))

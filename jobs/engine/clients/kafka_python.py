@@ -1,52 +1,75 @@
-"""kafka-python's KafkaProducer as a producer client."""
+"""kafka-python's KafkaProducer and KafkaConsumer as clients."""
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
 
-from kafka import KafkaProducer
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka import errors as kafka_errors
 
-from jobs.engine.clients.library import LibraryError, Record, Settled
-from jobs.engine.consumers.client import servers_of
-from jobs.engine.pattern import ProducerPattern, TrialPlan
-from jobs.engine.wire import client_id_of
+from jobs.engine.clients.library import LibraryError, Read, Record, Settled, kafka_options
+from jobs.engine.consuming.membership import (
+    AssignmentCounter,
+    begin_offsets,
+    group_options,
+    number_of,
+    topic_partition,
+)
+from jobs.engine.task.plan import TrialPlan
+from metrics.traffic.producer import ProducerPattern
 
 RECORD_ROOM_BYTES = 128
 """More than any record's framing [B]."""
 
 DELIVERY_TIMEOUT_SPARE_MS = 1
 
+_MESSAGES = 10_000
+_COMMIT_TIMEOUT_MS = 5_000
 
-def pattern_options(pattern: ProducerPattern) -> dict[str, object]:
-    """KafkaProducer's configuration for the same batches and the same requests."""
-    at_least_ms = int(pattern.linger_ms) + pattern.request_timeout_ms + DELIVERY_TIMEOUT_SPARE_MS
-    sockets = (pattern.send_buffer_bytes, pattern.receive_buffer_bytes)
-    send_bytes, receive_bytes = (size if size > 0 else None for size in sockets)
-    return {
-        "acks": pattern.acks,
-        "linger_ms": pattern.linger_ms,
-        "batch_size": pattern.batch_size,
-        "max_in_flight_requests_per_connection": pattern.max_in_flight,
-        "max_request_size": max(
-            pattern.max_request_size,
-            pattern.payload.sizes.largest(pattern.message_bytes) + RECORD_ROOM_BYTES,
-        ),
-        "request_timeout_ms": pattern.request_timeout_ms,
-        "delivery_timeout_ms": max(pattern.delivery_timeout_ms, at_least_ms),
-        "retries": pattern.retries,
-        "retry_backoff_ms": pattern.retry_backoff_ms,
-        "compression_type": None if pattern.compression == "none" else pattern.compression,
-        "enable_idempotence": pattern.enable_idempotence,
-        "send_buffer_bytes": send_bytes,
-        "receive_buffer_bytes": receive_bytes,
+_OWN = ("buffer.memory", "partitioner.ignore.keys")
+"""The loop bounds the buffer, and names the partition of each record."""
+
+
+def _in_kafka(names: Collection[str]) -> set[str]:
+    """kafka-python's options are Kafka's properties with underscores for dots."""
+    return {name.replace("_", ".") for name in names}
+
+
+def _in_python(properties: Mapping[str, Any]) -> dict[str, Any]:
+    return {name.replace(".", "_"): value for name, value in properties.items()}
+
+
+def _kernels_or(size: int) -> int | None:
+    """A socket's buffer as kafka-python takes it: None leaves it to the kernel."""
+    return size if size > 0 else None
+
+
+def producer_options(pattern: ProducerPattern) -> dict[str, object]:
+    """KafkaProducer's configuration for the same batches and the same requests.
+
+    Raises:
+        LibraryError: an option was changed that it does not have.
+    """
+    options = pattern.options
+    known = _in_kafka(KafkaProducer.DEFAULT_CONFIG)
+    at_least_ms = int(options.linger_ms) + options.request_timeout_ms + DELIVERY_TIMEOUT_SPARE_MS
+    largest = pattern.payload.distribution.largest(pattern.bpm)
+    return _in_python(kafka_options(options, without=_OWN, known=known)) | {
+        "acks": options.acks_code,
+        "max_request_size": max(options.max_request_size, largest + RECORD_ROOM_BYTES),
+        "delivery_timeout_ms": max(options.delivery_timeout_ms, at_least_ms),
+        "compression_type": None if options.compression == "none" else options.compression,
+        "send_buffer_bytes": _kernels_or(options.send_buffer_bytes),
+        "receive_buffer_bytes": _kernels_or(options.receive_buffer_bytes),
         # A straggler's request for metadata must not bring a deleted topic back.
         "allow_auto_create_topics": False,
     }
 
 
 class KafkaPythonProducer:
-    """One KafkaProducer behind `library.Library`.
+    """One KafkaProducer behind `LibraryProducer`.
 
     It does not tell how long brokers throttled it: `throttle_ms` stays 0, and the brokers'
     own metrics say it.
@@ -60,12 +83,12 @@ class KafkaPythonProducer:
         timeout_ms = int(plan.connect_timeout_s * 1000)
         try:
             self._producer = KafkaProducer(
-                bootstrap_servers=servers_of(plan),
-                client_id=client_id_of(plan, index),
+                bootstrap_servers=plan.servers,
+                client_id=plan.client_id(index),
                 bootstrap_timeout_ms=timeout_ms,
                 max_block_ms=timeout_ms,
                 metrics_enabled=False,
-                **pattern_options(plan.pattern),
+                **producer_options(plan.pattern.producer),
                 **plan.client_options,
             )
             self._producer.partitions_for(self._topic)
@@ -99,3 +122,73 @@ def settled_by(future: object, settled: Settled, _outcome: object) -> None:
     """Tell the outcome of a future that is done."""
     error = getattr(future, "exception", None)
     settled(None if error is None else type(error).__name__)
+
+
+class KafkaPythonConsumer:
+    """One KafkaConsumer behind `LibraryConsumer`."""
+
+    def __init__(self, plan: TrialPlan, group: int, member: int) -> None:
+        self._plan = plan
+        self._group, self._member = group, member
+        self._counter = AssignmentCounter(self._pause)
+        self._taken = 0
+        self._is_begun = False
+        self._consumer: Any = None
+
+    def open(self) -> None:
+        """Subscribe."""
+        options = self._plan.pattern.consumers
+        given = _in_python(kafka_options(options, known=_in_kafka(KafkaConsumer.DEFAULT_CONFIG)))
+        given |= {
+            "fetch_min_bytes": max(1, options.fetch_min_bytes),
+            "receive_buffer_bytes": _kernels_or(options.receive_buffer_bytes),
+            "max_poll_records": _MESSAGES,
+            **group_options(self._plan, self._group, self._member),
+        }
+        self._consumer = KafkaConsumer(**given)
+        self._consumer.subscribe(list(self._plan.topics), listener=self._counter)
+
+    def _pause(self, assigned: set[TopicPartition]) -> None:
+        """Nothing is fetched before it is known where to begin; called while joining."""
+        self._consumer.pause(*assigned)
+
+    def poll(self, timeout_s: float) -> Iterator[Read]:
+        """See `LibraryConsumer.poll`."""
+        polled = self._consumer.poll(timeout_ms=int(timeout_s * 1000))
+        for each, records in polled.items():
+            partition = number_of(self._plan, each)
+            for record in records:
+                size = max(0, record.serialized_value_size) + max(0, record.serialized_key_size)
+                yield partition, record.offset, size, record.timestamp
+
+    def take_assignment(self) -> Mapping[int, int] | None:
+        """See `LibraryConsumer.take_assignment`."""
+        if self._counter.assignments == self._taken:
+            return None
+        self._taken = self._counter.assignments
+        owned = sorted(self._consumer.assignment())
+        offsets = begin_offsets(self._consumer, self._plan, owned)
+        for each in owned:
+            self._consumer.seek(each, offsets[number_of(self._plan, each)])
+        if self._is_begun:
+            self._consumer.resume(*owned)
+        return offsets
+
+    def begin(self) -> None:
+        """See `LibraryConsumer.begin`."""
+        self._is_begun = True
+        if self._counter.assignments == self._taken:
+            self._consumer.resume(*self._consumer.assignment())
+
+    def high_watermark(self, partition: int) -> int | None:
+        """See `LibraryConsumer.high_watermark`."""
+        each = topic_partition(self._plan, partition)
+        if each not in self._consumer.assignment():
+            return None
+        end: int | None = self._consumer.highwater(each)
+        return end
+
+    def close(self) -> None:
+        """See `LibraryConsumer.close`."""
+        if self._consumer is not None:
+            self._consumer.close(timeout_ms=_COMMIT_TIMEOUT_MS)

@@ -1,30 +1,40 @@
-"""librdkafka, through the package confluent-kafka, as a producer client."""
+"""librdkafka, through the package confluent-kafka, as clients."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from types import ModuleType
 from typing import Any
 
 from kafka.errors import for_code
 
+from jobs.engine.batches.pool import pool_of
 from jobs.engine.clients.library import (
     NEVER_SENT,
     LibraryError,
+    Read,
+    ReadError,
     Record,
     Settled,
+    kafka_options,
     missing,
 )
-from jobs.engine.consumers.client import servers_of
-from jobs.engine.pattern import ProducerPattern, TrialPlan
-from jobs.engine.pool import pool_of
-from jobs.engine.wire import client_id_of
+from jobs.engine.consuming.membership import HEARTBEAT_MS, SESSION_MS
+from jobs.engine.task.plan import TrialPlan
+from metrics.traffic.producer import ProducerPattern
+
+PACKAGE = "confluent-kafka"
 
 BATCH_MAX_BYTES = 2_147_483_647
 """The most that librdkafka takes for `batch.size` [B]."""
 
 REQUEST_MAX_BYTES = 1_000_000_000
 """The most that librdkafka takes for `message.max.bytes` [B]."""
+
+_MESSAGES = 10_000
+_ASK_S = 5.0
+_FRAME_SPARE_BYTES = 512
 
 _NAMES = {
     "security_protocol": "security.protocol",
@@ -38,10 +48,34 @@ _NAMES = {
 }
 """Connection options of kafka-python → of librdkafka."""
 
+_RENAMED = (
+    "buffer.memory",
+    "fetch.max.wait.ms",
+    "max.partition.fetch.bytes",
+    "max.request.size",
+    "partitioner.ignore.keys",
+    "receive.buffer.bytes",
+    "send.buffer.bytes",
+)
+"""Kafka's properties that librdkafka has by other names, or that the loop does for it."""
+
 # Its log lines would go to standard error, which belongs to Spark.
 _LOG = logging.getLogger("kafka-redline.librdkafka")
 _LOG.addHandler(logging.NullHandler())
 _LOG.propagate = False
+
+
+def confluent_kafka() -> ModuleType:
+    """The package, which executors may lack.
+
+    Raises:
+        LibraryError: it is missing here.
+    """
+    try:
+        import confluent_kafka as package
+    except ImportError as error:
+        raise missing("librdkafka", PACKAGE) from error
+    return package
 
 
 def connection_options(options: Mapping[str, object]) -> dict[str, object]:
@@ -66,7 +100,7 @@ def connection_options(options: Mapping[str, object]) -> dict[str, object]:
     return found
 
 
-def pattern_options(pattern: ProducerPattern, full_records: int) -> dict[str, object]:
+def producer_options(pattern: ProducerPattern, full_records: int) -> dict[str, object]:
     """The configuration of librdkafka for the same batches and the same requests.
 
     It reckons 36 bytes of framing for each record where Kafka's format takes 7 to 10, and
@@ -76,54 +110,65 @@ def pattern_options(pattern: ProducerPattern, full_records: int) -> dict[str, ob
     Args:
         full_records: records in the largest full batch.
     """
-    return {
-        "acks": pattern.acks,
-        "linger.ms": pattern.linger_ms,
+    options = pattern.options
+    return kafka_options(options, without=_RENAMED) | {
         "batch.num.messages": min(full_records, 1_000_000),
         "batch.size": BATCH_MAX_BYTES,
         "message.max.bytes": REQUEST_MAX_BYTES,
-        "max.in.flight.requests.per.connection": pattern.max_in_flight,
         "queue.buffering.max.messages": 0,  # the loop bounds the queue by its bytes
-        "queue.buffering.max.kbytes": min(2_147_483_647, pattern.buffer_memory // 512 + 1_024),
-        "request.timeout.ms": pattern.request_timeout_ms,
-        "message.timeout.ms": pattern.delivery_timeout_ms,
-        "retries": pattern.retries,
-        "retry.backoff.ms": max(1, int(pattern.retry_backoff_ms)),
-        "retry.backoff.max.ms": max(1, int(pattern.retry_backoff_max_ms)),
-        "compression.type": pattern.compression,
-        "enable.idempotence": pattern.enable_idempotence,
-        "socket.send.buffer.bytes": max(0, pattern.send_buffer_bytes),
-        "socket.receive.buffer.bytes": max(0, pattern.receive_buffer_bytes),
+        "queue.buffering.max.kbytes": min(2_147_483_647, options.buffer_memory // 512 + 1_024),
+        "retry.backoff.ms": max(1, int(options.retry_backoff_ms)),
+        "retry.backoff.max.ms": max(1, int(options.retry_backoff_max_ms)),
+        "socket.send.buffer.bytes": max(0, options.send_buffer_bytes),
+        "socket.receive.buffer.bytes": max(0, options.receive_buffer_bytes),
         "socket.nagle.disable": True,
         "socket.keepalive.enable": True,
     }
 
 
+def consumer_options(plan: TrialPlan, group: int, member: int) -> dict[str, object]:
+    """The configuration of librdkafka for the same fetches, group and commits."""
+    options = plan.pattern.consumers
+    return kafka_options(options, without=_RENAMED) | {
+        **connection_options(plan.client_options),
+        "bootstrap.servers": ",".join(plan.servers),
+        "client.id": plan.member_id(group, member),
+        "group.id": plan.group_id(group),
+        "partition.assignment.strategy": "range",
+        "heartbeat.interval.ms": HEARTBEAT_MS,
+        "session.timeout.ms": SESSION_MS,
+        "enable.auto.commit": True,
+        "auto.offset.reset": "earliest",
+        "fetch.min.bytes": max(1, options.fetch_min_bytes),
+        "fetch.wait.max.ms": options.fetch_max_wait_ms,
+        "fetch.message.max.bytes": options.max_partition_fetch_bytes,
+        "receive.message.max.bytes": options.fetch_max_bytes + _FRAME_SPARE_BYTES,
+        "socket.receive.buffer.bytes": max(0, options.receive_buffer_bytes),
+        "enable.partition.eof": False,
+    }
+
+
 class RdKafkaProducer:
-    """One librdkafka instance behind `library.Library`."""
+    """One librdkafka instance behind `LibraryProducer`."""
 
     def __init__(self, plan: TrialPlan, index: int) -> None:
-        try:
-            import confluent_kafka
-        except ImportError as error:
-            raise missing("librdkafka", "confluent-kafka") from error
-        self._kafka = confluent_kafka
+        self._kafka = kafka = confluent_kafka()
         self._topic, numbers = plan.partitions.topic_of(index)
         self._first = numbers.start
         self._trouble = ""
         self.throttle_ms = 0
-        full = max(section.full_records for section in pool_of(plan.pattern).sections)
+        full = max(section.full_records for section in pool_of(plan.pattern.producer).sections)
         options: dict[str, Any] = {
             **connection_options(plan.client_options),
-            **pattern_options(plan.pattern, full),
-            "bootstrap.servers": ",".join(servers_of(plan)),
-            "client.id": client_id_of(plan, index),
+            **producer_options(plan.pattern.producer, full),
+            "bootstrap.servers": ",".join(plan.servers),
+            "client.id": plan.client_id(index),
             "error_cb": self._note_trouble,
             "throttle_cb": self._note_throttle,
         }
         try:
-            self._producer = confluent_kafka.Producer(options, logger=_LOG)
-        except confluent_kafka.KafkaException as error:
+            self._producer = kafka.Producer(options, logger=_LOG)
+        except kafka.KafkaException as error:
             raise LibraryError(f"librdkafka refuses its configuration: {_words(error)}") from error
         self._connect(plan.connect_timeout_s)
 
@@ -137,7 +182,7 @@ class RdKafkaProducer:
             ) from error
 
     def offer(self, partition: int, record: Record, timestamp_ms: int, settled: Settled) -> bool:
-        """See `Library.offer`."""
+        """See `LibraryProducer.offer`."""
 
         def delivered(error: Any, _message: Any) -> None:
             settled(None if error is None else self._name(error))
@@ -184,6 +229,90 @@ class RdKafkaProducer:
 
     def _note_throttle(self, event: Any) -> None:
         self.throttle_ms += round(event.throttle_time * 1000)
+
+
+class RdKafkaConsumer:
+    """One librdkafka instance behind `LibraryConsumer`."""
+
+    def __init__(self, plan: TrialPlan, group: int, member: int) -> None:
+        self._kafka = confluent_kafka()
+        self._plan = plan
+        self._options = consumer_options(plan, group, member)
+        self._consumer: Any = None
+        self._assigned: dict[int, int] | None = None
+        self._owned: list[Any] = []
+        self._is_begun = False
+
+    def open(self) -> None:
+        """Subscribe."""
+        self._consumer = self._kafka.Consumer(self._options, logger=_LOG)
+        self._consumer.subscribe(list(self._plan.topics), on_assign=self._assign)
+
+    def _assign(self, consumer: Any, partitions: list[Any]) -> None:
+        """Called while polling: begin where the group left off, or where it starts."""
+        self._owned = consumer.committed(partitions, timeout=_ASK_S) if partitions else []
+        for each in self._owned:
+            if each.offset < 0:
+                each.offset = self._start(consumer, each)
+        consumer.assign(self._owned)
+        if not self._is_begun and self._owned:
+            consumer.pause(self._owned)
+        self._assigned = {
+            self._number(each.topic, each.partition): each.offset for each in self._owned
+        }
+
+    def _start(self, consumer: Any, each: Any) -> int:
+        number = self._number(each.topic, each.partition)
+        first = 0
+        if self._plan.pattern.consumers.start != "latest":
+            first, _last = consumer.get_watermark_offsets(each, timeout=_ASK_S)
+        return self._plan.start_offset(number, int(first))
+
+    def _number(self, topic: str, partition: int) -> int:
+        number = self._plan.partitions.number(topic, partition)
+        assert number is not None, "only topics of the trial are subscribed to"
+        return number
+
+    def poll(self, timeout_s: float) -> Iterator[Read]:
+        """See `LibraryConsumer.poll`."""
+        try:
+            messages = self._consumer.consume(_MESSAGES, timeout_s)
+        except self._kafka.KafkaException as error:
+            raise ReadError(str(error)) from error
+        for message in messages:
+            trouble = message.error()
+            if trouble is not None:
+                if trouble.fatal() or trouble.code() == self._kafka.KafkaError._AUTHENTICATION:
+                    raise ReadError(trouble.str())
+                continue
+            _kind, created_ms = message.timestamp()
+            number = self._number(message.topic(), message.partition())
+            yield number, message.offset(), len(message), created_ms
+
+    def take_assignment(self) -> Mapping[int, int] | None:
+        """See `LibraryConsumer.take_assignment`."""
+        assigned, self._assigned = self._assigned, None
+        return assigned
+
+    def begin(self) -> None:
+        """See `LibraryConsumer.begin`."""
+        self._is_begun = True
+        if self._owned:
+            self._consumer.resume(self._owned)
+
+    def high_watermark(self, partition: int) -> int | None:
+        """See `LibraryConsumer.high_watermark`."""
+        each = self._kafka.TopicPartition(*self._plan.partitions.of(partition))
+        try:
+            _first, end = self._consumer.get_watermark_offsets(each, cached=True)
+        except self._kafka.KafkaException:
+            return None  # not known before the first answer
+        return None if end == self._kafka.OFFSET_INVALID or end < 0 else int(end)
+
+    def close(self) -> None:
+        """See `LibraryConsumer.close`."""
+        if self._consumer is not None:
+            self._consumer.close()
 
 
 def _words(error: Exception) -> str:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from jobs.runs.compare.pairs import Case
+from jobs.runs.compare.pairs import ComparedSize
 from jobs.runs.endings import NO_CONCLUSION, Ending
 from metrics.comparing.cause import (
     Cause,
@@ -58,7 +58,7 @@ class CaseAnswer:
         cause: why one side is slower, where one is.
     """
 
-    case: Case
+    case: ComparedSize
     capacity: Compared
     steady: tuple[Compared, ...]
     conclusion: Conclusion
@@ -67,7 +67,7 @@ class CaseAnswer:
 
 
 @dataclass(frozen=True)
-class Answer:
+class ComparisonAnswer:
     """A comparison's answer.
 
     Attributes:
@@ -93,7 +93,7 @@ class Answer:
         return tuple(c.case.bpm for c in self.cases if c.conclusion is Conclusion.NO_ANSWER)
 
 
-def ending_with(answer: Answer) -> Ending:
+def ending_with(answer: ComparisonAnswer) -> Ending:
     """How a comparison ended that nothing stopped."""
     if answer.is_regression:
         return Ending("done", RegressionError.exit_code)
@@ -108,10 +108,12 @@ def ending_with(answer: Answer) -> Ending:
     return Ending()
 
 
-def answer_of(sides: Mapping[Side, SideFacts], cases: Sequence[Case], min_effect: float) -> Answer:
+def answer_of(
+    sides: Mapping[Side, SideFacts], cases: Sequence[ComparedSize], min_effect: float
+) -> ComparisonAnswer:
     """The answer of these trials, however many there are; none before both sides were open."""
     if len(sides) < len(Side):
-        return Answer(sides, (), (), min_effect)
+        return ComparisonAnswer(sides, (), (), min_effect)
     capacities = [compared(CAPACITY, case.saturated) for case in cases]
     conclusions = conclude([each.effect for each in capacities], min_effect)
     answers = []
@@ -128,10 +130,10 @@ def answer_of(sides: Mapping[Side, SideFacts], cases: Sequence[Case], min_effect
             )
         )
     environments = [sides[side].environment for side in Side]
-    return Answer(sides, tuple(answers), broker_differences(*environments), min_effect)
+    return ComparisonAnswer(sides, tuple(answers), broker_differences(*environments), min_effect)
 
 
-def _evidence(facts: SideFacts, side: Side, case: Case) -> SideEvidence:
+def _evidence(facts: SideFacts, side: Side, case: ComparedSize) -> SideEvidence:
     return SideEvidence(
         side.value,
         [pair.of(side) for pair in case.saturated],
@@ -145,7 +147,7 @@ def _cause(conclusion: Conclusion, evidence: Mapping[Side, SideEvidence]) -> Cau
     return None if slower is None else likely_cause(evidence[slower], evidence[slower.other])
 
 
-def write_answer(answer: Answer, head: Mapping[str, Any], path: Path) -> None:
+def write_answer(answer: ComparisonAnswer, head: Mapping[str, Any], path: Path) -> None:
     """Write compare.json; docs/compare.md describes it.
 
     Args:

@@ -11,8 +11,14 @@ from typing import Any
 
 from jobs.config import Configuration
 from jobs.console.events import Plan, Reporter, note
-from jobs.runs.compare.answer import Answer, SideFacts, answer_of, ending_with, write_answer
-from jobs.runs.compare.pairs import Case, CaseComparer, Effort, producers
+from jobs.runs.compare.answer import (
+    ComparisonAnswer,
+    SideFacts,
+    answer_of,
+    ending_with,
+    write_answer,
+)
+from jobs.runs.compare.pairs import CaseComparer, ComparedSize, Effort, producers
 from jobs.runs.compare.side_reporter import SideReporter
 from jobs.runs.compare.sides import SideSetup
 from jobs.runs.compare.words import answer_tables, plan_for, sentences
@@ -26,7 +32,7 @@ from metrics.trial.trial import Trial
 from search.errors import NoConclusionError
 
 
-class Comparison(Body):
+class ComparisonRun(Body):
     """Compares two sides, and keeps what it found however it ends.
 
     Each side is a run of its own in the tables: `ID-a` and `ID-b`.
@@ -52,8 +58,8 @@ class Comparison(Body):
         self._min_effect = min_effect
         self._budget_s = budget_s
         self._json_file = json_file
-        self._cases: list[Case] = []
-        self._answer = Answer({}, (), (), min_effect)
+        self._cases: list[ComparedSize] = []
+        self._answer = ComparisonAnswer({}, (), (), min_effect)
 
     @property
     def configurations(self) -> Mapping[str, Configuration]:
@@ -90,7 +96,7 @@ class Comparison(Body):
         }
         with holders[Side.A], holders[Side.B]:
             for done, bpm in enumerate(sizes, 1):
-                case = Case(bpm)
+                case = ComparedSize(bpm)
                 self._cases.append(case)
                 comparer = CaseComparer(
                     partial(self._hold, life, holders, bpm),

@@ -69,7 +69,7 @@ class Effort:
 
 
 @dataclass
-class Case:
+class ComparedSize:
     """All that was measured at one message size.
 
     Attributes:
@@ -117,7 +117,7 @@ class CaseComparer:
         self._load_cap = load_cap
         self._has_time = has_time
 
-    def measure(self, case: Case) -> None:
+    def measure(self, case: ComparedSize) -> None:
         """Fill the case; what was measured before an error or an interrupt stays in it.
 
         Raises:
@@ -165,7 +165,7 @@ class CaseComparer:
 
     # --- pairs --------------------------------------------------------------
 
-    def _saturated_pairs(self, case: Case) -> None:
+    def _saturated_pairs(self, case: ComparedSize) -> None:
         assert case.load is not None, "found before"
         failures = raises = 0
         while len(case.saturated) < self._effort.pairs:
@@ -194,7 +194,7 @@ class CaseComparer:
         factor = 2.0 if share > ALL_TAKEN else max(RAISE, EXCESS * share)
         return min(factor * load, self._load_cap)
 
-    def _steady_pairs(self, case: Case) -> None:
+    def _steady_pairs(self, case: ComparedSize) -> None:
         """Pairs at one load; it is lowered while the first pair shows an overload."""
         assert case.steady_load is not None, "set before"
         lowers = number = 0
@@ -212,7 +212,7 @@ class CaseComparer:
             if len(trials) == len(Side):
                 case.steady.append(TrialPair(trials[Side.A], trials[Side.B]))
 
-    def _note_overloads(self, case: Case) -> None:
+    def _note_overloads(self, case: ComparedSize) -> None:
         for side in Side:
             verdicts = [pair.of(side).judgement.verdict for pair in case.steady]
             overloads = verdicts.count(Verdict.OVERLOADED)
@@ -222,7 +222,7 @@ class CaseComparer:
                     "trials, so it did not sustain that load"
                 )
 
-    def _is_time_left(self, case: Case, done: int, wanted: int) -> bool:
+    def _is_time_left(self, case: ComparedSize, done: int, wanted: int) -> bool:
         if self._has_time():
             return True
         case.notes.append(f"the budget ended after {done} of {wanted} pairs")

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from jobs.console.events import Plan, Table
-from jobs.runs.compare.answer import Answer, CaseAnswer
+from jobs.runs.compare.answer import CaseAnswer, ComparisonAnswer
 from jobs.runs.compare.pairs import Effort
 from jobs.runs.compare.sides import SideSetup, needed_bytes
 from jobs.runs.estimate import plan_of, trial_s
@@ -72,7 +72,7 @@ def plan_for(
     )
 
 
-def answer_tables(answer: Answer) -> list[Table]:
+def answer_tables(answer: ComparisonAnswer) -> list[Table]:
     """All that was compared, what bound the sides, and what differs between them."""
     if not answer.cases:
         return []
@@ -81,7 +81,7 @@ def answer_tables(answer: Answer) -> list[Table]:
     return found if differences is None else [*found, differences]
 
 
-def sentences(answer: Answer) -> Iterator[str]:
+def sentences(answer: ComparisonAnswer) -> Iterator[str]:
     """Each size's notes, its conclusion, and the likely cause with its evidence."""
     for case in answer.cases:
         yield from case.case.notes
@@ -92,7 +92,7 @@ def sentences(answer: Answer) -> Iterator[str]:
                 yield f"evidence: {evidence}"
 
 
-def effects_table(answer: Answer) -> Table:
+def effects_table(answer: ComparisonAnswer) -> Table:
     """All that was compared, a row for each size and measure."""
     rows = [
         _effect_row(case, each) for case in answer.cases for each in (case.capacity, *case.steady)
@@ -130,7 +130,7 @@ def _percent(share: float) -> str:
     return f"{share:+.1%}"
 
 
-def bound_table(answer: Answer) -> Table:
+def bound_table(answer: ComparisonAnswer) -> Table:
     """What bound each side, and how used its resources were, saturated and at the same load."""
     rows = []
     for case in answer.cases:

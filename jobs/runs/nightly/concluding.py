@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from jobs.config.suite import Suite
 from jobs.runs.endings import Ending, ending_of
-from metrics.comparing.nightly import Comparison, Noise, Rule
+from metrics.comparing.nightly import NightComparison, NightRule
 from metrics.reporting.nightly import CaseReport, of_comparison
 from metrics.tables.cases import CaseRow, Outcome
 from search.errors import NoConclusionError, RegressionError
@@ -16,11 +16,10 @@ Missing = Mapping[str, tuple[Outcome, str]]
 """Case without a valid figure → what it is instead, and why."""
 
 
-def rule_of(suite: Suite) -> Rule:
+def rule_of(suite: Suite) -> NightRule:
     """How a suite wants its nights judged."""
-    noise = {case.name: suite.noise_of(case) for case in suite.cases}
-    return Rule(
-        {name: Noise(each.cv, each.weight) for name, each in noise.items()},
+    return NightRule(
+        {case.name: suite.noise_of(case) for case in suite.cases},
         suite.min_effect,
         suite.history_max,
         suite.since_s,
@@ -29,7 +28,7 @@ def rule_of(suite: Suite) -> Rule:
 
 def case_reports(
     suite: Suite,
-    comparisons: Sequence[Comparison],
+    comparisons: Sequence[NightComparison],
     missing: Missing,
     error: BaseException | None,
 ) -> tuple[CaseReport, ...]:
@@ -66,7 +65,7 @@ def ending_of_night(cases: Sequence[CaseReport], error: BaseException | None) ->
     return Ending()
 
 
-def judged_row(compared: Comparison) -> CaseRow:
+def judged_row(compared: NightComparison) -> CaseRow:
     """The row of a case as it was judged."""
     row = replace(
         compared.tonight,

@@ -22,8 +22,8 @@ from metrics.tables.boundary import Boundary, BoundaryRow
 from metrics.tables.cases import CaseRow
 from metrics.trial.trial import Trial
 from search.forecast import trials_left
-from search.goals import Histories
 from search.lines import run_lines
+from search.loop import Histories
 from search.model import Decision, Measure
 
 
@@ -99,7 +99,7 @@ class CaseMeasurer:
             GuardStopError: a guard tripped.
         """
         config, started_s = config_of(self._config, case), time.time()
-        context = replace(self._context, workload=config.workload)
+        context = replace(self._context, config=config)
         with self._topics:
             row = (
                 self._limit(context, _within(config, left_s), case)
@@ -269,9 +269,7 @@ def _within(config: Configuration, left_s: float | None) -> Configuration:
         return config
     search = config.goal.search
     own_s = search.budget.duration_s
-    budget = search.budget.model_copy(
-        update={"duration_s": left_s if own_s is None else min(left_s, own_s)}
-    )
+    budget = replace(search.budget, duration_s=left_s if own_s is None else min(left_s, own_s))
     goal = config.goal.model_copy(update={"search": search.model_copy(update={"budget": budget})})
     return replace(config, goals=(goal, *config.goals[1:]))
 

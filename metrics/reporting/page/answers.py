@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from metrics.tables.boundary import Boundary
-from metrics.units import format_count, format_load, format_mb_per_s, format_ratio, format_size
+from metrics.units import format_count, format_mb_per_s, format_ratio, format_size
 from metrics.windows.resource import Resource
 
 DOUBTFUL = 0.5
 """Probability of the bracket below which an answer is called doubtful [ratio]."""
 
-_BY_BYTES = ("np", "rate", "message_bytes")  # axes along which the payload grows
 _NUMBERS = (
     "no",
     "one",
@@ -41,7 +40,7 @@ _GAVE_OUT = {
 
 
 @dataclass(frozen=True)
-class Answer:
+class SizeAnswer:
     """One size, for one goal.
 
     Attributes:
@@ -64,11 +63,11 @@ class Answer:
     notes: tuple[str, ...]
 
 
-def answer_of(boundary: Boundary, brokers: int) -> Answer:
+def answer_of(boundary: Boundary, brokers: int) -> SizeAnswer:
     """The answer of one boundary point."""
     figure, unit = _figure(boundary)
     probability = boundary.confidence
-    return Answer(
+    return SizeAnswer(
         size=format_size(boundary.bpm),
         figure=figure,
         unit=unit,
@@ -83,7 +82,7 @@ def answer_of(boundary: Boundary, brokers: int) -> Answer:
 def headline(boundaries: Sequence[Boundary], brokers: int) -> str:
     """All sizes in a sentence; empty where there is only one, or no answer."""
     closed = [b for b in boundaries if b.gave_up is None and b.mb_per_s > 0]
-    if len(boundaries) < 2 or not closed or closed[0].axis not in _BY_BYTES:
+    if len(boundaries) < 2 or not closed or not closed[0].along.grows_payload:
         return ""
     low, high = (pick(closed, key=lambda b: b.mb_per_s) for pick in (min, max))
     if low is high:
@@ -118,9 +117,9 @@ def _figure(boundary: Boundary) -> tuple[str, str]:
     low = boundary.loads[0]
     if not low:
         return "", ""
-    if boundary.axis in _BY_BYTES:
+    if boundary.along.grows_payload:
         return format_mb_per_s(boundary.mb_per_s), "MB/s"
-    figure, _, unit = format_load(low, boundary.axis).partition(" ")
+    figure, _, unit = boundary.along.amount(low).partition(" ")
     return figure, unit
 
 
@@ -129,7 +128,7 @@ def _text(boundary: Boundary, brokers: int) -> str:
     size = f"At {format_size(boundary.bpm)} messages"
     who, verb = _who(brokers)
     if not low:
-        least = "any load" if over is None else format_load(over, boundary.axis)
+        least = "any load" if over is None else boundary.along.amount(over)
         return f"{size} {who} did not sustain even {least}{_too_much(boundary)}: {_why(boundary)}."
     sustained = f"{size} {who} {verb} {_load(boundary)}"
     if over is None:
@@ -151,10 +150,10 @@ def _open_text(boundary: Boundary, brokers: int) -> str:
 
 def _load(boundary: Boundary) -> str:
     """`14.5 MB/s (4.83 MB/s a broker, 14,500 messages/s, 58 producers)`."""
-    load = format_load(boundary.loads[0], boundary.axis)
+    load = boundary.along.amount(boundary.loads[0])
     messages = f"{format_count(boundary.mps)} messages/s"
     each = f"{format_mb_per_s(boundary.mb_per_s_per_broker)} MB/s a broker"
-    if boundary.axis in _BY_BYTES:
+    if boundary.along.grows_payload:
         return f"{_payload(boundary)} ({each}, {messages}, {load})"
     return f"{load} ({_payload(boundary)}, {each}, {messages})"
 
@@ -162,15 +161,15 @@ def _load(boundary: Boundary) -> str:
 def _over(boundary: Boundary) -> str:
     over = boundary.loads[1]
     assert over is not None, "asked for only where there is an overload"
-    load = format_load(over, boundary.axis)
-    if boundary.axis in _BY_BYTES:
+    load = boundary.along.amount(over)
+    if boundary.along.grows_payload:
         return f"{format_mb_per_s(boundary.mb_per_s_overloaded)} MB/s ({load})"
     return load
 
 
 def _too_much(boundary: Boundary) -> str:
     above = boundary.mb_per_s_overloaded
-    return f" ({format_mb_per_s(above)} MB/s)" if above and boundary.axis in _BY_BYTES else ""
+    return f" ({format_mb_per_s(above)} MB/s)" if above and boundary.along.grows_payload else ""
 
 
 def _why(boundary: Boundary) -> str:
@@ -195,7 +194,7 @@ def _certainty(boundary: Boundary) -> str:
     if over is None:
         return f"After {trials}; no load was too much."
     bracket = (
-        f"Bracket {format_count(low)} to {format_load(over, boundary.axis)}, "
+        f"Bracket {format_count(low)} to {boundary.along.amount(over)}, "
         f"{format_ratio(boundary.relative_width)} wide after {trials}"
     )
     if boundary.confidence is None:

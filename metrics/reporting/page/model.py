@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from metrics.reporting.page.answers import Answer, answer_of, headline
+from metrics.reporting.page.answers import SizeAnswer, answer_of, headline
 from metrics.reporting.page.binding import Binding, binding_of
 from metrics.reporting.page.facts import (
     FactGroup,
@@ -50,7 +50,7 @@ class GoalPart:
     goal: str
     summary: RunSummary
     headline: str
-    answers: tuple[Answer, ...]
+    answers: tuple[SizeAnswer, ...]
     bindings: tuple[Binding, ...]
 
 

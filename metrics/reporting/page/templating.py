@@ -13,8 +13,8 @@ import jinja2
 import vl_convert
 
 from metrics.reporting.chart_style import chart_config
+from metrics.traffic.axes import axis_named
 from metrics.units import (
-    AXIS_WORDS,
     UNKNOWN,
     format_count,
     format_duration,
@@ -88,7 +88,7 @@ def script_json(value: Mapping[str, Any]) -> str:
 
 def load_title(axis: str) -> str:
     """The heading of a column of loads on an axis: `Producers`."""
-    return as_sentence(AXIS_WORDS.get(axis, axis)).removesuffix(".")
+    return as_sentence(axis_named(axis).words).removesuffix(".")
 
 
 def as_sentence(text: str) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from metrics.tables.boundary import Boundary
+from metrics.traffic.axes import MESSAGE_BYTES
 from metrics.trial.trial import Trial
 from metrics.windows.broker import BrokerWindow
 from search.model import Verdict
@@ -91,7 +92,7 @@ def listed_trials(
 
 def belongs_to(trial: Trial, boundary: Boundary) -> bool:
     """True when a trial was made for this point."""
-    return trial.point_bpm == boundary.bpm or boundary.axis == "message_bytes"
+    return trial.point_bpm == boundary.bpm or boundary.along is MESSAGE_BYTES
 
 
 def _sides(trials: Sequence[Trial], boundaries: Sequence[Boundary]) -> dict[int, Sides]:

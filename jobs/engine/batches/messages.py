@@ -1,0 +1,192 @@
+"""What messages hold: keys, values and headers, the same for the same seed."""
+
+from __future__ import annotations
+
+import random
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+from metrics.traffic.payload import Payload
+from metrics.traffic.sizes import MESSAGE_BYTES_MAX
+from search.errors import ConfigError
+
+MESSAGES_MAX = 200_000
+"""No more messages are read from a file."""
+
+REPEATED = b"x"
+_LENGTH = struct.Struct(">I")
+_STRATA = 128
+
+Header = tuple[str, bytes]
+Message = tuple[bytes | None, bytes, list[Header]]
+"""(key, value, headers)."""
+
+
+class MessagesError(ConfigError):
+    """A file of messages that cannot be used."""
+
+
+class Values(Protocol):
+    """Makes values."""
+
+    def make(self, size: int) -> bytes:
+        """A value of this size."""
+        ...
+
+
+class RandomValues:
+    """Random bytes; what `MixedValues` with no share makes, only faster."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
+
+    def make(self, size: int) -> bytes:
+        """See `Values`."""
+        return self._rng.randbytes(size)
+
+
+class MixedValues:
+    """Random bytes, of which a share at the end is one repeated character."""
+
+    def __init__(self, rng: random.Random, compressibility: float) -> None:
+        self._rng = rng
+        self._random_share = 1.0 - compressibility
+        self._owed = 0.0
+
+    def make(self, size: int) -> bytes:
+        """See `Values`; what rounding took from one value, the next one gets."""
+        self._owed += size * self._random_share
+        count = min(size, max(0, round(self._owed)))
+        self._owed -= count
+        return self._rng.randbytes(count) + REPEATED * (size - count)
+
+
+class SampledValues:
+    """Values from real messages: cut, or continued with the messages that follow."""
+
+    def __init__(self, rng: random.Random, messages: Sequence[bytes]) -> None:
+        self._rng = rng
+        self._joined = b"".join(messages)
+        self._starts: list[int] = []
+        start = 0
+        for message in messages:
+            self._starts.append(start)
+            start += len(message)
+
+    def make(self, size: int) -> bytes:
+        """See `Values`."""
+        start = self._rng.choice(self._starts)
+        value = self._joined[start : start + size]
+        while len(value) < size:
+            value += self._joined[: size - len(value)]
+        return value
+
+
+def read_messages(payload: Payload) -> list[bytes]:
+    """The first messages of the file, up to `pool_bytes` and `MESSAGES_MAX` of them.
+
+    Raises:
+        MessagesError: it cannot be read, holds no message, or is cut off.
+    """
+    path, limit_bytes = Path(payload.messages_file or ""), payload.pool_bytes
+    try:
+        with path.open("rb") as file:
+            data = file.read(limit_bytes)
+            is_whole = not file.read(1)
+    except OSError as error:
+        raise MessagesError(
+            f"payload.messages_file {path} cannot be read here: {error.strerror}; expected a "
+            "file at the same path on every executor; put it there, or correct the path"
+        ) from None
+    is_prefixed = payload.messages_format == "length-prefixed"
+    found = _prefixed(path, data, is_whole) if is_prefixed else _lines(data, is_whole)
+    messages = [each for each in found if each][:MESSAGES_MAX]
+    if not messages:
+        raise MessagesError(
+            f"payload.messages_file {path} has no message in its first {limit_bytes} B; expected "
+            "one a line, or after a length of four bytes with payload.messages_format "
+            "length-prefixed; correct the file, or raise payload.pool_bytes"
+        )
+    return messages
+
+
+def _lines(data: bytes, is_whole: bool) -> list[bytes]:
+    lines = data.split(b"\n")
+    return lines if is_whole else lines[:-1]
+
+
+def _prefixed(path: Path, data: bytes, is_whole: bool) -> list[bytes]:
+    messages, position = [], 0
+    while position < len(data):
+        end = position + _LENGTH.size
+        size = _LENGTH.unpack_from(data, position)[0] if end <= len(data) else 0
+        if size > MESSAGE_BYTES_MAX or (is_whole and (end > len(data) or end + size > len(data))):
+            raise MessagesError(
+                f"payload.messages_file {path} is not made of messages after lengths of four "
+                f"bytes: that at byte {position} says {size} B; expected up to "
+                f"{MESSAGE_BYTES_MAX} B and no more than the file has; correct the file"
+            )
+        if end + size > len(data):
+            break
+        messages.append(data[end : end + size])
+        position = end + size
+    return messages
+
+
+class Messages:
+    """An endless stream of messages, the same for the same pattern and seed.
+
+    Sizes, or messages of a file where they bring their own, are drawn in strata: of 128
+    in a row each comes from another 128th of the distribution, in random order. So every
+    longer stretch of the stream has the mean that was asked for.
+    """
+
+    def __init__(
+        self,
+        payload: Payload,
+        mean_bytes: int,
+        rng: random.Random,
+        keys: Sequence[bytes] = (),
+        read: Sequence[bytes] = (),
+        compressibility: float | None = None,
+    ) -> None:
+        self._payload = payload
+        self._sizes = payload.distribution
+        self._mean_bytes = mean_bytes
+        self._rng = rng
+        self._read = read
+        self._strata: list[int] = []
+        self._keys = keys
+        share = payload.repeated_share if compressibility is None else compressibility
+        self._values: Values = SampledValues(rng, read) if read else MixedValues(rng, share)
+        if not read and not share:
+            self._values = RandomValues(rng)
+
+    def __iter__(self) -> Messages:
+        return self
+
+    def __next__(self) -> Message:
+        payload, rng = self._payload, self._rng
+        if payload.sizes == "messages":
+            value = self._read[int(self._share() * len(self._read))]
+        else:
+            size = self._mean_bytes
+            if self._sizes.vary:
+                size = max(payload.key_bytes, self._sizes.quantile(size, self._share()))
+            value = self._values.make(size - payload.key_bytes)
+        headers = [(f"h{i}", rng.randbytes(payload.header_bytes)) for i in range(payload.headers)]
+        return self._key(), value, headers
+
+    def _share(self) -> float:
+        if not self._strata:
+            self._strata = self._rng.sample(range(_STRATA), _STRATA)
+        return (self._strata.pop() + self._rng.random()) / _STRATA
+
+    def _key(self) -> bytes | None:
+        if not self._payload.key_bytes:
+            return None
+        if self._keys:
+            return self._rng.choice(self._keys)
+        return self._rng.randbytes(self._payload.key_bytes)

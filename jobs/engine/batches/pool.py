@@ -1,0 +1,262 @@
+"""Record batches, encoded once and sent many times.
+
+A pool is a ring of sections (`jobs.engine.batches.sections`), each the records of one full batch.
+Every producer goes round the ring from a place of its own, a section per batch.
+
+Compressed data cannot be cut, so a compressed section keeps a body for each of some record
+counts: the natural one, at which batches leave while the brokers keep up, the full one, and
+between them as fine a scale as the pool's size allows. A batch takes the largest count that
+is not above what is due; what is left over opens the next batch, so no record is lost.
+"""
+
+from __future__ import annotations
+
+import functools
+import random
+from collections.abc import Iterator, Sequence
+from itertools import chain, islice
+
+from jobs.engine.batches.compression import codec_named
+from jobs.engine.batches.messages import Message, Messages, MessagesError, read_messages
+from jobs.engine.batches.sections import (
+    RECORDS_MAX,
+    CompressedSection,
+    Encoded,
+    PlainSection,
+    Section,
+    batch_of,
+    encode,
+)
+from metrics.traffic.producer import ProducerPattern
+
+ESTIMATION_FACTOR = 1.05
+"""By which Kafka's producer expects a batch to compress worse than those before it."""
+
+_RAW_BYTES_MAX = 67_108_864  # compressed per pool at most, or making one takes too long
+_PROBE_BYTES = 1_048_576
+_ROUNDS = 3
+_BISECTIONS = 10
+_STEP = 7919  # a prime, so that producers spread over the ring
+_STEPS_PER_OCTAVE = (16, 8, 4, 2, 1)
+_SECTIONS_MIN = 4
+_MEAN_TOLERANCE = 0.01
+
+
+def record_counts(full: int, natural: int, per_octave: int) -> list[int]:
+    """Numbers of records to keep compressed bodies of, rising to `full`.
+
+    Those around `natural`, unless batches get full anyway, and from 1 on about `per_octave`
+    numbers in each doubling.
+    """
+    around = range(max(1, natural - 1), natural + 2) if natural < full else ()
+    counts = {full, *around}
+    count = 1.0
+    while count < full:
+        counts.add(int(count))
+        count = max(int(count) + 1.0, count * 2 ** (1 / per_octave))
+    return sorted(counts)
+
+
+class BatchPool:
+    """Encoded batches, shared by all producers of a task.
+
+    The pool is bounded by `payload.pool_bytes` and by 200,000 records, with at least one
+    full batch in it, and is the same for the same pattern and seed.
+
+    Attributes:
+        sections: the ring, in order.
+        compression_ratio: size of the records before over after compression.
+        mean_payload_bytes: payload of a record in batches of the natural size [B].
+
+    Raises:
+        CodecError: the codec is unknown, or its library is missing here.
+        MessagesError: the file of messages cannot be used.
+    """
+
+    def __init__(self, pattern: ProducerPattern) -> None:
+        self._pattern = pattern
+        self._codec = codec_named(pattern.options.compression)
+        self._interval_ms = 1000.0 / pattern.rate_records_per_s
+        self._natural = pattern.lingered_records
+        payload = pattern.payload
+        self._read = read_messages(payload) if payload.kind == "messages" else []
+        self._check_mean()
+        key_rng = random.Random(f"{pattern.payload.seed}/keys")
+        self._keys = [key_rng.randbytes(payload.key_bytes) for _ in range(payload.key_count)]
+        self._compressibility = self._dial()
+        self._shrinking = self._expected_shrinking()
+        self._per_octave = _STEPS_PER_OCTAVE[0]
+        self._last_ends: tuple[Sequence[int], Sequence[int]] = ((), ())
+        self._totals = [0, 0, 0, 0]  # records, payload, before and after compression
+        self.sections = self._make()
+        records, payload_bytes, raw, sent = self._totals
+        self.mean_payload_bytes = payload_bytes / records
+        self.compression_ratio = raw / sent
+        for section, following in zip(
+            self.sections, [*self.sections[1:], self.sections[0]], strict=True
+        ):
+            section.following = following
+
+    def __len__(self) -> int:
+        return len(self.sections)
+
+    def section_of(self, producer: int) -> Section:
+        """The section that this producer's first batch takes."""
+        return self.sections[producer * _STEP % len(self.sections)]
+
+    def take(
+        self,
+        section: Section,
+        records: int,
+        base_timestamp_ms: int,
+        producer_id: int = -1,
+        epoch: int = -1,
+        sequence: int = -1,
+    ) -> tuple[bytes, memoryview]:
+        """A batch ready to be sent: its header, and its records without a copy.
+
+        Args:
+            records: a number that `section.fitting` gives.
+            base_timestamp_ms: create time of its first record [ms since the epoch].
+            producer_id, epoch, sequence: of an idempotent producer; -1 for none.
+        """
+        last_ms = base_timestamp_ms + int((records - 1) * self._interval_ms)
+        times = (base_timestamp_ms, last_ms)
+        return batch_of(section, records, times, producer_id, epoch, sequence)
+
+    # --- what goes in -------------------------------------------------------
+
+    def _check_mean(self) -> None:
+        pattern = self._pattern
+        if pattern.payload.sizes != "messages":
+            return
+        mean = sum(map(len, self._read)) / len(self._read) + pattern.payload.key_bytes
+        if abs(mean - pattern.bpm) > max(1.0, _MEAN_TOLERANCE * mean):
+            raise MessagesError(
+                f"message_bytes is {pattern.bpm}, and the messages of "
+                f"payload.messages_file have a mean of {mean:.0f} B, the key included; expected "
+                f"the same, as payload.sizes is messages; set message_bytes to [{mean:.0f}], or "
+                "payload.sizes to fixed"
+            )
+
+    def _messages(self, name: str, compressibility: float | None = None) -> Messages:
+        pattern = self._pattern
+        rng = random.Random(f"{pattern.payload.seed}/{pattern.bpm}/{name}")
+        share = self._compressibility if compressibility is None else compressibility
+        return Messages(pattern.payload, pattern.bpm, rng, self._keys, self._read, share)
+
+    def _dial(self) -> float | None:
+        """The share of repeated characters that gives the wanted ratio with this codec."""
+        payload, codec = self._pattern.payload, self._codec
+        wanted = payload.wanted_ratio
+        if payload.kind != "mixed" or wanted is None:
+            return None
+        if codec.number == 0:
+            return 1.0 - 1.0 / wanted
+        room = min(_PROBE_BYTES, int(self._pattern.options.batch_size * wanted))
+        low, high = 0.0, 1.0
+        for _ in range(_BISECTIONS):
+            middle = (low + high) / 2
+            probe = encode(self._messages("probe", middle), room, self._interval_ms)
+            data = probe.data[: probe.ends[min(self._natural, probe.records)]]
+            if len(data) / len(codec.compress(data)) < wanted:
+                low = middle
+            else:
+                high = middle
+        return high
+
+    def _expected_shrinking(self) -> float:
+        """What Kafka's producer expects to be left of a batch after compression [ratio].
+
+        It goes by the batches before, times 1.05; that is followed to where it settles.
+        """
+        shrinking = 1.0
+        for _ in range(_ROUNDS if self._codec.number else 0):
+            data = self._encode(self._messages("probe"), shrinking).data
+            shrinking = ESTIMATION_FACTOR * len(self._codec.compress(data)) / len(data)
+        return shrinking
+
+    def _encode(self, messages: Iterator[Message], shrinking: float | None = None) -> Encoded:
+        expected = self._shrinking if shrinking is None else shrinking
+        return encode(messages, self._pattern.options.batch_size, self._interval_ms, expected)
+
+    # --- the ring -----------------------------------------------------------
+
+    def _make(self) -> list[Section]:
+        heads, rest = self._messages("heads"), self._messages("rest")
+        lingered = self._natural
+
+        def encoded_with(left_over: Message | None) -> Encoded:
+            # Batches that leave before they are full hold only heads, which therefore have
+            # the mean by themselves. A message that did not fit opens the next batch only
+            # where batches get full: elsewhere each would begin with a large one.
+            opening = [left_over] if left_over and lingered >= full else []
+            messages = chain(opening, islice(heads, lingered - len(opening)), rest)
+            return self._encode(messages)
+
+        full = 0
+        encoded = encoded_with(None)
+        full = encoded.records
+        count = max(1, min(self._count(encoded), RECORDS_MAX // full))
+        sections = [self._section(encoded)]
+        while len(sections) < count:
+            encoded = encoded_with(encoded.left_over)
+            sections.append(self._section(encoded))
+        return sections
+
+    def _count(self, first: Encoded) -> int:
+        """How many sections there is room for; chooses how fine their counts are."""
+        if self._codec.number == 0:
+            return self._pattern.payload.pool_bytes // max(1, len(first.data))
+        share = len(self._codec.compress(first.data)) / len(first.data)
+        sections = 0
+        for self._per_octave in _STEPS_PER_OCTAVE:
+            raw = sum(first.ends[count] for count in self._counts(first))
+            sections = int(
+                min(self._pattern.payload.pool_bytes / (raw * share), _RAW_BYTES_MAX / raw)
+            )
+            if sections >= _SECTIONS_MIN:
+                break
+        return sections
+
+    def _counts(self, encoded: Encoded) -> list[int]:
+        return record_counts(encoded.records, self._natural, self._per_octave)
+
+    def _section(self, encoded: Encoded) -> Section:
+        section: Section
+        if self._codec.number == 0:
+            section = self._plain(encoded)
+        else:
+            bodies = {
+                count: self._codec.compress(encoded.data[: encoded.ends[count]])
+                for count in self._counts(encoded)
+            }
+            section = CompressedSection(self._codec.number, bodies, encoded.payload_ends)
+        natural = section.fitting(min(self._natural, encoded.records))
+        amounts = (
+            natural,
+            encoded.payload_ends[natural],
+            encoded.ends[natural],
+            len(section.body(natural)),
+        )
+        self._totals = [total + each for total, each in zip(self._totals, amounts, strict=True)]
+        return section
+
+    def _plain(self, encoded: Encoded) -> Section:
+        """Sections whose messages have the same sizes share their ends, for memory."""
+        ends = (encoded.ends, encoded.payload_ends)
+        if ends != self._last_ends:
+            self._last_ends = ends
+        return PlainSection(encoded.data, *self._last_ends)
+
+
+@functools.lru_cache(maxsize=2)
+def pool_of(pattern: ProducerPattern) -> BatchPool:
+    """The pool of this pattern, kept for the next trial.
+
+    Python workers are used again, and encoding a pool can take longer than a trial's warm-up.
+
+    Raises:
+        CodecError, MessagesError: see `BatchPool`.
+    """
+    return BatchPool(pattern)

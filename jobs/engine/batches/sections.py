@@ -1,0 +1,236 @@
+"""Encoded records of one batch, and the header that is made for each send.
+
+A section holds the records of one full batch, encoded once. A shorter batch takes the
+first of them: without compression a prefix, because records are laid out one after the
+other with rising offset deltas; with it a body of its own, because compressed data can't be
+cut. What differs from send to send is the 61-byte header: timestamps, record count, what
+idempotence needs, and the CRC-32C over all that follows it. The layout is Kafka's record
+batch format v2 (https://kafka.apache.org/documentation/#recordbatch).
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from crc32c import crc32c
+from kafka.record.default_records import DefaultRecordBatchBuilder
+
+from jobs.engine.batches.checksum import Tail
+from jobs.engine.batches.messages import Message
+from metrics.traffic.record_format import BATCH_HEADER_BYTES
+
+RECORDS_MAX = 200_000
+"""No section holds more records."""
+
+RAW_BATCH_BYTES_MAX = 16_777_216
+"""No batch of several records is larger before compression [B]."""
+
+TAIL_BYTES_MIN = 32_768
+"""A shorter body is read again for each checksum, which is as fast [B]."""
+
+_BEFORE_CRC = struct.Struct(">qiib")
+_CRC = struct.Struct(">I")
+_AFTER_CRC = struct.Struct(">hiqqqhii")
+_LENGTH_OFFSET = 12
+_MAGIC = 2
+_UNBOUNDED = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """Records as they stand in an uncompressed batch.
+
+    Attributes:
+        data: without the batch header.
+        ends: ends[m] is where the first m records end [B]; ends[0] is 0.
+        payload_ends: payload_ends[m] is the payload of the first m records [B].
+        left_over: the message that no longer fitted.
+    """
+
+    data: bytes
+    ends: Sequence[int]
+    payload_ends: Sequence[int]
+    left_over: Message | None
+
+    @property
+    def records(self) -> int:
+        """How many records there are."""
+        return len(self.ends) - 1
+
+
+def encode(
+    messages: Iterator[Message], batch_size: int, interval_ms: float, shrinking: float = 1.0
+) -> Encoded:
+    """Encode messages until the next one does not fit; one always does.
+
+    Args:
+        batch_size: for the batch with its header [B].
+        interval_ms: between the timestamps of two records [ms].
+        shrinking: what is expected to be left of the records before the next one after
+            compression [ratio]; it itself counts whole, as in Kafka's producer.
+    """
+    builder = DefaultRecordBatchBuilder(
+        magic=_MAGIC,
+        compression_type=0,
+        is_transactional=False,
+        producer_id=-1,
+        producer_epoch=-1,
+        base_sequence=-1,
+        batch_size=_UNBOUNDED,
+    )
+    ends, payload_ends = [0], [0]
+    message: Message | None = None
+    for index in range(RECORDS_MAX):
+        message = next(messages)
+        key, value, headers = message
+        builder.append(index, int(index * interval_ms), key, value, headers)
+        end = builder.size() - BATCH_HEADER_BYTES
+        expected = BATCH_HEADER_BYTES + ends[-1] * shrinking + end - ends[-1]
+        if index and (expected > batch_size or end > RAW_BATCH_BYTES_MAX):
+            break
+        ends.append(end)
+        payload_ends.append(payload_ends[-1] + len(key or b"") + len(value))
+        message = None
+    data = bytes(builder.build())[BATCH_HEADER_BYTES : BATCH_HEADER_BYTES + ends[-1]]
+    return Encoded(data, ends, payload_ends, message)
+
+
+class Section(Protocol):
+    """The records of one full batch, of which a batch takes some or all.
+
+    Attributes:
+        full_records: as many as fit into a batch.
+        codec: what a batch's attributes say of its compression.
+        following: the section that comes next in the pool's ring.
+        tail: checksum of the body of a full batch, once it was needed and where it pays.
+    """
+
+    full_records: int
+    codec: int
+    following: Section
+    tail: Tail | None
+
+    def fitting(self, records: int) -> int:
+        """The most records, up to so many, of which there is a batch."""
+        ...
+
+    def body(self, records: int) -> memoryview:
+        """What follows the header of a batch of so many records, without a copy."""
+        ...
+
+    def size_of(self, records: int) -> int:
+        """Size of a batch of so many records, header included [B]."""
+        ...
+
+    def payload_of(self, records: int) -> int:
+        """Payload of so many records, keys and values [B]."""
+        ...
+
+
+class PlainSection:
+    """Uncompressed records; see `Section`."""
+
+    codec = 0
+    __slots__ = ("_data", "_ends", "_payload_ends", "following", "full_records", "tail")
+
+    def __init__(self, data: bytes, ends: Sequence[int], payload_ends: Sequence[int]) -> None:
+        self._data = memoryview(data)
+        self._ends = ends
+        self._payload_ends = payload_ends
+        self.full_records = len(ends) - 1
+        self.following: Section = self
+        self.tail: Tail | None = None
+
+    def fitting(self, records: int) -> int:
+        """See `Section`."""
+        return min(records, self.full_records)
+
+    def body(self, records: int) -> memoryview:
+        """See `Section`."""
+        return self._data[: self._ends[records]]
+
+    def size_of(self, records: int) -> int:
+        """See `Section`."""
+        return BATCH_HEADER_BYTES + self._ends[records]
+
+    def payload_of(self, records: int) -> int:
+        """See `Section`."""
+        return self._payload_ends[records]
+
+
+class CompressedSection:
+    """Records compressed once for each of some record counts; see `Section`."""
+
+    __slots__ = (
+        "_bodies",
+        "_counts",
+        "_payload_ends",
+        "codec",
+        "following",
+        "full_records",
+        "tail",
+    )
+
+    def __init__(
+        self, codec: int, bodies: Mapping[int, bytes], payload_ends: Sequence[int]
+    ) -> None:
+        self.codec = codec
+        self._counts = sorted(bodies)
+        self._bodies = {count: memoryview(body) for count, body in bodies.items()}
+        self._payload_ends = payload_ends
+        self.full_records = self._counts[-1]
+        self.following: Section = self
+        self.tail: Tail | None = None
+
+    def fitting(self, records: int) -> int:
+        """See `Section`."""
+        return self._counts[max(0, bisect_right(self._counts, records) - 1)]
+
+    def body(self, records: int) -> memoryview:
+        """See `Section`."""
+        return self._bodies[records]
+
+    def size_of(self, records: int) -> int:
+        """See `Section`."""
+        return BATCH_HEADER_BYTES + len(self._bodies[records])
+
+    def payload_of(self, records: int) -> int:
+        """See `Section`."""
+        return self._payload_ends[records]
+
+
+def batch_of(
+    section: Section,
+    records: int,
+    timestamps_ms: tuple[int, int],
+    producer_id: int = -1,
+    epoch: int = -1,
+    sequence: int = -1,
+) -> tuple[bytes, memoryview]:
+    """A batch ready to be sent: its header, and its records without a copy.
+
+    Args:
+        records: a number that `section.fitting` gives.
+        timestamps_ms: create times of its first and last record [ms since the epoch].
+        producer_id, epoch, sequence: of an idempotent producer; -1 for none.
+    """
+    body = section.body(records)
+    after = _AFTER_CRC.pack(
+        section.codec, records - 1, *timestamps_ms, producer_id, epoch, sequence, records
+    )
+    length = BATCH_HEADER_BYTES - _LENGTH_OFFSET + len(body)
+    header = _BEFORE_CRC.pack(0, length, -1, _MAGIC)
+    return header + _CRC.pack(_checksum(section, records, after, body)) + after, body
+
+
+def _checksum(section: Section, records: int, after: bytes, body: memoryview) -> int:
+    """CRC-32C of what follows the CRC: the rest of the header, and the records."""
+    if records < section.full_records or len(body) < TAIL_BYTES_MIN:
+        return crc32c(body, crc32c(after))
+    if section.tail is None:
+        section.tail = Tail(body)
+    return section.tail.after(after)

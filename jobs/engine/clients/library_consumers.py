@@ -1,0 +1,214 @@
+"""Members of consumer groups that a library runs: it fetches, decodes, joins and commits.
+
+Each member polls on a thread of its own, as the libraries' users do. What is read goes into
+the same account as that of the engine's own consumers.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+
+from kafka.errors import KafkaError as KafkaPythonError
+
+from jobs.engine.clients.library import LibraryConsumer, Read, ReadError
+from jobs.engine.consuming.ledger import SKIPPED, GroupLedger, Position
+from jobs.engine.consuming.membership import await_settled
+from jobs.engine.consuming.role import Targets, TaskReading
+from jobs.engine.task.driver_line import DriverLine
+from jobs.engine.task.plan import TrialPlan
+from jobs.engine.task.window import Window
+from metrics.trial.consumption import GroupShare
+from search.errors import RedlineError
+
+POLL_S = 0.1
+_TURN_S = 0.05
+_LEAVE_S = 15.0
+
+_ERRORS = (KafkaPythonError, RedlineError, OSError, RuntimeError, ValueError, AssertionError)
+"""What libraries raise; those with errors of their own raise `ReadError` in their place."""
+
+
+class LibraryMember:
+    """One member on a thread of its own, with an account of its own.
+
+    Attributes:
+        owned: how many partitions it owns; None until it has joined.
+        trouble: why it ended, or None.
+    """
+
+    def __init__(self, plan: TrialPlan, group: int, member: int, library: LibraryConsumer) -> None:
+        self.client_id = f"{group}-{member}"
+        self.group = group
+        self.ledger = GroupLedger(group, 1, 0.0)
+        self.owned: int | None = None
+        self.trouble: str | None = None
+        self.positions: dict[int, Position] = {}
+        self.begin = threading.Event()
+        self._library = library
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def start(self) -> None:
+        """Begin to join."""
+        self._thread.start()
+
+    def leave(self) -> None:
+        """Begin to leave."""
+        self._ending.set()
+
+    def join(self) -> None:
+        """Wait until it has left, for a while."""
+        self._ending.set()
+        if self._thread.is_alive():
+            self._thread.join(_LEAVE_S)
+
+    @property
+    def lag(self) -> int:
+        """Records that it may read and has not yet."""
+        return sum(position.lag for position in list(self.positions.values()))
+
+    def has_reached(self, targets: Mapping[int, int]) -> bool:
+        """True when all that it owns was read up to these offsets."""
+        positions = list(self.positions.values())
+        return self.owned is not None and all(
+            each.offset >= targets.get(each.partition, 0) for each in positions
+        )
+
+    def share(self, targets: Mapping[int, int] | None) -> GroupShare:
+        """Its account, held against how far there was to read."""
+        return self.ledger.share(list(self.positions.values()), targets)
+
+    # --- on the member's thread -------------------------------------------------
+
+    def _run(self) -> None:
+        library = self._library
+        try:
+            library.open()
+            begun = False
+            while not self._ending.is_set():
+                if not begun and self.begin.is_set():
+                    library.begin()
+                    begun = True
+                records = list(library.poll(POLL_S))
+                assigned = library.take_assignment()
+                if assigned is not None:
+                    records = self._own(assigned, records)
+                self._count(records)
+                self._hear_ends(library)
+        except _ERRORS as error:
+            self.trouble = f"{type(error).__name__}: {error}"
+        finally:
+            self._close(library)
+
+    def _close(self, library: LibraryConsumer) -> None:
+        try:
+            library.close()
+        except _ERRORS as error:
+            self.trouble = self.trouble or f"{type(error).__name__}: {error}"
+
+    def _own(self, offsets: Mapping[int, int], records: list[Read]) -> list[Read]:
+        """Take over what was assigned; returns the records that were read after it.
+
+        One poll may hold records of before and after. Those before go on where the member was.
+        """
+        after: list[Read] = []
+        for record in records:
+            before = self.positions.get(record[0])
+            if before is not None and before.offset == record[1]:
+                self._count([record])
+            else:
+                after.append(record)
+        if self.owned is not None:
+            self.ledger.counts.rebalances += 1
+        kept = {p: position.offset for p, position in self.positions.items()}
+        for position in self.positions.values():
+            self.ledger.left(position)
+        self.positions = {p: Position(p, max(at, kept.get(p, at))) for p, at in offsets.items()}
+        self.owned = len(offsets)
+        return after
+
+    def _count(self, records: Iterable[Read]) -> None:
+        now, wall_s = time.monotonic(), time.time()
+        for partition, offset, size, created_ms in records:
+            position = self.positions.get(partition)
+            if position is None or offset < position.offset:
+                continue  # of before a rebalance
+            if offset > position.offset:
+                self.ledger.counts.errors[SKIPPED] += offset - position.offset
+            position.read(1, offset + 1)
+            age_s = wall_s - created_ms / 1000.0 if created_ms >= 0 else None
+            self.ledger.read(1, size, age_s, now)
+
+    def _hear_ends(self, library: LibraryConsumer) -> None:
+        for partition, position in self.positions.items():
+            end = library.high_watermark(partition)
+            if end is not None:
+                position.high_watermark = max(end, position.offset)
+
+
+class LibraryConsumers:
+    """The members that one task hosts; implements `jobs.engine.consuming.role.ConsumerClient`.
+
+    Args:
+        task: index among the consumer tasks, from 0.
+        make: makes the consumer of a (group, member).
+
+    Raises:
+        LibraryError: the library is not installed here, or lacks an option.
+    """
+
+    def __init__(
+        self, plan: TrialPlan, task: int, make: Callable[[TrialPlan, int, int], LibraryConsumer]
+    ) -> None:
+        self._plan, self._options = plan, plan.pattern.consumers
+        hosted = self._options.members_of(task, plan.consumer_tasks)
+        self._members = [
+            LibraryMember(plan, group, member, make(plan, group, member))
+            for group, member in hosted
+        ]
+
+    def open(self) -> None:
+        """See `ConsumerClient.open`."""
+        for member in self._members:
+            member.start()
+        await_settled(self._members, self._plan)
+
+    def run(
+        self, start_s: float, wall_offset_s: float, line: DriverLine | None, targets: Targets
+    ) -> TaskReading:
+        """See `ConsumerClient.run`."""
+        window = Window.of(self._plan.pattern.phases, start_s, line)
+        for member in self._members:
+            member.ledger.window = window
+        if self._options.start != "latest":
+            time.sleep(max(0.0, start_s - time.monotonic()))  # a backlog waits for the load
+        for member in self._members:
+            member.begin.set()
+        self._turn_until(window, lambda now: now >= window.start_s)
+        self._turn_until(window, lambda now: now >= window.end_s)
+        deadline_s = window.end_s + 2 * self._plan.pattern.phases.drain_timeout_s
+        self._turn_until(window, lambda now: now >= deadline_s or self._has_reached(targets))
+        shares = tuple(member.share(targets()) for member in self._members)
+        return TaskReading(shares, window, 0.0)
+
+    def close(self) -> None:
+        """See `ConsumerClient.close`."""
+        for member in self._members:
+            member.leave()
+        for member in self._members:
+            member.join()
+
+    def _has_reached(self, targets: Targets) -> bool:
+        goal = targets()
+        return goal is not None and all(member.has_reached(goal) for member in self._members)
+
+    def _turn_until(self, window: Window, is_over: Callable[[float], bool]) -> None:
+        while not is_over(now := time.monotonic()):
+            window.heed(now)
+            for member in self._members:
+                if member.trouble is not None:
+                    raise ReadError(f"consumer group {member.group}: {member.trouble}")
+                member.ledger.sample_lag(member.lag, now)
+            time.sleep(_TURN_S)

@@ -1,0 +1,293 @@
+"""Producers that a library runs: they follow the same schedule as the engine's own.
+
+Each producer follows the engine's schedule record by record: the same intended times, the
+same sticky partitions, the same payload. The loop is open: what the library has no room for
+stays due, and its latency counts from the intended time. A library forms its batches
+itself; the partition is named for each record, because libraries differ in when they
+choose another one.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+
+from kafka.record.default_records import DefaultRecordBatch
+
+from jobs.engine.batches.pool import BatchPool, pool_of
+from jobs.engine.clients.library import NEVER_SENT, LibraryProducer, Record
+from jobs.engine.network.connections import open_connections
+from jobs.engine.producing.account import Account
+from jobs.engine.producing.batch import UNACKNOWLEDGED
+from jobs.engine.producing.producer import Producer
+from jobs.engine.producing.role import TaskLoad
+from jobs.engine.producing.schedule import schedule_of
+from jobs.engine.task.driver_line import DriverLine
+from jobs.engine.task.plan import TrialPlan
+from jobs.engine.task.window import Window
+from metrics.traffic.producer import ProducerPattern
+
+RECORDS_MAX = 50_000
+"""Records of the pool that a library is given, apart from those of the first batch."""
+
+_RECORDS_PER_TURN = 200
+_CHECK_INTERVAL_S = 0.25
+_NAP_MIN_S = 0.0005  # shorter ones would spend the CPU on waking up
+_NAP_MAX_S = 0.002  # a library that has no room, or an answer, says so only when asked
+
+Fate = tuple[int, float, int, str | None]
+"""(partition, due at, size, why it failed or None)."""
+
+
+class LibrarySender:
+    """One producer: its schedule, its library, and what is on the way.
+
+    Attributes:
+        offered: records that the library accepted so far.
+        unsettled_bytes: accepted and without an answer [B].
+        unsettled: partition → records of that kind.
+        blocked: the library had no room for the next record.
+    """
+
+    def __init__(
+        self,
+        schedule: Producer,
+        library: LibraryProducer,
+        records: Sequence[Record],
+    ) -> None:
+        self.schedule = schedule
+        self.library = library
+        self.offered = 0
+        self.unsettled: Counter[int] = Counter()
+        self.unsettled_bytes = 0
+        self.blocked = False
+        self.fates: deque[Fate] = deque()  # filled by the library's threads
+        self._records = records
+        self._first = schedule.index * 7919 % len(records)
+        self._batch_end = schedule.records_by(schedule.ready_s)
+
+    @property
+    def next_due_s(self) -> float:
+        """When the next record is due."""
+        return self.schedule.due_s(self.offered)
+
+    @property
+    def is_waiting(self) -> bool:
+        """True while some record that was accepted has no answer."""
+        return any(self.unsettled.values())
+
+    def offer(self, wall_offset_s: float, room_bytes: int) -> bool:
+        """Hand over the next record; False when there is no room."""
+        schedule, due_s = self.schedule, self.next_due_s
+        if self.offered >= self._batch_end:
+            records = self._batch_end - schedule.opened
+            schedule.seal(records)
+            self._batch_end = schedule.opened + schedule.records_by(schedule.ready_s)
+        record = self._records[(self._first + self.offered) % len(self._records)]
+        size = len(record[0] or b"") + len(record[1] or b"")
+        partition = schedule.partition
+        self.blocked = self.unsettled_bytes + size > room_bytes and self.unsettled_bytes > 0
+        if self.blocked:
+            return False
+        settled = functools.partial(self._settle, partition, due_s, size)
+        timestamp_ms = int((due_s + wall_offset_s) * 1000)
+        self.blocked = not self.library.offer(partition, record, timestamp_ms, settled)
+        if self.blocked:
+            return False
+        self.offered += 1
+        self.unsettled[partition] += 1
+        self.unsettled_bytes += size
+        return True
+
+    def _settle(self, partition: int, due_s: float, size: int, error: str | None) -> None:
+        self.fates.append((partition, due_s, size, error))
+
+
+class LibraryLoop:
+    """The producers of one task on a library; see `TaskLoad` for what it leaves."""
+
+    def __init__(
+        self,
+        plan: TrialPlan,
+        task: int,
+        libraries: Sequence[LibraryProducer],
+        records: Sequence[Record],
+        pool: BatchPool,
+        clock: Callable[[], float] = time.monotonic,
+        line: DriverLine | None = None,
+    ) -> None:
+        self._plan = plan
+        self._line = line
+        self._clock = clock
+        self._slept_s = 0.0
+        self._next_check_s = clock() + _CHECK_INTERVAL_S
+        self._make = functools.partial(self._source, records, pool)
+        self._hosted = list(zip(plan.producers_of(task), libraries, strict=True))
+        self._sources: list[LibrarySender] = []
+        self.producers: list[Producer] = []
+
+    def run(self, start_s: float, wall_offset_s: float) -> LibraryLoop:
+        """As `WireLoop.run`."""
+        plan = self._plan
+        window = Window.of(plan.pattern.phases, start_s, self._line)
+        hosted = [index for index, _ in self._hosted]
+        self.account = Account(window, plan.pattern.producer.record_interval_s, hosted)
+        self._wall_offset_s = wall_offset_s
+        self._sources = [self._make(*each, start_s) for each in self._hosted]
+        self.producers = [source.schedule for source in self._sources]
+        self._turn_until(lambda: window.start_s)
+        cpu_s, slept_s = time.process_time(), self._slept_s
+        self._turn_until(lambda: window.end_s)
+        counts = self.account.counts
+        counts.cpu_s = time.process_time() - cpu_s
+        counts.loop_busy = 1.0 - (self._slept_s - slept_s) / window.duration_s
+        counts.unsent_own_records = sum(self._unsent_own(source) for source in self._sources)
+        self._drain()
+        return self
+
+    def _source(
+        self,
+        records: Sequence[Record],
+        pool: BatchPool,
+        index: int,
+        library: LibraryProducer,
+        start_s: float,
+    ) -> LibrarySender:
+        pattern = self._plan.pattern.producer
+        times = schedule_of(pattern, index, start_s, self._plan.pattern.phases.ramp_up_s)
+        _topic, partitions = self._plan.partitions.topic_of(index)
+        schedule = Producer(index, pattern, pool.section_of(index), partitions, times)
+        return LibrarySender(schedule, library, records)
+
+    def _unsent_own(self, source: LibrarySender) -> int:
+        end_s = self.account.window.end_s
+        if source.blocked or source.next_due_s >= end_s:
+            return 0
+        return source.schedule.records_due_between(source.next_due_s, end_s)
+
+    def _turn_until(self, end_s: Callable[[], float]) -> None:
+        while (now := self._clock()) < end_s():
+            for source in self._sources:
+                self._advance(source, now)
+            self._look_around()
+            self._nap(end_s())
+
+    def _advance(self, source: LibrarySender, now: float) -> None:
+        account = self.account
+        until_s = min(now, account.window.end_s)
+        for _ in range(_RECORDS_PER_TURN):
+            due_s = source.next_due_s
+            if due_s > until_s:
+                return
+            was_blocked = source.blocked
+            if not source.offer(
+                self._wall_offset_s, self._plan.pattern.producer.options.buffer_memory
+            ):
+                return
+            account.sent(source.schedule.index, source.schedule.partition, 1, now)
+            if not was_blocked:
+                account.late(now - due_s, 1, now)
+
+    def _look_around(self) -> None:
+        """Take answers, and now and then see whether the load is still wanted."""
+        for source in self._sources:
+            source.library.serve()
+            self._settle(source)
+        now = self._clock()
+        if now < self._next_check_s:
+            return
+        self._next_check_s = now + _CHECK_INTERVAL_S
+        self.account.window.heed(now, self.account.counts.acked_records)
+
+    def _settle(self, source: LibrarySender) -> None:
+        now, account, producer = self._clock(), self.account, source.schedule.index
+        while source.fates:
+            partition, due_s, size, error = source.fates.popleft()
+            source.unsettled[partition] -= 1
+            source.unsettled_bytes -= size
+            if error is None:
+                account.acked(producer, partition, due_s, 1, size, now)
+            elif error != NEVER_SENT:
+                account.failed(producer, partition, error, 1, now)
+
+    def _nap(self, end_s: float) -> None:
+        due_s = min((s.next_due_s for s in self._sources if not s.blocked), default=end_s)
+        began_s = self._clock()
+        if due_s <= began_s:
+            return
+        time.sleep(min(max(min(due_s, end_s) - began_s, _NAP_MIN_S), _NAP_MAX_S))
+        self._slept_s += self._clock() - began_s
+
+    def _drain(self) -> None:
+        deadline_s = self.account.window.end_s + self._plan.pattern.phases.drain_timeout_s
+        for source in self._sources:
+            source.library.end()
+        while any(s.is_waiting for s in self._sources) and self._clock() < deadline_s:
+            self._look_around()
+            time.sleep(_NAP_MIN_S)
+        now, account = self._clock(), self.account
+        for source in self._sources:
+            for partition, records in source.unsettled.items():
+                if records:
+                    index = source.schedule.index
+                    account.failed(index, partition, UNACKNOWLEDGED, records, now)
+            account.counts.throttle_ms += source.library.throttle_ms
+        self.account.latency.fold()
+        self.account.lateness.fold()
+
+
+@functools.lru_cache(maxsize=2)
+def records_of(pattern: ProducerPattern) -> tuple[Record, ...]:
+    """The records that the engine's own client sends, as single ones."""
+    pool = pool_of(pattern)
+    records: list[Record] = []
+    for section in pool.sections:
+        if len(records) >= RECORDS_MAX:
+            break
+        header, body = pool.take(section, section.full_records, 0)
+        batch = DefaultRecordBatch(bytes(header) + bytes(body))
+        records.extend((record.key, record.value, list(record.headers)) for record in batch)
+    return tuple(records)
+
+
+class LibraryProducers:
+    """See `ProducerClient`: one instance of the library per producer.
+
+    Args:
+        make: makes the producer of this index, connected.
+    """
+
+    def __init__(
+        self, plan: TrialPlan, task: int, make: Callable[[TrialPlan, int], LibraryProducer]
+    ) -> None:
+        self._plan = plan
+        self._task = task
+        self._make = make
+        self._libraries: list[LibraryProducer] = []
+
+    def open(self) -> None:
+        """See that every broker lets us in, make all producers, and the records."""
+        plan = self._plan
+        # Libraries try again and again, and say at best that it took too long.
+        wanted = [(f"redline-{plan.trial_id}-look", broker) for broker in plan.brokers]
+        opened = open_connections(
+            wanted, plan.brokers, dict(plan.client_options), plan.connect_timeout_s
+        )
+        for transport in opened.values():
+            transport.close()
+        for index in plan.producers_of(self._task):
+            self._libraries.append(self._make(plan, index))
+        self._records = records_of(plan.pattern.producer)
+
+    def run(self, start_s: float, wall_offset_s: float, line: DriverLine | None) -> TaskLoad:
+        """See `ProducerClient.run`."""
+        pool = pool_of(self._plan.pattern.producer)
+        loop = LibraryLoop(self._plan, self._task, self._libraries, self._records, pool, line=line)
+        return loop.run(start_s, wall_offset_s)
+
+    def close(self) -> None:
+        """Close all producers."""
+        while self._libraries:
+            self._libraries.pop().close()

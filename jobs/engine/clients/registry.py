@@ -1,0 +1,53 @@
+"""The clients that can stand behind producers and consumers, by the names that workloads use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+
+from jobs.engine.clients import kafka_python, librdkafka
+from jobs.engine.clients.library_consumers import LibraryConsumers
+from jobs.engine.clients.library_producers import LibraryProducers
+from jobs.engine.consuming.role import ConsumerClient
+from jobs.engine.consuming.wire import WireConsumers
+from jobs.engine.producing.role import ProducerClient
+from jobs.engine.producing.wire import WireProducers
+from jobs.engine.task.plan import TrialPlan
+
+
+@dataclass(frozen=True)
+class Client:
+    """A client in both roles.
+
+    Attributes:
+        producers, consumers: make those of one task of a plan, counted from 0 in each role;
+            nothing is opened yet.
+        packages: what executors need for it: package → a module of it.
+    """
+
+    producers: Callable[[TrialPlan, int], ProducerClient]
+    consumers: Callable[[TrialPlan, int], ConsumerClient]
+    packages: Mapping[str, str] = field(default_factory=dict)
+
+
+CLIENTS: Mapping[str, Client] = {
+    "wire": Client(WireProducers, WireConsumers),
+    "kafka-python": Client(
+        partial(LibraryProducers, make=kafka_python.KafkaPythonProducer),
+        partial(LibraryConsumers, make=kafka_python.KafkaPythonConsumer),
+    ),
+    "librdkafka": Client(
+        partial(LibraryProducers, make=librdkafka.RdKafkaProducer),
+        partial(LibraryConsumers, make=librdkafka.RdKafkaConsumer),
+        {librdkafka.PACKAGE: "confluent_kafka"},
+    ),
+}
+"""By their names, those of `metrics.traffic.clients.ClientName`."""
+
+
+def client_of(plan: TrialPlan, task: int) -> ProducerClient | ConsumerClient:
+    """What a task of the stage hosts: the first tasks producers, the others consumers."""
+    if task < plan.tasks:
+        return CLIENTS[plan.pattern.producer.options.client].producers(plan, task)
+    return CLIENTS[plan.pattern.consumers.client].consumers(plan, task - plan.tasks)

@@ -1,1 +1,0 @@
-"""Consumer groups that read the topic while it is written."""

@@ -1,0 +1,199 @@
+"""One member's reading: what it owns, and the connections that fetch it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from kafka.errors import for_code
+
+from jobs.engine.consuming.fetching import FetchEncoder, FetchSession
+from jobs.engine.consuming.ledger import SKIPPED, GroupLedger, Position
+from jobs.engine.consuming.membership import Assigned, Change, Member, Moved
+from jobs.engine.consuming.stream import Batch, FetchAnswer, FetchStream
+from jobs.engine.network.sockets import Channel
+from jobs.engine.task.partitions import Partitions
+
+RETRY_S = 0.1
+"""A connection whose last answer held an error asks again after this time [s]."""
+
+_OFFSET_OUT_OF_RANGE = 1
+_LOOK_UP_AFTER = frozenset({1, 3, 5, 6, 9, 74, 75, 76})
+"""Error codes after which a partition's leader, or its first offset, is asked for."""
+_NO_SUCH_SESSION = frozenset({70, 71})
+"""Brokers forget fetch sessions when they have too many; the next request begins a new one."""
+
+
+class Reader:
+    """What one member owns and where it is in it.
+
+    Attributes:
+        positions: partition → where the member is.
+        tenure: grows with each assignment; answers to older requests count for nothing.
+        is_still: True until the first assignment, and while the group rebalances.
+    """
+
+    def __init__(self, member: Member, ledger: GroupLedger, leaders: Sequence[int]) -> None:
+        self.member = member
+        self.ledger = ledger
+        self.leaders = dict(enumerate(leaders))
+        self.positions: dict[int, Position] = {}
+        self.tenure = 0
+        self.is_still = True
+
+    @property
+    def lag(self) -> int:
+        """Records that this member may read and has not yet."""
+        return sum(position.lag for position in self.positions.values())
+
+    def take(self, change: Change) -> None:
+        """Follow the group's coordinator."""
+        if isinstance(change, Moved):
+            self._move(change)
+            return
+        self.tenure += 1
+        for position in self.positions.values():
+            self.ledger.left(position)
+        if isinstance(change, Assigned):
+            self.positions = {p: Position(p, offset) for p, offset in change.offsets.items()}
+            self.ledger.counts.rebalances += 1 if self.tenure > 1 else 0
+            self.is_still = False
+        else:
+            self.positions = {}
+            self.is_still = True
+            change.done.set()
+
+    def _move(self, change: Moved) -> None:
+        self.leaders.update(change.leaders)
+        for partition, start in change.starts.items():
+            position = self.positions.get(partition)
+            if position is not None and start > position.offset:
+                self.ledger.counts.errors[SKIPPED] += start - position.offset
+                self.ledger.left(position)
+                self.positions[partition] = Position(partition, start)
+
+    def offsets_led_by(self, broker: int) -> dict[int, int]:
+        """Partition → next offset, of what this broker leads."""
+        leaders = self.leaders
+        return {p: at.offset for p, at in self.positions.items() if leaders[p] == broker}
+
+    def has_reached(self, targets: Mapping[int, int]) -> bool:
+        """True when all that the member owns was read up to these offsets."""
+        if self.is_still:
+            return False
+        return all(at.offset >= targets.get(p, 0) for p, at in self.positions.items())
+
+
+class FetchChannel(Channel):
+    """One member's connection to one broker: a request at a time, as real consumers do.
+
+    Args:
+        key: (client id, broker id).
+        encoder: of its requests.
+        partitions: of all topics.
+        check_crcs: verify the CRC of each batch.
+
+    Attributes:
+        stream: takes what arrives.
+        wall_offset_s: what to add to the clock for seconds since the epoch.
+        sent_s: when the request was sent that waits for its answer; None when none does.
+        retry_s: nothing is sent before.
+    """
+
+    def __init__(
+        self,
+        key: tuple[str, int],
+        reader: Reader,
+        encoder: FetchEncoder,
+        partitions: Partitions,
+        check_crcs: bool,
+    ) -> None:
+        super().__init__()
+        self.key = key
+        self.broker = key[1]
+        self.reader = reader
+        self._partitions = partitions
+        self._check_crcs = check_crcs
+        self.stream = FetchStream(self, partitions, check_crcs)
+        self.wall_offset_s = 0.0
+        self.sent_s: float | None = None
+        self.retry_s = 0.0
+        self._encoder = encoder
+        self._session = FetchSession()
+        self._correlation_id = 0
+        self._tenure = 0
+        self._position: Position | None = None
+        self._failed = False
+
+    def reset(self) -> None:
+        """Begin on a fresh transport: nothing is under way on it."""
+        self.stream = FetchStream(self, self._partitions, self._check_crcs)
+        self._session = FetchSession()
+        self.sent_s = None
+        self.retry_s = 0.0
+
+    def lost(self, error: str) -> None:
+        """The transport is lost; what was asked for comes another time."""
+        self.sent_s = None
+        self.reader.ledger.counts.errors[error] += 1
+
+    def look_up_leaders(self) -> None:
+        """Find out whether other brokers lead now what was led here."""
+        for partition in self.reader.offsets_led_by(self.broker):
+            self.reader.member.look_up(partition, False)
+
+    def request(self, now: float) -> bytes | None:
+        """The next request, or None while there is nothing to fetch here."""
+        reader = self.reader
+        wanted = reader.offsets_led_by(self.broker)
+        if not wanted:
+            return None
+        if self._tenure != reader.tenure:
+            self._tenure = reader.tenure
+            self._session.renew()
+        self._correlation_id += 1
+        self.sent_s = now
+        return self._encoder.encode(self._correlation_id, *self._session.request(wanted))
+
+    # --- what the stream finds ----------------------------------------------------
+
+    def partition(self, index: int, error_code: int, high_watermark: int) -> None:
+        """The following batches are of this partition."""
+        reader = self.reader
+        current = self._tenure == reader.tenure
+        position = self._position = reader.positions.get(index) if current else None
+        if position is None:
+            return
+        if error_code:
+            self._failed = True
+            reader.ledger.counts.errors[for_code(error_code).__name__] += 1
+            if error_code in _LOOK_UP_AFTER:
+                reader.member.look_up(index, error_code == _OFFSET_OUT_OF_RANGE)
+        elif high_watermark >= 0:
+            position.high_watermark = high_watermark
+
+    def batch(self, batch: Batch, now: float) -> None:
+        """Count a batch; what lies before the position was read before."""
+        position = self._position
+        if position is None or self._tenure != self.reader.tenure:
+            return
+        base, last, records, first_ms, _max_ms, size = batch
+        offset = position.offset
+        if last < offset:
+            return
+        if base < offset:
+            records -= offset - base
+        age_s = now + self.wall_offset_s - first_ms / 1000.0 if first_ms >= 0 else None
+        position.read(records, last + 1)
+        self.reader.member.positions[position.partition] = last + 1
+        self.reader.ledger.read(records, size, age_s, now)
+
+    def answered(self, answer: FetchAnswer, now: float) -> None:
+        """The response is over."""
+        self.sent_s = None
+        self._session.answered(answer.error_code, answer.session_id)
+        if answer.error_code and answer.error_code not in _NO_SUCH_SESSION:
+            self.reader.ledger.counts.errors[for_code(answer.error_code).__name__] += 1
+            self._failed = True
+        if self._failed:
+            self.retry_s = now + RETRY_S
+            self._failed = False

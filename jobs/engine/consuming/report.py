@@ -1,0 +1,72 @@
+"""A task of the barrier stage that hosts consumers, and how it learns what there is to read.
+
+Consumers read on while the producers' tasks wait for their last acknowledgements. Then all
+tasks gather once more, and consumers know up to which offsets everything was acknowledged.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping
+
+from jobs.engine.consuming.role import TaskReading
+from jobs.engine.task.plan import TrialPlan
+from metrics.trial.task import Consumed, TaskReport
+
+Gather = Callable[[str], list[str]]
+"""Spark's `allGather`: the messages of all tasks, when all have called."""
+
+
+class Acknowledged:
+    """Gathers what was acknowledged from all tasks; every task must `finish` once.
+
+    Args:
+        gather: blocks until all tasks have called.
+
+    Attributes:
+        mine: partition → records that this task's producers got acknowledged.
+    """
+
+    def __init__(self, plan: TrialPlan, gather: Gather) -> None:
+        self._plan = plan
+        self._gather = gather
+        self._targets: dict[int, int] | None = None
+        self._thread: threading.Thread | None = None
+        self.mine: Mapping[int, int] = {}
+
+    def targets(self) -> Mapping[int, int] | None:
+        """Partition → offset to read to; None while a task has not finished yet.
+
+        Returns at once. The first call says that this task adds nothing any more.
+        """
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._tell, daemon=True)
+            self._thread.start()
+        return self._targets
+
+    def finish(self) -> None:
+        """Wait for the other tasks, so that none of them waits for this one."""
+        if self._thread is None:
+            self._tell()
+        else:
+            self._thread.join()
+
+    def _tell(self) -> None:
+        total: Counter[int] = Counter()
+        for message in self._gather(json.dumps(dict(self.mine))):
+            total.update({int(p): records for p, records in json.loads(message).items()})
+        ends = self._plan.end_offsets
+        self._targets = {partition: end + total[partition] for partition, end in ends.items()}
+
+
+def consumer_report(task: int, host: str, reading: TaskReading, begin_wall_s: float) -> TaskReport:
+    """What a task with consumers reports; its window began at `begin_wall_s`."""
+    return TaskReport(
+        task,
+        host,
+        begin_wall_s,
+        begin_wall_s + reading.window.duration_s,
+        consumed=Consumed(reading.loop_busy, reading.shares),
+    )

@@ -1,0 +1,61 @@
+"""What every consumer client does for one task of a trial, whatever library reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from jobs.engine.task.driver_line import DriverLine
+from jobs.engine.task.window import Window
+from metrics.trial.consumption import GroupShare
+
+Targets = Callable[[], Mapping[int, int] | None]
+"""Partition → offset to read to; None while producers may still be acknowledged more."""
+
+
+@dataclass(frozen=True)
+class TaskReading:
+    """What the consumers of one task did, for the task's row.
+
+    Attributes:
+        shares: one for each group with a member here.
+        window: the measured one, on the clock of `run`.
+        loop_busy: share of the window spent outside of waiting [ratio]; 0 when unknown.
+    """
+
+    shares: tuple[GroupShare, ...]
+    window: Window
+    loop_busy: float
+
+
+class ConsumerClient(Protocol):
+    """One task's members of a plan's groups: the same account by any library."""
+
+    def open(self) -> None:
+        """Join the groups, and return when every member has its share of the partitions.
+
+        Raises:
+            RedlineError: a broker cannot be reached, or a group does not settle in time.
+        """
+        ...
+
+    def run(
+        self, start_s: float, wall_offset_s: float, line: DriverLine | None, targets: Targets
+    ) -> TaskReading:
+        """Read through warm-up and window, and then until the targets are reached.
+
+        Args:
+            start_s: when the load begins, on the monotonic clock [s].
+            wall_offset_s: what to add to that clock for seconds since the epoch.
+            line: to the driver, which may end the window early; None when nobody listens.
+            targets: how far there is to read once the window is over.
+
+        Raises:
+            RedlineError: the reading had to end; the row says why.
+        """
+        ...
+
+    def close(self) -> None:
+        """Leave the groups and close all connections; harmless when nothing is open."""
+        ...

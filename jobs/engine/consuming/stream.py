@@ -1,0 +1,216 @@
+"""Fetch responses, read as they arrive: batch headers are looked at, records are passed over.
+
+A response can be tens of megabytes, so it is never held as a whole: bytes arrive in one
+buffer that all connections share, and what must survive until the next read is a part of a
+header at most. Layouts: Kafka's fetch response version 10 and record batch format v2
+(https://kafka.apache.org/documentation/#recordbatch).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from crc32c import crc32c
+
+from jobs.engine.task.partitions import Partitions
+from metrics.traffic.record_format import BATCH_HEADER_BYTES
+from search.errors import RedlineError
+
+_HEAD = struct.Struct(">iiihii")  # size, correlation, throttle, error, session, topics
+_NAME_LENGTH = struct.Struct(">h")
+_COUNT = struct.Struct(">i")
+_PARTITION = struct.Struct(">ihqqqii")  # …, high watermark, …, aborted, bytes of records
+_BATCH = struct.Struct(">qiibIhiqqqhii")
+_LENGTH_END = 12
+_CRC_END = 21
+_MAGIC = 2
+
+
+class FetchFormatError(RedlineError):
+    """A response that cannot be read on, as its bytes are not what they must be."""
+
+
+@dataclass(frozen=True)
+class FetchAnswer:
+    """A response that has arrived as a whole."""
+
+    correlation_id: int
+    error_code: int
+    session_id: int
+    throttle_ms: int
+
+
+class Sink(Protocol):
+    """Takes what is found in responses."""
+
+    def partition(self, index: int, error_code: int, high_watermark: int) -> None:
+        """The following batches are of the partition of this number."""
+        ...
+
+    def batch(self, batch: Batch, now: float) -> None:
+        """A whole batch has arrived, the last of its bytes at `now`."""
+        ...
+
+    def answered(self, answer: FetchAnswer, now: float) -> None:
+        """The response is over."""
+        ...
+
+
+Batch = tuple[int, int, int, int, int, int]
+"""(base offset, last offset, records, base timestamp [ms], max timestamp [ms], bytes)."""
+
+
+class FetchStream:
+    """Cuts one connection's bytes into responses, partitions and batches.
+
+    Args:
+        sink: is told of them in their order.
+        partitions: of all topics, to tell their numbers.
+        check_crcs: verify the CRC-32C of each batch; costs a look at every byte.
+
+    Attributes:
+        skippable: bytes to come that nobody will look at [B].
+    """
+
+    def __init__(self, sink: Sink, partitions: Partitions, check_crcs: bool = False) -> None:
+        self._sink = sink
+        topics, each = partitions.topics, partitions.per_topic
+        self._firsts = {topic.encode(): index * each for index, topic in enumerate(topics)}
+        self._first = 0
+        self._check_crcs = check_crcs
+        self._carry = bytearray()
+        self._step: Callable[[memoryview, int, float], None] = self._head
+        self._need = _HEAD.size
+        self._topics = self._partitions = self._records_left = self._frame_left = 0
+        self._batch: Batch | None = None
+        self._crc = self._crc_wanted = 0
+        self.skippable = 0
+
+    def feed(self, data: memoryview, now: float) -> None:
+        """Take the bytes that arrived at `now`.
+
+        Raises:
+            FetchFormatError: they are no fetch response, or a CRC is wrong.
+        """
+        position, end = 0, len(data)
+        while position < end:
+            if self.skippable:
+                taken = min(self.skippable, end - position)
+                if self._check_crcs:
+                    self._crc = crc32c(data[position : position + taken], self._crc)
+                position += taken
+                self.skip(taken, now)
+            elif not self._carry and end - position >= self._need:
+                at, position = position, position + self._need
+                self._frame_left -= self._need
+                self._step(data, at, now)
+            else:
+                taken = min(self._need - len(self._carry), end - position)
+                self._carry += data[position : position + taken]
+                position += taken
+                if len(self._carry) == self._need:
+                    whole, self._carry = memoryview(bytes(self._carry)), bytearray()
+                    self._frame_left -= self._need
+                    self._step(whole, 0, now)
+
+    def skip(self, size: int, now: float) -> None:
+        """Pass over `size` of the `skippable` bytes."""
+        self.skippable -= size
+        self._frame_left -= size
+        if not self.skippable:
+            self._passed(now)
+
+    # --- the parts of a response, in their order -------------------------------
+
+    def _await(self, step: Callable[[memoryview, int, float], None], need: int) -> None:
+        self._step, self._need = step, need
+
+    def _head(self, data: memoryview, at: int, now: float) -> None:
+        size, correlation, throttle_ms, error, session, self._topics = _HEAD.unpack_from(data, at)
+        self._frame_left = size + _COUNT.size - _HEAD.size
+        if self._frame_left < 0 or self._topics < 0:
+            raise FetchFormatError(f"a frame of {size} bytes is no fetch response")
+        self._answer = FetchAnswer(correlation, error, session, throttle_ms)
+        self._next_topic(now)
+
+    def _next_topic(self, now: float) -> None:
+        if self._topics:
+            self._topics -= 1
+            self._await(self._name_length, _NAME_LENGTH.size)
+            return
+        if self._frame_left:
+            raise FetchFormatError(f"a fetch response has {self._frame_left} bytes too many")
+        self._await(self._head, _HEAD.size)
+        self._sink.answered(self._answer, now)
+
+    def _name_length(self, data: memoryview, at: int, now: float) -> None:
+        (length,) = _NAME_LENGTH.unpack_from(data, at)
+        self._await(self._name_and_count, length + _COUNT.size)
+
+    def _name_and_count(self, data: memoryview, at: int, now: float) -> None:
+        end = at + self._need - _COUNT.size
+        name = bytes(data[at:end])
+        if name not in self._firsts:
+            raise FetchFormatError(f"a fetch response is about the topic {name!r}, not one of ours")
+        self._first = self._firsts[name]
+        (self._partitions,) = _COUNT.unpack_from(data, end)
+        self._next_partition(now)
+
+    def _next_partition(self, now: float) -> None:
+        if self._partitions:
+            self._partitions -= 1
+            self._await(self._partition, _PARTITION.size)
+        else:
+            self._next_topic(now)
+
+    def _partition(self, data: memoryview, at: int, now: float) -> None:
+        index, error, high, _stable, _start, aborted, size = _PARTITION.unpack_from(data, at)
+        if aborted > 0:
+            raise FetchFormatError("a broker names aborted transactions, which nobody asked for")
+        self._records_left = max(0, size)
+        self._sink.partition(self._first + index, error, high)
+        self._next_batch(now)
+
+    def _next_batch(self, now: float) -> None:
+        if self._records_left >= BATCH_HEADER_BYTES:
+            self._await(self._batch_header, BATCH_HEADER_BYTES)
+        elif self._records_left:  # a part of a header, cut off where the partition's room ended
+            self._batch, self.skippable, self._records_left = None, self._records_left, 0
+        else:
+            self._next_partition(now)
+
+    def _batch_header(self, data: memoryview, at: int, now: float) -> None:
+        base, length, _epoch, magic, crc, _flags, delta, first_ms, max_ms, *_producer, count = (
+            _BATCH.unpack_from(data, at)
+        )
+        size = _LENGTH_END + length
+        if magic != _MAGIC or size < BATCH_HEADER_BYTES:
+            raise FetchFormatError(
+                f"a batch of format {magic} with {length} bytes; expected record batches of "
+                f"format {_MAGIC}, which Kafka has written since 0.11"
+            )
+        body = min(size, self._records_left) - BATCH_HEADER_BYTES
+        self._batch = None
+        if size <= self._records_left:  # otherwise its end was cut off and comes another time
+            self._batch = (base, base + delta, count, first_ms, max_ms, size)
+            self._crc_wanted = crc
+            if self._check_crcs:
+                self._crc = crc32c(data[at + _CRC_END : at + BATCH_HEADER_BYTES])
+        self._records_left -= BATCH_HEADER_BYTES + body
+        self.skippable = body
+        if not body:
+            self._passed(now)
+
+    def _passed(self, now: float) -> None:
+        batch, self._batch = self._batch, None
+        if batch is not None:
+            if self._check_crcs and self._crc != self._crc_wanted:
+                raise FetchFormatError(
+                    f"the batch at offset {batch[0]} has CRC {self._crc:08x} and says "
+                    f"{self._crc_wanted:08x}: its bytes changed on the way"
+                )
+            self._sink.batch(batch, now)
+        self._next_batch(now)

@@ -1,0 +1,204 @@
+"""The engine's own consumers: one event loop per task fetches for all of its members."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+from jobs.engine.consuming.fetching import FetchEncoder
+from jobs.engine.consuming.ledger import GroupLedger
+from jobs.engine.consuming.membership import GroupError, Member, await_settled
+from jobs.engine.consuming.reading import FetchChannel, Reader
+from jobs.engine.consuming.role import Targets, TaskReading
+from jobs.engine.consuming.waker import Waker
+from jobs.engine.network.connections import SocketBuffers, open_connections
+from jobs.engine.network.reopening import Key, Reopener
+from jobs.engine.network.sockets import Channel, Sockets
+from jobs.engine.network.transport import Transport
+from jobs.engine.task.driver_line import DriverLine
+from jobs.engine.task.plan import TrialPlan
+from jobs.engine.task.window import NOT_YET, Window
+
+_RECEIVE_BYTES = 1_048_576
+_CHECK_INTERVAL_S = 0.1
+_LEAVE_S = 10.0
+_LOOK_UP_S = 1.0
+
+
+class WireConsumers:
+    """The members that one task hosts; implements `jobs.engine.consuming.role.ConsumerClient`.
+
+    Also the `Owner` of their sockets.
+
+    Args:
+        task: index among the consumer tasks, from 0.
+    """
+
+    def __init__(
+        self, plan: TrialPlan, task: int, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._plan, self._options, self._clock = plan, plan.pattern.consumers, clock
+        self._hosted = self._options.members_of(task, plan.consumer_tasks)
+        self._sockets = Sockets(self, clock, _RECEIVE_BYTES)
+        self._waker = Waker()
+        self._sockets.call_when_readable(self._waker.fileno(), self._take_changes)
+        self._ledgers: dict[int, GroupLedger] = {}
+        self._readers: list[Reader] = []
+        self._channels: dict[Key, FetchChannel] = {}
+        self._reopener = Reopener(self._open_all)
+        self._sockets.call_when_readable(self._reopener.fileno(), self._take_changes)
+        self._window = NOT_YET
+        self._next_check_s = 0.0
+
+    @property
+    def channels(self) -> list[FetchChannel]:
+        """One for each member and broker."""
+        return list(self._channels.values())
+
+    @property
+    def members(self) -> list[Member]:
+        """The members hosted here."""
+        return [reader.member for reader in self._readers]
+
+    def open(self) -> None:
+        """See `ConsumerClient.open`."""
+        plan = self._plan
+        interval_s = 1.0 / plan.pattern.producer.rate_records_per_s
+        for group, number in self._hosted:
+            ledger = self._ledgers.setdefault(group, GroupLedger(group, 0, interval_s))
+            ledger.counts.members += 1
+            member = Member(plan, group, number, self._waker.wake)
+            self._readers.append(Reader(member, ledger, plan.leaders))
+        self._connect()
+        for member in self.members:
+            member.start()
+        await_settled(self.members, plan)
+
+    def _connect(self) -> None:
+        plan, options = self._plan, self._options
+        readers = {reader.member.client_id: reader for reader in self._readers}
+        wanted = [(client_id, broker) for client_id in readers for broker in plan.brokers]
+        for key, transport in self._open_all(wanted).items():
+            encoder = FetchEncoder(plan.partitions, key[0], options)
+            reader = readers[key[0]]
+            channel = FetchChannel(key, reader, encoder, plan.partitions, options.check_crcs)
+            self._channels[key] = channel
+            self._sockets.add(channel, transport)
+
+    def _open_all(self, wanted: Sequence[Key]) -> Mapping[Key, Transport]:
+        plan = self._plan
+        buffers = SocketBuffers(-1, self._options.receive_buffer_bytes)
+        options = dict(plan.client_options)
+        return open_connections(wanted, plan.brokers, options, plan.connect_timeout_s, buffers)
+
+    def run(
+        self, start_s: float, wall_offset_s: float, line: DriverLine | None, targets: Targets
+    ) -> TaskReading:
+        """See `ConsumerClient.run`."""
+        phases = self._plan.pattern.phases
+        window = self._window = Window.of(phases, start_s, line)
+        for channel in self.channels:
+            channel.wall_offset_s = wall_offset_s
+        for ledger in self._ledgers.values():
+            ledger.window = window
+        if self._options.start != "latest":
+            time.sleep(max(0.0, start_s - self._clock()))  # a backlog waits for the load
+        self._turn_until(lambda: window.start_s)
+        waited_s = self._sockets.waited_s
+        self._turn_until(lambda: window.end_s)
+        busy = 1.0 - (self._sockets.waited_s - waited_s) / window.duration_s
+        deadline_s = window.end_s + 2 * phases.drain_timeout_s  # the producers' drain, then ours
+        self._turn_until(lambda: deadline_s, lambda: self._has_reached(targets))
+        shares = tuple(
+            ledger.share(
+                (p for r in self._readers_of(group) for p in r.positions.values()), targets()
+            )
+            for group, ledger in self._ledgers.items()
+        )
+        return TaskReading(shares, window, busy)
+
+    def close(self) -> None:
+        """See `ConsumerClient.close`."""
+        for member in self.members:
+            member.leave()
+        for member in self.members:
+            member.join(_LEAVE_S)
+        self._reopener.close()
+        for channel in self.channels:
+            if channel.transport is not None:
+                channel.transport.close()
+        self._sockets.close()
+        self._waker.close()
+
+    def _readers_of(self, group: int) -> list[Reader]:
+        return [reader for reader in self._readers if reader.ledger.counts.group == group]
+
+    def _has_reached(self, targets: Targets) -> bool:
+        goal = targets()
+        return goal is not None and all(reader.has_reached(goal) for reader in self._readers)
+
+    # --- time ---------------------------------------------------------------------
+
+    def _turn_until(
+        self, phase_end_s: Callable[[], float], is_over: Callable[[], bool] = lambda: False
+    ) -> None:
+        clock = self._clock
+        while (now := clock()) < (end_s := phase_end_s()):
+            if now >= self._next_check_s:
+                self._check(now)
+                if is_over():
+                    return
+                self._next_check_s = now + _CHECK_INTERVAL_S
+            self._sockets.wait(max(0.0, min(end_s, self._next_check_s) - now))
+
+    def _check(self, now: float) -> None:
+        self._window.heed(now)
+        self._take_changes()
+        timeout_s = self._plan.pattern.producer.options.request_timeout_ms / 1000.0
+        for channel in self.channels:
+            if channel.sent_s is None:
+                self._ask(channel, now)
+            elif now - channel.sent_s > timeout_s:
+                self._sockets.lose(channel, "RequestTimedOutError")
+        for group, ledger in self._ledgers.items():
+            ledger.sample_lag(sum(reader.lag for reader in self._readers_of(group)), now)
+
+    def _take_changes(self) -> None:
+        self._waker.clear()
+        for key, transport in self._reopener.take():
+            self._channels[key].reset()
+            self._sockets.add(self._channels[key], transport)
+        for reader in self._readers:
+            if reader.member.trouble is not None:
+                raise GroupError(f"consumer group member {reader.member.trouble}")
+            while reader.member.changes:
+                reader.take(reader.member.changes.popleft())
+
+    # --- bytes --------------------------------------------------------------------
+
+    def _ask(self, channel: FetchChannel, now: float) -> None:
+        if now < channel.retry_s:
+            return
+        if channel.transport is None:
+            channel.look_up_leaders()
+            channel.retry_s = now + _LOOK_UP_S
+            return
+        request = channel.request(now)
+        if request is not None:
+            self._sockets.send(channel, [request])
+
+    def received(self, channel: Channel, data: memoryview, now: float) -> None:
+        """See `Owner`."""
+        assert isinstance(channel, FetchChannel), "nothing else was added"
+        channel.stream.feed(data, now)
+        if channel.sent_s is None:
+            self._ask(channel, now)
+
+    def flushed(self, channel: Channel, now: float) -> None:
+        """See `Owner`: a request is on its way as a whole, and its answer is awaited anyway."""
+
+    def lost(self, channel: Channel, error: str, now: float) -> None:
+        """See `Owner`: open the connection again, beside the loop, and see who leads meanwhile."""
+        assert isinstance(channel, FetchChannel), "nothing else was added"
+        channel.lost(error)
+        self._reopener.want(channel.key)

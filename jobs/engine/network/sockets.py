@@ -1,0 +1,132 @@
+"""The sockets of one event loop: what they take and give, and the end of their connections."""
+
+from __future__ import annotations
+
+import selectors
+from collections.abc import Callable
+from typing import Protocol
+
+from jobs.engine.network.frames import Buffer, drop_bytes
+from jobs.engine.network.transport import Transport
+
+_READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
+
+
+class Channel:
+    """A connection that a `Sockets` drives.
+
+    Attributes:
+        transport: the way to the broker; None while there is none.
+        unwritten: what the socket did not take yet.
+    """
+
+    __slots__ = ("transport", "unwritten")
+
+    def __init__(self, transport: Transport | None = None) -> None:
+        self.transport = transport
+        self.unwritten: list[Buffer] = []
+
+
+class Owner(Protocol):
+    """Who is told what happens on its channels."""
+
+    def received(self, channel: Channel, data: memoryview, now: float) -> None:
+        """Bytes have arrived; they are valid during the call."""
+        ...
+
+    def flushed(self, channel: Channel, now: float) -> None:
+        """The socket has taken what it did not take before."""
+        ...
+
+    def lost(self, channel: Channel, error: str, now: float) -> None:
+        """The connection is gone, and the channel has no transport any more."""
+        ...
+
+
+class Sockets:
+    """A selector with the channels of one owner.
+
+    Args:
+        clock: monotonic [s].
+        receive_bytes: room for what one call takes from a socket [B].
+
+    Attributes:
+        waited_s: time spent waiting so far [s].
+    """
+
+    def __init__(self, owner: Owner, clock: Callable[[], float], receive_bytes: int) -> None:
+        self._owner = owner
+        self._clock = clock
+        self._selector = selectors.DefaultSelector()
+        self._buffer = memoryview(bytearray(receive_bytes))
+        self.waited_s = 0.0
+
+    def add(self, channel: Channel, transport: Transport) -> None:
+        """Listen on a channel over this transport."""
+        channel.transport = transport
+        channel.unwritten = []
+        self._selector.register(transport, _READ, channel)
+
+    def call_when_readable(self, descriptor: int, call: Callable[[], None]) -> None:
+        """Call whenever there is something to read from the file descriptor."""
+        self._selector.register(descriptor, _READ, call)
+
+    def close(self) -> None:
+        """Stop listening; the transports stay open."""
+        self._selector.close()
+
+    def send(self, channel: Channel, buffers: list[Buffer]) -> bool:
+        """Hand the buffers to the socket behind what it did not take; False if it is lost."""
+        transport = channel.transport
+        if transport is None:
+            return False
+        had_rest = bool(channel.unwritten)
+        if had_rest:
+            buffers = [*channel.unwritten, *buffers]
+        try:
+            rest = drop_bytes(buffers, transport.send(buffers))
+        except OSError as error:
+            self.lose(channel, type(error).__name__)
+            return False
+        channel.unwritten = rest
+        if bool(rest) != had_rest:
+            self._selector.modify(transport, _READ | (_WRITE if rest else 0), channel)
+        return True
+
+    def lose(self, channel: Channel, error: str) -> None:
+        """Close the channel's transport, and tell its owner."""
+        transport = channel.transport
+        if transport is None:
+            return
+        self._selector.unregister(transport)
+        transport.close()
+        channel.transport = None
+        channel.unwritten = []
+        self._owner.lost(channel, error, self._clock())
+
+    def wait(self, timeout_s: float) -> None:
+        """Handle what the sockets are ready for, waiting at most so long for the first [s]."""
+        began_s = self._clock()
+        events = self._selector.select(timeout_s)
+        if timeout_s > 0:
+            self.waited_s += self._clock() - began_s
+        for key, mask in events:
+            channel = key.data
+            if not isinstance(channel, Channel):
+                channel()
+                continue
+            if mask & _WRITE and self.send(channel, []) and not channel.unwritten:
+                self._owner.flushed(channel, self._clock())
+            if mask & _READ and channel.transport is not None:
+                self._receive(channel, channel.transport)
+
+    def _receive(self, channel: Channel, transport: Transport) -> None:
+        try:
+            size = transport.receive_into(self._buffer)
+        except OSError as error:
+            self.lose(channel, type(error).__name__)
+            return
+        if size == 0:
+            self.lose(channel, "ConnectionClosed")
+        elif size is not None:
+            self._owner.received(channel, self._buffer[:size], self._clock())

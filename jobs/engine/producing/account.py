@@ -1,0 +1,134 @@
+"""Counting what the producers of one task did, inside the measured window and in all."""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from collections.abc import Iterable
+
+import numpy as np
+
+from jobs.engine.task.window import Window
+from metrics.trial.counts import Counts
+from metrics.trial.histogram import Histogram
+
+_CHUNK = 16_384
+_POINTS = 4
+_MANTISSA_BITS = 11
+
+
+class TimeLog:
+    """Times of batches [s], folded into a histogram of the times of their records [µs].
+
+    The records of a batch were due evenly over `span`, so a batch stands for the times
+    from its first record's (the longest) down to its last one's. It is folded in as four
+    points over that range, which is exact for one record and within a third of the span
+    for the others, never too short.
+    """
+
+    def __init__(self, record_interval_s: float = 0.0) -> None:
+        self.histogram = Histogram()
+        self._interval_us = record_interval_s * 1e6
+        self._seconds = array("d")
+        self._records = array("q")
+
+    def add(self, seconds: float, records: int) -> None:
+        """Add a batch: the time of its first record [s] and how many records it holds."""
+        self._seconds.append(seconds)
+        self._records.append(records)
+        if len(self._seconds) >= _CHUNK:
+            self.fold()
+
+    def fold(self) -> None:
+        """Move what was added into the histogram, by groups of equal time."""
+        if not self._seconds:
+            return
+        first_us = np.frombuffer(self._seconds, dtype=np.float64) * 1e6
+        records = np.frombuffer(self._records, dtype=np.int64)
+        span_us = (records - 1) * self._interval_us
+        share = records // _POINTS
+        for point in range(_POINTS):
+            weights = share if point else records - share * (_POINTS - 1)
+            self._fold_points(first_us - span_us * point / (_POINTS - 1), weights)
+        self._seconds, self._records = array("d"), array("q")
+
+    def _fold_points(self, times_us: np.ndarray, weights: np.ndarray) -> None:
+        mantissa, exponent = np.frexp(np.maximum(times_us, 1.0))
+        rounded = np.ldexp(np.round(np.ldexp(mantissa, _MANTISSA_BITS)), exponent - _MANTISSA_BITS)
+        values, inverse = np.unique(rounded, return_inverse=True)
+        totals = np.bincount(inverse, weights=weights)
+        for value, total in zip(values.tolist(), totals.tolist(), strict=True):
+            if total:
+                self.histogram.record(value, int(total))
+
+
+class Account:
+    """Counts what one task's producers do, and when. Times are of the task's clock [s].
+
+    Attributes:
+        window: the measured one.
+        counts: of these producers.
+        acked_in_window: producer → records acknowledged inside the measured window.
+    """
+
+    def __init__(self, window: Window, interval_s: float, producers: Iterable[int] = ()) -> None:
+        self.window = window
+        self.counts = Counts()
+        hosted = dict.fromkeys(producers, 0)
+        self.counts.by_producer.sent.update(hosted)
+        self.counts.by_producer.acked.update(hosted)
+        self.acked_in_window: Counter[int] = Counter()
+        self.latency = TimeLog(interval_s)
+        self.lateness = TimeLog()
+
+    def sent(self, producer: int, partition: int, records: int, now: float) -> None:
+        """A batch was handed to a socket for the first time."""
+        counts = self.counts
+        counts.sent_by_partition[partition] += records
+        counts.by_producer.sent[producer] += records
+        if self.window.holds(now):
+            counts.sent_records += records
+
+    def late(self, lateness_s: float, records: int, now: float) -> None:
+        """A batch that no broker held up was sent `lateness_s` after it was due."""
+        if self.window.holds(now):
+            self.lateness.add(lateness_s, records)
+
+    def acked(
+        self,
+        producer: int,
+        partition: int,
+        first_due_s: float,
+        records: int,
+        payload_bytes: int,
+        now: float,
+    ) -> None:
+        """A batch was acknowledged; its first record was due at `first_due_s`."""
+        counts = self.counts
+        counts.acked_by_partition[partition] += records
+        counts.by_producer.acked[producer] += records
+        if self.window.holds(now):
+            counts.acked_records += records
+            counts.acked_bytes += payload_bytes
+            self.acked_in_window[producer] += records
+            self.latency.add(now - first_due_s, records)
+
+    def failed(self, producer: int, partition: int, error: str, records: int, now: float) -> None:
+        """Records of this partition ended in the error of this name."""
+        counts = self.counts
+        counts.errors_by_partition[partition][error] += records
+        counts.by_producer.failed[producer][error] += records
+        if self.window.holds(now):
+            counts.failed_records += records
+
+    def retried(self, producer: int, partition: int, error: str, records: int) -> None:
+        """A batch is sent again to this partition because of the error of this name."""
+        counts = self.counts
+        counts.retried_by_partition[partition] += records
+        counts.by_producer.retried[producer] += records
+        counts.retry_errors[error] += records
+
+    def duplicated(self, producer: int, partition: int, records: int) -> None:
+        """So many records may be in the log once more than they count as acked or failed."""
+        self.counts.duplicates_by_partition[partition] += records
+        self.counts.by_producer.duplicates[producer] += records

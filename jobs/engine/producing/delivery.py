@@ -1,0 +1,560 @@
+"""Delivery of the batches of one task's producers: what to send now, and what becomes of it.
+
+Decides and does nothing itself: it is told what happened and what time it is, and asked what
+to do next. The rules are those of Kafka's own producer: up to `max_in_flight` requests of a
+connection, batches that wait while it has no room, retries after a back-off until `retries` or
+`delivery_timeout_ms` are used up, leaders that are asked for again when they may have moved,
+and sequences that an idempotent producer keeps. The schedule is open loop: a slow broker never
+slows it down, it only makes batches wait.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import random
+from collections import deque
+from collections.abc import Iterable, Mapping
+
+from jobs.engine.producing.account import Account
+from jobs.engine.producing.batch import EXPIRED, UNACKNOWLEDGED, Batch, Trouble
+from jobs.engine.producing.metadata import Metadata
+from jobs.engine.producing.producer import Connection, MutedPartition, Producer
+from jobs.engine.producing.retries import (
+    DUPLICATE_SEQUENCE,
+    LOST,
+    OUT_OF_ORDER_SEQUENCE,
+    SEQUENCE_ERRORS,
+    Refusal,
+    backoff_s,
+)
+from metrics.traffic.producer import ProducerPattern
+
+_BATCHES_PER_REQUEST = 400  # two buffers each, below the 1,024 that sendmsg takes
+_NEVER = float("inf")
+
+
+class Produce:
+    """Send these batches as one request."""
+
+    __slots__ = ("batches", "connection")
+
+    def __init__(self, connection: Connection, batches: list[Batch]) -> None:
+        self.connection = connection
+        self.batches = batches
+
+
+class AskLeaders:
+    """Ask for the leaders of the topics' partitions over this connection."""
+
+    __slots__ = ("connection",)
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+
+
+class Reopen:
+    """Open this connection again; it may take as long as it takes."""
+
+    __slots__ = ("connection",)
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+
+
+Action = Produce | AskLeaders | Reopen
+
+
+class Delivery:
+    """All producers of one task.
+
+    Whoever carries out the actions does so one by one and in their order, and tells the outcome
+    before it asks for the next one. Times are of the engine's clock [s].
+
+    Args:
+        account: where every record ends up; its window is the measured one.
+
+    Attributes:
+        is_open: False once nothing may be sent for the first time.
+        producers: with what they wait for.
+    """
+
+    def __init__(self, pattern: ProducerPattern, account: Account, metadata: Metadata) -> None:
+        self._options = pattern.options
+        self._is_answered = pattern.options.acks != "0"
+        self._timeout_s = pattern.options.delivery_timeout_ms / 1000.0
+        self._account = account
+        self._metadata = metadata
+        self._leaders = metadata.leaders
+        self._rng = random.Random(pattern.payload.seed)
+        self._due: list[tuple[float, int, Producer]] = []
+        self._muted: list[tuple[float, int, MutedPartition]] = []
+        self._order = itertools.count()  # settles ties, as producers have no order
+        self._questions: deque[AskLeaders | Reopen] = deque()
+        self._filling: deque[Connection] = deque()
+        self._settling: set[Connection] = set()
+        self._unanswered = 0
+        self._congested = 0
+        self._to_send_again = 0
+        self._is_over = False
+        self.is_open = True
+        self.producers: list[Producer] = []
+
+    def add(self, producer: Producer, brokers: Iterable[int]) -> None:
+        """Take in a producer with an open connection to each of these brokers."""
+        for broker in brokers:
+            connection = Connection(broker, producer, self._options.max_in_flight)
+            producer.connections[broker] = connection
+        self.producers.append(producer)
+        self._schedule(producer, producer.ready_s)
+
+    @property
+    def connections(self) -> list[Connection]:
+        """Of all producers."""
+        return [each for producer in self.producers for each in producer.connections.values()]
+
+    @property
+    def has_work(self) -> bool:
+        """True while something may be sent or is still to be answered."""
+        waiting = self._unanswered + self._congested + self._to_send_again + len(self._settling)
+        return self.is_open or waiting > 0
+
+    # --- what to do ---------------------------------------------------------
+
+    @property
+    def next_s(self) -> float:
+        """When there is something to do next, unless something happens before."""
+        if self._questions or self._filling:
+            return 0.0
+        due_s = self._due[0][0] if self._due else _NEVER
+        return min(due_s, self._muted[0][0]) if self._muted else due_s
+
+    def next(self, now: float) -> Action | None:
+        """What to do now, or None when there is nothing more."""
+        while True:
+            if self._questions:
+                question = self._asked(self._questions.popleft(), now)
+                if question is not None:
+                    return question
+                continue
+            request = self._next_request(now)
+            if request is not None or not self._questions:
+                return request
+
+    def _next_request(self, now: float) -> Produce | None:
+        filling, muted, due = self._filling, self._muted, self._due
+        while filling:
+            request = self._fill(filling[0], now)
+            if request is not None:
+                return request
+            filling.popleft()
+        while muted and muted[0][0] <= now:
+            at_s, _, each = heapq.heappop(muted)
+            if each.scheduled_s == at_s and each.producer.muted.get(each.partition) is each:
+                request = self._go_on(each, now)
+                if request is not None:
+                    return request
+        while due and due[0][0] <= now:
+            at_s, _, producer = heapq.heappop(due)
+            if at_s == producer.scheduled_s:
+                request = self._advance(producer, now)
+                if request is not None:
+                    return request
+        return None
+
+    def _asked(self, question: AskLeaders | Reopen, now: float) -> AskLeaders | Reopen | None:
+        connection = question.connection
+        if isinstance(question, Reopen):
+            return question
+        if not connection.is_open:
+            self._metadata.forget_question()
+            return None
+        connection.in_flight.append((now, []))
+        return question
+
+    # --- what happened ------------------------------------------------------
+
+    def answered(
+        self, connection: Connection, errors: Mapping[int, int], throttle_ms: int, now: float
+    ) -> None:
+        """The oldest request was answered.
+
+        Args:
+            errors: partition → Kafka's error code, 0 for none.
+            throttle_ms: how long a quota held the client back [ms].
+        """
+        _sent_s, batches = connection.in_flight.popleft()
+        self._unanswered -= 1
+        self._account.counts.throttle_ms += throttle_ms
+        producer = connection.producer
+        for batch in batches:
+            code = errors.get(batch.partition, -1)
+            if code == 0 or self._refused(producer, batch, code, now):
+                self._acknowledge(producer, batch, now)
+        if connection.has_waiting:
+            self._filling.append(connection)
+
+    def written(self, connection: Connection, now: float) -> None:
+        """The oldest request was handed to the socket, and with acks=0 that is all there is."""
+        _sent_s, batches = connection.in_flight.popleft()
+        self._unanswered -= 1
+        for batch in batches:
+            self._acknowledge(connection.producer, batch, now)
+
+    def learned(self, connection: Connection, leaders: Mapping[int, int], now: float) -> None:
+        """The oldest request, for leaders, was answered: partition → leader."""
+        connection.in_flight.popleft()
+        self._settling.discard(connection)
+        if self._metadata.learned(leaders, now):
+            self._wake(now)
+        if connection.has_waiting:
+            self._filling.append(connection)
+
+    def congested(self, connection: Connection) -> None:
+        """The socket did not take all of the newest request."""
+        if not connection.is_congested:
+            connection.is_congested = True
+            self._congested += 1
+
+    def flushed(self, connection: Connection) -> None:
+        """The socket has taken the rest."""
+        connection.is_congested = False
+        self._congested -= 1
+        if connection.has_waiting:
+            self._filling.append(connection)
+
+    def lost(self, connection: Connection, error: str, now: float) -> None:
+        """The connection is gone, and with it the answers to all that was sent."""
+        connection.is_open = False
+        producer, requests = connection.producer, list(connection.in_flight)
+        connection.in_flight.clear()
+        self._unanswered -= sum(1 for _, batches in requests if batches)
+        self._congested -= 1 if connection.is_congested else 0
+        connection.is_congested = False
+        self._settling.discard(connection)
+        if any(not batches for _, batches in requests):
+            self._metadata.forget_question()
+        for _, batches in requests:
+            for batch in batches:
+                self._take_back(producer, batch, error, LOST, now)
+        if self._is_over:
+            return
+        for partition in list(connection.pending.partitions):
+            self._mute(producer, partition, now)
+        if connection.open_batch_waits:
+            connection.open_batch_waits = False
+            self._mute(producer, producer.partition, now).open_batch_waits = True
+        for muted in connection.waiting:
+            self._look_again(muted, now)
+        connection.waiting = []
+        self._refresh(producer, now)
+
+    def reopened(self, connection: Connection, now: float) -> None:
+        """The lost connection is open again."""
+        connection.is_open = True
+        connection.is_wanted = False
+        self._wake(now)
+
+    def overdue(self, now: float) -> list[Connection]:
+        """Connections whose oldest request has no answer within `request_timeout_ms`."""
+        since_s = now - self._options.request_timeout_ms / 1000.0
+        return [c for c in self.connections if c.in_flight and c.in_flight[0][0] < since_s]
+
+    def expire(self, now: float) -> None:
+        """Give up full batches that waited for their first turn for too long."""
+        for connection in self.connections:
+            producer = connection.producer
+            for batch in connection.pending.take_overdue(now - self._timeout_s):
+                producer.unbuffer(batch)
+                self._fail(producer, batch, EXPIRED, now)
+            self._unblock(producer)
+
+    def close(self, now: float) -> None:
+        """The window is over: nothing more is sent for the first time."""
+        unsent = sum(self._unsent_own(producer) for producer in self.producers)
+        self._account.counts.unsent_own_records = unsent
+        self.is_open = False
+        self._due.clear()
+        for producer in self.producers:
+            for muted in list(producer.muted.values()):
+                muted.pending.clear()
+                muted.open_batch_waits = False
+                self._look_again(muted, max(now, muted.not_before_s))
+        if not self._is_answered:
+            # A broker drops what it has not read yet when a connection is closed; its answer
+            # to anything says that it has read all that came before.
+            self._settling.update(each for each in self.connections if each.is_open)
+            self._questions.extend(map(AskLeaders, self._settling))
+
+    def end(self, now: float) -> None:
+        """The drain is over: what is not acknowledged has failed."""
+        self._is_over = True
+        for producer in self.producers:
+            for muted in producer.muted.values():
+                for batch in muted.again:
+                    self._fail(producer, batch, batch.last_error, now)
+                muted.again.clear()
+        self._to_send_again = 0
+        for connection in self.connections:
+            if connection.in_flight:
+                self.lost(connection, UNACKNOWLEDGED, now)
+
+    def _unsent_own(self, producer: Producer) -> int:
+        """Records that were due and not sent although nothing but the generator held them up."""
+        connection = producer.connections[self._leaders[producer.partition]]
+        if producer.blocked or producer.partition in producer.muted:
+            return 0
+        if connection.pending or not connection.has_room:
+            return 0
+        end_s = self._account.window.end_s
+        if producer.ready_s > end_s:
+            return 0
+        return producer.records_due_between(producer.due_s(producer.opened), end_s)
+
+    # --- sending for the first time -----------------------------------------
+
+    def _schedule(self, producer: Producer, at_s: float) -> None:
+        producer.scheduled_s = at_s
+        if self.is_open and at_s < self._account.window.end_s:
+            heapq.heappush(self._due, (at_s, next(self._order), producer))
+
+    def _advance(self, producer: Producer, now: float) -> Produce | None:
+        """Send or queue what of this producer is ready, and set when to look at it again."""
+        end_s = self._account.window.end_s
+        while (ready_s := producer.ready_s) <= now and ready_s < end_s:
+            connection = producer.connections[self._leaders[producer.partition]]
+            is_muted = producer.partition in producer.muted
+            if connection.has_room and not connection.pending and not is_muted:
+                records = producer.records_by(ready_s)
+                batch = producer.seal(records)
+                connection.open_batch_waits = False
+                self._account.late(now - ready_s, records, now)
+                self._schedule(producer, producer.ready_s)
+                return self._send(connection, [batch], now)
+            waiting: Connection | MutedPartition = connection
+            if is_muted or not connection.is_open:
+                waiting = self._mute(producer, producer.partition, now)
+            if producer.full_s > now:
+                waiting.open_batch_waits = True
+                self._schedule(producer, producer.full_s)
+                return None
+            batch = producer.seal(producer.full_records)
+            waiting.pending.append(batch)
+            waiting.open_batch_waits = False
+            producer.buffer(batch)
+            if producer.buffered_bytes >= self._options.buffer_memory:
+                producer.blocked = True
+                producer.scheduled_s = _NEVER
+                return None
+        self._schedule(producer, producer.ready_s)
+        return None
+
+    def _fill(self, connection: Connection, now: float) -> Produce | None:
+        """A request of what waits for this connection, if there is something and room for it."""
+        while connection.waiting and connection.has_room:
+            request = self._go_on(connection.waiting.pop(0), now)
+            if request is not None:
+                return request
+        if not (self.is_open and connection.has_room):
+            return None
+        producer, size_bytes = connection.producer, self._options.max_request_size
+        batches = connection.pending.take(_BATCHES_PER_REQUEST, size_bytes)
+        for batch in batches:
+            producer.unbuffer(batch)
+        if (
+            connection.open_batch_waits
+            and not connection.pending
+            and len(batches) < _BATCHES_PER_REQUEST
+            and producer.partition not in producer.muted
+            and all(batch.partition != producer.partition for batch in batches)
+        ):
+            batches.append(producer.seal(producer.records_by(now)))
+            connection.open_batch_waits = False
+            self._schedule(producer, producer.ready_s)
+        self._unblock(producer)
+        return self._send(connection, batches, now) if batches else None
+
+    def _unblock(self, producer: Producer) -> None:
+        """Let the producer go on if it was blocked and its memory has room again."""
+        if producer.blocked and producer.buffered_bytes < self._options.buffer_memory:
+            producer.blocked = False
+            self._schedule(producer, producer.ready_s)
+
+    def _send(self, connection: Connection, batches: list[Batch], now: float) -> Produce:
+        producer = connection.producer
+        for batch in batches:
+            if producer.id_state is not None:
+                producer.id_state.stamp(batch)
+            if batch.trouble is None:
+                self._account.sent(producer.index, batch.partition, batch.records, now)
+        connection.in_flight.append((now, batches))
+        self._unanswered += 1
+        return Produce(connection, batches)
+
+    # --- muted partitions: sending again ------------------------------------
+
+    def _mute(self, producer: Producer, partition: int, now: float) -> MutedPartition:
+        """Nothing can be sent to this partition for now."""
+        muted = producer.muted.get(partition)
+        if muted is None:
+            muted = producer.muted[partition] = MutedPartition(producer, partition)
+            self._look_again(muted, now)
+        return muted
+
+    def _look_again(self, muted: MutedPartition, at_s: float) -> None:
+        muted.scheduled_s = at_s
+        heapq.heappush(self._muted, (at_s, next(self._order), muted))
+
+    def _wake(self, now: float) -> None:
+        """There may be a way now to leaders to which there was none."""
+        for muted in {id(muted): muted for _, _, muted in self._muted}.values():
+            if muted.turns:
+                muted.turns = 0
+                self._look_again(muted, max(now, muted.not_before_s))
+
+    def _go_on(self, muted: MutedPartition, now: float) -> Produce | None:
+        """The next batch to send again, if its time has come and there is a way."""
+        producer = muted.producer
+        for batch in muted.take_overdue(now - self._timeout_s):
+            producer.unbuffer(batch)
+            self._to_send_again -= 1 if batch.trouble else 0
+            self._fail(producer, batch, batch.last_error, now)
+        self._unblock(producer)
+        if muted.under_way is not None:
+            return None
+        connection = producer.connections[self._leaders[muted.partition]]
+        if not connection.is_open:
+            self._seek_way(connection, now)
+            muted.turns += 1
+            self._look_again(muted, now + backoff_s(self._options, muted.turns, self._rng))
+        elif not muted.again:
+            self._unmute(muted, connection)
+        elif now < muted.not_before_s:
+            self._look_again(muted, muted.not_before_s)
+        elif not connection.has_room:
+            connection.waiting.append(muted)
+        else:
+            return self._send_again(muted, connection, now)
+        return None
+
+    def _send_again(self, muted: MutedPartition, connection: Connection, now: float) -> Produce:
+        producer, batch = muted.producer, muted.again.pop(0)
+        self._to_send_again -= 1
+        producer.unbuffer(batch)
+        self._account.retried(producer.index, batch.partition, batch.last_error, batch.records)
+        muted.under_way = batch
+        self._unblock(producer)
+        return self._send(connection, [batch], now)
+
+    def _unmute(self, muted: MutedPartition, connection: Connection) -> None:
+        """Nothing has to be sent again: what came later takes the usual way."""
+        producer = muted.producer
+        del producer.muted[muted.partition]
+        connection.pending.extend(muted.pending)
+        if muted.open_batch_waits and producer.partition == muted.partition:
+            connection.open_batch_waits = True
+        self._filling.append(connection)
+
+    def _seek_way(self, connection: Connection, now: float) -> None:
+        if not connection.is_wanted:
+            connection.is_wanted = True
+            self._questions.append(Reopen(connection))
+        self._refresh(connection.producer, now)
+
+    def _refresh(self, producer: Producer, now: float) -> None:
+        """Ask for the leaders over one of the producer's connections, unless just asked."""
+        ways = [c for c in producer.connections.values() if c.is_open and not c.is_congested]
+        if ways and self._metadata.may_ask(now):
+            self._metadata.asked(now)
+            self._questions.append(AskLeaders(min(ways, key=lambda each: len(each.in_flight))))
+
+    # --- batches ------------------------------------------------------------
+
+    def _acknowledge(self, producer: Producer, batch: Batch, now: float) -> None:
+        account = self._account
+        account.acked(
+            producer.index,
+            batch.partition,
+            batch.due_s,
+            batch.records,
+            batch.payload_bytes,
+            now,
+        )
+        if producer.id_state is not None:
+            producer.id_state.acknowledge(batch)
+        if batch.trouble is not None and batch.trouble.copies:
+            copied = batch.trouble.copies * batch.records
+            account.duplicated(producer.index, batch.partition, copied)
+        if producer.muted:
+            self._no_longer_under_way(producer, batch, now)
+
+    def _no_longer_under_way(self, producer: Producer, batch: Batch, now: float) -> None:
+        muted = producer.muted.get(batch.partition)
+        if muted is not None and muted.under_way is batch:
+            muted.under_way = None
+            muted.not_before_s = now
+            self._look_again(muted, now)
+
+    def _refused(self, producer: Producer, batch: Batch, code: int, now: float) -> bool:
+        """A broker answered with this error code; True when it means that it has the batch."""
+        state = producer.id_state
+        if state is not None and code == DUPLICATE_SEQUENCE:
+            return True
+        if state is not None and code in SEQUENCE_ERRORS:
+            # Out of order is no surprise behind a batch that failed; of the next one it is.
+            is_broken = code != OUT_OF_ORDER_SEQUENCE or state.is_next(batch)
+            if is_broken and state.is_current(batch):
+                self._start_again(producer, batch.partition)
+        refusal = Refusal.of(code, self._options, state is not None)
+        self._take_back(producer, batch, refusal.error, refusal, now)
+        if refusal.leader_moved:
+            self._refresh(producer, now)
+        return False
+
+    def _take_back(
+        self, producer: Producer, batch: Batch, error: str, why: Refusal, now: float
+    ) -> None:
+        trouble = batch.trouble = batch.trouble or Trouble()
+        trouble.failures += 1
+        trouble.error = error
+        if why.is_unsure and producer.id_state is None:
+            trouble.copies += 1
+        trouble.is_unsure |= why.is_unsure
+        is_overdue = now >= batch.due_s + self._timeout_s
+        is_given_up = self._is_over or is_overdue or trouble.failures > self._options.retries
+        if not why.is_retriable or is_given_up:
+            self._fail(producer, batch, error, now)
+            return
+        muted = self._mute(producer, batch.partition, now)
+        muted.put_back(batch)
+        if producer.id_state is not None:
+            producer.id_state.renew(batch)
+        self._to_send_again += 1
+        producer.buffer(batch)
+        muted.not_before_s = now + backoff_s(self._options, trouble.failures, self._rng)
+        self._look_again(muted, muted.not_before_s)
+
+    def _fail(self, producer: Producer, batch: Batch, error: str, now: float) -> None:
+        self._account.failed(producer.index, batch.partition, error, batch.records, now)
+        trouble = batch.trouble
+        if trouble is not None and trouble.copies > 1:  # one of them counts as the failed
+            copied = (trouble.copies - 1) * batch.records
+            self._account.duplicated(producer.index, batch.partition, copied)
+        muted = producer.muted.get(batch.partition)
+        if muted is not None and muted.under_way is batch:
+            muted.under_way = None
+            self._look_again(muted, now)
+        state = producer.id_state
+        if state is not None and not self._is_over and state.is_current(batch):
+            is_unsure = trouble is not None and trouble.is_unsure
+            if is_unsure or not state.withdraw(batch):
+                self._start_again(producer, batch.partition)
+
+    def _start_again(self, producer: Producer, partition: int) -> None:
+        """The sequence of this partition is broken: go on with a new one."""
+        state, muted = producer.id_state, producer.muted.get(partition)
+        if state is None:
+            return
+        state.start_again(partition)
+        for batch in muted.again if muted is not None else ():
+            state.renew(batch)

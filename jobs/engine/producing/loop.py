@@ -1,0 +1,166 @@
+"""The event loop that makes one task act as many producers.
+
+One thread, one selector. Delivery (`jobs.engine.producing.delivery`) says what to send and
+when to look again; the network client does it. The loop gives both their time, hears the
+driver, and takes the load through its phases.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Mapping
+
+from jobs.engine.batches.pool import BatchPool
+from jobs.engine.network.reopening import Key, Opener, Reopener, opener_of
+from jobs.engine.network.transport import Transport
+from jobs.engine.producing.account import Account
+from jobs.engine.producing.delivery import Delivery
+from jobs.engine.producing.metadata import Metadata
+from jobs.engine.producing.network_client import NetworkClient
+from jobs.engine.producing.producer import Producer
+from jobs.engine.producing.producer_id import ProducerIdState
+from jobs.engine.producing.protocol import ProduceEncoder
+from jobs.engine.producing.schedule import schedule_of
+from jobs.engine.task.driver_line import DriverLine
+from jobs.engine.task.plan import TrialPlan
+from jobs.engine.task.window import Window
+
+_ACTIONS_PER_TURN = 256
+_CHECK_INTERVAL_S = 0.25
+
+
+class WireLoop:
+    """The producers of one task, from their first record to the last acknowledgement.
+
+    Args:
+        line: to the driver, which may end the window early; None when nobody listens.
+        producer_ids: client id → producer id, of idempotent producers.
+        opener: opens lost connections again; may block, as a thread of its own calls it.
+
+    Attributes:
+        account: where every record ended up.
+    """
+
+    def __init__(
+        self,
+        plan: TrialPlan,
+        task: int,
+        transports: Mapping[Key, Transport],
+        pool: BatchPool,
+        clock: Callable[[], float] = time.monotonic,
+        line: DriverLine | None = None,
+        producer_ids: Mapping[str, int] | None = None,
+        opener: Opener | None = None,
+    ) -> None:
+        self._producer_ids = producer_ids or {}
+        self._opener = opener or opener_of(plan)
+        self._plan = plan
+        self._line = line
+        self._task = task
+        self._transports = transports
+        self._pool = pool
+        self._clock = clock
+        self._next_check_s = clock() + _CHECK_INTERVAL_S
+
+    @property
+    def producers(self) -> list[Producer]:
+        """The producers with their schedules."""
+        return self._delivery.producers
+
+    def run(self, start_s: float, wall_offset_s: float) -> WireLoop:
+        """Send from `start_s` on, through warm-up and window, then drain.
+
+        Args:
+            start_s: when the schedule begins, on this loop's clock [s].
+            wall_offset_s: what to add to this clock for seconds since the epoch.
+
+        Raises:
+            OrphanedError: the parent process or the driver died; nothing more is sent.
+            EndMissedError: the driver's end of the window came too late.
+        """
+        plan, pattern = self._plan, self._plan.pattern.producer
+        window = Window.of(plan.pattern.phases, start_s, self._line)
+        hosted = plan.producers_of(self._task)
+        self.account = Account(window, pattern.record_interval_s, hosted)
+        metadata = Metadata(plan.leaders, plan.brokers, pattern.options)
+        self._delivery = Delivery(pattern, self.account, metadata)
+        self._network = NetworkClient(
+            self._delivery,
+            self._pool,
+            plan.partitions,
+            Reopener(self._opener),
+            self._clock,
+            wall_offset_s,
+            pattern.options.acks != "0",
+        )
+        for index in hosted:
+            self._add_producer(index, start_s)
+        was_enabled = gc.isenabled()
+        gc.disable()  # nothing here makes cycles, and a collection would stall the schedule
+        try:
+            self._run_phases()
+        finally:
+            if was_enabled:
+                gc.enable()
+            self._network.close()
+        return self
+
+    def _add_producer(self, index: int, start_s: float) -> None:
+        plan, pattern = self._plan, self._plan.pattern.producer
+        client_id = plan.client_id(index)
+        producer_id = self._producer_ids.get(client_id)
+        topic, partitions = plan.partitions.topic_of(index)
+        producer = Producer(
+            index,
+            pattern,
+            self._pool.section_of(index),
+            partitions,
+            schedule_of(pattern, index, start_s, plan.pattern.phases.ramp_up_s),
+            client_id,
+            None if producer_id is None else ProducerIdState(producer_id),
+        )
+        options = pattern.options
+        encoder = ProduceEncoder(
+            topic, client_id, options.acks_code, options.request_timeout_ms, partitions.start
+        )
+        self._delivery.add(producer, plan.brokers)
+        self._network.add(producer.connections, encoder, self._transports)
+
+    def _run_phases(self) -> None:
+        account, delivery, sockets = self.account, self._delivery, self._network.sockets
+        window = account.window
+        self._turn_until(lambda: window.start_s)
+        cpu_s, waited_s = time.thread_time(), sockets.waited_s
+        self._turn_until(lambda: window.end_s)
+        account.counts.cpu_s = time.thread_time() - cpu_s
+        account.counts.loop_busy = 1.0 - (sockets.waited_s - waited_s) / window.duration_s
+        delivery.close(self._clock())
+        drain_s = self._plan.pattern.phases.drain_timeout_s
+        self._turn_until(lambda: window.end_s + drain_s)
+        delivery.end(self._clock())
+        account.latency.fold()
+        account.lateness.fold()
+
+    def _turn_until(self, phase_end_s: Callable[[], float]) -> None:
+        clock, delivery, network = self._clock, self._delivery, self._network
+        while (now := clock()) < (end_s := phase_end_s()) and delivery.has_work:
+            for _ in range(_ACTIONS_PER_TURN):
+                action = delivery.next(now)
+                if action is None:
+                    break
+                network.perform(action)
+                now = clock()
+                if now >= end_s:
+                    break
+            if now >= self._next_check_s:
+                self._check(now)
+                self._next_check_s = now + _CHECK_INTERVAL_S
+            wake_s = min(end_s, self._next_check_s, delivery.next_s)
+            network.sockets.wait(max(0.0, wake_s - now))
+
+    def _check(self, now: float) -> None:
+        self.account.window.heed(now, self.account.counts.acked_records)
+        for connection in self._delivery.overdue(now):
+            self._network.lose(connection, "RequestTimedOutError")
+        self._delivery.expire(now)

@@ -1,0 +1,49 @@
+"""Leaders of the topics' partitions as one task knows them, and when to ask for them again."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from metrics.traffic.producer import ProducerOptions
+
+
+class Metadata:
+    """All producers of a task share what one of them learns.
+
+    Each would learn the same, and a cluster that lost a broker has better to do than to
+    answer all of them at once.
+
+    Attributes:
+        leaders: broker id that leads partition 0, 1, 2, …
+    """
+
+    def __init__(
+        self, leaders: Sequence[int], brokers: Collection[int], options: ProducerOptions
+    ) -> None:
+        self.leaders = list(leaders)
+        self._brokers = frozenset(brokers)
+        self._interval_s = options.retry_backoff_ms / 1000.0
+        self._timeout_s = options.request_timeout_ms / 1000.0
+        self._next_question_s = 0.0
+
+    def may_ask(self, now: float) -> bool:
+        """False while a question is under way, and for a while after its answer."""
+        return now >= self._next_question_s
+
+    def asked(self, now: float) -> None:
+        """A question is under way."""
+        self._next_question_s = now + self._timeout_s
+
+    def forget_question(self) -> None:
+        """The connection that carried it is lost: ask again when there is need."""
+        self._next_question_s = 0.0
+
+    def learned(self, leaders: Mapping[int, int], now: float) -> bool:
+        """Take the answer, partition → leader; True when a leader is another one now."""
+        self._next_question_s = now + self._interval_s
+        moved = False
+        for partition, leader in leaders.items():
+            if leader in self._brokers and self.leaders[partition] != leader:
+                self.leaders[partition] = leader
+                moved = True
+        return moved

@@ -1,0 +1,180 @@
+"""What delivery decides, done: requests out by scatter-gather, answers in, connections reopened."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+
+from jobs.engine.batches.pool import BatchPool
+from jobs.engine.network.frames import Buffer, FrameReader, correlation_id_of
+from jobs.engine.network.reopening import Key, Reopener
+from jobs.engine.network.sockets import Channel, Sockets
+from jobs.engine.network.transport import Transport
+from jobs.engine.producing.asking import leaders_in, metadata_request
+from jobs.engine.producing.delivery import Action, Delivery, Produce, Reopen
+from jobs.engine.producing.producer import Connection
+from jobs.engine.producing.protocol import ProduceEncoder, decode_produce_response
+from jobs.engine.task.partitions import Partitions
+
+_RECEIVE_BYTES = 262_144
+
+
+class ProducerChannel(Channel):
+    """The wire side of a `Connection`.
+
+    Attributes:
+        numbers: correlation ids of unanswered requests, oldest first.
+    """
+
+    __slots__ = ("connection", "correlation_id", "encoder", "numbers", "reader")
+
+    def __init__(self, connection: Connection, encoder: ProduceEncoder) -> None:
+        super().__init__()
+        self.connection = connection
+        self.encoder = encoder
+        self.correlation_id = 0
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin on a fresh transport."""
+        self.reader = FrameReader()
+        self.numbers: deque[int] = deque()
+
+
+class NetworkClient:
+    """The connections of one task's producers; an `Owner` of their sockets.
+
+    Args:
+        wall_offset_s: what to add to the clock for seconds since the epoch.
+        reopener: opens lost connections again.
+    """
+
+    def __init__(
+        self,
+        delivery: Delivery,
+        pool: BatchPool,
+        partitions: Partitions,
+        reopener: Reopener,
+        clock: Callable[[], float],
+        wall_offset_s: float,
+        is_answered: bool,
+    ) -> None:
+        self._delivery = delivery
+        self._pool = pool
+        self._partitions = partitions
+        self._reopener = reopener
+        self._clock = clock
+        self._wall_offset_s = wall_offset_s
+        self._is_answered = is_answered
+        self._channels: dict[Connection, ProducerChannel] = {}
+        self._by_key: dict[Key, ProducerChannel] = {}
+        self._reopened: set[ProducerChannel] = set()
+        self.sockets = Sockets(self, clock, _RECEIVE_BYTES)
+        self.sockets.call_when_readable(reopener.fileno(), self._take_reopened)
+
+    def add(
+        self,
+        connections: Mapping[int, Connection],
+        encoder: ProduceEncoder,
+        transports: Mapping[Key, Transport],
+    ) -> None:
+        """Take the open connections of a producer: broker id → connection."""
+        for broker, connection in connections.items():
+            key = (connection.producer.client_id, broker)
+            channel = self._channels[connection] = ProducerChannel(connection, encoder)
+            self._by_key[key] = channel
+            self.sockets.add(channel, transports[key])
+
+    def close(self) -> None:
+        """Stop listening; what was opened again is closed, the rest belongs to its opener."""
+        self.sockets.close()
+        self._reopener.close()
+        for channel in self._reopened:
+            if channel.transport is not None:
+                channel.transport.close()
+
+    # --- out ----------------------------------------------------------------
+
+    def perform(self, action: Action) -> None:
+        """Carry out what delivery decided."""
+        channel = self._channels[action.connection]
+        if isinstance(action, Produce):
+            self._produce(channel, action)
+        elif isinstance(action, Reopen):
+            self._reopener.want((action.connection.producer.client_id, action.connection.broker))
+        else:
+            client_id = action.connection.producer.client_id
+            channel.correlation_id += 1
+            channel.numbers.append(channel.correlation_id)
+            question = metadata_request(self._partitions.topics, client_id, channel.correlation_id)
+            self._write(channel, [question])
+
+    def _produce(self, channel: ProducerChannel, action: Produce) -> None:
+        connection, take = action.connection, self._pool.take
+        state, offset_s = connection.producer.id_state, self._wall_offset_s
+        wire = []
+        for batch in action.batches:
+            timestamp_ms = int((batch.due_s + offset_s) * 1000)
+            if batch.stamp is None or state is None:
+                parts = take(batch.section, batch.records, timestamp_ms)
+            else:
+                stamp = (state.producer_id, *batch.stamp)
+                parts = take(batch.section, batch.records, timestamp_ms, *stamp)
+            wire.append((batch.partition, *parts))
+        channel.correlation_id += 1
+        buffers = channel.encoder.encode(channel.correlation_id, wire)
+        if self._is_answered:
+            channel.numbers.append(channel.correlation_id)
+            self._write(channel, buffers)
+        elif self._write(channel, buffers):
+            self._delivery.written(connection, self._clock())
+
+    def _write(self, channel: ProducerChannel, buffers: list[Buffer]) -> bool:
+        is_taken = self.sockets.send(channel, buffers)
+        if channel.unwritten:
+            self._delivery.congested(channel.connection)
+        return is_taken
+
+    # --- in -----------------------------------------------------------------
+
+    def received(self, channel: Channel, data: memoryview, now: float) -> None:
+        """See `Owner`: take the answers that are whole."""
+        assert isinstance(channel, ProducerChannel), "nothing else was added"
+        delivery, connection = self._delivery, channel.connection
+        for frame in channel.reader.feed(data):
+            numbers, in_flight = channel.numbers, connection.in_flight
+            if not numbers or numbers.popleft() != correlation_id_of(frame):
+                self.sockets.lose(channel, "CorrelationIdError")
+                return
+            if in_flight[0][1]:
+                answer = decode_produce_response(frame, channel.encoder.first)
+                delivery.answered(connection, answer.errors, answer.throttle_ms, now)
+            else:
+                delivery.learned(connection, self._leaders_in(frame), now)
+
+    def _leaders_in(self, frame: memoryview) -> dict[int, int]:
+        """Partition → leader."""
+        named = ((self._partitions.number(*each), at) for each, at in leaders_in(frame).items())
+        return {partition: leader for partition, leader in named if partition is not None}
+
+    def flushed(self, channel: Channel, now: float) -> None:
+        """See `Owner`."""
+        assert isinstance(channel, ProducerChannel), "nothing else was added"
+        self._delivery.flushed(channel.connection)
+
+    def lost(self, channel: Channel, error: str, now: float) -> None:
+        """See `Owner`."""
+        assert isinstance(channel, ProducerChannel), "nothing else was added"
+        self._delivery.lost(channel.connection, error, now)
+
+    def lose(self, connection: Connection, error: str) -> None:
+        """Close a connection that is of no use any more."""
+        self.sockets.lose(self._channels[connection], error)
+
+    def _take_reopened(self) -> None:
+        for key, transport in self._reopener.take():
+            channel = self._by_key[key]
+            channel.reset()
+            self.sockets.add(channel, transport)
+            self._reopened.add(channel)
+            self._delivery.reopened(channel.connection, self._clock())

@@ -1,0 +1,247 @@
+"""The state of one producer, of its connections, and of its partitions that are muted."""
+
+from __future__ import annotations
+
+import random
+from bisect import insort
+from collections import deque
+
+from jobs.engine.batches.sections import Section
+from jobs.engine.producing.batch import Batch
+from jobs.engine.producing.pending import PendingBatches
+from jobs.engine.producing.producer_id import ProducerIdState
+from jobs.engine.producing.schedule import Schedule
+from metrics.traffic.producer import ProducerPattern
+
+
+class Connection:
+    """One producer's connection to one broker, as the delivery sees it.
+
+    Attributes:
+        broker: its broker id.
+        in_flight: unanswered requests, oldest first: when it was sent, and its batches;
+            without batches for one that asks for leaders.
+        pending: full batches that wait for room.
+        open_batch_waits: the producer's open batch is ready and waits for room here.
+        waiting: muted partitions that wait for room to send a batch again.
+        is_open: False while it is lost.
+        is_congested: its socket has not taken all of the newest request yet.
+        is_wanted: it is being opened again.
+    """
+
+    __slots__ = (
+        "broker",
+        "in_flight",
+        "is_congested",
+        "is_open",
+        "is_wanted",
+        "max_in_flight",
+        "open_batch_waits",
+        "pending",
+        "producer",
+        "waiting",
+    )
+
+    def __init__(self, broker: int, producer: Producer, max_in_flight: int) -> None:
+        self.broker = broker
+        self.producer = producer
+        self.max_in_flight = max_in_flight
+        self.in_flight: deque[tuple[float, list[Batch]]] = deque()
+        self.pending = PendingBatches()
+        self.waiting: list[MutedPartition] = []
+        self.open_batch_waits = False
+        self.is_open = True
+        self.is_congested = False
+        self.is_wanted = False
+
+    @property
+    def has_room(self) -> bool:
+        """True when another request may be sent now."""
+        in_time = len(self.in_flight) < self.max_in_flight
+        return in_time and self.is_open and not self.is_congested
+
+    @property
+    def has_waiting(self) -> bool:
+        """True when something waits for room here."""
+        return bool(self.pending) or self.open_batch_waits or bool(self.waiting)
+
+
+class Producer:
+    """A schedule of records, and the batch that is filling up.
+
+    Records gather in an open batch for one sticky partition; the batch is ready when the
+    record that no longer fits is due, or when `linger_ms` is over. After `batch_size` bytes
+    the partition changes at random, as Kafka's default partitioner does (KIP-794).
+
+    Attributes:
+        opened: index of the open batch's first record, so also the records sealed so far.
+        section: what the open batch takes its records from; the next one the one after it.
+        full_records: as many as fit into the open batch.
+        full_s: when the first record that no longer fits into the open batch is due.
+        ready_s: when the open batch is to be sent: full, or lingered long enough.
+        scheduled_s: when the delivery looks at this producer next.
+        buffered_bytes: size of the batches that wait to be sent, for the first time or again.
+        blocked: `buffer_memory` is used up, so nothing is added until a broker takes some.
+        muted: partitions to which nothing can simply be sent, because a batch failed or the
+            leader's connection is lost.
+        id_state: of an idempotent producer.
+    """
+
+    __slots__ = (
+        "_batch_size",
+        "_first_due_s",
+        "_linger_s",
+        "_partition_bytes",
+        "_partitions",
+        "_rng",
+        "_schedule",
+        "blocked",
+        "buffered_bytes",
+        "client_id",
+        "connections",
+        "full_records",
+        "full_s",
+        "id_state",
+        "index",
+        "muted",
+        "opened",
+        "partition",
+        "ready_s",
+        "scheduled_s",
+        "section",
+    )
+
+    def __init__(
+        self,
+        index: int,
+        pattern: ProducerPattern,
+        section: Section,
+        partitions: range,
+        schedule: Schedule,
+        client_id: str = "",
+        id_state: ProducerIdState | None = None,
+    ) -> None:
+        self.index = index
+        self.section = section
+        self.connections: dict[int, Connection] = {}
+        self.opened = 0
+        self.buffered_bytes = 0
+        self.blocked = False
+        self.client_id = client_id
+        self.id_state = id_state
+        self.muted: dict[int, MutedPartition] = {}
+        self._schedule = schedule
+        self._linger_s = pattern.options.linger_ms / 1000.0
+        self._batch_size = pattern.options.batch_size
+        self._partitions = partitions
+        self._rng = random.Random(f"{pattern.payload.seed}/producer/{index}")
+        self._partition_bytes = 0
+        self.partition = self._choose()
+        self._open()
+        self.scheduled_s = self.ready_s
+
+    def due_s(self, record: int) -> float:
+        """When this record is due."""
+        return self._schedule.due_s(record)
+
+    def records_by(self, at_s: float) -> int:
+        """Records in the open batch at this time, at most a full batch, at least one."""
+        return self.section.fitting(max(1, self._schedule.due_until(at_s) - self.opened))
+
+    def records_due_between(self, from_s: float, to_s: float) -> int:
+        """How many records are due in [from_s, to_s)."""
+        return self._schedule.due_between(from_s, to_s)
+
+    def seal(self, records: int) -> Batch:
+        """Close the open batch after this many records and open the next one."""
+        batch = Batch(self.partition, self.opened, records, self.section, self._first_due_s)
+        self.opened += records
+        self.section = self.section.following
+        self._partition_bytes += batch.size
+        if self._partition_bytes >= self._batch_size:
+            self._partition_bytes = 0
+            self.partition = self._choose()
+        self._open()
+        return batch
+
+    def buffer(self, batch: Batch) -> None:
+        """A batch waits to be sent."""
+        self.buffered_bytes += batch.size
+
+    def unbuffer(self, batch: Batch) -> None:
+        """A batch waits no longer: it is sent, or given up."""
+        self.buffered_bytes -= batch.size
+
+    def _choose(self) -> int:
+        return self._rng.randrange(self._partitions.start, self._partitions.stop)
+
+    def _open(self) -> None:
+        due_s = self._schedule.due_s
+        self.full_records = self.section.full_records
+        self._first_due_s = due_s(self.opened)
+        self.full_s = due_s(self.opened + self.full_records)
+        self.ready_s = min(self.full_s, self._first_due_s + self._linger_s)
+
+
+def _by_first(batch: Batch) -> int:
+    return batch.first
+
+
+class MutedPartition:
+    """One partition of one producer to which nothing can simply be sent.
+
+    A batch that failed goes before all that come after it, and one at a time: so the order
+    of a partition's records changes no more than `max_in_flight` lets it, and an idempotent
+    producer's sequences stay in order.
+
+    Attributes:
+        again: batches to send again, in the order of their records.
+        pending: full batches that were never sent, in order.
+        under_way: the batch that was sent again and is not answered yet.
+        not_before_s: nothing is sent again earlier.
+        scheduled_s: when to look at this partition next.
+        turns: looks in a row that found no way to the leader.
+        open_batch_waits: the producer's open batch is ready and waits here too.
+    """
+
+    __slots__ = (
+        "again",
+        "not_before_s",
+        "open_batch_waits",
+        "partition",
+        "pending",
+        "producer",
+        "scheduled_s",
+        "turns",
+        "under_way",
+    )
+
+    def __init__(self, producer: Producer, partition: int) -> None:
+        self.producer = producer
+        self.partition = partition
+        self.again: list[Batch] = []
+        self.pending: deque[Batch] = deque()
+        self.under_way: Batch | None = None
+        self.not_before_s = 0.0
+        self.scheduled_s = 0.0
+        self.turns = 0
+        self.open_batch_waits = False
+        for connection in producer.connections.values():
+            self.pending.extend(connection.pending.take_partition(partition))
+            if connection.open_batch_waits and producer.partition == partition:
+                connection.open_batch_waits = False
+                self.open_batch_waits = True
+
+    def put_back(self, batch: Batch) -> None:
+        """A batch failed and is to be sent again."""
+        if self.under_way is batch:
+            self.under_way = None
+        insort(self.again, batch, key=_by_first)
+
+    def take_overdue(self, due_before_s: float) -> list[Batch]:
+        """Take out the batches whose first record was due before this time."""
+        overdue = [b for b in (*self.again, *self.pending) if b.due_s < due_before_s]
+        if overdue:
+            self.again = [b for b in self.again if b.due_s >= due_before_s]
+            self.pending = deque(b for b in self.pending if b.due_s >= due_before_s)
+        return overdue

@@ -1,0 +1,91 @@
+"""Producer id, epochs and sequences of an idempotent producer, by which brokers know repeats.
+
+Every batch carries producer id, epoch and the sequence of its first record; a broker takes
+a partition's batches in sequence only. Where a sequence can't go on, because a batch
+failed for good, the partition starts again at 0 in the next epoch. A producer that is not
+transactional raises its epoch by itself (KIP-360).
+"""
+
+from __future__ import annotations
+
+from jobs.engine.producing.batch import Batch
+from search.errors import RedlineError
+
+SEQUENCES = 2**31
+"""Sequences are counted modulo this."""
+
+_EPOCH_MAX = 2**15 - 1
+
+
+class EpochExhaustedError(RedlineError):
+    """A partition's sequence was broken more often than there are epochs."""
+
+
+class ProducerIdState:
+    """The producer id of one producer, and its epochs and sequences per partition."""
+
+    __slots__ = ("_acknowledged", "_epochs", "_next", "producer_id")
+
+    def __init__(self, producer_id: int) -> None:
+        self.producer_id = producer_id
+        self._epochs: dict[int, int] = {}
+        self._next: dict[int, int] = {}
+        self._acknowledged: dict[int, int] = {}
+
+    def stamp(self, batch: Batch) -> tuple[int, int]:
+        """Epoch and sequence of a batch: its own, if it was sent before, or the next ones."""
+        if batch.stamp is None:
+            partition = batch.partition
+            sequence = self._next.get(partition, 0)
+            self._next[partition] = (sequence + batch.records) % SEQUENCES
+            batch.stamp = (self._epochs.get(partition, 0), sequence)
+        return batch.stamp
+
+    def acknowledge(self, batch: Batch) -> None:
+        """The broker has this batch."""
+        if batch.stamp is not None and batch.stamp[0] == self._epochs.get(batch.partition, 0):
+            self._acknowledged[batch.partition] = (batch.stamp[1] + batch.records) % SEQUENCES
+
+    def is_next(self, batch: Batch) -> bool:
+        """True when the broker should have expected this batch: all before it are there."""
+        partition = batch.partition
+        expected = (self._epochs.get(partition, 0), self._acknowledged.get(partition, 0))
+        return batch.stamp == expected
+
+    def is_current(self, batch: Batch) -> bool:
+        """False for a batch that was stamped before its partition started again."""
+        return batch.stamp is None or batch.stamp[0] == self._epochs.get(batch.partition, 0)
+
+    def renew(self, batch: Batch) -> None:
+        """Forget a stamp that is not current; a broker would no longer know the batch by it."""
+        if self.is_current(batch) or batch.trouble is None:
+            return
+        batch.stamp = None
+        batch.trouble.copies += 1 if batch.trouble.is_unsure else 0
+        batch.trouble.is_unsure = False
+
+    def withdraw(self, batch: Batch) -> bool:
+        """Take back the sequence of a batch that no broker has; False if others follow it."""
+        if batch.stamp is None:
+            return True
+        sequence = batch.stamp[1]
+        if (sequence + batch.records) % SEQUENCES != self._next[batch.partition]:
+            return False
+        self._next[batch.partition] = sequence
+        return True
+
+    def start_again(self, partition: int) -> None:
+        """Go on at sequence 0 in the next epoch.
+
+        Raises:
+            EpochExhaustedError: there is no further epoch.
+        """
+        epoch = self._epochs.get(partition, 0) + 1
+        if epoch > _EPOCH_MAX:
+            raise EpochExhaustedError(
+                f"partition {partition} lost its sequence {epoch} times; expected a cluster that "
+                "takes most batches: look at the errors of shorter trials"
+            )
+        self._epochs[partition] = epoch
+        self._next[partition] = 0
+        self._acknowledged[partition] = 0

@@ -1,0 +1,107 @@
+"""Produce requests and responses on the wire, without a copy of the payload.
+
+The request's head comes from kafka-python's own encoder, once per connection; what is
+patched or appended per send are fixed-width fields. Version 7 is used because all its
+fields have a fixed width, and every broker from Kafka 2.1 to 4.x accepts it; a broker does
+the same work for it as for later versions, which only changed the framing.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kafka.protocol.producer import ProduceRequest
+
+from jobs.engine.network.frames import PRODUCE_VERSION, Buffer
+
+_FRAME_AND_CORRELATION = struct.Struct(">ihhi")
+_COUNT = struct.Struct(">i")
+_PARTITION_HEAD = struct.Struct(">ii")
+_PARTITION_RESULT = struct.Struct(">ihqqq")
+_NAME_LENGTH = struct.Struct(">h")
+_PRODUCE_API_KEY = 0
+
+
+class ProduceEncoder:
+    """Builds the scatter-gather buffers of produce requests for one topic and client id.
+
+    Args:
+        first: the number of the topic's partition 0.
+    """
+
+    def __init__(
+        self, topic: str, client_id: str, acks: int, timeout_ms: int, first: int = 0
+    ) -> None:
+        self.first = first
+        request = ProduceRequest(
+            transactional_id=None,
+            acks=acks,
+            timeout_ms=timeout_ms,
+            topic_data=[ProduceRequest.TopicProduceData(name=topic, partition_data=[])],
+            version=PRODUCE_VERSION,
+        )
+        request.with_header(correlation_id=0, client_id=client_id)
+        head = bytes(request.encode(framed=True, header=True))
+        self._middle = head[_FRAME_AND_CORRELATION.size : -_COUNT.size]
+        self._fixed_bytes = len(head) - 4
+
+    def encode(
+        self, correlation_id: int, batches: Sequence[tuple[int, bytes, memoryview]]
+    ) -> list[Buffer]:
+        """Buffers of one request.
+
+        Args:
+            correlation_id: returned by the broker with its response.
+            batches: (number of the partition, batch header, records), one per partition.
+        """
+        size, first = self._fixed_bytes, self.first
+        buffers: list[Buffer] = [b""]
+        for partition, header, records in batches:
+            batch_bytes = len(header) + len(records)
+            size += _PARTITION_HEAD.size + batch_bytes
+            buffers.append(_PARTITION_HEAD.pack(partition - first, batch_bytes) + header)
+            buffers.append(records)
+        buffers[0] = (
+            _FRAME_AND_CORRELATION.pack(size, _PRODUCE_API_KEY, PRODUCE_VERSION, correlation_id)
+            + self._middle
+            + _COUNT.pack(len(batches))
+        )
+        return buffers
+
+
+@dataclass(frozen=True)
+class ProduceResult:
+    """The broker's answer to one request.
+
+    Attributes:
+        errors: number of the partition → Kafka error code, 0 for none.
+        throttle_ms: how long a quota held the client back [ms].
+    """
+
+    correlation_id: int
+    errors: dict[int, int]
+    throttle_ms: int
+
+
+def decode_produce_response(frame: Buffer, first: int = 0) -> ProduceResult:
+    """Decode a version 7 response, its size field already taken off.
+
+    Args:
+        first: the number of partition 0 of its topic, as a request is for one topic.
+    """
+    (correlation_id,) = _COUNT.unpack_from(frame, 0)
+    (topics,) = _COUNT.unpack_from(frame, 4)
+    position, errors = 8, {}
+    for _ in range(topics):
+        (name_length,) = _NAME_LENGTH.unpack_from(frame, position)
+        position += _NAME_LENGTH.size + name_length
+        (partitions,) = _COUNT.unpack_from(frame, position)
+        position += _COUNT.size
+        for _ in range(partitions):
+            partition, error, *_offsets = _PARTITION_RESULT.unpack_from(frame, position)
+            errors[first + partition] = error
+            position += _PARTITION_RESULT.size
+    (throttle_ms,) = _COUNT.unpack_from(frame, position)
+    return ProduceResult(correlation_id, errors, throttle_ms)

@@ -1,0 +1,222 @@
+"""When each record of a producer is due.
+
+A schedule is two things, one after the other. `Arrivals` say how many records of the mean
+rate lie before record k: k itself at a fixed rate, a random number in a Poisson process.
+A `Pace` says at which time so many records have passed: at once proportional, slower while
+the rate ramps up, and only in the on-times of bursts. Both can be asked in either direction
+and for any record, so that nothing has to be remembered of records gone by.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import random
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from metrics.traffic.producer import ProducerPattern
+
+_GOLDEN = 0.6180339887498949
+_TOLERANCE = 1e-6  # of a record: what rounding may make of a time that was computed from it
+_CYCLE = 262_144
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Records of the mean rate over time, from 0 on.
+
+    Attributes:
+        rate_records_per_s: the mean rate once `ramp_up_s` is over [1/s].
+        ramp_up_s: time in which the rate grows evenly from 0 [s].
+        on_s, off_s: bursts of `on_s` with pauses of `off_s`; within a burst the rate is
+            higher by (on_s + off_s) / on_s, so that the mean stays. No pauses by default.
+    """
+
+    rate_records_per_s: float
+    ramp_up_s: float = 0.0
+    on_s: float = 1.0
+    off_s: float = 0.0
+
+    def time_s(self, records: float) -> float:
+        """When so many records have passed [s]; the end of a burst, not the next one's start."""
+        steady_s = records / self.rate_records_per_s
+        if steady_s >= self.ramp_up_s / 2:
+            steady_s += self.ramp_up_s / 2
+        else:
+            steady_s = math.sqrt(2 * steady_s * self.ramp_up_s)
+        if not self.off_s:
+            return steady_s
+        cycle_s = self.on_s + self.off_s
+        slack_s = 2 * _TOLERANCE / self.rate_records_per_s
+        cycles = max(0, math.ceil((steady_s - slack_s) / cycle_s) - 1)
+        return cycles * cycle_s + (steady_s - cycles * cycle_s) * self.on_s / cycle_s
+
+    def records(self, time_s: float) -> float:
+        """How many records have passed at this time, a real number; below 0 before the start."""
+        steady_s = time_s
+        if self.off_s and time_s > 0:
+            cycle_s = self.on_s + self.off_s
+            cycles = time_s // cycle_s
+            burst_s = min(self.on_s, time_s - cycles * cycle_s)
+            steady_s = cycles * cycle_s + burst_s * cycle_s / self.on_s
+        if self.ramp_up_s and 0 <= steady_s < self.ramp_up_s:
+            return self.rate_records_per_s * steady_s**2 / (2 * self.ramp_up_s)
+        ramped_s = self.ramp_up_s / 2 if steady_s > 0 else 0.0
+        return self.rate_records_per_s * (steady_s - ramped_s)
+
+
+class FixedArrivals:
+    """Evenly spaced records, the first after `phase` of them."""
+
+    def __init__(self, phase: float = 0.0) -> None:
+        self._phase = phase
+
+    def position(self, record: int) -> float:
+        """Records of the mean rate before this one."""
+        return record + self._phase
+
+    def until(self, position: float) -> int:
+        """Records at or before a position."""
+        return max(0, math.floor(position - self._phase) + 1)
+
+    def before(self, position: float) -> int:
+        """Records before a position."""
+        return max(0, math.ceil(position - self._phase))
+
+
+@functools.lru_cache(maxsize=2)
+def _poisson_cycle(seed: int) -> list[float]:
+    """One cycle of a Poisson process of rate 1, conditioned on its number of points.
+
+    Given their number, the points of a Poisson process are independent and uniform.
+    """
+    rng = np.random.default_rng(seed)
+    points: list[float] = np.sort(rng.random(_CYCLE) * _CYCLE).tolist()
+    return points
+
+
+class PoissonArrivals:
+    """Independent, exponentially distributed gaps, from a random place on.
+
+    All producers of a task share one cycle of 262,144 points, so that any record of any
+    producer can be looked up; over a whole cycle the mean rate is exact.
+    """
+
+    def __init__(self, seed: int, rng: random.Random) -> None:
+        self._points = _poisson_cycle(seed)
+        self._origin = rng.random() * _CYCLE
+        self._first = bisect_left(self._points, self._origin)
+
+    def position(self, record: int) -> float:
+        """Records of the mean rate before this one."""
+        cycles, index = divmod(self._first + record, _CYCLE)
+        return cycles * _CYCLE + self._points[index] - self._origin
+
+    def until(self, position: float) -> int:
+        """Records at or before a position."""
+        cycles, rest = divmod(position + self._origin, _CYCLE)
+        count = int(cycles) * _CYCLE + bisect_right(self._points, rest)
+        return max(0, count - self._first)
+
+    def before(self, position: float) -> int:
+        """Records before a position."""
+        cycles, rest = divmod(position + self._origin, _CYCLE)
+        count = int(cycles) * _CYCLE + bisect_left(self._points, rest)
+        return max(0, count - self._first)
+
+
+class Schedule(Protocol):
+    """The times at which one producer's records 0, 1, 2, … are due."""
+
+    def due_s(self, record: int) -> float:
+        """When this record is due, on the engine's clock [s]."""
+        ...
+
+    def due_until(self, at_s: float) -> int:
+        """How many records are due at or before this time."""
+        ...
+
+    def due_between(self, from_s: float, to_s: float) -> int:
+        """How many records are due in [from_s, to_s)."""
+        ...
+
+
+class EvenSchedule:
+    """Record k at `first_s + k/rate`; does what a `PacedSchedule` would, only faster."""
+
+    __slots__ = ("_first_s", "_rate")
+
+    def __init__(self, rate_records_per_s: float, first_s: float) -> None:
+        self._rate = rate_records_per_s
+        self._first_s = first_s
+
+    def due_s(self, record: int) -> float:
+        """When this record is due."""
+        return self._first_s + record / self._rate
+
+    def due_until(self, at_s: float) -> int:
+        """How many records are due at or before this time."""
+        return max(0, math.floor((at_s - self._first_s) * self._rate + _TOLERANCE) + 1)
+
+    def due_between(self, from_s: float, to_s: float) -> int:
+        """How many records are due in [from_s, to_s)."""
+        return self._due_before(to_s) - self._due_before(from_s)
+
+    def _due_before(self, at_s: float) -> int:
+        return max(0, math.ceil((at_s - self._first_s) * self._rate - _TOLERANCE))
+
+
+class PacedSchedule:
+    """Arrivals of any kind at any pace, see the module's text."""
+
+    def __init__(
+        self, pace: Pace, arrivals: FixedArrivals | PoissonArrivals, start_s: float
+    ) -> None:
+        self._pace = pace
+        self._arrivals = arrivals
+        self._start_s = start_s
+
+    def due_s(self, record: int) -> float:
+        """When this record is due."""
+        return self._start_s + self._pace.time_s(self._arrivals.position(record))
+
+    def due_until(self, at_s: float) -> int:
+        """How many records are due at or before this time."""
+        return self._arrivals.until(self._pace.records(at_s - self._start_s) + _TOLERANCE)
+
+    def due_between(self, from_s: float, to_s: float) -> int:
+        """How many records are due in [from_s, to_s)."""
+        return self._due_before(to_s) - self._due_before(from_s)
+
+    def _due_before(self, at_s: float) -> int:
+        return self._arrivals.before(self._pace.records(at_s - self._start_s) - _TOLERANCE)
+
+
+def schedule_of(
+    pattern: ProducerPattern, index: int, start_s: float, ramp_up_s: float = 0.0
+) -> Schedule:
+    """The schedule of one of np producers.
+
+    All start together and burst together, but out of step within the time of a batch, or
+    their batches would arrive all at once.
+
+    Args:
+        index: of the producer.
+        start_s: when the load begins, on the engine's clock [s].
+        ramp_up_s: time in which the rate grows evenly from 0 [s].
+    """
+    rate, phase = pattern.rate_records_per_s, pattern.records_per_batch * (index * _GOLDEN % 1.0)
+    options = pattern.options
+    if options.arrivals == "fixed" and not ramp_up_s:
+        return EvenSchedule(rate, start_s + phase / rate)
+    if options.arrivals == "poisson":
+        rng = random.Random(f"{pattern.payload.seed}/arrivals/{index}")
+        poisson = PoissonArrivals(pattern.payload.seed, rng)
+        return PacedSchedule(Pace(rate, ramp_up_s), poisson, start_s)
+    off_s = options.burst_off_s if options.arrivals == "bursts" else 0.0
+    pace = Pace(rate, ramp_up_s, options.burst_on_s, off_s)
+    return PacedSchedule(pace, FixedArrivals(phase), start_s)

@@ -1,0 +1,62 @@
+"""The engine's own client, which sends batches that were encoded before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from jobs.engine.batches.pool import pool_of
+from jobs.engine.network.reopening import opener_of
+from jobs.engine.network.transport import Transport
+from jobs.engine.producing.asking import ask_producer_ids
+from jobs.engine.producing.loop import WireLoop
+from jobs.engine.producing.role import TaskLoad
+from jobs.engine.task.driver_line import DriverLine
+from jobs.engine.task.plan import TrialPlan
+
+
+class WireProducers:
+    """See `ProducerClient`: one connection per producer and broker, driven by one event loop."""
+
+    def __init__(self, plan: TrialPlan, task: int) -> None:
+        self._plan = plan
+        self._task = task
+        self._transports: dict[tuple[str, int], Transport] = {}
+        self._producer_ids: Mapping[str, int] = {}
+
+    def open(self) -> None:
+        """Connect, and encode the pool."""
+        plan = self._plan
+        hosted = plan.producers_of(self._task)
+        wanted = [(plan.client_id(index), broker) for index in hosted for broker in plan.brokers]
+        self._transports = dict(opener_of(plan)(wanted))
+        if plan.pattern.producer.options.enable_idempotence:
+            self._ask_producer_ids()
+        self._pool = pool_of(plan.pattern.producer)
+
+    def _ask_producer_ids(self) -> None:
+        """Ask brokers in turn, as all producers would find the same one the least loaded."""
+        plan = self._plan
+        brokers = sorted(plan.brokers)
+        clients = {
+            plan.client_id(index): brokers[index % len(brokers)]
+            for index in plan.producers_of(self._task)
+        }
+        ways = {client_id: self._transports[client_id, at] for client_id, at in clients.items()}
+        self._producer_ids = ask_producer_ids(ways, plan.connect_timeout_s)
+
+    def run(self, start_s: float, wall_offset_s: float, line: DriverLine | None) -> TaskLoad:
+        """See `ProducerClient.run`."""
+        loop = WireLoop(
+            self._plan,
+            self._task,
+            self._transports,
+            self._pool,
+            line=line,
+            producer_ids=self._producer_ids,
+        )
+        return loop.run(start_s, wall_offset_s)
+
+    def close(self) -> None:
+        """Close the connections."""
+        for transport in self._transports.values():
+            transport.close()

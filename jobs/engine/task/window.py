@@ -1,0 +1,78 @@
+"""The measured window as one task sees it: the driver may end it early, or the load altogether."""
+
+from __future__ import annotations
+
+import math
+import os
+
+from jobs.engine.task.driver_line import DriverLine, OrphanedError
+from metrics.traffic.pattern import Phases
+from search.errors import RedlineError
+
+
+class EndMissedError(RedlineError):
+    """The driver ended the window at a moment that had passed here."""
+
+
+class Window:
+    """Start and end of the window on the task's clock [s]; the end may come nearer.
+
+    Args:
+        line: to the driver; None when nobody listens.
+    """
+
+    __slots__ = ("_line", "_parent", "end_s", "start_s")
+
+    def __init__(self, start_s: float, end_s: float, line: DriverLine | None = None) -> None:
+        self.start_s = start_s
+        self.end_s = end_s
+        self._line = line
+        self._parent = os.getppid()
+
+    @classmethod
+    def of(cls, phases: Phases, start_s: float, line: DriverLine | None = None) -> Window:
+        """The window of a trial whose load begins at `start_s` [s]."""
+        begin_s = start_s + phases.warmup_s
+        return cls(begin_s, begin_s + phases.measure_s, line)
+
+    @property
+    def duration_s(self) -> float:
+        """Its length [s]."""
+        return self.end_s - self.start_s
+
+    def holds(self, now: float) -> bool:
+        """True inside of it."""
+        return self.start_s <= now < self.end_s
+
+    def heed(self, now: float, acked: int | None = None) -> None:
+        """See whether the load is still wanted, and for how long; then say how far it is.
+
+        Args:
+            acked: records acknowledged inside the window, which the driver is told.
+
+        Raises:
+            OrphanedError: the parent process or the driver is gone.
+            EndMissedError: the driver ended the window at a moment that had passed here.
+        """
+        if os.getppid() != self._parent:
+            raise OrphanedError("the process that started this load has ended, so it stops too")
+        if self._line is None:
+            return
+        self._line.listen()
+        if now >= self.end_s:
+            return
+        if self._line.end_after_s is not None:
+            self._end_at(self.start_s + self._line.end_after_s, now)
+        if now >= self.start_s and acked is not None:
+            self._line.say(at_s=now - self.start_s, acked=acked)
+
+    def _end_at(self, end_s: float, now: float) -> None:
+        if end_s < min(now, self.end_s):
+            raise EndMissedError(
+                f"the driver ended the window {now - end_s:.2f} s before this task heard of it"
+            )
+        self.end_s = min(self.end_s, end_s)
+
+
+NOT_YET = Window(math.inf, math.inf)
+"""The window of a load whose start is not agreed on."""

@@ -1,0 +1,12 @@
+"""Releases of Kafka that can be started here, and the one that is when nobody asks for another."""
+
+from __future__ import annotations
+
+from search.bounds import Text
+
+DEFAULT_RELEASE = "4.1.2"
+
+RELEASE = Text(
+    r"(3\.(9|[1-9]\d)|[4-9]\.\d+|[1-9]\d\.\d+)\.\d+",
+    f'a Kafka version from 3.9.0 on, in quotes, such as "{DEFAULT_RELEASE}"',
+)

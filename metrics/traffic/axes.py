@@ -1,0 +1,120 @@
+"""The axes of the traffic space that a search may follow: what a load on each of them is.
+
+A load is a whole number. The traffic at a load is a pattern with one of its options replaced,
+so everything behind it (topics, plans, rows) sees an ordinary pattern. A further axis is one
+more entry of `AXES`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from metrics.traffic.consumers import GROUPS_MAX
+from metrics.traffic.pattern import PARTITIONS_MAX, TrafficPattern
+from metrics.traffic.sizes import MESSAGE_BYTES_MAX
+from metrics.units import format_count
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One axis.
+
+    Attributes:
+        name: as goals have it.
+        option: what a load replaces, as a path below the pattern.
+        words: what a load counts; `singular` of one.
+        column: its heading where there is little room.
+        maximum: the highest load that the option takes; None where only the goal bounds it.
+        grows_payload: more load is proportionally more payload.
+        grows_batches: more load makes larger batches, which brokers may refuse.
+        other_way: what else can be raised when even the goal's highest load was sustained.
+    """
+
+    name: str
+    option: str
+    words: str
+    singular: str = ""
+    column: str = ""
+    maximum: int | None = None
+    grows_payload: bool = False
+    grows_batches: bool = False
+    other_way: str = ""
+
+    def apply(self, pattern: TrafficPattern, load: int) -> TrafficPattern:
+        """The traffic at a load."""
+        placed: TrafficPattern = _replaced(pattern, self.option.split("."), load)
+        return replace(placed, axis=self.name, load=load)
+
+    @property
+    def heading(self) -> str:
+        """Its heading where there is little room."""
+        return self.column or self.name
+
+    def amount(self, load: int) -> str:
+        """`95 producers`: a load in words."""
+        is_one = load == 1 and self.singular
+        return f"{format_count(load)} {self.singular if is_one else self.words}"
+
+
+def _replaced(record: Any, path: list[str], load: int) -> Any:
+    name, *rest = path
+    now = getattr(record, name)
+    return replace(record, **{name: _replaced(now, rest, load) if rest else type(now)(load)})
+
+
+NP = Axis(
+    "np",
+    "np",
+    "producers",
+    singular="producer",
+    grows_payload=True,
+    other_way="the rate of each producer so that fewer of them are needed",
+)
+"""The axis of a search when its goal names no other."""
+
+MESSAGE_BYTES = Axis(
+    "message_bytes",
+    "producer.bpm",
+    "bytes per message",
+    column="bytes",
+    maximum=MESSAGE_BYTES_MAX,
+    grows_payload=True,
+    grows_batches=True,
+)
+
+AXES: Mapping[str, Axis] = {
+    axis.name: axis
+    for axis in (
+        NP,
+        Axis(
+            "rate",
+            "producer.rate_records_per_s",
+            "records/s of each producer",
+            grows_payload=True,
+        ),
+        MESSAGE_BYTES,
+        Axis(
+            "partitions",
+            "topic.partitions_per_broker",
+            "partitions per broker",
+            column="parts",
+            maximum=PARTITIONS_MAX,
+        ),
+        Axis(
+            "consumer_groups",
+            "consumers.groups",
+            "consumer groups",
+            singular="consumer group",
+            column="groups",
+            maximum=GROUPS_MAX,
+        ),
+    )
+}
+"""By their names."""
+
+
+def axis_named(name: str) -> Axis:
+    """The axis of this name; one that a newer version wrote into a table has no other words."""
+    return AXES.get(name) or Axis(name, name, name)

@@ -1,0 +1,160 @@
+"""A traffic pattern: one point of the traffic space."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from metrics.columns import Column, Flat
+from metrics.traffic.consumers import ConsumerOptions
+from metrics.traffic.producer import ProducerPattern
+from search.bounds import Number, Properties, Whole
+from search.early_stop import StopRule
+
+PARTITIONS_MAX = 1_000
+"""Of a topic that one broker leads."""
+
+SAMPLES_MIN = 4
+"""Samples of a broker at least in the measured window: shares of samples need some."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TopicOptions:
+    """The fresh topics that are made for each message size.
+
+    Attributes:
+        count: topics, all of the same shape; producers take them in turns, one each, and
+            every consumer group reads all of them.
+        partitions_per_broker: partitions that each broker leads, of each topic.
+        replication_factor: replicas of a partition, the leader among them.
+        config: topic properties by Kafka's names.
+    """
+
+    count: Annotated[int, Whole(1, 1_000, "topics"), Column("topics")] = 1
+    partitions_per_broker: Annotated[
+        int, Whole(1, PARTITIONS_MAX, "partitions"), Column("partitions_per_broker")
+    ] = 10
+    replication_factor: Annotated[int, Whole(1, 32, "replicas"), Column("replication_factor")]
+    config: Properties = field(default_factory=dict)
+
+    def require_consistent(self) -> None:
+        """Refuse more in-sync replicas than replicas.
+
+        Raises:
+            ValueError: says which, what was expected and what to do.
+        """
+        wanted = self.config.get("min.insync.replicas", "1")
+        if wanted.isdigit() and int(wanted) > self.replication_factor:
+            raise ValueError(
+                f"config min.insync.replicas is {wanted} and replication_factor "
+                f"{self.replication_factor}; expected at most as many in-sync replicas as "
+                "replicas, or nothing can be written with acks=all; change one of them"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Phases:
+    """The phases of one trial.
+
+    Attributes:
+        ramp_up_s: how long the rate grows evenly from 0, as a part of warmup_s.
+        warmup_s: load before the measured window.
+        measure_s: the measured window, when it is not ended early.
+        drain_timeout_s: how long to wait for the last acknowledgements.
+        sample_interval_s: between two samples of a broker.
+        early_end_error_rate: a window ends as soon as its verdict would change with no
+            more than this probability if it went on; 0 holds every trial for its full
+            time [ratio].
+    """
+
+    ramp_up_s: Annotated[float, Number(0, 3_600, "seconds")] = 0.0
+    warmup_s: Annotated[float, Number(0, 3_600, "seconds")]
+    measure_s: Annotated[float, Number(1, 86_400, "seconds")]
+    drain_timeout_s: Annotated[float, Number(0, 600, "seconds", above=True)] = 10.0
+    sample_interval_s: Annotated[float, Number(0.05, 60, "seconds")] = 1.0
+    early_end_error_rate: Annotated[float, Number(0, 0.2)] = 0.01
+
+    @property
+    def stop_rule(self) -> StopRule | None:
+        """When a window may end early; None when it never may."""
+        return StopRule(self.early_end_error_rate) if self.early_end_error_rate else None
+
+    @property
+    def load_s(self) -> float:
+        """How long a trial loads the brokers [s]."""
+        return self.warmup_s + self.measure_s
+
+    def require_consistent(self) -> None:
+        """Refuse phases that contradict each other.
+
+        Raises:
+            ValueError: says which, what was expected and what to do.
+        """
+        if self.ramp_up_s > self.warmup_s:
+            raise ValueError(
+                f"ramp_up_s is {self.ramp_up_s:g} and warmup_s {self.warmup_s:g}; expected the "
+                "full rate before the measured window; ramp up faster or warm up longer"
+            )
+        if self.measure_s < SAMPLES_MIN * self.sample_interval_s:
+            raise ValueError(
+                f"measure_s is {self.measure_s:g} and sample_interval_s "
+                f"{self.sample_interval_s:g}; expected a window of at least {SAMPLES_MIN} samples; "
+                "measure longer or sample more often"
+            )
+
+
+@dataclass(frozen=True)
+class TrafficPattern:
+    """A traffic pattern, and how a trial of it runs.
+
+    Attributes:
+        np: identical producers.
+        producer: what each of them offers.
+        topic: what is written to.
+        consumers: groups that read along.
+        phases: of its trial.
+        brokers: of the cluster.
+        axis, load: what was searched along, and where on it this pattern lies.
+        point_bpm: message size of the boundary point that it was offered for [B].
+    """
+
+    np: int
+    producer: Annotated[ProducerPattern, Flat()]
+    topic: Annotated[TopicOptions, Flat("topic_")]
+    phases: Annotated[Phases, Flat()]
+    consumers: Annotated[ConsumerOptions, Flat("consumer_")] = field(
+        default_factory=ConsumerOptions
+    )
+    brokers: int = 0
+    axis: str = "np"
+    load: int | None = None
+    point_bpm: int | None = None
+
+    @property
+    def bpm(self) -> int:
+        """Mean bytes per message [B]."""
+        return self.producer.bpm
+
+    @property
+    def on_axis(self) -> int:
+        """Where on the searched axis it lies."""
+        return self.np if self.load is None else self.load
+
+    @property
+    def records_per_s(self) -> float:
+        """Records that all producers offer [1/s]."""
+        return self.np * self.producer.rate_records_per_s
+
+    @property
+    def mb_per_s(self) -> float:
+        """Payload that all producers offer [MB/s]."""
+        return self.records_per_s * self.bpm / 1e6
+
+    def written_bytes(self, records: float) -> float:
+        """Payload that so many records write, all replicas counted [B]."""
+        return records * self.bpm * self.topic.replication_factor
+
+    @property
+    def planned_bytes(self) -> float:
+        """Payload that its load writes if nothing fails and it is held to its end [B]."""
+        return self.written_bytes(self.records_per_s * self.phases.load_s)

@@ -1,0 +1,160 @@
+"""What the messages of a traffic pattern hold, and how large they are."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from metrics.columns import Column
+from metrics.traffic.sizes import MESSAGE_BYTES_MAX, Sizes
+from search.bounds import Number, Whole
+
+HISTOGRAM_LINES_MAX = 10_000
+
+
+@dataclass(frozen=True)
+class Payload:
+    """What the records hold.
+
+    Attributes:
+        kind: "random", incompressible bytes; one "repeated" character; "mixed" of both; or
+            "messages" from a file.
+        compressibility: of "mixed", the share of each value that is repeated [ratio].
+        wanted_ratio: of "mixed" instead, size before over size after compression [ratio].
+        messages_file: of "messages", a path on the executors.
+        messages_format: "lines", or "length-prefixed" by four bytes, most significant first.
+        sizes: "fixed"; "uniform"; "lognormal"; of a "histogram"; or those of the "messages".
+        size_spread: of "uniform", half the width over the mean; of "lognormal", the
+            standard deviation of the sizes' natural logarithm [ratio].
+        histogram_file: lines of a size [B] and its weight; it is read on the driver.
+        key_bytes: size of a message's key, 0 for none.
+        key_count: different keys; 0 for a new one each time.
+        headers: per message, named h0, h1, …
+        header_bytes: size of a header's value.
+        seed: of all that is random.
+        pool_bytes: encoded records that a task keeps to send from.
+    """
+
+    kind: Annotated[Literal["random", "repeated", "mixed", "messages"], Column("payload")] = (
+        "random"
+    )
+    compressibility: Annotated[float, Number(0, 1)] | None = None
+    wanted_ratio: Annotated[float, Number(1, 1_000)] | None = None
+    messages_file: str | None = None
+    messages_format: Literal["lines", "length-prefixed"] = "lines"
+    sizes: Annotated[
+        Literal["fixed", "uniform", "lognormal", "histogram", "messages"], Column("message_sizes")
+    ] = "fixed"
+    size_spread: Annotated[float, Number(0, 3, above=True)] | None = None
+    histogram_file: str | None = None
+    key_bytes: Annotated[int, Whole(0, 100_000, "bytes"), Column("key_bytes")] = 0
+    key_count: Annotated[int, Whole(0, 1_000_000, "keys")] = 0
+    headers: Annotated[int, Whole(0, 100, "headers"), Column("headers")] = 0
+    header_bytes: Annotated[int, Whole(0, 100_000, "bytes")] = 0
+    seed: Annotated[int, Whole(0, 2**63 - 1)] = 1
+    pool_bytes: Annotated[int, Whole(65_536, 1_000_000_000, "bytes")] = 8_388_608
+
+    @functools.cached_property
+    def distribution(self) -> Sizes:
+        """The distribution of message sizes."""
+        if self.histogram_file is not None:
+            path = Path(self.histogram_file).expanduser()
+            return Sizes("histogram", histogram=read_histogram(path))
+        return Sizes(self.sizes, self.size_spread or 0.0)
+
+    def __getstate__(self) -> dict[str, object]:
+        self.distribution  # noqa: B018 - travels along, as its file may be on the driver only
+        return self.__dict__
+
+    @property
+    def repeated_share(self) -> float:
+        """Share of each value that is one repeated character [ratio]."""
+        return {"repeated": 1.0, "mixed": self.compressibility or 0.0}.get(self.kind, 0.0)
+
+    def require_consistent(self) -> None:
+        """Refuse options that contradict each other, and read the histogram.
+
+        Raises:
+            ValueError: says which, what was expected and what to do.
+        """
+        dials = [d for d in (self.compressibility, self.wanted_ratio) if d is not None]
+        if len(dials) != (1 if self.kind == "mixed" else 0):
+            raise ValueError(
+                f"kind is {self.kind} and {len(dials)} of compressibility and wanted_ratio are "
+                "given; expected exactly one of them with mixed, and none otherwise; change one"
+            )
+        self._require_together("messages_file", self.kind == "messages", "kind messages")
+        if self.sizes == "messages" and self.kind != "messages":
+            raise ValueError(
+                f"sizes is messages and kind {self.kind}; expected kind messages, as the sizes "
+                "are those of the messages of a file; change one of them"
+            )
+        self._require_sizes()
+        for count, size in (("key_count", "key_bytes"), ("header_bytes", "headers")):
+            if getattr(self, count) and not getattr(self, size):
+                raise ValueError(
+                    f"{count} is {getattr(self, count)} and {size} 0; expected {size} above 0; "
+                    "change one of them"
+                )
+
+    def _require_sizes(self) -> None:
+        self._require_together("histogram_file", self.sizes == "histogram", "sizes histogram")
+        spread_by = self.sizes in ("uniform", "lognormal")
+        self._require_together("size_spread", spread_by, "sizes uniform or lognormal")
+        if self.sizes == "uniform" and (self.size_spread or 0) > 1:
+            raise ValueError(
+                f"size_spread is {self.size_spread} with sizes uniform; expected up to 1, which "
+                "is from 0 to twice the mean; lower it"
+            )
+        self.distribution  # noqa: B018 - reads and checks the file
+
+    def _require_together(self, key: str, is_wanted: bool, reason: str) -> None:
+        is_given = getattr(self, key) is not None
+        if is_given != is_wanted:
+            raise ValueError(
+                f"{key} is {'given' if is_given else 'missing'}; expected it exactly with "
+                f"{reason}; {'leave it out' if is_given else 'add it'}, or change that"
+            )
+
+
+@functools.lru_cache(maxsize=16)
+def read_histogram(path: Path) -> tuple[tuple[int, float], ...]:
+    """Pairs of size [B] and weight, from lines of two numbers each.
+
+    Raises:
+        ValueError: it cannot be read, or a line is something else.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(
+            f"histogram_file {path} cannot be read ({error}); expected a text file; "
+            "correct the path"
+        ) from None
+    pairs: list[tuple[int, float]] = []
+    for number, line in enumerate(lines, 1):
+        text = line.split("#", 1)[0].replace(",", " ").split()
+        if text:
+            pairs.append(_pair(text, f"histogram_file {path}, line {number}"))
+    if not 0 < len(pairs) <= HISTOGRAM_LINES_MAX:
+        raise ValueError(
+            f"histogram_file {path} has {len(pairs)} sizes; expected 1 to {HISTOGRAM_LINES_MAX} "
+            "lines of a size in bytes and its weight; correct the file"
+        )
+    return tuple(pairs)
+
+
+def _pair(text: list[str], where: str) -> tuple[int, float]:
+    try:
+        size, weight = int(text[0]), float(text[1])
+        is_good = len(text) == 2 and 1 <= size <= MESSAGE_BYTES_MAX and 0 < weight < float("inf")
+    except (ValueError, IndexError):
+        is_good = False
+    if not is_good:
+        raise ValueError(
+            f"{where} is {' '.join(text)[:60]}; expected a size from 1 to {MESSAGE_BYTES_MAX} "
+            "bytes and a weight above 0, such as 1024 17; correct it"
+        )
+    return size, weight

@@ -1,0 +1,206 @@
+"""What each of the np identical producers does: its options, and what follows from them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
+
+from metrics.columns import NO_COLUMN, Column, Flat
+from metrics.traffic.clients import ClientName
+from metrics.traffic.payload import Payload
+from metrics.traffic.record_format import records_that_fit
+from search.bounds import OURS, Checked, Kafka, Number, Whole
+
+IDEMPOTENT_IN_FLIGHT_MAX = 5
+"""Brokers remember so many batches of a producer in a partition."""
+
+_INT_MAX = 2_147_483_647
+_SPELLINGS = {0: "0", 1: "1", -1: "all", "0": "0", "1": "1", "-1": "all", "all": "all"}
+
+
+class AcksText(Checked):
+    """0, 1 or all; YAML reads a bare 0 or 1 as a number, and -1 is Kafka's other word for all."""
+
+    def expected(self) -> str:
+        """The noun phrase for messages and docs."""
+        return "0, 1 or all"
+
+    def accepts(self, value: Any) -> bool:
+        """True for any spelling."""
+        is_plain = isinstance(value, (int, str)) and not isinstance(value, bool)
+        return is_plain and value in _SPELLINGS
+
+    def _check(self, value: Any) -> Any:
+        return _SPELLINGS[super()._check(value)]
+
+
+@dataclass(frozen=True)
+class ProducerOptions:
+    """Options of a producer; they are named like Kafka's, with underscores for dots.
+
+    Attributes:
+        client: what sends: "wire", batches that were encoded before, or a library.
+        rate_bytes_per_s: payload that it offers [B/s]; this or the next, not both.
+        rate_records_per_s: records that it offers [1/s].
+        acks: "0", "1" or "all".
+        linger_ms: how long an unfilled batch waits for more records.
+        batch_size: upper bound of a record batch, one record excepted [B].
+        max_in_flight: unacknowledged requests per connection.
+        buffer_memory: full batches that may wait for a slow broker; beyond that the producer
+            blocks, as a real one does, and falls behind its schedule [B].
+        max_request_size: upper bound of a produce request, one batch excepted [B].
+        request_timeout_ms: an unanswered request fails after this time.
+        retries: how often a batch is sent again after an error that may pass.
+        retry_backoff_ms, retry_backoff_max_ms: wait before the first retry, doubled for each
+            further one up to the second (KIP-580).
+        delivery_timeout_ms: a batch fails so long after its first record was due.
+        enable_idempotence: whether brokers drop what they have already, by producer id, epoch
+            and sequence.
+        send_buffer_bytes, receive_buffer_bytes: of the sockets, -1 for the kernel's tuning.
+        compression: codec of the batches.
+        arrivals: "fixed", evenly spaced; "poisson"; or "bursts", at the same mean rate.
+        burst_on_s, burst_off_s: of "bursts": how long one lasts, and the pause after it.
+        partitioner_ignore_keys: whether messages with keys go to the sticky partition too.
+    """
+
+    client: Annotated[ClientName, OURS] = "wire"
+    rate_bytes_per_s: Annotated[
+        Annotated[float, Number(0, 10_000_000_000, "bytes per second", above=True)] | None,
+        OURS,
+        NO_COLUMN,
+    ] = None
+    rate_records_per_s: Annotated[
+        Annotated[float, Number(0, 100_000_000, "records per second", above=True)] | None,
+        OURS,
+        NO_COLUMN,
+    ] = None
+    acks: Annotated[Literal["0", "1", "all"], AcksText()] = "1"
+    linger_ms: Annotated[float, Number(0, 60_000, "milliseconds")] = 5.0
+    batch_size: Annotated[int, Whole(0, 16_777_216, "bytes"), Column("batch_size_bytes")] = 16_384
+    max_in_flight: Annotated[
+        int, Whole(1, 1_000, "requests"), Kafka("max.in.flight.requests.per.connection")
+    ] = 5
+    buffer_memory: Annotated[
+        int, Whole(1_024, 10_000_000_000, "bytes"), Column("buffer_memory_bytes")
+    ] = 33_554_432
+    max_request_size: Annotated[
+        int, Whole(1_024, 100_000_000, "bytes"), Column("max_request_bytes")
+    ] = 1_048_576
+    request_timeout_ms: Annotated[int, Whole(100, 600_000, "milliseconds")] = 30_000
+    retries: Annotated[int, Whole(0, _INT_MAX, "retries")] = _INT_MAX
+    retry_backoff_ms: Annotated[float, Number(1, 60_000, "milliseconds")] = 100.0
+    retry_backoff_max_ms: Annotated[float, Number(1, 60_000, "milliseconds")] = 1_000.0
+    delivery_timeout_ms: Annotated[int, Whole(100, 3_600_000, "milliseconds")] = 120_000
+    enable_idempotence: bool = False
+    send_buffer_bytes: Annotated[int, Whole(-1, 1_000_000_000, "bytes")] = -1
+    receive_buffer_bytes: Annotated[int, Whole(-1, 1_000_000_000, "bytes")] = -1
+    compression: Annotated[
+        Literal["none", "gzip", "snappy", "lz4", "zstd"], Kafka("compression.type")
+    ] = "none"
+    arrivals: Annotated[Literal["fixed", "poisson", "bursts"], OURS] = "fixed"
+    burst_on_s: Annotated[float, Number(0.001, 3_600, "seconds"), OURS] = 1.0
+    burst_off_s: Annotated[float, Number(0.001, 3_600, "seconds"), OURS] = 1.0
+    partitioner_ignore_keys: bool = False
+
+    @property
+    def acks_code(self) -> int:
+        """`acks` as the protocol has it: 0, 1, or -1 for all."""
+        return -1 if self.acks == "all" else int(self.acks)
+
+    def records_per_s(self, message_bytes: int) -> float:
+        """Records that one producer offers at this message size [1/s]."""
+        if self.rate_records_per_s is not None:
+            return self.rate_records_per_s
+        assert self.rate_bytes_per_s is not None, "see require_consistent"
+        return self.rate_bytes_per_s / message_bytes
+
+    def require_consistent(self) -> None:
+        """Refuse options that contradict each other.
+
+        Raises:
+            ValueError: says which, what was expected and what to do.
+        """
+        self._require_one_rate()
+        self._require_possible_idempotence()
+        least_ms = self.linger_ms + self.request_timeout_ms
+        if self.delivery_timeout_ms < least_ms:
+            raise ValueError(
+                f"delivery_timeout_ms is {self.delivery_timeout_ms}; expected linger_ms and "
+                f"request_timeout_ms together, {least_ms:g}, or more, as Kafka's producer does; "
+                "raise it or lower these"
+            )
+
+    def _require_one_rate(self) -> None:
+        given = [rate for rate in (self.rate_bytes_per_s, self.rate_records_per_s) if rate]
+        if len(given) != 1:
+            have = "both are given" if given else "neither is given"
+            raise ValueError(
+                f"{have}; expected exactly one of rate_bytes_per_s and rate_records_per_s; "
+                "set one and leave the other out, or set it to null"
+            )
+
+    def _require_possible_idempotence(self) -> None:
+        wrong = []
+        if self.acks != "all":
+            wrong.append(f"acks {self.acks}")
+        if self.max_in_flight > IDEMPOTENT_IN_FLIGHT_MAX:
+            wrong.append(f"max_in_flight {self.max_in_flight}")
+        if self.retries == 0:
+            wrong.append("retries 0")
+        if self.enable_idempotence and wrong:
+            raise ValueError(
+                f"enable_idempotence is true with {' and '.join(wrong)}; expected acks all, "
+                f"max_in_flight up to {IDEMPOTENT_IN_FLIGHT_MAX} and retries, or a broker could "
+                "not tell a repetition; change these or leave enable_idempotence out"
+            )
+
+
+@dataclass(frozen=True)
+class ProducerPattern:
+    """What each of np identical producers offers.
+
+    Attributes:
+        bpm: mean bytes per message, key and value [B].
+        rate_records_per_s: that each of them offers, fixed, open loop.
+        options: of each of them.
+        payload: what the records hold.
+    """
+
+    bpm: int
+    rate_records_per_s: float
+    options: Annotated[ProducerOptions, Flat()] = field(default_factory=ProducerOptions)
+    payload: Annotated[Payload, Flat("payload_")] = field(default_factory=Payload)
+
+    @property
+    def records_per_full_batch(self) -> int:
+        """Records of the mean size that fit into `batch_size` uncompressed, at least one."""
+        return records_that_fit(
+            self.options.batch_size, self.bpm, self.rate_records_per_s, self.payload
+        )
+
+    @property
+    def lingered_records(self) -> int:
+        """Records due in `linger_ms`, with the one that opens the batch."""
+        return int(self.rate_records_per_s * self.options.linger_ms / 1000.0) + 1
+
+    @property
+    def records_per_batch(self) -> int:
+        """Records in a batch while the brokers keep up, of the mean size and uncompressed.
+
+        The first record opens a batch, which is sent when it is full or when `linger_ms`
+        is over, whichever comes first.
+        """
+        return min(self.records_per_full_batch, self.lingered_records)
+
+    @property
+    def record_interval_s(self) -> float:
+        """Time between two records of one producer, where they follow each other [s]."""
+        interval_s, options = 1.0 / self.rate_records_per_s, self.options
+        if options.arrivals != "bursts":
+            return interval_s
+        return interval_s * options.burst_on_s / (options.burst_on_s + options.burst_off_s)
+
+    @property
+    def batch_interval_s(self) -> float:
+        """Time between two batches of one producer while the brokers keep up [s]."""
+        return self.records_per_batch / self.rate_records_per_s

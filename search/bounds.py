@@ -1,0 +1,183 @@
+"""The values that an option takes, told to messages and to the documentation.
+
+Options are plain dataclasses; `Annotated` says of each what it expects, and of Kafka's own
+which property of Kafka it is. pydantic reads these annotations where a file is checked
+(`jobs.config.base`); nothing here needs it.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
+
+EXPECTED = "expected"
+"""Error type of a value that is not what its field expects; `ctx["expected"]` says what is."""
+
+
+def unexpected(expected: str) -> Exception:
+    """The error of a value that is not `expected`, a noun phrase, as pydantic takes it."""
+    from pydantic_core import PydanticCustomError
+
+    return PydanticCustomError(EXPECTED, "expected {expected}", {"expected": expected})
+
+
+class Checked(ABC):
+    """An annotation that checks a value before pydantic does, and says what it expects."""
+
+    @abstractmethod
+    def expected(self) -> str:
+        """A noun phrase for messages and docs."""
+
+    @abstractmethod
+    def accepts(self, value: Any) -> bool:
+        """True when the value may go on to pydantic's own checks."""
+
+    def _check(self, value: Any) -> Any:
+        if not self.accepts(value):
+            raise unexpected(self.expected())
+        return value
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        from pydantic_core import core_schema
+
+        return core_schema.no_info_before_validator_function(self._check, handler(source))
+
+
+@dataclass(frozen=True)
+class Whole(Checked):
+    """A whole number from `low` to `high`; `unit` is a plural noun, or empty."""
+
+    low: int
+    high: int
+    unit: str = ""
+
+    def expected(self) -> str:
+        """The noun phrase for messages and docs."""
+        of = f" of {self.unit}" if self.unit else ""
+        return f"a whole number{of} from {self.low} to {self.high}"
+
+    def accepts(self, value: Any) -> bool:
+        """True for an int inside the bounds; a bool is none."""
+        is_int = isinstance(value, int) and not isinstance(value, bool)
+        return is_int and self.low <= value <= self.high
+
+
+@dataclass(frozen=True)
+class Number(Checked):
+    """A finite number from `low` (or above it, when `above`) to `high` (or below it)."""
+
+    low: float
+    high: float
+    unit: str = ""
+    above: bool = False
+    below: bool = False
+
+    def expected(self) -> str:
+        """The noun phrase for messages and docs."""
+        of = f" of {self.unit}" if self.unit else ""
+        low = f"above {self.low:.12g}" if self.above else f"from {self.low:.12g}"
+        if self.below:
+            return f"a number{of} {low} to below {self.high:.12g}"
+        return f"a number{of} {low} {'up ' if self.above else ''}to {self.high:.12g}"
+
+    def accepts(self, value: Any) -> bool:
+        """True for an int or float inside the bounds; NaN and bool are none."""
+        if not isinstance(value, (int, float)) or isinstance(value, bool):
+            return False
+        over = value > self.low if self.above else value >= self.low
+        under = value < self.high if self.below else value <= self.high
+        return over and under
+
+
+@dataclass(frozen=True)
+class Text(Checked):
+    """A text that matches `pattern` as a whole; `what` is a noun phrase."""
+
+    pattern: str
+    what: str
+
+    def expected(self) -> str:
+        """The noun phrase for messages and docs."""
+        return self.what
+
+    def accepts(self, value: Any) -> bool:
+        """True for a str that matches."""
+        return isinstance(value, str) and re.fullmatch(self.pattern, value) is not None
+
+
+@dataclass(frozen=True)
+class Choice(Checked):
+    """One of some names."""
+
+    names: tuple[str, ...]
+
+    def expected(self) -> str:
+        """The noun phrase for messages and docs."""
+        *most, last = self.names
+        return f"{', '.join(most)} or {last}"
+
+    def accepts(self, value: Any) -> bool:
+        """True for one of the names."""
+        return value in self.names
+
+
+@dataclass(frozen=True)
+class KafkaProperties(Checked):
+    """A map of Kafka's property names; numbers and booleans of the YAML become text."""
+
+    def expected(self) -> str:
+        """The noun phrase for messages and docs."""
+        return "a map of Kafka property names to values, such as {retention.bytes: 1000}"
+
+    def accepts(self, value: Any) -> bool:
+        """True for a map of names."""
+        return isinstance(value, Mapping)
+
+    def _check(self, value: Any) -> Any:
+        read = super()._check(value)
+        for name, given in read.items():
+            if not isinstance(name, str) or not isinstance(given, (str, int, float, bool)):
+                raise unexpected("Kafka property names with a text, number or boolean each")
+        return {name: _as_property(given) for name, given in read.items()}
+
+
+def _as_property(value: Any) -> Any:
+    """Kafka's properties are text; YAML's numbers and booleans are written as Kafka reads them."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) if isinstance(value, (int, float)) else value
+
+
+Properties = Annotated[Mapping[str, str], KafkaProperties()]
+"""Kafka properties by name."""
+
+
+# --- Kafka's own options ----------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Kafka:
+    """The property of Kafka that an option is, where its name does not follow from the option's."""
+
+    name: str
+
+
+OURS = "no property of Kafka"
+"""Marks an option that Kafka does not have."""
+
+
+def kafka_properties(kind: type[Any]) -> dict[str, str]:
+    """Option → the property of Kafka that it is, of all that are one.
+
+    The name is the option's with dots, `linger.ms` of `linger_ms`, unless `Kafka` says another.
+    """
+    found = {}
+    for name, hint in get_type_hints(kind, include_extras=True).items():
+        marks = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
+        if OURS not in marks:
+            given = next((mark.name for mark in marks if isinstance(mark, Kafka)), None)
+            found[name] = given or name.replace("_", ".")
+    return found

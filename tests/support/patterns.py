@@ -1,0 +1,76 @@
+"""Traffic patterns, and plans of trials, from a few words; all else is as it is by default."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from jobs.engine.task.plan import TrialPlan
+from metrics.traffic.consumers import ConsumerOptions
+from metrics.traffic.pattern import Phases, TopicOptions, TrafficPattern
+from metrics.traffic.payload import Payload
+from metrics.traffic.producer import ProducerOptions, ProducerPattern
+
+
+def _taken(kind: type, fields: dict[str, Any]) -> dict[str, Any]:
+    """Take out those of the fields that a dataclass has."""
+    names = {item.name for item in dataclasses.fields(kind)}
+    return {name: fields.pop(name) for name in names & fields.keys()}
+
+
+def producer_pattern(
+    bpm: int = 100,
+    rate_records_per_s: float = 1_000.0,
+    payload: Payload | None = None,
+    **fields: Any,
+) -> ProducerPattern:
+    """What one producer offers.
+
+    Args:
+        fields: of `ProducerOptions`, and of `Payload`.
+    """
+    payload = dataclasses.replace(payload or Payload(), **_taken(Payload, fields))
+    options = ProducerOptions(**_taken(ProducerOptions, fields))
+    assert not fields, f"a producer has no {', '.join(fields)}"
+    return ProducerPattern(bpm, rate_records_per_s, options, payload)
+
+
+def pattern(
+    np: int = 1,
+    *,
+    topic: TopicOptions | None = None,
+    consumers: ConsumerOptions | None = None,
+    **fields: Any,
+) -> TrafficPattern:
+    """A traffic pattern; its load is 0.1 s of warm-up and a window of 0.5 s unless told otherwise.
+
+    Args:
+        fields: of `Phases`, and as `producer_pattern` has them.
+    """
+    phases = Phases(**({"warmup_s": 0.1, "measure_s": 0.5} | _taken(Phases, fields)))
+    return TrafficPattern(
+        np,
+        producer_pattern(**fields),
+        topic or TopicOptions(replication_factor=1),
+        phases,
+        consumers or ConsumerOptions(),
+    )
+
+
+def plan(**fields: Any) -> TrialPlan:
+    """A trial of one task on topic t, with four partitions that broker 7 leads.
+
+    Args:
+        fields: of `TrialPlan`; and as `pattern` has them, unless a whole one is given.
+    """
+    own = _taken(TrialPlan, fields)
+    if "pattern" not in own:
+        own["pattern"] = pattern(**fields)
+    defaults: dict[str, Any] = {
+        "trial_id": "x",
+        "topics": ("t",),
+        "tasks": 1,
+        "leaders": (7,) * 4,
+        "brokers": {7: ("h", 1)},
+    }
+    return TrialPlan(**(defaults | own))

@@ -1,0 +1,66 @@
+"""Counts of the window, and histograms of times."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+
+from jobs.engine.producing.account import Account, TimeLog
+from jobs.engine.task.window import Window
+
+
+def test_single_records_keep_three_digits() -> None:
+    log, rng = TimeLog(), random.Random(1)
+    times = [rng.lognormvariate(-5, 1) for _ in range(40_000)]
+    for seconds in times:
+        log.add(seconds, 1)
+    log.fold()
+    times.sort()
+    for percentile in (50, 95, 99, 99.9):
+        exact_us = times[math.ceil(len(times) * percentile / 100) - 1] * 1e6
+        assert log.histogram.quantile(percentile) == pytest.approx(exact_us, rel=0.004)
+    assert log.histogram.count == len(times)
+
+
+def test_records_of_a_batch_count_from_their_own_due_time() -> None:
+    log = TimeLog(record_interval_s=0.001)
+    log.add(0.100, 100)  # the first record waited 100 ms, the last 1 ms
+    log.fold()
+    assert log.histogram.count == 100
+    assert log.histogram.quantile(100) == pytest.approx(100_000, rel=0.01)
+    assert log.histogram.quantile(0) == pytest.approx(1_000, rel=0.01)
+    assert log.histogram.quantile(50) >= 34_000 - 100
+
+
+def test_only_the_window_counts_and_the_total_counts_all() -> None:
+    account = Account(Window(10.0, 20.0), 0.001)
+    for now in (9.9, 10.0, 19.9, 20.0):
+        account.sent(7, 3, 1, now)
+        account.acked(7, 3, now - 0.5, 2, 200, now)
+        account.failed(7, 3, "NotLeader", 4, now)
+    counts = account.counts
+    assert (counts.sent_records, counts.acked_records, counts.failed_records) == (2, 4, 8)
+    assert (counts.acked_total, counts.failed_total, counts.acked_bytes) == (8, 16, 400)
+    assert (counts.sent_by_partition, counts.acked_by_partition) == ({3: 4}, {3: 8})
+    assert counts.errors == {"NotLeader": 16}
+    assert counts.errors_by_partition == {3: {"NotLeader": 16}}
+    assert account.acked_in_window == {7: 4}
+    account.latency.fold()
+    assert account.latency.histogram.count == 4
+
+
+def test_each_producer_has_its_account_beside_that_of_the_partitions() -> None:
+    account = Account(Window(10.0, 20.0), 0.001, [7, 8])
+    account.sent(7, 3, 5, 15.0)
+    account.acked(7, 3, 14.5, 2, 200, 15.0)
+    account.failed(7, 3, "NotLeader", 1, 15.0)
+    account.retried(7, 3, "TimedOut", 4)
+    account.duplicated(7, 3, 4)
+    counts, by_producer = account.counts, account.counts.by_producer
+    assert (by_producer.sent, by_producer.acked) == ({7: 5, 8: 0}, {7: 2, 8: 0})
+    assert by_producer.failed == {7: {"NotLeader": 1}}, "only of those that have some"
+    assert (by_producer.retried, by_producer.duplicates) == ({7: 4}, {7: 4})
+    assert (counts.retried_by_partition, counts.retry_errors) == ({3: 4}, {"TimedOut": 4})
+    assert (counts.duplicates_by_partition, counts.duplicates_at_most) == ({3: 4}, 4)

@@ -1,0 +1,169 @@
+"""The values that an option takes, in the words of messages, and the names that Kafka has."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import pytest
+from pydantic import TypeAdapter, ValidationError
+
+from metrics.traffic.axes import AXES
+from metrics.traffic.consumers import ConsumerOptions
+from metrics.traffic.producer import AcksText, ProducerOptions
+from search.bounds import (
+    OURS,
+    Checked,
+    Choice,
+    Kafka,
+    KafkaProperties,
+    Number,
+    Properties,
+    Text,
+    Whole,
+    kafka_properties,
+)
+
+
+@pytest.mark.parametrize(
+    ("check", "expected"),
+    [
+        (Whole(1, 9), "a whole number from 1 to 9"),
+        (Whole(0, 100, "groups"), "a whole number of groups from 0 to 100"),
+        (Number(0, 1), "a number from 0 to 1"),
+        (Number(0, 1, above=True), "a number above 0 up to 1"),
+        (Number(0, 1, below=True), "a number from 0 to below 1"),
+        (Number(0, 1, above=True, below=True), "a number above 0 to below 1"),
+        (Number(0.05, 60_000_000, "seconds"), "a number of seconds from 0.05 to 60000000"),
+        (Text("a+", "some letters a"), "some letters a"),
+        (Choice(("np", "rate")), "np or rate"),
+        (
+            Choice(tuple(AXES)),
+            "np, rate, message_bytes, partitions or consumer_groups",
+        ),
+        (AcksText(), "0, 1 or all"),
+        (
+            KafkaProperties(),
+            "a map of Kafka property names to values, such as {retention.bytes: 1000}",
+        ),
+    ],
+)
+def test_what_is_expected_is_a_noun_phrase(check: Checked, expected: str) -> None:
+    assert check.expected() == expected
+
+
+@pytest.mark.parametrize(
+    ("check", "taken", "refused"),
+    [
+        (Whole(1, 9), [1, 5, 9], [0, 10, 1.0, "1", True, None, math.nan]),
+        (Whole(0, 1), [0, 1], [False, True]),
+        (Number(0, 1), [0, 1, 0.5, 1.0], [-0.1, 1.1, math.nan, math.inf, True, "0", None]),
+        (Number(0, 1, above=True), [0.001, 1], [0, 0.0, -1]),
+        (Number(0, 1, below=True), [0, 0.999], [1, 1.0]),
+        (Text(r"[a-z]+", "letters"), ["abc"], ["", "abc1", "abc\n", 5, None]),
+        (Choice(("np", "rate")), ["np", "rate"], ["", "n", "NP", None, 0, "np,rate"]),
+        (AcksText(), [0, 1, -1, "0", "1", "-1", "all"], [2, "2", "ALL", True, False, None, [1]]),
+    ],
+)
+def test_a_check_takes_what_it_expects_and_no_more(
+    check: Checked, taken: list[Any], refused: list[Any]
+) -> None:
+    assert [value for value in taken if not check.accepts(value)] == []
+    assert [value for value in refused if check.accepts(value)] == []
+
+
+def test_pydantic_refuses_in_the_words_of_the_check() -> None:
+    adapter = TypeAdapter(Annotated[str, Choice(("np", "rate"))])
+    assert adapter.validate_python("rate") == "rate"
+    with pytest.raises(ValidationError) as caught:
+        adapter.validate_python("rates")
+    (problem,) = caught.value.errors()
+    assert problem["type"] == "expected"
+    assert problem["ctx"] == {"expected": "np or rate"}
+
+
+PROPERTIES: TypeAdapter[Mapping[str, str]] = TypeAdapter(Properties)
+
+
+def test_kafkas_properties_are_text_as_kafka_reads_it() -> None:
+    given = {"a": 1_000, "b": True, "c": False, "d": 0.5, "e": "zstd", "f": -1}
+    assert PROPERTIES.validate_python(given) == {
+        "a": "1000",
+        "b": "true",
+        "c": "false",
+        "d": "0.5",
+        "e": "zstd",
+        "f": "-1",
+    }
+    assert PROPERTIES.validate_python({}) == {}
+
+
+@pytest.mark.parametrize("given", [None, "a=1", ["a"], 5])
+def test_properties_are_a_map(given: Any) -> None:
+    with pytest.raises(ValidationError, match="a map of Kafka property names to values"):
+        PROPERTIES.validate_python(given)
+
+
+@pytest.mark.parametrize("given", [{"a": None}, {"a": [1]}, {"a": {"b": 1}}, {1: "b"}])
+def test_a_property_is_a_name_with_one_value(given: Any) -> None:
+    with pytest.raises(ValidationError, match="with a text, number or boolean each"):
+        PROPERTIES.validate_python(given)
+
+
+# --- the names that Kafka has -----------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Options:
+    """Some options."""
+
+    linger_ms: float
+    in_flight: Annotated[int, Kafka("max.in.flight.requests.per.connection")]
+    client: Annotated[str, OURS]
+    rate: Annotated[Annotated[float, Whole(0, 1)] | None, "some other mark", OURS] = None
+    retries: Annotated[int, Whole(0, 5)] = 5
+
+
+def test_an_option_has_kafkas_name_by_its_own_or_by_its_mark() -> None:
+    assert kafka_properties(Options) == {
+        "linger_ms": "linger.ms",
+        "in_flight": "max.in.flight.requests.per.connection",
+        "retries": "retries",
+    }
+
+
+def test_the_producers_options_are_those_of_kafkas_producer() -> None:
+    """https://kafka.apache.org/documentation/#producerconfigs."""
+    assert set(kafka_properties(ProducerOptions).values()) == {
+        "acks",
+        "batch.size",
+        "buffer.memory",
+        "compression.type",
+        "delivery.timeout.ms",
+        "enable.idempotence",
+        "linger.ms",
+        "max.in.flight.requests.per.connection",
+        "max.request.size",
+        "partitioner.ignore.keys",
+        "receive.buffer.bytes",
+        "request.timeout.ms",
+        "retries",
+        "retry.backoff.max.ms",
+        "retry.backoff.ms",
+        "send.buffer.bytes",
+    }
+
+
+def test_the_consumers_options_are_those_of_kafkas_consumer() -> None:
+    """https://kafka.apache.org/documentation/#consumerconfigs."""
+    assert set(kafka_properties(ConsumerOptions).values()) == {
+        "auto.commit.interval.ms",
+        "check.crcs",
+        "fetch.max.bytes",
+        "fetch.max.wait.ms",
+        "fetch.min.bytes",
+        "max.partition.fetch.bytes",
+        "receive.buffer.bytes",
+    }

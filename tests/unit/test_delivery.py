@@ -1,0 +1,985 @@
+"""The delivery core, told what happened and when: no socket, no thread, no real time."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from jobs.engine.batches.sections import PlainSection
+from jobs.engine.producing.account import Account
+from jobs.engine.producing.batch import EXPIRED, UNACKNOWLEDGED, Batch
+from jobs.engine.producing.delivery import Action, AskLeaders, Delivery, Produce, Reopen
+from jobs.engine.producing.metadata import Metadata
+from jobs.engine.producing.producer import Connection, Producer
+from jobs.engine.producing.producer_id import ProducerIdState
+from jobs.engine.producing.schedule import EvenSchedule
+from jobs.engine.task.window import Window
+from tests.support.patterns import producer_pattern
+from tests.support.scripted_log import Log
+
+BROKERS = (1, 2)
+RECORD_BYTES = 100
+BATCH_BYTES = 161
+"""Of one record, with the header."""
+
+NOT_LEADER = 6
+TIMED_OUT = 7
+TOO_LARGE = 10
+TOO_FEW_REPLICAS = 19
+OUT_OF_ORDER = 45
+DUPLICATE = 46
+UNKNOWN_PRODUCER = 59
+
+IDEMPOTENT: dict[str, Any] = {"enable_idempotence": True, "acks": "all"}
+ALONE = 0.001
+"""A rate at which only record 0 is due in the window [1/s]."""
+
+
+class Driven:
+    """A delivery, what it has decided so far, and brokers 1 and 2 whose words are the test's.
+
+    Record k is due k seconds after the start, and a batch holds one record, unless told
+    otherwise.
+
+    Args:
+        leaders: broker that leads partition 0, 1, …
+        full: records of a full batch.
+        np: producers.
+        options: as `producer_pattern` has them.
+    """
+
+    def __init__(
+        self,
+        leaders: Sequence[int] = (1,),
+        full: int = 1,
+        rate: float = 1.0,
+        end_s: float = 100.0,
+        np: int = 1,
+        **options: Any,
+    ) -> None:
+        pattern = producer_pattern(RECORD_BYTES, rate, **({"linger_ms": 0.0} | options))
+        self.account = Account(Window(0.0, end_s), pattern.record_interval_s)
+        self.metadata = Metadata(leaders, BROKERS, pattern.options)
+        self.delivery = Delivery(pattern, self.account, self.metadata)
+        self._is_answered = pattern.options.acks != "0"
+        ends = [RECORD_BYTES * records for records in range(full + 1)]
+        for index in range(np):
+            producer = Producer(
+                index,
+                pattern,
+                PlainSection(b"", ends, ends),
+                range(len(leaders)),
+                EvenSchedule(rate, 0.0),
+                id_state=ProducerIdState(index) if pattern.options.enable_idempotence else None,
+            )
+            self.delivery.add(producer, BROKERS)
+        self.now = 0.0
+        self.producer = self.delivery.producers[0]
+        self.one, self.two = (self.producer.connections[broker] for broker in BROKERS)
+
+    @property
+    def counts(self) -> Any:
+        return self.account.counts
+
+    def until(self, now: float) -> list[Action]:
+        """Let time pass, and have everything done that it decides, each at its time."""
+        done = []
+        while (at_s := max(self.now, self.delivery.next_s)) <= now:
+            self.now = at_s
+            action = self.delivery.next(at_s)
+            if action is None:
+                continue
+            done.append(action)
+            if isinstance(action, Produce) and not self._is_answered:
+                self.delivery.written(action.connection, at_s)
+        self.now = now
+        return done
+
+    def answer(self, connection: Connection, now: float, code: int = 0) -> None:
+        """The broker answers the oldest request, with one code for all of its batches."""
+        self.now = now
+        _sent_s, batches = connection.in_flight[0]
+        errors = {batch.partition: code for batch in batches}
+        self.delivery.answered(connection, errors, 0, now)
+
+    def learn(self, connection: Connection, now: float, leaders: dict[int, int]) -> None:
+        """The broker answers the oldest request, which asked for leaders."""
+        self.now = now
+        assert connection.in_flight[0][1] == []
+        self.delivery.learned(connection, leaders, now)
+
+    def lose(self, connection: Connection, now: float, error: str = "ConnectionClosed") -> None:
+        """The connection breaks."""
+        self.now = now
+        self.delivery.lost(connection, error, now)
+
+    def reopen(self, connection: Connection, now: float) -> None:
+        """The connection is there again."""
+        self.now = now
+        self.delivery.reopened(connection, now)
+
+
+def sent(actions: Sequence[Action]) -> list[int]:
+    """Index of the first record of each batch, of requests with one batch each."""
+    found = []
+    for action in actions:
+        if isinstance(action, Produce):
+            (batch,) = action.batches
+            found.append(batch.first)
+    return found
+
+
+def other(actions: Sequence[Action]) -> list[tuple[type[Action], int]]:
+    """What else there is to do, with the broker."""
+    return [
+        (type(action), action.connection.broker)
+        for action in actions
+        if not isinstance(action, Produce)
+    ]
+
+
+def stamps(connection: Connection) -> list[tuple[int, int] | None]:
+    """Epoch and sequence of what is under way."""
+    return [batch.stamp for _, batches in connection.in_flight for batch in batches]
+
+
+# --- sending ----------------------------------------------------------------
+
+
+def test_nothing_is_sent_before_it_is_due_and_each_batch_then() -> None:
+    driven = Driven(end_s=3.0)
+    assert sent(driven.until(0.0)) == [0]
+    assert driven.delivery.next_s == 1.0
+    assert driven.until(0.999) == []
+    assert sent(driven.until(1.0)) == [1]
+    assert sent(driven.until(9.0)) == [2], "what is due at the end of the window is not sent"
+    assert driven.delivery.next_s == math.inf
+    assert driven.counts.sent_by_partition == {0: 3}
+
+
+def test_a_generator_that_looks_late_takes_nothing_from_after_the_window() -> None:
+    driven = Driven(end_s=4.0, max_in_flight=1)
+    driven.until(0.0)
+    driven.now = 9.5
+    assert driven.until(9.5) == []
+    assert driven.producer.opened == 4
+
+
+def test_latency_counts_from_the_due_time_and_lateness_is_the_generators() -> None:
+    driven = Driven(rate=ALONE)
+    driven.now = 0.25  # a busy generator looks only now
+    assert sent(driven.until(0.25)) == [0]
+    driven.answer(driven.one, 0.75)
+    for log, expected_us in ((driven.account.lateness, 250_000), (driven.account.latency, 750_000)):
+        log.fold()
+        assert log.histogram.quantile(50) == pytest.approx(expected_us, rel=0.001)
+    assert (driven.counts.acked_records, driven.counts.acked_bytes) == (1, RECORD_BYTES)
+
+
+def test_batches_of_the_brokers_delay_are_not_late() -> None:
+    driven = Driven(max_in_flight=1)
+    driven.until(3.5)
+    driven.answer(driven.one, 3.5)
+    driven.until(3.9)
+    driven.account.lateness.fold()
+    assert driven.account.lateness.histogram.count == 1, "only the first, which nothing held up"
+
+
+def test_a_connection_holds_no_more_requests_than_allowed() -> None:
+    driven = Driven(max_in_flight=2)
+    assert sent(driven.until(3.5)) == [0, 1]
+    driven.answer(driven.one, 3.5)
+    assert sent(driven.until(3.5)) == [2], "one answer makes room for one request"
+    driven.answer(driven.one, 3.6)
+    assert sent(driven.until(3.6)) == [3], "its open batch was ready and goes along"
+
+
+def test_batches_that_wait_grow_until_they_are_full() -> None:
+    driven = Driven(max_in_flight=1, full=3)
+    driven.until(2.5)
+    driven.answer(driven.one, 2.5)
+    (request,) = driven.until(2.5)
+    assert isinstance(request, Produce)
+    assert [(each.first, each.records) for each in request.batches] == [(1, 2)]
+    driven.until(7.5)
+    driven.answer(driven.one, 7.5)
+    (request,) = driven.until(7.5)
+    assert isinstance(request, Produce)
+    assert [(each.first, each.records) for each in request.batches] == [(3, 3)]
+
+
+def test_one_request_takes_what_waits_for_all_partitions() -> None:
+    driven = Driven(leaders=(1,) * 4, max_in_flight=1, batch_size=1)
+    driven.until(6.5)
+    driven.answer(driven.one, 6.5)
+    (request,) = driven.until(6.5)
+    assert isinstance(request, Produce)
+    partitions = [batch.partition for batch in request.batches]
+    assert len(set(partitions)) == len(partitions) > 1
+
+
+def test_partitions_are_written_to_at_their_leaders() -> None:
+    driven = Driven(leaders=(1, 2), batch_size=1)
+    requests = [each for each in driven.until(9.0) if isinstance(each, Produce)]
+    assert {(each.batches[0].partition, each.connection.broker) for each in requests} == {
+        (0, 1), (1, 2)
+    }  # fmt: skip
+
+
+def test_throttling_is_summed() -> None:
+    driven = Driven()
+    driven.until(1.0)
+    driven.delivery.answered(driven.one, {0: 0}, 30, 1.1)
+    driven.delivery.answered(driven.one, {0: 0}, 12, 1.2)
+    assert driven.counts.throttle_ms == 42
+
+
+def test_a_partition_without_an_answer_of_its_own_has_failed() -> None:
+    driven = Driven(rate=ALONE)
+    driven.until(0.0)
+    driven.delivery.answered(driven.one, {}, 0, 0.1)
+    assert (driven.counts.acked_total, driven.counts.errors) == (0, {"UnknownError": 1})
+
+
+# --- sending again ----------------------------------------------------------
+
+
+def test_a_failed_partition_is_muted_and_sent_again_one_by_one_in_order() -> None:
+    driven = Driven()
+    assert sent(driven.until(2.0)) == [0, 1, 2]
+    driven.answer(driven.one, 2.1, TOO_FEW_REPLICAS)
+    driven.answer(driven.one, 2.2)
+    driven.answer(driven.one, 2.3, TOO_FEW_REPLICAS)
+    assert driven.until(2.3) == [], "there is a back-off"
+    assert sent(driven.until(3.5)) == [0], "what comes later waits: 2, and 3 which is new"
+    driven.answer(driven.one, 3.5)
+    assert sent(driven.until(5.5)) == [2]
+    driven.answer(driven.one, 5.5)
+    assert sent(driven.until(5.5)) == [3, 4, 5], "in order, as fast as the connection takes them"
+    assert not driven.producer.muted
+    assert sent(driven.until(6.0)) == [6], "and on as ever"
+    assert driven.counts.retried_by_partition == {0: 2}
+    assert driven.counts.retry_errors == {"NotEnoughReplicasError": 2}
+    assert driven.counts.sent_by_partition == {0: 7}, "each counts once"
+    assert driven.producer.buffered_bytes == 0
+
+
+def test_other_partitions_and_other_producers_go_on() -> None:
+    driven = Driven(leaders=(1, 1), np=2, batch_size=1)
+    driven.until(0.0)
+    (refused,) = driven.one.in_flight[0][1]
+    driven.answer(driven.one, 0.0, TOO_FEW_REPLICAS)
+    for connection in (driven.one, driven.delivery.producers[1].connections[1]):
+        connection.max_in_flight = 100
+    requests = [each for each in driven.until(9.0) if isinstance(each, Produce)]
+    own = [each.batches[0] for each in requests if each.connection is driven.one]
+    assert {batch.partition for batch in own if batch is not refused} == {1 - refused.partition}
+    others = [each.batches[0] for each in requests if each.connection is not driven.one]
+    assert {batch.partition for batch in others} == {0, 1}, "nothing failed of the other producer"
+
+
+def test_the_back_off_doubles_up_to_its_bound() -> None:
+    driven = Driven(rate=ALONE, retry_backoff_ms=100.0, retry_backoff_max_ms=1_000.0)
+    driven.until(0.0)
+    for failures, mean_s in enumerate((0.1, 0.2, 0.4, 0.8), 1):
+        now = 10.0 * failures
+        driven.answer(driven.one, now, TOO_FEW_REPLICAS)
+        assert sent(driven.until(now + 0.79 * mean_s)) == []
+        assert sent(driven.until(now + 1.2 * mean_s)) == [0]
+    driven.answer(driven.one, 80.0, TOO_FEW_REPLICAS)
+    assert sent(driven.until(80.79)) == []
+    assert sent(driven.until(81.0)) == [0]
+
+
+def test_room_on_the_connection_does_not_shorten_the_back_off() -> None:
+    driven = Driven(leaders=(1, 1), batch_size=1, max_in_flight=3, seed=1)
+    assert sent(driven.until(2.0)) == [0, 1, 2], "all for partition 0"
+    driven.answer(driven.one, 2.95, TOO_FEW_REPLICAS)
+    assert sent(driven.until(3.4)) == [3], "for partition 1; 0 waits for room now"
+    driven.answer(driven.one, 3.5, TOO_FEW_REPLICAS)  # 1, which has a back-off of its own
+    assert driven.until(3.57) == []
+    assert sent(driven.until(3.63)) == [0]
+
+
+def test_a_batch_is_given_up_when_its_retries_are_used_up_and_the_next_one_goes() -> None:
+    driven = Driven(retries=2)
+    driven.until(0.0)
+    for now in (0.1, 0.5, 0.9):
+        driven.answer(driven.one, now, TOO_FEW_REPLICAS)
+        driven.until(now + 0.3)
+    assert driven.counts.errors == {"NotEnoughReplicasError": 1}
+    assert driven.counts.retried_records == 2
+    assert not driven.producer.muted
+    assert driven.one.in_flight[0][1][0].first == 1
+
+
+def test_an_error_that_stays_is_not_tried_again() -> None:
+    driven = Driven()
+    driven.until(0.0)
+    driven.answer(driven.one, 0.1, TOO_LARGE)
+    assert driven.until(0.9) == []
+    assert driven.counts.errors == {"MessageSizeTooLargeError": 1}
+    assert not driven.producer.muted
+
+
+def test_a_refused_batch_fails_once_its_delivery_timeout_has_passed() -> None:
+    driven = Driven(rate=ALONE, delivery_timeout_ms=1_000)
+    driven.until(0.0)
+    driven.answer(driven.one, 0.5, TOO_FEW_REPLICAS)
+    assert sent(driven.until(0.99)) == [0]
+    assert driven.counts.failed_total == 0
+    driven.answer(driven.one, 1.0, TOO_FEW_REPLICAS)
+    assert driven.counts.errors == {"NotEnoughReplicasError": 1}
+    assert driven.until(9.0) == []
+
+
+def test_a_batch_that_finds_no_way_fails_after_its_delivery_timeout() -> None:
+    driven = Driven(rate=ALONE, delivery_timeout_ms=3_000)
+    driven.until(0.0)
+    driven.lose(driven.one, 0.1)
+    driven.until(3.0)
+    assert driven.counts.failed_total == 0
+    driven.until(4.5)  # at the next look, one longest back-off later at most
+    assert driven.counts.errors == {"ConnectionClosed": 1}
+    assert driven.producer.buffered_bytes == 0
+    driven.delivery.close(4.5)
+    assert not driven.delivery.has_work
+
+
+def test_batches_that_never_had_their_turn_expire() -> None:
+    driven = Driven(max_in_flight=1, delivery_timeout_ms=5_000)
+    driven.until(3.5)
+    driven.delivery.expire(6.0)
+    assert driven.counts.failed_total == 0
+    driven.delivery.expire(6.1)
+    assert driven.counts.errors == {EXPIRED: 1}, "record 1, which was due at 1"
+    driven.answer(driven.one, 6.1)
+    assert sent(driven.until(6.1)) == [2]
+
+
+def test_so_do_those_behind_a_batch_that_is_sent_again() -> None:
+    driven = Driven(delivery_timeout_ms=5_000, end_s=4.0)
+    driven.until(0.0)
+    driven.answer(driven.one, 0.1, TOO_FEW_REPLICAS)
+    driven.until(4.0)
+    driven.answer(driven.one, 6.5)  # 0 is there at last
+    assert sent(driven.until(6.5)) == [2, 3]
+    assert driven.counts.errors == {EXPIRED: 1}
+    for now in (6.6, 6.7):
+        driven.answer(driven.one, now)
+    driven.delivery.close(7.0)
+    assert not driven.delivery.has_work
+
+
+def test_a_request_without_an_answer_is_overdue() -> None:
+    driven = Driven(leaders=(1, 2), batch_size=1, request_timeout_ms=2_000)
+    driven.until(0.0)
+    assert driven.delivery.overdue(2.0) == []
+    (connection,) = driven.delivery.overdue(2.1)
+    assert connection.in_flight[0][0] == 0.0
+    driven.answer(connection, 2.1)
+    assert driven.delivery.overdue(2.1) == []
+
+
+# --- lost connections -------------------------------------------------------
+
+
+def test_what_a_lost_connection_carried_is_sent_again_when_it_is_open_again() -> None:
+    driven = Driven()
+    assert sent(driven.until(2.0)) == [0, 1, 2]
+    driven.lose(driven.one, 2.5)
+    assert other(driven.until(2.5)) == [(AskLeaders, 2)], "the leader may be another one now"
+    driven.learn(driven.two, 2.51, {0: 1})
+    seen = other(driven.until(4.9))
+    assert seen.count((Reopen, 1)) == 1, "it is being opened, once"
+    assert (AskLeaders, 2) in seen, "and leaders are asked for again"
+    driven.learn(driven.two, 4.9, {0: 1})
+    driven.reopen(driven.one, 4.9)
+    for first in (0, 1, 2):
+        assert sent(driven.until(4.95)) == [first]
+        driven.answer(driven.one, 4.95)
+    assert sent(driven.until(4.95)) == [3, 4]
+    assert driven.counts.retry_errors == {"ConnectionClosed": 3}
+    assert driven.counts.duplicates_by_partition == {0: 3}, "they may have been written before"
+
+
+def test_what_waited_for_a_lost_connection_waits_for_the_next() -> None:
+    driven = Driven(max_in_flight=1)
+    driven.until(2.5)
+    assert driven.one.open_batch_waits and driven.one.pending
+    driven.lose(driven.one, 2.5)
+    assert not driven.one.open_batch_waits and not driven.one.pending
+    driven.reopen(driven.one, 2.9)
+    for first in (0, 1, 2):
+        assert sent(driven.until(2.95)) == [first]
+        driven.answer(driven.one, 2.95)
+    assert driven.counts.retried_by_partition == {0: 1}, "only one of them was sent before"
+    assert driven.counts.duplicates_by_partition == {0: 1}
+
+
+@pytest.mark.parametrize(
+    ("lost_s", "linger_ms", "firsts"), [(1.5, 0.0, [1]), (2.5, 0.0, [1, 2]), (2.3, 500.0, [1])]
+)
+def test_so_does_what_waited_when_nothing_was_under_way(
+    lost_s: float, linger_ms: float, firsts: list[int]
+) -> None:
+    """An open batch; a full one and an open one for another partition; and a full one alone."""
+    driven = Driven(leaders=(1, 1), batch_size=1, seed=2, end_s=lost_s, linger_ms=linger_ms)
+    driven.until(0.5)
+    driven.delivery.congested(driven.one)
+    driven.answer(driven.one, 0.6)
+    driven.until(lost_s - 0.1)
+    driven.lose(driven.one, lost_s - 0.1)
+    assert (Reopen, 1) in other(driven.until(lost_s - 0.01))
+    driven.reopen(driven.one, lost_s - 0.01)
+    requests = [each for each in driven.until(lost_s) if isinstance(each, Produce)]
+    assert sorted(batch.first for each in requests for batch in each.batches) == firsts
+    assert driven.counts.retried_records == 0
+
+
+def test_what_waited_for_room_to_be_sent_again_waits_for_the_next_connection() -> None:
+    driven = Driven(leaders=(1, 1), batch_size=1, max_in_flight=2, seed=4)
+    driven.until(1.0)
+    (refused,) = driven.one.in_flight[0][1]
+    driven.answer(driven.one, 1.95, TOO_FEW_REPLICAS)
+    driven.until(2.5)
+    (muted,) = driven.one.waiting
+    assert muted.again == [refused], "two batches for the other partition are under way"
+    driven.lose(driven.one, 2.5)
+    driven.reopen(driven.one, 2.9)
+    assert refused.first in sent(driven.until(2.95))
+
+
+def test_what_may_be_there_although_it_failed_is_no_duplicate_but_a_second_copy_is() -> None:
+    for retries, duplicates in ((0, {}), (1, {0: 1})):
+        driven = Driven(rate=ALONE, retries=retries)
+        driven.until(0.0)
+        for now in range(retries + 1):
+            driven.lose(driven.one, now + 0.1)
+            driven.reopen(driven.one, now + 0.2)
+            driven.until(now + 0.9)
+        assert driven.counts.errors == {"ConnectionClosed": 1}
+        assert driven.counts.duplicates_by_partition == duplicates
+
+
+def test_a_new_batch_for_a_lost_connection_has_it_opened() -> None:
+    driven = Driven()
+    driven.until(0.0)
+    driven.answer(driven.one, 0.1)
+    driven.lose(driven.one, 0.2)
+    assert (Reopen, 1) not in other(driven.until(0.9)), "nobody needs it"
+    assert (Reopen, 1) in other(driven.until(1.5))
+    driven.reopen(driven.one, 1.6)
+    assert sent(driven.until(1.6)) == [1]
+    assert driven.counts.retried_records == 0
+
+
+def test_a_connection_that_is_lost_again_is_opened_again() -> None:
+    driven = Driven(rate=ALONE)
+    driven.until(0.0)
+    for now in (1.0, 5.0):
+        driven.lose(driven.one, now)
+        assert other(driven.until(now + 0.5)).count((Reopen, 1)) == 1
+        driven.reopen(driven.one, now + 0.5)
+        assert sent(driven.until(now + 1.0)) == [0]
+    driven.answer(driven.one, 7.0)
+    assert driven.counts.duplicates_by_partition == {0: 2}, "each time it may have been written"
+
+
+# --- leaders ----------------------------------------------------------------
+
+
+def test_a_moved_leader_is_asked_for_and_written_to() -> None:
+    driven = Driven(rate=0.1)
+    driven.until(0.0)
+    driven.answer(driven.one, 0.1, NOT_LEADER)
+    assert other(driven.until(0.1)) == [(AskLeaders, 1)]
+    driven.learn(driven.one, 0.15, {0: 2})
+    (request,) = driven.until(0.5)
+    assert (request.connection, sent([request])) == (driven.two, [0])
+    driven.answer(driven.two, 0.5)
+    (request,) = driven.until(10.0)
+    assert (request.connection, sent([request])) == (driven.two, [1]), "and so is what follows"
+    assert driven.counts.duplicates_at_most == 0, "a broker that does not lead wrote nothing"
+
+
+def test_a_leader_that_was_found_is_written_to_at_once() -> None:
+    driven = Driven(rate=ALONE, retry_backoff_ms=10_000.0, retry_backoff_max_ms=10_000.0)
+    driven.until(0.0)
+    driven.lose(driven.one, 0.1)
+    driven.until(13.0)
+    driven.learn(driven.two, 13.0, {0: 2})
+    assert sent(driven.until(13.0)) == [0], "the next look would be later than 16"
+
+
+def test_a_leader_of_which_the_task_knows_nothing_is_none() -> None:
+    driven = Driven(rate=ALONE)
+    driven.until(0.0)
+    driven.answer(driven.one, 0.1, NOT_LEADER)
+    driven.until(0.1)
+    driven.learn(driven.one, 0.15, {0: 9})
+    (request,) = driven.until(0.5)
+    assert request.connection is driven.one
+
+
+def test_leaders_are_asked_for_once_whoever_needs_them() -> None:
+    driven = Driven(np=3, rate=ALONE, request_timeout_ms=10_000, retry_backoff_ms=100.0)
+    driven.until(0.0)
+    ways = [each.connections[1] for each in driven.delivery.producers]
+    for connection in ways:
+        driven.answer(connection, 0.1, NOT_LEADER)
+    questions = driven.until(0.15)
+    assert other(questions) == [(AskLeaders, 1)]
+    driven.learn(questions[0].connection, 0.2, {0: 1})
+    driven.until(0.25)
+    for connection in ways:
+        driven.answer(connection, 0.25, NOT_LEADER)
+    assert other(driven.until(0.29)) == [], "the answer is fresh"
+    driven.until(0.6)
+    for connection in ways:
+        driven.answer(connection, 0.6, NOT_LEADER)
+    assert other(driven.until(0.6)) == [(AskLeaders, 1)]
+
+
+def test_a_question_that_was_lost_is_asked_over_another_connection() -> None:
+    driven = Driven(rate=ALONE)
+    driven.until(0.0)
+    driven.answer(driven.one, 0.1, NOT_LEADER)
+    (question,) = driven.until(0.1)
+    driven.lose(question.connection, 0.11)
+    assert other(driven.until(0.11)) == [(AskLeaders, 2)]
+
+
+def test_a_question_goes_over_no_connection_that_was_lost_before_its_turn() -> None:
+    driven = Driven(rate=ALONE)
+    driven.until(0.0)
+    driven.answer(driven.one, 0.1, NOT_LEADER)
+    driven.lose(driven.one, 0.1)
+    assert (AskLeaders, 1) not in other(driven.until(5.0))
+    assert not driven.one.in_flight
+
+
+def test_a_question_takes_the_connection_with_least_under_way_and_none_that_is_congested() -> None:
+    driven = Driven()
+    driven.until(1.0)
+    driven.answer(driven.one, 1.1, NOT_LEADER)
+    assert other(driven.until(1.1)) == [(AskLeaders, 2)], "one request is still under way to 1"
+    driven = Driven()
+    driven.until(1.0)
+    driven.delivery.congested(driven.two)
+    driven.answer(driven.one, 1.1, NOT_LEADER)
+    assert other(driven.until(1.1)) == [(AskLeaders, 1)]
+
+
+# --- idempotence ------------------------------------------------------------
+
+
+def test_batches_are_sent_again_under_their_own_sequences() -> None:
+    driven = Driven(**IDEMPOTENT)
+    driven.until(2.0)
+    assert stamps(driven.one) == [(0, 0), (0, 1), (0, 2)]
+    driven.answer(driven.one, 2.1, TOO_FEW_REPLICAS)
+    for now in (2.2, 2.3):
+        driven.answer(driven.one, now, OUT_OF_ORDER)  # as a broker says of those behind
+    for sequence in (0, 1, 2):
+        driven.until(3.5)
+        assert stamps(driven.one) == [(0, sequence)]
+        driven.answer(driven.one, 3.5)
+    driven.until(4.0)
+    assert stamps(driven.one) == [(0, 3), (0, 4)]
+    assert driven.counts.failed_total == 0
+
+
+def test_what_the_broker_has_already_is_acknowledged_and_no_duplicate() -> None:
+    driven = Driven(rate=ALONE, **IDEMPOTENT)
+    driven.until(0.0)
+    driven.lose(driven.one, 0.1)
+    driven.reopen(driven.one, 0.2)
+    driven.until(1.0)
+    assert stamps(driven.one) == [(0, 0)]
+    driven.answer(driven.one, 1.0, DUPLICATE)
+    assert driven.counts.acked_total == 1
+    assert (driven.counts.failed_total, driven.counts.duplicates_at_most) == (0, 0)
+
+
+def test_a_batch_that_failed_for_good_leaves_a_gap_and_its_partition_starts_again() -> None:
+    driven = Driven(**IDEMPOTENT)
+    driven.until(1.0)
+    driven.answer(driven.one, 1.1, TOO_LARGE)
+    driven.answer(driven.one, 1.2, OUT_OF_ORDER)
+    driven.until(1.9)
+    assert stamps(driven.one) == [(1, 0)], "1 is the first of a new epoch"
+    driven.answer(driven.one, 1.9)
+    driven.until(2.0)
+    assert stamps(driven.one) == [(1, 1)]
+    assert driven.counts.errors == {"MessageSizeTooLargeError": 1}
+
+
+def test_a_batch_that_failed_with_none_behind_it_gives_its_sequence_back() -> None:
+    driven = Driven(**IDEMPOTENT)
+    driven.until(0.0)
+    driven.answer(driven.one, 0.1, TOO_LARGE)
+    driven.until(1.0)
+    assert stamps(driven.one) == [(0, 0)]
+
+
+def test_a_batch_that_may_be_there_does_not_give_its_sequence_back() -> None:
+    driven = Driven(retries=1, **IDEMPOTENT)
+    driven.until(0.0)
+    driven.answer(driven.one, 0.1, TIMED_OUT)
+    driven.until(0.5)
+    driven.answer(driven.one, 0.5, TIMED_OUT)
+    assert driven.counts.errors == {"RequestTimedOutError": 1}
+    driven.until(1.0)
+    assert stamps(driven.one) == [(1, 0)]
+
+
+@pytest.mark.parametrize("code", [UNKNOWN_PRODUCER, OUT_OF_ORDER])
+def test_a_broker_that_forgot_the_producer_makes_its_partition_start_again(code: int) -> None:
+    driven = Driven(**IDEMPOTENT)
+    driven.until(1.0)
+    driven.answer(driven.one, 1.1)
+    driven.answer(driven.one, 1.2, code)
+    driven.until(1.9)
+    assert stamps(driven.one) == [(1, 0)]
+    assert driven.counts.failed_total == 0
+    driven.answer(driven.one, 1.9)
+    assert driven.counts.acked_total == 2
+
+
+def test_a_copy_that_a_broker_would_no_longer_know_is_counted() -> None:
+    driven = Driven(**IDEMPOTENT)
+    driven.until(1.0)
+    driven.answer(driven.one, 1.1, TOO_LARGE)
+    driven.answer(driven.one, 1.2, TIMED_OUT)  # it may be there, under the epoch of before
+    driven.until(1.9)
+    assert stamps(driven.one) == [(1, 0)]
+    driven.answer(driven.one, 1.9)
+    assert driven.counts.duplicates_by_partition == {0: 1}
+
+
+def test_without_idempotence_batches_have_no_stamp() -> None:
+    driven = Driven()
+    driven.until(1.0)
+    assert stamps(driven.one) == [None, None]
+
+
+# --- sockets and memory that are full ---------------------------------------
+
+
+def test_a_congested_connection_gets_nothing_until_its_socket_has_taken_the_rest() -> None:
+    driven = Driven()
+    driven.until(0.0)
+    driven.delivery.congested(driven.one)
+    assert driven.until(2.5) == []
+    driven.answer(driven.one, 2.5)
+    assert driven.until(2.5) == [], "an answer is no room in the socket"
+    driven.delivery.flushed(driven.one)
+    assert sent(driven.until(2.5)) == [1, 2]
+
+
+def test_a_congested_connection_is_work_once_and_no_more_when_it_is_lost() -> None:
+    driven = Driven(rate=ALONE, retries=0)
+    driven.until(0.0)
+    for _ in range(2):
+        driven.delivery.congested(driven.one)
+    driven.answer(driven.one, 0.1)
+    driven.delivery.close(0.2)
+    assert driven.delivery.has_work
+    driven.lose(driven.one, 0.3)
+    assert not driven.delivery.has_work
+    driven.reopen(driven.one, 0.4)
+    assert driven.one.has_room
+
+
+def test_a_full_memory_blocks_the_producer_and_makes_none_of_its_records_later() -> None:
+    driven = Driven(max_in_flight=1, buffer_memory=2 * BATCH_BYTES)
+    driven.until(9.5)
+    assert driven.producer.blocked
+    assert driven.producer.buffered_bytes == 2 * BATCH_BYTES
+    assert driven.producer.opened == 3, "one under way, two wait"
+    assert driven.delivery.next_s == math.inf
+    for first in (1, 2, 3):
+        driven.answer(driven.one, 9.5)
+        assert sent(driven.until(9.5)) == [first]
+        assert driven.producer.buffered_bytes == 2 * BATCH_BYTES, "the next one takes the room"
+    assert driven.one.in_flight[0][1][0].due_s == 3.0
+
+
+def test_memory_is_given_back_by_what_expires_and_by_what_is_sent_again() -> None:
+    driven = Driven(max_in_flight=1, buffer_memory=BATCH_BYTES, delivery_timeout_ms=5_000)
+    driven.until(2.5)
+    assert driven.producer.blocked
+    driven.delivery.expire(6.5)
+    driven.now = 6.5
+    driven.until(6.5)
+    assert driven.producer.opened == 3, "1 expired, and 2 has its room"
+    driven = Driven(buffer_memory=BATCH_BYTES)
+    driven.until(0.0)
+    driven.answer(driven.one, 0.1, TOO_FEW_REPLICAS)
+    assert driven.producer.buffered_bytes == BATCH_BYTES
+    assert sent(driven.until(0.9)) == [0]
+    assert (driven.producer.buffered_bytes, driven.producer.blocked) == (0, False)
+
+
+# --- the end ----------------------------------------------------------------
+
+
+def test_after_the_window_nothing_is_sent_for_the_first_time_but_failures_again() -> None:
+    driven = Driven(end_s=4.0)
+    driven.until(2.0)
+    driven.answer(driven.one, 2.1, TOO_FEW_REPLICAS)
+    driven.answer(driven.one, 2.2)
+    driven.answer(driven.one, 2.3, TOO_FEW_REPLICAS)
+    assert sent(driven.until(4.0)) == [0], "3 is due behind them"
+    driven.delivery.close(4.0)
+    for first in (0, 2):
+        driven.answer(driven.one, 4.1 + first)
+        assert sent(driven.until(5.0 + first)) == ([2] if first == 0 else [])
+    assert not driven.delivery.has_work
+    assert (driven.counts.acked_total, driven.counts.failed_total) == (3, 0)
+    assert driven.counts.sent_by_partition == {0: 3}
+
+
+def test_what_waits_behind_a_failed_batch_when_the_window_ends_is_unsent_and_not_failed() -> None:
+    driven = Driven(end_s=4.0, delivery_timeout_ms=5_000)
+    driven.until(0.0)
+    driven.answer(driven.one, 0.1, TOO_FEW_REPLICAS)
+    driven.until(4.0)
+    driven.delivery.close(4.0)
+    driven.answer(driven.one, 20.0, TOO_FEW_REPLICAS)
+    assert driven.until(30.0) == []
+    assert driven.counts.errors == {"NotEnoughReplicasError": 1}
+    assert not driven.delivery.has_work
+
+
+def test_after_the_window_what_waits_for_room_stays_unsent() -> None:
+    driven = Driven(end_s=4.0, max_in_flight=1)
+    driven.until(4.0)
+    driven.delivery.close(4.0)
+    driven.answer(driven.one, 4.1)
+    assert driven.until(9.0) == []
+    assert not driven.delivery.has_work
+    assert (driven.counts.acked_total, driven.counts.failed_total) == (1, 0)
+
+
+def test_what_the_generator_did_not_get_to_is_its_own_fault() -> None:
+    driven = Driven(end_s=4.0)
+    driven.until(1.0)
+    driven.delivery.close(4.0)
+    assert driven.counts.unsent_own_records == 2, "those that were due at 2 and at 3"
+    assert driven.until(9.0) == []
+
+
+@pytest.mark.parametrize("hindrance", ["in flight", "congested", "lost", "muted", "blocked"])
+def test_what_a_broker_held_up_is_not(hindrance: str) -> None:
+    is_small = hindrance == "blocked"
+    driven = Driven(
+        end_s=8.0,
+        max_in_flight=1 if is_small else 2,
+        buffer_memory=BATCH_BYTES if is_small else 100 * BATCH_BYTES,
+    )
+    driven.until(1.0)
+    if hindrance == "congested":
+        driven.answer(driven.one, 1.0)
+        driven.delivery.congested(driven.one)
+    elif hindrance == "lost":
+        driven.lose(driven.one, 1.0)
+    elif hindrance == "muted":
+        driven.answer(driven.one, 1.0, TOO_FEW_REPLICAS)
+    elif hindrance == "blocked":
+        driven.until(4.0)
+        assert driven.producer.blocked
+    driven.delivery.close(8.0)
+    assert driven.counts.unsent_own_records == 0
+
+
+def test_at_the_end_of_the_drain_all_that_was_sent_has_a_name() -> None:
+    driven = Driven(end_s=4.0)
+    driven.until(3.0)
+    driven.answer(driven.one, 3.1, TOO_FEW_REPLICAS)
+    driven.delivery.close(4.0)
+    driven.delivery.end(3.11)
+    assert driven.counts.errors == {"NotEnoughReplicasError": 1, UNACKNOWLEDGED: 3}
+    assert driven.counts.acked_total == 0
+    assert not driven.delivery.has_work
+
+
+# --- without answers --------------------------------------------------------
+
+
+def test_with_acks_0_what_was_written_is_acknowledged() -> None:
+    driven = Driven(acks="0", end_s=3.0, max_in_flight=1)
+    assert sent(driven.until(3.0)) == [0, 1, 2]
+    assert driven.counts.acked_total == 3
+    assert not driven.one.in_flight
+
+
+def test_with_acks_0_every_broker_is_asked_in_the_end_whether_it_has_read_all() -> None:
+    driven = Driven(acks="0", end_s=1.0)
+    driven.until(1.0)
+    driven.delivery.close(1.0)
+    assert sorted(broker for _, broker in other(driven.until(1.0))) == [1, 2]
+    driven.learn(driven.one, 1.1, {0: 1})
+    assert driven.delivery.has_work
+    driven.lose(driven.two, 1.2)
+    assert not driven.delivery.has_work, "who is gone will say nothing any more"
+
+
+def test_with_acks_0_what_a_lost_connection_did_not_take_is_sent_again() -> None:
+    driven = Driven(acks="0", rate=ALONE)
+    action = driven.delivery.next(0.0)
+    assert isinstance(action, Produce)
+    driven.lose(driven.one, 0.0, "BrokenPipeError")
+    assert driven.counts.acked_total == 0
+    driven.reopen(driven.one, 0.5)
+    assert sent(driven.until(0.5)) == [0]
+    assert driven.counts.acked_total == 1
+    assert driven.counts.retry_errors == {"BrokenPipeError": 1}
+
+
+# --- any mix ----------------------------------------------------------------
+
+
+class Mishaps:
+    """Two brokers with one log that fail in any way, and then are well again.
+
+    Args:
+        codes: what they answer now and then, instead of taking a batch.
+    """
+
+    def __init__(self, driven: Driven, rng: random.Random, codes: Sequence[int]) -> None:
+        self.log = Log()
+        self.is_well = False
+        self._driven = driven
+        self._rng = rng
+        self._codes = codes
+        self._leaders = list(driven.metadata.leaders)
+
+    def happen(self, now: float) -> None:
+        """One thing happens."""
+        driven, rng = self._driven, self._rng
+        connection = rng.choice(driven.delivery.connections)
+        chance = 0.0 if self.is_well else rng.random()
+        if not connection.is_open:
+            if connection.is_wanted and chance < 0.5:
+                driven.reopen(connection, now)
+        elif connection.is_congested:
+            driven.delivery.flushed(connection)
+        elif chance < 0.7:
+            if connection.in_flight:
+                self._answer(connection, now)
+        elif chance < 0.8:
+            for _, batches in list(connection.in_flight)[: rng.randrange(4)]:
+                self._take(connection, batches)  # and the answer is lost on its way
+            driven.lose(connection, now)
+        elif chance < 0.85 and connection.in_flight:
+            driven.delivery.congested(connection)
+        elif chance < 0.9:
+            self._leaders[rng.randrange(len(self._leaders))] = rng.choice(BROKERS)
+
+    def _answer(self, connection: Connection, now: float) -> None:
+        batches = connection.in_flight[0][1]
+        if not batches:
+            self._driven.learn(connection, now, dict(enumerate(self._leaders)))
+            return
+        self._driven.now = now
+        self._driven.delivery.answered(connection, self._take(connection, batches), 0, now)
+
+    def _take(self, connection: Connection, batches: Sequence[Batch]) -> dict[int, int]:
+        return {batch.partition: self._append(connection, batch) for batch in batches}
+
+    def _append(self, connection: Connection, batch: Batch) -> int:
+        if self._leaders[batch.partition] != connection.broker:
+            return NOT_LEADER
+        if not self.is_well and self._rng.random() < 0.2:
+            code = self._rng.choice(self._codes)
+            if code != TIMED_OUT or self._rng.random() < 0.5:
+                return code
+            return self._keep(connection, batch) or TIMED_OUT
+        return self._keep(connection, batch)
+
+    def _keep(self, connection: Connection, batch: Batch) -> int:
+        epoch, sequence = batch.stamp or (-1, -1)
+        state = connection.producer.id_state
+        kept = SimpleNamespace(
+            producer_id=-1 if state is None else state.producer_id,
+            producer_epoch=epoch,
+            base_sequence=sequence,
+            records_count=batch.records,
+            first_timestamp=batch.first,
+        )
+        return self.log.append(batch.partition, kept)
+
+
+def befall(seed: int, codes: Sequence[int], **options: Any) -> tuple[Driven, Log]:
+    """A load of 30 s on brokers that fail for all of its time, and are well in the drain."""
+    rng = random.Random(seed)
+    driven = Driven(
+        leaders=(1, 2, 1), full=3, rate=3.0, end_s=30.0, batch_size=500, max_in_flight=3, **options
+    )
+    mishaps = Mishaps(driven, rng, codes)
+    now = 0.0
+    while driven.delivery.is_open:
+        now += rng.expovariate(10.0)
+        driven.until(min(now, 30.0))
+        if now >= 30.0:
+            driven.delivery.close(30.0)
+        mishaps.happen(max(now, driven.now))
+    mishaps.is_well = True
+    while driven.delivery.has_work:
+        now += 0.05
+        assert now < 200.0, "it comes to an end"
+        driven.until(now)
+        mishaps.happen(now)
+    return driven, mishaps.log
+
+
+def unsent(driven: Driven) -> int:
+    """Records that were sealed and never sent, as the window ended before."""
+    (producer,) = driven.delivery.producers
+    sent_records: int = sum(driven.counts.sent_by_partition.values())
+    return producer.opened - sent_records
+
+
+def test_an_idempotent_producer_loses_nothing_repeats_nothing_and_keeps_the_order() -> None:
+    repeats = retried = 0
+    for seed in range(100):
+        driven, log = befall(seed, (TIMED_OUT, TOO_FEW_REPLICAS), **IDEMPOTENT)
+        counts = driven.counts
+        assert counts.failed_total == counts.duplicates_at_most == 0, seed
+        assert counts.acked_total == log.records == driven.producer.opened - unsent(driven), seed
+        for partition in range(3):
+            firsts = log.times_of(partition)
+            assert firsts == sorted(set(firsts)), seed
+        repeats += log.repeats
+        retried += counts.retried_records
+    assert repeats > 100 < retried, "brokers were offered what they had, and all else happened too"
+
+
+@pytest.mark.parametrize("options", [{}, IDEMPOTENT])
+@pytest.mark.parametrize("retries", [1, 3, 1_000])
+def test_every_record_is_accounted_for_whatever_happens(
+    options: dict[str, Any], retries: int
+) -> None:
+    codes = [TIMED_OUT, TOO_FEW_REPLICAS, TOO_LARGE]
+    codes += [UNKNOWN_PRODUCER] if options else []
+    failed = duplicates = 0
+    for seed in range(100):
+        driven, log = befall(seed, codes, retries=retries, **options)
+        counts = driven.counts
+        accounted = counts.acked_total + counts.failed_total
+        assert accounted == driven.producer.opened - unsent(driven), seed
+        for partition in range(3):
+            least = counts.acked_by_partition.get(partition, 0)
+            most = least + counts.failed_by_partition.get(partition, 0)
+            most += counts.duplicates_by_partition.get(partition, 0)
+            assert least <= log.records_of(partition) <= most, seed
+        failed += counts.failed_total
+        duplicates += counts.duplicates_at_most
+    assert failed > 100 < duplicates

@@ -1,0 +1,96 @@
+"""A traffic pattern: what follows from it, and that executors get what the driver has."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from jobs.config import load, load_workload
+from metrics.traffic.axes import AXES, Axis
+from metrics.traffic.consumers import ConsumerOptions
+from metrics.traffic.pattern import TopicOptions, TrafficPattern
+from metrics.traffic.sizes import Sizes
+from tests.support.patterns import pattern, plan
+
+MANY = pattern(
+    9,
+    bpm=3_000,
+    rate_records_per_s=12.5,
+    acks="all",
+    compression="zstd",
+    client="librdkafka",
+    kind="mixed",
+    compressibility=0.25,
+    sizes="uniform",
+    size_spread=0.5,
+    key_bytes=8,
+    seed=7,
+    ramp_up_s=0.05,
+    topic=TopicOptions(count=2, replication_factor=3, config={"min.insync.replicas": "2"}),
+    consumers=ConsumerOptions(groups=3, start="backlog", backlog_records=1_000),
+)
+
+
+def sent(made: TrafficPattern) -> TrafficPattern:
+    """What an executor gets."""
+    got = pickle.loads(pickle.dumps(made))
+    assert isinstance(got, TrafficPattern)
+    return got
+
+
+@pytest.mark.parametrize("axis", AXES.values(), ids=lambda axis: str(axis.name))
+def test_a_pattern_reaches_the_executors_unchanged(axis: Axis) -> None:
+    made = replace(axis.apply(MANY, 5), brokers=3, point_bpm=3_000)
+    got = sent(made)
+    assert got == made
+    assert got is not made
+    assert (got.mb_per_s, got.planned_bytes, got.on_axis) == (
+        made.mb_per_s,
+        made.planned_bytes,
+        5,
+    )
+    assert got.producer.records_per_batch == made.producer.records_per_batch
+    assert hash(got.producer) == hash(made.producer), "pools of it are found again"
+
+
+def test_a_pattern_of_a_configuration_reaches_the_executors_unchanged() -> None:
+    made = load("testbed", "demo", "default").pattern(1_000, 40, brokers=3)
+    assert sent(made) == made
+    assert sent(sent(made)) == made
+
+
+def test_a_whole_plan_reaches_the_executors_unchanged() -> None:
+    made = plan(pattern=MANY, client_options={"security_protocol": "PLAINTEXT"})
+    assert pickle.loads(pickle.dumps(made)) == made
+
+
+def test_a_histogram_is_read_on_the_driver_and_travels_along(tmp_path: Path) -> None:
+    path = tmp_path / "sizes.txt"
+    path.write_text("100 3\n300 1\n", encoding="utf-8")
+    overrides = ["workload.payload.sizes=histogram", f"workload.payload.histogram_file={path}"]
+    made = load_workload("demo", overrides).pattern(1_000)
+    data = pickle.dumps(made)
+    path.unlink()
+    got = pickle.loads(data)
+    assert got == made
+    sizes = Sizes("histogram", histogram=((100, 3.0), (300, 1.0)))
+    assert got.producer.payload.distribution == sizes
+
+
+def test_what_a_load_offers_and_writes() -> None:
+    made = pattern(
+        4,
+        bpm=500,
+        rate_records_per_s=100.0,
+        warmup_s=2.0,
+        measure_s=8.0,
+        topic=TopicOptions(replication_factor=3),
+    )
+    assert (made.records_per_s, made.mb_per_s) == (400.0, 0.2)
+    assert made.written_bytes(10) == 10 * 500 * 3
+    assert made.planned_bytes == 400 * 10 * 500 * 3
+    assert (made.bpm, made.on_axis) == (500, 4)
+    assert replace(made, axis="rate", load=100).on_axis == 100

@@ -1,0 +1,71 @@
+"""Which full batches a request takes from those that wait."""
+
+from __future__ import annotations
+
+from jobs.engine.batches.pool import BatchPool
+from jobs.engine.batches.sections import Section
+from jobs.engine.producing.batch import Batch
+from jobs.engine.producing.pending import PendingBatches
+from tests.support.patterns import producer_pattern
+
+POOL = BatchPool(producer_pattern(bpm=100, rate_records_per_s=1_000.0, pool_bytes=20_000))
+SECTION: Section = POOL.sections[0]
+SIZE = SECTION.size_of(10)
+
+
+def pending_of(*partitions: int) -> PendingBatches:
+    """Batches of ten records each, for these partitions, due a second apart."""
+    made = PendingBatches()
+    made.extend(
+        Batch(partition, 10 * place, 10, SECTION, float(place))
+        for place, partition in enumerate(partitions)
+    )
+    return made
+
+
+def taken(
+    pending: PendingBatches, count: int = 400, size_bytes: int = 1_000_000
+) -> list[tuple[int, int]]:
+    """Partition, and place among all, of the batches of the next request."""
+    return [(b.partition, b.first // 10) for b in pending.take(count, size_bytes)]
+
+
+def test_a_request_takes_one_batch_of_each_partition() -> None:
+    pending = pending_of(1, 1, 2, 2, 3)
+    assert taken(pending) == [(1, 0), (2, 2), (3, 4)]
+    assert taken(pending) == [(1, 1), (2, 3)]
+    assert (taken(pending), bool(pending)) == ([], False)
+
+
+def test_partitions_take_turns() -> None:
+    pending = pending_of(1, 1, 1, 2, 3)
+    assert taken(pending, count=2) == [(1, 0), (2, 3)]
+    assert taken(pending, count=2) == [(3, 4), (1, 1)]
+    assert taken(pending, count=2) == [(1, 2)]
+
+
+def test_a_request_is_full_at_its_size_and_holds_one_batch_at_least() -> None:
+    pending = pending_of(1, 2, 3)
+    assert taken(pending, size_bytes=2 * SIZE) == [(1, 0), (2, 1)]
+    assert taken(pending, size_bytes=SIZE - 1) == [(3, 2)]
+
+
+def test_what_no_longer_fits_is_the_next_to_go() -> None:
+    pending = pending_of(1, 2, 1)
+    assert taken(pending, size_bytes=2 * SIZE - 1) == [(1, 0)]
+    assert list(pending.partitions) == [2, 1]
+
+
+def test_all_batches_of_a_partition_are_taken_in_order() -> None:
+    pending = pending_of(1, 2, 1)
+    assert [batch.first for batch in pending.take_partition(1)] == [0, 20]
+    assert list(pending.take_partition(9)) == []
+    assert taken(pending) == [(2, 1)]
+
+
+def test_the_overdue_of_every_partition_are_taken() -> None:
+    pending = pending_of(1, 2, 1, 2)
+    assert sorted(batch.first for batch in pending.take_overdue(2.0)) == [0, 10]
+    assert pending.take_overdue(2.0) == []
+    assert taken(pending) == [(1, 2), (2, 3)]
+    assert not pending

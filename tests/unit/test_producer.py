@@ -1,0 +1,96 @@
+"""The schedule of a producer: what is due when, and to which partition it goes."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobs.engine.batches.sections import PlainSection
+from jobs.engine.producing.producer import Producer
+from jobs.engine.producing.schedule import EvenSchedule
+from tests.support.patterns import plan, producer_pattern
+
+
+def _producer(rate: float = 1_000.0, full: int = 16, **options: Any) -> Producer:
+    pattern = producer_pattern(1_000, rate, **options)
+    ends = [1_000 * records for records in range(full + 1)]
+    return Producer(0, pattern, PlainSection(b"", ends, ends), range(30), EvenSchedule(rate, 100.0))
+
+
+def test_a_lingering_batch_is_ready_after_linger() -> None:
+    producer = _producer(linger_ms=5.0)
+    assert producer.ready_s == pytest.approx(100.005)
+    assert producer.records_by(producer.ready_s) == 6
+    producer.seal(6)
+    assert producer.ready_s == pytest.approx(100.006 + 0.005)
+
+
+def test_a_full_batch_is_ready_when_the_next_record_is_due() -> None:
+    producer = _producer(linger_ms=100.0)
+    assert producer.ready_s == pytest.approx(100.016)
+    assert producer.records_by(producer.ready_s) == 16
+
+
+def test_without_linger_each_record_goes_alone_while_brokers_keep_up() -> None:
+    producer = _producer(linger_ms=0.0)
+    for record in range(50):
+        assert producer.ready_s == pytest.approx(100.0 + record / 1_000)
+        assert producer.records_by(producer.ready_s) == 1
+        producer.seal(1)
+
+
+@given(
+    rate=st.floats(min_value=0.5, max_value=50_000),
+    full=st.integers(min_value=1, max_value=500),
+    linger_ms=st.floats(min_value=0, max_value=200),
+)
+def test_no_record_is_lost_or_sent_early(rate: float, full: int, linger_ms: float) -> None:
+    producer = _producer(rate, full, linger_ms=linger_ms)
+    for _ in range(200):
+        ready_s = producer.ready_s
+        records = producer.records_by(ready_s)
+        batch = producer.seal(records)
+        assert batch.records == records <= full
+        assert producer.opened == batch.first + records
+        assert producer.due_s(batch.first + records - 1) <= ready_s + 1e-6 / rate + 1e-9
+
+
+@given(
+    rate=st.floats(min_value=0.1, max_value=10_000),
+    cuts=st.lists(st.floats(min_value=100, max_value=200), min_size=2, max_size=6),
+)
+def test_windows_that_touch_add_up(rate: float, cuts: list[float]) -> None:
+    producer, edges = _producer(rate), sorted(cuts)
+    parts = sum(producer.records_due_between(a, b) for a, b in itertools.pairwise(edges))
+    assert parts == producer.records_due_between(edges[0], edges[-1])
+    assert parts == pytest.approx((edges[-1] - edges[0]) * rate, abs=1.001)
+
+
+def test_the_partition_sticks_until_batch_size_and_then_all_get_their_share() -> None:
+    producer = _producer()
+    seen: Counter[int] = Counter()
+    for _ in range(6_000):
+        before = producer.partition
+        producer.seal(6)
+        seen[before] += 1
+        second = producer.partition
+        assert second == before, "6.2 kB do not fill 16 kB"
+        producer.seal(6)
+        assert producer.partition == before, "12.4 kB do not fill 16 kB"
+        producer.seal(6)
+    assert set(seen) == set(range(30))
+    assert max(seen.values()) < 1.4 * min(seen.values())
+
+
+@given(np=st.integers(min_value=1, max_value=500), tasks=st.integers(min_value=1, max_value=40))
+def test_producers_spread_evenly_over_tasks(np: int, tasks: int) -> None:
+    trial = plan(np=np, tasks=tasks)
+    shares = [len(trial.producers_of(task)) for task in range(tasks)]
+    assert sum(shares) == np
+    assert max(shares) - min(shares) <= 1
+    assert sorted(p for task in range(tasks) for p in trial.producers_of(task)) == list(range(np))

@@ -1,0 +1,85 @@
+"""Our request buffers and response reader agree with kafka-python's own codec."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+from kafka.protocol.producer import ProduceRequest, ProduceResponse
+
+from jobs.engine.network.frames import PRODUCE_VERSION, FrameReader, drop_bytes
+from jobs.engine.producing.protocol import ProduceEncoder, decode_produce_response
+
+
+def test_request_bytes_equal_those_of_kafka_python() -> None:
+    batches = [(3, b"h" * 61, memoryview(b"abc")), (1, b"g" * 61, memoryview(b"defgh"))]
+    ours = ProduceEncoder("topic-é", "client", -1, 1234).encode(77, batches)
+    topic = ProduceRequest.TopicProduceData
+    request = ProduceRequest(
+        transactional_id=None,
+        acks=-1,
+        timeout_ms=1234,
+        topic_data=[
+            topic(
+                name="topic-é",
+                partition_data=[
+                    topic.PartitionProduceData(index=index, records=header + bytes(records))
+                    for index, header, records in batches
+                ],
+            )
+        ],
+        version=PRODUCE_VERSION,
+    )
+    request.with_header(correlation_id=77, client_id="client")
+    assert b"".join(ours) == bytes(request.encode(framed=True, header=True))
+
+
+def test_the_payload_is_not_copied() -> None:
+    payload = memoryview(bytearray(1000))
+    buffers = ProduceEncoder("t", "c", 1, 1).encode(1, [(0, b"h", payload)])
+    assert any(buffer is payload for buffer in buffers)
+
+
+def test_response_is_read_as_kafka_python_writes_it() -> None:
+    topic = ProduceResponse.TopicProduceResponse
+    response = ProduceResponse(
+        responses=[
+            topic(
+                name="t",
+                partition_responses=[
+                    topic.PartitionProduceResponse(
+                        index=index,
+                        error_code=code,
+                        base_offset=9,
+                        log_append_time_ms=-1,
+                        log_start_offset=0,
+                    )
+                    for index, code in ((4, 0), (2, 6))
+                ],
+            )
+        ],
+        throttle_time_ms=55,
+        version=PRODUCE_VERSION,
+    )
+    response.with_header(correlation_id=12)
+    frame = bytes(response.encode(framed=False, header=True))
+    result = decode_produce_response(frame)
+    assert (result.correlation_id, result.errors, result.throttle_ms) == (12, {4: 0, 2: 6}, 55)
+
+
+@given(
+    st.lists(st.binary(max_size=40), max_size=8),
+    st.lists(st.integers(min_value=1, max_value=30), min_size=1, max_size=40),
+)
+def test_frames_survive_any_way_of_being_cut(frames: list[bytes], cuts: list[int]) -> None:
+    stream = b"".join(len(f).to_bytes(4, "big") + f for f in frames)
+    reader, seen, position, turn = FrameReader(), [], 0, 0
+    while position < len(stream):
+        size = cuts[turn % len(cuts)]
+        seen += [bytes(f) for f in reader.feed(stream[position : position + size])]
+        position, turn = position + size, turn + 1
+    assert seen == frames
+
+
+@given(st.lists(st.binary(max_size=10), max_size=6), st.integers(min_value=0, max_value=60))
+def test_drop_bytes_keeps_the_rest(buffers: list[bytes], count: int) -> None:
+    assert b"".join(drop_bytes(list(buffers), count)) == b"".join(buffers)[count:]

@@ -1,0 +1,65 @@
+"""Each way in which a broker refuses has a sentence of its own."""
+
+from __future__ import annotations
+
+import ssl
+
+import pytest
+from kafka import errors as kafka_errors
+
+from jobs.engine.network.refusals import LoginWantedError, why_not
+
+OPTIONS = {
+    "security_protocol": "SASL_SSL",
+    "sasl_mechanism": "PLAIN",
+    "sasl_plain_username": "alice",
+    "sasl_plain_password": "hunter2",
+}
+
+
+def certificate_error(code: int, message: str) -> ssl.SSLCertVerificationError:
+    error = ssl.SSLCertVerificationError(1, "certificate verify failed")
+    error.verify_code, error.verify_message = code, message
+    return error
+
+
+def tls_error(reason: str) -> ssl.SSLError:
+    error = ssl.SSLError(1, reason)
+    error.reason = reason
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "parts"),
+    [
+        (certificate_error(10, "certificate has expired"), ["has expired", "renew"]),
+        (certificate_error(9, "certificate is not yet valid"), ["not valid yet", "clocks"]),
+        (certificate_error(62, "Hostname mismatch"), ["another host", "check_hostname"]),
+        (certificate_error(19, "self-signed"), ["not trusted", "security.cafile"]),
+        (certificate_error(7, "signature failure"), ["is refused (signature failure)"]),
+        (tls_error("WRONG_VERSION_NUMBER"), ["does not speak TLS", "security.protocol"]),
+        (tls_error("TLSV13_ALERT_CERTIFICATE_REQUIRED"), ["wants a client's certificate"]),
+        (tls_error("NO_SHARED_CIPHER"), ["TLS fails (no shared cipher)"]),
+        (
+            kafka_errors.SaslAuthenticationFailedError("bad password"),
+            ["refuses the login by PLAIN (bad password)", "security.password_from"],
+        ),
+        (kafka_errors.UnsupportedSaslMechanismError("x"), ["does not offer", "sasl_mechanism"]),
+        (kafka_errors.IllegalSaslStateError(), ["wants no login", "security.protocol"]),
+        (LoginWantedError(), ["wants a login", "SASL_PLAINTEXT"]),
+        (kafka_errors.KafkaTimeoutError("x"), ["does not answer as SASL_SSL"]),
+        (kafka_errors.KafkaConnectionError("socket disconnected"), ["(socket disconnected)"]),
+        (ConnectionResetError("reset"), ["lets us in (reset)"]),
+    ],
+)
+def test_each_error_says_what_to_check_and_no_secret(error: Exception, parts: list[str]) -> None:
+    said = why_not(error, OPTIONS)
+    assert all(part in said for part in parts), said
+    assert "hunter2" not in said and "alice" not in said
+
+
+def test_an_error_that_kafka_python_wrapped_is_seen_through() -> None:
+    inner = tls_error("SSLV3_ALERT_BAD_CERTIFICATE")
+    given = {**OPTIONS, "ssl_certfile": "/client.pem"}
+    said = why_not(kafka_errors.KafkaConnectionError(inner), given)
+    assert "it refuses the client's certificate (sslv3 alert bad certificate)" in said

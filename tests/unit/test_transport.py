@@ -1,0 +1,136 @@
+"""TLS and plain transports: every byte, in order, whatever the socket takes at a time."""
+
+from __future__ import annotations
+
+import random
+import selectors
+import socket
+import ssl
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from jobs.engine.network.frames import Buffer
+from jobs.engine.network.transport import (
+    TLS_RECORD_BYTES,
+    PlainTransport,
+    TlsTransport,
+    Transport,
+    joined,
+)
+
+DEADLINE_S = 10.0
+Pair = tuple[Transport, socket.socket]
+
+
+@pytest.fixture(params=["plain", "tls"])
+def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
+    """Our end, non-blocking, and the peer's, blocking."""
+    ours, theirs = socket.socketpair()
+    theirs.settimeout(DEADLINE_S)
+    if request.param == "tls":
+        ours, theirs = tls_over(ours, theirs)
+    ours.setblocking(False)
+    transport: Transport = (
+        TlsTransport(ours) if isinstance(ours, ssl.SSLSocket) else PlainTransport(ours)
+    )
+    yield transport, theirs
+    transport.close()
+    theirs.close()
+
+
+def tls_over(ours: socket.socket, theirs: socket.socket) -> tuple[ssl.SSLSocket, ssl.SSLSocket]:
+    """Both ends of a TLS connection; with an anonymous cipher, so that it needs no certificate."""
+    server, client = (
+        anonymous(ssl.PROTOCOL_TLS_SERVER),
+        anonymous(ssl.PROTOCOL_TLS_CLIENT),
+    )
+    wrapped = server.wrap_socket(theirs, server_side=True, do_handshake_on_connect=False)
+    shaking = threading.Thread(target=wrapped.do_handshake)
+    shaking.start()
+    done = client.wrap_socket(ours)
+    shaking.join()
+    return done, wrapped
+
+
+def anonymous(side: int) -> ssl.SSLContext:
+    context = ssl.SSLContext(side)
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    context.set_ciphers("AECDH-AES128-SHA:ADH-AES128-GCM-SHA256:@SECLEVEL=0")
+    if side == ssl.PROTOCOL_TLS_CLIENT:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def cut(whole: bytes) -> list[Buffer]:
+    """Cut anew from where it goes on, as the engine's list of buffers is."""
+    return [whole[at : at + 40_000] for at in range(0, len(whole), 40_000)]
+
+
+def send_all(transport: Transport, buffers: list[Buffer]) -> int:
+    """Send as the engine does: go on with what was not taken; returns the calls that took."""
+    whole, sent, calls = b"".join(buffers), 0, 0
+    with selectors.DefaultSelector() as selector:
+        selector.register(transport, selectors.EVENT_WRITE)
+        while sent < len(whole):
+            assert selector.select(DEADLINE_S), "the peer takes nothing"
+            sent += transport.send(cut(whole[sent:]))
+            calls += 1
+    return calls
+
+
+def test_what_a_slow_peer_does_not_take_is_sent_later_and_nothing_twice(pair: Pair) -> None:
+    transport, peer = pair
+    wanted = random.Random(1).randbytes(3_000_000)
+    received = bytearray()
+
+    def read_slowly() -> None:
+        while len(received) < len(wanted):
+            received.extend(peer.recv(30_000))
+
+    taken = transport.send(cut(wanted))
+    assert taken < len(wanted), "the socket took all at once, so nothing is shown"
+    reader = threading.Thread(target=read_slowly)
+    reader.start()
+    send_all(transport, [wanted[taken:]])
+    reader.join(DEADLINE_S)
+    assert bytes(received) == wanted
+
+
+def test_everything_that_arrived_is_seen_through_a_selector(pair: Pair) -> None:
+    transport, peer = pair
+    wanted = random.Random(2).randbytes(5 * TLS_RECORD_BYTES + 17)
+    peer.sendall(wanted)
+    buffer, received = memoryview(bytearray(2 * TLS_RECORD_BYTES)), b""
+    with selectors.DefaultSelector() as selector:
+        selector.register(transport, selectors.EVENT_READ)
+        while len(received) < len(wanted):
+            assert selector.select(DEADLINE_S), f"{len(received)} bytes and then no event"
+            received += buffer[: transport.receive_into(buffer) or 0]
+        assert received == wanted
+        assert transport.receive_into(buffer) is None, "nothing is there, and it is no end"
+        peer.close()
+        assert selector.select(DEADLINE_S)
+        assert transport.receive_into(buffer) == 0
+
+
+def test_a_buffer_that_holds_no_record_is_refused() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs, pytest.raises(ValueError, match="holds no TLS record"):
+        TlsTransport(ours).receive_into(memoryview(bytearray(100)))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_joining_keeps_every_byte_and_bounds_every_copy(seed: int) -> None:
+    rng = random.Random(seed)
+    buffers: list[Buffer] = [
+        rng.randbytes(rng.choice((0, 1, 61, 1_000, 20_000, 200_000)))
+        for _ in range(rng.randrange(1, 60))
+    ]
+    parts = joined(buffers)
+    assert b"".join(parts) == b"".join(buffers)
+    own = [part for part in parts if not any(part is each for each in buffers)]
+    assert all(len(part) <= 8 * TLS_RECORD_BYTES for part in own)
+    assert len(parts) <= 2 * len(b"".join(buffers)) / (8 * TLS_RECORD_BYTES) + 2
