@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Iterable, Mapping
+from typing import Any
 
-from kafka import errors as kafka_errors
 from kafka.admin import ConfigResource, ConfigResourceType
 
-from jobs.cluster.admin import AdminError, KafkaAdmin
+from jobs.cluster.admin import KafkaAdmin
 from metrics.sources.client_only import Replicas
-
-Answer = TypeVar("Answer")
 
 OF_ONE_BROKER = frozenset(
     {
@@ -37,7 +34,7 @@ def replicas_by_broker(admin: KafkaAdmin) -> dict[int, Replicas]:
     Raises:
         AdminError: the cluster did not answer.
     """
-    return counted(_look("look at the replicas", admin.client.describe_topics))
+    return counted(admin.ask("look at the replicas", admin.client.describe_topics))
 
 
 def counted(topics: Iterable[Mapping[str, Any]]) -> dict[int, Replicas]:
@@ -68,7 +65,7 @@ def changed_properties(admin: KafkaAdmin, broker_id: int) -> dict[str, str]:
         AdminError: this client may not read them, or the broker did not answer.
     """
     resource = ConfigResource(ConfigResourceType.BROKER, str(broker_id))
-    answer = _look(
+    answer = admin.ask(
         f"read the configuration of broker {broker_id}",
         lambda: admin.client.describe_configs([resource], config_filter="all"),
     )
@@ -96,21 +93,9 @@ def features(admin: KafkaAdmin) -> dict[str, str]:
     Raises:
         AdminError: the cluster did not answer.
     """
-    told = _look("read the features", admin.client.describe_features)
+    told = admin.ask("read the features", admin.client.describe_features)
     return {
         name: str(feature["finalized"][1])
         for name, feature in sorted(told.items())
         if "finalized" in feature
     }
-
-
-def _look(what: str, request: Callable[[], Answer]) -> Answer:
-    try:
-        return request()
-    except kafka_errors.KafkaError as error:
-        cause = type(error).__name__
-        raise AdminError(
-            f"could not {what} ({cause}); check that the brokers run, can be reached and let this "
-            "user ask, and run again",
-            cause,
-        ) from error

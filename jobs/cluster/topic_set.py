@@ -46,7 +46,6 @@ class TopicReport:
         topics: what was checked.
         before: how it differed when the check began.
         after: how it differs now.
-        elections: how often preferred leaders were elected.
         waited_s: how long it took to become well, or until the deadline [s].
         trouble: why the last election failed, or empty.
     """
@@ -54,7 +53,6 @@ class TopicReport:
     topics: str
     before: TopicState
     after: TopicState
-    elections: int
     waited_s: float
     trouble: str = ""
 

@@ -122,16 +122,16 @@ class Topics:
         a report that is not `ok` makes the next trial invalid.
         """
         began = self._clock()
-        elections, trouble, elected_at = 0, "", float("-inf")
+        trouble, elected_at = "", float("-inf")
         before = state = self._state(topics)
         while not state.healthy and self._clock() - began < deadline_s:
             if state.moved and self._clock() - elected_at >= ELECTION_INTERVAL_S:
-                elections, elected_at = elections + 1, self._clock()
+                elected_at = self._clock()
                 trouble = self._elect(topics, state.moved)
             self._pause(POLL_S)
             state = self._state(topics)
         waited_s = self._clock() - began
-        return TopicReport(str(topics), before, state, elections, waited_s, trouble)
+        return TopicReport(str(topics), before, state, waited_s, trouble)
 
     def end_offsets(self, topics: TopicSet) -> dict[int, int]:
         """Partition → the offset that its next record will get, numbered through all topics.

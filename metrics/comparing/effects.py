@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum
 from statistics import fmean, variance
 
 from scipy import stats
@@ -127,3 +128,42 @@ def holm(p_values: Sequence[float], alpha: float = 1.0 - CONFIDENCE) -> tuple[bo
             break
         found[index] = True
     return tuple(found)
+
+
+class Conclusion(str, Enum):
+    """What one may call a change, in a comparison as in a night."""
+
+    REGRESSION = "regression"
+    IMPROVEMENT = "improvement"
+    SMALL = "smaller than the least that matters"
+    NONE_SEEN = "no difference seen"
+    NO_ANSWER = "no answer"
+
+
+def conclude(effects: Sequence[Effect | None], min_effect: float) -> tuple[Conclusion, ...]:
+    """What to call each of several effects that share the chance of a false alarm.
+
+    A change is called one when it is not chance by Holm's rule over all cases, and when it is
+    no smaller than the least that matters: `min_effect` down, and as much up on the logarithm,
+    so that a loss of a tenth is undone by a gain of a ninth.
+
+    Args:
+        effects: one for each case; None where too little was measured.
+        min_effect: the least change that matters, such as 0.05 [share].
+    """
+    known = [effect for effect in effects if effect is not None]
+    is_seen = iter(holm([effect.p_value for effect in known], 1.0 - CONFIDENCE))
+    return tuple(
+        Conclusion.NO_ANSWER if effect is None else _called(effect, next(is_seen), min_effect)
+        for effect in effects
+    )
+
+
+def _called(effect: Effect, is_seen: bool, min_effect: float) -> Conclusion:
+    if not is_seen:
+        return Conclusion.NONE_SEEN
+    if effect.ratio <= 1.0 - min_effect:
+        return Conclusion.REGRESSION
+    if effect.ratio >= 1.0 / (1.0 - min_effect):
+        return Conclusion.IMPROVEMENT
+    return Conclusion.SMALL

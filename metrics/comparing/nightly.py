@@ -4,9 +4,8 @@ Method. Each case has one positive figure a night, turned so that more is better
 the ratio to the geometric mean of the nights before it, with Student's t prediction interval for
 one night more (`effects.night_effect`): the variance from night to night combines what
 the suite states with what the history shows, by a scaled inverse chi-square prior (Gelman et
-al., Bayesian Data Analysis, 3rd ed., 2.6). Several cases share the chance of a false alarm by
-Holm's correction. A regression is a loss that is significant so, and no smaller than
-`Rule.min_effect`; a gain of that kind is an improvement. Without history there is no conclusion.
+al., Bayesian Data Analysis, 3rd ed., 2.6). What a change is called is `effects.conclude`'s, as in
+a comparison; without history there is no conclusion.
 
 Only like is compared with like: nights made with another instrument are left out, and named.
 Nights that stood out themselves are left out too, or a loss would become the norm in time.
@@ -18,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated
 
-from metrics.comparing.effects import CONFIDENCE, Effect, holm, night_effect
+from metrics.comparing.effects import Conclusion, Effect, conclude, night_effect
 from metrics.tables.cases import CaseRow, Outcome
 from metrics.tables.environment import Difference, difference
 from search.bounds import Number
@@ -30,6 +29,12 @@ COMMIT = "redline.commit"
 no nights, or a history would begin anew with every commit. `redline.version` does separate."""
 _GIB = 2**30
 _NAMED_MAX = 3
+_OUTCOMES = {
+    Conclusion.REGRESSION: Outcome.REGRESSION,
+    Conclusion.IMPROVEMENT: Outcome.IMPROVEMENT,
+    Conclusion.NO_ANSWER: Outcome.NO_HISTORY,
+}
+"""Any other conclusion is no change."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +97,7 @@ class NightComparison:
     """
 
     tonight: CaseRow
-    outcome: Outcome
+    outcome: Outcome = Outcome.NO_HISTORY
     effect: Effect | None = None
     before: CaseRow | None = None
     nights: tuple[str, ...] = ()
@@ -138,23 +143,11 @@ def judge_night(
     """
     rows = sorted(history, key=lambda row: (row.at_s, row.run_id))
     compared = [_compared(row, rows, rule) for row in tonight]
-    p_values = [each.effect.p_value for each in compared if each.effect is not None]
-    is_real = iter(holm(p_values, 1.0 - CONFIDENCE))
+    conclusions = conclude([each.effect for each in compared], rule.min_effect)
     return tuple(
-        each if each.effect is None else _judged(each, each.effect, next(is_real), rule)
-        for each in compared
+        replace(each, outcome=_OUTCOMES.get(conclusion, Outcome.NO_CHANGE))
+        for each, conclusion in zip(compared, conclusions, strict=True)
     )
-
-
-def _judged(
-    compared: NightComparison, effect: Effect, is_real: bool, rule: NightRule
-) -> NightComparison:
-    outcome = Outcome.NO_CHANGE
-    if is_real and effect.change <= -rule.min_effect:
-        outcome = Outcome.REGRESSION
-    elif is_real and effect.change >= rule.min_effect:
-        outcome = Outcome.IMPROVEMENT
-    return replace(compared, outcome=outcome)
 
 
 def _compared(row: CaseRow, rows: Sequence[CaseRow], rule: NightRule) -> NightComparison:
@@ -177,19 +170,18 @@ def _compared(row: CaseRow, rows: Sequence[CaseRow], rule: NightRule) -> NightCo
     used = used[-rule.history_max :]
     left_out = tuple(LeftOut(tuple(nights), reason) for reason, nights in why.items())
     if not used:
-        return NightComparison(row, Outcome.NO_HISTORY, left_out=left_out)
+        return NightComparison(row, left_out=left_out)
     stated = rule.noise[row.case]
     merits = [each.merit for each in used]
     before = used[-1]
     return NightComparison(
         row,
-        Outcome.NO_CHANGE,
-        night_effect(row.merit, merits, stated.cv, stated.weight),
-        before,
-        tuple(each.night for each in used),
-        left_out,
-        difference(subject_of(before), subject_of(row)),
-        _notes(before, row),
+        effect=night_effect(row.merit, merits, stated.cv, stated.weight),
+        before=before,
+        nights=tuple(each.night for each in used),
+        left_out=left_out,
+        changes=difference(subject_of(before), subject_of(row)),
+        notes=_notes(before, row),
     )
 
 

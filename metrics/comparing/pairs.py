@@ -1,4 +1,4 @@
-"""Two sides measured in pairs: how they differ, how sure that is, and what one may call it."""
+"""Two sides measured in pairs: how they differ, and how sure that is."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 from statistics import fmean
 
-from metrics.comparing.effects import CONFIDENCE, Effect, holm, paired_effect
+from metrics.comparing.effects import Effect, paired_effect
 from metrics.trial.trial import Trial
 
 
@@ -115,42 +115,3 @@ def compared(quantity: Quantity, pairs: Sequence[TrialPair]) -> Compared:
     found = [(quantity.of(pair.a), quantity.of(pair.b)) for pair in pairs]
     known = tuple((a, b) for a, b in found if a is not None and b is not None)
     return Compared(quantity, known, paired_effect(known))
-
-
-class Conclusion(str, Enum):
-    """What one may call the difference of the capacities at one message size."""
-
-    REGRESSION = "regression"
-    IMPROVEMENT = "improvement"
-    SMALL = "smaller than the least that matters"
-    NONE_SEEN = "no difference seen"
-    NO_ANSWER = "no answer"
-
-
-def conclude(effects: Sequence[Effect | None], min_effect: float) -> tuple[Conclusion, ...]:
-    """What to call each of the effects on capacity of B against A.
-
-    A difference is called one when it is not chance by Holm's rule over all cases, and when
-    it is larger than the least that matters.
-
-    Args:
-        effects: one for each case; None where there were too few pairs.
-        min_effect: the least change that matters, such as 0.05 [share].
-    """
-    known = [effect for effect in effects if effect is not None]
-    is_seen = iter(holm([effect.p_value for effect in known], 1.0 - CONFIDENCE))
-    return tuple(
-        Conclusion.NO_ANSWER if effect is None else _called(effect, next(is_seen), min_effect)
-        for effect in effects
-    )
-
-
-def _called(effect: Effect, is_seen: bool, min_effect: float) -> Conclusion:
-    if not is_seen:
-        return Conclusion.NONE_SEEN
-    # As much up as down, on the logarithm: a loss of a tenth is undone by a gain of a ninth.
-    if effect.ratio <= 1.0 - min_effect:
-        return Conclusion.REGRESSION
-    if effect.ratio >= 1.0 / (1.0 - min_effect):
-        return Conclusion.IMPROVEMENT
-    return Conclusion.SMALL

@@ -126,14 +126,14 @@ def _history_chart(points: Rows, title: str) -> alt.LayerChart:
 def nights_charts(nights: Rows) -> list[alt.LayerChart]:
     """The figure of each nightly case over the nights, coloured by what each night said of it.
 
-    A chart for each suite and case.
+    A chart for each suite, cluster and case.
 
     Args:
         nights: rows of `metrics.tables.histories.nights`.
     """
-    series: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    series: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
     for row in nights:
-        series.setdefault((row["suite"], row["case"]), []).append(row)
+        series.setdefault((row["suite"], row["cluster"], row["case"]), []).append(row)
     return [_nights_chart(series[names], ": ".join(names)) for names in sorted(series)]
 
 

@@ -151,7 +151,6 @@ def _broker(handler_bean: str) -> list[Bean]:
         _meter("isr_shrinks", replicas + "IsrShrinksPerSec"),
         _meter("isr_expands", replicas + "IsrExpandsPerSec"),
         _gauge("under_replicated_partitions", replicas + "UnderReplicatedPartitions"),
-        _gauge("under_min_isr_partitions", replicas + "UnderMinIsrPartitionCount"),
         _gauge("offline_replicas", replicas + "OfflineReplicaCount"),
         _gauge("leader_partitions", replicas + "LeaderCount"),
         _gauge(
@@ -176,12 +175,7 @@ def _broker(handler_bean: str) -> list[Bean]:
 
 def _controller() -> list[Bean]:
     controller = "kafka.controller:type=KafkaController,name="
-    return [
-        _gauge("fenced_brokers", controller + "FencedBrokerCount"),
-        _gauge("active_brokers", controller + "ActiveBrokerCount"),
-        _gauge("leader_imbalanced_partitions", controller + "PreferredReplicaImbalanceCount"),
-        _gauge("offline_partitions", controller + "OfflinePartitionsCount"),
-    ]
+    return [_gauge("fenced_brokers", controller + "FencedBrokerCount")]
 
 
 PROBE = (

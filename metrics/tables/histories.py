@@ -140,15 +140,17 @@ def history_for_people(history: DataFrame) -> DataFrame:
 def nights(cases: DataFrame) -> DataFrame:
     """The nights of each case in time, as measured and, where that was done, as judged.
 
-    Added columns: `previous_run_id`, of the night before it of the same suite and case, and
-    `at_ms` [ms since the epoch].
+    Added columns: `previous_run_id`, of the night before it of the same suite, cluster and
+    case, and `at_ms` [ms since the epoch].
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as sql
 
-    case = Window.partitionBy("suite", "case").orderBy("at", "run_id")
+    case = Window.partitionBy("suite", "cluster", "case").orderBy("at", "run_id")
     found = newest_cases(cases).withColumn("previous_run_id", sql.lag("run_id").over(case))
-    return found.withColumn("at_ms", sql.unix_millis("at")).orderBy("at", "suite", "case")
+    return found.withColumn("at_ms", sql.unix_millis("at")).orderBy(
+        "at", "suite", "cluster", "case"
+    )
 
 
 def nights_for_people(found: DataFrame) -> DataFrame:
@@ -158,6 +160,7 @@ def nights_for_people(found: DataFrame) -> DataFrame:
     return found.select(
         "at",
         "suite",
+        "cluster",
         "night",
         "case",
         "outcome",
@@ -170,4 +173,4 @@ def nights_for_people(found: DataFrame) -> DataFrame:
         "smallest_visible",
         "limited_by",
         "run_id",
-    ).orderBy(sql.col("at").desc(), "suite", "case")
+    ).orderBy(sql.col("at").desc(), "suite", "cluster", "case")

@@ -17,7 +17,8 @@ from jobs.runs.compare.pairs import Effort
 from jobs.runs.compare.sides import load_sides
 from jobs.runs.lifecycle import RunOrder, execute
 from jobs.testbed.handle import Testbed
-from metrics.comparing.pairs import Conclusion, Side
+from metrics.comparing.effects import Conclusion
+from metrics.comparing.pairs import Side
 from metrics.tables.store import TableStore
 from search.errors import NoConclusionError
 

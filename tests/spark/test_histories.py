@@ -141,6 +141,7 @@ def test_a_night_is_as_judged_and_knows_the_night_before_it(spark: SparkSession)
         case_row(2),
         case_row(2, event="judged", outcome="regression", text="less"),
         case_row(2, case="other"),
+        case_row(3, cluster="another"),
     ]
 
     found = nights(table(spark, "cases", [row_of(row) for row in rows]))
@@ -150,11 +151,13 @@ def test_a_night_is_as_judged_and_knows_the_night_before_it(spark: SparkSession)
             ("n1", "limit", None, None, 86_400_000),
             ("n2", "limit", "regression", "r1", 172_800_000),
             ("n2", "other", None, None, 172_800_000),
+            ("n3", "limit", None, None, 259_200_000),
         ],
         "night string, case string, outcome string, previous_run_id string, at_ms bigint",
     )
     newest = nights_for_people(found).collect()
     assert [(row.night, row.case) for row in newest] == [
+        ("n3", "limit"),
         ("n2", "limit"),
         ("n2", "other"),
         ("n1", "limit"),

@@ -21,7 +21,8 @@ from jobs.runs.compare.answer import (
 from jobs.runs.compare.pairs import CaseComparer, ComparedSize, Effort
 from jobs.runs.compare.sides import load_sides, require_memory, settings_of
 from jobs.runs.compare.words import bound_table, differences_table, effects_table, sentence
-from metrics.comparing.pairs import Conclusion, Side
+from metrics.comparing.effects import Conclusion
+from metrics.comparing.pairs import Side
 from search.errors import ConfigError
 from tests.support.two_sides import TwoSides
 

@@ -19,8 +19,8 @@ from jobs.runs.compare.pairs import (
     Effort,
     is_full,
 )
-from metrics.comparing.effects import Effect
-from metrics.comparing.pairs import CAPACITY, Conclusion, Side, compared, conclude
+from metrics.comparing.effects import Conclusion, Effect, conclude
+from metrics.comparing.pairs import CAPACITY, Side, compared
 from search.errors import NoConclusionError
 from tests.support.two_sides import PRODUCER_MB_PER_S, TwoSides, steady_machine
 

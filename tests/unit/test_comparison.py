@@ -6,16 +6,8 @@ import math
 
 import pytest
 
-from metrics.comparing.effects import Effect, paired_effect
-from metrics.comparing.pairs import (
-    CAPACITY,
-    STEADY,
-    Conclusion,
-    Side,
-    TrialPair,
-    compared,
-    conclude,
-)
+from metrics.comparing.effects import Conclusion, Effect, conclude, paired_effect
+from metrics.comparing.pairs import CAPACITY, STEADY, Side, TrialPair, compared
 from tests.support.evidence import broker, client
 from tests.support.rows import trial
 

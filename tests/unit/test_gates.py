@@ -69,7 +69,7 @@ class Cluster(ScriptedSource):
 
     def check(self, topic: TopicSet) -> TopicReport:
         state = self.checks.pop(0) if self.checks else TopicState()
-        return TopicReport(topic.names[0], state, state, 0, 60.0)
+        return TopicReport(topic.names[0], state, state, 60.0)
 
 
 class Bed:

@@ -259,13 +259,16 @@ def test_histories_are_a_chart_for_each_series_with_the_bracket_per_broker() -> 
 def test_the_newest_lines_and_the_nights_are_drawn() -> None:
     assert "c, w, g" in _drawn(lines_chart([BASE, BASE | {"bpm": 1_000}]))
     night = {
-        "suite": "s", "case": "limit-1kB", "night": "n1", "run_id": "r", "at_ms": 1.7e12,
-        "value": 40.0, "measure": "np", "outcome": "regression", "change": -0.2, "text": "less",
+        "suite": "s", "cluster": "c", "case": "limit-1kB", "night": "n1", "run_id": "r",
+        "at_ms": 1.7e12, "value": 40.0, "measure": "np", "outcome": "regression",
+        "change": -0.2, "text": "less",
     }  # fmt: skip
-    charts = nights_charts([night, night | {"case": "other"}, night | {"outcome": None}])
-    assert len(charts) == 2
+    charts = nights_charts(
+        [night, night | {"case": "other"}, night | {"cluster": "d"}, night | {"outcome": None}]
+    )
+    assert len(charts) == 3
     drawn = _drawn(*charts)
-    assert "s: limit-1kB" in drawn and "regression" in drawn and "not judged" in drawn
+    assert "s: c: limit-1kB" in drawn and "regression" in drawn and "not judged" in drawn
 
 
 LIMITS = [MeasuredLimit(1_000, 60.0, "disk", 3, 1)]

@@ -140,7 +140,7 @@ def test_a_well_topic_is_left_alone(topics: Topics, topic: TopicSet, admin: Scri
     report = topics.check(topic)
     assert report.ok
     assert report.sentences() == ()
-    assert (report.elections, report.waited_s) == (0, 0.0)
+    assert report.waited_s == 0.0
     assert admin.requests == []
 
 
@@ -187,7 +187,7 @@ def test_a_failed_election_is_tried_again_but_not_at_every_look(
     admin.fail["elect_preferred_leaders"] = [failure("PreferredLeaderNotAvailableError")] * 2
     report = topics.check(topic)
     assert report.ok
-    assert report.elections == 3
+    assert sum(each.startswith("elect ") for each in admin.requests) == 3
     assert 4 <= report.waited_s < 5
     assert report.sentences() == ()
 

@@ -17,8 +17,8 @@ from metrics.comparing.cause import (
     likely_cause,
     use_of_trials,
 )
-from metrics.comparing.effects import CONFIDENCE, PAIRS_MIN
-from metrics.comparing.pairs import CAPACITY, STEADY, Compared, Conclusion, Side, compared, conclude
+from metrics.comparing.effects import CONFIDENCE, PAIRS_MIN, Conclusion, conclude
+from metrics.comparing.pairs import CAPACITY, STEADY, Compared, Side, compared
 from metrics.reporting.summary import write_atomic
 from metrics.tables.environment import Difference
 from search.errors import NoConclusionError, RegressionError

@@ -11,9 +11,9 @@ from jobs.runs.compare.pairs import Effort
 from jobs.runs.compare.sides import SideSetup, needed_bytes
 from jobs.runs.estimate import plan_of, trial_s
 from metrics.comparing.cause import use_of_trials
-from metrics.comparing.effects import PAIRS_MIN
+from metrics.comparing.effects import PAIRS_MIN, Conclusion
 from metrics.comparing.governors import short_name
-from metrics.comparing.pairs import Compared, Conclusion, Side
+from metrics.comparing.pairs import Compared, Side
 from metrics.tables.environment import Difference
 from metrics.units import UNKNOWN, format_duration, format_size, format_volume
 from metrics.windows.resource import Resource
