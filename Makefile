@@ -16,17 +16,17 @@ setup: $(STAMP) ## Make .venv with its redline command, and resolve all jars onc
 
 # Short trials on a small machine scatter by several percent: finer brackets would be no truer.
 demo: $(STAMP) ## Find the throughput limit of a real three-broker Kafka on this machine
-	@$(BIN)/python -m jobs.checks.preflight
+	@$(BIN)/python -m jobs.setup.preflight
 	$(BIN)/redline find-limit --cluster testbed --workload demo --goal default \
 		--set goal.search.resolution=0.08 --out out
 
 test: $(STAMP) ## Run all tests, those without a JVM first
-	@$(BIN)/python -m jobs.checks.preflight
+	@$(BIN)/python -m jobs.setup.preflight
 	$(BIN)/python -m pytest -n logical --maxprocesses 4 --dist loadfile tests/unit
 	$(BIN)/python -m pytest tests/spark tests/kafka tests/e2e
 
 test-long: $(STAMP) ## Run the validations that take minutes each
-	@$(BIN)/python -m jobs.checks.preflight
+	@$(BIN)/python -m jobs.setup.preflight
 	$(BIN)/python -m pytest -m long --timeout 3600
 
 lint: $(STAMP) ## Check style and types
@@ -40,11 +40,11 @@ dist: $(STAMP) ## Build the wheel that executors get, and the source archive, in
 	@ls dist
 
 bench: $(STAMP) ## Compare the clients with Kafka's own and others, in MB per CPU-second
-	@$(BIN)/python -m jobs.checks.preflight
+	@$(BIN)/python -m jobs.setup.preflight
 	$(BIN)/python -m tests.bench.clients
 
 bench-sampling: $(STAMP) ## Measure what sampling 3 and 100 brokers every second costs
-	@$(BIN)/python -m jobs.checks.preflight
+	@$(BIN)/python -m jobs.setup.preflight
 	$(BIN)/python -m tests.bench.sampling
 
 bench-search: $(STAMP) ## Compare the search with others on simulated clusters

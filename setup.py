@@ -13,7 +13,7 @@ from pathlib import Path
 from setuptools import setup
 
 ROOT = Path(__file__).parent
-VERSION = runpy.run_path(str(ROOT / "jobs" / "version.py"))["__version__"]
+VERSION = runpy.run_path(str(ROOT / "jobs" / "setup" / "version.py"))["__version__"]
 README = ROOT / "README.md"
 
 # Why each of these: docs/decisions/libraries.md.
@@ -126,7 +126,7 @@ setup(
     packages=PACKAGES,
     package_data={
         "conf": ["**/*.yaml", "**/*.txt", "**/*.properties"],
-        "metrics.reporting.page": ["templates/*"],
+        "metrics.reporting": ["templates/*"],
     },
     install_requires=REQUIRES,
     extras_require=EXTRAS,

@@ -13,9 +13,9 @@ from jobs.find_limit import find_limit
 from jobs.nightly import nightly
 from jobs.plan import plan
 from jobs.report import report
+from jobs.setup.version import __version__
 from jobs.testbed.commands import testbed
 from jobs.traffic import traffic
-from jobs.version import __version__
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

@@ -13,13 +13,13 @@ from typing import Any
 
 import click
 
-from jobs.checks.examination import Examination, ExaminationScope
 from jobs.checks.finding import Finding, Severity, problems_of
 from jobs.console.events import Level, Notice, Reporter, Table, note
 from jobs.console.printing import make_reporter
 from jobs.entry import run
 from jobs.options import pattern_options, run_options
-from jobs.version import __version__
+from jobs.runs.examination import Examination, ExaminationScope
+from jobs.setup.version import __version__
 from metrics.reporting.summary import write_atomic
 from metrics.units import iso_utc
 from search.errors import ConfigError

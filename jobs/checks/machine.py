@@ -10,7 +10,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from jobs.checks.finding import Finding, checked, ok, problem, skipped
-from jobs.checks.preflight import (
+from jobs.config import TestbedOptions
+from jobs.setup.jars import delta_jars, kafka_jars
+from jobs.setup.preflight import (
     MIN_DISK_BYTES,
     MIN_MEMORY_BYTES,
     available_memory_bytes,
@@ -22,8 +24,6 @@ from jobs.checks.preflight import (
     python_problem,
     this_machine,
 )
-from jobs.config import TestbedOptions
-from jobs.setup.jars import delta_jars, kafka_jars
 from jobs.testbed.ports import free_ports
 from jobs.testbed.profile import adapted, load_profile
 

@@ -14,7 +14,7 @@ import psutil
 
 from jobs.cluster.admin import AdminError, ClusterInfo, KafkaAdmin
 from jobs.cluster.queries import changed_properties, features
-from jobs.version import __version__
+from jobs.setup.version import __version__
 from metrics.sources.beans import Role
 from metrics.sources.source import NodeInfo
 from metrics.tables.environment import merged

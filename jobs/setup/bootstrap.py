@@ -14,8 +14,8 @@ import venv
 from collections.abc import Sequence
 from pathlib import Path
 
-from jobs.checks.preflight import check_machine, venv_problem
 from jobs.setup.places import cache_dir, checkout_root
+from jobs.setup.preflight import check_machine, venv_problem
 from search.errors import ConfigError, RedlineError
 
 STAMP = ".ready"

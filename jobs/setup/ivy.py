@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
-from jobs.checks.preflight import java_command
+from jobs.setup.preflight import java_command
 from search.errors import ConfigError
 
 REPOSITORY_VARIABLE = "REDLINE_MAVEN_URL"

@@ -22,8 +22,8 @@ from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from jobs.checks.preflight import java_command
 from jobs.setup.jars import delta_jars
+from jobs.setup.preflight import java_command
 from jobs.spark.wheels import send_wheels
 from search.errors import RedlineError
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import jobs
-from jobs.checks.preflight import java_command
+from jobs.setup.preflight import java_command
 from jobs.testbed.channel import channel_pair
 from jobs.testbed.cleanup import own_record, root_lock, sweep
 from jobs.testbed.errors import TestbedStateError

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from metrics.reporting.page.templating import render
 from metrics.reporting.summary import RunSummary
+from metrics.reporting.templating import render
 
 
 def chart_page(summary: RunSummary, spec: Mapping[str, Any]) -> str:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
-from jobs.checks.preflight import java_command
+from jobs.setup.preflight import java_command
 from jobs.testbed.jvm import PERFORMANCE_OPTIONS
 from tests.bench.task import Task
 

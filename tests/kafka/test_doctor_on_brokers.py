@@ -16,12 +16,12 @@ from kafka.admin import (
     ResourceType,
 )
 
-from jobs.checks import examination
-from jobs.checks.examination import Examination, ExaminationScope
 from jobs.checks.finding import Finding, Severity
 from jobs.cluster.admin import KafkaAdmin
 from jobs.cluster.connect import connect
 from jobs.console.events import RecordingReporter
+from jobs.runs import examination
+from jobs.runs.examination import Examination, ExaminationScope
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import start
 from jobs.testbed.ports import free_ports

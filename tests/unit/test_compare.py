@@ -9,7 +9,6 @@ from pathlib import Path
 import click.testing
 import pytest
 
-from jobs.checks.preflight import Machine
 from jobs.compare import compare
 from jobs.runs.compare.answer import (
     ComparisonAnswer,
@@ -21,6 +20,7 @@ from jobs.runs.compare.answer import (
 from jobs.runs.compare.pairs import CaseComparer, ComparedSize, Effort
 from jobs.runs.compare.sides import load_sides, require_memory, settings_of
 from jobs.runs.compare.words import bound_table, differences_table, effects_table, sentence
+from jobs.setup.preflight import Machine
 from metrics.comparing.effects import Conclusion
 from metrics.comparing.pairs import Side
 from search.errors import ConfigError

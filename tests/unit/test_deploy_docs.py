@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 from jobs.cli import redline
-from jobs.version import __version__
+from jobs.setup.version import __version__
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs" / "deploy").glob("*.md"))

@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from jobs.checks import examination, machine
+from jobs.checks import machine
 from jobs.checks.cluster import broker_findings, metrics_rules, permission_rules
-from jobs.checks.examination import Examination, ExaminationScope
 from jobs.checks.finding import Finding, Severity, ok, problem, problems_of, warning
 from jobs.checks.machine import machine_findings, place_findings
 from jobs.cluster.admin import Broker, ClusterInfo
@@ -22,6 +21,8 @@ from jobs.cluster.permissions import Permission
 from jobs.config import load_cluster
 from jobs.console.events import RecordingReporter
 from jobs.doctor import doctor
+from jobs.runs import examination
+from jobs.runs.examination import Examination, ExaminationScope
 from jobs.testbed.errors import TestbedStartError
 from metrics.sources.beans import Role
 from metrics.sources.sample import BrokerSample

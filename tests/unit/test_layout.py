@@ -141,7 +141,7 @@ def test_search_needs_the_standard_library_only() -> None:
 
 def test_set_up_runs_before_any_package_is_installed() -> None:
     own = {"jobs", "search"}
-    for name in ("setup/bootstrap", "checks/preflight", "setup/places", "version"):
+    for name in ("setup/bootstrap", "setup/preflight", "setup/places", "setup/version"):
         path = ROOT / "jobs" / f"{name}.py"
         assert set(_imports(path)) <= {*sys.stdlib_module_names, *own}, path
     heavy = {"filelock", "pyspark"}
@@ -181,7 +181,7 @@ def test_the_wheel_holds_every_module_and_all_data_and_nothing_else(wheel: zipfi
     code = {str(path.relative_to(ROOT)) for name in (*PACKAGES, "conf") for path in _modules(name)}
     data = {
         str(path.relative_to(ROOT))
-        for folder in ("conf", "metrics/reporting/page/templates")
+        for folder in ("conf", "metrics/reporting/templates")
         for path in (ROOT / folder).rglob("*")
         if path.is_file() and path.suffix not in (".py", ".pyc")
     }

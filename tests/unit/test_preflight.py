@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from jobs.checks import preflight
-from jobs.checks.preflight import Machine
+from jobs.setup import preflight
+from jobs.setup.preflight import Machine
 from search.errors import ConfigError
 
 

@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from jobs.checks.preflight import Machine, memory_problem, this_machine
 from jobs.config import Configuration, load
 from jobs.config.loading import load_cluster
+from jobs.setup.preflight import Machine, memory_problem, this_machine
 from jobs.testbed.profile import adapted, load_profile
 from metrics.comparing.pairs import Side
 from search.errors import ConfigError

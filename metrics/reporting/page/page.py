@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from metrics.reporting.boundary_chart import boundary_spec
 from metrics.reporting.page.model import Report
-from metrics.reporting.page.templating import render
 from metrics.reporting.page.words import WORDS
+from metrics.reporting.templating import render
 
 
 def report_page(report: Report) -> str:

@@ -29,7 +29,7 @@ _EXPORTS = "window.vegaEmbed = vegaEmbed;"
 
 
 def render(template: str, **values: Any) -> str:
-    """A page of `metrics/reporting/page/templates`.
+    """A page of `metrics/reporting/templates`.
 
     Raises:
         jinja2.UndefinedError: the template asks for a value that is not there.
@@ -71,7 +71,7 @@ def environment() -> jinja2.Environment:
 
 def _source(name: str) -> str:
     # Read as a resource, so that a wheel that was never unpacked will do.
-    return (files("metrics.reporting.page") / "templates" / name).read_text(encoding="utf-8")
+    return (files("metrics.reporting") / "templates" / name).read_text(encoding="utf-8")
 
 
 @lru_cache(maxsize=1)
