@@ -2,7 +2,7 @@
 
 The first tasks host producers, the others the members of consumer groups. Every task opens
 its connections, encodes its pool or joins its groups; then all of them agree on the moment
-at which they start. What comes back is one row per task (`metrics.trial.client.TaskReport`).
+at which they start. What comes back is one row per task (`metrics.trial.task.TaskReport`).
 """
 
 from __future__ import annotations
