@@ -48,21 +48,23 @@ class Checked(ABC):
 
 @dataclass(frozen=True)
 class Whole(Checked):
-    """A whole number from `low` to `high`; `unit` is a plural noun, or empty."""
+    """A whole number from `low` to `high`, or `also`; `unit` is a plural noun, or empty."""
 
     low: int
     high: int
     unit: str = ""
+    also: int | None = None
 
     def expected(self) -> str:
         """The noun phrase for messages and docs."""
         of = f" of {self.unit}" if self.unit else ""
-        return f"a whole number{of} from {self.low} to {self.high}"
+        also = "" if self.also is None else f", or {self.also}"
+        return f"a whole number{of} from {self.low} to {self.high}{also}"
 
     def accepts(self, value: Any) -> bool:
         """True for an int inside the bounds; a bool is none."""
         is_int = isinstance(value, int) and not isinstance(value, bool)
-        return is_int and self.low <= value <= self.high
+        return is_int and (self.low <= value <= self.high or value == self.also)
 
 
 @dataclass(frozen=True)

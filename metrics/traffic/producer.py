@@ -14,6 +14,9 @@ from search.bounds import OURS, Checked, Kafka, Number, Whole
 IDEMPOTENT_IN_FLIGHT_MAX = 5
 """Brokers remember so many batches of a producer in a partition."""
 
+LZ4_FAST_LEVEL = 9
+"""Kafka's default of lz4, at which its producer takes the fast compressor."""
+
 _INT_MAX = 2_147_483_647
 _SPELLINGS = {0: "0", 1: "1", -1: "all", "0": "0", "1": "1", "-1": "all", "all": "all"}
 
@@ -58,6 +61,10 @@ class ProducerOptions:
             and sequence.
         send_buffer_bytes, receive_buffer_bytes: of the sockets, -1 for the kernel's tuning.
         compression: codec of the batches.
+        compression_gzip_level: of gzip; -1 is zlib's own default, 6.
+        compression_lz4_level: of lz4; 9 is its fast compressor, as in Kafka's producer, any other
+            level its high compression, whose own levels are 3 to 12.
+        compression_zstd_level: of zstd; below 0 are its fast levels.
         arrivals: "fixed", evenly spaced; "poisson"; or "bursts", at the same mean rate.
         burst_on_s, burst_off_s: of "bursts": how long one lasts, and the pause after it.
         partitioner_ignore_keys: whether messages with keys go to the sticky partition too.
@@ -97,6 +104,9 @@ class ProducerOptions:
     compression: Annotated[
         Literal["none", "gzip", "snappy", "lz4", "zstd"], Kafka("compression.type")
     ] = "none"
+    compression_gzip_level: Annotated[int, Whole(1, 9, also=-1)] = -1
+    compression_lz4_level: Annotated[int, Whole(1, 17)] = LZ4_FAST_LEVEL
+    compression_zstd_level: Annotated[int, Whole(-131_072, 22)] = 3
     arrivals: Annotated[Literal["fixed", "poisson", "bursts"], OURS] = "fixed"
     burst_on_s: Annotated[float, Number(0.001, 3_600, "seconds"), OURS] = 1.0
     burst_off_s: Annotated[float, Number(0.001, 3_600, "seconds"), OURS] = 1.0
@@ -106,6 +116,12 @@ class ProducerOptions:
     def acks_code(self) -> int:
         """`acks` as the protocol has it: 0, 1, or -1 for all."""
         return -1 if self.acks == "all" else int(self.acks)
+
+    @property
+    def compression_level(self) -> int | None:
+        """The level of the codec in use; None for one that has no levels."""
+        level: int | None = getattr(self, f"compression_{self.compression}_level", None)
+        return level
 
     def records_per_s(self, message_bytes: int) -> float:
         """Records that one producer offers at this message size [1/s]."""

@@ -1,17 +1,18 @@
-"""Kafka's codecs, at the levels that its own producer has by default."""
+"""Kafka's codecs and their levels, as in its own producer."""
 
 from __future__ import annotations
 
 import gzip
 import socket
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kafka import codec
 
+from metrics.traffic.producer import LZ4_FAST_LEVEL, ProducerOptions
 from search.errors import ConfigError
 
-_GZIP_LEVEL = 6  # the Java client's default; kafka-python's is 9
+_LZ4_HIGH_LEAST = 3  # below it, LZ4's frames take the fast compressor
 
 
 class CodecError(ConfigError):
@@ -24,23 +25,45 @@ class Codec:
 
     Attributes:
         number: what the lowest three bits of a batch's attributes say.
-        compress: from encoded records to what follows the batch header.
+        encode: data at a level.
         is_installed: whether its library is there.
         package: what to install.
+        level: as `ProducerOptions` has it; None where there are no levels.
     """
 
     number: int
-    compress: Callable[[bytes], bytes]
+    encode: Callable[[bytes, int], bytes]
     is_installed: Callable[[], bool]
     package: str = ""
+    level: int | None = None
+
+    def compress(self, data: bytes) -> bytes:
+        """From encoded records to what follows the batch header."""
+        return self.encode(data, self.level or 0)
 
 
-def _gzip(data: bytes) -> bytes:
-    return gzip.compress(data, _GZIP_LEVEL, mtime=0)  # no time, or no two pools were the same
-
-
-def _plain(data: bytes) -> bytes:
+def _plain(data: bytes, _level: int) -> bytes:
     return data
+
+
+def _gzip(data: bytes, level: int) -> bytes:
+    return gzip.compress(data, level, mtime=0)  # no time, or no two pools were the same
+
+
+def _snappy(data: bytes, _level: int) -> bytes:
+    encoded: bytes = codec.snappy_encode(data)
+    return encoded
+
+
+def _lz4(data: bytes, level: int) -> bytes:
+    own = 0 if level == LZ4_FAST_LEVEL else max(_LZ4_HIGH_LEAST, level)
+    encoded: bytes = codec.lz4_encode(data, compression_level=own)
+    return encoded
+
+
+def _zstd(data: bytes, level: int) -> bytes:
+    encoded: bytes = codec.zstd.ZstdCompressor(level=level).compress(data)
+    return encoded
 
 
 def _always() -> bool:
@@ -50,19 +73,20 @@ def _always() -> bool:
 CODECS: Mapping[str, Codec] = {
     "none": Codec(0, _plain, _always),
     "gzip": Codec(1, _gzip, _always),
-    "snappy": Codec(2, codec.snappy_encode, codec.has_snappy, "python-snappy"),
-    "lz4": Codec(3, codec.lz4_encode, codec.has_lz4, "lz4"),
-    "zstd": Codec(4, codec.zstd_encode, codec.has_zstd, "zstandard"),
+    "snappy": Codec(2, _snappy, codec.has_snappy, "python-snappy"),
+    "lz4": Codec(3, _lz4, codec.has_lz4, "lz4"),
+    "zstd": Codec(4, _zstd, codec.has_zstd, "zstandard"),
 }
 """By the names of `compression.type`."""
 
 
-def codec_named(name: str) -> Codec:
-    """The codec of this name, if its library is here.
+def codec_of(options: ProducerOptions) -> Codec:
+    """The codec that a producer has, at its level, if its library is here.
 
     Raises:
         CodecError: there is none of this name, or its library is not installed here.
     """
+    name = options.compression
     found = CODECS.get(name)
     if found is None:
         raise CodecError(
@@ -74,4 +98,4 @@ def codec_named(name: str) -> Codec:
             f"{found.package}; expected it on every executor; install it there "
             f"(pip install {found.package}), or choose another codec"
         )
-    return found
+    return replace(found, level=options.compression_level)

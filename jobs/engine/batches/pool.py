@@ -16,7 +16,7 @@ import random
 from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 
-from jobs.engine.batches.compression import codec_named
+from jobs.engine.batches.compression import codec_of
 from jobs.engine.batches.messages import Message, Messages, MessagesError, read_messages
 from jobs.engine.batches.sections import (
     RECORDS_MAX,
@@ -75,7 +75,7 @@ class BatchPool:
 
     def __init__(self, pattern: ProducerPattern) -> None:
         self._pattern = pattern
-        self._codec = codec_named(pattern.options.compression)
+        self._codec = codec_of(pattern.options)
         self._interval_ms = 1000.0 / pattern.rate_records_per_s
         self._natural = pattern.lingered_records
         payload = pattern.payload

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
@@ -22,7 +23,7 @@ from jobs.engine.clients.library import (
 )
 from jobs.engine.consuming.membership import HEARTBEAT_MS, SESSION_MS
 from jobs.engine.task.plan import TrialPlan
-from metrics.traffic.producer import ProducerPattern
+from metrics.traffic.producer import ProducerOptions, ProducerPattern
 
 PACKAGE = "confluent-kafka"
 
@@ -31,6 +32,9 @@ BATCH_MAX_BYTES = 2_147_483_647
 
 REQUEST_MAX_BYTES = 1_000_000_000
 """The most that librdkafka takes for `message.max.bytes` [B]."""
+
+LEVEL_MAX = 12
+"""The most that librdkafka takes for `compression.level`."""
 
 _MESSAGES = 10_000
 _ASK_S = 5.0
@@ -50,6 +54,9 @@ _NAMES = {
 
 _RENAMED = (
     "buffer.memory",
+    "compression.gzip.level",
+    "compression.lz4.level",
+    "compression.zstd.level",
     "fetch.max.wait.ms",
     "max.partition.fetch.bytes",
     "max.request.size",
@@ -112,6 +119,7 @@ def producer_options(pattern: ProducerPattern, full_records: int) -> dict[str, o
     """
     options = pattern.options
     return kafka_options(options, without=_RENAMED) | {
+        "compression.level": _compression_level(options),
         "batch.num.messages": min(full_records, 1_000_000),
         "batch.size": BATCH_MAX_BYTES,
         "message.max.bytes": REQUEST_MAX_BYTES,
@@ -124,6 +132,26 @@ def producer_options(pattern: ProducerPattern, full_records: int) -> dict[str, o
         "socket.nagle.disable": True,
         "socket.keepalive.enable": True,
     }
+
+
+def _compression_level(options: ProducerOptions) -> int:
+    """The level as librdkafka takes it: from 0, and -1 for the codec's default, which is Kafka's.
+
+    Raises:
+        LibraryError: there is no such level.
+    """
+    level = options.compression_level
+    if (
+        level is None
+        or level == replace(ProducerOptions(), compression=options.compression).compression_level
+    ):
+        return -1
+    if not 0 <= level <= LEVEL_MAX:
+        raise LibraryError(
+            f"compression_{options.compression}_level is {level}, and the client librdkafka has "
+            f"levels from 0 to {LEVEL_MAX}; change it, or choose the client wire"
+        )
+    return level
 
 
 def consumer_options(plan: TrialPlan, group: int, member: int) -> dict[str, object]:

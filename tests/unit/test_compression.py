@@ -1,0 +1,97 @@
+"""Compression levels: by Kafka's names, in every client that has them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from kafka import codec
+
+from jobs.config import load_workload
+from jobs.engine.batches.compression import codec_of
+from jobs.engine.clients import kafka_python, librdkafka
+from jobs.engine.clients.library import LibraryError
+from metrics.traffic.producer import ProducerOptions, ProducerPattern
+from search.bounds import kafka_properties
+from search.errors import ConfigError
+
+TEXT = b" ".join(f"{i * i:x} user {i % 97} clicked {i % 13}".encode() for i in range(4_000))
+DECODERS = {
+    "gzip": codec.gzip_decode,
+    "lz4": codec.lz4_decode,
+    "zstd": codec.zstd_decode,
+}
+
+
+def options(name: str, level: int | None = None) -> ProducerOptions:
+    given: dict[str, Any] = {"compression": name}
+    if level is not None:
+        given[f"compression_{name}_level"] = level
+    return replace(ProducerOptions(), **given)
+
+
+def test_levels_are_named_as_kafka_names_them() -> None:
+    names = kafka_properties(ProducerOptions)
+    assert [names[f"compression_{each}_level"] for each in DECODERS] == [
+        "compression.gzip.level",
+        "compression.lz4.level",
+        "compression.zstd.level",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "low", "high"), [("gzip", 1, 9), ("zstd", -50, 19), ("lz4", 9, 12)]
+)
+def test_a_higher_level_makes_smaller_batches_that_kafka_reads(
+    name: str, low: int, high: int
+) -> None:
+    """Level 9 of lz4 is the fast compressor, in Kafka's producer too."""
+    large, small = (codec_of(options(name, level)).compress(TEXT) for level in (low, high))
+    assert len(small) < 0.98 * len(large)
+    assert DECODERS[name](large) == DECODERS[name](small) == TEXT
+
+
+def test_without_a_level_each_codec_has_kafkas_default() -> None:
+    assert [options(name).compression_level for name in DECODERS] == [-1, 9, 3]
+    assert options("snappy").compression_level is None
+    assert codec_of(options("gzip")).compress(TEXT) == codec_of(options("gzip", 6)).compress(TEXT)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "expected"),
+    [
+        ("compression_gzip_level", 0, "a whole number from 1 to 9, or -1"),
+        ("compression_lz4_level", 18, "a whole number from 1 to 17"),
+        ("compression_zstd_level", 23, "a whole number from -131072 to 22"),
+    ],
+)
+def test_a_level_that_kafka_refuses_is_refused_in_words(
+    key: str, value: int, expected: str
+) -> None:
+    with pytest.raises(ConfigError, match=f"{key} is {value}.*{expected}"):
+        load_workload("demo", [f"workload.producer.{key}={value}"])
+
+
+def test_minus_one_is_zlibs_own_level() -> None:
+    read = load_workload("demo", ["workload.producer.compression_gzip_level=-1"])
+    assert read.producer.compression_gzip_level == -1
+
+
+def test_librdkafka_gets_the_level_and_refuses_one_that_it_does_not_have() -> None:
+    def level(chosen: ProducerOptions) -> object:
+        pattern = ProducerPattern(100, 10.0, chosen)
+        return librdkafka.producer_options(pattern, 1)["compression.level"]
+
+    assert [level(options(name)) for name in ("none", "snappy", *DECODERS)] == [-1] * 5
+    assert [level(options(name, 4)) for name in DECODERS] == [4, 4, 4]
+    with pytest.raises(LibraryError, match=r"compression_zstd_level is 19.*levels from 0 to 12"):
+        level(options("zstd", 19))
+
+
+def test_kafka_python_has_no_levels_and_says_so() -> None:
+    kafka_python.producer_options(ProducerPattern(100, 10.0, options("gzip")))
+    with pytest.raises(LibraryError, match=r"kafka-python has no compression\.gzip\.level"):
+        kafka_python.producer_options(
+            ProducerPattern(100, 10.0, replace(options("gzip", 1), client="kafka-python"))
+        )
