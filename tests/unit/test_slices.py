@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from metrics.judging.slices import Acked, Slices
@@ -9,6 +11,7 @@ from metrics.judging.thresholds import Thresholds
 from metrics.judging.verdict import progress_of
 from metrics.sources.beans import HANDLER_IDLE_NS, UPTIME_MS
 from metrics.sources.sample import BrokerSample
+from metrics.trial.evidence import ClusterFacts
 from search.early_stop import Progress, StopRule
 from search.model import Verdict
 from tests.support.evidence import goal
@@ -98,3 +101,20 @@ def test_without_a_word_from_the_tasks_nothing_ends() -> None:
 
 def test_where_nothing_may_be_missing_nothing_ends_early() -> None:
     assert StopRule().verdict(_progress(thresholds=goal(achieved_min=1.0))) is None
+
+
+def test_a_cluster_without_metrics_ends_its_windows_early_too() -> None:
+    """What was acknowledged and the replicas' state say enough."""
+
+    def verdict(seconds: int, share: float) -> Verdict | None:
+        samples = [
+            BrokerSample(broker, START_S + second, {"under_replicated_partitions": 0.0})
+            for second in range(seconds + 1)
+            for broker in (1, 2)
+        ]
+        slices = replace(_slices(samples, _acked(seconds, share)), cluster=ClusterFacts(True))
+        return StopRule().verdict(progress_of(slices, Thresholds()))
+
+    assert verdict(10, share=0.5) is Verdict.OVERLOADED
+    assert verdict(10, share=1.0) is Verdict.SUSTAINED
+    assert verdict(10, share=0.988) is None
