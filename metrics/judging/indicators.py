@@ -51,6 +51,10 @@ class Indicator(ABC):
         """What it shows of a sustained trial, for people; None for nothing."""
         return None
 
+    def missing(self, window: BrokerWindow) -> str:
+        """What it needs and a broker does not show, as a noun phrase; empty where all is there."""
+        return ""
+
     def early(self, slices: Slices, limits: Indicators) -> Early | None:
         """What it says of a running trial; None: nothing before the end.
 
@@ -98,6 +102,11 @@ class RequestHandlerIdle(Indicator):
         assert window.handler_idle is not None, "asked of brokers that tell it"
         place = (window.broker_id, Resource.REQUEST_HANDLERS)
         return Reason(self.name, text, window.handler_idle, least, *place)
+
+    def missing(self, window: BrokerWindow) -> str:
+        """The handlers' idle time."""
+        is_known = window.handler_idle is not None
+        return "" if is_known else f"the request handlers' idle time ({HANDLER_IDLE_NS})"
 
     def early(self, slices: Slices, limits: Indicators) -> Early:
         """The mean of each broker's slices."""
@@ -204,6 +213,11 @@ class NetworkIdle(Indicator):
         known = [w.network_idle for w in evidence.brokers if w.network_idle is not None]
         return _used(min(known, default=None), limits.network_idle_min)
 
+    def missing(self, window: BrokerWindow) -> str:
+        """The threads' idle time."""
+        is_known = window.network_idle is not None
+        return "" if is_known else f"the network threads' idle time ({NETWORK_WAIT_NS})"
+
     def early(self, slices: Slices, limits: Indicators) -> Early:
         """The mean of each broker's slices."""
         least = limits.network_idle_min or 0.0
@@ -270,6 +284,11 @@ class RequestQueue(Indicator):
         room = evidence.cluster.queued_max_requests.get(window.broker_id)
         return "" if room is None else f" of {room:.0f} that the queue holds"
 
+    def missing(self, window: BrokerWindow) -> str:
+        """The queue's size."""
+        is_known = window.request_queue_max is not None
+        return "" if is_known else "the size of the request queue (request_queue_size)"
+
     def early(self, slices: Slices, limits: Indicators) -> Early:
         """One sample beyond the limit decides."""
         shares = {}
@@ -282,6 +301,65 @@ class RequestQueue(Indicator):
                 ]
                 shares[f"{self.name}/{broker_id}"] = (waiting, 0.0)
         return Early(shares=shares)
+
+
+class ProduceResponseTime(Indicator):
+    """Brokers that take too long over produce requests, by the exact mean of the window.
+
+    Kafka's `RequestMetrics`, `TotalTimeMs` of `request=Produce`: from the request's arrival to the
+    last byte of the answer, without the clients' own waiting.
+    """
+
+    name = "produce_response_time"
+    _TIMES = "produce_total_ms"
+
+    def is_on(self, limits: Indicators, cluster: ClusterFacts) -> bool:
+        """Where a limit is set."""
+        return limits.produce_response_ms_max is not None and super().is_on(limits, cluster)
+
+    def reasons(self, evidence: Evidence, limits: Indicators) -> list[Reason]:
+        """The brokers beyond the limit, the slowest first."""
+        most = limits.produce_response_ms_max
+        found = [
+            Reason(
+                self.name,
+                f"broker {window.broker_id}: mean response time of produce requests "
+                f"{window.produce.total_ms:.1f} ms, above {most:.1f} ms",
+                window.produce.total_ms,
+                most,
+                window.broker_id,
+            )
+            for window in evidence.brokers
+            if most is not None
+            and window.produce.total_ms is not None
+            and window.produce.total_ms > most
+        ]
+        return sorted(found, key=lambda reason: -reason.value)
+
+    def utilization(self, evidence: Evidence, limits: Indicators) -> float | None:
+        """Of the slowest broker."""
+        known = [w.produce.total_ms for w in evidence.brokers if w.produce.total_ms is not None]
+        most = limits.produce_response_ms_max
+        return max(known) / most if known and most is not None else None
+
+    def missing(self, window: BrokerWindow) -> str:
+        """The times; a broker without produce requests has none."""
+        is_known = window.produce.total_ms is not None or window.produce.per_s == 0
+        return "" if is_known else f"the response time of produce requests ({self._TIMES})"
+
+    def early(self, slices: Slices, limits: Indicators) -> Early:
+        """Each slice's time over the mean number of requests, so that requests weigh alike."""
+        most = limits.produce_response_ms_max
+        assert most is not None, "see is_on"
+        means = {}
+        for broker_id in slices.broker_ids:
+            spans = [Span(edges) for edges in slices.of(broker_id)]
+            requests = [span.per_s(f"{self._TIMES}_count") or 0.0 for span in spans]
+            if any(requests):
+                per_s = sum(requests) / len(requests)
+                took = [span.sum_per_s(self._TIMES) or 0.0 for span in spans]
+                means[f"{self.name}/{broker_id}"] = [each / per_s / most for each in took]
+        return Early(means=means)
 
 
 class ProduceLatency(Indicator):
@@ -402,6 +480,7 @@ INDICATORS: Sequence[Indicator] = (
     Isr(),
     NetworkIdle(),
     RequestQueue(),
+    ProduceResponseTime(),
     *(ProduceLatency(quantile) for quantile in ("p50", "p95", "p99", "p999")),
     CONSUMER_LAG,
     ACHIEVED,

@@ -20,6 +20,8 @@ class Indicators:
             partitions that is still sustained [ratio].
         achieved_min: achieved over offered records [ratio].
         network_idle_min: least idle fraction of any network thread [ratio].
+        produce_response_ms_max: mean response time of the produce requests of any broker, from a
+            request's arrival to the last byte of its answer [ms].
         latency_p50_ms_max, latency_p95_ms_max, latency_p99_ms_max, latency_p999_ms_max:
             produce latency from the intended send time [ms].
         request_queue_max: most waiting requests of any broker [requests].
@@ -33,6 +35,7 @@ class Indicators:
     isr_changed_share_max: Annotated[float, Number(0, 1)] = 0.5
     achieved_min: Annotated[float, Number(0, 1, above=True)] = 0.99
     network_idle_min: Annotated[float, Number(0, 1, below=True)] | None = None
+    produce_response_ms_max: Latency | None = None
     latency_p50_ms_max: Latency | None = None
     latency_p95_ms_max: Latency | None = None
     latency_p99_ms_max: Latency | None = None

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from metrics.judging.indicators import ACHIEVED, CONSUMER_LAG
+from metrics.judging.indicators import ACHIEVED, CONSUMER_LAG, INDICATORS, Indicator
 from metrics.judging.thresholds import Thresholds
 from metrics.trial.consumption import GroupWindow, Stint
 from metrics.trial.evidence import ClusterFacts, Evidence
@@ -113,14 +113,16 @@ class GeneratorLimited(ValidityRule):
 
 
 class MetricsIncomplete(ValidityRule):
-    """Brokers with too many missed samples, none near an edge, or no handler metric."""
+    """Brokers with too many missed samples, none near an edge, or without what a goal judges by."""
 
     def reasons(self, evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
         """One for each broker."""
         most = thresholds.validity.missed_samples_max
         if not evidence.brokers:
             return [Reason("metrics_incomplete", "no broker was sampled", 0.0, 1.0)]
-        told = ((w, self._missing(w, most, evidence.cluster.is_blind)) for w in evidence.brokers)
+        limits = thresholds.indicators
+        active = [each for each in INDICATORS if each.is_on(limits, evidence.cluster)]
+        told = ((window, self._missing(window, most, active)) for window in evidence.brokers)
         return [
             Reason(
                 "metrics_incomplete",
@@ -133,7 +135,9 @@ class MetricsIncomplete(ValidityRule):
             if text is not None
         ]
 
-    def _missing(self, window: BrokerWindow, most: float, is_blind: bool) -> str | None:
+    def _missing(
+        self, window: BrokerWindow, most: float, active: Sequence[Indicator]
+    ) -> str | None:
         if window.missed_share > most or window.start_s is None:
             return (
                 f"{window.samples_missed} of {window.samples_expected} samples were missed, more "
@@ -145,11 +149,12 @@ class MetricsIncomplete(ValidityRule):
                 f"no sample within {gap_s:.1f} s of an edge of the window, sampled every "
                 f"{interval_s:g} s"
             )
-        if window.contradiction is None and window.handler_idle is None and not is_blind:
+        lacking = [] if window.contradiction else [each.missing(window) for each in active]
+        if any(lacking):
             return (
-                "the request handlers' idle time was not among the metrics (handler_idle_ns); of "
-                "an exporter, its rules must export it and the file metrics.prometheus.rules name "
-                "it"
+                f"{', '.join(filter(None, lacking))} was not among the metrics, and the goal "
+                "judges by it; of an exporter, its rules must export it and the file "
+                "metrics.prometheus.rules name it"
             )
         return None
 
