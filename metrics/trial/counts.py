@@ -54,6 +54,8 @@ class Counts:
         acked_bytes: payload of the acknowledged records.
         unsent_own_records: due and unsent at the window's end although their connection had
             room, so held up by the generator and not by the brokers.
+        produce_requests: handed to a socket inside the window; None where a client library does
+            not tell.
         acked_by_partition: partition, numbered through all topics → records acknowledged over
             the whole trial.
         sent_by_partition: partition → records handed to a socket over the whole trial, each once.
@@ -78,6 +80,7 @@ class Counts:
     offered_bytes: int = 0
     acked_bytes: int = 0
     unsent_own_records: int = 0
+    produce_requests: int | None = None
     acked_by_partition: dict[int, int] = field(default_factory=Counter)
     sent_by_partition: dict[int, int] = field(default_factory=Counter)
     errors_by_partition: dict[int, Errors] = field(default_factory=_errors)
@@ -89,6 +92,12 @@ class Counts:
     loop_busy: Annotated[float, LARGEST] = 0.0
     cpu_s: float = 0.0
     compression_ratio: Annotated[float | None, FIRST] = None
+
+    @property
+    @column
+    def records_per_request(self) -> float | None:
+        """Mean of a produce request inside the window; it grows while requests wait [records]."""
+        return self.sent_records / self.produce_requests if self.produce_requests else None
 
     @property
     @column

@@ -89,6 +89,11 @@ class Account:
         if self.window.holds(now):
             counts.sent_records += records
 
+    def requested(self, now: float) -> None:
+        """A produce request was handed to a socket."""
+        if self.window.holds(now):
+            self.counts.produce_requests = (self.counts.produce_requests or 0) + 1
+
     def late(self, lateness_s: float, records: int, now: float) -> None:
         """A batch that no broker held up was sent `lateness_s` after it was due."""
         if self.window.holds(now):

@@ -389,6 +389,7 @@ class Delivery:
                 self._account.sent(producer.index, batch.partition, batch.records, now)
         connection.in_flight.append((now, batches))
         self._unanswered += 1
+        self._account.requested(now)
         return Produce(connection, batches)
 
     # --- muted partitions: sending again ------------------------------------
