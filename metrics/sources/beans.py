@@ -148,6 +148,11 @@ def _broker(handler_bean: str) -> list[Bean]:
         Bean(NETWORK_OUT_BYTES, processors, Kind.COUNTER, "outgoing-byte-total"),
         _gauge("request_queue_size", "kafka.network:type=RequestChannel,name=RequestQueueSize"),
         *_request_times(),
+        _gauge(
+            "produce_delayed",
+            "kafka.server:type=DelayedOperationPurgatory,name=NumDelayedOperations,"
+            "delayedOperation=Produce",
+        ),
         _meter("isr_shrinks", replicas + "IsrShrinksPerSec"),
         _meter("isr_expands", replicas + "IsrExpandsPerSec"),
         _gauge("under_replicated_partitions", replicas + "UnderReplicatedPartitions"),

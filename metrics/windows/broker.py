@@ -75,6 +75,8 @@ class BrokerWindow:
         network_idle: idle fraction of the busiest network thread [ratio].
         request_queue_max: most waiting requests in a sample [requests].
         produce, fetch_consumer, fetch_follower: requests of this kind.
+        produce_delayed_max: most produce requests that waited for followers in a sample
+            [requests].
         isr_shrinks, isr_expands: how many [count].
         isr_changed_share: share of samples with under-replicated partitions or an ISR
             change since the sample before [ratio].
@@ -118,6 +120,7 @@ class BrokerWindow:
     produce: RequestWindow = RequestWindow()
     fetch_consumer: RequestWindow = RequestWindow()
     fetch_follower: RequestWindow = RequestWindow()
+    produce_delayed_max: float | None = None
     isr_shrinks: float | None = None
     isr_expands: float | None = None
     isr_changed_share: float | None = None
@@ -239,6 +242,7 @@ def _measured(
         produce=_request_window(span, "produce"),
         fetch_consumer=_request_window(span, "fetch_consumer"),
         fetch_follower=_request_window(span, "fetch_follower"),
+        produce_delayed_max=span.gauge_max("produce_delayed"),
         isr_shrinks=span.delta("isr_shrinks"),
         isr_expands=span.delta("isr_expands"),
         isr_changed_share=isr_changed_share(earlier, inside),

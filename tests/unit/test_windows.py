@@ -194,3 +194,14 @@ def test_a_windows_mean_is_the_mean_of_what_was_recorded_in_it(
     last = sample(10, {"x_count": len(everything), "x_mean": sum(everything) / len(everything)})
     mean = Span([first, last]).mean("x")
     assert mean == pytest.approx(sum(inside) / len(inside), rel=1e-6)
+
+
+def test_the_most_requests_that_wait_for_followers_are_kept() -> None:
+    """As they do with acks=all."""
+    waiting = (2.0, 7.0, 3.0)
+    taken = [sample(float(at), {"produce_delayed": n}) for at, n in enumerate(waiting)]
+    found = broker_window(taken, 1, START_S, START_S + 2, 1.0)
+    assert found.produce_delayed_max == 7.0
+    assert broker_window([sample(0.0), sample(1.0)], 1, START_S, START_S + 1, 1.0) == replace(
+        found, end_s=START_S + 1, samples_expected=2, produce_delayed_max=None
+    )
