@@ -160,8 +160,24 @@ def _require_axis(config: Configuration) -> None:
             f"{axis.maximum}; expected no more; lower it, for example by "
             f"--set goal.search.load_cap={axis.maximum}"
         )
+    for goal in config.goals if axis.needs_latency else ():
+        if not goal.indicators.latency_objectives:
+            raise ConfigError(
+                f"goal {goal.name} searches along {axis.name}, which makes records wait and takes "
+                "no more work of the brokers, and has no latency objective; expected one, or every "
+                "load is sustained; add it, for example by "
+                "--set goal.indicators.latency_p99_ms_max=100"
+            )
     if axis is MESSAGE_BYTES:
         _require_growing_size(workload, search.load_cap)
+    try:
+        config.pattern(
+            workload.message_bytes[0], search.load_cap
+        ).producer.options.require_consistent()
+    except ValueError as error:
+        raise ConfigError(
+            f"at goal.search.load_cap {search.load_cap} of {axis.name}: {error}; or lower the cap"
+        ) from None
 
 
 def _require_growing_size(workload: Workload, load_cap: int) -> None:

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 
 from metrics.judging.slices import Early, Slices
-from metrics.judging.thresholds import Indicators
+from metrics.judging.thresholds import LATENCY_QUANTILES, Indicators
 from metrics.sources.beans import HANDLER_IDLE_NS, NETWORK_WAIT_NS
 from metrics.trial.evidence import ClusterFacts, Evidence
 from metrics.trial.judgement import Reason
@@ -371,17 +371,13 @@ class ProduceLatency(Indicator):
         self.name = f"latency_{quantile}"
         self._quantile = quantile
 
-    def _limit(self, limits: Indicators) -> float | None:
-        limit_ms: float | None = getattr(limits, f"latency_{self._quantile}_ms_max")
-        return limit_ms
-
     def is_on(self, limits: Indicators, cluster: ClusterFacts) -> bool:
         """Where an objective is set."""
-        return self._limit(limits) is not None
+        return self._quantile in limits.latency_objectives
 
     def reasons(self, evidence: Evidence, limits: Indicators) -> list[Reason]:
         """The latency, when it is too long."""
-        limit_ms = self._limit(limits)
+        limit_ms = limits.latency_objectives.get(self._quantile)
         value_ms = float(getattr(evidence.client.latency, f"{self._quantile}_ms"))
         if limit_ms is None or not value_ms > limit_ms:
             return []
@@ -481,7 +477,7 @@ INDICATORS: Sequence[Indicator] = (
     NetworkIdle(),
     RequestQueue(),
     ProduceResponseTime(),
-    *(ProduceLatency(quantile) for quantile in ("p50", "p95", "p99", "p999")),
+    *(ProduceLatency(quantile) for quantile in LATENCY_QUANTILES),
     CONSUMER_LAG,
     ACHIEVED,
 )

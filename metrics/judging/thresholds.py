@@ -7,6 +7,7 @@ from typing import Annotated
 
 from search.bounds import Number
 
+LATENCY_QUANTILES = ("p50", "p95", "p99", "p999")
 Latency = Annotated[float, Number(0, 600_000, "milliseconds", above=True)]
 
 
@@ -43,6 +44,12 @@ class Indicators:
     request_queue_max: Annotated[float, Number(0, 100_000, "requests")] | None = None
     request_queue_share_max: Annotated[float, Number(0, 1, above=True)] | None = None
     consumer_lag_growth_max: Annotated[float, Number(0, 1)] | None = None
+
+    @property
+    def latency_objectives(self) -> dict[str, float]:
+        """Quantile of the produce latency → its objective [ms], where there is one."""
+        found = {name: getattr(self, f"latency_{name}_ms_max") for name in LATENCY_QUANTILES}
+        return {name: limit_ms for name, limit_ms in found.items() if limit_ms is not None}
 
 
 @dataclass(frozen=True)

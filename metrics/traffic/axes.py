@@ -13,6 +13,7 @@ from typing import Any
 
 from metrics.traffic.consumers import GROUPS_MAX
 from metrics.traffic.pattern import PARTITIONS_MAX, TrafficPattern
+from metrics.traffic.producer import BATCH_SIZE_MAX, LINGER_MS_MAX
 from metrics.traffic.sizes import MESSAGE_BYTES_MAX
 from metrics.units import format_count
 
@@ -29,6 +30,8 @@ class Axis:
         maximum: the highest load that the option takes; None where only the goal bounds it.
         grows_payload: more load is proportionally more payload.
         grows_batches: more load makes larger batches, which brokers may refuse.
+        needs_latency: more load makes records wait and takes no more work, so that only a
+            latency objective says how much is too much.
         other_way: what else can be raised when even the goal's highest load was sustained.
     """
 
@@ -40,6 +43,7 @@ class Axis:
     maximum: int | None = None
     grows_payload: bool = False
     grows_batches: bool = False
+    needs_latency: bool = False
     other_way: str = ""
 
     def apply(self, pattern: TrafficPattern, load: int) -> TrafficPattern:
@@ -109,6 +113,23 @@ AXES: Mapping[str, Axis] = {
             singular="consumer group",
             column="groups",
             maximum=GROUPS_MAX,
+        ),
+        Axis(
+            "linger_ms",
+            "producer.options.linger_ms",
+            "ms of linger",
+            column="linger",
+            maximum=LINGER_MS_MAX,
+            needs_latency=True,
+        ),
+        Axis(
+            "batch_size",
+            "producer.options.batch_size",
+            "bytes per batch",
+            column="batch",
+            maximum=BATCH_SIZE_MAX,
+            grows_batches=True,
+            needs_latency=True,
         ),
     )
 }

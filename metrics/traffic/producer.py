@@ -17,6 +17,9 @@ IDEMPOTENT_IN_FLIGHT_MAX = 5
 LZ4_FAST_LEVEL = 9
 """Kafka's default of lz4, at which its producer takes the fast compressor."""
 
+LINGER_MS_MAX = 60_000
+BATCH_SIZE_MAX = 16_777_216
+
 _INT_MAX = 2_147_483_647
 _SPELLINGS = {0: "0", 1: "1", -1: "all", "0": "0", "1": "1", "-1": "all", "all": "all"}
 
@@ -82,8 +85,10 @@ class ProducerOptions:
         NO_COLUMN,
     ] = None
     acks: Annotated[Literal["0", "1", "all"], AcksText()] = "1"
-    linger_ms: Annotated[float, Number(0, 60_000, "milliseconds")] = 5.0
-    batch_size: Annotated[int, Whole(0, 16_777_216, "bytes"), Column("batch_size_bytes")] = 16_384
+    linger_ms: Annotated[float, Number(0, LINGER_MS_MAX, "milliseconds")] = 5.0
+    batch_size: Annotated[int, Whole(0, BATCH_SIZE_MAX, "bytes"), Column("batch_size_bytes")] = (
+        16_384
+    )
     max_in_flight: Annotated[
         int, Whole(1, 1_000, "requests"), Kafka("max.in.flight.requests.per.connection")
     ] = 5
