@@ -13,15 +13,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
-EXPECTED = "expected"
-"""Error type of a value that is not what its field expects; `ctx["expected"]` says what is."""
 
+class UnexpectedError(ValueError):
+    """A value is not what its field expects, a noun phrase."""
 
-def unexpected(expected: str) -> Exception:
-    """The error of a value that is not `expected`, a noun phrase, as pydantic takes it."""
-    from pydantic_core import PydanticCustomError
-
-    return PydanticCustomError(EXPECTED, "expected {expected}", {"expected": expected})
+    def __init__(self, expected: str) -> None:
+        super().__init__(f"expected {expected}")
+        self.expected = expected
 
 
 class Checked(ABC):
@@ -37,13 +35,13 @@ class Checked(ABC):
 
     def _check(self, value: Any) -> Any:
         if not self.accepts(value):
-            raise unexpected(self.expected())
+            raise UnexpectedError(self.expected())
         return value
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
-        from pydantic_core import core_schema
-
-        return core_schema.no_info_before_validator_function(self._check, handler(source))
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> dict[str, Any]:
+        """Pydantic's word for a check before its own."""
+        check = {"type": "no-info", "function": self._check}
+        return {"type": "function-before", "function": check, "schema": handler(source)}
 
 
 @dataclass(frozen=True)
@@ -119,7 +117,7 @@ class Choice(Checked):
     def expected(self) -> str:
         """The noun phrase for messages and docs."""
         *most, last = self.names
-        return f"{', '.join(most)} or {last}"
+        return f"{', '.join(most)} or {last}" if most else last
 
     def accepts(self, value: Any) -> bool:
         """True for one of the names."""
@@ -142,7 +140,7 @@ class KafkaProperties(Checked):
         read = super()._check(value)
         for name, given in read.items():
             if not isinstance(name, str) or not isinstance(given, (str, int, float, bool)):
-                raise unexpected("Kafka property names with a text, number or boolean each")
+                raise UnexpectedError("Kafka property names with a text, number or boolean each")
         return {name: _as_property(given) for name, given in read.items()}
 
 

@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, model_validator
 from jobs.config.base import ConfigModel, HostPort
 from jobs.config.security import SecretReference, read_secret
 from metrics.sources.access import JmxAccess
-from search.bounds import Text, Whole, unexpected
+from search.bounds import Text, UnexpectedError, Whole
 from search.errors import ConfigError
 
 Place = TypeVar("Place", bound="Places")
@@ -19,7 +19,7 @@ Place = TypeVar("Place", bound="Places")
 def _as_endpoints(value: Any) -> Any:
     """`--set` hands broker ids over as text; the file has numbers."""
     if not isinstance(value, Mapping) or not value:
-        raise unexpected("a map of broker ids to addresses, such as {1: broker-1:9999}")
+        raise UnexpectedError("a map of broker ids to addresses, such as {1: broker-1:9999}")
     return {
         int(key) if isinstance(key, str) and key.isdecimal() else key: address
         for key, address in value.items()

@@ -10,7 +10,7 @@ from pydantic_core import ErrorDetails
 
 from jobs.config.fields import Model, hint, model_at
 from jobs.config.source import ParsedFile, kind_of
-from search.bounds import EXPECTED, Checked
+from search.bounds import Checked, UnexpectedError
 from search.errors import ConfigError
 
 LINES_MAX = 5
@@ -57,8 +57,8 @@ def _line(details: ErrorDetails, source: ParsedFile, model: Model) -> str:
         return f"{where}: {key} is an unknown key; {_unknown(model, path)}"
     if details["type"] == "missing":
         return f"{where}: {key} is missing; expected {_wanted(model, path)}; add it"
-    if details["type"] == "value_error":
-        cause = details.get("ctx", {}).get("error", details["msg"])
+    cause = details.get("ctx", {}).get("error", details["msg"])
+    if details["type"] == "value_error" and not isinstance(cause, UnexpectedError):
         return f"{where}: {key + ': ' if key else ''}{cause}"
     given = _shown(path, details["input"])
     expected = _expected(details)
@@ -94,8 +94,8 @@ def _shown(path: tuple[Any, ...], value: Any) -> str:
 def _expected(details: ErrorDetails) -> str:
     context: Mapping[str, Any] = details.get("ctx") or {}
     kind = details["type"]
-    if kind == EXPECTED:
-        return str(context["expected"])
+    if isinstance(context.get("error"), UnexpectedError):
+        return str(context["error"].expected)
     if kind == "literal_error":
         return str(context["expected"]).replace("'", "")
     if kind == "too_short":

@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, model_validator
 from jobs.config.base import ConfigModel
 from jobs.config.tokens import ClientCredentials, ReferencedToken
 from jobs.engine.network.options import ClientOptions
-from search.bounds import Text, unexpected
+from search.bounds import Text, UnexpectedError
 from search.errors import ConfigError
 
 REFERENCE = "env:NAME or file:PATH (a secret is never written into a file or an option itself)"
@@ -23,7 +23,7 @@ def _as_reference(value: Any) -> Any:
         kind, _, place = value.partition(":")
         if kind in ("env", "file") and place.strip():
             return value
-    raise unexpected(REFERENCE)
+    raise UnexpectedError(REFERENCE)
 
 
 SecretReference = Annotated[str, BeforeValidator(_as_reference)]

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
-from datetime import date
 from typing import Any
 
 from ruamel.yaml import YAML
-from ruamel.yaml.comments import CommentedMap, CommentedSeq, TaggedScalar
-from ruamel.yaml.constructor import DuplicateKeyError
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from search.errors import ConfigError
 
 Path = tuple[Any, ...]
 """Keys and list positions from the top of a file to a value."""
+
+VALUES_MAX = 10_000
+"""More values than any configuration has; aliases of aliases make millions of a few lines."""
+
+_STANDARD = "tag:yaml.org,2002:"
+_TEXTS = {_STANDARD + name for name in ("str", "timestamp")}
+_PLAIN = _TEXTS | {_STANDARD + name for name in ("map", "seq", "null", "bool", "int", "float")}
+_MALFORMED = (YAMLError, ValueError, RecursionError)
 
 
 @dataclass
@@ -50,23 +55,23 @@ def parse_map(text: str, label: str) -> ParsedFile:
     Raises:
         ConfigError: when it is malformed, empty, no map, or gives a key twice.
     """
+    reader = _Reader(label)
     try:
-        loaded = YAML().load(text)
-    except (YAMLError, ValueError) as error:
+        node = reader.yaml.compose(text)
+        if node is None or (isinstance(node, ScalarNode) and not node.value):
+            raise ConfigError(
+                f"{label} is empty; expected keys and values; "
+                "copy one of the files that come with the project and change it"
+            )
+        data = reader.read(node, ())
+    except _MALFORMED as error:
         raise ConfigError(f"{label}{_trouble(error)}; expected YAML; correct it there") from None
-    if loaded is None:
-        raise ConfigError(
-            f"{label} is empty; expected keys and values; "
-            "copy one of the files that come with the project and change it"
-        )
-    origins: dict[Path, str] = {}
-    data = _plain(loaded, label, (), origins)
     if not isinstance(data, dict):
         raise ConfigError(
             f"{label} holds {kind_of(data)}; expected keys and values such as `name: value`; "
             "write it as a map"
         )
-    return ParsedFile(label, data, origins)
+    return ParsedFile(label, data, reader.origins)
 
 
 def parse_value(text: str, label: str) -> Any:
@@ -75,57 +80,95 @@ def parse_value(text: str, label: str) -> Any:
     Raises:
         ConfigError: when it is malformed.
     """
+    reader = _Reader(label)
     try:
-        loaded = YAML().load(text)
-    except (YAMLError, ValueError) as error:
+        node = reader.yaml.compose(text)
+        return None if node is None else reader.read(node, ())
+    except _MALFORMED as error:
         raise ConfigError(
             f"{label}: the value is malformed{_trouble(error)}; expected YAML such as 10, all "
             "or [1, 2]; correct it, and quote it for the shell"
         ) from None
-    return _plain(loaded, label, (), {})
 
 
-def _plain(value: Any, label: str, path: Path, origins: dict[Path, str]) -> Any:
-    """What ruamel.yaml loaded as plain data, its lines noted in `origins`."""
-    if isinstance(value, CommentedMap):
+class _Reader:
+    """Builds plain data from YAML's nodes, and notes where each value stands."""
+
+    def __init__(self, label: str) -> None:
+        self.yaml = YAML(typ="safe", pure=True)
+        self.origins: dict[Path, str] = {}
+        self._label = label
+        self._read = 0
+
+    def read(self, node: Node, path: Path, above: tuple[Node, ...] = ()) -> Any:
+        """The data of a node at a path, below those in `above`."""
+        self._read += 1
+        if self._read > VALUES_MAX:
+            raise ConfigError(
+                f"{self._label} holds more than {VALUES_MAX:,} values, aliases followed; expected "
+                "a configuration; remove the aliases"
+            )
+        if node in above:
+            raise ConfigError(
+                f"{self._place(node)}: {_dotted(path)} refers to what it is a part of; "
+                "expected plain values; remove the alias"
+            )
+        if path:
+            self.origins.setdefault(path, self._place(node))
+        if node.tag not in _PLAIN:
+            raise ConfigError(
+                f"{self._place(node)}: the value in {_dotted(path)} has the tag {_tag(node)}; "
+                "expected a plain value; remove the tag"
+            )
+        above = (*above, node)
+        if isinstance(node, MappingNode):
+            return self._read_map(node, path, above)
+        if isinstance(node, SequenceNode):
+            return [self.read(item, (*path, i), above) for i, item in enumerate(node.value)]
+        return self._scalar(node, path)
+
+    def _read_map(self, node: Node, path: Path, above: tuple[Node, ...]) -> dict[Any, Any]:
         found: dict[Any, Any] = {}
-        for key, item in value.items():
-            line = f"{label}, line {value.lc.key(key)[0] + 1}"
-            below = (*path, _key(key, line, path))
-            origins[below] = line
-            found[below[-1]] = _plain(item, label, below, origins)
+        for key_node, value_node in node.value:
+            key, place = self._key(key_node, path), self._place(key_node)
+            below = (*path, key)
+            if key in found:
+                raise ConfigError(
+                    f"{place}: {_dotted(below)} is given a second time, first in "
+                    f"{self.origins[below]}; expected each key once; remove one of them"
+                )
+            self.origins[below] = place
+            found[key] = self.read(value_node, below, above)
         return found
-    if isinstance(value, CommentedSeq):
-        items = []
-        for index, item in enumerate(value):
-            below = (*path, index)
-            origins[below] = f"{label}, line {value.lc.item(index)[0] + 1}"
-            items.append(_plain(item, label, below, origins))
-        return items
-    if isinstance(value, TaggedScalar):
-        raise ConfigError(
-            f"{origins.get(path, label)}: the value in {_dotted(path)} has the tag {value.tag}; "
-            "expected a plain value; remove the tag"
-        )
-    return _scalar(value)
+
+    def _key(self, node: Node, path: Path) -> int | str:
+        is_plain = isinstance(node, ScalarNode) and node.tag in _PLAIN
+        key = self._scalar(node, path) if is_plain else None
+        if isinstance(key, bool) or not isinstance(key, int | str):
+            given = f'"{node.value}"' if isinstance(node, ScalarNode) else "a list or map"
+            raise ConfigError(
+                f"{self._place(node)}: {given} stands for a key in {_dotted(path)}; "
+                "expected a name before the colon; correct it"
+            )
+        return key
+
+    def _scalar(self, node: Node, path: Path) -> Any:
+        if node.tag in _TEXTS:
+            return node.value
+        try:
+            return self.yaml.constructor.construct_object(node)
+        except (KeyError, ValueError):
+            raise ConfigError(
+                f"{self._place(node)}: the value in {_dotted(path)} is no {_tag(node)[2:]}; "
+                "expected a plain value; correct it"
+            ) from None
+
+    def _place(self, node: Node) -> str:
+        return f"{self._label}, line {node.start_mark.line + 1}"
 
 
-def _key(key: Any, where: str, path: Path) -> int | str:
-    if isinstance(key, bool) or not isinstance(key, int | str):
-        given = f'"{str(key).lower()}"' if isinstance(key, bool | float) else "a list or map"
-        raise ConfigError(
-            f"{where}: {given} stands for a key in {_dotted(path)}; "
-            "expected a name before the colon; correct it"
-        )
-    return int(key) if isinstance(key, int) else str(key)
-
-
-def _scalar(value: Any) -> Any:
-    """Without what ruamel.yaml keeps to write a file again; YAML 1.2 itself knows no dates."""
-    for kind in (bool, int, float, str):
-        if isinstance(value, kind):
-            return kind(value)
-    return value.isoformat() if isinstance(value, date) else value
+def _tag(node: Node) -> str:
+    return str(node.tag).replace(_STANDARD, "!!")
 
 
 def _dotted(path: Path) -> str:
@@ -134,13 +177,8 @@ def _dotted(path: Path) -> str:
 
 def _trouble(error: Exception) -> str:
     """Where and what, as it goes on after the name of the file or option."""
-    if isinstance(error, DuplicateKeyError) and error.problem_mark is not None:
-        key = re.search(r'duplicate key "([^"]*)"', str(error.problem))
-        named = key[1] if key else "a key"
-        return (
-            f", line {error.problem_mark.line + 1}: {named} is given a second time; expected each "
-            "key once"
-        )
+    if isinstance(error, RecursionError):
+        return ": it is nested too deeply"
     if isinstance(error, MarkedYAMLError) and error.problem_mark is not None:
         mark = error.problem_mark
         what = error.problem or "it cannot be read"

@@ -24,9 +24,6 @@ Bytes = Annotated[int, Whole(1, MESSAGE_BYTES_MAX, "bytes")]
 Conf = Annotated[str, Text(r"\S.*", "the name of a file of conf, or a path")]
 
 
-_LOADS = (["message_bytes", "np"], ["message_bytes", "share"])
-
-
 class Case(ConfigModel):
     """One figure of a night: a boundary point, or trials at a fixed load.
 

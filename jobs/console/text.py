@@ -209,14 +209,19 @@ def point_words(boundary: Boundary, goal: str = "") -> str:
 
 
 def table_lines(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """A table as aligned lines, its heading first; numeric columns align right."""
+    """A table as aligned lines, its heading first; numeric columns align right.
+
+    A cell is one line.
+    """
     table = RichTable(box=None, pad_edge=False, header_style=None)
     for name, *cells in zip(columns, *rows, strict=True):
-        table.add_column(name, justify="right" if _is_numeric(cells) else "left", no_wrap=True)
+        table.add_column(
+            Text(name), justify="right" if _is_numeric(cells) else "left", no_wrap=True
+        )
     for row in rows:
-        table.add_row(*map(Text, row))
+        table.add_row(*(Text(" ".join(cell.splitlines())) for cell in row))
     text = StringIO()
-    Console(file=text, width=_WIDTH_MAX, color_system=None).print(table)
+    Console(file=text, width=_WIDTH_MAX, color_system=None, force_jupyter=False).print(table)
     return [line.rstrip() for line in text.getvalue().splitlines()]
 
 

@@ -46,7 +46,8 @@ def line_of(workload: Workload, goal: Goal, brokers: int) -> Line:
         budget=search.budget,
         refine_max=search.refine_max,
         guide=Guide(signals=signals),
-        method=search.method,
+        # Longer waits leave the handlers more idle: their readings would guide away.
+        method="bisection" if AXES[search.axis].needs_latency else search.method,
     )
 
 

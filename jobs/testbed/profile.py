@@ -14,7 +14,7 @@ from jobs.config.files import names_in, read_conf
 from jobs.config.problems import config_error
 from jobs.config.source import parse_map
 from jobs.setup.kafka_release import DEFAULT_RELEASE, RELEASE
-from search.bounds import Properties, Whole, unexpected
+from search.bounds import Properties, UnexpectedError, Whole
 from search.errors import ConfigError
 
 BROKERS_MAX = 5
@@ -46,11 +46,11 @@ def _as_protocols(value: Any) -> Any:
     """A protocol, several with commas between them, or a list; PLAINTEXT is none of them."""
     given = value.split(",") if isinstance(value, str) else value
     if not isinstance(given, list | tuple):
-        raise unexpected(f"one or more of {', '.join(SECURED)}")
+        raise UnexpectedError(f"one or more of {', '.join(SECURED)}")
     names = [each.strip() if isinstance(each, str) else each for each in given]
     protocols = [] if names == ["PLAINTEXT"] else names
     if len(set(protocols)) != len(protocols) or not set(protocols) <= set(SECURED):
-        raise unexpected(f"one or more of {', '.join(SECURED)}, each once, or PLAINTEXT alone")
+        raise UnexpectedError(f"one or more of {', '.join(SECURED)}, each once, or PLAINTEXT alone")
     return tuple(protocols)
 
 
@@ -60,7 +60,9 @@ def _as_jvm_options(value: Any) -> Any:
     if not isinstance(given, list | tuple) or not all(
         isinstance(each, str) and re.fullmatch(r"-X\S+", each) for each in given
     ):
-        raise unexpected("options of the JVM such as -XX:TieredStopAtLevel=1, with spaces between")
+        raise UnexpectedError(
+            "options of the JVM such as -XX:TieredStopAtLevel=1, with spaces between"
+        )
     return tuple(given)
 
 

@@ -14,6 +14,7 @@ from metrics.traffic.consumers import ConsumerOptions
 from search.errors import ConfigError
 from tests.support.patterns import pattern
 
+LATENCY = "goal.indicators.latency_p99_ms_max=100"
 FIXED = "workload.np=16"
 BY_RECORDS = (
     "workload.producer.rate_records_per_s=50",
@@ -98,6 +99,8 @@ def test_an_axis_has_a_short_heading() -> None:
         "message_bytes": "bytes",
         "partitions": "parts",
         "consumer_groups": "groups",
+        "linger_ms": "linger",
+        "batch_size": "batch",
     }
 
 
@@ -135,6 +138,26 @@ def test_the_payload_of_a_unit_of_load_is_right_at_every_size(
     for size in (1, *workload.message_bytes, 100_000):
         offered = AXES[axis].apply(workload.pattern(size), 1).mb_per_s
         assert payload.bytes(size) == pytest.approx(offered * 1e6)
+
+
+def test_batches_wait_longer_or_grow_larger_along_their_axes() -> None:
+    workload = load_workload("demo", [FIXED])
+    lingering = AXES["linger_ms"].apply(workload.pattern(1_000), 40)
+    assert lingering.producer.options.linger_ms == 40.0
+    assert (lingering.axis, lingering.on_axis) == ("linger_ms", 40)
+    loaded = load("testbed", "demo", "default", _goal("batch_size", FIXED, LATENCY))
+    assert loaded.pattern(1_000, 9_000).producer.options.batch_size == 9_000
+    assert loaded.heaviest(1_000).producer.options.batch_size == loaded.goal.search.load_cap
+
+
+def test_what_makes_handlers_idler_is_not_guided_by_them() -> None:
+    """Larger batches cost brokers less: their readings point the wrong way."""
+    workload = load_workload("demo", [FIXED])
+    methods = {
+        axis: line_of(workload, load_goal("default", _goal(axis, LATENCY)), 3).method
+        for axis in ("partitions", "linger_ms", "batch_size")
+    }
+    assert methods == {"partitions": "guided", "linger_ms": "bisection", "batch_size": "bisection"}
 
 
 @pytest.mark.parametrize("axis", ["partitions", "consumer_groups"])
@@ -189,7 +212,14 @@ def test_the_search_speaks_of_the_axis() -> None:
             ),
             "room for two messages",
         ),
-        (_goal("headers", FIXED), "np, rate, message_bytes, partitions or consumer_groups"),
+        (_goal("linger_ms", FIXED), "linger_ms, which makes records wait .* no latency objective"),
+        (_goal("batch_size", FIXED), "no latency objective"),
+        (
+            _goal("linger_ms", FIXED, LATENCY, "workload.producer.delivery_timeout_ms=35000"),
+            "at goal.search.load_cap 20000 of linger_ms: delivery_timeout_ms is 35000; .* 50000",
+        ),
+        (_goal("linger_ms", FIXED, LATENCY, "goal.search.load_cap=70000"), "goes up to 60000"),
+        (_goal("headers", FIXED), "consumer_groups, linger_ms or batch_size"),
     ],
 )
 def test_a_workload_that_does_not_fit_the_axis_is_refused(

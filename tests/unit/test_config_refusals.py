@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,11 @@ from jobs.config import (
     load_workload,
 )
 from search.errors import ConfigError
+
+ALIAS_BOMB = "a: &a [1, 2, 3, 4, 5, 6, 7, 8, 9]\n" + "".join(
+    f"{name}: &{name} [{', '.join([f'*{before}'] * 9)}]\n"
+    for before, name in itertools.pairwise("abcdefgh")
+)
 
 
 def refusal(*overrides: str, workload: str = "demo") -> str:
@@ -111,21 +117,28 @@ def test_a_malformed_option_is_refused_whichever_file_is_read(option: str, part:
         ("[1, 2]", "holds a list"),
         ("resolution", "holds a text"),
         ("search:\n\tload_cap: 4", "line 2, column 1: found character"),
-        ("search: {resolution: 0.1,\n  resolution: 0.2}", "line 2: resolution is given a second"),
-        ("search: {}\nsearch: {}", "line 2: search is given a second time"),
-        ("search: &a [*a]", "search is a list"),
+        ("search: {resolution: 0.1,\n  resolution: 0.2}", "line 2: search.resolution is given a"),
+        ("search: {}\nsearch: {}", "line 2: search is given a second time, first in"),
+        ("search: &a [*a]", "refers to what it is a part of"),
         ("search: *nowhere", "undefined alias"),
         ("search: {}\n---\nsearch: {}", "another document"),
         ("true: 1", '"true" stands for a key'),
         ("[1]: 1", "a list or map stands for a key"),
-        ("search: {load_cap: !!int x}", "invalid literal for int()"),
+        ("search: {load_cap: !!int x}", "is no int"),
         ("search: {load_cap: 12:30}", '"12:30", a text'),
         ("search: {load_start_max: 9, load_cap: 8}", "load_start_max is 9 and load_cap 8"),
         ("search: {resolution: 0.6}", "a number above 0 up to 0.5"),
         ("search: {resolution: 0}", "a number above 0 up to 0.5"),
         ("indicators: {achieved_min: 1.1}", "a number above 0 up to 1"),
         ("name: a/b", "a name of at most 80 letters"),
-        ("x: !!python/object/apply:os.getcwd []", "unknown key"),
+        ("x: !!python/object/apply:os.getcwd []", "tag !!python/object/apply:os.getcwd"),
+        ("base: &b {x: 1}\nsearch:\n  <<: *b\n", 'line 3: "<<" stands for a key in search'),
+        ("x: !foo [1]", "line 1: the value in x has the tag !foo"),
+        ("x: !!omap [a: 1]", "tag !!omap"),
+        ("null: 3", '"null" stands for a key'),
+        ("search: {load_cap: !!bool maybe}", "search.load_cap is no bool"),
+        (f"x: {'[' * 2_000}", "nested too deeply"),
+        (ALIAS_BOMB, "more than 10,000 values, aliases followed"),
     ],
 )
 def test_a_wrong_file_is_refused_with_its_line(tmp_path: Path, text: str, part: str) -> None:

@@ -208,3 +208,16 @@ def test_what_looks_like_markup_is_a_cells_text() -> None:
         "what",
         "[bold]x[/bold] :smile:",
     ]
+
+
+def test_a_table_in_a_notebooks_kernel_is_text_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+    assert table_lines(("a", "b"), [("1", "2")]) == ["a  b", "1  2"]
+
+
+def test_a_heading_is_text_as_cells_are() -> None:
+    assert table_lines(("[bold]x[/bold]", ":smile:"), [("1", "2")])[0] == "[bold]x[/bold]  :smile:"
+
+
+def test_a_cell_with_a_line_break_is_one_line() -> None:
+    assert table_lines(("a",), [("1\n2",)]) == ["a", "1 2"]

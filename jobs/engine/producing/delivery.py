@@ -14,7 +14,7 @@ import heapq
 import itertools
 import random
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 
 from jobs.engine.producing.account import Account
 from jobs.engine.producing.batch import EXPIRED, UNACKNOWLEDGED, Batch, Trouble
@@ -130,7 +130,7 @@ class Delivery:
         return min(due_s, self._muted[0][0]) if self._muted else due_s
 
     def next(self, now: float) -> Action | None:
-        """What to do now, or None when there is nothing more."""
+        """What to do now, or None; `next_s` says when to ask again."""
         while True:
             if self._questions:
                 question = self._asked(self._questions.popleft(), now)
@@ -150,7 +150,7 @@ class Delivery:
             filling.popleft()
         while muted and muted[0][0] <= now:
             at_s, _, each = heapq.heappop(muted)
-            if each.scheduled_s == at_s and each.producer.muted.get(each.partition) is each:
+            if each.scheduled_s == at_s:
                 request = self._go_on(each, now)
                 if request is not None:
                     return request
@@ -205,7 +205,9 @@ class Delivery:
         """The oldest request, for leaders, was answered: partition → leader."""
         connection.in_flight.popleft()
         self._settling.discard(connection)
-        if self._metadata.learned(leaders, now):
+        moved = self._metadata.learned(leaders, now)
+        if moved:
+            self._carry_along(moved, now)
             self._wake(now)
         if connection.has_waiting:
             self._filling.append(connection)
@@ -275,6 +277,9 @@ class Delivery:
         self._account.counts.unsent_own_records = unsent
         self.is_open = False
         self._due.clear()
+        for connection in self.connections:
+            connection.pending.clear()
+            connection.open_batch_waits = False
         for producer in self.producers:
             for muted in list(producer.muted.values()):
                 muted.pending.clear()
@@ -413,9 +418,21 @@ class Delivery:
                 muted.turns = 0
                 self._look_again(muted, max(now, muted.not_before_s))
 
+    def _carry_along(self, moved: Set[int], now: float) -> None:
+        """What waits for the old leaders of these partitions goes to the new ones, in order."""
+        for producer in self.producers:
+            for connection in producer.connections.values():
+                waiting = set(connection.pending.partitions)
+                if connection.open_batch_waits:
+                    waiting.add(producer.partition)
+                for partition in waiting & moved:
+                    self._mute(producer, partition, now)
+
     def _go_on(self, muted: MutedPartition, now: float) -> Produce | None:
         """The next batch to send again, if its time has come and there is a way."""
         producer = muted.producer
+        if producer.muted.get(muted.partition) is not muted:
+            return None  # it waited for room at an old leader, and went on at the new one
         for batch in muted.take_overdue(now - self._timeout_s):
             producer.unbuffer(batch)
             self._to_send_again -= 1 if batch.trouble else 0
@@ -538,9 +555,12 @@ class Delivery:
     def _fail(self, producer: Producer, batch: Batch, error: str, now: float) -> None:
         self._account.failed(producer.index, batch.partition, error, batch.records, now)
         trouble = batch.trouble
-        if trouble is not None and trouble.copies > 1:  # one of them counts as the failed
-            copied = (trouble.copies - 1) * batch.records
-            self._account.duplicated(producer.index, batch.partition, copied)
+        if trouble is not None:
+            # An idempotent producer's last copy is counted once its epoch is over.
+            last = 1 if trouble.is_unsure and producer.id_state is not None else 0
+            copied = (trouble.copies + last - 1) * batch.records  # one of them is the failed
+            if copied > 0:
+                self._account.duplicated(producer.index, batch.partition, copied)
         muted = producer.muted.get(batch.partition)
         if muted is not None and muted.under_way is batch:
             muted.under_way = None

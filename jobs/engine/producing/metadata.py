@@ -38,12 +38,12 @@ class Metadata:
         """The connection that carried it is lost: ask again when there is need."""
         self._next_question_s = 0.0
 
-    def learned(self, leaders: Mapping[int, int], now: float) -> bool:
-        """Take the answer, partition → leader; True when a leader is another one now."""
+    def learned(self, leaders: Mapping[int, int], now: float) -> frozenset[int]:
+        """Take the answer, partition → leader; returns the partitions whose leader moved."""
         self._next_question_s = now + self._interval_s
-        moved = False
+        moved = set()
         for partition, leader in leaders.items():
             if leader in self._brokers and self.leaders[partition] != leader:
                 self.leaders[partition] = leader
-                moved = True
-        return moved
+                moved.add(partition)
+        return frozenset(moved)

@@ -65,6 +65,10 @@ class PendingBatches:
         """Take all batches of a partition."""
         return self._queues.pop(partition, deque())
 
+    def clear(self) -> None:
+        """Drop all."""
+        self._queues.clear()
+
     def take_overdue(self, due_before_s: float) -> list[Batch]:
         """Take the batches whose first record was due before this time."""
         overdue = []
