@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import altair as alt
 
-from metrics.reporting.chart_style import NEUTRAL
+from metrics.reporting.chart_style import NEUTRAL, chart_config
 from metrics.tables.trial_series import SERIES
+from metrics.traffic.axes import axis_named
+from metrics.trial.trial import Trial
 from metrics.units import format_size
 from metrics.windows.resource import Resource
 
 Rows = Sequence[Mapping[str, Any]]
 
 QUANTILES = ("p50", "p95", "p99", "p999", "max")
-# Okabe and Ito's, as in metrics.reporting.chart_style; brokers have no order of their own.
-_BROKER_COLORS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f8a99"]
+# Okabe and Ito's, as in metrics.reporting.chart_style, for what has no order of its own.
+_COLORS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f8a99"]
+_VERDICT_SHAPES = {"SUSTAINED": "circle", "OVERLOADED": "triangle-up", "INVALID": "cross"}
 _CELL_WIDTH, _CELL = 78, 34  # [px]
 _PANEL_WIDTH, _PANEL_HEIGHT = 620, 84  # [px]
 
@@ -94,7 +98,7 @@ def series_chart(points: Rows, window_s: float) -> alt.VConcatChart:
     brokers = sorted({row["broker_id"] for row in points})
     times = [row["elapsed_s"] for row in points] or [0.0]
     domain = [min(0.0, *times), max(window_s, *times)]
-    colors = [_BROKER_COLORS[i % len(_BROKER_COLORS)] for i in range(len(brokers))]
+    colors = [_COLORS[i % len(_COLORS)] for i in range(len(brokers))]
     color = alt.Color(
         "broker_id:N",
         scale=alt.Scale(domain=brokers, range=colors),
@@ -119,6 +123,75 @@ def series_chart(points: Rows, window_s: float) -> alt.VConcatChart:
         anchor="start",
     )
     return alt.vconcat(*shaded, spacing=14, title=title)
+
+
+def throughput_latency_spec(trials: Sequence[Trial]) -> dict[str, Any] | None:
+    """Throughput against latency, a mark for each trial and a line for each message size.
+
+    The line follows the load: where it turns upwards, more load only waits longer. None where
+    no trial acknowledged anything.
+    """
+    rows = [_throughput_row(trial) for trial in trials]
+    rows = [row for row in rows if row["achieved"] and row["p99"]]
+    if not rows:
+        return None
+    sizes = [format_size(bpm) for bpm in sorted({trial.point_bpm for trial in trials})]
+    colors = [_COLORS[i % len(_COLORS)] for i in range(len(sizes))]
+    latency = alt.Scale(type="log", nice=False, domain=_log_domain([row["p99"] for row in rows]))
+    base = alt.Chart(alt.InlineData(values=rows)).encode(
+        x=alt.X("achieved:Q", title="Acknowledged [MB/s]", scale=alt.Scale(zero=True)),
+        y=alt.Y("p99:Q", title="Produce latency p99 [ms]", scale=latency),
+        color=alt.Color(
+            "size:N",
+            scale=alt.Scale(domain=sizes, range=colors),
+            legend=alt.Legend(
+                title="Message size", orient="bottom", direction="horizontal", symbolOpacity=1
+            ),
+        ),
+    )
+    tips = [
+        alt.Tooltip("trial:N", title="Trial"),
+        alt.Tooltip("load:N", title="Load"),
+        alt.Tooltip("offered:Q", title="Offered MB/s", format=",.4~r"),
+        alt.Tooltip("achieved:Q", title="Acknowledged MB/s", format=",.4~r"),
+        *(alt.Tooltip(f"{name}:Q", title=f"{name} ms", format=",.3~r") for name in QUANTILES[:4]),
+        alt.Tooltip("verdict:N", title="Verdict"),
+    ]
+    shapes = alt.Shape(
+        "verdict:N",
+        scale=alt.Scale(domain=list(_VERDICT_SHAPES), range=list(_VERDICT_SHAPES.values())),
+        legend=alt.Legend(
+            title="Verdict", orient="bottom", direction="horizontal", symbolFillColor=NEUTRAL
+        ),
+    )
+    line = base.mark_line(strokeWidth=1, opacity=0.45).encode(order="order:Q")
+    marks = base.mark_point(filled=True, size=70, opacity=1).encode(shape=shapes, tooltip=tips)
+    spec: dict[str, Any] = alt.hconcat(alt.layer(line, marks)).to_dict()
+    spec["config"] = chart_config(dark=False)
+    return spec
+
+
+def _throughput_row(trial: Trial) -> dict[str, Any]:
+    client = trial.evidence.client
+    return {
+        "trial": trial.number,
+        "size": format_size(trial.point_bpm),
+        "load": axis_named(trial.pattern.axis).amount(trial.load),
+        "order": trial.load,
+        "offered": client.offered_mb_per_s,
+        "achieved": client.achieved_mb_per_s,
+        "verdict": trial.verdict.value,
+        **{name: _known(getattr(client.latency, f"{name}_ms")) for name in QUANTILES[:4]},
+    }
+
+
+def _known(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _log_domain(values: Sequence[float]) -> list[float]:
+    """Bounds of a logarithmic axis with some room, as its marks must not lie on the edge."""
+    return [min(values) / 1.3, max(values) * 1.3]
 
 
 def _panel(points: list[dict[str, Any]], title: str, x: alt.X, color: alt.Color) -> alt.Chart:
@@ -155,6 +228,6 @@ def latency_chart(trials: Rows) -> alt.LayerChart:
         tooltip=["trial:N", "quantile:N", alt.Tooltip("ms:Q", format=",.1f")],
     )
     figures = base.mark_text(dy=-11, fontSize=11).encode(text=alt.Text("ms:Q", format=",.3~r"))
-    line = base.mark_line(point=True, color=_BROKER_COLORS[0])
+    line = base.mark_line(point=True, color=_COLORS[0])
     title = alt.TitleParams("Latency, from the time at which a record was due", anchor="start")
     return alt.LayerChart(layer=[line, figures], title=title, width=420, height=220)

@@ -73,6 +73,8 @@ def test_the_report_draws_its_charts_and_asks_for_nothing(
 ) -> None:
     shown = opened(browser, page_file)
     expect(shown.page.locator("#chart-1 svg.marks")).to_be_visible()
+    trials = shown.page.locator("#chart-2 .mark-symbol path[aria-label*='Produce latency p99']")
+    assert trials.count() == 2 * len(SIZES)
     points = shown.page.locator("#chart-0 .mark-symbol path[aria-label*='per broker']")
     assert points.count() == 2 * len(SIZES)
     points.first.hover()

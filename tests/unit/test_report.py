@@ -19,13 +19,14 @@ from metrics.reporting.page.trials import WINDOWS_MAX
 from metrics.reporting.page.words import WORDS
 from metrics.reporting.summary import RunSummary
 from metrics.reporting.summary_tables import summary_of
+from metrics.reporting.trial_charts import throughput_latency_spec
 from metrics.tables.boundary import Boundary, BoundaryRow
 from metrics.tables.schema import RunRow
 from metrics.trial.client import ClientWindow
 from metrics.trial.judgement import Judgement, Reason
 from metrics.windows.resource import Resource
 from search.model import Verdict
-from tests.support.evidence import START_S
+from tests.support.evidence import START_S, client
 from tests.support.reported import (
     IDLE,
     RUN_ID,
@@ -35,6 +36,7 @@ from tests.support.reported import (
     trial_at,
     trials_of_sizes,
 )
+from tests.support.rows import trial
 
 GLOSSARY = Path(__file__).parents[2] / "docs" / "glossary.md"
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -301,6 +303,22 @@ def test_the_page_holds_it_all_and_loads_nothing(sizes: tuple[int, ...]) -> None
     assert answer < line < bound < trials
     for words in ("JMX included.", "4.1.2", "producer.acks", "5 min 08 s", "brokers were at rest"):
         assert words in shown.text
+
+
+def test_each_trial_that_acknowledged_something_is_a_mark_of_throughput_against_latency() -> None:
+    nothing = trial(99, client=client(acked_records=0, acked_bytes=0))
+    made = trials_of_sizes([1000, 10_000])
+    spec = throughput_latency_spec([*made, nothing])
+    assert spec is not None
+    (rows,) = spec["datasets"].values()
+    assert [row["trial"] for row in rows] == [each.number for each in made]
+    first, seen = rows[0], made[0].evidence.client
+    assert (first["achieved"], first["p99"]) == (seen.achieved_mb_per_s, seen.latency.p99_ms)
+    assert {row["verdict"] for row in rows} == {"SUSTAINED", "OVERLOADED"}
+    assert {row["size"] for row in rows} == {"1 kB", "10 kB"}
+    assert throughput_latency_spec([nothing]) is None
+    report = build_report(ONE, [*made, nothing], SETTINGS)
+    assert 'id="chart-1"' in report_page(report)
 
 
 def test_names_cannot_break_out_of_the_report() -> None:
