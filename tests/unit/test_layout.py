@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import graphlib
+import re
 import subprocess
 import sys
 import zipfile
@@ -123,6 +124,20 @@ def test_folders_import_each_other_one_way() -> None:
 )
 def test_an_import_is_found_wherever_it_stands(text: str, found: set[str]) -> None:
     assert {*_imported(ast.parse(text), {"one": ROOT, "one.two": ROOT})} == found
+
+
+def test_documents_name_modules_that_there_are() -> None:
+    documents = [*(ROOT / "docs").rglob("*.md"), ROOT / "README.md", ROOT / "CHANGELOG.md"]
+    named = {
+        (path.name, found)
+        for path in documents
+        for found in re.findall(
+            r"\b(?:jobs|metrics|search|tests|conf)/[\w/-]+\.(?:py|java|yaml|html)\b",
+            path.read_text(encoding="utf-8"),
+        )
+    }
+    assert len(named) > 30, "paths are no longer found"
+    assert [each for each in sorted(named) if not (ROOT / each[1]).exists()] == []
 
 
 def test_a_circle_is_told_in_the_order_of_its_imports() -> None:
