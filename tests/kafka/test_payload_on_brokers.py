@@ -22,6 +22,7 @@ from tests.support.patterns import producer_pattern
 
 PAYLOAD = Payload(
     "mixed",
+    compressibility=0.5,
     sizes="uniform",
     size_spread=0.8,
     key_bytes=8,
