@@ -51,6 +51,9 @@ LOCAL = {
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
+    # Java code made and compiled for each query costs more than it saves on small tables.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     **FEW_TASKS,
 }
 
