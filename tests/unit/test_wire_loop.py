@@ -46,6 +46,8 @@ def test_what_is_acknowledged_is_what_the_broker_got() -> None:
     assert counts.acked_records == pytest.approx(offered, rel=0.05)
     assert sum(counts.acked_by_partition.values()) == broker.records
     assert counts.unsent_own_records < 100, "only what the last turn of a busy machine left"
+    assert counts.produce_requests is not None
+    assert 0 < counts.produce_requests < broker.requests, "those of the warm-up do not count"
     assert counts.failed_total == 0
 
 

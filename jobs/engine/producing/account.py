@@ -78,21 +78,21 @@ class Account:
         self.counts.by_producer.sent.update(hosted)
         self.counts.by_producer.acked.update(hosted)
         self.acked_in_window: Counter[int] = Counter()
+        # What every batch touches, without the way there.
+        self._sent_to, self._sent_by = self.counts.sent_by_partition, self.counts.by_producer.sent
+        self._acked_at, self._acked_of = (
+            self.counts.acked_by_partition,
+            self.counts.by_producer.acked,
+        )
         self.latency = TimeLog(interval_s)
         self.lateness = TimeLog()
 
     def sent(self, producer: int, partition: int, records: int, now: float) -> None:
         """A batch was handed to a socket for the first time."""
-        counts = self.counts
-        counts.sent_by_partition[partition] += records
-        counts.by_producer.sent[producer] += records
+        self._sent_to[partition] += records
+        self._sent_by[producer] += records
         if self.window.holds(now):
-            counts.sent_records += records
-
-    def requested(self, now: float) -> None:
-        """A produce request was handed to a socket."""
-        if self.window.holds(now):
-            self.counts.produce_requests = (self.counts.produce_requests or 0) + 1
+            self.counts.sent_records += records
 
     def late(self, lateness_s: float, records: int, now: float) -> None:
         """A batch that no broker held up was sent `lateness_s` after it was due."""
@@ -109,10 +109,10 @@ class Account:
         now: float,
     ) -> None:
         """A batch was acknowledged; its first record was due at `first_due_s`."""
-        counts = self.counts
-        counts.acked_by_partition[partition] += records
-        counts.by_producer.acked[producer] += records
+        self._acked_at[partition] += records
+        self._acked_of[producer] += records
         if self.window.holds(now):
+            counts = self.counts
             counts.acked_records += records
             counts.acked_bytes += payload_bytes
             self.acked_in_window[producer] += records

@@ -76,6 +76,7 @@ class Delivery:
 
     Attributes:
         is_open: False once nothing may be sent for the first time.
+        requests: produce requests so far.
         producers: with what they wait for.
     """
 
@@ -98,6 +99,7 @@ class Delivery:
         self._to_send_again = 0
         self._is_over = False
         self.is_open = True
+        self.requests = 0
         self.producers: list[Producer] = []
 
     def add(self, producer: Producer, brokers: Iterable[int]) -> None:
@@ -132,11 +134,10 @@ class Delivery:
     def next(self, now: float) -> Action | None:
         """What to do now, or None; `next_s` says when to ask again."""
         while True:
-            if self._questions:
+            while self._questions:
                 question = self._asked(self._questions.popleft(), now)
                 if question is not None:
                     return question
-                continue
             request = self._next_request(now)
             if request is not None or not self._questions:
                 return request
@@ -155,11 +156,17 @@ class Delivery:
                 if request is not None:
                     return request
         while due and due[0][0] <= now:
-            at_s, _, producer = heapq.heappop(due)
-            if at_s == producer.scheduled_s:
-                request = self._advance(producer, now)
-                if request is not None:
-                    return request
+            at_s, _, producer = due[0]
+            if at_s != producer.scheduled_s:
+                heapq.heappop(due)
+                continue
+            request = self._advance(producer, now)
+            if producer.scheduled_s < self._account.window.end_s:
+                heapq.heapreplace(due, (producer.scheduled_s, next(self._order), producer))
+            else:
+                heapq.heappop(due)
+            if request is not None:
+                return request
         return None
 
     def _asked(self, question: AskLeaders | Reopen, now: float) -> AskLeaders | Reopen | None:
@@ -324,7 +331,7 @@ class Delivery:
             heapq.heappush(self._due, (at_s, next(self._order), producer))
 
     def _advance(self, producer: Producer, now: float) -> Produce | None:
-        """Send or queue what of this producer is ready, and set when to look at it again."""
+        """Send or queue what of this producer is ready, and say when to look at it again."""
         end_s = self._account.window.end_s
         while (ready_s := producer.ready_s) <= now and ready_s < end_s:
             connection = producer.connections[self._leaders[producer.partition]]
@@ -334,14 +341,14 @@ class Delivery:
                 batch = producer.seal(records)
                 connection.open_batch_waits = False
                 self._account.late(now - ready_s, records, now)
-                self._schedule(producer, producer.ready_s)
+                producer.scheduled_s = producer.ready_s
                 return self._send(connection, [batch], now)
             waiting: Connection | MutedPartition = connection
             if is_muted or not connection.is_open:
                 waiting = self._mute(producer, producer.partition, now)
             if producer.full_s > now:
                 waiting.open_batch_waits = True
-                self._schedule(producer, producer.full_s)
+                producer.scheduled_s = producer.full_s
                 return None
             batch = producer.seal(producer.full_records)
             waiting.pending.append(batch)
@@ -351,7 +358,7 @@ class Delivery:
                 producer.blocked = True
                 producer.scheduled_s = _NEVER
                 return None
-        self._schedule(producer, producer.ready_s)
+        producer.scheduled_s = producer.ready_s
         return None
 
     def _fill(self, connection: Connection, now: float) -> Produce | None:
@@ -394,7 +401,7 @@ class Delivery:
                 self._account.sent(producer.index, batch.partition, batch.records, now)
         connection.in_flight.append((now, batches))
         self._unanswered += 1
-        self._account.requested(now)
+        self.requests += 1
         return Produce(connection, batches)
 
     # --- muted partitions: sending again ------------------------------------
