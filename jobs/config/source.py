@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from io import StringIO
 from typing import Any
 
 from ruamel.yaml import YAML
@@ -89,6 +91,13 @@ def parse_value(text: str, label: str) -> Any:
             f"{label}: the value is malformed{_trouble(error)}; expected YAML such as 10, all "
             "or [1, 2]; correct it, and quote it for the shell"
         ) from None
+
+
+def yaml_text(data: Mapping[str, Any]) -> str:
+    """Plain data as the text of a file, its keys in their order."""
+    text = StringIO()
+    YAML().dump(data, text)
+    return text.getvalue()
 
 
 class _Reader:

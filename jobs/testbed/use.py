@@ -5,8 +5,7 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-import yaml
-
+from jobs.config.source import yaml_text
 from jobs.testbed.keys import SecurityFiles
 from jobs.testbed.listeners import SCRAM_MECHANISMS, security_part
 from jobs.testbed.model import HOST, State
@@ -37,7 +36,7 @@ def cluster_text(folder: Path, state: State) -> str:
     }
     if spec.security:
         cluster["security"] = security_part(files, spec.security[0], SCRAM_MECHANISMS[-1])
-    return yaml.safe_dump(cluster, sort_keys=False)
+    return yaml_text(cluster)
 
 
 def submit_line(state: State, cluster: Path) -> str:

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-import yaml
 
 from jobs.cluster.connect import connect
 from jobs.cluster.topic_plan import PREFIX
+from jobs.config.source import yaml_text
 from jobs.console.events import PhaseStarted, RecordingReporter, TrialFinished
 from jobs.runs.compare.body import ComparisonRun
 from jobs.runs.compare.pairs import Effort
@@ -45,7 +45,7 @@ def cluster_file(kafka_testbed: Testbed, tmp_path: Path) -> str:
         "bootstrap_servers": list(kafka_testbed.bootstrap_servers),
         "jmx": {"endpoints": kafka_testbed.jmx_endpoints},
     }
-    file.write_text(yaml.safe_dump(described))
+    file.write_text(yaml_text(described))
     return str(file)
 
 

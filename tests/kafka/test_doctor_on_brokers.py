@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-import yaml
 from kafka.admin import (
     ACL,
     ACLOperation,
@@ -19,6 +18,7 @@ from kafka.admin import (
 from jobs.checks.finding import Finding, Severity
 from jobs.cluster.admin import KafkaAdmin
 from jobs.cluster.connect import connect
+from jobs.config.source import parse_map, yaml_text
 from jobs.console.events import RecordingReporter
 from jobs.runs import examination
 from jobs.runs.examination import Examination, ExaminationScope
@@ -87,9 +87,9 @@ def test_brokers_that_are_well_are_found_so(cluster_file: Path) -> None:
 
 def test_each_lack_is_told_and_ends_no_other_check(cluster_file: Path) -> None:
     (shut,) = free_ports(1)
-    text = yaml.safe_load(cluster_file.read_text())
+    text = parse_map(cluster_file.read_text(), cluster_file.name).data
     text["jmx"]["endpoints"][2] = f"127.0.0.1:{shut}"
-    cluster_file.write_text(yaml.safe_dump(text))
+    cluster_file.write_text(yaml_text(text))
     found = examined(
         cluster_file,
         "workload.trial.measure_s=1",
