@@ -64,7 +64,9 @@ class LimitRun(Body):
         if not life.order.resumes:
             return
         tables, run_id = context.tables, context.run_id
-        context.trials.extend(resumed_trials(tables, run_id, config_text(self.config)))
+        context.trials.extend(
+            resumed_trials(tables, run_id, config_text(self.config), context.environment)
+        )
         context.numbers = itertools.count(tables.next_trial(run_id))
         self._points, self._begun = replay(self._lines, context.trials)
 

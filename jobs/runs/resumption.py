@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,6 +15,8 @@ from search.line import FinishedPoint, Line
 from search.lines import next_size, searchers_of
 from search.model import Measure, Observation
 
+_OF_CLUSTER = re.compile(r"cluster\.(id|brokers)|broker(\.\d+)?\.version")
+
 
 def config_text(config: Configuration) -> str:
     """The whole configuration as JSON; it holds references to secrets and no secrets."""
@@ -22,14 +25,18 @@ def config_text(config: Configuration) -> str:
     return json.dumps(settings, default=str, sort_keys=True)
 
 
-def resumed_trials(tables: TableStore, run_id: str, config_text: str) -> list[Trial]:
+def resumed_trials(
+    tables: TableStore, run_id: str, config_text: str, environment: Mapping[str, str]
+) -> list[Trial]:
     """The trials that a run has made so far, oldest first.
 
     Args:
         config_text: the configuration to go on with, which must be the run's own.
+        environment: what there is now; the cluster must be the run's own. A testbed, which is
+            made anew, has to be alike.
 
     Raises:
-        ConfigError: there is no such run, it is done, or its configuration was another.
+        ConfigError: there is no such run, it is done, or its plan or its cluster was another.
     """
     runs = tables.runs().where(f"run_id = '{run_id}'").collect()
     if not runs:
@@ -45,7 +52,33 @@ def resumed_trials(tables: TableStore, run_id: str, config_text: str) -> list[Tr
             f"the run {run_id} had another plan: {'; '.join(differing)}; expected the same; "
             "give the same files and --set options, or start a new run"
         )
+    is_testbed = any(key.startswith("testbed.") for key in json.loads(config_text).get("cluster", {}))
+    others = other_cluster(runs[0].environment or {}, environment, is_testbed)
+    if others:
+        raise ConfigError(
+            f"the run {run_id} was made on another cluster: {'; '.join(others)}; expected the "
+            "same, as trials of two clusters give no limit of either; name the run's own cluster, "
+            "or start a new run"
+        )
     return tables.trials_of(run_id)
+
+
+def other_cluster(
+    then: Mapping[str, str], now: Mapping[str, str], is_testbed: bool = False
+) -> list[str]:
+    """What says that two environments are of two clusters: `cluster.id was A and is B`.
+
+    What either does not tell says nothing.
+
+    Args:
+        is_testbed: it is made anew, so that its id says nothing.
+    """
+    names = sorted(name for name in then.keys() & now.keys() if _OF_CLUSTER.fullmatch(name))
+    return [
+        f"{name} was {then[name]} and is {now[name]}"
+        for name in names
+        if then[name] != now[name] and not (is_testbed and name == "cluster.id")
+    ]
 
 
 def differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:

@@ -30,6 +30,7 @@ from metrics.trial.judgement import Reason
 from metrics.trial.task import merge
 from metrics.trial.trial import Trial
 from metrics.windows.broker import BrokerWindow, broker_windows
+from metrics.windows.cluster import any_isr_changed_share
 from search.model import Observation, Verdict
 
 STAGE_LAUNCH_S = 1.0
@@ -155,6 +156,9 @@ class TrialMeasurer:
             windows(controllers_of(context.source) - brokers),
             context.source.name,
             {partition: (begin, after[partition]) for partition, begin in before.items()},
+            any_isr_changed_share=any_isr_changed_share(
+                samples, brokers, client.start_s, client.end_s
+            ),
             planned_s=pattern.phases.measure_s,
             cluster=context.facts,
         )

@@ -120,58 +120,57 @@ class RequestHandlerIdle(Indicator):
 
 
 class Isr(Indicator):
-    """Brokers with ISR changes or under-replication in too many samples.
+    """ISR changes or under-replication at one broker or more in too many samples.
 
-    A cluster without metrics tells it too, by its Admin API.
+    The rule of the published studies, in which a trial is overloaded when in more than half of
+    its samples the ISR of any broker changes. A cluster without metrics tells it too, by its
+    Admin API.
     """
 
     name = "isr"
     needs_metrics = False
 
     def reasons(self, evidence: Evidence, limits: Indicators) -> list[Reason]:
-        """The brokers beyond the limit, the worst first."""
-        most = limits.isr_changed_share_max
-        found = [
-            self._reason(
-                window,
-                most,
-                f"broker {window.broker_id}: ISR changes or under-replicated partitions in "
-                f"{window.isr_changed_share:.0%} of the samples, above {most:.0%} "
-                f"({_isr_counts(window)})",
-            )
-            for window in evidence.brokers
-            if window.isr_changed_share is not None and window.isr_changed_share > most
-        ]
-        return sorted(found, key=lambda reason: -reason.value)
+        """The share, with the broker that has most of it."""
+        share, most = evidence.isr_changed_share, limits.isr_changed_share_max
+        if share is None or share <= most:
+            return []
+        worst = self._worst(evidence)
+        text = (
+            f"ISR changes or under-replicated partitions at one broker or more in {share:.0%} of "
+            f"the samples, above {most:.0%}"
+        )
+        if worst is None:
+            return [Reason(self.name, text, share, most, None, Resource.REPLICATION)]
+        text += f" (most at broker {worst.broker_id}: {_isr_counts(worst)})"
+        return [Reason(self.name, text, share, most, worst.broker_id, Resource.REPLICATION)]
 
     def utilization(self, evidence: Evidence, limits: Indicators) -> float | None:
-        """Of the broker with the most."""
+        """The share over the one that is allowed."""
         share, most = evidence.isr_changed_share, limits.isr_changed_share_max
         return None if share is None or not most else share / most
 
     def sustained(self, evidence: Evidence, limits: Indicators) -> Reason | None:
-        """The broker with the most."""
-        known = [w for w in evidence.brokers if w.isr_changed_share is not None]
-        if not known:
+        """The share."""
+        share, worst = evidence.isr_changed_share, self._worst(evidence)
+        if share is None or worst is None:
             return None
-        worst = max(known, key=lambda each: (each.isr_changed_share, each.broker_id))
         text = (
-            f"ISR changes or under-replicated partitions in at most {worst.isr_changed_share:.0%} "
-            f"of a broker's samples, not above {limits.isr_changed_share_max:.0%}"
+            f"ISR changes or under-replicated partitions in {share:.0%} of the samples, not above "
+            f"{limits.isr_changed_share_max:.0%}"
         )
-        return self._reason(worst, limits.isr_changed_share_max, text)
+        most = limits.isr_changed_share_max
+        return Reason(self.name, text, share, most, worst.broker_id, Resource.REPLICATION)
 
-    def _reason(self, window: BrokerWindow, most: float, text: str) -> Reason:
-        assert window.isr_changed_share is not None, "asked of brokers that tell it"
-        place = (window.broker_id, Resource.REPLICATION)
-        return Reason(self.name, text, window.isr_changed_share, most, *place)
+    def _worst(self, evidence: Evidence) -> BrokerWindow | None:
+        known = [w for w in evidence.brokers if w.isr_changed_share is not None]
+        return max(known, key=lambda w: (w.isr_changed_share, w.broker_id), default=None)
 
     def early(self, slices: Slices, limits: Indicators) -> Early:
-        """The share of each broker's slices with a change."""
-        changed = slices.shares(self.name, isr_changed)
-        return Early(
-            shares={key: (each, limits.isr_changed_share_max) for key, each in changed.items()}
-        )
+        """The share of slices with a change at any broker."""
+        changed = slices.shares(self.name, isr_changed).values()
+        together = [any(each) for each in zip(*changed, strict=False)]
+        return Early(shares={self.name: (together, limits.isr_changed_share_max)})
 
 
 def _isr_counts(window: BrokerWindow) -> str:

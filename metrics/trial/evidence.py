@@ -42,6 +42,8 @@ class Evidence:
         metrics_source: `driver-jvm`, `jmxquery`, …
         end_offsets: partition → (before, after) the trial, to be compared with what was
             acknowledged and read; None when they were not read.
+        any_isr_changed_share: share of the samplings in which at least one broker shows an ISR
+            change or under-replicated partitions [ratio].
         refusals: why the trial was not made, or was ended, and so is no answer.
         planned_s: length of the window as it was planned; 0 when that is not known [s].
         cluster: what is known of it.
@@ -52,6 +54,7 @@ class Evidence:
     controllers: Annotated[tuple[BrokerWindow, ...], Column("controller_windows")] = ()
     metrics_source: str = ""
     end_offsets: Annotated[Mapping[int, tuple[int, int]] | None, NO_COLUMN] = None
+    any_isr_changed_share: float | None = None
     refusals: Annotated[tuple[Reason, ...], NO_COLUMN] = ()
     planned_s: Annotated[float, NO_COLUMN] = 0.0
     cluster: Annotated[ClusterFacts, NO_COLUMN] = ClusterFacts()
@@ -91,7 +94,11 @@ class Evidence:
 
     @property
     def isr_changed_share(self) -> float | None:
-        """Share of samples with ISR changes, of the broker with the most [ratio]."""
+        """Share of samplings with an ISR change at any broker; where only the brokers' own shares
+        are known, as in older rows, that of the broker with the most [ratio].
+        """
+        if self.any_isr_changed_share is not None:
+            return self.any_isr_changed_share
         known = [w.isr_changed_share for w in self.brokers if w.isr_changed_share is not None]
         return max(known, default=None)
 

@@ -418,7 +418,7 @@ def test_an_older_run_that_died_is_resumed(tmp_path: Path, spark: SparkSession) 
     spark.sql(f"DELETE FROM {store._sql_name('runs')} WHERE event = 'finished'")
     (started,) = store.read("runs", LIMIT).collect()
     store.open()
-    found = resumed_trials(store, LIMIT, started.config)
+    found = resumed_trials(store, LIMIT, started.config, started.environment)
     assert [(each.number, each.load, each.point_bpm) for each in found] == [
         (1, 32, 1_000),
         (2, 23, 1_000),
@@ -432,4 +432,4 @@ def test_an_older_run_that_died_is_resumed(tmp_path: Path, spark: SparkSession) 
     assert store.payload_bytes(LIMIT) == acked * 1_000
     other = started.config.replace('"message_bytes": [1000]', '"message_bytes": [7]')
     with pytest.raises(ConfigError, match=r"message_bytes was \[1000\] and is \[7\]"):
-        resumed_trials(store, LIMIT, other)
+        resumed_trials(store, LIMIT, other, {})

@@ -74,19 +74,23 @@ def test_all_tables_exist_at_once_with_their_schema(fresh: TableStore, spark: Sp
 
 def test_a_run_is_resumed_with_its_own_plan_only(store: TableStore, run_id: str) -> None:
     plan = json.dumps({"goal": {"search.resolution": 0.05}})
-    store.append_run(run_row(run_id, "started", 1.0, config=plan))
+    here = {"cluster.id": "abc", "broker.version": "4.1.2"}
+    store.append_run(run_row(run_id, "started", 1.0, config=plan, environment=here))
     made = trial(1, run_id)
     store.append_trial(made, SAMPLES)
-    (found,) = resumed_trials(store, run_id, plan)
+    (found,) = resumed_trials(store, run_id, plan, here)
     assert found.judgements == made.judgements
     other = json.dumps({"goal": {"search.resolution": 0.2}})
     with pytest.raises(ConfigError, match=r"goal\.search\.resolution was 0\.05 and is 0\.2"):
-        resumed_trials(store, run_id, other)
+        resumed_trials(store, run_id, other, here)
     with pytest.raises(ConfigError, match="which is not in"):
-        resumed_trials(store, "another-run", plan)
+        resumed_trials(store, "another-run", plan, here)
+    there = here | {"cluster.id": "xyz"}
+    with pytest.raises(ConfigError, match=r"another cluster: cluster\.id was abc and is xyz"):
+        resumed_trials(store, run_id, plan, there)
     store.append_run(run_row(run_id, "finished", 2.0, config=plan, status="done"))
     with pytest.raises(ConfigError, match="is done"):
-        resumed_trials(store, run_id, plan)
+        resumed_trials(store, run_id, plan, here)
 
 
 def test_an_append_that_is_tried_again_adds_nothing(store: TableStore, run_id: str) -> None:

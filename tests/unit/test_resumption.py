@@ -9,7 +9,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from jobs.runs.resumption import differences, replay
+from jobs.runs.resumption import differences, other_cluster, replay
 from metrics.columns import row_of
 from metrics.tables.schema import SCHEMAS
 from metrics.tables.trials import trial_from
@@ -160,3 +160,21 @@ def test_differences_name_file_and_key() -> None:
     assert differences(then, then) == []
     raised = {"goal": {**then["goal"], "guards.np_max": 9, "search.budget.trials": 5}}
     assert differences(then, {**then, **raised}) == []
+
+
+def test_a_run_goes_on_with_its_own_cluster_only() -> None:
+    then = {
+        "cluster.id": "a",
+        "cluster.brokers": "3",
+        "broker.version": "4.1.2",
+        "driver.cores": "2",
+    }
+    assert other_cluster(then, then | {"driver.cores": "8"}) == []
+    assert other_cluster(then, then | {"cluster.id": "b"}) == ["cluster.id was a and is b"]
+    assert other_cluster(then, then | {"cluster.id": "b"}, is_testbed=True) == []
+    now = {"cluster.brokers": "2", "broker.version": "4.2.0", "broker.1.version": "4.2.0"}
+    assert other_cluster(then, now, is_testbed=True) == [
+        "broker.version was 4.1.2 and is 4.2.0",
+        "cluster.brokers was 3 and is 2",
+    ]
+    assert other_cluster({}, then) == []

@@ -61,7 +61,7 @@ def test_slices_lie_between_the_samples_of_the_window() -> None:
     progress = _progress(idle=0.6, seconds=10)
     assert progress.planned == 20
     assert progress.means["request_handler_idle/1"] == pytest.approx([0.5] * 10)
-    assert progress.shares["isr/2"] == ([False] * 10, 0.5)
+    assert progress.shares["isr"] == ([False] * 10, 0.5)
     assert progress.stocks["achieved"] == [0.0] * 10
 
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from metrics.sources.sample import BrokerSample
 from metrics.windows.broker import BrokerWindow, broker_window, broker_windows
+from metrics.windows.cluster import any_isr_changed_share
 from metrics.windows.spans import Span, find_contradiction, good_samples
 from tests.support.evidence import START_S, busy_samples, sample
 
@@ -205,3 +206,36 @@ def test_the_most_requests_that_wait_for_followers_are_kept() -> None:
     assert broker_window([sample(0.0), sample(1.0)], 1, START_S, START_S + 1, 1.0) == replace(
         found, end_s=START_S + 1, samples_expected=2, produce_delayed_max=None
     )
+
+
+def _at(broker_id: int, second: float, under_replicated: float) -> BrokerSample:
+    return sample(second, {"under_replicated_partitions": under_replicated}, broker_id)
+
+
+def test_changes_that_wander_from_broker_to_broker_count_together() -> None:
+    """Three brokers in 40 % of the samples each, never two at a time."""
+    taken = [
+        _at(broker_id, second + 0.003 * broker_id, float(second % 5 in (broker_id, broker_id + 2)))
+        for second in range(-1, 10)
+        for broker_id in (0, 1, 2)
+    ]
+    shares = [
+        broker_window(taken, b, START_S, START_S + 10, 1.0).isr_changed_share for b in range(3)
+    ]
+    assert shares == pytest.approx([0.4] * 3)
+    found = any_isr_changed_share(taken, (0, 1, 2), START_S, START_S + 10)
+    assert found == pytest.approx(1.0)
+    assert any_isr_changed_share(taken, (1,), START_S, START_S + 10) == pytest.approx(0.4)
+
+
+def test_a_broker_that_missed_samples_dilutes_no_share() -> None:
+    taken = [_at(1, float(second), 0.0) for second in range(-1, 11)]
+    taken += [_at(2, second + 0.01, 1.0) for second in (3, 4)]
+    assert any_isr_changed_share(taken, (1, 2), START_S, START_S + 10) == pytest.approx(2 / 11)
+    assert any_isr_changed_share(taken, (3,), START_S, START_S + 10) is None
+
+
+def test_so_does_one_of_all_brokers_together_since_the_sample_before() -> None:
+    taken = [sample(s, {"under_replicated_partitions": 0.0, "isr_shrinks": float(s >= 0)})
+             for s in (-1.0, 0.0, 1.0, 2.0)]  # fmt: skip
+    assert any_isr_changed_share(taken, (1,), START_S, START_S + 2) == pytest.approx(1 / 3)
