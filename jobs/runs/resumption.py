@@ -52,7 +52,8 @@ def resumed_trials(
             f"the run {run_id} had another plan: {'; '.join(differing)}; expected the same; "
             "give the same files and --set options, or start a new run"
         )
-    is_testbed = any(key.startswith("testbed.") for key in json.loads(config_text).get("cluster", {}))
+    cluster = json.loads(config_text).get("cluster", {})
+    is_testbed = any(key.startswith("testbed.") for key in cluster)
     others = other_cluster(runs[0].environment or {}, environment, is_testbed)
     if others:
         raise ConfigError(
