@@ -56,11 +56,22 @@ def boundary_of(
         limited_by=last.limited_by if last else None,
         gave_up=point.result.reason if isinstance(point.result, GaveUp) else None,
     )
-    boundary = replace(boundary, goal=goal, evidence=last.attribution if last else "")
+    notes = _beside_others(own)
+    boundary = replace(boundary, goal=goal, evidence=last.attribution if last else "", notes=notes)
     if isinstance(point.result, GaveUp):
         return boundary
-    confidence, notes = point.result.confidence, point.result.notes
-    return replace(boundary, confidence=confidence, notes=notes)
+    confidence = point.result.confidence
+    return replace(boundary, confidence=confidence, notes=(*point.result.notes, *notes))
+
+
+def _beside_others(trials: Sequence[Trial]) -> tuple[str, ...]:
+    """That the brokers were not ours alone, where they were not."""
+    told = [trial.evidence.others for trial in trials if trial.evidence.others is not None]
+    loads = [each for each in told if each.is_worth_telling]
+    if not loads:
+        return ()
+    most = max(loads, key=lambda each: each.messages_per_s)
+    return (f"measured beside {most.text} of others, who may take more or less at other times",)
 
 
 def summary_of_run(

@@ -12,6 +12,7 @@ from metrics.sources.beans import UPTIME_MS
 from metrics.sources.sample import BrokerSample
 from metrics.sources.source import MetricsSource, brokers_of
 from metrics.trial.judgement import Reason
+from metrics.trial.others import Written
 
 SETTLE_S = 10.0
 """Brokers that are not at rest before the run get so long to settle [s]; beyond it, how they
@@ -51,6 +52,9 @@ class Gates:
         check: sees to it that the topics' ISRs are full and their preferred replicas lead.
         warm_up: loads the brokers on the topics until their JVMs are warm; None never does.
         clock, pause: wall-clock time [s], handed in for tests.
+
+    Attributes:
+        at_rest: what others wrote before the run; None where the brokers do not tell.
     """
 
     def __init__(
@@ -69,6 +73,7 @@ class Gates:
         self._clock = clock
         self._pause = pause
         self._usual: Mapping[int, Usual] = {}
+        self.at_rest: Written | None = None
         self._polled: Sequence[BrokerSample] = ()
         self._loaded_s: float | None = None
 
@@ -78,13 +83,19 @@ class Gates:
         wait_until_calm(
             self._source, earlier=first, deadline_s=SETTLE_S, clock=self._clock, pause=self._pause
         )
-        windows = windows_between(self._source, first, self._source.sample_all())
+        last = self._source.sample_all()
+        windows = windows_between(self._source, first, last)
+        self.at_rest = Written.between(first, last, brokers_of(self._source))
         self._usual = {window.broker_id: Usual.of(window) for window in windows}
 
-    def loaded(self) -> None:
-        """A load has just ended: what the brokers say now makes the next wait shorter."""
-        self._polled = self._source.sample_all()
+    def loaded(self) -> Written | None:
+        """A load has just ended: what the brokers say now makes the next wait shorter.
+
+        Returns what was written since the brokers were seen at rest; None where they do not tell.
+        """
+        before, self._polled = self._polled, self._source.sample_all()
         self._loaded_s = self._clock()
+        return Written.between(before, self._polled, brokers_of(self._source))
 
     def pass_all(self, topics: TopicSet) -> tuple[Reason, ...]:
         """Wait until a trial may begin; what is not well by the deadline makes it INVALID."""

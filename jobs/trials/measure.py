@@ -27,6 +27,7 @@ from metrics.traffic.pattern import TrafficPattern
 from metrics.trial.client import ClientWindow
 from metrics.trial.evidence import Evidence
 from metrics.trial.judgement import Reason
+from metrics.trial.others import others_in
 from metrics.trial.task import merge
 from metrics.trial.trial import Trial
 from metrics.windows.broker import BrokerWindow, broker_windows
@@ -147,7 +148,10 @@ class TrialMeasurer:
                 rule, text = "guard", f"ended by a guard: {context.guards.tripped}"
             return self._refused(Reason(rule, text, 1.0, 0.0)), []
         context.guards.settle(pattern, client)
-        self._gates.loaded()
+        written = self._gates.loaded()
+        grown = sum(after.values()) - sum(before.values())
+        if client.counts.failed_total:  # what brokers still had in their queues comes to the logs
+            grown = sum(context.topics.end_offsets(topics).values()) - sum(before.values())
         brokers = brokers_of(context.source)
         windows = partial(self._windows, samples, client, pattern.phases.sample_interval_s)
         evidence = Evidence(
@@ -156,6 +160,7 @@ class TrialMeasurer:
             windows(controllers_of(context.source) - brokers),
             context.source.name,
             {partition: (begin, after[partition]) for partition, begin in before.items()},
+            others=others_in(written, grown, client.counts, self._gates.at_rest),
             any_isr_changed_share=any_isr_changed_share(
                 samples, brokers, client.start_s, client.end_s
             ),

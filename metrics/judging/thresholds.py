@@ -61,12 +61,15 @@ class Validity:
         generator_share_max: share of a shortfall that may be the generator's own [ratio].
         loop_busy_max: share of time that a task's event loop may be busy before a
             shortfall is called its own [ratio].
+        others_share_max: share of what the brokers took that others may write beyond their level
+            before the run [ratio].
         throttle_ms_max: mean throttle time of produce requests [ms].
     """
 
     missed_samples_max: Annotated[float, Number(0, 1, below=True)] = 0.25
     generator_share_max: Annotated[float, Number(0, 1)] = 0.5
     loop_busy_max: Annotated[float, Number(0, 1, above=True)] = 0.95
+    others_share_max: Annotated[float, Number(0, 1)] = 0.05
     throttle_ms_max: Annotated[float, Number(0, 60_000, "milliseconds")] = 0.0
 
 

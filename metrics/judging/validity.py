@@ -384,6 +384,22 @@ def _what_differs(group: GroupWindow, ends: Mapping[int, int]) -> tuple[str, int
     return None
 
 
+class OthersLoaded(ValidityRule):
+    """Others loaded the brokers more than before the run, so that the limit is not theirs alone."""
+
+    def reasons(self, evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
+        """The load of others, where it is too much of all."""
+        others, most = evidence.others, thresholds.validity.others_share_max
+        if others is None or others.excess_share <= most:
+            return []
+        text = (
+            f"others wrote {others.text} to the brokers during the trial, beyond their level "
+            f"before the run {others.excess_share:.0%} of all, above {most:.0%}; see who else "
+            "uses the cluster"
+        )
+        return [Reason("others_loaded", text, others.excess_share, most)]
+
+
 class WindowTooShort(ValidityRule):
     """A window in which a follower that lags could not have left the ISR yet."""
 
@@ -412,6 +428,7 @@ RULES: Sequence[ValidityRule] = (
     ErrorsUnexplained(),
     ClusterChanged(),
     Throttled(),
+    OthersLoaded(),
     ConsumersLimited(),
     AccountingMismatch(),
     ConsumptionMismatch(),

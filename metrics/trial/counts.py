@@ -56,6 +56,8 @@ class Counts:
             room, so held up by the generator and not by the brokers.
         produce_requests: handed to a socket inside the window; None where a client library does
             not tell.
+        log_bytes: of the record batches that were acknowledged over the whole trial, as brokers
+            count them; None where a client library does not tell.
         acked_by_partition: partition, numbered through all topics → records acknowledged over
             the whole trial.
         sent_by_partition: partition → records handed to a socket over the whole trial, each once.
@@ -81,6 +83,7 @@ class Counts:
     acked_bytes: int = 0
     unsent_own_records: int = 0
     produce_requests: int | None = None
+    log_bytes: int | None = None
     acked_by_partition: dict[int, int] = field(default_factory=Counter)
     sent_by_partition: dict[int, int] = field(default_factory=Counter)
     errors_by_partition: dict[int, Errors] = field(default_factory=_errors)

@@ -11,6 +11,7 @@ from typing import Annotated
 from metrics.columns import NO_COLUMN, Column, Flat, column
 from metrics.trial.client import ClientWindow
 from metrics.trial.judgement import Reason
+from metrics.trial.others import OtherLoad
 from metrics.windows.broker import BrokerWindow, busiest_of
 from metrics.windows.use import ResourceUse, use_table
 
@@ -42,6 +43,7 @@ class Evidence:
         metrics_source: `driver-jvm`, `jmxquery`, …
         end_offsets: partition → (before, after) the trial, to be compared with what was
             acknowledged and read; None when they were not read.
+        others: what others wrote to the brokers meanwhile; None where the brokers do not tell.
         any_isr_changed_share: share of the samplings in which at least one broker shows an ISR
             change or under-replicated partitions [ratio].
         refusals: why the trial was not made, or was ended, and so is no answer.
@@ -54,6 +56,7 @@ class Evidence:
     controllers: Annotated[tuple[BrokerWindow, ...], Column("controller_windows")] = ()
     metrics_source: str = ""
     end_offsets: Annotated[Mapping[int, tuple[int, int]] | None, NO_COLUMN] = None
+    others: OtherLoad | None = None
     any_isr_changed_share: float | None = None
     refusals: Annotated[tuple[Reason, ...], NO_COLUMN] = ()
     planned_s: Annotated[float, NO_COLUMN] = 0.0

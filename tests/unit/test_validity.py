@@ -5,12 +5,15 @@ from dataclasses import replace
 
 import pytest
 
+from metrics.sources.sample import BrokerSample
 from metrics.trial.client import ClientWindow
+from metrics.trial.counts import Counts
 from metrics.trial.evidence import ClusterFacts
+from metrics.trial.others import OtherLoad, Written, others_in
 from metrics.windows.broker import BrokerWindow, RequestWindow
 from metrics.windows.resource import Resource
 from search.model import Verdict
-from tests.support.evidence import broker, client, judged, rules, with_one
+from tests.support.evidence import broker, client, judged, rules, sample, with_one
 
 BROKERS = (broker(1), broker(2), broker(3))
 
@@ -51,6 +54,62 @@ def test_invalid_comes_before_overloaded(rule: str) -> None:
 )
 def test_whose_shortfall_it_was(changes: dict[str, float], verdict: Verdict) -> None:
     assert judged(client(acked_records=9_000, **changes)).verdict is verdict
+
+
+def _others(messages_per_s: float, bytes_per_s: float | None, rest_bytes: float = 0.0) -> OtherLoad:
+    """Beside 10,000 messages/s and 10 MB/s of ours."""
+    all_bytes = 10e6 + (bytes_per_s or 0.0)
+    rest_messages = rest_bytes / 1_000
+    return OtherLoad(
+        messages_per_s, bytes_per_s, rest_messages, rest_bytes, 10_000 + messages_per_s, all_bytes
+    )
+
+
+@pytest.mark.parametrize(
+    ("others", "verdict"),
+    [
+        (_others(0.0, 0.0), Verdict.SUSTAINED),
+        (_others(400.0, 0.4e6), Verdict.SUSTAINED),
+        (_others(600.0, 0.6e6), Verdict.INVALID),
+        (_others(40.0, 4e6), Verdict.INVALID),  # few and large
+        (_others(4_000.0, 0.4e6), Verdict.INVALID),  # many and small
+        (_others(4_000.0, None), Verdict.INVALID),
+        (_others(4_000.0, 4e6, rest_bytes=4e6), Verdict.SUSTAINED),  # as before the run
+        (_others(4_000.0, 4e6, rest_bytes=3e6), Verdict.INVALID),
+    ],
+)
+def test_a_load_of_others_that_was_not_there_before_is_no_verdict(
+    others: OtherLoad, verdict: Verdict
+) -> None:
+    judgement = judged(others=others)
+    assert judgement.verdict is verdict
+    assert rules(judgement) == {"others_loaded"} or verdict is Verdict.SUSTAINED
+
+
+def test_what_others_wrote_is_what_is_left_without_ours() -> None:
+    def poll(at_s: float, messages: float, log_bytes: float) -> list[BrokerSample]:
+        counters = {"messages_in": messages, "bytes_in": log_bytes}
+        return [sample(at_s, counters, broker_id) for broker_id in (1, 2)]
+
+    written = Written.between(poll(0.0, 50.0, 5_000.0), poll(20.0, 6_050.0, 1_205_000.0), (1, 2))
+    assert written == Written(20.0, 12_000.0, 2_400_000.0)
+    counts = Counts(acked_by_partition={0: 5_000, 1: 4_000}, log_bytes=1_800_000)
+    # A thousand records of ours came to the logs twice.
+    found = others_in(written, 10_000, counts, Written(2.0, 40.0, 8_000.0))
+    assert found == OtherLoad(100.0, 20_000.0, 20.0, 4_000.0, 600.0, 120_000.0)
+    assert others_in(written, 10_000, Counts(), None) == OtherLoad(
+        100.0, None, 0.0, 0.0, 600.0, 120_000.0
+    )
+    assert others_in(None, 10_000, counts, None) is None
+
+
+def test_a_broker_that_does_not_tell_or_began_anew_makes_the_load_of_others_unknown() -> None:
+    whole = {"messages_in": 5.0, "bytes_in": 5.0}
+    first, last = [sample(0.0, whole)], [sample(9.0, {"messages_in": 4.0, "bytes_in": 9.0})]
+    assert Written.between(first, last, (1,)) is None
+    assert Written.between(first, [sample(9.0, {"messages_in": 9.0})], (1,)) is None
+    assert Written.between(first, [sample(9.0, whole)], (1, 2)) is None
+    assert Written.between(first, [sample(9.0, whole)], ()) is None
 
 
 def test_a_busy_generator_without_a_shortfall_is_fine() -> None:

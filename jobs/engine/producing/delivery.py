@@ -77,6 +77,7 @@ class Delivery:
     Attributes:
         is_open: False once nothing may be sent for the first time.
         requests: produce requests so far.
+        log_bytes: of the batches that were acknowledged so far [B].
         producers: with what they wait for.
     """
 
@@ -100,6 +101,7 @@ class Delivery:
         self._is_over = False
         self.is_open = True
         self.requests = 0
+        self.log_bytes = 0
         self.producers: list[Producer] = []
 
     def add(self, producer: Producer, brokers: Iterable[int]) -> None:
@@ -505,6 +507,7 @@ class Delivery:
             batch.payload_bytes,
             now,
         )
+        self.log_bytes += batch.size
         if producer.id_state is not None:
             producer.id_state.acknowledge(batch)
         if batch.trouble is not None and batch.trouble.copies:

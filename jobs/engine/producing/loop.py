@@ -140,6 +140,7 @@ class WireLoop:
         drain_s = self._plan.pattern.phases.drain_timeout_s
         self._turn_until(lambda: window.end_s + drain_s)
         delivery.end(self._clock())
+        account.counts.log_bytes = delivery.log_bytes
         account.latency.fold()
         account.lateness.fold()
 
