@@ -27,6 +27,7 @@ from metrics.traffic.pattern import Phases, TopicOptions, TrafficPattern
 from metrics.traffic.producer import ProducerPattern
 from metrics.trial.evidence import Evidence
 from metrics.trial.judgement import Judgement
+from metrics.trial.others import Written, others_in
 from metrics.trial.task import TaskReport, merge
 from metrics.windows.broker import broker_windows
 from tests.support.offsets import end_offsets_of
@@ -120,6 +121,7 @@ class LoadedBrokers:
             brokers=way.brokers,
             start_lead_s=0.5,
         )
+        before, ended = self.source.sample_all(), end_offsets_of(self._admin, topic, replicas)
         with Sampler(self.source, INTERVAL_S) as sampler:
             row = way.within(lambda: run_task(load, OneTask()))
             samples = sampler.stop()
@@ -128,7 +130,11 @@ class LoadedBrokers:
         span = (account.start_s, account.end_s, INTERVAL_S)
         windows = broker_windows(samples, brokers_of(self.source), *span, way.link_mbit_per_s)
         controllers = broker_windows(samples, controllers_of(self.source), *span)
-        found = Evidence(account, windows, controllers, self.source.name)
+        written = Written.between(before, self.source.sample_all(), brokers_of(self.source))
+        offsets = end_offsets_of(self._admin, topic, replicas)
+        grown = sum(offsets.values()) - sum(ended.values())
+        others = others_in(written, grown, account.counts, None)
+        found = Evidence(account, windows, controllers, self.source.name, others=others)
         return Seen(found, judge(found, THRESHOLDS))
 
     def end_offsets(self, topic: str, replicas: Replicas) -> dict[int, int]:
