@@ -24,7 +24,7 @@ from metrics.reporting.summary import (
 from metrics.tables.boundary import Boundary, make_boundary
 from metrics.trial.trial import Trial
 from search.line import FinishedPoint
-from search.model import GaveUp, Verdict
+from search.model import Bracket, GaveUp, Verdict
 
 REPORT = "report.html"
 
@@ -56,12 +56,24 @@ def boundary_of(
         limited_by=last.limited_by if last else None,
         gave_up=point.result.reason if isinstance(point.result, GaveUp) else None,
     )
-    notes = _beside_others(own)
+    notes = (*_nothing_sustained(bracket, config), *_beside_others(own))
     boundary = replace(boundary, goal=goal, evidence=last.attribution if last else "", notes=notes)
     if isinstance(point.result, GaveUp):
         return boundary
     confidence = point.result.confidence
     return replace(boundary, confidence=confidence, notes=(*point.result.notes, *notes))
+
+
+def _nothing_sustained(bracket: Bracket, config: Configuration) -> tuple[str, ...]:
+    """That a limit of 0 says more of the cluster or of the goal than of the load."""
+    if bracket.sustained > 0 or bracket.overloaded is None:
+        return ()
+    least = config.axis.amount(bracket.overloaded)
+    text = (
+        f"even {least} were too much: this is no capacity but a cluster that is overloaded by "
+        "something else, or a goal that it cannot meet; read the reasons"
+    )
+    return (text,)
 
 
 def _beside_others(trials: Sequence[Trial]) -> tuple[str, ...]:

@@ -88,6 +88,11 @@ class Gates:
         self.at_rest = Written.between(first, last, brokers_of(self._source))
         self._usual = {window.broker_id: Usual.of(window) for window in windows}
 
+    @property
+    def under_replicated_at_rest(self) -> dict[int, float]:
+        """Broker id → under-replicated partitions before the run."""
+        return {broker: usual.under_replicated for broker, usual in self._usual.items()}
+
     def loaded(self) -> Written | None:
         """A load has just ended: what the brokers say now makes the next wait shorter.
 

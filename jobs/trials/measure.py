@@ -162,7 +162,11 @@ class TrialMeasurer:
             {partition: (begin, after[partition]) for partition, begin in before.items()},
             others=others_in(written, grown, client.counts, self._gates.at_rest),
             any_isr_changed_share=any_isr_changed_share(
-                samples, brokers, client.start_s, client.end_s
+                samples,
+                brokers,
+                client.start_s,
+                client.end_s,
+                context.facts.under_replicated_at_rest,
             ),
             planned_s=pattern.phases.measure_s,
             cluster=context.facts,
@@ -177,7 +181,8 @@ class TrialMeasurer:
         nodes: frozenset[int],
     ) -> tuple[BrokerWindow, ...]:
         window, link = (client.start_s, client.end_s), self._context.config.cluster.link_mbit_per_s
-        return broker_windows(samples, nodes, *window, interval_s, link)
+        at_rest = self._context.facts.under_replicated_at_rest
+        return broker_windows(samples, nodes, *window, interval_s, link, at_rest)
 
     def _offer(
         self, number: int, pattern: TrafficPattern, topics: TopicSet, before: Mapping[int, int]

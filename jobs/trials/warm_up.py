@@ -39,6 +39,17 @@ def open_gates(context: RunContext, warm_up_max_s: float) -> Gates:
     gates = Gates(context.source, context.topics.check, context.reporter, warming)
     context.reporter.report(PhaseStarted("looking at the brokers at rest"))
     gates.open()
+    short = gates.under_replicated_at_rest
+    context.facts = replace(context.facts, under_replicated_at_rest=short)
+    if any(short.values()):
+        told = ", ".join(
+            f"{count:.0f} on broker {broker}" for broker, count in short.items() if count
+        )
+        context.reporter.report(
+            PhaseStarted(
+                f"partitions of others are under-replicated already ({told}): more than that counts"
+            )
+        )
     return gates
 
 

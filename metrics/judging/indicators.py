@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from metrics.judging.slices import Early, Slices
 from metrics.judging.thresholds import LATENCY_QUANTILES, Indicators
 from metrics.sources.beans import HANDLER_IDLE_NS, NETWORK_WAIT_NS
+from metrics.sources.sample import BrokerSample
 from metrics.trial.evidence import ClusterFacts, Evidence
 from metrics.trial.judgement import Reason
 from metrics.windows.broker import BrokerWindow
@@ -168,7 +169,12 @@ class Isr(Indicator):
 
     def early(self, slices: Slices, limits: Indicators) -> Early:
         """The share of slices with a change at any broker."""
-        changed = slices.shares(self.name, isr_changed).values()
+        at_rest = slices.cluster.under_replicated_at_rest
+
+        def is_changed(before: BrokerSample, after: BrokerSample) -> bool:
+            return isr_changed(before, after, at_rest.get(after.broker_id, 0.0))
+
+        changed = slices.shares(self.name, is_changed).values()
         together = [any(each) for each in zip(*changed, strict=False)]
         return Early(shares={self.name: (together, limits.isr_changed_share_max)})
 

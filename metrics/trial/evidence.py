@@ -24,12 +24,14 @@ class ClusterFacts:
         is_blind: it shows no metrics, so that none can be missing.
         isr_window_s: least window in which an ISR change can show, from the brokers'
             `replica.lag.time.max.ms` [s]; None where there are no followers.
+        under_replicated_at_rest: broker id → under-replicated partitions before the run.
         queued_max_requests: broker id → its `queued.max.requests`, where that was asked.
     """
 
     is_blind: bool = False
     isr_window_s: float | None = None
     queued_max_requests: Mapping[int, float] = field(default_factory=dict)
+    under_replicated_at_rest: Mapping[int, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

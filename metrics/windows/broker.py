@@ -7,7 +7,7 @@ after it is another. What the samples do not show is None, never 0.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from metrics.sources.beans import (
@@ -180,6 +180,7 @@ def broker_window(
     start_s: float,
     end_s: float,
     interval_s: float,
+    under_replicated_at_rest: float = 0.0,
 ) -> BrokerWindow:
     """One broker's window inside [start_s, end_s].
 
@@ -187,6 +188,7 @@ def broker_window(
         samples: of any brokers, in any order, also from before and after the window.
         start_s, end_s: the measured window [s since the epoch].
         interval_s: intended time between samples [s].
+        under_replicated_at_rest: partitions before the run.
     """
     good = good_samples(samples, broker_id)
     inside = [sample for sample in good if start_s <= sample.at_s <= end_s]
@@ -208,12 +210,13 @@ def broker_window(
             edge_gap_s,
             contradiction,
         )
-    return _measured(inside, earlier, expected, missed, edge_gap_s, interval_s)
+    measured = _measured(inside, expected, missed, edge_gap_s, interval_s)
+    changed = isr_changed_share(earlier, inside, under_replicated_at_rest)
+    return replace(measured, isr_changed_share=changed)
 
 
 def _measured(
     inside: Sequence[BrokerSample],
-    earlier: BrokerSample | None,
     expected: int,
     missed: int,
     edge_gap_s: float,
@@ -245,7 +248,6 @@ def _measured(
         produce_delayed_max=span.gauge_max("produce_delayed"),
         isr_shrinks=span.delta("isr_shrinks"),
         isr_expands=span.delta("isr_expands"),
-        isr_changed_share=isr_changed_share(earlier, inside),
         under_replicated_max=span.gauge_max("under_replicated_partitions"),
         replica_lag_max_records=span.gauge_max("replica_max_lag_records"),
         messages_in_per_s=span.per_s("messages_in"),
@@ -281,15 +283,20 @@ def broker_windows(
     end_s: float,
     interval_s: float,
     link_mbit_per_s: float | None = None,
+    at_rest: Mapping[int, float] | None = None,
 ) -> tuple[BrokerWindow, ...]:
     """The windows of all these nodes, one each even where no sample was answered.
 
     Args:
         link_mbit_per_s: stated speed of their network interfaces, None where unknown.
+        at_rest: broker id → under-replicated partitions before the run.
     """
+    usual = at_rest or {}
     return tuple(
         replace(
-            broker_window(samples, broker_id, start_s, end_s, interval_s),
+            broker_window(
+                samples, broker_id, start_s, end_s, interval_s, usual.get(broker_id, 0.0)
+            ),
             link_mbit_per_s=link_mbit_per_s,
         )
         for broker_id in sorted(broker_ids)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
 from metrics.sources.sample import BrokerSample
@@ -10,14 +10,22 @@ from metrics.windows.spans import good_samples, isr_changed
 
 
 def any_isr_changed_share(
-    samples: Sequence[BrokerSample], broker_ids: Iterable[int], start_s: float, end_s: float
+    samples: Sequence[BrokerSample],
+    broker_ids: Iterable[int],
+    start_s: float,
+    end_s: float,
+    at_rest: Mapping[int, float] | None = None,
 ) -> float | None:
     """Share of the samplings inside [start_s, end_s] after which at least one broker shows an ISR
     change or lacks replicas [ratio]; None where no broker tells.
 
     Brokers are sampled at the same moments, up to some milliseconds: those of the broker with the
     most samples count, and each other sample belongs to the nearest of them.
+
+    Args:
+        at_rest: broker id → under-replicated partitions before the run.
     """
+    usual = at_rest or {}
     found: list[list[tuple[float, bool]]] = []
     for broker_id in broker_ids:
         known = [
@@ -26,14 +34,15 @@ def any_isr_changed_share(
             if "under_replicated_partitions" in each.values and each.at_s <= end_s
         ]
         pairs = pairwise([*known[:1], *known])
-        found.append([(b.at_s, isr_changed(a, b)) for a, b in pairs if b.at_s >= start_s])
+        own = usual.get(broker_id, 0.0)
+        found.append([(b.at_s, isr_changed(a, b, own)) for a, b in pairs if b.at_s >= start_s])
     moments = [at_s for at_s, _ in max(found, key=len, default=[])]
     if not moments:
         return None
     changed = {
         min(moments, key=lambda moment: abs(moment - at_s))
-        for own in found
-        for at_s, is_changed in own
+        for each in found
+        for at_s, is_changed in each
         if is_changed
     }
     return len(changed) / len(moments)

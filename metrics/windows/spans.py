@@ -110,28 +110,33 @@ def good_samples(samples: Iterable[BrokerSample], broker_id: int) -> list[Broker
     return kept
 
 
-def isr_changed(before: BrokerSample, after: BrokerSample) -> bool:
-    """True when the ISR changed between two samples, or the later one lacks replicas."""
+def isr_changed(before: BrokerSample, after: BrokerSample, at_rest: float = 0.0) -> bool:
+    """True when the ISR changed between two samples, or the later one lacks replicas.
+
+    Args:
+        at_rest: under-replicated partitions before the run, which no load of ours explains.
+    """
     moved = any(
         after.values.get(name, 0.0) != before.values.get(name, after.values.get(name, 0.0))
         for name in ("isr_shrinks", "isr_expands")
     )
-    return moved or after.values.get("under_replicated_partitions", 0.0) > 0
+    return moved or after.values.get("under_replicated_partitions", 0.0) > at_rest
 
 
 def isr_changed_share(
-    earlier: BrokerSample | None, samples: Sequence[BrokerSample]
+    earlier: BrokerSample | None, samples: Sequence[BrokerSample], at_rest: float = 0.0
 ) -> float | None:
     """Share of samples after an ISR change or with under-replicated partitions [ratio].
 
     Args:
         earlier: the last sample before these, if there is one.
+        at_rest: under-replicated partitions before the run.
     """
     known = [s for s in samples if "under_replicated_partitions" in s.values]
     if not known:
         return None
     chain = [earlier if earlier is not None else known[0], *known]
-    changed = sum(isr_changed(before, after) for before, after in pairwise(chain))
+    changed = sum(isr_changed(before, after, at_rest) for before, after in pairwise(chain))
     return changed / len(known)
 
 

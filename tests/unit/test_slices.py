@@ -103,6 +103,16 @@ def test_where_nothing_may_be_missing_nothing_ends_early() -> None:
     assert StopRule().verdict(_progress(thresholds=goal(achieved_min=1.0))) is None
 
 
+def test_partitions_that_were_short_before_the_run_end_no_window() -> None:
+    def verdict(at_rest: float) -> Verdict | None:
+        facts = ClusterFacts(under_replicated_at_rest={2: at_rest})
+        slices = replace(_slices(_samples(0.9, 14, 2.0), _acked(14)), cluster=facts)
+        return StopRule().verdict(progress_of(slices, Thresholds()))
+
+    assert verdict(at_rest=0.0) is Verdict.OVERLOADED
+    assert verdict(at_rest=2.0) is Verdict.SUSTAINED
+
+
 def test_a_cluster_without_metrics_ends_its_windows_early_too() -> None:
     """What was acknowledged and the replicas' state say enough."""
 

@@ -239,3 +239,19 @@ def test_so_does_one_of_all_brokers_together_since_the_sample_before() -> None:
     taken = [sample(s, {"under_replicated_partitions": 0.0, "isr_shrinks": float(s >= 0)})
              for s in (-1.0, 0.0, 1.0, 2.0)]  # fmt: skip
     assert any_isr_changed_share(taken, (1,), START_S, START_S + 2) == pytest.approx(1 / 3)
+
+
+def test_what_was_under_replicated_before_the_run_is_no_load_of_ours() -> None:
+    def taken(count: float) -> list[BrokerSample]:
+        return [_at(1, float(second), count) for second in range(-1, 11)]
+
+    def shares(count: float, at_rest: float) -> tuple[float | None, float | None]:
+        (window,) = broker_windows(
+            taken(count), (1,), START_S, START_S + 10, 1.0, at_rest={1: at_rest}
+        )
+        together = any_isr_changed_share(taken(count), (1,), START_S, START_S + 10, {1: at_rest})
+        return window.isr_changed_share, together
+
+    assert shares(1.0, at_rest=0.0) == (1.0, 1.0)
+    assert shares(1.0, at_rest=1.0) == (0.0, 0.0)
+    assert shares(3.0, at_rest=1.0) == (1.0, 1.0)
