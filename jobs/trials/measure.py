@@ -160,7 +160,13 @@ class TrialMeasurer:
             windows(controllers_of(context.source) - brokers),
             context.source.name,
             {partition: (begin, after[partition]) for partition, begin in before.items()},
-            others=others_in(written, grown, client.counts, self._gates.at_rest),
+            others=others_in(
+                written,
+                grown,
+                client.counts,
+                self._gates.at_rest,
+                pattern.consumers.commits_per_s(len(topics.leaders)),
+            ),
             any_isr_changed_share=any_isr_changed_share(
                 samples,
                 brokers,

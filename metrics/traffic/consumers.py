@@ -59,6 +59,10 @@ class ConsumerOptions:
         hosted = range(task, self.members_total, tasks)
         return [(index // self.members, index % self.members) for index in hosted]
 
+    def commits_per_s(self, partitions: int) -> float:
+        """Offsets that all groups commit at most, which brokers count as messages too [1/s]."""
+        return self.groups * partitions * 1000.0 / self.auto_commit_interval_ms
+
     def tasks(self, slots: int) -> int:
         """Tasks that host the members, out of so many slots; the producers get the rest.
 

@@ -130,17 +130,23 @@ class OtherLoad:
 
 
 def others_in(
-    written: Written | None, grown: int, counts: Counts, at_rest: Written | None
+    written: Written | None,
+    grown: int,
+    counts: Counts,
+    at_rest: Written | None,
+    commits_per_s: float = 0.0,
 ) -> OtherLoad | None:
     """What of everything written was not ours; None where that is not known.
 
     Args:
         grown: growth of our topics' end offsets, failed and doubled records included.
         at_rest: what was written before the run.
+        commits_per_s: offsets that our consumer groups commit, at most [1/s].
     """
     if written is None:
         return None
     own_bytes = None
     if counts.log_bytes is not None:
         own_bytes = counts.log_bytes * grown / counts.acked_total if counts.acked_total else 0.0
-    return OtherLoad.of(written, grown, own_bytes, at_rest)
+    own_messages = grown + commits_per_s * written.duration_s
+    return OtherLoad.of(written, own_messages, own_bytes, at_rest)

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from metrics.sources.sample import BrokerSample
+from metrics.traffic.consumers import ConsumerOptions
 from metrics.trial.client import ClientWindow
 from metrics.trial.counts import Counts
 from metrics.trial.evidence import ClusterFacts
@@ -101,6 +102,9 @@ def test_what_others_wrote_is_what_is_left_without_ours() -> None:
         100.0, None, 0.0, 0.0, 600.0, 120_000.0
     )
     assert others_in(None, 10_000, counts, None) is None
+    commits = ConsumerOptions(groups=2, auto_commit_interval_ms=1_000).commits_per_s(50)
+    told = others_in(written, 10_000, counts, None, commits)
+    assert commits == 100.0 and told is not None and told.messages_per_s == 0.0
 
 
 def test_a_broker_that_does_not_tell_or_began_anew_makes_the_load_of_others_unknown() -> None:
