@@ -123,14 +123,18 @@ def _repository() -> str:
     return mirror_url(os.environ) or "Maven Central"
 
 
-def ivy_jar() -> Path:
-    """Ivy's jar in Spark's pip package, found without importing Spark."""
+def spark_jar(name: str) -> Path:
+    """A jar of Spark's pip package, such as `ivy`, found without importing Spark.
+
+    Raises:
+        ConfigError: the package is not installed, or has no such jar.
+    """
     spec = importlib.util.find_spec("pyspark")
     places = list(spec.submodule_search_locations or ()) if spec else []
-    found = [jar for place in places for jar in sorted(Path(place, "jars").glob("ivy-*.jar"))]
+    found = [jar for place in places for jar in sorted(Path(place, "jars").glob(f"{name}-*.jar"))]
     if not found:
         raise ConfigError(
-            "Spark's pip package, whose Ivy fetches the jars, is not installed here. "
+            f"Spark's pip package, whose jar {name} is needed, is not installed here. "
             "Run make setup, or pip install pyspark."
         )
     return found[-1]
@@ -155,7 +159,7 @@ def proxy_options(url: str | None, proxies: Mapping[str, str]) -> list[str]:
 def _command(target: Path, work: Path) -> list[str]:
     proxies = proxy_options(mirror_url(os.environ), urllib.request.getproxies())
     return [
-        *(java_command(), "-Xmx256m", *proxies, "-jar", str(ivy_jar())),
+        *(java_command(), "-Xmx256m", *proxies, "-jar", str(spark_jar("ivy"))),
         *("-settings", str(work / "settings.xml"), "-ivy", str(work / "ivy.xml")),
         *("-cache", str(work / "cache"), "-retrieve", str(target / _PATTERN)),
     ]

@@ -10,11 +10,14 @@ import click
 from jobs.testbed.cleanup import Cleaned
 from jobs.testbed.handle import Testbed
 from jobs.testbed.keys import FOLDER
-from jobs.testbed.model import HOST, State
+from jobs.testbed.model import HOST, Spec, State
 from jobs.testbed.profile import BROKERS_MAX
+from jobs.testbed.properties import handlers_of
 from jobs.testbed.spark import SPARK_WORKERS_MAX, WORKER_SLOTS
 from jobs.testbed.standing import StandingTestbed, down, failed_logs, status, up
 from jobs.testbed.use import cluster_file, submit_line
+from metrics.judging.thresholds import Indicators
+from metrics.planning.planted import HandlerTime
 from metrics.units import format_duration
 from search.errors import ConfigError
 
@@ -49,7 +52,8 @@ def testbed() -> None:
     "settings",
     multiple=True,
     metavar="KEY=VALUE",
-    help="A broker property by Kafka's name, or heap_mb, jvm_options; may be repeated.",
+    help="A broker property by Kafka's name, or heap_mb, jvm_options, produce_handler_ms; "
+    "may be repeated.",
 )
 @click.option(
     "--spark-workers",
@@ -127,6 +131,7 @@ def up_lines(started: Testbed) -> list[str]:
         f"  logs               {started.folder}",
         f"  cluster file       {cluster_file(started.folder)}",
         *_security_lines(started),
+        *planted_lines(started.state.spec),
         *_spark_lines(started),
         f"stop it with: redline testbed down --name {started.name}",
     ]
@@ -154,6 +159,24 @@ def _security_lines(started: Testbed) -> list[str]:
     protocols = ", ".join(spec.security) or "PLAINTEXT"
     jmx = ", JMX with a password and TLS" if spec.jmx_secured else ""
     return [f"  security           {protocols}{jmx}; keys and users in {started.folder / FOLDER}"]
+
+
+def planted_lines(spec: Spec) -> list[str]:
+    """The limit that was planted in the brokers, if one was."""
+    handlers = handlers_of(spec.broker_properties)
+    idle_min = Indicators().request_handler_idle_min
+    lines = []
+    for broker, stated_ms in spec.produce_handler_ms.items():
+        if not stated_ms:
+            lines.append(f"  planted, broker {broker}  no limit: 0 ms in a produce request")
+            continue
+        per_s = HandlerTime(stated_ms, handlers=handlers).requests_per_s(idle_min)
+        lines.append(
+            f"  planted, broker {broker}  {per_s:,.1f} produce requests/s at most: "
+            f"{handlers} {'handler' if handlers == 1 else 'handlers'} x {1 - idle_min:.2f} / "
+            f"{stated_ms:g} ms, before the own time of a request"
+        )
+    return lines
 
 
 def status_lines(reports: Sequence[StandingTestbed], failed: Sequence[Path]) -> list[str]:

@@ -12,7 +12,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import jobs
+from jobs.setup.java_jar import java_jar
 from jobs.setup.preflight import java_command
+from jobs.testbed.authorizer_java import NAME, SOURCE
 from jobs.testbed.channel import channel_pair
 from jobs.testbed.cleanup import own_record, root_lock, sweep
 from jobs.testbed.errors import TestbedStateError
@@ -109,7 +111,8 @@ def make_spec(
         node_jvm_options: node id → options of its JVM besides ours, such as a -javaagent.
 
     Raises:
-        ConfigError: the name cannot be that of a folder, or there is no Java.
+        ConfigError: the name cannot be that of a folder, or there is no Java, or no
+            compiler for what brokers with a stated handler time need.
     """
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,40}", name):
         raise ConfigError(
@@ -121,7 +124,7 @@ def make_spec(
             f"{spark_workers} Spark workers were asked for; expected 0 to {SPARK_WORKERS_MAX}"
         )
     java = java_command()
-    paths = tuple(str(jar) for jar in jars)
+    paths = tuple(str(jar) for jar in [*jars, *_own_jars(profile, jars)])
     return Spec(
         id=f"{name}-{secrets.token_hex(4)}",
         name=name,
@@ -144,9 +147,15 @@ def make_spec(
         jvm_options=profile.jvm_options,
         security=profile.security,
         jmx_secured=profile.jmx_secured,
+        produce_handler_ms={str(node): time_ms for node, time_ms in profile.handler_ms.items()},
         spark_workers=spark_workers,
         spark_home=spark_home() if spark_workers else "",
     )
+
+
+def _own_jars(profile: Profile, jars: Sequence[Path]) -> list[Path]:
+    """What brokers need of ours on their class path."""
+    return [java_jar(NAME, SOURCE, jars)] if profile.handler_ms else []
 
 
 def _spawn(spec: Spec, root: Path) -> Testbed:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, ValidationError
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from jobs.config.base import ConfigModel, Name
 from jobs.config.fields import nearest
@@ -14,7 +14,8 @@ from jobs.config.files import names_in, read_conf
 from jobs.config.problems import config_error
 from jobs.config.source import parse_map
 from jobs.setup.kafka_release import DEFAULT_RELEASE, RELEASE
-from search.bounds import Properties, UnexpectedError, Whole
+from jobs.testbed.properties import AUTHORIZER_PROPERTY
+from search.bounds import Number, Properties, UnexpectedError, Whole
 from search.errors import ConfigError
 
 BROKERS_MAX = 5
@@ -66,6 +67,32 @@ def _as_jvm_options(value: Any) -> Any:
     return tuple(given)
 
 
+_HANDLER_MS = Number(0, 1_000, "milliseconds")
+
+
+def _as_handler_ms(value: Any) -> Any:
+    """A time for all brokers, or broker id → its time; also as a text, `5` or `1: 5, 2: 9.5`."""
+    given = _times_of(value) if isinstance(value, str) else value
+    if isinstance(given, Mapping):
+        ids = all(isinstance(each, int) and not isinstance(each, bool) for each in given)
+        if ids and all(_HANDLER_MS.accepts(time_ms) for time_ms in given.values()):
+            return {broker_id: float(time_ms) for broker_id, time_ms in given.items()}
+    elif given is None or _HANDLER_MS.accepts(given):
+        return None if given is None else float(given)
+    raise UnexpectedError(f"{_HANDLER_MS.expected()}, or one for each broker such as 1: 5, 2: 9.5")
+
+
+def _times_of(text: str) -> Any:
+    """What a text says; None is no time, so a text that says none stays what it is."""
+    try:
+        if ":" not in text:
+            return float(text)
+        pairs = (part.split(":") for part in text.strip(" {}").split(","))
+        return {int(broker_id): float(time_ms) for broker_id, time_ms in pairs}
+    except ValueError:
+        return text
+
+
 class Profile(ConfigModel):
     """A kind of testbed, as one file of conf/testbed describes it.
 
@@ -79,6 +106,8 @@ class Profile(ConfigModel):
         disk_limit_bytes: the testbed is stopped when its log dirs hold more than this [B].
         security: protocols of listeners for clients, the usual one first; plain when empty.
         jmx_secured: whether JMX needs a password and speaks TLS.
+        produce_handler_ms: time that a request handler waits in each produce request, for all
+            brokers or by broker id; None when brokers are as Kafka made them [ms].
         broker: broker properties by Kafka's names. The controller reads them too: it, and
             not the brokers, applies the defaults of new topics.
         controller: properties of the controller alone.
@@ -93,8 +122,48 @@ class Profile(ConfigModel):
     disk_limit_bytes: Annotated[int, Whole(100_000_000, 10**15, "bytes")] = 8_000_000_000
     security: Annotated[tuple[str, ...], BeforeValidator(_as_protocols)] = ()
     jmx_secured: bool = False
+    produce_handler_ms: Annotated[
+        float | Mapping[int, float] | None, BeforeValidator(_as_handler_ms)
+    ] = None
     broker: Properties = Field(default_factory=dict)
     controller: Properties = Field(default_factory=dict)
+
+    @property
+    def handler_ms(self) -> dict[int, float]:
+        """Broker id → the wait of a handler in each produce request; empty for none [ms]."""
+        given = self.produce_handler_ms
+        if given is None:
+            return {}
+        if isinstance(given, Mapping):
+            return dict(sorted(given.items()))
+        return dict.fromkeys(range(1, self.brokers + 1), given)
+
+    @model_validator(mode="after")
+    def _every_broker_has_its_time(self) -> Profile:
+        known = set(range(1, self.brokers + 1))
+        named = set(self.handler_ms)
+        if self.produce_handler_ms is not None and named != known:
+            raise ValueError(
+                f"produce_handler_ms names {_brokers(named)}, and there "
+                f"{'is' if self.brokers == 1 else 'are'} {_brokers(known)}; expected a time for "
+                "each broker that there is, 0 for none; name them all, or give one time for all"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _authorizer_is_ours(self) -> Profile:
+        if self.handler_ms and AUTHORIZER_PROPERTY in self.broker:
+            raise ValueError(
+                f"{AUTHORIZER_PROPERTY} is given beside produce_handler_ms, which puts an "
+                "authorizer of its own there that lets everybody do everything; expected one of "
+                "them; remove the other"
+            )
+        return self
+
+
+def _brokers(ids: Iterable[int]) -> str:
+    *most, last = [str(each) for each in sorted(ids)] or ["none"]
+    return f"brokers {', '.join(most)} and {last}" if most else f"broker {last}"
 
 
 def profile_names() -> tuple[str, ...]:
@@ -128,6 +197,7 @@ _ADAPTABLE = (
     "kafka_version",
     "security",
     "jmx_secured",
+    "produce_handler_ms",
 )
 
 

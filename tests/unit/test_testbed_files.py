@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from jobs.testbed import authorizer_java
+from jobs.testbed.commands import planted_lines
 from jobs.testbed.errors import TestbedStartError
 from jobs.testbed.jvm import MARKER, format_command, server_command, writes_archive
 from jobs.testbed.logs import error_lines, says_address_in_use
@@ -71,6 +73,40 @@ def test_no_property_undoes_what_the_launcher_decides(tmp_path: Path) -> None:
     spec = replace(SPEC, broker_properties={"listeners": "PLAINTEXT://0.0.0.0:9092"})
     properties = node_properties(spec, broker(tmp_path), 20000, "/data")
     assert properties["listeners"] == "PLAINTEXT://127.0.0.1:20002"
+
+
+def test_each_broker_has_its_stated_handler_time_and_the_controller_none(tmp_path: Path) -> None:
+    spec = replace(SPEC, produce_handler_ms={"1": 5.0, "2": 7.25})
+    properties = node_properties(spec, broker(tmp_path), 20000, "/data")
+    assert properties["authorizer.class.name"] == authorizer_java.NAME
+    assert properties[authorizer_java.HANDLER_TIME_PROPERTY] == "7250000"
+    others = [
+        node_properties(spec, controller(tmp_path), 20000, "/data"),
+        node_properties(SPEC, broker(tmp_path), 20000, "/data"),
+    ]
+    for each in others:
+        assert not {"authorizer.class.name", authorizer_java.HANDLER_TIME_PROPERTY} & set(each)
+    state = State(spec, Status.STARTING, created_s=1.0)
+    assert State.from_json(json.loads(json.dumps(state.to_json()))) == state
+
+
+def test_the_authorizer_reads_the_property_that_is_written() -> None:
+    assert f'properties.get("{authorizer_java.HANDLER_TIME_PROPERTY}")' in authorizer_java.SOURCE
+    assert f"public class {authorizer_java.NAME} implements" in authorizer_java.SOURCE
+    assert "@" not in authorizer_java.SOURCE
+
+
+def test_the_planted_limit_is_said_of_each_broker() -> None:
+    assert planted_lines(SPEC) == []
+    spec = replace(SPEC, produce_handler_ms={"1": 5.0, "2": 0.0})
+    first, second = planted_lines(spec)
+    assert first == (
+        "  planted, broker 1  320.0 produce requests/s at most: 2 handlers x 0.80 / 5 ms, "
+        "before the own time of a request"
+    )
+    assert second == "  planted, broker 2  no limit: 0 ms in a produce request"
+    one = replace(SPEC, broker_properties={}, produce_handler_ms={"1": 8.0})
+    assert "800.0 produce requests/s at most: 8 handlers" in planted_lines(one)[0]
 
 
 def test_rendering_escapes_as_java_reads_it() -> None:

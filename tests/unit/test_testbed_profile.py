@@ -12,7 +12,7 @@ from search.errors import ConfigError
 
 
 def test_all_profiles_load_and_bound_the_disk() -> None:
-    assert profile_names() == ("default", "disk-bound", "secured")
+    assert profile_names() == ("calibrated", "default", "disk-bound", "secured")
     for name in profile_names():
         profile = load_profile(name)
         assert profile.name == name and profile.description
@@ -63,6 +63,34 @@ def test_jvm_options_as_a_text_or_a_list() -> None:
         assert other.jvm_options == ("-Xss512k", "-XX:+UseParallelGC")
 
 
+def test_the_calibrated_profile_states_a_time_and_waits_for_no_disk() -> None:
+    profile = load_profile("calibrated")
+    assert profile.handler_ms == {1: 5.0, 2: 5.0, 3: 5.0}
+    assert profile.broker["num.io.threads"] == "1"
+    assert "log.flush.interval.messages" not in profile.broker
+    assert load_profile("disk-bound").handler_ms == {}
+
+
+def test_a_handler_time_for_all_brokers_or_for_each() -> None:
+    profile = load_profile("calibrated")
+    assert adapted(profile, brokers=2).handler_ms == {1: 5.0, 2: 5.0}
+    everywhere: list[object] = ["2.5", 2.5]
+    for given in everywhere:
+        assert adapted(profile, overrides={"produce_handler_ms": given}).handler_ms[3] == 2.5
+    on_each: list[object] = ["1: 5, 2: 5, 3: 9.5", "{3: 9.5, 1: 5, 2: 5}", {1: 5, 2: 5, 3: 9.5}]
+    for given in on_each:
+        other = adapted(profile, overrides={"produce_handler_ms": given})
+        assert other.handler_ms == {1: 5.0, 2: 5.0, 3: 9.5}
+    assert adapted(profile, overrides={"produce_handler_ms": None}).handler_ms == {}
+    assert adapted(load_profile("secured"), overrides={"produce_handler_ms": "0"}).handler_ms
+
+
+def test_handler_times_of_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text("brokers: 2\nproduce_handler_ms: {1: 4, 2: 8}\n")
+    assert load_profile(str(path)).handler_ms == {1: 4.0, 2: 8.0}
+
+
 @pytest.mark.parametrize(
     ("overrides", "said"),
     [
@@ -73,6 +101,15 @@ def test_jvm_options_as_a_text_or_a_list() -> None:
         ({"security": "TLS"}, 'security is "TLS", a text; expected one or more of SSL, SASL_'),
         ({"jmx_secured": "perhaps"}, 'jmx_secured is "perhaps"'),
         ({"disk_limit_bytes": 1}, "disk_limit_bytes is 1; expected a whole number of bytes from"),
+        ({"produce_handler_ms": "long"}, 'produce_handler_ms is "long", a text; expected a number'),
+        ({"produce_handler_ms": -1}, "is -1; expected a number of milliseconds from 0 to 1000, or"),
+        ({"produce_handler_ms": {"1": 5}}, "is a map; expected a number .* such as 1: 5, 2: 9.5;"),
+        ({"produce_handler_ms": "1: 5"}, "names broker 1, and there are brokers 1, 2 and 3; exp"),
+        ({"produce_handler_ms": {}}, "names broker none, and there are brokers 1, 2 and 3; expect"),
+        (
+            {"produce_handler_ms": 5, "authorizer.class.name": "x.Y"},
+            "authorizer.class.name is given beside produce_handler_ms, which puts an authorizer",
+        ),
     ],
 )
 def test_wrong_overrides_say_what_was_expected(overrides: dict[str, object], said: str) -> None:
@@ -105,7 +142,7 @@ def test_a_wrong_profile_says_where(tmp_path: Path, text: str, said: str) -> Non
 
 
 def test_an_unknown_profile_names_the_nearest(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="the nearest is disk-bound; expected one of default, "):
+    with pytest.raises(ConfigError, match="the nearest is disk-bound; expected one of calib"):
         load_profile("disk-bond")
     with pytest.raises(ConfigError, match="does not exist"):
         load_profile(str(tmp_path / "absent.yaml"))
