@@ -5,7 +5,7 @@ the topics in it may be written. This one always says yes, to every question, an
 handler wait before it does so when the request is a produce request. It implements Kafka's
 public interface, which all releases from 2.4 on have, and no class of a release.
 
-The wait parks the thread, so it costs no CPU; the kernel wakes it some 0.1 ms late, which
+The wait parks the thread, so it costs no CPU; the kernel wakes it a little late, which
 belongs to a request's own time. Compiled by Janino, hence the plain style.
 """
 

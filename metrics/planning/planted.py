@@ -69,9 +69,9 @@ def planted_np(brokers: Sequence[HandlerTime], producer: ProducerPattern, idle_m
 def measured(stated_ms: float, handlers: int, windows: Iterable[BrokerWindow]) -> HandlerTime:
     """The handler time of one broker, its small terms from windows at two or more light loads.
 
-    A straight line of the busy handlers over the produce requests: its slope is the time of
-    a request, and where it begins is what others take. The idle fraction counts nanoseconds;
-    the request metrics would not do, as Kafka rounds each to whole milliseconds.
+    A straight line of the busy handlers over the produce requests: its slope is the time of a
+    request, and where it begins is what others take, never below 0. The idle fraction counts
+    nanoseconds; the request metrics would not do, as Kafka rounds each to whole milliseconds.
 
     Args:
         stated_ms: waited in each produce request [ms].
@@ -96,4 +96,8 @@ def measured(stated_ms: float, handlers: int, windows: Iterable[BrokerWindow]) -
     spread = sum((load - middle) ** 2 for load in loads)
     time_s = sum((load - middle) * (busy - mean_busy) for load, busy in points) / spread
     others = (mean_busy - time_s * middle) / handlers
+    if others < 0:
+        # Nothing takes less than no time: it is the edges of the windows that blur the line.
+        others = 0.0
+        time_s = sum(load * busy for load, busy in points) / sum(load**2 for load in loads)
     return HandlerTime(stated_ms, time_s * 1000.0 - stated_ms, others, handlers)
