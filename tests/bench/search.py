@@ -8,6 +8,7 @@ import click
 
 from tests.bench.mlrsearch import mlrsearch
 from tests.bench.search_methods import OURS, Row, compare, scenarios
+from tests.bench.search_overloads import STARTS, Result, compare_overloads, conditions
 
 _HEAD = (
     f"{'':28}{'points':>7}{'trials':>8}{'p95':>5}{'seconds':>9}{'off >5 %':>10}{'>10 %':>8}"
@@ -24,11 +25,37 @@ def line_of(row: Row) -> str:
     )
 
 
+def pair_line(bisection: Result, ours: Result) -> str:
+    """One row of the second table: both methods under one condition."""
+    condition = ours.condition
+    return (
+        f"  {condition.delivers:<6g}{'held out' if condition.is_held_out else '':10}"
+        f"{condition.points:7}{bisection.trials:11.2f}{bisection.off_10:10.2%}"
+        f"{ours.trials:11.2f}{ours.off_10:10.2%}{ours.inside:8.0%}"
+    )
+
+
+PARTS = ("all", "lines", "overloads")
+
+
 @click.command()
 @click.option("--scale", default=1.0, show_default=True, help="Multiplies the clusters.")
-def bench_search(scale: float) -> None:
-    """Measure boundary lines on simulated clusters by three methods, side by side."""
+@click.option("--part", type=click.Choice(PARTS), default="all", show_default=True)
+def bench_search(scale: float, part: str) -> None:
+    """Measure limits on simulated clusters by several methods, side by side.
+
+    LINES compares boundary lines of eight sizes with MLRsearch too; OVERLOADS has clusters
+    that deliver more than their limit.
+    """
     started_s = time.monotonic()
+    if part != "overloads":
+        _show_lines(scale)
+    if part != "lines":
+        _show_overloads(scale)
+    click.echo(f"done in {time.monotonic() - started_s:.0f} s")
+
+
+def _show_lines(scale: float) -> None:
     contestants = (*OURS, mlrsearch(2), mlrsearch(3))
     click.echo("Per boundary point: trials, simulated seconds, distance of the answer from the")
     click.echo("true limit, brackets that hold it, and the confidence that was stated.")
@@ -39,7 +66,22 @@ def bench_search(scale: float) -> None:
             heading = row.scenario
             click.echo(heading)
         click.echo(line_of(row))
-    click.echo(f"done in {time.monotonic() - started_s:.0f} s")
+
+
+def _show_overloads(scale: float) -> None:
+    click.echo("Clusters that deliver so many times their limit; per boundary point.")
+    click.echo(f"{'':18}{'':7}{'bisection':>21}{'redline':>21}")
+    click.echo(
+        f"{'  times':18}{'points':>7}{'trials':>11}{'off >10 %':>10}"
+        f"{'trials':>11}{'off >10 %':>10}{'inside':>8}"
+    )
+    results = compare_overloads(conditions(scale))
+    heading = ""
+    for bisection, ours in zip(results, results, strict=True):
+        if ours.condition.start != heading:
+            heading = ours.condition.start
+            click.echo(STARTS[heading])
+        click.echo(pair_line(bisection, ours))
 
 
 if __name__ == "__main__":

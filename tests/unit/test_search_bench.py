@@ -7,6 +7,7 @@ from click.testing import CliRunner
 from tests.bench.mlrsearch import mlrsearch
 from tests.bench.search import bench_search
 from tests.bench.search_methods import OURS, compare, scenarios
+from tests.bench.search_overloads import conditions
 
 
 def test_every_contestant_appears_under_every_condition() -> None:
@@ -29,5 +30,6 @@ def test_mlrsearch_finds_the_limits_where_nothing_disturbs() -> None:
 def test_the_command_prints_the_table() -> None:
     done = CliRunner().invoke(bench_search, ["--scale", "0.01"])
     assert done.exit_code == 0, done.output
-    assert done.output.count("redline") == len(scenarios())
+    assert done.output.count("  redline  ") == len(scenarios())
+    assert done.output.count("held out") == len(conditions()) // 2
     assert "off >5 %" in done.output

@@ -34,6 +34,40 @@ def test_without_noise_the_verdict_changes_at_the_capacity(at_limit: float, powe
     assert handlers == sorted(handlers)
 
 
+@pytest.mark.parametrize("growth", [0.0015, 0.012])
+@pytest.mark.parametrize("delivers", [1.15, 1.5, 2.0, 5.0, 8.0])
+@pytest.mark.parametrize("power", [0.8, 1.0, 2.5])
+def test_more_than_the_limit_is_delivered_while_idle_falls_to_nothing(
+    power: float, delivers: float, growth: float
+) -> None:
+    spec = ClusterSpec(1000.0, curve_power=power, delivers=delivers, growth=growth, idle_min=0.0)
+    cluster = SimulatedCluster(spec, 1)
+
+    def idle(ratio: float) -> float:
+        used = cluster.measure(round(1000 * ratio)).indicators["request_handler_idle"]
+        return 1.0 - 0.8 * used
+
+    assert idle(1.0) == pytest.approx(0.20, abs=0.001)
+    falling = [idle(ratio) for ratio in (0.1, 0.5, 0.9, 1.0, 1.1, 1.3, 1.6, 2.0, 5.0, 9.0)]
+    assert falling == sorted(falling, reverse=True)
+    assert falling[3] > falling[4] > 0.0
+    assert max(idle(2.0), idle(9.0)) <= 0.03
+    most = round(1000 * delivers)
+    assert cluster.measure(most).indicators["achieved"] == pytest.approx(0.0, abs=1e-9)
+    short = cluster.measure(2 * most).indicators["achieved"]
+    assert short == pytest.approx(0.5 / 0.01)
+
+
+def test_a_broker_with_slow_flushes_is_like_a_simulated_one() -> None:
+    """Two brokers, one whose flushes took 4 ms longer, at 1 kB: idle read at each np."""
+    seen = {8: 0.50, 10: 0.28, 11: 0.22, 12: 0.17, 16: 0.01}
+    spec = ClusterSpec(11.4, curve_power=1.3, delivers=5.0, growth=0.0015, idle_min=0.0)
+    cluster = SimulatedCluster(spec, 1)
+    for load, idle in seen.items():
+        used = cluster.measure(load).indicators["request_handler_idle"]
+        assert 1.0 - 0.8 * used == pytest.approx(idle, abs=0.05)
+
+
 def share(spec: ClusterSpec, load: int, verdict: Verdict, trials: int = 2000) -> float:
     cluster = SimulatedCluster(spec, 3)
     return fmean(cluster.measure(load).verdict is verdict for _ in range(trials))

@@ -1,0 +1,177 @@
+"""The search beside plain bisection on clusters that deliver more than their limit.
+
+Each condition has clusters of random size, curve and growth of requests; both methods meet
+the same ones. An answer counts as off where it lies more than 10 % from the true capacity,
+or more than one producer where that is more.
+
+Constants of the search may be chosen on half of the conditions alone; those with
+`is_held_out` say only how well it works.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from search.bisect import Bisection
+from search.guided import Guided
+from search.limits import Limits
+from search.line import Line
+from search.model import Searcher
+from search.simulate import ClusterSpec, SimulatedCluster, SimulatedEnd, run_on
+from search.simulate_line import LineSpec, SimulatedLine, run_line_on, run_sizes_on
+from tests.bench.search_methods import RATE
+
+LIMITS_NP = (8.0, 900.0)
+"""From where to where the limits lie [np], even in their logarithm."""
+LINE_SIZES = (100, 1_000, 10_000, 100_000)
+"""Message sizes of a line [B]."""
+WRONG_BY = 16
+"""How many times too high or too low a wrong start is."""
+START, CAP, RESOLUTION = 128, 20_000, 0.05
+EXCESSES = (1.15, 1.5, 2.0, 5.0, 8.0)
+"""How many times their limit the clusters deliver."""
+STARTS = {
+    "cold": "a single size, nothing known",
+    "high": f"a single size, the start {WRONG_BY} times too high",
+    "low": f"a single size, the start {WRONG_BY} times too low",
+    "line": f"a line of {len(LINE_SIZES)} sizes",
+}
+_CHOSEN_ON = {(2.0, start) for start in STARTS} | {(8.0, start) for start in STARTS}
+_CHOSEN_ON |= {(1.15, "cold"), (1.15, "line")}
+
+
+@dataclass(frozen=True)
+class Condition:
+    """What the clusters deliver, and where the search starts.
+
+    Attributes:
+        delivers: times the limit.
+        start: one of `STARTS`.
+        points: how many, of a line in lines of `LINE_SIZES`.
+    """
+
+    delivers: float
+    start: str
+    points: int = 1000
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        return f"{STARTS[self.start]}, {self.delivers:g} times"
+
+    @property
+    def is_held_out(self) -> bool:
+        """True when it had no part in choosing constants."""
+        return (self.delivers, self.start) not in _CHOSEN_ON
+
+
+@dataclass(frozen=True)
+class Result:
+    """One method under one condition.
+
+    Attributes:
+        trials: a point, mean.
+        off_10: share of points that are off [ratio].
+        inside: share of brackets that hold the true limit [ratio].
+    """
+
+    condition: Condition
+    method: str
+    trials: float
+    off_10: float
+    inside: float
+
+
+def conditions(scale: float = 1.0) -> tuple[Condition, ...]:
+    """All of them; `scale` multiplies the points."""
+    points = max(len(LINE_SIZES), round(1000 * scale))
+    return tuple(Condition(excess, start, points) for start in STARTS for excess in EXCESSES)
+
+
+def behaviour_of(chance: random.Random, delivers: float) -> ClusterSpec:
+    """A random cluster of capacity 1, with 2 % noise and 2 % false alarms."""
+    return ClusterSpec(
+        capacity=1.0,
+        curve_power=chance.uniform(0.8, 2.5),
+        delivers=delivers,
+        growth=_even_in_log(chance, 0.0015, 0.012),
+        idle_min=chance.uniform(0.0, 0.03),
+        noise=0.02,
+        reading_noise=0.005,
+        false_alarm=0.02,
+    )
+
+
+def compare_overloads(of: Iterable[Condition]) -> Iterator[Result]:
+    """Bisection and ours under each condition, as they are done."""
+    for condition in of:
+        for method, ends in (("plain bisection", _bisect), ("redline", _guided)):
+            yield _result(condition, method, ends(condition))
+
+
+def _result(condition: Condition, method: str, ends: Sequence[SimulatedEnd]) -> Result:
+    count = len(ends)
+    return Result(
+        condition,
+        method,
+        sum(one.trials for one in ends) / count,
+        sum(one.is_off(0.10) for one in ends) / count,
+        sum(one.holds_the_limit for one in ends) / count,
+    )
+
+
+def _bisect(condition: Condition) -> list[SimulatedEnd]:
+    if condition.start != "line":
+        return _points(condition, Bisection)
+    ends = []
+    for line in _lines(condition):
+        ends += run_sizes_on(lambda: Bisection(_limits(START)), LINE_SIZES, line)
+    return ends
+
+
+def _guided(condition: Condition) -> list[SimulatedEnd]:
+    if condition.start != "line":
+        return _points(condition, Guided)
+    ends = []
+    for simulated in _lines(condition):
+        line = Line(LINE_SIZES, RATE, _limits(START), simulated.spec.brokers)
+        ends += [end for _, end in run_line_on(line, simulated)]
+    return ends
+
+
+def _points(condition: Condition, make: Callable[[Limits], Searcher]) -> list[SimulatedEnd]:
+    ends = []
+    for seed in range(condition.points):
+        chance = random.Random(f"{condition.delivers} {condition.start} {seed}")
+        capacity = _even_in_log(chance, *LIMITS_NP)
+        wrong = {"cold": None, "high": WRONG_BY, "low": 1 / WRONG_BY}[condition.start]
+        start = START if wrong is None else max(1, round(capacity * wrong))
+        behaviour = behaviour_of(chance, condition.delivers)
+        cluster = SimulatedCluster(_at(behaviour, capacity), seed)
+        ends.append(run_on(make(_limits(start)), cluster))
+    return ends
+
+
+def _lines(condition: Condition) -> Iterator[SimulatedLine]:
+    for seed in range(condition.points // len(LINE_SIZES)):
+        chance = random.Random(f"{condition.delivers} {condition.start} {seed}")
+        bend = _even_in_log(chance, 30.0, 2000.0)
+        largest = _even_in_log(chance, LIMITS_NP[0] * (1.0 + bend / LINE_SIZES[0]), LIMITS_NP[1])
+        per_byte_s = 3.0 / ((RATE.bytes_per_s or 1.0) * largest)
+        behaviour = behaviour_of(chance, condition.delivers)
+        yield SimulatedLine(LineSpec(3, RATE, per_byte_s * bend, per_byte_s, 0.03, behaviour), seed)
+
+
+def _at(behaviour: ClusterSpec, capacity: float) -> ClusterSpec:
+    return replace(behaviour, capacity=capacity)
+
+
+def _limits(start: int) -> Limits:
+    return Limits(start, max(CAP, start), RESOLUTION, 3)
+
+
+def _even_in_log(chance: random.Random, low: float, high: float) -> float:
+    return math.exp(chance.uniform(math.log(low), math.log(high)))
