@@ -10,7 +10,7 @@ from search.model import Bracket
 
 CLIMB_MAX = 4.0
 """How many times the highest sustained load a step without neighbours may offer."""
-CAUTION = 1.0
+CAUTION = 0.4
 """How many standard deviations below the estimate the lower bound is placed."""
 SURE = 0.5
 """How many standard deviations on its side of the estimate a closing load has to be."""

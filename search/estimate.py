@@ -15,10 +15,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from search.model import Observation
-from search.signals import Signals
+from search.signals import SATURATED, Signals
 
 
 @dataclass(frozen=True)
@@ -41,13 +41,14 @@ class Curve:
     """How utilization grows with load on this cluster.
 
     Attributes:
-        gain: 1/p of utilization ∝ load^p; `gain_spread` its standard deviation.
+        gain: 1/p of utilization ∝ load^p; `gain_spread` its standard deviation. Real brokers
+            had 0.36, 0.75 and 1.08.
         at_limit: the smooth utilization at which the limit shows: 1 where a smooth
             indicator binds, less where something else does; `at_limit_spread` the
             standard deviation of its logarithm.
     """
 
-    gain: float = 1.0
+    gain: float = 0.75
     gain_spread: float = 0.3
     at_limit: float = 1.0
     at_limit_spread: float = 0.0
@@ -85,6 +86,8 @@ class LoadEquation:
     spread: float
 
 
+READABLE_MIN = 0.04
+"""Utilization below which it is that of rest, and says nothing of the load."""
 TRUST = 4.0
 """What the assumed errors are worth against the scatter that is seen [equations]."""
 
@@ -93,10 +96,15 @@ TRUST = 4.0
 _CURVE_ERROR = 0.08
 _IDLE_ERROR = 0.01
 _DELIVERED_ERROR = 0.10
-# With no idle left, batches grow under the pressure: much more gets through than at the limit.
-_SATURATED, _SATURATED_ERROR = 1.2, 0.15
-# Outside of this range a utilization says little: rest below, a floor of idle above.
-_READABLE = (0.04, 1.12)
+# Past the threshold requests grow while they queue, and utilization less and less.
+_GROWTH_ERROR = 0.5
+# Above this one something else than the curve's own resource is past its limit [of at_limit].
+_READABLE_MAX = 1.12
+
+
+def readable_max(curve: Curve) -> float:
+    """The utilization from which a reading says no more how far the limit is."""
+    return SATURATED if curve.at_limit >= 1.0 else _READABLE_MAX * curve.at_limit
 
 
 def readings(
@@ -106,7 +114,7 @@ def readings(
     found = []
     for seen in history:
         used = signals.utilization(seen)
-        if used is None or not _READABLE[0] <= used <= _READABLE[1] * curve.at_limit:
+        if used is None or not READABLE_MIN <= used < readable_max(curve):
             continue
         slope = math.log(used / curve.at_limit)
         spread = math.hypot(
@@ -114,6 +122,7 @@ def readings(
             curve.gain * _IDLE_ERROR / used,
             _CURVE_ERROR * abs(slope),
             curve.gain * curve.at_limit_spread,
+            _GROWTH_ERROR * max(0.0, used - 1.0),
         )
         found.append(LoadEquation(math.log(seen.load), slope, spread))
     return found
@@ -126,10 +135,7 @@ def delivered_readings(history: Iterable[Observation], signals: Signals) -> list
         share = signals.delivered(seen)
         if share is not None:
             log_load = math.log(seen.load * min(1.0, share / signals.achieved_min))
-            used = signals.highest(seen)
-            is_saturated = used is not None and used >= _SATURATED
-            spread = _SATURATED_ERROR if is_saturated else _DELIVERED_ERROR
-            found.append(LoadEquation(log_load, 0.0, spread))
+            found.append(LoadEquation(log_load, 0.0, _DELIVERED_ERROR))
     return found
 
 
@@ -157,6 +163,25 @@ def solve(equations: Sequence[LoadEquation], prior: Prior | None, curve: Curve) 
     scatter = _scatter(equations, log_limit, gain)
     spread = scatter * math.sqrt(c / determinant)
     return Estimate(math.exp(min(log_limit, 50.0)), spread, gain, curve.at_limit, scatter)
+
+
+def below(estimate: Estimate, bound: float) -> Estimate:
+    """The estimate, given that the limit is lower than `bound`: a normal curve cut off there.
+
+    Mean and variance are those of the truncated normal distribution (N. L. Johnson, S. Kotz
+    and N. Balakrishnan, Continuous Univariate Distributions 1, 1994, section 13.10).
+    """
+    spread = max(estimate.spread, 1e-6)
+    away = (math.log(bound) - math.log(estimate.load)) / spread
+    if away > 4.0:
+        return estimate
+    if away < -6.0:
+        return replace(estimate, load=bound, spread=spread / abs(away))
+    share = 0.5 * math.erfc(-away / math.sqrt(2.0))
+    ratio = math.exp(-0.5 * away * away) / math.sqrt(2.0 * math.pi) / share
+    load = estimate.load * math.exp(-spread * ratio)
+    variance = max(0.01, 1.0 - away * ratio - ratio * ratio)
+    return replace(estimate, load=load, spread=spread * math.sqrt(variance))
 
 
 def _scatter(equations: Sequence[LoadEquation], log_limit: float, gain: float) -> float:

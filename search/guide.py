@@ -7,7 +7,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
 
-from search.estimate import Curve, Estimate, Prior, delivered_readings, readings, solve
+from search.estimate import (
+    READABLE_MIN,
+    Curve,
+    Estimate,
+    Prior,
+    below,
+    delivered_readings,
+    readings,
+    solve,
+)
 from search.model import Bracket, Observation, Verdict
 from search.signals import Signals
 from search.standing import Standing, standings_of
@@ -18,6 +27,18 @@ SHORT = -0.8
 """How far, in units of the noise, the estimate may lie beyond a resolution above the answer."""
 CEILING_SPREAD = 0.05
 """How well a ceiling tells the utilization at the limit [σ of its logarithm]."""
+STEP_DOWN = 3.0
+"""How far below a saturated overload the next load is, where nothing else is known [ratio].
+
+Brokers deliver one to eight times their limit, so this is the middle."""
+STEP_SHORT = 2.0
+"""The same below what such an overload delivered, where that was less than was offered [ratio]."""
+LEAP = 4.0
+"""How far above a load that hardly showed in the readings the next one is [ratio]."""
+UNLIKELY = 0.8
+"""Utilization of an overload, of that at the limit, below which one trial is not enough."""
+SIMILAR = 1.1
+"""How much more two trials may be utilized and still show the same [ratio]."""
 PUSHES = 3
 """Trials that ran up against a bound of one trial, from which it is in doubt."""
 
@@ -112,6 +133,40 @@ class Guide:
                 prior = None
         return solve(found, prior, curve)
 
+    def outlook(
+        self, history: Sequence[Observation], standings: Mapping[int, Standing], bracket: Bracket
+    ) -> Estimate | None:
+        """Where the limit is best looked for: the estimate, below every saturated overload."""
+        estimate = self.estimate(history, standings, bracket)
+        bound = self.bound(history, standings)
+        if estimate is None or bound is None:
+            return estimate
+        return below(estimate, max(bound, bracket.sustained + 0.5))
+
+    def leap(
+        self, history: Sequence[Observation], standings: Mapping[int, Standing], bracket: Bracket
+    ) -> float | None:
+        """The load to try where trials say only "higher" or "lower", unknown how far, or None."""
+        low, bound = float(bracket.sustained), self.bound(history, standings)
+        if bound is None:
+            return low * LEAP if self._is_at_rest(history, low) else None
+        is_short = bracket.overloaded is not None and bound < 0.97 * bracket.overloaded
+        step = STEP_SHORT if is_short else STEP_DOWN
+        return math.sqrt(bound * max(low, bound / step**2))
+
+    def _is_at_rest(self, history: Sequence[Observation], low: float) -> bool:
+        """True when the highest sustained load left the handlers too idle to be read."""
+        found = [self.signals.utilization(seen) for seen in history if seen.load == low]
+        return bool(found) and all(used is not None and used < READABLE_MIN for used in found)
+
+    def bound(
+        self, history: Sequence[Observation], standings: Mapping[int, Standing]
+    ) -> float | None:
+        """The load that the limit is below, by overloads that left no idle time, or None."""
+        believed = [s for s in history if _stands_overloaded(s, standings)]
+        found = [self.signals.at_most(seen) for seen in believed]
+        return min((most for most in found if most is not None), default=None)
+
     def doubtful(
         self, history: Sequence[Observation], standings: Mapping[int, Standing], bracket: Bracket
     ) -> tuple[int, str] | None:
@@ -119,6 +174,10 @@ class Guide:
         high, low = bracket.overloaded, bracket.sustained
         expected = self.expectation(history)
         if high is not None and len(standings[high].votes) == 1:
+            if self._is_alone(history, standings, high):
+                last = next(seen for seen in history if seen.load == high)
+                reading = self.signals.describe(last)
+                return high, f"{self.axis} {high} was overloaded with {reading}, in one trial"
             if expected is not None and self._is_far_above(expected, high):
                 return high, self._why(history, high, expected, "overloaded")
             if expected is None and _pushed(history, high):
@@ -175,6 +234,25 @@ class Guide:
         seen = f"{self.signals.describe(nearest)} at {self.axis} {nearest.load}"
         expected = self.signals.describe_limit(estimate.at_limit)
         return f"{seen}, fit says {expected} at {estimate.load:.0f}"
+
+    def _is_alone(
+        self, history: Sequence[Observation], standings: Mapping[int, Standing], load: int
+    ) -> bool:
+        """True when handlers far from their threshold contradict the only trial of an overload.
+
+        Where something else binds, a heavier overload that left them as idle supports it.
+        """
+        used = max((self.signals.highest(s) or 0.0 for s in history if s.load == load), default=0.0)
+        has_reading = any(self.signals.highest(s) is not None for s in history if s.load == load)
+        if not has_reading or used >= UNLIKELY * self.curve_of(history).at_limit:
+            return False
+        others = [s for s in history if s.load > load and _stands_overloaded(s, standings)]
+        return not any((self.signals.highest(s) or 9.9) <= SIMILAR * used for s in others)
+
+    def said_of(self, history: Sequence[Observation], load: int) -> str:
+        """What the last trial of a load showed: "idle 0.01 at np 64"."""
+        last = next(seen for seen in reversed(history) if seen.load == load)
+        return f"{self.signals.describe(last)} at {self.axis} {load}"
 
     def _is_far_above(self, estimate: Estimate, load: int) -> bool:
         distance = math.log(estimate.load / load)

@@ -109,11 +109,9 @@ class Guided:
         used: int,
     ) -> Measure:
         fallback = self._shadow.next_load(bracket)
-        estimate = self.guide.estimate(history, standings, bracket)
+        estimate = self.guide.outlook(history, standings, bracket)
         if estimate is None:
-            return Measure(
-                fallback, f"no reading to go by yet; bisecting at {self.limits.axis} {fallback}"
-            )
+            return self._leap(history, standings, bracket, used)
         climb = CLIMB_MAX if self.guide.prior is None else 2 * CLIMB_MAX
         wish = aim(bracket, estimate, self.limits.resolution, self.limits.load_cap, climb)
         wish = self._bound_in_time(used, bracket, estimate, wish)
@@ -122,6 +120,25 @@ class Guided:
         if load == wish.load:
             return Measure(load, f"{said}; probing {load} to {wish.purpose}")
         return Measure(load, f"{said}; probing {load}, nearer to bisection, to stay safe")
+
+    def _leap(
+        self,
+        history: Sequence[Observation],
+        standings: dict[int, Standing],
+        bracket: Bracket,
+        used: int,
+    ) -> Measure:
+        """The next load while no trial says how far the limit is."""
+        axis, fallback = self.limits.axis, self._shadow.next_load(bracket)
+        leap = self.guide.leap(history, standings, bracket)
+        if leap is None:
+            return Measure(fallback, f"no reading to go by yet; bisecting at {axis} {fallback}")
+        top = self.limits.load_cap if bracket.overloaded is None else bracket.overloaded - 1
+        wish = min(max(round(leap), bracket.sustained + 1), top)
+        load = self._affordable(used, bracket, wish, fallback)
+        way = "higher" if bracket.overloaded is None else "lower"
+        said = self.guide.said_of(history, bracket.overloaded or bracket.sustained)
+        return Measure(load, f"{said} says only that the limit is {way}; probing {load}")
 
     def _bound_in_time(self, used: int, bracket: Bracket, estimate: Estimate, wish: Aim) -> Aim:
         """The wish, or a surer one where the wrong verdict would use up the allowance."""

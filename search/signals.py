@@ -13,6 +13,10 @@ VERY_SHORT = 0.8
 """Achieved share below which it is taken for saturation, not for a passing stall [ratio]."""
 
 
+SATURATED = 1.1875
+"""Utilization from which an overload says only that the limit is lower: idle 0.05 at 0.20."""
+
+
 @dataclass(frozen=True)
 class Signals:
     """Which indicators can be read as a distance, and how.
@@ -53,14 +57,25 @@ class Signals:
         return self.highest(seen)
 
     def delivered(self, seen: Observation) -> float | None:
-        """The achieved share of an overloaded trial that fell short [ratio], or None.
+        """The achieved share of an overload that says where the limit is [ratio], or None.
 
-        Load times this share is about what the cluster can take, whatever bound it.
+        Load times this share is about what the cluster can take where something without a
+        smooth reading binds. Where a smooth one is past its threshold it is no more than an
+        upper bound: requests grow while they queue, and several times the limit gets through.
         """
-        share = self._achieved(seen)
+        share, used = self._achieved(seen), self.highest(seen)
         if seen.verdict is not Verdict.OVERLOADED or share > self.achieved_min:
             return None
+        if used is not None and used >= 1.0:
+            return None
         return share if share > 0.05 else None
+
+    def at_most(self, seen: Observation) -> float | None:
+        """The upper bound that a saturated overload sets, as a load, or None."""
+        used = self.highest(seen)
+        if seen.verdict is not Verdict.OVERLOADED or used is None or used < SATURATED:
+            return None
+        return seen.load * min(1.0, max(0.0, self._achieved(seen)))
 
     def _achieved(self, seen: Observation) -> float:
         return 1.0 - seen.indicators.get(self.achieved, 0.0) * (1.0 - self.achieved_min)

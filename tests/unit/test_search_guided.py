@@ -238,7 +238,7 @@ def test_the_reason_is_one_sentence_with_the_numbers_behind_it() -> None:
     assert isinstance(decision, Measure)
     assert (
         decision.reason
-        == "idle 0.40 at np 96, fit says 0.20 at 128; probing 117 to set the lower bound"
+        == "idle 0.40 at np 96, fit says 0.20 at 119; probing 115 to set the lower bound"
     )
 
 
