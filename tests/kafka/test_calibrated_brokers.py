@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
+
 STATED_MS = {1: 5.0, 2: 10.0}
 ON_BOTH = {partition: [1 + partition % 2] for partition in range(8)}
 LIGHT, HALF = 8, 24
