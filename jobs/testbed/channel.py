@@ -66,10 +66,6 @@ class MessageChannel:
         message: Message = json.loads(line)
         return message
 
-    def has_buffered(self) -> bool:
-        """True when a message can be received without a look at the socket."""
-        return b"\n" in self._received
-
     def close(self) -> None:
         """Close this end; the other end learns of it."""
         self._end.close()
