@@ -99,7 +99,7 @@ class Guided:
         notes = notes_of(standings, bracket, self.limits.axis)
         if doubt is not None:
             notes += (f"{doubt[1]}; it was not repeated, as its trials were used up",)
-        return Done(bracket, round(sure, 3), notes)
+        return Done(bracket, round(sure, 3), notes=notes)
 
     def _probe(
         self,

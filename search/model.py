@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol, runtime_checkable
 
+from search.interval import Interval
+
 
 class Verdict(str, Enum):
     """What a trial says about its load. INVALID is no answer, never an overload."""
@@ -82,12 +84,14 @@ class Done:
         bracket: the answer; its value is the sustained side.
         confidence: the probability that the limit lies inside the bracket, or None when
             the searcher does not estimate it [ratio].
+        interval: where the limit lies at 90 %, or None when the searcher does not say.
         notes: what a reader of the answer has to know, one sentence each; above all,
             every overload at or below the answer that was outvoted.
     """
 
     bracket: Bracket
     confidence: float | None = None
+    interval: Interval | None = None
     notes: tuple[str, ...] = ()
 
 

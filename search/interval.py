@@ -1,0 +1,21 @@
+"""Where a limit lies: an interval that holds it in 90 % of all points."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+LEVEL = 0.90
+"""Share of points whose interval holds the true limit."""
+
+
+@dataclass(frozen=True)
+class Interval:
+    """The limit's interval at `LEVEL` [np, or the load of the axis that is searched]."""
+
+    low: float
+    high: float
+
+    @property
+    def relative_width(self) -> float:
+        """1 - low/high [ratio]."""
+        return 1.0 - self.low / self.high
