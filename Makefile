@@ -5,7 +5,7 @@ BIN := .venv/bin
 STAMP := .venv/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-long lint dist bench bench-sampling bench-search clean
+.PHONY: help setup demo test test-long lint dist bench bench-calibration bench-sampling bench-search clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -14,11 +14,9 @@ help: ## List the targets
 setup: $(STAMP) ## Make .venv with its redline command, and resolve all jars once
 	@echo "Set up: .venv/bin/redline is ready."
 
-# Short trials on a small machine scatter by several percent: finer brackets would be no truer.
-demo: $(STAMP) ## Find the throughput limit of a real three-broker Kafka on this machine
+demo: $(STAMP) ## Find the throughput limit that is planted in three real Kafka brokers on this machine
 	@$(BIN)/python -m jobs.setup.preflight
-	$(BIN)/redline find-limit --cluster testbed --workload demo --goal default \
-		--set goal.search.resolution=0.08 --out out
+	$(BIN)/redline find-limit --cluster calibrated --workload calibrated --goal default --out out
 
 test: $(STAMP) ## Run all tests, those without a JVM first
 	@$(BIN)/python -m jobs.setup.preflight
@@ -46,6 +44,10 @@ bench: $(STAMP) ## Compare the clients with Kafka's own and others, in MB per CP
 bench-sampling: $(STAMP) ## Measure what sampling 3 and 100 brokers every second costs
 	@$(BIN)/python -m jobs.setup.preflight
 	$(BIN)/python -m tests.bench.sampling
+
+bench-calibration: $(STAMP) ## Hold find-limit against 60 planted limits; takes an hour or more
+	@$(BIN)/python -m jobs.setup.preflight
+	$(BIN)/python -m tests.bench.calibration
 
 bench-search: $(STAMP) ## Compare the search with others on simulated clusters
 	$(BIN)/python -m tests.bench.search

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
@@ -33,6 +33,8 @@ class OpenCluster:
         check: raises when the cluster has ended by itself, as a testbed can.
         security: how clients get in.
         jmx_access: what its JMX asks for; None when nothing.
+        planted_handler_ms: broker id → the time that is planted in its request handlers; empty
+            for brokers without [ms].
     """
 
     admin: KafkaAdmin
@@ -41,6 +43,7 @@ class OpenCluster:
     check: Callable[[], None] = _never_ends
     security: Security = field(default_factory=Security)
     jmx_access: JmxAccess | None = None
+    planted_handler_ms: Mapping[int, float] = field(default_factory=dict)
 
 
 def open_cluster(cluster: Cluster, reporter: Reporter, stack: ExitStack) -> OpenCluster:
@@ -67,8 +70,16 @@ def open_cluster(cluster: Cluster, reporter: Reporter, stack: ExitStack) -> Open
     admin = stack.enter_context(connect(testbed.bootstrap_servers, security.client_kwargs()))
     controller = testbed.controller
     jmx = {**testbed.jmx_endpoints, controller.node_id: controller.jmx_endpoint}
-    info = admin.describe_cluster()
-    return OpenCluster(admin, info, jmx, testbed.check, security, testbed.jmx_access)
+    planted = {int(i): each for i, each in testbed.state.spec.produce_handler_ms.items()}
+    return OpenCluster(
+        admin,
+        admin.describe_cluster(),
+        jmx,
+        testbed.check,
+        security,
+        testbed.jmx_access,
+        planted,
+    )
 
 
 def _running(cluster: Cluster, reporter: Reporter, stack: ExitStack) -> OpenCluster:
@@ -85,6 +96,7 @@ def _running(cluster: Cluster, reporter: Reporter, stack: ExitStack) -> OpenClus
         {} if jmx is None else jmx.addresses(info.hosts),
         security=cluster.security,
         jmx_access=None if jmx is None else jmx.access(),
+        planted_handler_ms=cluster.planted_handler_ms,
     )
 
 

@@ -60,6 +60,8 @@ class Cluster(ConfigModel):
             unknown when left out, and then its use is unknown too.
         warm_up_max_s: load before a trial on brokers whose JVMs are cold, at most [s]; it
             ends earlier when more load makes them no faster.
+        planted_handler_ms: broker id → the time that its request handlers wait in each produce
+            request; a testbed that stands on its own writes it into its file [ms].
     """
 
     name: Name
@@ -73,6 +75,9 @@ class Cluster(ConfigModel):
     security: Security = Security()
     link_mbit_per_s: Annotated[float, Number(0, 10_000_000, "Mbit/s", above=True)] | None = None
     warm_up_max_s: Annotated[float, Number(0, 600, "seconds")] = 60.0
+    planted_handler_ms: dict[int, Annotated[float, Number(0, 1_000, "milliseconds")]] = Field(
+        default_factory=dict
+    )
 
     @model_validator(mode="after")
     def _one_kind(self) -> Cluster:
@@ -94,16 +99,17 @@ class Cluster(ConfigModel):
                     "their exporters in metrics.prometheus, or say metrics.client_only: true; "
                     "expected one of them"
                 )
-        elif self.jmx is not None or self.security != Security() or not self._is_testbeds_own():
+        elif not self._leaves_testbed_its_own():
             raise ValueError(
-                "a testbed brings its own jmx and security; expected neither next to testbed; "
-                "remove them"
+                "a testbed brings its own jmx, security and planted_handler_ms; expected none of "
+                "them next to testbed; remove them"
             )
         return self
 
-    def _is_testbeds_own(self) -> bool:
+    def _leaves_testbed_its_own(self) -> bool:
         """Metrics of a testbed can only be done without."""
-        return self.metrics is None or self.metrics.client_only
+        brings = self.jmx is not None or self.planted_handler_ms or self.security != Security()
+        return not brings and (self.metrics is None or self.metrics.client_only)
 
     def client_kwargs(self) -> dict[str, Any]:
         """Connection options of kafka-python's clients, secrets resolved: never log them.

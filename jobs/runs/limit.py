@@ -7,20 +7,25 @@ import json
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 from jobs.config import Configuration
-from jobs.console.events import Plan, PointFinished, RunFinished
+from jobs.console.events import Plan, PointFinished, RunFinished, warn
 from jobs.runs.endings import NO_CONCLUSION, Ending, ending_of
 from jobs.runs.estimate import line_of, plan_of
 from jobs.runs.lifecycle import Body, Life
-from jobs.runs.results import boundary_of, summary_of_run, write_results
+from jobs.runs.results import boundary_of, planted_table, summary_of_run, write_results
 from jobs.runs.resumption import config_text, replay, resumed_trials
+from jobs.trials.calibration import calibrate
 from jobs.trials.context import RunContext
+from jobs.trials.load import GeneratorError, StageFailedError
 from jobs.trials.measure import Outlook, TrialMeasurer
 from jobs.trials.point_topics import PointTopics
 from jobs.trials.warm_up import open_gates
+from metrics.planning.planted import HandlerTime, planted_np, stated
 from metrics.tables.boundary import Boundary, BoundaryRow
+from metrics.traffic.axes import NP
 from search.bracket import bracket_of
 from search.errors import GuardStopError, NoConclusionError
 from search.forecast import trials_left
@@ -43,6 +48,7 @@ class LimitRun(Body):
         self._lines: Mapping[str, Line] = {}
         self._points: dict[str, list[FinishedPoint]] = {}
         self._begun: Mapping[str, tuple[Observation, ...]] | None = None
+        self._handler_times: tuple[HandlerTime, ...] = ()
 
     @property
     def configurations(self) -> Mapping[str, Configuration]:
@@ -90,6 +96,7 @@ class LimitRun(Body):
                 )
 
         def end_point(goal: str, point: FinishedPoint) -> None:
+            self._calibrate(context, topics, point.bpm)
             topics.close()
             self._points[goal].append(point)
             self._keep(context, goal, point)
@@ -108,6 +115,17 @@ class LimitRun(Body):
                 self._keep_cut(context, str(stop))
                 raise
 
+    def _calibrate(self, context: RunContext, topics: PointTopics, bpm: int) -> None:
+        """Once, on brokers with a planted limit that are warm now: what it is."""
+        planted = stated(context.environment, context.addresses)
+        if not planted or self._handler_times or self.config.axis is not NP:
+            return
+        try:
+            light = topics.open(context.pattern(bpm, 1))
+            self._handler_times = calibrate(context, light, planted)
+        except (StageFailedError, GeneratorError, ValueError) as error:
+            warn(context.reporter, f"the planted limit is not stated: {error}")
+
     def _keep_cut(self, context: RunContext, why: str) -> None:
         """Keep the best brackets of a search that was stopped; its trials can be resumed."""
         bpm = next_size(self._lines, self._points)
@@ -123,10 +141,17 @@ class LimitRun(Body):
 
     def _keep(self, context: RunContext, goal: str, point: FinishedPoint) -> None:
         boundary = boundary_of(point, context.trials, self.config, goal, context.brokers)
+        boundary = replace(boundary, np_planted=self._planted_np(context, goal, point.bpm))
         self.boundaries.append(boundary)
         names = (self.config.cluster.name, self.config.workload.name)
         context.tables.append_boundary(BoundaryRow(context.run_id, time.time(), *names, boundary))
         self._tell(context, boundary)
+
+    def _planted_np(self, context: RunContext, goal: str, bpm: int) -> float | None:
+        if not self._handler_times:
+            return None
+        idle_min = context.thresholds[goal].indicators.request_handler_idle_min
+        return planted_np(self._handler_times, context.pattern(bpm, 1).producer, idle_min)
 
     def _tell(self, context: RunContext, boundary: Boundary) -> None:
         several = len(self.config.goals) > 1
@@ -157,3 +182,5 @@ class LimitRun(Body):
         told = json.loads(config_text(self.config))
         files = write_results(summary, life.order.folder, life.order.tables, trials, told)
         life.order.reporter.report(RunFinished(summary, time.time() - life.started_s, files))
+        if (planted := planted_table(found)) is not None:
+            life.order.reporter.report(planted)

@@ -28,6 +28,7 @@ from jobs.trials.context import RunContext, Session
 from jobs.trials.driver_line import control_of
 from jobs.trials.guards import open_guards
 from jobs.trials.load import Generator, require_room
+from metrics.planning import planted
 from metrics.sources.shortcomings import is_blind, shortcomings
 from metrics.sources.source import MetricsSource
 from metrics.tables.store import TableStore
@@ -129,6 +130,7 @@ class Opening:
             tables=tables,
             environment={
                 **environment_of(spark, source.nodes, opened.admin, opened.info, workload.topic),
+                **planted.told(opened.planted_handler_ms, opened.info.broker_ids),
                 **ready.environment,
             },
             caveats=caveats,

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from jobs.config import Configuration
+from jobs.console.events import Table
 from jobs.runs.endings import Ending
 from jobs.runs.lifecycle import Life
 from jobs.runs.reproduce import command_of
@@ -23,6 +24,7 @@ from metrics.reporting.summary import (
 )
 from metrics.tables.boundary import Boundary, make_boundary
 from metrics.trial.trial import Trial
+from metrics.units import format_size
 from search.line import FinishedPoint
 from search.model import Bracket, GaveUp, Verdict
 
@@ -112,6 +114,27 @@ def summary_of_run(
         replication_factor=config.workload.topic.replication_factor,
         consumer_groups=config.workload.consumers.groups,
         trials=tuple(map(trial_document, trials)),
+    )
+
+
+def planted_table(boundaries: Sequence[Boundary]) -> Table | None:
+    """Planted and found limits side by side; None where no limit was planted."""
+    rows = [
+        (
+            format_size(each.bpm),
+            f"{each.np_planted:.1f}",
+            f"{each.np_sustained}-{'' if each.np_overloaded is None else each.np_overloaded}",
+            f"{each.np_sustained / each.np_planted - 1:+.1%}",
+        )
+        for each in boundaries
+        if each.np_planted and each.gave_up is None
+    ]
+    if not rows:
+        return None
+    return Table(
+        "Planted in these brokers, and found",
+        ("size", "planted np", "found np", "off by"),
+        tuple(rows),
     )
 
 

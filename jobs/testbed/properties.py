@@ -9,10 +9,9 @@ import javaproperties
 from jobs.testbed.authorizer_java import HANDLER_TIME_PROPERTY, NAME
 from jobs.testbed.listeners import listener_properties
 from jobs.testbed.model import CONTROLLER_ID, HOST, Node, NodeRole, Spec
+from metrics.planning.planted import HANDLERS_DEFAULT, HANDLERS_PROPERTY
 
 AUTHORIZER_PROPERTY = "authorizer.class.name"
-_HANDLERS_PROPERTY = "num.io.threads"
-_HANDLERS_DEFAULT = 8  # Kafka's
 _REPLICAS_MAX = 3
 
 
@@ -47,7 +46,7 @@ def node_properties(spec: Spec, node: Node, controller_port: int, data_dir: str)
 
 def handlers_of(broker_properties: Mapping[str, str]) -> int:
     """Request handlers of a broker with these properties."""
-    return int(broker_properties.get(_HANDLERS_PROPERTY, _HANDLERS_DEFAULT))
+    return int(broker_properties.get(HANDLERS_PROPERTY, HANDLERS_DEFAULT))
 
 
 def _handler_time_properties(spec: Spec, node: Node) -> dict[str, str]:

@@ -36,6 +36,8 @@ def cluster_text(folder: Path, state: State) -> str:
     }
     if spec.security:
         cluster["security"] = security_part(files, spec.security[0], SCRAM_MECHANISMS[-1])
+    if spec.produce_handler_ms:
+        cluster["planted_handler_ms"] = {int(i): t for i, t in spec.produce_handler_ms.items()}
     return yaml_text(cluster)
 
 

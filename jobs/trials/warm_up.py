@@ -12,12 +12,10 @@ from jobs.cluster.topic_set import TopicSet
 from jobs.console.events import PhaseProgress, PhaseStarted
 from jobs.trials.context import RunContext
 from jobs.trials.gates import Gates
-from jobs.trials.load import GeneratorError, StageFailedError, Target
-from metrics.sources.sampler import Sampler
-from metrics.sources.source import brokers_of
+from jobs.trials.load import GeneratorError, StageFailedError
+from jobs.trials.unjudged import windows_under
 from metrics.traffic.pattern import TrafficPattern
-from metrics.trial.task import merge
-from metrics.windows.broker import BrokerWindow, broker_windows
+from metrics.windows.broker import BrokerWindow
 
 BLOCK_S = 10.0
 GAIN_LEAST = 0.03
@@ -94,22 +92,8 @@ def is_steady(costs: Sequence[float]) -> bool:
 
 def _block(context: RunContext, topics: TopicSet, block: int) -> float | None:
     """One block of load; what a produce request cost a handler [ms], or None if unknown."""
-    target = Target(topics.names, topics.leaders, context.addresses)
-    interval_s = context.workload.trial.sample_interval_s
-    pattern, guards = _block_pattern(context, topics.message_bytes), context.guards
-    guards.admit(pattern)
-    with guards.required(), Sampler(context.source, interval_s) as sampler:
-        name = f"{context.run_id}-warm-up-{block}"
-        try:
-            rows = context.generator.offer(name, target, pattern, guards.watch)
-        except (StageFailedError, GeneratorError):
-            guards.settle(pattern, None)
-            raise
-        samples = sampler.stop()
-    window = merge(rows)
-    guards.settle(pattern, window)
-    ids = brokers_of(context.source)
-    windows = broker_windows(samples, ids, window.start_s, window.end_s, interval_s)
+    pattern = _block_pattern(context, topics.message_bytes)
+    windows = windows_under(context, topics, pattern, f"warm-up-{block}")
     costs = [cost for cost in map(handler_cost_ms, windows) if cost is not None]
     return fmean(costs) if costs else None
 

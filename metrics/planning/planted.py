@@ -7,18 +7,25 @@ the handlers. So with r produce requests per second the handlers of a broker are
     busy = r x (stated + own) + others x handlers        [handlers]
 
 and the broker is at its limit where busy is 1 - idle_min of all handlers. The two small terms
-come from exact windows of the same brokers while they are at ease. All of it holds while a
-request does not change with the load: as long as every request carries one full batch.
+come from an exact window of the same brokers under a light load. All of it holds while a request
+does not change with the load: as long as every request carries one full batch.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
 
+from metrics.tables.environment import merged, of_node
 from metrics.traffic.producer import ProducerPattern
 from metrics.windows.broker import BrokerWindow
+
+HANDLERS_PROPERTY = "num.io.threads"
+HANDLERS_DEFAULT = 8
+"""Kafka's, where the property is not set."""
+_STATED = "planted.handler_ms"
 
 
 @dataclass(frozen=True)
@@ -52,6 +59,34 @@ class HandlerTime:
         return 1.0 - self.others - requests_per_s * time_s / self.handlers
 
 
+def told(stated_ms: Mapping[int, float], brokers: Iterable[int]) -> dict[str, str]:
+    """The stated times as a part of a run's environment, where `stated` finds them.
+
+    Args:
+        stated_ms: broker id → time that a handler waits in each produce request [ms].
+        brokers: all of the cluster.
+    """
+    if not stated_ms:
+        return {}
+    return merged("broker", {i: {_STATED: f"{stated_ms.get(i, 0.0):g}"} for i in brokers})
+
+
+def stated(environment: Mapping[str, str], brokers: Iterable[int]) -> dict[int, HandlerTime]:
+    """Broker id → the time that is planted in its handlers; empty unless all brokers have one.
+
+    Args:
+        environment: of a run, with the brokers' properties (`metrics.tables.environment`).
+    """
+    found = {}
+    for broker in brokers:
+        waits_ms = of_node(environment, "broker", broker, _STATED)
+        if waits_ms is None or not float(waits_ms):
+            return {}
+        handlers = of_node(environment, "broker", broker, f"config.{HANDLERS_PROPERTY}")
+        found[broker] = HandlerTime(float(waits_ms), handlers=int(handlers or HANDLERS_DEFAULT))
+    return found
+
+
 def planted_np(brokers: Sequence[HandlerTime], producer: ProducerPattern, idle_min: float) -> float:
     """The number of producers at which the first broker is at its limit; no whole number.
 
@@ -66,38 +101,37 @@ def planted_np(brokers: Sequence[HandlerTime], producer: ProducerPattern, idle_m
     return least * len(brokers) * producer.batch_interval_s
 
 
-def measured(stated_ms: float, handlers: int, windows: Iterable[BrokerWindow]) -> HandlerTime:
-    """The handler time of one broker, its small terms from windows at two or more light loads.
+def completed(
+    planted: Mapping[int, HandlerTime], windows: Sequence[BrokerWindow]
+) -> tuple[HandlerTime, ...]:
+    """The handler times of all brokers with their small terms, from windows at a light load.
 
-    A straight line of the busy handlers over the produce requests: its slope is the time of a
-    request, and where it begins is what others take, never below 0. The idle fraction counts
-    nanoseconds; the request metrics would not do, as Kafka rounds each to whole milliseconds.
+    These are alike on one machine, so they are the means over the brokers. A request's own time
+    is the local time of produce requests beyond what is stated: Kafka rounds each to a whole
+    millisecond, so it takes stated times of tens of milliseconds to make that small. What others
+    take is what the idle fraction leaves, never below none. It is blurred at light loads, as a
+    handler that waits tells so only every 0.3 s.
 
     Args:
-        stated_ms: waited in each produce request [ms].
-        handlers: request handlers of the broker.
-        windows: of this broker, where requests do not queue.
+        planted: broker id → what is stated of it.
+        windows: of all these brokers, where requests do not queue.
 
     Raises:
-        ValueError: fewer than two different loads, or windows that know no idle fraction.
+        ValueError: a broker does not tell its idle fraction or the time of its requests.
     """
-    points = [
-        (window.produce.per_s, (1.0 - window.handler_idle) * handlers)
-        for window in windows
-        if window.produce.per_s is not None and window.handler_idle is not None
-    ]
-    loads = [load for load, _ in points]
-    if len(set(loads)) < 2:
-        raise ValueError(
-            f"{len(set(loads))} different loads are known; expected windows at two or more, or "
-            "the time of a request cannot be told from what others take"
-        )
-    middle, mean_busy = sum(loads) / len(points), sum(busy for _, busy in points) / len(points)
-    spread = sum((load - middle) ** 2 for load in loads)
-    time_s = sum((load - middle) * (busy - mean_busy) for load, busy in points) / spread
-    others = (mean_busy - time_s * middle) / handlers
-    if others < 0:
-        # Nothing takes less than no time: it is the edges of the windows that blur the line.
-        others = 0.0
-        time_s = sum(load * busy for load, busy in points) / sum(load**2 for load in loads)
-    return HandlerTime(stated_ms, time_s * 1000.0 - stated_ms, others, handlers)
+    of_brokers = {window.broker_id: window for window in windows}
+    each = [_measured(one, of_brokers.get(broker)) for broker, one in planted.items()]
+    own_ms, others = fmean(own for own, _ in each), max(0.0, fmean(share for _, share in each))
+    return tuple(replace(one, own_ms=own_ms, others=others) for one in planted.values())
+
+
+def _measured(planted: HandlerTime, window: BrokerWindow | None) -> tuple[float, float]:
+    """Own time of a request [ms], and the share of all handlers that others take [ratio]."""
+    if window is None or window.handler_idle is None:
+        raise ValueError("a broker's handlers do not tell how idle they are at a light load")
+    per_s, local_ms = window.produce.per_s, window.produce.local_ms
+    if not per_s or local_ms is None:
+        named = f"broker {window.broker_id}"
+        raise ValueError(f"{named} does not tell what produce requests took at a light load")
+    busy = per_s * local_ms / 1000.0 / planted.handlers
+    return local_ms - planted.stated_ms, 1.0 - window.handler_idle - busy

@@ -41,6 +41,8 @@ class Boundary:
         axis: what was searched along; along any other axis than `np`, that is fixed.
         load_sustained, load_overloaded: the bracket on the axis, as np_sustained and
             np_overloaded are on the axis np.
+        np_planted: the limit that was planted in the brokers, see `metrics.planning.planted`;
+            None for any others [producers].
     """
 
     bpm: int
@@ -61,6 +63,7 @@ class Boundary:
     axis: str = NP.name
     load_sustained: int | None = None
     load_overloaded: int | None = None
+    np_planted: float | None = None
 
     @property
     def mb_per_s_overloaded(self) -> float | None:

@@ -45,6 +45,12 @@ def merged(kind: str, nodes: Mapping[int, Mapping[str, str]]) -> dict[str, str]:
     return flat
 
 
+def of_node(environment: Mapping[str, str], kind: str, node: int, name: str) -> str | None:
+    """A fact of one node, wherever `merged` put it; None where nobody told it."""
+    own = environment.get(f"{kind}.{node}.{name}")
+    return environment.get(f"{kind}.{name}") if own is None else own
+
+
 def difference(
     before: Mapping[str, str], after: Mapping[str, str], but: Iterable[str] = BY_RUN
 ) -> tuple[Difference, ...]:

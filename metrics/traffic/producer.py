@@ -71,6 +71,8 @@ class ProducerOptions:
         arrivals: "fixed", evenly spaced; "poisson"; or "bursts", at the same mean rate.
         burst_on_s, burst_off_s: of "bursts": how long one lasts, and the pause after it.
         partitioner_ignore_keys: whether messages with keys go to the sticky partition too.
+        sticky_partition: how the sticky partition changes: "random", as in Kafka's default
+            partitioner; or "round_robin", so that every partition gets as many batches.
     """
 
     client: Annotated[ClientName, OURS] = "wire"
@@ -116,6 +118,7 @@ class ProducerOptions:
     burst_on_s: Annotated[float, Number(0.001, 3_600, "seconds"), OURS] = 1.0
     burst_off_s: Annotated[float, Number(0.001, 3_600, "seconds"), OURS] = 1.0
     partitioner_ignore_keys: bool = False
+    sticky_partition: Annotated[Literal["random", "round_robin"], OURS] = "random"
 
     @property
     def acks_code(self) -> int:

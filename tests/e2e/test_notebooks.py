@@ -43,7 +43,7 @@ def _check(name: str, shown: Executed, run: Run) -> None:
         assert re.search(rf"Brokers to buy\s+{answer.brokers}\b", text)
         assert shown.pictures == 1
     elif name == "regressions":
-        assert "testbed with demo, goal tolerant" in text
+        assert "calibrated with calibrated, goal tolerant" in text
         assert "goal default" not in text
         assert "There is nothing to draw." in text  # no nights
     else:

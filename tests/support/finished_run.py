@@ -1,4 +1,4 @@
-"""A short search on a real testbed, from the command line to its tables."""
+"""A short search on real brokers with a planted limit, from the command line to its tables."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from tests.support.commands import RunningCommand
 
 QUICK = (
     "find-limit",
+    "--cluster=calibrated",
+    "--workload=calibrated",
     "--set=workload.message_bytes=[1000]",
     "--set=workload.trial.warmup_s=1",
     "--set=workload.trial.measure_s=4",
     "--set=cluster.warm_up_max_s=10",
-    "--set=goal.search.resolution=0.3",
+    "--set=goal.search.resolution=0.08",
     "--set=goal.search.load_start_max=64",
 )
 

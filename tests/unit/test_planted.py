@@ -7,7 +7,7 @@ import math
 import pytest
 
 from jobs.config.loading import load_workload
-from metrics.planning.planted import HandlerTime, measured, planted_np
+from metrics.planning.planted import HandlerTime, completed, planted_np, stated, told
 from metrics.traffic.producer import ProducerPattern
 from metrics.windows.broker import BrokerWindow, RequestWindow
 
@@ -18,15 +18,17 @@ def calibrated() -> ProducerPattern:
     return load_workload("calibrated").pattern(1000).producer
 
 
-def window(per_s: float | None, idle: float | None) -> BrokerWindow:
-    produce = RequestWindow(per_s=per_s)
-    return BrokerWindow(1, 0.0, 10.0, 1.0, 10, 0, handler_idle=idle, produce=produce)
+def window(
+    per_s: float | None, idle: float | None, local_ms: float | None, broker: int = 1
+) -> BrokerWindow:
+    produce = RequestWindow(per_s=per_s, local_ms=local_ms)
+    return BrokerWindow(broker, 0.0, 10.0, 1.0, 10, 0, handler_idle=idle, produce=produce)
 
 
 def test_every_batch_of_the_calibrated_workload_is_full_before_its_linger_ends() -> None:
     producer = calibrated()
     assert producer.records_per_batch == producer.records_per_full_batch == 16
-    assert producer.batch_interval_s == 0.256 < producer.options.linger_ms / 1000.0 / 3
+    assert producer.batch_interval_s == 0.512 < producer.options.linger_ms / 1000.0 / 1.5
     # The next batch is due long after the last one is acknowledged, so none travel together.
     assert producer.options.max_in_flight * producer.batch_interval_s > 1.0
 
@@ -53,29 +55,64 @@ def test_requests_at_the_limit(times: HandlerTime, idle_min: float, expected: fl
 def test_producers_at_the_limit_are_those_of_the_slowest_broker() -> None:
     producer = calibrated()
     even = planted_np([FIVE] * 3, producer, 0.2)
-    assert even == pytest.approx(3 * 160 / 3.90625)
+    assert even == pytest.approx(3 * 160 / 1.953125)
     assert planted_np([FIVE], producer, 0.2) == pytest.approx(even / 3)
     slow = planted_np([FIVE, FIVE, HandlerTime(8.0)], producer, 0.2)
-    assert slow == pytest.approx(3 * 100 / 3.90625)
+    assert slow == pytest.approx(3 * 100 / 1.953125)
 
 
-def test_small_terms_come_from_windows_at_light_load() -> None:
-    truth = HandlerTime(5.0, own_ms=0.8, others=0.03, handlers=2)
-    windows = [window(per_s, truth.idle(per_s)) for per_s in (10.0, 30.0, 50.0)]
-    found = measured(5.0, 2, [*windows, window(None, 0.99), window(70.0, None)])
-    assert found.own_ms == pytest.approx(0.8)
-    assert found.others == pytest.approx(0.03)
-    assert (found.stated_ms, found.handlers) == (5.0, 2)
+def test_small_terms_come_from_a_window_at_light_load_and_are_means_over_brokers() -> None:
+    planted = {1: HandlerTime(60.0, handlers=4), 2: HandlerTime(80.0, handlers=4)}
+    truth = {
+        i: HandlerTime(each.stated_ms, 0.8, 0.03, each.handlers) for i, each in planted.items()
+    }
+    # What one broker's window shows too much the other's shows too little.
+    windows = [
+        window(6.0, truth[i].idle(6.0) + blur, truth[i].stated_ms + 0.8 + jitter, i)
+        for i, blur, jitter in ((1, 0.01, 0.2), (2, -0.01, -0.2))
+    ]
+    found = completed(planted, windows)
+    assert [each.stated_ms for each in found] == [60.0, 80.0]
+    for each in found:
+        assert each.own_ms == pytest.approx(0.8)
+        assert each.others == pytest.approx(0.03, abs=0.001)
+        assert each.handlers == 4
 
 
 def test_others_never_take_less_than_no_time() -> None:
-    # As read on real brokers: the edges of the lighter window hid a hundredth of its time.
-    found = measured(5.0, 1, [window(14.3, 0.929), window(43.8, 0.749)])
-    assert found.others == 0.0
-    assert found.own_ms == pytest.approx(0.66, abs=0.01)
+    # As read on real brokers: handlers that wait tell so only every 0.3 s.
+    read = [(6.53, 0.9151, 60.97), (6.63, 0.9013, 60.98), (6.42, 0.9002, 60.93)]
+    planted = {i: HandlerTime(60.0, handlers=4) for i in (1, 2, 3)}
+    found = completed(planted, [window(*each, i) for i, each in enumerate(read, 1)])
+    assert {each.others for each in found} == {0.0}
+    assert found[0].own_ms == pytest.approx(0.96)
 
 
-@pytest.mark.parametrize("loads", [[], [20.0], [20.0, 20.0]])
-def test_one_load_tells_no_time_of_a_request(loads: list[float]) -> None:
-    with pytest.raises(ValueError, match="different loads are known; expected windows at two"):
-        measured(5.0, 1, [window(load, 0.9) for load in loads])
+@pytest.mark.parametrize(
+    "told",
+    [
+        [],
+        [window(6.0, None, 61.0)],
+        [window(None, 0.9, 61.0)],
+        [window(0.0, 0.9, 61.0)],
+        [window(6.0, 0.9, None)],
+        [window(6.0, 0.9, 61.0, broker=2)],
+    ],
+)
+def test_brokers_that_do_not_tell_have_no_planted_limit(told: list[BrokerWindow]) -> None:
+    with pytest.raises(ValueError, match="at a light load"):
+        completed({1: HandlerTime(60.0, handlers=4)}, told)
+
+
+def test_what_is_stated_goes_through_the_environment() -> None:
+    assert stated({}, (1, 2)) == {}
+    assert stated(told({}, (1, 2)), (1, 2)) == {}
+    assert stated(told({1: 60.0}, (1, 2)), (1, 2)) == {}, "a broker without a planted time"
+    alike = {**told({1: 60.0, 2: 60.0}, (1, 2)), "broker.config.num.io.threads": "4"}
+    assert alike["broker.planted.handler_ms"] == "60"
+    assert stated(alike, (1, 2)) == dict.fromkeys((1, 2), HandlerTime(60.0, handlers=4))
+    unlike = {**told({1: 60.0, 2: 80.5}, (1, 2)), "broker.2.config.num.io.threads": "1"}
+    assert stated(unlike, (1, 2)) == {
+        1: HandlerTime(60.0, handlers=8),
+        2: HandlerTime(80.5, handlers=1),
+    }

@@ -16,10 +16,11 @@ from jobs.engine.producing.schedule import EvenSchedule
 from tests.support.patterns import plan, producer_pattern
 
 
-def _producer(rate: float = 1_000.0, full: int = 16, **options: Any) -> Producer:
+def _producer(rate: float = 1_000.0, full: int = 16, index: int = 0, **options: Any) -> Producer:
     pattern = producer_pattern(1_000, rate, **options)
     ends = [1_000 * records for records in range(full + 1)]
-    return Producer(0, pattern, PlainSection(b"", ends, ends), range(30), EvenSchedule(rate, 100.0))
+    section, schedule = PlainSection(b"", ends, ends), EvenSchedule(rate, 100.0)
+    return Producer(index, pattern, section, range(30), schedule)
 
 
 def test_a_lingering_batch_is_ready_after_linger() -> None:
@@ -69,6 +70,15 @@ def test_windows_that_touch_add_up(rate: float, cuts: list[float]) -> None:
     parts = sum(producer.records_due_between(a, b) for a, b in itertools.pairwise(edges))
     assert parts == producer.records_due_between(edges[0], edges[-1])
     assert parts == pytest.approx((edges[-1] - edges[0]) * rate, abs=1.001)
+
+
+@pytest.mark.parametrize("index", [0, 7, 31])
+def test_in_turn_every_partition_gets_as_many_batches(index: int) -> None:
+    producer = _producer(index=index, batch_size=16_000, sticky_partition="round_robin")
+    seen = [producer.seal(16).partition for _ in range(90)]
+    first = index % 30
+    assert seen[:30] == [*range(first, 30), *range(first)]
+    assert seen[30:60] == seen[60:] == seen[:30]
 
 
 def test_the_partition_sticks_until_batch_size_and_then_all_get_their_share() -> None:

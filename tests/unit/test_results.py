@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from jobs.config import load
 from jobs.runs.endings import Ending, ending_of
 from jobs.runs.estimate import plan_of
 from jobs.runs.limit import LimitRun
-from jobs.runs.results import write_results
+from jobs.runs.results import planted_table, write_results
 from jobs.runs.resumption import config_text
 from metrics.tables.boundary import Boundary
 from search.errors import ConfigError, GuardStopError, NoConclusionError, RegressionError
@@ -55,6 +56,18 @@ def test_what_an_interrupt_broke_on_its_way_is_an_interrupt() -> None:
         ending = ending_of(error)
     assert (ending.status, ending.exit_code) == ("interrupted", 130)
     assert ending_of(ConnectionError("refused")).status == "failed"
+
+
+def test_planted_and_found_limits_stand_side_by_side() -> None:
+    assert planted_table([_boundary()]) is None, "nothing was planted"
+    planted = replace(_boundary(), np_sustained=47, np_overloaded=49, np_planted=48.2)
+    cut = replace(planted, gave_up="the budget is used up")
+    shown = planted_table([planted, cut, replace(planted, bpm=1_000, np_overloaded=None)])
+    assert shown is not None
+    assert shown.rows == (
+        ("100 B", "48.2", "47-49", "-2.5%"),
+        ("1 kB", "48.2", "47-", "-2.5%"),
+    )
 
 
 def test_one_point_without_an_answer_is_no_conclusion() -> None:

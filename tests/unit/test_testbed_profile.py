@@ -65,15 +65,15 @@ def test_jvm_options_as_a_text_or_a_list() -> None:
 
 def test_the_calibrated_profile_states_a_time_and_waits_for_no_disk() -> None:
     profile = load_profile("calibrated")
-    assert profile.handler_ms == {1: 5.0, 2: 5.0, 3: 5.0}
-    assert profile.broker["num.io.threads"] == "1"
+    assert profile.handler_ms == {1: 60.0, 2: 60.0, 3: 60.0}
+    assert profile.broker["num.io.threads"] == "4"
     assert "log.flush.interval.messages" not in profile.broker
     assert load_profile("disk-bound").handler_ms == {}
 
 
 def test_a_handler_time_for_all_brokers_or_for_each() -> None:
     profile = load_profile("calibrated")
-    assert adapted(profile, brokers=2).handler_ms == {1: 5.0, 2: 5.0}
+    assert adapted(profile, brokers=2).handler_ms == {1: 60.0, 2: 60.0}
     everywhere: list[object] = ["2.5", 2.5]
     for given in everywhere:
         assert adapted(profile, overrides={"produce_handler_ms": given}).handler_ms[3] == 2.5

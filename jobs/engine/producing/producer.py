@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from bisect import insort
 from collections import deque
+from collections.abc import Iterator
 
 from jobs.engine.batches.sections import Section
 from jobs.engine.producing.batch import Batch
@@ -71,7 +73,8 @@ class Producer:
 
     Records gather in an open batch for one sticky partition; the batch is ready when the
     record that no longer fits is due, or when `linger_ms` is over. After `batch_size` bytes
-    the partition changes at random, as Kafka's default partitioner does (KIP-794).
+    the partition changes, at random as in Kafka's default partitioner (KIP-794), or in turn,
+    each producer from another one on.
 
     Attributes:
         opened: index of the open batch's first record, so also the records sealed so far.
@@ -91,9 +94,8 @@ class Producer:
         "_batch_size",
         "_first_due_s",
         "_linger_s",
+        "_next_partition",
         "_partition_bytes",
-        "_partitions",
-        "_rng",
         "_schedule",
         "blocked",
         "buffered_bytes",
@@ -133,10 +135,9 @@ class Producer:
         self._schedule = schedule
         self._linger_s = pattern.options.linger_ms / 1000.0
         self._batch_size = pattern.options.batch_size
-        self._partitions = partitions
-        self._rng = random.Random(f"{pattern.payload.seed}/producer/{index}")
+        self._next_partition = _choice(pattern, partitions, index)
         self._partition_bytes = 0
-        self.partition = self._choose()
+        self.partition = next(self._next_partition)
         self._open()
         self.scheduled_s = self.ready_s
 
@@ -160,7 +161,7 @@ class Producer:
         self._partition_bytes += batch.size
         if self._partition_bytes >= self._batch_size:
             self._partition_bytes = 0
-            self.partition = self._choose()
+            self.partition = next(self._next_partition)
         self._open()
         return batch
 
@@ -172,15 +173,21 @@ class Producer:
         """A batch waits no longer: it is sent, or given up."""
         self.buffered_bytes -= batch.size
 
-    def _choose(self) -> int:
-        return self._rng.randrange(self._partitions.start, self._partitions.stop)
-
     def _open(self) -> None:
         due_s = self._schedule.due_s
         self.full_records = self.section.full_records
         self._first_due_s = due_s(self.opened)
         self.full_s = due_s(self.opened + self.full_records)
         self.ready_s = min(self.full_s, self._first_due_s + self._linger_s)
+
+
+def _choice(pattern: ProducerPattern, partitions: range, index: int) -> Iterator[int]:
+    """The sticky partitions of the producer with this index, one after the other."""
+    if pattern.options.sticky_partition == "round_robin":
+        first = index % len(partitions)
+        return itertools.cycle((*partitions[first:], *partitions[:first]))
+    rng = random.Random(f"{pattern.payload.seed}/producer/{index}")
+    return (rng.randrange(partitions.start, partitions.stop) for _ in itertools.repeat(None))
 
 
 def _by_first(batch: Batch) -> int:
