@@ -5,7 +5,8 @@
 Each run starts three brokers of its own whose handlers wait a stated time in each produce request
 (conf/testbed/calibrated.yaml) and searches three message sizes at a resolution of 2 %. Every
 point's distance is that of the answer, the most producers that were sustained, from the planted
-limit. Points are kept as they are found; a run that fails is told and counts as off.
+limit. Points are kept in the file as they are found, and a second start with the same file makes
+only the runs that are missing; a run that fails is told and counts as off.
 """
 
 from __future__ import annotations
@@ -177,8 +178,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", type=Path, help="where to keep the points")
     asked = parser.parse_args(arguments)
     points: list[Point] = []
+    if asked.json is not None and asked.json.exists():
+        points = [Point(**each) for each in json.loads(asked.json.read_text())]
+    done = {(each.stated_ms, each.repeat) for each in points}
     for repeat in range(1, asked.repeats + 1):
         for stated_ms in STATED_MS:
+            if (stated_ms, repeat) in done:
+                continue
             points += (new := measure(stated_ms, repeat))
             told = ", ".join(
                 f"{format_size(p.bpm)}: {p.np_sustained} for {p.planted_np or 0:.1f}" for p in new

@@ -27,9 +27,9 @@ ON_BOTH = {partition: [1 + partition % 2] for partition in range(8)}
 LIGHT, HALF = 6, 48
 PRODUCER = load_workload("calibrated").pattern(1000).producer
 
-# What a request may take besides on a machine that is busy with other things; it takes about
-# 1 ms on one that is not [ms].
-OWN_MS_MAX = 4.0
+# What a request may take besides on a machine that is busy with other things (3.8 ms was seen);
+# it takes about 1 ms on one that is not [ms].
+OWN_MS_MAX = 10.0
 EDGE_IDLE = 0.02
 """How much handlers that tell only every 0.3 s that they wait may blur the idle fraction."""
 
