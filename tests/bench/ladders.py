@@ -1,0 +1,266 @@
+"""What real brokers read at loads from a tenth to eight times their limit, kept as data.
+
+    python -m tests.bench.ladders --folder tests/data/ladders
+    python -m tests.bench.ladders --folder tests/data/ladders --only slow-broker
+
+The simulated clusters of `tests.bench.search` replay these ladders. Each condition starts brokers
+of its own. A ladder is climbed until the brokers are overloaded, then made finer around the limit
+and carried on to eight times of it, in trials of a fixed length that nothing ends early.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import click
+
+from jobs.config import Configuration, load
+from jobs.console.events import Plan
+from jobs.console.printing import make_reporter
+from jobs.runs.endings import Ending
+from jobs.runs.fixed_load import FixedLoad, FixedLoadRun
+from jobs.runs.lifecycle import Body, Life, RunOrder, execute, new_run_id
+from jobs.trials.holding import Holder
+from metrics.trial.trial import Trial
+from search.model import Verdict
+
+SHARES = (0.1, 0.25, 0.5, 0.7, 0.85, 0.95, 1.0, 1.05, 1.15, 1.3, 1.6, 2.0, 3.0, 4.0, 6.0, 8.0)
+"""Loads of a ladder, over the limit."""
+CLIMB = 1.6
+BYTES_MAX = 400e6
+"""No rung offers more payload than this [B/s]: beyond it the generator and the brokers share two
+cores."""
+
+
+@dataclass(frozen=True)
+class Condition:
+    """Brokers and a workload.
+
+    Attributes:
+        name: of the file.
+        cluster: a file of conf/clusters.
+        workload: a file of conf/workloads.
+        overrides: as `--set` takes them.
+        first: np of the first rung.
+    """
+
+    name: str
+    cluster: str
+    workload: str
+    sizes: tuple[int, ...]
+    overrides: tuple[str, ...] = ()
+    first: int = 4
+
+
+def _disk(name: str, sizes: tuple[int, ...], *overrides: str, first: int = 4) -> Condition:
+    return Condition(name, "testbed", "demo", sizes, overrides, first)
+
+
+_ALL = (100, 1_000, 10_000)
+_ONE = "cluster.testbed.brokers=1"
+_ACKS_ALL = "workload.producer.acks=all"
+_SINGLE = "workload.topic.replication_factor=1"
+
+CONDITIONS = (
+    _disk("disk-bound", _ALL),
+    _disk("disk-bound-acks-all", (1_000,), _ACKS_ALL),
+    _disk("disk-bound-1-broker", (1_000,), _ONE, _SINGLE),
+    _disk("default", _ALL, "cluster.testbed.profile=default", first=16),
+    _disk("default-acks-all", (1_000,), "cluster.testbed.profile=default", _ACKS_ALL, first=16),
+    _disk("secured", (1_000,), "cluster.testbed.profile=secured"),
+    Condition("calibrated", "calibrated", "calibrated", _ALL, first=16),
+    Condition("calibrated-1-broker", "calibrated", "calibrated", (1_000,), (_ONE,), first=8),
+    Condition(
+        "slow-broker",
+        "calibrated",
+        "calibrated",
+        (1_000,),
+        ("cluster.testbed.properties.produce_handler_ms=1: 60, 2: 60, 3: 120",),
+        first=8,
+    ),
+    Condition(
+        "slow-follower",
+        "calibrated",
+        "calibrated",
+        (1_000,),
+        (
+            "cluster.testbed.properties.produce_handler_ms=1: 20, 2: 20, 3: 80",
+            "workload.topic.replication_factor=2",
+            _ACKS_ALL,
+        ),
+        first=8,
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Rung:
+    """One trial.
+
+    Attributes:
+        np: producers.
+        idle: lowest idle fraction of any broker's handlers.
+        achieved: over offered [ratio].
+        isr: share of samples with an ISR change.
+        p50_ms, p99_ms: latencies of acknowledged records.
+        verdict: by the default goal, and its first reason.
+    """
+
+    np: int
+    idle: float | None
+    achieved: float
+    isr: float | None
+    p50_ms: float | None
+    p99_ms: float | None
+    verdict: str
+    reason: str
+
+    @classmethod
+    def of(cls, trial: Trial) -> Rung:
+        """What the search would see of a trial, and more."""
+        evidence, client = trial.evidence, trial.evidence.client
+        first = next(iter(trial.reasons), None)
+        share = (client.achieved_mb_per_s or 0.0) / (client.offered_mb_per_s or math.inf)
+        return cls(
+            trial.pattern.np,
+            _rounded(evidence.handler_idle_min),
+            round(share, 4),
+            _rounded(evidence.isr_changed_share),
+            _rounded(client.latency.p50_ms),
+            _rounded(client.latency.p99_ms),
+            trial.verdict.value,
+            "" if first is None else first.indicator,
+        )
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None or not math.isfinite(value) else round(value, 4)
+
+
+@dataclass
+class LadderRun(Body):
+    """Climbs a ladder for each message size.
+
+    Attributes:
+        ladders: message size → its rungs, the lightest first; grows while it runs.
+    """
+
+    config: Configuration
+    first: int
+    ladders: dict[int, list[Rung]] = field(default_factory=dict)
+
+    @property
+    def configurations(self) -> Mapping[str, Configuration]:
+        """The one."""
+        return {"": self.config}
+
+    def plan(self, out: Path) -> Plan:
+        """That of as many trials at the first rung; what comes after it is not known yet."""
+        sizes = self.config.workload.message_bytes
+        trials = len(sizes) * len(SHARES)
+        return FixedLoadRun(self.config, FixedLoad(sizes[0], self.first, trials)).plan(out)
+
+    def measure(self, life: Life) -> None:
+        """Climb, then fill in."""
+        for bpm in self.config.workload.message_bytes:
+            rungs: dict[int, Rung] = {}
+            self.ladders[bpm] = []
+            with Holder(life.context, self.config.cluster.warm_up_max_s) as holder:
+
+                def rung(np: int, holder: Holder = holder, bpm: int = bpm) -> Rung:
+                    return Rung.of(holder.hold(bpm, np, "a rung of a ladder"))
+
+                np = self.first
+                while self._may_offer(bpm, np):
+                    rungs[np] = rung(np)
+                    if rungs[np].verdict == Verdict.OVERLOADED.value:
+                        break
+                    np = math.ceil(np * CLIMB)
+                limit = limit_of(list(rungs.values()))
+                for share in SHARES if limit else ():
+                    np = max(1, round((limit or 0) * share))
+                    if np not in rungs and self._may_offer(bpm, np):
+                        rungs[np] = rung(np)
+            self.ladders[bpm] = [rungs[np] for np in sorted(rungs)]
+
+    def _may_offer(self, bpm: int, np: int) -> bool:
+        return self.config.pattern(bpm, np).mb_per_s * 1e6 <= BYTES_MAX
+
+    def conclude(self, life: Life, ending: Ending) -> None:
+        """The rungs are all there is."""
+
+
+def limit_of(rungs: Sequence[Rung], idle_min: float = 0.2) -> float | None:
+    """Where a ladder crosses from sustained to overloaded [np]; None where it does not.
+
+    Where the idle fraction crosses its threshold there, in a straight line between the two
+    rungs; else half way, in the logarithm.
+    """
+    ordered = sorted(rungs, key=lambda each: each.np)
+    for low, high in pairwise(ordered):
+        if low.verdict == "SUSTAINED" and high.verdict == "OVERLOADED":
+            if None not in (low.idle, high.idle) and high.reason == "request_handler_idle":
+                fall = (low.idle or 0.0) - (high.idle or 0.0)
+                share = ((low.idle or 0.0) - idle_min) / fall
+                return low.np + (high.np - low.np) * share
+            return math.sqrt(low.np * high.np)
+    return None
+
+
+def record(condition: Condition) -> dict[str, Any]:
+    """Start the brokers, climb, and say what was seen."""
+    config = load(
+        condition.cluster,
+        condition.workload,
+        "default",
+        (
+            *condition.overrides,
+            f"workload.message_bytes={list(condition.sizes)}",
+            "workload.trial.warmup_s=1.5",
+            "workload.trial.measure_s=6",
+            "workload.trial.early_end_error_rate=0",
+            "cluster.warm_up_max_s=30",
+        ),
+    )
+    body = LadderRun(config, condition.first)
+    with tempfile.TemporaryDirectory(prefix="redline-ladders-") as name, make_reporter() as shown:
+        out = Path(name)
+        order = RunOrder(shown, out, str(out / "tables"), new_run_id(time.time()))
+        execute(body, order)
+    return {
+        "name": condition.name,
+        "date": time.strftime("%Y-%m-%d"),
+        "cluster": condition.cluster,
+        "workload": condition.workload,
+        "overrides": list(condition.overrides),
+        "ladders": [
+            {"bpm": bpm, "limit_np": _rounded(limit_of(rungs)), "rungs": list(map(asdict, rungs))}
+            for bpm, rungs in body.ladders.items()
+        ],
+    }
+
+
+@click.command()
+@click.option("--folder", type=click.Path(path_type=Path), required=True)
+@click.option("--only", multiple=True, help="Names of conditions; all by default.")
+def ladders(folder: Path, only: tuple[str, ...]) -> None:
+    """Record ladders on real brokers; one that is there already is left as it is."""
+    for condition in CONDITIONS:
+        path = folder / f"{condition.name}.json"
+        if path.exists() or (only and condition.name not in only):
+            continue
+        found = record(condition)
+        folder.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    ladders()
