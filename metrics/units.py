@@ -53,6 +53,25 @@ def format_mb_per_s(mb_per_s: float | None) -> str:
     return f"{mb_per_s:,.{decimals}f}"
 
 
+def format_ms(duration_ms: float | None) -> str:
+    """Milliseconds without their unit: `0.62`, `27.3`, `279`."""
+    if duration_ms is None or not math.isfinite(duration_ms):
+        return UNKNOWN
+    decimals = 2 if duration_ms < 9.995 else 1 if duration_ms < 99.95 else 0
+    return f"{duration_ms:,.{decimals}f}"
+
+
+def format_span(low: float, high: float) -> str:
+    """An interval of loads, rounded outwards: `44 to 50`; below ten to a tenth: `1.6 to 2.9`."""
+    parts = 1 if high >= 10 else 10
+    # What lies a rounding error beside a step is that step.
+    least, most = (
+        math.floor(round(low * parts, 6)) / parts,
+        math.ceil(round(high * parts, 6)) / parts,
+    )
+    return f"{least:,g} to {most:,g}"
+
+
 def format_count(count: float | None) -> str:
     """A whole number with thousands separated: `12,000`."""
     if count is None or not math.isfinite(count):

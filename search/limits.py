@@ -21,6 +21,8 @@ class Limits:
         invalid_repeats_max: how often in a row an INVALID trial is repeated.
         axis: what a load is, for people: np, partitions, consumer groups.
         other_way: what else can be raised when even `load_cap` was sustained.
+        interval_max: relative width of the 90 % interval above which a point is measured
+            further; None where any will do [ratio].
 
     Raises:
         ConfigError: when a value makes no sense.
@@ -32,6 +34,7 @@ class Limits:
     invalid_repeats_max: int
     axis: str = "np"
     other_way: str = ""
+    interval_max: float | None = None
 
     def __post_init__(self) -> None:
         if not 1 <= self.load_start_max <= self.load_cap:

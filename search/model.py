@@ -101,6 +101,7 @@ class GaveUp:
 
     bracket: Bracket
     reason: str
+    interval: Interval | None = None
 
 
 Decision = Measure | Done | GaveUp

@@ -13,6 +13,8 @@ from search.bounds import Choice, Number, Whole
 from search.budget import Budget
 
 LOAD_CAP_MAX = 100_000_000
+WIDEST_INTERVAL = 4.0
+"""How many times as wide as the resolution an interval may be where the goal does not say."""
 
 
 class GuardLimits(ConfigModel):
@@ -55,6 +57,10 @@ class Search(ConfigModel):
             "bisection", for comparison.
         refine_max: message sizes that may be added where the boundary line bends.
         budget: what all trials may cost.
+        interval_max: relative width of a limit's 90 % interval above which the size is
+            measured further, and if that does not help is called doubtful; 1 is never; None
+            is four times the resolution [ratio].
+        interval_required: a run with a doubtful limit ends without a conclusion.
     """
 
     axis: Annotated[str, Choice(tuple(AXES))] = NP.name
@@ -65,6 +71,14 @@ class Search(ConfigModel):
     method: Literal["guided", "bisection"] = "guided"
     refine_max: Annotated[int, Whole(0, 20, "sizes")] = 0
     budget: Annotated[Budget, FileSection()] = Budget()
+    interval_max: Annotated[float, Number(0, 1, above=True)] | None = None
+    interval_required: bool = False
+
+    @property
+    def widest_interval(self) -> float | None:
+        """`interval_max` as it counts; None where an interval of any width is an answer [ratio]."""
+        width = self.interval_max or WIDEST_INTERVAL * self.resolution
+        return width if width < 1.0 else None
 
     @model_validator(mode="after")
     def _start_below_cap(self) -> Search:

@@ -40,6 +40,10 @@ class Configuration:
         """The first goal."""
         return self.goals[0]
 
+    def goal_named(self, name: str) -> Goal:
+        """The goal of this name, which is one of them."""
+        return next(goal for goal in self.goals if goal.name == name)
+
     @property
     def in_full(self) -> Configuration:
         """The same without early ends: a fixed load is to be held, not decided about."""

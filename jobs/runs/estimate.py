@@ -41,6 +41,7 @@ def line_of(workload: Workload, goal: Goal, brokers: int) -> Line:
             search.invalid_repeats_max,
             search.axis,
             AXES[search.axis].other_way,
+            search.widest_interval,
         ),
         brokers=brokers,
         budget=search.budget,

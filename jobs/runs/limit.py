@@ -15,7 +15,13 @@ from jobs.console.events import Plan, PointFinished, RunFinished, warn
 from jobs.runs.endings import NO_CONCLUSION, Ending, ending_of
 from jobs.runs.estimate import line_of, plan_of
 from jobs.runs.lifecycle import Body, Life
-from jobs.runs.results import boundary_of, planted_table, summary_of_run, write_results
+from jobs.runs.results import (
+    boundary_of,
+    planted_table,
+    summary_of_run,
+    why_no_answer,
+    write_results,
+)
 from jobs.runs.resumption import config_text, replay, resumed_trials
 from jobs.trials.calibration import calibrate
 from jobs.trials.context import RunContext
@@ -163,12 +169,13 @@ class LimitRun(Body):
         """By the error, or by the points that stayed open."""
         if error is not None:
             return ending_of(error)
-        still_open = [b for b in self.boundaries if b.gave_up is not None]
-        if not still_open:
+        reasons = [why_no_answer(b, self.config.goal_named(b.goal)) for b in self.boundaries]
+        missing = [(b, why) for b, why in zip(self.boundaries, reasons, strict=True) if why]
+        if not missing:
             return Ending()
         several = len({b.goal for b in self.boundaries}) > 1
         told = "; ".join(
-            f"{f'{b.goal} at ' if several else ''}{b.bpm} B: {b.gave_up}" for b in still_open
+            f"{f'{b.goal} at ' if several else ''}{b.bpm} B: {why}" for b, why in missing
         )
         text = f"no conclusion for {told}"
         return Ending(NO_CONCLUSION, NoConclusionError.exit_code, text)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from jobs.config import Configuration
+from jobs.config import Configuration, Goal
 from jobs.console.events import Table
 from jobs.runs.endings import Ending
 from jobs.runs.lifecycle import Life
 from jobs.runs.reproduce import command_of
 from metrics.reporting.boundary_chart import write_chart
+from metrics.reporting.limit_words import AT_LEVEL, doubt_words, span_words
 from metrics.reporting.page.model import build_report, is_held
 from metrics.reporting.page.page import report_page
 from metrics.reporting.summary import (
@@ -23,8 +25,9 @@ from metrics.reporting.summary import (
     write_summary,
 )
 from metrics.tables.boundary import Boundary, make_boundary
+from metrics.trial.histogram import Quantiles
 from metrics.trial.trial import Trial
-from metrics.units import format_size
+from metrics.units import UNKNOWN, format_size
 from search.line import FinishedPoint
 from search.model import Bracket, GaveUp, Verdict
 
@@ -46,9 +49,9 @@ def boundary_of(
     """
     bracket = point.result.bracket
     own = [trial for trial in trials if trial.point_bpm == point.bpm]
-    judged = [each.judgements[goal] for each in own if each.load == bracket.overloaded]
-    overloads = [each for each in judged if each.verdict is Verdict.OVERLOADED]
-    last = overloads[-1] if overloads else None
+    over = _last(own, goal, bracket.overloaded, Verdict.OVERLOADED)
+    last = over.judgements[goal] if over else None
+    held = _last(own, goal, bracket.sustained, Verdict.SUSTAINED)
     boundary = make_boundary(
         bracket,
         config.axis,
@@ -57,13 +60,43 @@ def boundary_of(
         reasons=last.reasons if last else (),
         limited_by=last.limited_by if last else None,
         gave_up=point.result.reason if isinstance(point.result, GaveUp) else None,
+        interval=point.result.interval,
     )
+    latency = held.evidence.client.latency if held else Quantiles()
     notes = (*_nothing_sustained(bracket, config), *_beside_others(own))
-    boundary = replace(boundary, goal=goal, evidence=last.attribution if last else "", notes=notes)
+    boundary = replace(
+        boundary,
+        goal=goal,
+        evidence=last.attribution if last else "",
+        notes=notes,
+        interval_max=config.goal_named(goal).search.widest_interval,
+        latency_p50_ms=_known(latency.p50_ms),
+        latency_p99_ms=_known(latency.p99_ms),
+        latency_p999_ms=_known(latency.p999_ms),
+    )
     if isinstance(point.result, GaveUp):
         return boundary
     confidence = point.result.confidence
     return replace(boundary, confidence=confidence, notes=(*point.result.notes, *notes))
+
+
+def why_no_answer(boundary: Boundary, goal: Goal) -> str:
+    """Why a point is no answer to its goal; empty where it is one."""
+    if boundary.gave_up is not None:
+        return boundary.gave_up
+    return doubt_words(boundary) if goal.search.interval_required else ""
+
+
+def _last(trials: Sequence[Trial], goal: str, load: int | None, verdict: Verdict) -> Trial | None:
+    """The last of the trials at a load of which the goal says so."""
+    found = [
+        each for each in trials if each.load == load and each.judgements[goal].verdict is verdict
+    ]
+    return found[-1] if found else None
+
+
+def _known(time_ms: float) -> float | None:
+    return time_ms if math.isfinite(time_ms) else None
 
 
 def _nothing_sustained(bracket: Bracket, config: Configuration) -> tuple[str, ...]:
@@ -124,6 +157,7 @@ def planted_table(boundaries: Sequence[Boundary]) -> Table | None:
             format_size(each.bpm),
             f"{each.np_planted:.1f}",
             f"{each.np_sustained}-{'' if each.np_overloaded is None else each.np_overloaded}",
+            span_words(each) or UNKNOWN,
             f"{each.np_sustained / each.np_planted - 1:+.1%}",
         )
         for each in boundaries
@@ -133,7 +167,7 @@ def planted_table(boundaries: Sequence[Boundary]) -> Table | None:
         return None
     return Table(
         "Planted in these brokers, and found",
-        ("size", "planted np", "found np", "off by"),
+        ("size", "planted np", "found np", AT_LEVEL, "off by"),
         tuple(rows),
     )
 

@@ -8,7 +8,8 @@ from typing import Any
 import altair as alt
 
 from metrics.reporting.chart_style import NEUTRAL
-from metrics.units import format_size
+from metrics.reporting.limit_words import AT_LEVEL, latency_words, payload_span_words
+from metrics.units import UNKNOWN, format_size
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -44,6 +45,8 @@ def lines_chart(points: Rows) -> alt.LayerChart:
             "high": row["mb_per_s_per_broker_overloaded"],
             "bound": row["limited_by"] or "no overload seen",
             "run": row["run_id"],
+            "is_doubtful": bool(row["doubtful"]),
+            **_interval(row),
         }
         for row in points
     ]
@@ -56,14 +59,34 @@ def lines_chart(points: Rows) -> alt.LayerChart:
         color=_color("line", "Cluster, workload, goal"),
     )
     tips = ["line:N", "size:N", _rate("low", "sustained"), _rate("high", "overloaded")]
+    tips += [alt.Tooltip("interval:N", title=f"{AT_LEVEL} [MB/s]"), "latency:N"]
     tips += [alt.Tooltip("bound:N", title="bound by"), "run:N"]
+    doubtful, sure = (base.transform_filter(f"{sign}datum.is_doubtful") for sign in ("", "!"))
     layers = (
-        base.mark_rule(strokeWidth=2).encode(y2="high:Q"),
+        base.mark_rule(strokeWidth=2).encode(y="bar_low:Q", y2="bar_high:Q"),
         base.mark_line(strokeWidth=2),
-        base.mark_point(filled=True, size=70, opacity=1).encode(tooltip=tips),
+        sure.mark_point(filled=True, size=70, opacity=1).encode(tooltip=tips),
+        doubtful.mark_point(filled=False, strokeWidth=2, size=70, opacity=1).encode(tooltip=tips),
     )
-    title = _title("The newest boundary lines")
+    title = _title(
+        "The newest boundary lines",
+        f"Points: most load sustained; hollow: doubtful. Bars: the limit {AT_LEVEL}, or where "
+        "that is not known up to the least load that was too much.",
+    )
     return alt.LayerChart(layer=list(layers), title=title, width=_WIDTH, height=_HEIGHT)
+
+
+def _interval(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The ends of a point's bar [MB/s per broker], and with its latencies in words."""
+    low, high = row["mb_per_s_per_broker_low"], row["mb_per_s_per_broker_high"]
+    latencies = (row[f"latency_{name}_ms"] for name in ("p50", "p99", "p999"))
+    words = {
+        "interval": payload_span_words(low, high) or UNKNOWN,
+        "latency": latency_words(*latencies) or UNKNOWN,
+    }
+    if low is None or high is None:
+        low, high = row["mb_per_s_per_broker"], row["mb_per_s_per_broker_overloaded"]
+    return {"bar_low": low, "bar_high": high, **words}
 
 
 def history_charts(points: Rows) -> list[alt.LayerChart]:
@@ -191,6 +214,8 @@ def _rate(field: str, title: str) -> alt.Tooltip:
     return alt.Tooltip(f"{field}:Q", title=f"{title} [MB/s]", format=".3~r")
 
 
-def _title(text: str) -> alt.TitleParams:
-    subtitle = "Points: most load sustained. Bars: up to the least load that was too much."
-    return alt.TitleParams(text, subtitle=subtitle, anchor="start", subtitleColor=NEUTRAL)
+_BRACKETS = "Points: most load sustained. Bars: up to the least load that was too much."
+
+
+def _title(text: str, legend: str = _BRACKETS) -> alt.TitleParams:
+    return alt.TitleParams(text, subtitle=legend, anchor="start", subtitleColor=NEUTRAL)

@@ -10,14 +10,19 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from metrics.columns import restored
+from metrics.columns import fields_of, restored
 from metrics.tables.boundary import Boundary
 from metrics.trial.trial import Trial
 from metrics.units import iso_utc
 from search.errors import ConfigError
 
 SCHEMA_VERSION = 1
-_DERIVED = ("mb_per_s_overloaded", "mb_per_s_per_broker_overloaded", "relative_width")
+_DERIVED = (
+    "mb_per_s_overloaded",
+    "mb_per_s_per_broker_overloaded",
+    "relative_width",
+    *(each.name for each in fields_of(Boundary) if each.is_derived),
+)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from functools import lru_cache
 from importlib.resources import files
@@ -13,16 +12,19 @@ import jinja2
 import vl_convert
 
 from metrics.reporting.chart_style import chart_config
+from metrics.reporting.limit_words import span_words
 from metrics.traffic.axes import axis_named
 from metrics.units import (
     UNKNOWN,
     format_count,
     format_duration,
     format_mb_per_s,
+    format_ms,
     format_ratio,
     format_size,
     format_volume,
 )
+from search.interval import LEVEL
 
 # What the bundle shows to the script after it.
 _EXPORTS = "window.vegaEmbed = vegaEmbed;"
@@ -55,12 +57,14 @@ def environment() -> jinja2.Environment:
         size=format_size,
         volume=format_volume,
         ms=format_ms,
+        span=span_words,
         two=format_two,
         sentence=as_sentence,
         script_json=script_json,
     )
     made.globals.update(
         unknown=UNKNOWN,
+        level=format_ratio(LEVEL),
         load_title=load_title,
         file=_source,
         vega=vega,
@@ -94,14 +98,6 @@ def load_title(axis: str) -> str:
 def as_sentence(text: str) -> str:
     """`text` with a capital at its front and a full stop at its end."""
     return f"{text[:1].upper()}{text[1:].rstrip('.')}." if text else ""
-
-
-def format_ms(duration_ms: float | None) -> str:
-    """Milliseconds without their unit: `0.62`, `27.3`, `279`."""
-    if duration_ms is None or not math.isfinite(duration_ms):
-        return UNKNOWN
-    decimals = 2 if duration_ms < 9.995 else 1 if duration_ms < 99.95 else 0
-    return f"{duration_ms:,.{decimals}f}"
 
 
 def format_two(value: float | None) -> str:

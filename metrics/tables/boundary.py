@@ -6,12 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
-from metrics.columns import Column, Flat, Moment
+from metrics.columns import Column, Flat, Moment, column
 from metrics.traffic.axes import MESSAGE_BYTES, NP, Axis, axis_named
 from metrics.traffic.pattern import TrafficPattern
 from metrics.trial.judgement import Reason
 from metrics.windows.resource import Resource
+from search.interval import Interval
 from search.model import Bracket
+
+CONFIDENCE_LEAST = 0.5
+"""Probability of the bracket below which a limit without an interval is doubtful [ratio]."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,15 @@ class Boundary:
             np_overloaded are on the axis np.
         np_planted: the limit that was planted in the brokers, see `metrics.planning.planted`;
             None for any others [producers].
+        load_low, load_high: where the limit lies at 90 %, on the axis; None when the search
+            does not say [load].
+        interval_max: the widest such interval that the goal takes for an answer, as
+            1 - low/high; None when any will do [ratio].
+        latency_p50_ms: at the sustained load, from the intended send time to the
+            acknowledgement: what 50 % of the records did not exceed in the last trial that
+            sustained it; None when nothing was sustained.
+        latency_p99_ms: what 99 % of them did not exceed.
+        latency_p999_ms: what 99.9 % of them did not exceed.
     """
 
     bpm: int
@@ -64,6 +77,79 @@ class Boundary:
     load_sustained: int | None = None
     load_overloaded: int | None = None
     np_planted: float | None = None
+    load_low: float | None = None
+    load_high: float | None = None
+    interval_max: float | None = None
+    latency_p50_ms: float | None = None
+    latency_p99_ms: float | None = None
+    latency_p999_ms: float | None = None
+
+    @property
+    def latencies_ms(self) -> tuple[float | None, float | None, float | None]:
+        """p50, p99 and p99.9 at the sustained load [ms]."""
+        return self.latency_p50_ms, self.latency_p99_ms, self.latency_p999_ms
+
+    @property
+    @column
+    def np_low(self) -> float | None:
+        """`load_low` along np; None along other axes [np]."""
+        return self.load_low if self.along is NP else None
+
+    @property
+    @column
+    def np_high(self) -> float | None:
+        """`load_high` along np; None along other axes [np]."""
+        return self.load_high if self.along is NP else None
+
+    @property
+    @column
+    def mb_per_s_low(self) -> float | None:
+        """Payload at `load_low`, whole cluster; None along axes that do not change it [MB/s]."""
+        return self._mb_per_s_at(self.load_low)
+
+    @property
+    @column
+    def mb_per_s_high(self) -> float | None:
+        """Payload at `load_high`, whole cluster; None along axes that do not change it [MB/s]."""
+        return self._mb_per_s_at(self.load_high)
+
+    @property
+    @column
+    def doubtful(self) -> bool:
+        """True when the interval is wider than `interval_max`, or, where no interval is known,
+        when `confidence` is below 0.5.
+        """
+        interval = self.interval
+        if interval is None:
+            return self.confidence is not None and self.confidence < CONFIDENCE_LEAST
+        return self.interval_max is not None and interval.relative_width > self.interval_max
+
+    @property
+    def interval(self) -> Interval | None:
+        """Where the limit lies at 90 %, on the axis that was searched."""
+        if self.load_low is None or self.load_high is None:
+            return None
+        return Interval(self.load_low, self.load_high)
+
+    def _mb_per_s_at(self, load: float | None) -> float | None:
+        """Payload at a load on the axis, whole cluster [MB/s]."""
+        if load is None or not self.along.grows_payload:
+            return None
+        low, over = self.loads
+        if low:
+            return self.mb_per_s * load / low
+        above = self.mb_per_s_overloaded
+        return above * load / over if above and over else None
+
+    @property
+    def mb_per_s_per_broker_low(self) -> float | None:
+        """Payload at `load_low` per broker [MB/s]; None where it cannot be said."""
+        return self._per_broker(self.mb_per_s_low)
+
+    @property
+    def mb_per_s_per_broker_high(self) -> float | None:
+        """Payload at `load_high` per broker [MB/s]; None where it cannot be said."""
+        return self._per_broker(self.mb_per_s_high)
 
     @property
     def mb_per_s_overloaded(self) -> float | None:
@@ -76,10 +162,12 @@ class Boundary:
     @property
     def mb_per_s_per_broker_overloaded(self) -> float | None:
         """Payload at `np_overloaded` per broker [MB/s]; None where it cannot be said."""
-        upper = self.mb_per_s_overloaded
-        if upper is None or self.mb_per_s <= 0:
+        return self._per_broker(self.mb_per_s_overloaded)
+
+    def _per_broker(self, mb_per_s: float | None) -> float | None:
+        if mb_per_s is None or self.mb_per_s <= 0:
             return None
-        return upper * self.mb_per_s_per_broker / self.mb_per_s
+        return mb_per_s * self.mb_per_s_per_broker / self.mb_per_s
 
     @property
     def relative_width(self) -> float | None:
@@ -109,6 +197,7 @@ def make_boundary(
     reasons: Sequence[Reason] = (),
     limited_by: Resource | None = None,
     gave_up: str | None = None,
+    interval: Interval | None = None,
 ) -> Boundary:
     """The boundary of a bracket.
 
@@ -117,6 +206,7 @@ def make_boundary(
         pattern: the traffic of the point, whatever its load.
         reasons: of the trial at the overloaded side, the most telling first.
         gave_up: why the search ended early, or None when it closed the bracket.
+        interval: where the limit lies at 90 %, or None when the search does not say.
     """
     low, over = bracket.sustained, bracket.overloaded
     sustained = axis.apply(pattern, low) if low else None
@@ -137,6 +227,8 @@ def make_boundary(
         axis=axis.name,
         load_sustained=low,
         load_overloaded=over,
+        load_low=None if interval is None else interval.low,
+        load_high=None if interval is None else interval.high,
     )
 
 

@@ -6,7 +6,7 @@ Spark Connect included, and only use columns of docs/tables.md.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from search.errors import ConfigError
@@ -15,6 +15,17 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 _TRIAL = ("run_id", "trial", "bpm", "np", "verdict")
+SURENESS = {
+    "load_low": "double",
+    "load_high": "double",
+    "mb_per_s_low": "double",
+    "mb_per_s_high": "double",
+    "doubtful": "boolean",
+    "latency_p50_ms": "double",
+    "latency_p99_ms": "double",
+    "latency_p999_ms": "double",
+}
+"""Columns of `boundaries` that its first version lacks, with their types."""
 
 
 def newest_runs(runs: DataFrame) -> DataFrame:
@@ -97,13 +108,15 @@ def latest_boundaries(boundaries: DataFrame) -> DataFrame:
 def points_for_people(boundaries: DataFrame) -> DataFrame:
     """Boundary points by cluster, goal and size, with the columns that a reader looks for.
 
-    `load_overloaded` and `width` [ratio] are null while no overload was seen; the rates
-    per broker are in MB/s of payload.
+    `load_overloaded` and `width` [ratio] are null while no overload was seen, `load_low` and
+    `load_high` where no interval is known; the rates per broker are in MB/s of payload.
     """
     from pyspark.sql import functions as sql
 
+    boundaries = _with_columns(boundaries, SURENESS)
     low, high = sql.coalesce("load_sustained", "np_sustained"), overloaded_load()
     upper = sql.col("mb_per_s_per_broker") * sql.col("mps_overloaded") / sql.col("mps")
+    each = sql.col("mb_per_s_per_broker") / sql.col("mb_per_s")
     return boundaries.select(
         "cluster",
         "workload",
@@ -113,11 +126,19 @@ def points_for_people(boundaries: DataFrame) -> DataFrame:
         low.alias("load_sustained"),
         high.alias("load_overloaded"),
         (1 - low / high).alias("width"),
+        "load_low",
+        "load_high",
+        "doubtful",
         "mps",
         "mb_per_s",
         "mb_per_s_per_broker",
         # On the axis of sizes both sides offer other bytes per message.
         sql.when(sql.col("axis") != "message_bytes", upper).alias("mb_per_s_per_broker_overloaded"),
+        (each * sql.col("mb_per_s_low")).alias("mb_per_s_per_broker_low"),
+        (each * sql.col("mb_per_s_high")).alias("mb_per_s_per_broker_high"),
+        "latency_p50_ms",
+        "latency_p99_ms",
+        "latency_p999_ms",
         "limited_by",
         "evidence",
         "confidence",
@@ -127,6 +148,14 @@ def points_for_people(boundaries: DataFrame) -> DataFrame:
         "run_id",
         "at",
     ).orderBy("cluster", "workload", "goal", "axis", "bpm")
+
+
+def _with_columns(frame: DataFrame, names: Mapping[str, str]) -> DataFrame:
+    """The frame with these columns, null where its table is of a version that had none."""
+    from pyspark.sql import functions as sql
+
+    missing = {name: kind for name, kind in names.items() if name not in frame.columns}
+    return frame.withColumns({name: sql.lit(None).cast(kind) for name, kind in missing.items()})
 
 
 def overloaded_load() -> Column:

@@ -239,6 +239,12 @@ BASE = {
     "cluster": "c", "workload": "w", "goal": "g", "axis": "np", "bpm": 100, "run_id": "r",
     "mb_per_s_per_broker": 5.0, "mb_per_s_per_broker_overloaded": 5.5, "limited_by": "disk",
     "mps": 100.0, "mps_overloaded": 110.0, "moved": None, "change": None, "at_ms": 1.7e12,
+    "mb_per_s_per_broker_low": None, "mb_per_s_per_broker_high": None, "doubtful": None,
+    "latency_p50_ms": None, "latency_p99_ms": None, "latency_p999_ms": None,
+}  # fmt: skip
+KNOWN = BASE | {
+    "mb_per_s_per_broker_low": 4.5, "mb_per_s_per_broker_high": 5.75, "doubtful": True,
+    "latency_p50_ms": 3.0, "latency_p99_ms": 12.0, "latency_p999_ms": 140.0,
 }  # fmt: skip
 
 
@@ -257,7 +263,14 @@ def test_histories_are_a_chart_for_each_series_with_the_bracket_per_broker() -> 
 
 
 def test_the_newest_lines_and_the_nights_are_drawn() -> None:
-    assert "c, w, g" in _drawn(lines_chart([BASE, BASE | {"bpm": 1_000}]))
+    lines = lines_chart([BASE, KNOWN | {"bpm": 1_000}])
+    assert "c, w, g" in _drawn(lines)
+    assert "4.50 to 5.75" in _drawn(lines) and "p99.9 140 ms" in _drawn(lines)
+    (values,) = lines.to_dict()["datasets"].values()
+    assert [(each["bar_low"], each["bar_high"]) for each in values] == [(5.0, 5.5), (4.5, 5.75)]
+    assert [each["is_doubtful"] for each in values] == [False, True]
+    bar = lines.to_dict()["layer"][0]["encoding"]
+    assert (bar["y"]["field"], bar["y2"]["field"]) == ("bar_low", "bar_high")
     night = {
         "suite": "s", "cluster": "c", "case": "limit-1kB", "night": "n1", "run_id": "r",
         "at_ms": 1.7e12, "value": 40.0, "measure": "np", "outcome": "regression",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,17 +11,29 @@ import pytest
 
 from jobs.config import load
 from jobs.runs.endings import Ending, ending_of
-from jobs.runs.estimate import plan_of
+from jobs.runs.estimate import line_of, plan_of
 from jobs.runs.limit import LimitRun
-from jobs.runs.results import planted_table, write_results
+from jobs.runs.results import boundary_of, planted_table, write_results
 from jobs.runs.resumption import config_text
 from metrics.tables.boundary import Boundary
+from metrics.trial.judgement import Judgement
+from metrics.trial.trial import Trial
 from search.errors import ConfigError, GuardStopError, NoConclusionError, RegressionError
-from tests.support.reported import summary_of_sizes, trials_of_sizes
+from search.interval import Interval
+from search.line import FinishedPoint
+from search.model import Bracket, Done, GaveUp
+from tests.support.evidence import client
+from tests.support.reported import (
+    overloaded,
+    summary_of_sizes,
+    sustained,
+    trial_at,
+    trials_of_sizes,
+)
 
 
 def _boundary(gave_up: str | None = None) -> Boundary:
-    return Boundary(100, 5, 6, 5.0, 0.0005, 0.0002, ("x",), "disk", 4, 6.0, gave_up)
+    return Boundary(100, 5, 6, 5.0, 0.0005, 0.0002, ("x",), "disk", 4, 6.0, gave_up, goal="default")
 
 
 def _ended(error: BaseException | None, *boundaries: Boundary) -> Ending:
@@ -61,12 +74,13 @@ def test_what_an_interrupt_broke_on_its_way_is_an_interrupt() -> None:
 def test_planted_and_found_limits_stand_side_by_side() -> None:
     assert planted_table([_boundary()]) is None, "nothing was planted"
     planted = replace(_boundary(), np_sustained=47, np_overloaded=49, np_planted=48.2)
+    known = replace(planted, load_low=46.5, load_high=49.5)
     cut = replace(planted, gave_up="the budget is used up")
-    shown = planted_table([planted, cut, replace(planted, bpm=1_000, np_overloaded=None)])
+    shown = planted_table([known, cut, replace(planted, bpm=1_000, np_overloaded=None)])
     assert shown is not None
     assert shown.rows == (
-        ("100 B", "48.2", "47-49", "-2.5%"),
-        ("1 kB", "48.2", "47-", "-2.5%"),
+        ("100 B", "48.2", "47-49", "46 to 50", "-2.5%"),
+        ("1 kB", "48.2", "47-", "?", "-2.5%"),
     )
 
 
@@ -79,6 +93,79 @@ def test_one_point_without_an_answer_is_no_conclusion() -> None:
         ending.outcome()
     stopped = _ended(GuardStopError("full"), _boundary("load_cap reached"))
     assert (stopped.status, stopped.exit_code) == ("stopped by a guard", 5)
+
+
+WIDE = replace(
+    _boundary(), load_sustained=5, load_overloaded=6, load_low=2.0, load_high=8.0,
+    interval_max=0.2,
+)  # fmt: skip
+
+
+def test_a_doubtful_limit_is_no_conclusion_only_where_the_goal_asks_for_an_interval() -> None:
+    assert _ended(None, WIDE) == Ending()
+    body = LimitRun(load("testbed", "demo", "default", ["goal.search.interval_required=true"]))
+    body.boundaries.extend([WIDE, replace(WIDE, interval_max=None)])
+    ending = body.ending(None)
+    assert (ending.status, ending.exit_code) == ("no conclusion", 3)
+    assert ending.error == (
+        "no conclusion for 100 B: its 90 % interval, 2 to 8 producers, is 75 % wide, and the goal "
+        "takes at most 20 % (search.interval_max)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("keys", "widest"),
+    [
+        ((), 0.2),
+        (("resolution=0.1",), 0.4),
+        (("resolution=0.3",), None),
+        (("resolution=0.3", "interval_max=0.25"), 0.25),
+        (("interval_max=1",), None),
+    ],
+)
+def test_the_widest_interval_follows_the_resolution_unless_it_is_given(
+    keys: tuple[str, ...], widest: float | None
+) -> None:
+    config = load("testbed", "demo", "default", [f"goal.search.{key}" for key in keys])
+    assert line_of(config.workload, config.goal, 3).limits.interval_max == widest
+
+
+def _searched(result: Done | GaveUp, *trials: Trial) -> Boundary:
+    config = load("testbed", "demo", "default", ["goal.search.interval_max=0.1"])
+    point = FinishedPoint(1000, result, ())
+    return boundary_of(point, trials, config, "default", 3)
+
+
+def _at(number: int, np: int, judged: Judgement, p99_ms: float) -> Trial:
+    made = trial_at(number, 1000, np, {"default": judged})
+    seen = client(latency_p99_ms=p99_ms, latency_p999_ms=140.0)
+    return replace(made, evidence=replace(made.evidence, client=seen))
+
+
+@pytest.mark.parametrize("ended", [Done, GaveUp])
+def test_a_boundary_has_the_interval_of_its_search(ended: type[Done | GaveUp]) -> None:
+    bracket, interval = Bracket(58, 63), Interval(55.0, 65.0)
+    result = Done(bracket, 0.9, interval) if ended is Done else GaveUp(bracket, "used up", interval)
+    found = _searched(result)
+    assert (found.np_low, found.np_high, found.interval_max) == (55.0, 65.0, 0.1)
+    assert found.doubtful
+    assert _searched(Done(bracket)).interval is None
+
+
+def test_a_boundary_has_the_latencies_of_the_last_trial_that_sustained_it() -> None:
+    trials = [
+        _at(1, 63, overloaded(), 900.0),
+        _at(2, 58, sustained(), 10.0),
+        _at(3, 58, overloaded(), 800.0),
+        _at(4, 58, sustained(), 12.0),
+        _at(5, 58, overloaded(), 850.0),
+        _at(6, 40, sustained(), 5.0),
+    ]
+    found = _searched(Done(Bracket(58, 63)), *trials)
+    assert found.latencies_ms == (2.0, 12.0, 140.0)
+    assert _searched(Done(Bracket(0, 58)), *trials).latencies_ms == (None, None, None)
+    nothing = _at(7, 58, sustained(), math.nan)
+    assert _searched(Done(Bracket(58, 63)), nothing).latency_p99_ms is None
 
 
 def test_an_ending_that_has_a_sentence_is_raised_with_it() -> None:

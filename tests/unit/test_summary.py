@@ -10,7 +10,7 @@ import pytest
 
 from metrics.reporting.summary import RunSummary, load_summary, write_summary
 from metrics.tables.boundary import Boundary, make_boundary
-from metrics.traffic.axes import NP
+from metrics.traffic.axes import AXES, NP, Axis
 from metrics.trial.judgement import Reason
 from metrics.units import (
     format_count,
@@ -18,11 +18,13 @@ from metrics.units import (
     format_mb_per_s,
     format_ratio,
     format_size,
+    format_span,
     format_volume,
     iso_utc,
 )
 from metrics.windows.resource import Resource
 from search.errors import ConfigError
+from search.interval import Interval
 from search.model import Bracket
 from tests.support.rows import traffic
 
@@ -39,6 +41,11 @@ def boundary(sustained: int = 95, overloaded: int | None = 100, bpm: int = 1000)
         limited_by=Resource.DISK if overloaded else None,
         gave_up=None if overloaded else "load_cap reached",
     )
+
+
+def along(axis: Axis, interval: Interval, bracket: Bracket | None = None) -> Boundary:
+    pattern = traffic(1, 1000, 250.0, brokers=3)
+    return make_boundary(bracket or Bracket(95, 100), axis, pattern, trials=6, interval=interval)
 
 
 def summary(*boundaries: Boundary) -> RunSummary:
@@ -68,6 +75,48 @@ def test_a_boundary_is_its_sustained_side() -> None:
     assert found.limited_by == "disk"
 
 
+def test_an_interval_is_of_the_load_of_np_and_of_the_payload() -> None:
+    found = along(NP, Interval(90.0, 99.0))
+    assert (found.load_low, found.load_high) == (90.0, 99.0)
+    assert (found.np_low, found.np_high) == (90.0, 99.0)
+    assert (found.mb_per_s_low, found.mb_per_s_high) == pytest.approx((22.5, 24.75))
+    assert found.mb_per_s_per_broker_low == pytest.approx(7.5)
+    assert found.mb_per_s_per_broker_high == pytest.approx(8.25)
+    assert found.interval == Interval(90.0, 99.0)
+
+
+def test_along_another_axis_no_interval_of_producers_is_said() -> None:
+    rate = along(AXES["rate"], Interval(90.0, 99.0))
+    assert (rate.load_low, rate.np_low, rate.np_high) == (90.0, None, None)
+    assert rate.mb_per_s_low == pytest.approx(90 * 1000 / 1e6)
+    fixed = along(AXES["partitions"], Interval(90.0, 99.0))
+    assert (fixed.load_high, fixed.mb_per_s_low, fixed.mb_per_s_high) == (99.0, None, None)
+
+
+def test_where_nothing_was_sustained_the_overload_says_the_payload_of_the_interval() -> None:
+    found = along(NP, Interval(0.4, 0.9), Bracket(0, 1))
+    assert found.mb_per_s_low == pytest.approx(0.4 * 0.25)
+    assert along(NP, Interval(0.4, 0.9), Bracket(0, None)).mb_per_s_low is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "doubtful"),
+    [
+        ({"load_low": 80.0, "load_high": 100.0, "interval_max": 0.2}, False),
+        ({"load_low": 79.0, "load_high": 100.0, "interval_max": 0.2}, True),
+        ({"load_low": 10.0, "load_high": 100.0, "interval_max": None}, False),
+        ({"load_low": 80.0, "load_high": 100.0, "interval_max": 0.2, "confidence": 0.1}, False),
+        ({"interval_max": 0.2, "confidence": 0.49}, True),
+        ({"interval_max": 0.2, "confidence": 0.5}, False),
+        ({"interval_max": 0.2}, False),
+    ],
+)
+def test_a_limit_is_doubtful_by_its_interval_or_else_by_its_confidence(
+    changes: dict[str, float], doubtful: bool
+) -> None:
+    assert replace(boundary(), **changes).doubtful is doubtful  # type: ignore[arg-type]
+
+
 def test_an_open_bracket_has_no_width_and_no_upper_side() -> None:
     found = boundary(95, None)
     assert found.relative_width is None
@@ -93,16 +142,26 @@ def test_the_file_holds_the_contract(tmp_path: Path) -> None:
         "limited_by": "disk",
         "trials": 6,
     }.items() <= closed.items()
+    sure = {"np_low", "np_high", "mb_per_s_low", "mb_per_s_high", "doubtful"}
+    sure |= {"latency_p50_ms", "latency_p99_ms", "latency_p999_ms"}
+    assert {name: closed[name] for name in sure - {"doubtful"}} == dict.fromkeys(
+        sure - {"doubtful"}
+    )
+    assert (unclosed.keys() >= sure, unclosed["doubtful"]) == (True, False)
     assert unclosed["np_overloaded"] is None
     assert unclosed["relative_width"] is None
     assert unclosed["overload_reasons"] == []
 
 
 def test_reads_back_what_it_wrote(tmp_path: Path) -> None:
-    written = summary(boundary(), boundary(0, 1, 10_000), boundary(95, None))
+    sure = replace(along(NP, Interval(90.0, 99.5)), interval_max=0.2, latency_p99_ms=12.5)
+    written = summary(boundary(), boundary(0, 1, 10_000), boundary(95, None), sure)
     path = tmp_path / "summary.json"
     write_summary(written, path)
     assert load_summary(path) == written
+    *_, told = json.loads(path.read_text(encoding="utf-8"))["boundaries"]
+    assert (told["np_low"], told["np_high"], told["latency_p99_ms"]) == (90.0, 99.5, 12.5)
+    assert told["mb_per_s_low"] == pytest.approx(22.5)
 
 
 def test_ignores_fields_of_a_newer_version(tmp_path: Path) -> None:
@@ -210,6 +269,22 @@ def test_durations(duration_s: float | None, text: str) -> None:
 )
 def test_rates(rate: float | None, text: str) -> None:
     assert format_mb_per_s(rate) == text
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "text"),
+    [
+        (44.2, 49.1, "44 to 50"),
+        (44.0, 50.0, "44 to 50"),
+        (1.63, 2.81, "1.6 to 2.9"),
+        (46.999999999, 50.000000001, "47 to 50"),
+        (9.97, 10.2, "9 to 11"),
+        (1234.5, 1300.0, "1,234 to 1,300"),
+        (0.0, 0.95, "0 to 1"),
+    ],
+)
+def test_intervals_are_rounded_outwards(low: float, high: float, text: str) -> None:
+    assert format_span(low, high) == text
 
 
 def test_ratios_counts_volumes_and_times() -> None:

@@ -13,7 +13,7 @@ from jobs.config.suite import Case, Suite, producers_at
 from jobs.console.events import PointFinished
 from jobs.runs.estimate import line_of, plan_of, trial_s
 from jobs.runs.nightly.settings import settings_of
-from jobs.runs.results import boundary_of
+from jobs.runs.results import boundary_of, why_no_answer
 from jobs.trials.context import RunContext
 from jobs.trials.gates import Gates
 from jobs.trials.measure import Outlook, TrialMeasurer
@@ -138,8 +138,9 @@ class CaseMeasurer:
     def _limit_row(
         self, context: RunContext, case: Case, boundary: Boundary, trials: Sequence[int]
     ) -> CaseRow:
-        if boundary.gave_up is not None:
-            raise CaseInvalidError(f"the search found no limit: {boundary.gave_up}")
+        why = why_no_answer(boundary, self._config.goal)
+        if why:
+            raise CaseInvalidError(f"the search found no limit: {why}")
         value = boundary.mb_per_s_per_broker
         if value <= 0:
             raise CaseInvalidError("not even one producer was sustained")
