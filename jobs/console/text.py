@@ -10,6 +10,14 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from jobs.console.events import Plan, TrialFinished
+from metrics.reporting.limit_words import (
+    AT_LEVEL,
+    doubt_words,
+    doubtful_sizes,
+    latency_words,
+    payload_span_words,
+    span_words,
+)
 from metrics.reporting.summary import RunSummary
 from metrics.tables.boundary import Boundary
 from metrics.traffic.axes import NP, Axis, axis_named
@@ -18,6 +26,7 @@ from metrics.units import (
     format_count,
     format_duration,
     format_mb_per_s,
+    format_ms,
     format_ratio,
     format_size,
     format_volume,
@@ -127,7 +136,11 @@ def plan_rows(plan: Plan) -> list[tuple[str, str]]:
 def limit_title(summary: RunSummary) -> str:
     """The heading of the final table."""
     brokers = f", {count_words(summary.brokers, 'broker')}" if summary.brokers else ""
-    return f"Limits of {summary.cluster} with {summary.workload} (goal {summary.goal}{brokers})"
+    doubtful = doubtful_sizes(summary.boundaries)
+    return (
+        f"Limits of {summary.cluster} with {summary.workload} (goal {summary.goal}{brokers})"
+        f"{f'; doubtful: {doubtful}' if doubtful else ''}"
+    )
 
 
 def limit_table(boundaries: Sequence[Boundary]) -> tuple[str, list[tuple[str, list[str]]]]:
@@ -146,9 +159,9 @@ def _limit_header(axis: Axis) -> tuple[str, ...]:
         "messages/s",
         "MB/s",
         "MB/s/broker",
-        f"bracket {name}",
-        "bracket MB/s",
-        "width",
+        "bracket",
+        f"{name} {AT_LEVEL}",
+        "p99 ms",
     )
 
 
@@ -156,7 +169,6 @@ def limit_cells(boundary: Boundary) -> tuple[str, ...]:
     """One size in the columns of the final table."""
     low, high = boundary.loads
     over = UNKNOWN if high is None else str(high)
-    width = boundary.relative_width
     return (
         format_size(boundary.bpm),
         str(low),
@@ -164,14 +176,17 @@ def limit_cells(boundary: Boundary) -> tuple[str, ...]:
         format_mb_per_s(boundary.mb_per_s),
         format_mb_per_s(boundary.mb_per_s_per_broker),
         f"{low}-{over}",
-        f"{format_mb_per_s(boundary.mb_per_s)}-{format_mb_per_s(boundary.mb_per_s_overloaded)}",
-        "open" if width is None else format_ratio(width),
+        span_words(boundary) or UNKNOWN,
+        format_ms(boundary.latency_p99_ms),
     )
 
 
 def limit_evidence(boundary: Boundary) -> list[str]:
-    """What bound it, in sentences; the search's reason first when it gave up."""
+    """How sure it is and what bound it, in sentences; why it is no good answer first."""
     sentences = [] if boundary.gave_up is None else [f"no conclusion: {clean(boundary.gave_up)}"]
+    if boundary.gave_up is None and boundary.doubtful:
+        sentences.append(f"doubtful: {doubt_words(boundary)}")
+    sentences += limit_precision(boundary)
     reasons = "; ".join(reason_words(reason) for reason in boundary.overload_reasons)
     if boundary.np_overloaded is None:
         return [*sentences, "no overload was seen, so the limit is at least this"]
@@ -180,6 +195,23 @@ def limit_evidence(boundary: Boundary) -> list[str]:
         return [*sentences, f"bound by {clean(boundary.evidence)}"]
     bound = f"bound by {boundary.limited_by}" if boundary.limited_by else "bound by: not known"
     return [*sentences, f"{bound}: {reasons}" if reasons else bound]
+
+
+def limit_precision(boundary: Boundary) -> list[str]:
+    """The bracket and the interval as payload, and the latencies, as far as they are known."""
+    low, high = boundary.mb_per_s, boundary.mb_per_s_overloaded
+    width, latency = boundary.relative_width, latency_words(*boundary.latencies_ms)
+    span = payload_span_words(boundary.mb_per_s_low, boundary.mb_per_s_high)
+    each = payload_span_words(boundary.mb_per_s_per_broker_low, boundary.mb_per_s_per_broker_high)
+    bracket = (
+        f"bracket {format_mb_per_s(low)}-{format_mb_per_s(high)} MB/s, {format_ratio(width)} wide"
+        if width is not None
+        else ""
+    )
+    interval = f"{span} MB/s{f' ({each} a broker)' if each else ''} {AT_LEVEL}" if span else ""
+    sentences = ["; ".join(part for part in (bracket, interval) if part)]
+    sentences.append(f"latency at the limit: {latency}" if latency else "")
+    return [sentence for sentence in sentences if sentence]
 
 
 def reason_words(reason: str) -> str:
@@ -193,10 +225,13 @@ def point_words(boundary: Boundary, goal: str = "") -> str:
     size, load = format_size(boundary.bpm), boundary.along.amount(boundary.loads[0])
     if goal:
         size = f"{size}, goal {clean(goal)}"
+    span, latency = span_words(boundary), latency_words(*boundary.latencies_ms)
     value = (
-        f"{load}, {format_count(boundary.mps)} messages/s, "
+        f"{load}, {f'{span} {AT_LEVEL}, ' if span else ''}"
+        f"{format_count(boundary.mps)} messages/s, "
         f"{format_mb_per_s(boundary.mb_per_s)} MB/s "
         f"({format_mb_per_s(boundary.mb_per_s_per_broker)} MB/s per broker)"
+        f"{f', latency {latency}' if latency else ''}"
     )
     if boundary.gave_up is not None:
         return f"{size}: no conclusion; best so far {value}: {clean(boundary.gave_up)}"
@@ -205,7 +240,8 @@ def point_words(boundary: Boundary, goal: str = "") -> str:
     bound = f", bound by {boundary.limited_by}" if boundary.limited_by else ""
     width = format_ratio(boundary.relative_width)
     trials = count_words(boundary.trials, "trial")
-    return f"{size}: limit {value}, bracket {width} wide after {trials}{bound}"
+    limit = "doubtful limit" if boundary.doubtful else "limit"
+    return f"{size}: {limit} {value}, bracket {width} wide after {trials}{bound}"
 
 
 def table_lines(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

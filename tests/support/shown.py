@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TextIO
@@ -29,6 +30,7 @@ from metrics.tables.boundary import make_boundary
 from metrics.traffic.axes import NP
 from metrics.trial.judgement import Judgement, Reason
 from metrics.windows.resource import Resource
+from search.interval import Interval
 from search.model import Bracket, Verdict
 from tests.support.evidence import broker, client
 from tests.support.rows import traffic, trial
@@ -66,13 +68,20 @@ FINISHED = TrialFinished(
     duration_s=14.2,
     trials_left=4,
 )
-CLOSED = make_boundary(
-    Bracket(120, 126),
-    NP,
-    traffic(1, 10_000, 25.0, brokers=3),
-    trials=6,
-    reasons=[Reason("request_handler_idle", "broker 2 idle 0.12, below 0.20", 0.12, 0.2, 2)],
-    limited_by=Resource.REQUEST_HANDLERS,
+CLOSED = replace(
+    make_boundary(
+        Bracket(120, 126),
+        NP,
+        traffic(1, 10_000, 25.0, brokers=3),
+        trials=6,
+        reasons=[Reason("request_handler_idle", "broker 2 idle 0.12, below 0.20", 0.12, 0.2, 2)],
+        limited_by=Resource.REQUEST_HANDLERS,
+        interval=Interval(114.5, 127.2),
+    ),
+    interval_max=0.2,
+    latency_p50_ms=3.1,
+    latency_p99_ms=12.04,
+    latency_p999_ms=140.0,
 )
 OPEN = make_boundary(
     Bracket(95, None), NP, traffic(1, 100, 2500.0, brokers=3), trials=6, gave_up="load_cap hit"

@@ -19,7 +19,7 @@ from jobs.console.events import (
     note,
     warn,
 )
-from jobs.console.text import limit_evidence, table_lines
+from jobs.console.text import limit_evidence, limit_title, point_words, table_lines
 from metrics.trial.client import ClientWindow
 from metrics.trial.judgement import Judgement, Reason
 from search.model import Verdict
@@ -28,9 +28,11 @@ from tests.support.rows import trial
 from tests.support.shown import (
     CLOSED,
     FINISHED,
+    OPEN,
     PLAN,
     RUN,
     STARTED,
+    SUMMARY,
     Stream,
     plain,
     plain_run,
@@ -127,19 +129,16 @@ def test_the_final_table_says_limit_bracket_and_what_bound_it(render: object) ->
     text = render()  # type: ignore[operator]
     assert "Limits of testbed-3 with 100B-to-10kB (goal default, 3 brokers)" in text
     limits = [line.split() for line in text.splitlines() if re.match(r" *(100 B|10 kB) +\d", line)]
-    assert [
-        "10",
-        "kB",
-        "120",
-        "3,000",
-        "30.0",
-        "10.0",
-        "120-126",
-        "30.0-31.5",
-        "4.8",
-        "%",
-    ] in limits
-    assert ["100", "B", "95", "237,500", "23.8", "7.92", "95-?", "23.8-?", "open"] in limits
+    closed, unclosed = (
+        "10 kB 120 3,000 30.0 10.0 120-126 114 to 128 12.0",
+        "100 B 95 237,500 23.8 7.92 95-? ? ?",
+    )
+    assert closed.split() in limits
+    assert unclosed.split() in limits
+    assert re.search(r"bracket +np at 90 % +p99 ms", text)
+    told = " ".join(text.split())
+    assert "bracket 30.0-31.5 MB/s, 4.8 % wide; 28.6 to 31.8 MB/s (9.54 to 10.6 a" in told
+    assert "latency at the limit: p50 3.10 ms, p99 12.0 ms, p99.9 140 ms" in told
     assert "bound by request handlers: broker 2 idle 0.12, below 0.20" in text
     assert "no conclusion: load_cap hit" in text
     assert "no overload was seen" in text
@@ -184,10 +183,38 @@ def test_the_recording_reporter_keeps_events() -> None:
 def test_the_evidence_of_the_binding_resource_is_told() -> None:
     evidence = "disk: broker 2: flushes took 87% of their time in appends"
     told = replace(CLOSED, evidence=evidence, notes=("one overload at np 110 was outvoted",))
-    assert limit_evidence(told) == [
+    assert limit_evidence(told)[2:] == [
         "one overload at np 110 was outvoted",
         "bound by disk: broker 2: flushes took 87% of their time in appends",
     ]
+
+
+def test_a_finished_size_says_its_interval_and_its_latencies() -> None:
+    assert point_words(CLOSED) == (
+        "10 kB: limit 120 producers, 114 to 128 at 90 %, 3,000 messages/s, 30.0 MB/s (10.0 MB/s "
+        "per broker), latency p50 3.10 ms, p99 12.0 ms, p99.9 140 ms, bracket 4.8 % wide after 6 "
+        "trials, bound by request handlers"
+    )
+    unknown = replace(CLOSED, load_low=None, load_high=None, latency_p999_ms=None)
+    assert "120 producers, 3,000 messages/s" in point_words(unknown)
+    assert "p99 12.0 ms, bracket" in point_words(unknown)
+
+
+def test_a_doubtful_limit_is_named_wherever_it_is_told() -> None:
+    doubtful = replace(CLOSED, load_low=60.0)
+    assert point_words(doubtful).startswith("10 kB: doubtful limit 120 producers, 60 to 128 at")
+    why = (
+        "doubtful: its 90 % interval, 60 to 128 producers, is 53 % wide, and the goal takes at "
+        "most 20 % (search.interval_max)"
+    )
+    assert limit_evidence(doubtful)[0] == why
+    assert limit_title(replace(SUMMARY, boundaries=(doubtful, OPEN))) == (
+        "Limits of testbed-3 with 100B-to-10kB (goal default, 3 brokers); doubtful: 10 kB"
+    )
+    gave_up = replace(doubtful, gave_up="used up")
+    assert not [line for line in limit_evidence(gave_up) if "doubtful" in line]
+    older = replace(doubtful, load_low=None, load_high=None, confidence=0.28)
+    assert "probability of only 28 %" in limit_evidence(older)[0]
 
 
 def test_a_table_has_its_numbers_at_the_right_and_is_never_wrapped() -> None:
