@@ -11,9 +11,17 @@ import altair as alt
 import vl_convert
 
 from metrics.reporting.chart_page import chart_page
-from metrics.reporting.chart_style import NEUTRAL, RESOURCE_COLORS, RESOURCE_SHAPES, chart_config
+from metrics.reporting.chart_style import (
+    NEUTRAL,
+    PAGE,
+    RESOURCE_COLORS,
+    RESOURCE_SHAPES,
+    chart_config,
+)
+from metrics.reporting.limit_words import AT_LEVEL, latency_words, span_words
 from metrics.reporting.summary import RunSummary, write_atomic
 from metrics.tables.boundary import Boundary
+from metrics.traffic.axes import MESSAGE_BYTES
 from metrics.units import (
     UNKNOWN,
     format_count,
@@ -49,11 +57,11 @@ def boundary_spec(summary: RunSummary) -> dict[str, Any]:
     """The Vega-Lite specification: payload a broker, and messages, over message size."""
     rows = [_row(boundary, summary.brokers) for boundary in summary.boundaries]
     sizes = [boundary.bpm for boundary in summary.boundaries]
-    payload = _linear_y([*_values(rows, "mb_lower"), *_values(rows, "mb_upper")])
+    payload = _linear_y(_heights(rows, "mb"))
     panels = [_panel(rows, sizes, "mb", payload, below=True)]
     positive = [row for row in rows if row["mps_lower"] > 0]  # a logarithmic axis has no zero
     if positive:
-        messages = _log_y([*_values(positive, "mps_lower"), *_values(positive, "mps_upper")])
+        messages = _log_y(_heights(positive, "mps"))
         panels.append(_panel(positive, sizes, "mps", messages, below=False))
     chart = alt.hconcat(*panels, spacing=36, title=_title(summary), padding=20)
     spec: dict[str, Any] = chart.to_dict()
@@ -67,27 +75,47 @@ def _row(boundary: Boundary, brokers: int) -> dict[str, Any]:
     if upper is None and boundary.mb_per_s_overloaded is not None and brokers:
         upper = boundary.mb_per_s_overloaded / brokers
     low, over = boundary.loads
+    span = span_words(boundary)
     bound = boundary.limited_by or Resource.UNKNOWN.value
     return {
         "bpm": boundary.bpm,
         "size": format_size(boundary.bpm),
         "mb_lower": boundary.mb_per_s_per_broker,
         "mb_upper": upper,
+        "mb_low": boundary.mb_per_s_per_broker_low,
+        "mb_high": boundary.mb_per_s_per_broker_high,
         "mb_label": format_mb_per_s(boundary.mb_per_s_per_broker) if boundary.mps else "",
         "mps_lower": boundary.mps,
         "mps_upper": boundary.mps_overloaded,
+        "mps_low": _messages(boundary, boundary.mb_per_s_low),
+        "mps_high": _messages(boundary, boundary.mb_per_s_high),
         "mps_label": _short_count(boundary.mps),
         "messages": format_count(boundary.mps),
         "cluster": f"{format_mb_per_s(boundary.mb_per_s)} MB/s",
         "per_broker": f"{format_mb_per_s(boundary.mb_per_s_per_broker)} MB/s",
         "load": f"{boundary.along.amount(low)} sustained, {over or UNKNOWN} overloaded",
         "width": "open" if over is None else format_ratio(boundary.relative_width),
+        "interval": f"{span} {boundary.along.words}" if span else UNKNOWN,
+        "latency": latency_words(*boundary.latencies_ms) or UNKNOWN,
+        "is_hollow": boundary.doubtful or boundary.gave_up is not None,
         "bound": _NOT_BOUND if over is None else bound,
         "evidence": (
             boundary.gave_up or boundary.evidence or "; ".join(boundary.overload_reasons) or UNKNOWN
         ),
         "trials": boundary.trials,
     }
+
+
+def _messages(boundary: Boundary, mb_per_s: float | None) -> float | None:
+    """Messages per second that carry a payload [1/s]; None where their size is what varies."""
+    if mb_per_s is None or boundary.mb_per_s <= 0 or boundary.along is MESSAGE_BYTES:
+        return None
+    return boundary.mps * mb_per_s / boundary.mb_per_s or None
+
+
+def _heights(rows: Sequence[Mapping[str, Any]], name: str) -> list[float]:
+    """All that a panel has to have room for."""
+    return [v for end in ("lower", "upper", "low", "high") for v in _values(rows, f"{name}_{end}")]
 
 
 def _values(rows: Sequence[Mapping[str, Any]], name: str) -> list[float]:
@@ -124,33 +152,43 @@ def _panel(
 ) -> alt.LayerChart:
     """One panel: the line through the sustained sides, and up to the overloaded ones a band.
 
-    The figures stand on the side of the points that the line leaves free.
+    A bar is the interval, or without one the bracket. The figures stand on the side of the
+    points that the line leaves free.
     """
-    upper = f"{name}_upper"
+    upper, low, high = (f"{name}_{end}" for end in ("upper", "low", "high"))
     y = alt.Y(f"{name}_lower", type="quantitative", **axis)
     color = _color(rows)
     base = alt.Chart(alt.InlineData(values=[dict(row) for row in rows]))
     base = base.encode(x=_size_axis(sizes), y=y)
     closed = base.transform_filter(f"isValid(datum.{upper})")
     is_open = base.transform_filter(f"!isValid(datum.{upper})")
-    cap = alt.Y(upper, type="quantitative")
+    known = base.transform_filter(f"isValid(datum.{low}) && isValid(datum.{high})")
+    bracket = closed.transform_filter(f"!isValid(datum.{low}) || !isValid(datum.{high})")
+    cap = {"orient": "horizontal", "thickness": 2, "size": 13, "opacity": 1}
+    hollow, filled = (base.transform_filter(f"{sign}datum.is_hollow") for sign in ("", "!"))
+    looks = {"color": color, "shape": _shape(rows), "tooltip": _tooltip()}
     figures = {"align": "left", "dx": 9, "dy": 12 if below else -9, "fontSize": 11}
     marks = (
         closed.mark_area(opacity=0.2, color=NEUTRAL).encode(y2=upper),
         base.mark_line(color=NEUTRAL, strokeWidth=2),
-        closed.mark_rule(strokeWidth=2, opacity=1).encode(y2=upper, color=color),
-        closed.mark_tick(orient="horizontal", thickness=2, size=13, opacity=1).encode(
-            y=cap, color=color
-        ),
+        bracket.mark_rule(strokeWidth=2, opacity=1).encode(y2=upper, color=color),
+        bracket.mark_tick(**cap).encode(y=_at(upper), color=color),
+        known.mark_rule(strokeWidth=2, opacity=1).encode(y=_at(low), y2=high, color=color),
+        known.mark_tick(**cap).encode(y=_at(low), color=color),
+        known.mark_tick(**cap).encode(y=_at(high), color=color),
         is_open.mark_point(
             shape="triangle-up", size=70, filled=True, yOffset=-12, opacity=1
         ).encode(color=color),
-        base.mark_point(size=95, filled=True, opacity=1).encode(
-            color=color, shape=_shape(rows), tooltip=_tooltip()
-        ),
+        filled.mark_point(size=95, filled=True, opacity=1).encode(**looks),
+        hollow.mark_point(size=95, filled=True, style=PAGE, opacity=1).encode(shape=looks["shape"]),
+        hollow.mark_point(size=95, filled=False, strokeWidth=2, opacity=1).encode(**looks),
         base.mark_text(**figures).encode(text=f"{name}_label:N"),
     )
     return alt.LayerChart(layer=list(marks), width=_PANEL_WIDTH, height=_PANEL_HEIGHT)
+
+
+def _at(name: str) -> alt.Y:
+    return alt.Y(name, type="quantitative")
 
 
 def _size_axis(sizes: Sequence[int]) -> alt.X:
@@ -210,6 +248,8 @@ def _tooltip() -> list[alt.Tooltip]:
         "messages": "messages/s",
         "load": "load",
         "width": "bracket width",
+        "interval": AT_LEVEL,
+        "latency": "latency",
         "bound": "bound by",
         "evidence": "evidence",
         "trials": "trials",
@@ -219,7 +259,10 @@ def _tooltip() -> list[alt.Tooltip]:
 
 def _title(summary: RunSummary) -> alt.TitleParams:
     brokers = f"{summary.brokers} broker{'s'[: summary.brokers != 1]}, " if summary.brokers else ""
-    legend = "Line: most load sustained. Band and bar: up to the least load that was too much."
+    legend = (
+        "Line: most load sustained. Band: up to the least load that was too much. "
+        f"Bar: where the limit lies {AT_LEVEL}. Hollow: doubtful, or not found."
+    )
     facts = f"{brokers}goal {summary.goal}, {summary.started_at[:10]}"
     return alt.TitleParams(
         text=f"Throughput limit of {summary.cluster} with {summary.workload}",

@@ -8,6 +8,8 @@ from metrics.windows.resource import Resource
 
 _FONT = "Helvetica, Arial, Liberation Sans, sans-serif"
 NEUTRAL = "#7f8a99"  # readable on white and on black
+PAGE = "page"
+"""Style of a mark in the colour of the page: under a hollow one it hides what lies below."""
 # Okabe and Ito's palette and three more: told apart with any colour vision
 # (jfly.uni-koeln.de/color); each resource has a shape of its own too.
 RESOURCE_COLORS = {
@@ -72,4 +74,5 @@ def chart_config(*, dark: bool) -> dict[str, Any]:
         },
         "legend": {"labelColor": ink, "titleColor": faint, "titleFontWeight": 500, "offset": 14},
         "text": {"color": ink},
+        "style": {PAGE: {"color": "#14171a" if dark else "white"}},
     }

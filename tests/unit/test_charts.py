@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import pytest
+import vl_convert
 
 from metrics.reporting.boundary_chart import boundary_spec, write_chart
+from metrics.reporting.chart_style import RESOURCE_COLORS
 from metrics.reporting.summary import RunSummary
 from metrics.tables.boundary import Boundary, make_boundary
 from metrics.traffic.axes import NP
@@ -54,6 +57,15 @@ def summary(*boundaries: Boundary, cluster: str = "testbed-3") -> RunSummary:
     )
 
 
+KNOWN = replace(
+    boundary(1000),
+    load_low=80.5,
+    load_high=120.0,
+    interval_max=0.4,
+    latency_p50_ms=3.1,
+    latency_p99_ms=12.0,
+    latency_p999_ms=140.0,
+)
 CASES = {
     "one": summary(boundary(1000)),
     "two, one open": summary(boundary(100), boundary(1000, 95, None)),
@@ -61,6 +73,8 @@ CASES = {
     "one size sustains nothing": summary(boundary(100, 0, 1), boundary(1000)),
     "nothing sustained": summary(boundary(100, 0, 1)),
     "nothing known": summary(boundary(100, 0, None)),
+    "an interval": summary(KNOWN, boundary(10_000)),
+    "an interval from zero": summary(replace(KNOWN, load_low=0.0)),
 }
 
 
@@ -69,6 +83,11 @@ def rows(spec: dict[str, Any], panel: int = 0) -> list[dict[str, Any]]:
     data = spec["hconcat"][panel].get("data") or spec["data"]
     found: list[dict[str, Any]] = spec["datasets"][data["name"]]
     return found
+
+
+def layers_of(spec: dict[str, Any], mark: str, panel: int = 0) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = spec["hconcat"][panel]["layer"]
+    return [each for each in found if each["mark"]["type"] == mark]
 
 
 class Loads(HTMLParser):
@@ -157,6 +176,38 @@ def test_the_data_is_the_bracket() -> None:
     assert "idle 0.12" in row["evidence"]
 
 
+def test_the_bar_is_the_interval_and_the_tooltip_says_it_with_the_latencies() -> None:
+    spec = boundary_spec(CASES["an interval"])
+    known, unknown = rows(spec)
+    assert (known["mb_low"], known["mb_high"]) == pytest.approx((80.5 / 12, 10.0))
+    assert (known["mps_low"], known["mps_high"]) == pytest.approx((80.5 * 250, 120 * 250))
+    assert known["interval"] == "80 to 120 producers"
+    assert known["latency"] == "p50 3.10 ms, p99 12.0 ms, p99.9 140 ms"
+    assert (unknown["mb_low"], unknown["interval"], unknown["latency"]) == (None, "?", "?")
+    ends = [each["encoding"]["y2"]["field"] for each in layers_of(spec, "rule")]
+    assert ends == ["mb_upper", "mb_high"]
+    told = [each["encoding"].get("tooltip", ()) for each in layers_of(spec, "point")]
+    assert [{"interval", "latency"} <= {tip["field"] for tip in tips} for tips in told if tips] == [
+        True,
+        True,
+    ]
+    picture = vl_convert.vegalite_to_svg(spec)
+    assert len(re.findall(r"at 90 %: 80 to 120 producers", picture)) == 2  # one in each panel
+
+
+def test_a_doubtful_limit_is_a_hollow_mark() -> None:
+    doubtful = replace(KNOWN, interval_max=0.2)
+    assert [row["is_hollow"] for row in rows(boundary_spec(summary(doubtful, KNOWN)))] == [
+        True,
+        False,
+    ]
+    assert rows(boundary_spec(CASES["two, one open"]))[1]["is_hollow"]
+    drawn = [vl_convert.vegalite_to_svg(boundary_spec(summary(b))) for b in (doubtful, KNOWN)]
+    for look in (f'stroke="{RESOURCE_COLORS["disk"]}" stroke-width="2"', 'fill="white"'):
+        marks = rf'<path[^>]*description="point"[^>]*{look}'
+        assert [len(re.findall(marks, svg)) for svg in drawn] == [2, 0]  # one in each panel
+
+
 def test_a_missing_upper_bound_is_said_and_not_drawn() -> None:
     row = rows(boundary_spec(CASES["two, one open"]))[1]
     assert row["mb_upper"] is None
@@ -183,7 +234,8 @@ def test_all_points_lie_inside_their_axes(case: RunSummary) -> None:
         for row in rows(spec, index):
             assert left < row["bpm"] < right
             assert low <= row[f"{name}_lower"] < high
-            assert row[f"{name}_upper"] is None or row[f"{name}_upper"] < high
+            for end in ("upper", "low", "high"):
+                assert row[f"{name}_{end}"] is None or low <= row[f"{name}_{end}"] < high
 
 
 def test_the_title_says_what_when_and_the_caveat() -> None:
@@ -195,6 +247,6 @@ def test_the_title_says_what_when_and_the_caveat() -> None:
 
 def test_the_legend_names_only_what_occurs() -> None:
     mixed = summary(boundary(100, limited_by=Resource.CPU), boundary(1000), boundary(2000, 9, None))
-    color = boundary_spec(mixed)["hconcat"][0]["layer"][5]["encoding"]["color"]
+    color = boundary_spec(mixed)["hconcat"][0]["layer"][2]["encoding"]["color"]
     assert color["scale"]["domain"] == ["CPU", "disk", "no overload seen"]
     assert len(set(color["scale"]["range"])) == 3

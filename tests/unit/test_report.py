@@ -45,6 +45,15 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 ONE = summary_of_sizes([1000])
 POINT = ONE.boundaries[0]
+KNOWN = replace(
+    POINT,
+    load_low=55.2,
+    load_high=61.8,
+    interval_max=0.2,
+    latency_p50_ms=3.1,
+    latency_p99_ms=12.0,
+    latency_p999_ms=140.0,
+)
 
 
 def bracket(sustained: int, overloaded: int | None) -> dict[str, Any]:
@@ -146,8 +155,35 @@ def test_an_answer_says_how_sure_it_is() -> None:
         "Bracket 58 to 63 producers, 7.9 % wide after two trials; "
         "probability that the limit lies inside: 95 %."
     )
-    assert not sure.is_doubtful
-    assert answer_of(replace(POINT, confidence=0.014), 3).is_doubtful
+    assert (sure.doubt, sure.span, sure.latency) == ("", "", "")
+    assert "only 1.4 %" in answer_of(replace(POINT, confidence=0.014), 3).doubt
+
+
+def test_an_answer_says_where_the_limit_lies_and_how_long_records_take() -> None:
+    sure = answer_of(KNOWN, 3)
+    assert (sure.span, sure.unit, sure.doubt) == (
+        "13.8 to 15.4 MB/s, 55 to 62 producers",
+        "MB/s",
+        "",
+    )
+    assert sure.latency == "p50 3.10 ms, p99 12.0 ms, p99.9 140 ms"
+    along = replace(KNOWN, axis="partitions")
+    assert answer_of(along, 3).span == "55 to 62 partitions per broker"
+    doubtful = answer_of(replace(KNOWN, interval_max=0.1), 3)
+    assert doubtful.doubt == (
+        "its 90 % interval, 55 to 62 producers, is 11 % wide, and the goal takes at most 10 % "
+        "(search.interval_max)"
+    )
+    assert answer_of(replace(KNOWN, interval_max=0.1, gave_up="used up"), 3).doubt == ""
+
+
+def test_the_page_shows_interval_latency_and_doubt() -> None:
+    report = report_of(replace(ONE, boundaries=(replace(KNOWN, interval_max=0.1),)), 1000)
+    text = Shown(report_page(report)).text
+    assert "13.8 to 15.4 MB/s, 55 to 62 producers, with 90 % confidence" in text
+    assert "Doubtful: its 90 % interval, 55 to 62 producers, is 11 % wide" in text
+    assert "Latency at the limit: p50 3.10 ms, p99 12.0 ms, p99.9 140 ms." in text
+    assert "55 to 62 doubtful 3.10 / 12.0 / 140" in text
 
 
 def at_sizes(*points: tuple[int, float, str | None, str | None]) -> list[Boundary]:
@@ -168,6 +204,8 @@ def test_all_sizes_make_a_sentence() -> None:
         "Three brokers sustain 12.0 MB/s at 1 kB. What bound them at 1 kB: disk. "
         "One size ended without an answer."
     )
+    doubtful = replace(points[0], load_low=4.0, load_high=60.0, interval_max=0.2)
+    assert headline([doubtful, points[1]], 3).endswith("disk at 1 kB. Doubtful: 100 B.")
     assert headline(points[:1], 3) == ""
     assert headline([open_point, open_point], 3) == ""
 

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from metrics.reporting.limit_words import (
+    doubt_words,
+    doubtful_sizes,
+    latency_words,
+    payload_span_words,
+    span_words,
+)
 from metrics.tables.boundary import Boundary
 from metrics.units import format_count, format_mb_per_s, format_ratio, format_size
 from metrics.windows.resource import Resource
-
-DOUBTFUL = 0.5
-"""Probability of the bracket below which an answer is called doubtful [ratio]."""
 
 _NUMBERS = (
     "no",
@@ -46,35 +50,45 @@ class SizeAnswer:
     Attributes:
         size: the message size in words.
         figure, unit: the limit itself; the figure is empty when there is no answer.
+        span: where it lies at 90 %, with units; empty when the search does not say.
+        latency: of the records at the limit, in words; empty when not known.
         text: one sentence or two.
         certainty: how sure it is.
         is_open: True when the search ended without closing the bracket.
-        is_doubtful: True when it was closed and is still hardly to be believed.
+        doubt: why it is hardly to be relied on though it was closed; else empty.
         notes: what else a reader has to know, a sentence each.
     """
 
     size: str
     figure: str
     unit: str
+    span: str
+    latency: str
     text: str
     certainty: str
     is_open: bool
-    is_doubtful: bool
+    doubt: str
     notes: tuple[str, ...]
 
 
 def answer_of(boundary: Boundary, brokers: int) -> SizeAnswer:
     """The answer of one boundary point."""
     figure, unit = _figure(boundary)
-    probability = boundary.confidence
+    payload = payload_span_words(boundary.mb_per_s_low, boundary.mb_per_s_high)
+    payload, load = (
+        f"{span} {unit}" if span else ""
+        for span, unit in ((payload, "MB/s"), (span_words(boundary), boundary.along.words))
+    )
     return SizeAnswer(
         size=format_size(boundary.bpm),
         figure=figure,
         unit=unit,
+        span=", ".join(part for part in (payload, load) if part),
+        latency=latency_words(*boundary.latencies_ms),
         text=_open_text(boundary, brokers) if boundary.gave_up else _text(boundary, brokers),
         certainty=_certainty(boundary),
         is_open=boundary.gave_up is not None or boundary.loads[1] is None,
-        is_doubtful=probability is not None and probability < DOUBTFUL,
+        doubt="" if boundary.gave_up else doubt_words(boundary),
         notes=boundary.notes,
     )
 
@@ -95,7 +109,9 @@ def headline(boundaries: Sequence[Boundary], brokers: int) -> str:
     who, verb = _who(brokers, first=True)
     missing = len(boundaries) - len(closed)
     without = f" {_count(missing, 'size').capitalize()} ended without an answer." if missing else ""
-    return f"{who} {verb} {range_words}. {_what_bound(closed)}{without}"
+    sizes = doubtful_sizes(boundaries)
+    doubtful = f" Doubtful: {sizes}." if sizes else ""
+    return f"{who} {verb} {range_words}. {_what_bound(closed)}{without}{doubtful}"
 
 
 def _what_bound(closed: Sequence[Boundary]) -> str:

@@ -14,6 +14,9 @@ WORDS = {
     "INVALID": "the trial is no answer, for example because the generator missed its rate or "
     "metrics are missing; it is measured again and never read as an overload",
     "bracket": "the highest sustained np and the lowest overloaded np above it",
+    "interval": "where the limit lies with 90 % confidence, from all trials; stands beside every "
+    "bracket",
+    "doubtful": "a limit whose interval is wider than the goal takes for an answer",
     "boundary point": "a bracket no wider than the resolution; its value is the sustained side",
     "boundary line": "the boundary points over a range of bpm",
     "resource": "what bound the brokers: request handlers, network threads, CPU, heap, disk, "
