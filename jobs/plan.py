@@ -11,6 +11,7 @@ import click
 from jobs.console.events import Level, Notice, Table
 from jobs.console.printing import make_reporter
 from metrics.planning.provisioning import Demand, MeasuredLimit, Provision, provision
+from metrics.reporting.limit_words import AT_LEVEL, doubt_words
 from metrics.reporting.summary import RunSummary, load_summary, write_atomic
 from metrics.tables.boundary import Boundary
 from metrics.units import format_mb_per_s, format_ratio, format_size
@@ -105,7 +106,8 @@ def plan(  # noqa: PLR0913, PLR0917 - one for each option
 ) -> None:
     """Say how many brokers a load needs, with what headroom, and what binds first.
 
-    The limits are those of a run (--run), or one that you know (--limit).
+    The limits are those of a run (--run), of which it buys for the lower end of the 90 %
+    interval, or one that you know (--limit).
     """
     demand = Demand(
         mb_per_s,
@@ -173,6 +175,8 @@ def limits_of(summary: RunSummary, goal: str | None) -> list[MeasuredLimit]:
             point.limited_by,
             summary.replication_factor,
             summary.consumer_groups,
+            point.mb_per_s_per_broker_low,
+            doubt_words(point),
         )
         for point in points
     ]
@@ -183,13 +187,16 @@ def _is_answer(boundary: Boundary) -> bool:
 
 
 def _table(answer: Provision, demand: Demand) -> Table:
+    low = answer.low_mb_per_s_per_broker
     rows = [
         ("brokers to buy", f"{answer.brokers}"),
+        *([("brokers for the limit itself", f"{answer.brokers_for_limit}")] if low else []),
         ("binds first", answer.binds_first),
         (
             f"limit of a broker at {format_size(demand.bpm)}",
             f"{format_mb_per_s(answer.limit_mb_per_s_per_broker)} MB/s",
         ),
+        *([(f"its lower end {AT_LEVEL}", f"{format_mb_per_s(low)} MB/s")] if low else []),
         ("to plan with, per broker", f"{format_mb_per_s(answer.plan_mb_per_s_per_broker)} MB/s"),
         ("then carried by each", f"{format_mb_per_s(answer.mb_per_s_per_broker)} MB/s"),
         ("headroom, all up", format_ratio(answer.headroom)),

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from metrics.units import format_mb_per_s, format_size
+from metrics.units import format_mb_per_s, format_ratio, format_size
 from search.errors import ConfigError
+from search.interval import LEVEL
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,8 @@ class MeasuredLimit:
         mb_per_s: payload from producers per broker [MB/s].
         limited_by: the resource that bound it, or None when unknown.
         replication_factor, consumer_groups: of the pattern that was measured.
+        mb_per_s_low: lower end of the limit's 90 % interval, or None when not known [MB/s].
+        doubt: why the limit is doubtful, a sentence without its stop; empty where it is not.
     """
 
     bpm: int
@@ -33,6 +36,14 @@ class MeasuredLimit:
     limited_by: str | None = None
     replication_factor: int = 3
     consumer_groups: int = 0
+    mb_per_s_low: float | None = None
+    doubt: str = ""
+
+    @property
+    def mb_per_s_to_buy_for(self) -> float:
+        """The lower end where it is known, never more than what was sustained [MB/s]."""
+        low = self.mb_per_s_low
+        return self.mb_per_s if low is None else min(self.mb_per_s, low)
 
 
 @dataclass(frozen=True)
@@ -90,10 +101,13 @@ class Provision:
     Attributes:
         brokers: the most that any need asks for.
         binds_first: the resource that asks for the most.
+        brokers_for_limit: the same for the limit itself, not for its lower end.
         limit_mb_per_s_per_broker: the limit at this size and replication [MB/s].
+        low_mb_per_s_per_broker: the lower end of its 90 % interval, which brokers are bought
+            for; None when not known [MB/s].
         plan_mb_per_s_per_broker: what to plan with when all brokers are up [MB/s].
         mb_per_s_per_broker: what each carries at the full demand, all brokers up [MB/s].
-        headroom: share of the limit left free then [ratio].
+        headroom: share of the lower end, or without one of the limit, left free then [ratio].
         headroom_offline: the same with the planned share of brokers offline [ratio].
         needs: one for each resource that was looked at.
         assumptions: what the answer rests on beside the measurement, a sentence each.
@@ -101,7 +115,9 @@ class Provision:
 
     brokers: int
     binds_first: str
+    brokers_for_limit: int
     limit_mb_per_s_per_broker: float
+    low_mb_per_s_per_broker: float | None
     plan_mb_per_s_per_broker: float
     mb_per_s_per_broker: float
     headroom: float
@@ -117,9 +133,9 @@ def provision(limits: Sequence[MeasuredLimit], demand: Demand) -> Provision:
         ConfigError: there is no limit, or the size lies outside of the measured ones.
     """
     at_size, assumptions = limit_at(limits, demand.bpm)
-    limit = at_size.mb_per_s
+    scale = at_size.replication_factor / demand.replication_factor
+    limit, usable = at_size.mb_per_s * scale, at_size.mb_per_s_to_buy_for * scale
     if demand.replication_factor != at_size.replication_factor:
-        limit *= at_size.replication_factor / demand.replication_factor
         assumptions += (
             (
                 f"measured with {at_size.replication_factor} replicas and planned with "
@@ -138,26 +154,42 @@ def provision(limits: Sequence[MeasuredLimit], demand: Demand) -> Provision:
     needed = demand.mb_per_s * (1.0 + demand.growth)
     share = (1.0 - demand.offline) * (1.0 - demand.headroom)
     bound = at_size.limited_by or "the measured limit"
-    needs = [_need(bound, needed, limit * share, demand)]
+    needs = [_need(bound, needed, usable * share, demand)]
+    for_limit = _need(bound, needed, limit * share, demand).brokers
     if demand.link_mbit_per_s is not None:
         per_link = _payload_of_link(demand)
         needs.append(_need("network link", needed, per_link * share, demand))
+        for_limit = max(for_limit, needs[-1].brokers)
         assumptions += (
             "the link carries payload only; headers of records, batches and packets come on top",
         )
+    if at_size.mb_per_s_low is not None:
+        assumptions = (_bought_for(usable, limit, for_limit), *assumptions)
+    if at_size.doubt:
+        assumptions = (f"the limit is doubtful: {at_size.doubt}; measure it again", *assumptions)
     first = max(needs, key=lambda need: need.brokers)
     each = needed / first.brokers
     least_up = max(1, first.brokers - math.floor(first.brokers * demand.offline + 1e-9))
     return Provision(
         brokers=first.brokers,
         binds_first=first.resource,
+        brokers_for_limit=for_limit,
         limit_mb_per_s_per_broker=limit,
+        low_mb_per_s_per_broker=None if at_size.mb_per_s_low is None else usable,
         plan_mb_per_s_per_broker=min(need.mb_per_s_per_broker for need in needs),
         mb_per_s_per_broker=each,
-        headroom=1.0 - each / limit,
-        headroom_offline=1.0 - needed / least_up / limit,
+        headroom=1.0 - each / usable,
+        headroom_offline=1.0 - needed / least_up / usable,
         needs=tuple(needs),
         assumptions=assumptions,
+    )
+
+
+def _bought_for(low: float, limit: float, brokers_for_limit: int) -> str:
+    return (
+        f"bought for the lower end of the limit's {format_ratio(LEVEL)} interval, "
+        f"{format_mb_per_s(low)} MB/s a broker; for the limit itself, {format_mb_per_s(limit)} "
+        f"MB/s, it would be {brokers_for_limit}"
     )
 
 
@@ -204,19 +236,28 @@ def _between(
     low: MeasuredLimit, high: MeasuredLimit, bpm: int
 ) -> tuple[MeasuredLimit, tuple[str, ...]]:
     share = (bpm - low.bpm) / (high.bpm - low.bpm)
-    time_low, time_high = low.bpm / low.mb_per_s, high.bpm / high.mb_per_s  # µs a message
-    mb_per_s = bpm / (time_low + share * (time_high - time_low))
+
+    def between(at_low: float, at_high: float) -> float:
+        time_low, time_high = low.bpm / at_low, high.bpm / at_high  # µs a message
+        return bpm / (time_low + share * (time_high - time_low))
+
+    mb_per_s = between(low.mb_per_s, high.mb_per_s)
+    has_low = low.mb_per_s_low is not None or high.mb_per_s_low is not None
     nearer = low if bpm * bpm < low.bpm * high.bpm else high
     sentence = (
         f"messages of {format_size(bpm)} were not measured: {format_mb_per_s(mb_per_s)} MB/s a "
         f"broker lies between those of {format_size(low.bpm)} and {format_size(high.bpm)}, at a "
         "fixed cost per record and per byte"
     )
-    between = MeasuredLimit(
-        bpm,
-        mb_per_s,
-        nearer.limited_by,
-        nearer.replication_factor,
-        nearer.consumer_groups,
+    found = replace(
+        nearer,
+        bpm=bpm,
+        mb_per_s=mb_per_s,
+        mb_per_s_low=(
+            between(low.mb_per_s_to_buy_for, high.mb_per_s_to_buy_for) if has_low else None
+        ),
+        doubt="; ".join(
+            f"at {format_size(each.bpm)} {each.doubt}" for each in (low, high) if each.doubt
+        ),
     )
-    return between, (sentence,)
+    return found, (sentence,)

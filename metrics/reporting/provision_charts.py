@@ -10,6 +10,7 @@ import altair as alt
 
 from metrics.planning.provisioning import Demand, MeasuredLimit, Provision, provision
 from metrics.reporting.chart_style import NEUTRAL, RESOURCE_COLORS
+from metrics.reporting.limit_words import AT_LEVEL
 from metrics.reporting.notebook_display import Shown, table_html
 from metrics.reporting.summary import RunSummary
 from metrics.units import format_mb_per_s, format_ratio, format_size
@@ -21,10 +22,13 @@ _WIDTH, _HEIGHT = 240, 220  # [px]
 def answer_table(answer: Provision, demand: Demand) -> Shown:
     """The answer in a table, and what it rests on in sentences."""
     size, offline = format_size(demand.bpm), format_ratio(demand.offline)
+    low = answer.low_mb_per_s_per_broker
     rows = [
         ("Brokers to buy", f"{answer.brokers}"),
+        *([("Brokers for the limit itself", f"{answer.brokers_for_limit}")] if low else []),
         ("Binds first", answer.binds_first),
         (f"Limit of a broker at {size}", _rate(answer.limit_mb_per_s_per_broker)),
+        *([(f"Its lower end {AT_LEVEL}", _rate(low))] if low else []),
         ("To plan with, per broker", _rate(answer.plan_mb_per_s_per_broker)),
         ("Then carried by each", _rate(answer.mb_per_s_per_broker)),
         ("Headroom, all up", format_ratio(answer.headroom)),
@@ -40,13 +44,21 @@ def limits_table(limits: Sequence[MeasuredLimit], summary: RunSummary) -> Shown:
         (
             format_size(one.bpm),
             _rate(one.mb_per_s),
+            None if one.mb_per_s_low is None else _rate(one.mb_per_s_low),
             one.limited_by,
             one.replication_factor,
             one.consumer_groups,
         )
         for one in limits
     ]
-    columns = ("message size", "limit of a broker", "bound by", "replicas", "consumer groups")
+    columns = (
+        "message size",
+        "limit of a broker",
+        f"lower end {AT_LEVEL}",
+        "bound by",
+        "replicas",
+        "consumer groups",
+    )
     note = f"Run {summary.run_id} on {summary.cluster}. {summary.caveat}"
     return Shown(table_html(columns, rows, note))
 

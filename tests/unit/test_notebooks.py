@@ -6,6 +6,7 @@ import ast
 import importlib
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -298,6 +299,9 @@ def test_the_provision_says_what_it_rests_on_and_marks_what_was_asked() -> None:
     demand = Demand(600.0, 1_000, 3, 2, offline=0.2)
     html = answer_table(provision(LIMITS, demand), demand)._repr_html_()
     assert ">13<" in html and "measured with 1 consumer groups and planned with 2" in html
+    low = [replace(LIMITS[0], mb_per_s_low=50.0)]
+    sure = answer_table(provision(low, demand), demand)._repr_html_()
+    assert ">15<" in sure and ">13<" in sure and "50.0 MB/s" in sure
     drawn = _drawn(brokers_chart(LIMITS, demand))
     assert drawn.count(">13<") == 3
     assert "Share offline" in drawn

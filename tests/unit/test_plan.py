@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,21 @@ def test_the_limits_of_a_run_say_how_many_brokers(tmp_path: Path) -> None:
     assert found["answer"]["brokers"] == 13
     assert found["answer"]["binds_first"] == "disk"
     assert found["caveat"] == "a small cluster"
+
+
+def test_it_buys_for_the_lower_end_and_says_so(tmp_path: Path) -> None:
+    sure = replace(SUMMARY.boundaries[0], load_low=600.0, load_high=750.0, interval_max=0.1)
+    wide = replace(SUMMARY, boundaries=(sure,))
+    found = _planned(tmp_path, wide, "--offline", "0.2")["answer"]
+    assert (found["brokers"], found["brokers_for_limit"]) == (15, 13)
+    assert found["limit_mb_per_s_per_broker"] == pytest.approx(60.0)
+    assert found["low_mb_per_s_per_broker"] == pytest.approx(50.0)
+    options = ("--mb-per-s", "600", "--message-bytes", "1000", "--offline", "0.2")
+    printed = _run("--run", str(tmp_path), *options).output
+    assert re.search(r"brokers to buy +15\n.*for the limit itself +13\n", printed)
+    assert re.search(r"its lower end at 90 % +50.0 MB/s", printed)
+    assert "bought for the lower end of the limit's 90 % interval" in printed
+    assert "the limit is doubtful: its 90 % interval, 600 to 750 producers, is 20 % wide" in printed
 
 
 def test_a_known_limit_will_do() -> None:

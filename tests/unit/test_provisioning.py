@@ -36,6 +36,35 @@ def test_growth_and_headroom_ask_for_more() -> None:
     assert provision([DROPBOX], replace(DEMAND, headroom=0.25)).brokers == 14
 
 
+def test_brokers_are_bought_for_the_lower_end_and_both_figures_are_said() -> None:
+    found = provision([replace(DROPBOX, mb_per_s_low=50.0)], replace(DEMAND, offline=0.2))
+    assert (found.brokers, found.brokers_for_limit) == (15, 13)
+    assert (found.limit_mb_per_s_per_broker, found.low_mb_per_s_per_broker) == (60.0, 50.0)
+    assert found.plan_mb_per_s_per_broker == pytest.approx(40.0)
+    assert found.headroom == pytest.approx(1 - 600 / 15 / 50)
+    (sentence,) = found.assumptions
+    assert sentence == (
+        "bought for the lower end of the limit's 90 % interval, 50.0 MB/s a broker; for the limit "
+        "itself, 60.0 MB/s, it would be 13"
+    )
+
+
+def test_never_is_more_planned_with_than_what_was_sustained() -> None:
+    found = provision([replace(DROPBOX, mb_per_s_low=61.0)], DEMAND)
+    assert (found.brokers, found.low_mb_per_s_per_broker) == (10, 60.0)
+
+
+def test_a_link_that_binds_first_is_the_same_for_both() -> None:
+    low = replace(DROPBOX, mb_per_s_low=50.0)
+    found = provision([low], replace(DEMAND, consumer_groups=4, link_mbit_per_s=1_000.0))
+    assert (found.brokers, found.brokers_for_limit) == (29, 29)
+
+
+def test_a_doubtful_limit_is_said_first() -> None:
+    found = provision([replace(DROPBOX, mb_per_s_low=20.0, doubt="it is wide")], DEMAND)
+    assert found.assumptions[0] == "the limit is doubtful: it is wide; measure it again"
+
+
 def test_never_fewer_brokers_than_replicas() -> None:
     assert provision([DROPBOX], replace(DEMAND, mb_per_s=1.0)).brokers == 3
 
@@ -50,6 +79,8 @@ def test_a_slow_link_binds_first_and_says_so() -> None:
 def test_more_replicas_than_measured_are_an_assumption() -> None:
     found = provision([replace(DROPBOX, replication_factor=2)], DEMAND)
     assert found.limit_mb_per_s_per_broker == pytest.approx(40.0)
+    two = replace(DROPBOX, replication_factor=2, mb_per_s_low=48.0)
+    assert provision([two], DEMAND).low_mb_per_s_per_broker == pytest.approx(32.0)
     assert "2 replicas and planned with 3" in found.assumptions[0]
 
 
@@ -59,6 +90,12 @@ def test_between_two_sizes_the_time_per_message_is_linear() -> None:
     found, assumptions = limit_at(limits, 1_000)
     assert found.mb_per_s == pytest.approx(1_000 / 11)
     assert "not measured" in assumptions[0]
+    assert found.mb_per_s_low is None
+    limits[0] = replace(limits[0], mb_per_s_low=25.0, doubt="it is wide")
+    found, _ = limit_at(limits, 1_000)
+    # 4 µs at 100 B and 101 µs at 10 kB.
+    assert found.mb_per_s_low == pytest.approx(1_000 / (4 + 97 * 900 / 9_900))
+    assert found.doubt == "at 100 B it is wide"
 
 
 @pytest.mark.parametrize("bpm", [99, 10_001])
