@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jobs.config.loading import load_goal
+from metrics.reporting.limit_words import latency_words
 from metrics.tables.store import TableStore
+from metrics.units import format_span
 from tests.support.commands import (
     SUBMITTED_FIND_LIMIT,
     RunningCommand,
@@ -61,6 +63,23 @@ def test_it_finds_the_limit_that_was_planted(run: Run) -> None:
     assert "Planted in these brokers, and found" in run.text
 
 
+def test_each_limit_stands_with_its_interval_and_its_latencies(run: Run) -> None:
+    for point in run.summary["boundaries"]:
+        low, high = point["np_low"], point["np_high"]
+        assert 0 < low < high
+        assert low < point["np_overloaded"] and high > point["np_sustained"]
+        each = point["mb_per_s"] / point["np_sustained"]
+        assert point["mb_per_s_low"] == pytest.approx(each * low)
+        assert point["mb_per_s_high"] == pytest.approx(each * high)
+        p50, p99, p999 = (point[f"latency_{name}_ms"] for name in ("p50", "p99", "p999"))
+        assert 0 < p50 <= p99 <= p999
+        assert f"{format_span(low, high)} at 90 %" in run.text
+        report = (run.folder / "report.html").read_text(encoding="utf-8")
+        for words in (latency_words(p50, p99, p999), f"{format_span(low, high)} producers"):
+            assert words in report
+        assert latency_words(p50, p99, p999) in run.text
+
+
 def test_every_trial_is_in_the_tables_with_its_evidence(run: Run, spark: SparkSession) -> None:
     tables = TableStore(spark, str(run.tables))
     run_id = run.summary["run_id"]
@@ -75,7 +94,11 @@ def test_every_trial_is_in_the_tables_with_its_evidence(run: Run, spark: SparkSe
         assert len(trial.broker_windows) == 3
     assert {trial.verdict for trial in trials} >= {"SUSTAINED", "OVERLOADED"}
     assert tables.samples(run_id).select("broker_id").distinct().count() == 4
-    assert tables.boundaries(run_id).count() == 2
+    points = {each.goal: each for each in tables.boundaries(run_id).collect()}
+    for told in run.summary["boundaries"]:
+        names = ("np_low", "np_high", "mb_per_s_low", "mb_per_s_high", "latency_p999_ms")
+        assert all(points[told["goal"]][name] == told[name] for name in names)
+    assert len(points) == 2
     ended = tables.runs().where(f"run_id = '{run_id}'").collect()
     assert [(row.status, row.exit_code) for row in ended] == [("done", 0)]
     assert ended[0].environment["broker.version"] == "4.1.2"
