@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from metrics.judging.indicators import ACHIEVED, CONSUMER_LAG, INDICATORS, Indicator
 from metrics.judging.thresholds import Thresholds
 from metrics.trial.consumption import GroupWindow, Stint
+from metrics.trial.counts import ToBroker
 from metrics.trial.evidence import ClusterFacts, Evidence
 from metrics.trial.judgement import Reason
 from metrics.windows.broker import BrokerWindow
@@ -21,6 +22,9 @@ from metrics.windows.resource import Resource
 
 EDGE_GAP_INTERVALS = 2.0
 """How far the samples may stay away from the window's edges [sampling intervals]."""
+
+SILENT_S = 1.0
+"""A broker that answers nothing for so long, with handlers to spare, is out of reach [s]."""
 
 OVERLOAD_ERRORS = frozenset(
     {
@@ -110,6 +114,52 @@ class GeneratorLimited(ValidityRule):
             )
             found.append(_generator(text, busy, limits.loop_busy_max))
         return found
+
+
+class Unreachable(ValidityRule):
+    """A shortfall of some brokers' records only, which those brokers never had to take.
+
+    Executors wait for them and hear nothing, while they have handlers to spare and hold fewer
+    requests than connections wait. A shortfall that all brokers share is the brokers' own, and so
+    is that of a broker that answers slowly, is busy, or waits for its followers.
+    """
+
+    def reasons(self, evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
+        """One for each broker out of reach, where the others took what was theirs."""
+        client, limits = evidence.client, thresholds.indicators
+        told = client.counts.by_broker
+        if not ACHIEVED.falls_short(evidence, limits):
+            return []
+        lost = [
+            (window, told[window.broker_id])
+            for window in evidence.brokers
+            if window.broker_id in told
+            and _is_out_of_reach(window, told[window.broker_id], limits.request_handler_idle_min)
+        ]
+        records = sum(account.missing_records for _, account in lost)
+        reached = (client.counts.acked_records + records) / client.counts.offered_records
+        if not lost or len(lost) == len(told) or reached < limits.achieved_min:
+            return []
+        return [
+            Reason(
+                "unreachable",
+                f"executors do not reach broker {window.broker_id}: it answered nothing for "
+                f"{account.silent_s:.1f} s while {account.waiting_connections} connections waited, "
+                f"its request handlers idle {window.handler_idle:.2f}, and "
+                f"{account.missing_records} of {client.shortfall_records} missing records are "
+                "meant for it; see the network between the executors and this broker",
+                account.silent_s,
+                SILENT_S,
+                window.broker_id,
+            )
+            for window, account in lost
+        ]
+
+
+def _is_out_of_reach(window: BrokerWindow, account: ToBroker, idle_min: float) -> bool:
+    has_room = window.handler_idle is not None and window.handler_idle >= idle_min
+    holds = window.produce_delayed_max or 0.0
+    return has_room and account.silent_s >= SILENT_S and account.waiting_connections > holds
 
 
 class MetricsIncomplete(ValidityRule):
@@ -423,6 +473,7 @@ RULES: Sequence[ValidityRule] = (
     Refused(),
     TasksFailed(),
     GeneratorLimited(),
+    Unreachable(),
     MetricsIncomplete(),
     MetricsContradictory(),
     ErrorsUnexplained(),

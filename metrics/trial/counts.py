@@ -40,6 +40,23 @@ class ByProducer:
 
 
 @dataclass
+class ToBroker:
+    """What producers had for one broker, the leader of its partitions, in the measured window.
+
+    Attributes:
+        requests: produce requests handed to a socket.
+        silent_s: longest time of any task without an answer although requests waited for one [s].
+        waiting_connections: with something unacknowledged at the window's end.
+        missing_records: due and not acknowledged at the window's end.
+    """
+
+    requests: int = 0
+    silent_s: Annotated[float, LARGEST] = 0.0
+    waiting_connections: int = 0
+    missing_records: int = 0
+
+
+@dataclass
 class Counts:
     """Counts of producers: the engine's while it runs, a task's at its end, a trial's of all tasks.
 
@@ -54,8 +71,6 @@ class Counts:
         acked_bytes: payload of the acknowledged records.
         unsent_own_records: due and unsent at the window's end although their connection had
             room, so held up by the generator and not by the brokers.
-        produce_requests: handed to a socket inside the window; None where a client library does
-            not tell.
         log_bytes: of the record batches that were acknowledged over the whole trial, as brokers
             count them; None where a client library does not tell.
         acked_by_partition: partition, numbered through all topics → records acknowledged over
@@ -68,7 +83,8 @@ class Counts:
         duplicates_by_partition: partition → records that its log may hold beyond the
             acknowledged and the failed, because an answer was lost and they were sent again.
         by_producer: the account of each producer over the whole trial.
-        throttle_ms: throttle time that produce responses reported, summed.
+        by_broker: broker id → what there was for it; empty where a client library does not tell.
+        throttle_ms: throttle time that produce responses reported over the whole trial, summed.
         loop_busy: highest share of any task's window spent outside of waiting [ratio].
         cpu_s: CPU time of all tasks with producers inside the window [CPU-s].
         compression_ratio: size of the batches' records before over after compression, as they
@@ -82,7 +98,6 @@ class Counts:
     offered_bytes: int = 0
     acked_bytes: int = 0
     unsent_own_records: int = 0
-    produce_requests: int | None = None
     log_bytes: int | None = None
     acked_by_partition: dict[int, int] = field(default_factory=Counter)
     sent_by_partition: dict[int, int] = field(default_factory=Counter)
@@ -91,10 +106,18 @@ class Counts:
     retry_errors: dict[str, int] = field(default_factory=Counter)
     duplicates_by_partition: dict[int, int] = field(default_factory=Counter)
     by_producer: ByProducer = field(default_factory=ByProducer)
+    by_broker: dict[int, ToBroker] = field(default_factory=dict)
     throttle_ms: int = 0
     loop_busy: Annotated[float, LARGEST] = 0.0
     cpu_s: float = 0.0
     compression_ratio: Annotated[float | None, FIRST] = None
+
+    @property
+    @column
+    def produce_requests(self) -> int | None:
+        """Handed to a socket inside the window; None where a client library does not tell."""
+        sent = [each.requests for each in self.by_broker.values()]
+        return sum(sent) if sent else None
 
     @property
     @column

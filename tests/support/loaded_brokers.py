@@ -105,6 +105,7 @@ class LoadedBrokers:
         measure_s: float = 10.0,
         warmup_s: float = 6.0,
         route: Route | None = None,
+        drain_timeout_s: float = Phases.drain_timeout_s,
     ) -> Seen:
         """Offer a load, by another way than the advertised one if given, and judge it."""
         way = route or Route(self._addresses)
@@ -115,7 +116,7 @@ class LoadedBrokers:
                 np,
                 pattern,
                 TopicOptions(replication_factor=len(next(iter(replicas.values())))),
-                Phases(warmup_s=warmup_s, measure_s=measure_s),
+                Phases(warmup_s=warmup_s, measure_s=measure_s, drain_timeout_s=drain_timeout_s),
             ),
             leaders=tuple(replicas[partition][0] for partition in sorted(replicas)),
             brokers=way.brokers,

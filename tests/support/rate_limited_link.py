@@ -9,21 +9,21 @@ from __future__ import annotations
 
 import ctypes
 import os
-import socket
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
+
+from tests.support.relay import Relay
 
 Answer = TypeVar("Answer")
 
 # RFC 2544 keeps these addresses for measuring networks.
 OUTER, INNER, PREFIX = "198.18.213.1", "198.18.213.2", 30
 _CLONE_NEWNET = 0x40000000
-_CHUNK = 1 << 16
 
 
 def run(*command: str) -> None:
@@ -31,53 +31,6 @@ def run(*command: str) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise OSError(f"{' '.join(command)}: {done.stderr.strip()}")
-
-
-@dataclass
-class Relay:
-    """Forwards connections from one address to another until it is closed."""
-
-    listen_on: tuple[str, int]
-    forward_to: tuple[str, int]
-    _sockets: list[socket.socket] = field(default_factory=list)
-
-    def start(self) -> tuple[str, int]:
-        """Begin to listen; where."""
-        listener = socket.create_server(self.listen_on)
-        self._sockets.append(listener)
-        threading.Thread(target=self._accept, args=(listener,), daemon=True).start()
-        host, port = listener.getsockname()
-        return host, port
-
-    def _accept(self, listener: socket.socket) -> None:
-        while True:
-            try:
-                near, _ = listener.accept()
-                far = socket.create_connection(self.forward_to)
-            except OSError:
-                return  # closed
-            self._sockets += [near, far]
-            for source, sink in ((near, far), (far, near)):
-                threading.Thread(target=_pump, args=(source, sink), daemon=True).start()
-
-    def close(self) -> None:
-        """End all connections, and with them the threads."""
-        for each in self._sockets:
-            try:
-                each.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                continue  # was not connected, or is gone already
-            finally:
-                each.close()
-
-
-def _pump(source: socket.socket, sink: socket.socket) -> None:
-    try:
-        while data := source.recv(_CHUNK):
-            sink.sendall(data)
-        sink.shutdown(socket.SHUT_WR)
-    except OSError:
-        return  # either end is gone
 
 
 @dataclass(frozen=True)

@@ -1062,3 +1062,83 @@ def test_every_record_is_accounted_for_whatever_happens(
         failed += counts.failed_total
         duplicates += counts.duplicates_at_most
     assert failed > 100 < duplicates
+
+
+# --- brokers out of reach ---------------------------------------------------
+
+BOTH: dict[str, Any] = {"leaders": (1, 2), "batch_size": 1, "end_s": 40.0, "max_in_flight": 2}
+
+
+def only_one_answers(driven: Driven, end_s: float) -> None:
+    """Broker 1 answers at once, broker 2 never, and each second is looked at."""
+    for second in range(int(end_s) + 1):
+        driven.until(float(second))
+        while driven.one.in_flight:
+            driven.answer(driven.one, driven.now)
+            driven.until(driven.now)
+        driven.delivery.note_silence(driven.now)
+
+
+def test_what_a_silent_broker_was_to_take_is_missing() -> None:
+    driven = Driven(**BOTH)
+    only_one_answers(driven, 40.0)
+    driven.delivery.close(40.0)
+    one, two = (driven.counts.by_broker[broker] for broker in BROKERS)
+    first_s = driven.two.in_flight[0][0]
+    assert (one.missing_records, one.waiting_connections, one.silent_s) == (0, 0, 0.0)
+    assert (two.requests, two.waiting_connections) == (2, 1)
+    assert two.silent_s == pytest.approx(40.0 - first_s, abs=1.0)
+    assert one.requests == driven.counts.acked_records == 40 - two.missing_records
+    assert driven.counts.produce_requests == one.requests + two.requests
+
+
+def test_whoever_fills_the_memory_answers_for_what_is_not_sent_at_all() -> None:
+    driven = Driven(**BOTH, buffer_memory=2 * BATCH_BYTES)
+    only_one_answers(driven, 40.0)
+    driven.delivery.close(40.0)
+    assert driven.producer.blocked
+    assert driven.producer.partition == 0, "what is due next is meant for the other broker"
+    one, two = (driven.counts.by_broker[broker] for broker in BROKERS)
+    assert (one.missing_records, two.missing_records) == (0, 40 - driven.counts.acked_records)
+
+
+def test_a_broker_whose_connection_cannot_be_opened_again_is_silent() -> None:
+    driven = Driven(**BOTH)
+    driven.lose(driven.two, 0.0)  # with nothing under way, so that no error tells it
+    only_one_answers(driven, 40.0)
+    driven.delivery.close(40.0)
+    one, two = (driven.counts.by_broker[broker] for broker in BROKERS)
+    assert (one.missing_records, two.missing_records) == (0, 40 - driven.counts.acked_records)
+    assert two.missing_records > 5 and two.waiting_connections == 1
+    assert two.silent_s > 20.0 > one.silent_s
+
+
+def test_what_is_given_up_is_missing_too() -> None:
+    driven = Driven(rate=ALONE, retries=0)
+    driven.until(0.0)
+    driven.answer(driven.one, 0.5, TIMED_OUT)
+    driven.delivery.close(100.0)
+    assert driven.counts.by_broker[1].missing_records == 1
+
+
+def test_a_slow_broker_that_answers_now_and_then_is_not_silent() -> None:
+    driven = Driven(end_s=40.0)
+    for second in range(40):
+        driven.until(float(second))
+        if len(driven.one.in_flight) > 3:
+            driven.answer(driven.one, float(second))
+        driven.delivery.note_silence(float(second))
+        assert driven.one.in_flight
+    driven.delivery.close(40.0)
+    assert driven.counts.by_broker[1].silent_s <= 4.0
+
+
+def test_a_broker_that_nobody_asks_is_not_silent() -> None:
+    driven = Driven(rate=0.05)  # a record in twenty seconds
+    for second in range(100):
+        driven.until(float(second))
+        if driven.one.in_flight:
+            driven.answer(driven.one, second + 0.1)
+        driven.delivery.note_silence(second + 0.2)
+    driven.delivery.close(100.0)
+    assert [driven.counts.by_broker[broker].silent_s for broker in BROKERS] == [0.0, 0.0]

@@ -34,7 +34,7 @@ from metrics.traffic.payload import Payload
 from metrics.traffic.producer import ProducerOptions
 from metrics.trial.client import ClientWindow
 from metrics.trial.consumption import GroupCounts, GroupWindow, Stint
-from metrics.trial.counts import ByProducer, Counts
+from metrics.trial.counts import ByProducer, Counts, ToBroker
 from metrics.trial.histogram import Histogram, Quantiles
 from metrics.trial.judgement import Judgement, Reason
 from metrics.trial.producer_shares import ProducerSpan
@@ -268,6 +268,7 @@ WINDOW = client(
     retry_errors={"E": 5},
     duplicates_by_partition={0: 1},
     by_producer=ByProducer({0: 9, 1: 9}, acked={0: 9, 1: 8}, failed={1: {"E": 1}}),
+    by_broker={1: ToBroker(5, 0.5, 2, 90), 2: ToBroker()},
     compression_ratio=2.5,
     producer_share=ProducerSpan(0.9, 1.0, 1.1, 7),
     groups=(GROUP,),

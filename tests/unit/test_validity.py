@@ -8,7 +8,7 @@ import pytest
 from metrics.sources.sample import BrokerSample
 from metrics.traffic.consumers import ConsumerOptions
 from metrics.trial.client import ClientWindow
-from metrics.trial.counts import Counts
+from metrics.trial.counts import Counts, ToBroker
 from metrics.trial.evidence import ClusterFacts
 from metrics.trial.others import OtherLoad, Written, others_in
 from metrics.windows.broker import BrokerWindow, RequestWindow
@@ -162,6 +162,54 @@ def test_leaders_that_move_and_fenced_brokers_are_no_verdict() -> None:
     assert rules(judged(controllers=(controller,))) == {"broker_fenced"}
     calm = replace(controller, fenced_brokers_max=0.0)
     assert judged(controllers=(calm,)).verdict is Verdict.SUSTAINED
+
+
+LOST = ToBroker(requests=20, silent_s=1.0, waiting_connections=4, missing_records=900)
+REACHED = ToBroker(requests=900, silent_s=0.2, waiting_connections=1, missing_records=60)
+
+
+def _unreachable(
+    brokers: tuple[BrokerWindow, ...] = BROKERS, **accounts: ToBroker
+) -> tuple[Verdict, set[int | None]]:
+    """The verdict on a trial that lacks 960 of 10,000 records, and who is out of reach."""
+    told = {1: REACHED, 2: LOST, 3: ToBroker()}
+    told |= {int(name.removeprefix("of_")): each for name, each in accounts.items()}
+    judgement = judged(client(acked_records=9_040, by_broker=told), brokers)
+    rule = "unreachable"
+    return judgement.verdict, {r.broker_id for r in judgement.reasons if r.indicator == rule}
+
+
+def test_a_broker_that_never_got_what_is_missing_is_out_of_reach() -> None:
+    assert _unreachable() == (Verdict.INVALID, {2})
+    assert _unreachable(of_1=LOST) == (Verdict.INVALID, {1, 2})
+    text = (
+        judged(client(acked_records=9_040, by_broker={1: REACHED, 2: LOST}), BROKERS)
+        .reasons[0]
+        .text
+    )
+    assert text.startswith("executors do not reach broker 2: it answered nothing for 1.0 s while 4")
+    assert "900 of 960 missing records are meant for it" in text
+
+
+@pytest.mark.parametrize(
+    ("brokers", "accounts"),
+    [
+        (with_one(handler_idle=0.19), {}),  # busy
+        (with_one(produce_delayed_max=4.0), {}),  # waits for its followers
+        (BROKERS, {"of_2": replace(LOST, silent_s=0.99)}),  # slow
+        (BROKERS, {"of_2": replace(LOST, missing_records=859)}),  # others miss records, too
+        (BROKERS, {"of_1": LOST, "of_3": LOST}),  # shared by all
+    ],
+)
+def test_any_other_shortfall_stays_an_overload(
+    brokers: tuple[BrokerWindow, ...], accounts: dict[str, ToBroker]
+) -> None:
+    assert _unreachable(brokers, **accounts) == (Verdict.OVERLOADED, set())
+
+
+def test_silence_without_a_shortfall_is_none_of_the_verdicts_business() -> None:
+    told = {1: REACHED, 2: replace(LOST, missing_records=0)}
+    assert judged(client(by_broker=told)).verdict is Verdict.SUSTAINED
 
 
 def test_throttling_that_only_the_broker_saw() -> None:

@@ -20,6 +20,7 @@ from jobs.engine.producing.account import Account
 from jobs.engine.producing.batch import EXPIRED, UNACKNOWLEDGED, Batch, Trouble
 from jobs.engine.producing.metadata import Metadata
 from jobs.engine.producing.producer import Connection, MutedPartition, Producer
+from jobs.engine.producing.reach import Reach, awaited_brokers
 from jobs.engine.producing.retries import (
     DUPLICATE_SEQUENCE,
     LOST,
@@ -76,7 +77,6 @@ class Delivery:
 
     Attributes:
         is_open: False once nothing may be sent for the first time.
-        requests: produce requests so far.
         log_bytes: of the batches that were acknowledged so far [B].
         producers: with what they wait for.
     """
@@ -88,6 +88,7 @@ class Delivery:
         self._account = account
         self._metadata = metadata
         self._leaders = metadata.leaders
+        self._reach = Reach(account.counts.by_broker, account.window)
         self._rng = random.Random(pattern.payload.seed)
         self._due: list[tuple[float, int, Producer]] = []
         self._muted: list[tuple[float, int, MutedPartition]] = []
@@ -100,7 +101,6 @@ class Delivery:
         self._to_send_again = 0
         self._is_over = False
         self.is_open = True
-        self.requests = 0
         self.log_bytes = 0
         self.producers: list[Producer] = []
 
@@ -109,6 +109,7 @@ class Delivery:
         for broker in brokers:
             connection = Connection(broker, producer, self._options.max_in_flight)
             producer.connections[broker] = connection
+        self._reach.add(producer.connections)
         self.producers.append(producer)
         self._schedule(producer, producer.ready_s)
 
@@ -195,6 +196,7 @@ class Delivery:
         _sent_s, batches = connection.in_flight.popleft()
         self._unanswered -= 1
         self._account.counts.throttle_ms += throttle_ms
+        self._reach.heard(connection.broker, now)
         producer = connection.producer
         for batch in batches:
             code = errors.get(batch.partition, -1)
@@ -207,6 +209,7 @@ class Delivery:
         """The oldest request was handed to the socket, and with acks=0 that is all there is."""
         _sent_s, batches = connection.in_flight.popleft()
         self._unanswered -= 1
+        self._reach.heard(connection.broker, now)
         for batch in batches:
             self._acknowledge(connection.producer, batch, now)
 
@@ -280,8 +283,14 @@ class Delivery:
                 self._fail(producer, batch, EXPIRED, now)
             self._unblock(producer)
 
+    def note_silence(self, now: float) -> None:
+        """See for how long each broker has not answered; to be called several times a second."""
+        self._reach.look(awaited_brokers(self.producers, self._leaders), now)
+
     def close(self, now: float) -> None:
         """The window is over: nothing more is sent for the first time."""
+        self.note_silence(now)
+        self._reach.close(self.producers, self._leaders)
         unsent = sum(self._unsent_own(producer) for producer in self.producers)
         self._account.counts.unsent_own_records = unsent
         self.is_open = False
@@ -403,7 +412,7 @@ class Delivery:
                 self._account.sent(producer.index, batch.partition, batch.records, now)
         connection.in_flight.append((now, batches))
         self._unanswered += 1
-        self.requests += 1
+        self._reach.sent(connection.broker, now)
         return Produce(connection, batches)
 
     # --- muted partitions: sending again ------------------------------------
@@ -564,6 +573,7 @@ class Delivery:
 
     def _fail(self, producer: Producer, batch: Batch, error: str, now: float) -> None:
         self._account.failed(producer.index, batch.partition, error, batch.records, now)
+        self._reach.failed(self._leaders[batch.partition], batch.records, now)
         trouble = batch.trouble
         if trouble is not None:
             # An idempotent producer's last copy is counted once its epoch is over.

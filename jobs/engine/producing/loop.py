@@ -131,10 +131,9 @@ class WireLoop:
         account, delivery, sockets = self.account, self._delivery, self._network.sockets
         window = account.window
         self._turn_until(lambda: window.start_s)
-        cpu_s, waited_s, requests = time.thread_time(), sockets.waited_s, delivery.requests
+        cpu_s, waited_s = time.thread_time(), sockets.waited_s
         self._turn_until(lambda: window.end_s)
         account.counts.cpu_s = time.thread_time() - cpu_s
-        account.counts.produce_requests = delivery.requests - requests
         account.counts.loop_busy = 1.0 - (sockets.waited_s - waited_s) / window.duration_s
         delivery.close(self._clock())
         drain_s = self._plan.pattern.phases.drain_timeout_s
@@ -166,3 +165,4 @@ class WireLoop:
         for connection in self._delivery.overdue(now):
             self._network.lose(connection, "RequestTimedOutError")
         self._delivery.expire(now)
+        self._delivery.note_silence(now)

@@ -25,6 +25,11 @@ class PendingBatches:
         return bool(self._queues)
 
     @property
+    def records(self) -> int:
+        """Of all that wait."""
+        return sum(batch.records for queue in self._queues.values() for batch in queue)
+
+    @property
     def partitions(self) -> Collection[int]:
         """Those for which batches wait; the one whose turn it is comes first."""
         return self._queues.keys()

@@ -1,0 +1,114 @@
+"""A TCP relay between clients and a broker: it passes all, or loses, refuses or slows a part."""
+
+from __future__ import annotations
+
+import math
+import socket
+import struct
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Literal
+
+_CHUNK = 1 << 16
+_RESET = struct.pack("ii", 1, 0)  # linger of 0 s: closing sends RST
+
+
+@dataclass
+class Relay:
+    """Forwards connections from one address to another until it is closed.
+
+    Attributes:
+        healthy_bytes: of all clients together that are passed on before the loss [B].
+        loss: what happens then: "swallow" takes what clients send and passes nothing on,
+            "refuse" resets all connections and takes no more.
+        answers_bytes_per_s: most that is passed back over each connection; None for all [B/s].
+    """
+
+    listen_on: tuple[str, int]
+    forward_to: tuple[str, int]
+    healthy_bytes: float = math.inf
+    loss: Literal["swallow", "refuse"] = "swallow"
+    answers_bytes_per_s: float | None = None
+    _passed_bytes: int = 0
+    _listener: socket.socket | None = None
+    _sockets: list[socket.socket] = field(default_factory=list)
+
+    def start(self) -> tuple[str, int]:
+        """Begin to listen; where."""
+        self._listener = listener = socket.create_server(self.listen_on)
+        threading.Thread(target=self._accept, args=(listener,), daemon=True).start()
+        host, port = listener.getsockname()
+        return host, port
+
+    def _refuse(self) -> None:
+        self._stop_listening()
+        for each in self._sockets:
+            with suppress(OSError):
+                each.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+        self._end_all()
+
+    def close(self) -> None:
+        """End all connections, and with them the threads."""
+        self._stop_listening()
+        self._end_all()
+
+    def _stop_listening(self) -> None:
+        if self._listener is not None:
+            with suppress(OSError):
+                self._listener.shutdown(socket.SHUT_RDWR)
+            self._listener.close()
+
+    def _end_all(self) -> None:
+        for each in self._sockets:
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+            each.close()
+
+    def _accept(self, listener: socket.socket) -> None:
+        while True:
+            try:
+                near, _ = listener.accept()
+                far = socket.create_connection(self.forward_to)
+            except OSError:
+                return  # closed
+            self._sockets += [near, far]
+            for pump, source, sink in ((self._ask, near, far), (self._answer, far, near)):
+                threading.Thread(target=pump, args=(source, sink), daemon=True).start()
+
+    def _ask(self, source: socket.socket, sink: socket.socket) -> None:
+        with suppress(OSError):  # either end is gone
+            while data := source.recv(_CHUNK):
+                if self._passed_bytes < self.healthy_bytes:
+                    self._passed_bytes += len(data)
+                    sink.sendall(data)
+                elif self.loss == "refuse":
+                    self._refuse()
+            sink.shutdown(socket.SHUT_WR)
+
+    def _answer(self, source: socket.socket, sink: socket.socket) -> None:
+        free_s = time.monotonic()
+        with suppress(OSError):
+            while data := source.recv(_CHUNK):
+                sink.sendall(data)
+                if self.answers_bytes_per_s is not None:
+                    free_s = max(free_s, time.monotonic()) + len(data) / self.answers_bytes_per_s
+                    time.sleep(max(0.0, free_s - time.monotonic()))
+            sink.shutdown(socket.SHUT_WR)
+
+
+@contextmanager
+def relay_to(
+    broker: tuple[str, int],
+    healthy_bytes: float = math.inf,
+    loss: Literal["swallow", "refuse"] = "swallow",
+    answers_bytes_per_s: float | None = None,
+) -> Iterator[tuple[str, int]]:
+    """A relay on this machine to a broker, see `Relay`; where clients find it."""
+    relay = Relay(("127.0.0.1", 0), broker, healthy_bytes, loss, answers_bytes_per_s)
+    try:
+        yield relay.start()
+    finally:
+        relay.close()
