@@ -15,6 +15,7 @@ from jobs.checks.finding import Finding, checked, ok, problems_from, skipped
 from jobs.checks.machine import machine_findings, place_findings
 from jobs.checks.session import look_at_session
 from jobs.cluster.opening import OpenCluster, open_cluster
+from jobs.cluster.quotas import require_throttling_seen
 from jobs.cluster.sources import open_metrics
 from jobs.config import Cluster, Configuration, Workload, load, load_cluster, load_workload
 from jobs.config.loading import load_goals
@@ -143,6 +144,8 @@ class Examination:
             stack.callback(source.close)
             interval_s = workload.trial.sample_interval_s
             self.findings += checked(check, lambda: metrics_findings(source, interval_s))
+            nodes = source.nodes.values()
+            self._try("quotas", lambda: require_throttling_seen(opened, workload, nodes))
 
     def _try(self, check: str, make: Callable[[], Opened]) -> Opened | None:
         try:

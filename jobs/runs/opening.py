@@ -18,6 +18,7 @@ from jobs.cluster.opening import (
     require_fitting,
     window_needed_s,
 )
+from jobs.cluster.quotas import require_throttling_seen
 from jobs.cluster.sources import open_metrics
 from jobs.cluster.topics import Topics
 from jobs.config import Configuration
@@ -108,6 +109,7 @@ class Opening:
         self._phase("connecting to the brokers' metrics")
         source = open_metrics(config.cluster, opened, getattr(spark, "_jvm", None))
         stack.callback(source.close)
+        require_throttling_seen(opened, workload, source.nodes.values())
         guards = open_guards(config, opened.admin, self.run_id, self.reporter)
         if self.resumes:
             guards.spent_bytes = tables.payload_bytes(self.run_id)

@@ -63,7 +63,7 @@ class Validity:
             shortfall is called its own [ratio].
         others_share_max: share of what the brokers took that others may write beyond their level
             before the run [ratio].
-        throttle_ms_max: mean throttle time of produce requests [ms].
+        throttle_ms_max: mean throttle time of produce requests, and of fetches of groups [ms].
     """
 
     missed_samples_max: Annotated[float, Number(0, 1, below=True)] = 0.25

@@ -279,27 +279,51 @@ class Throttled(ValidityRule):
     """Quotas held the load back, so the limit found would be the quota's."""
 
     def reasons(self, evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
-        """The brokers that say so, or else what producers were told."""
+        """The brokers that throttled producers, or else what these were told; and the groups."""
         limit_ms = thresholds.validity.throttle_ms_max
-        found = [
-            Reason(
-                "throttled",
+        by_brokers = [
+            _throttled(
                 f"broker {window.broker_id}: produce requests were throttled for "
                 f"{window.produce.throttle_ms:.1f} ms on average by a quota",
                 window.produce.throttle_ms,
                 limit_ms,
                 window.broker_id,
-                Resource.QUOTA,
             )
             for window in evidence.brokers
             if window.produce.throttle_ms is not None
             and window.produce.throttle_ms > max(limit_ms, _rounding_ms(window))
         ]
-        told_ms = evidence.client.counts.throttle_ms
-        if not found and told_ms > 0 and limit_ms == 0:
-            text = f"producers were throttled for {told_ms} ms in all by a quota"
-            found.append(Reason("throttled", text, float(told_ms), 0.0, resource=Resource.QUOTA))
-        return found
+        return (by_brokers or self._told(evidence, limit_ms)) + self._of_groups(evidence, limit_ms)
+
+    def _told(self, evidence: Evidence, limit_ms: float) -> list[Reason]:
+        """What producers were told; without the number of requests, there is no mean to allow."""
+        counts = evidence.client.counts
+        requests = counts.produce_requests
+        if not counts.throttle_ms or (requests and counts.throttle_ms / requests <= limit_ms):
+            return []
+        text = f"producers were throttled for {counts.throttle_ms} ms in all by a quota"
+        return [_throttled(text, float(counts.throttle_ms), limit_ms)]
+
+    def _of_groups(self, evidence: Evidence, limit_ms: float) -> list[Reason]:
+        """Groups that were told of it, unless the brokers' mean says that it may be."""
+        known = [each.fetch_consumer.throttle_ms for each in evidence.brokers]
+        means = [each for each in known if each is not None]
+        if means and max(means) <= limit_ms and limit_ms > 0:
+            return []
+        return [
+            _throttled(
+                f"consumer group {group.counts.group} was throttled for "
+                f"{group.counts.throttle_ms} ms in all by a quota",
+                float(group.counts.throttle_ms),
+                limit_ms,
+            )
+            for group in evidence.client.groups
+            if group.counts.throttle_ms
+        ]
+
+
+def _throttled(text: str, value: float, limit: float, broker_id: int | None = None) -> Reason:
+    return Reason("throttled", text, value, limit, broker_id, Resource.QUOTA)
 
 
 def _rounding_ms(window: BrokerWindow) -> float:

@@ -53,6 +53,7 @@ class GroupCounts:
         rebalances: assignments after each member's first.
         unread_records: acknowledged and not read by the end of the drain.
         notes: what the consumers want remembered, a sentence each.
+        throttle_ms: throttle time that fetch responses reported over the whole trial, summed.
     """
 
     group: Annotated[int, FIRST]
@@ -64,6 +65,7 @@ class GroupCounts:
     rebalances: int = 0
     unread_records: int = 0
     notes: tuple[str, ...] = ()
+    throttle_ms: int = 0
 
 
 @dataclass(frozen=True)

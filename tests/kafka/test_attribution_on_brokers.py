@@ -157,8 +157,8 @@ def test_a_quota_makes_the_trial_invalid_and_is_named(spark: SparkSession) -> No
     with (
         broker_of(spark, "default") as brokers,
         brokers.topic(ON_ONE, {}) as topic,
+        brokers.quota("producer_byte_rate", 200_000.0),
     ):
-        brokers.limit_producers(200_000.0)
         seen = brokers.trial(topic, ON_ONE, MESSAGES, np=4)
     say(seen)
     assert seen.judgement.verdict is Verdict.INVALID

@@ -149,13 +149,11 @@ def causes(seen: Seen) -> set[tuple[str, int | None]]:
 
 @pytest.mark.long
 def test_a_quota_makes_a_trial_invalid(brokers: LoadedBrokers) -> None:
-    with brokers.topic(REPLICAS, {}) as topic:
-        client_id = f"redline-{topic}-0"
-        brokers.limit_producers(30_000.0, client_id)
-        try:
-            assert "throttled" in {rule for rule, _ in causes(short_trial(brokers, topic))}
-        finally:
-            brokers.limit_producers(None, client_id)
+    with (
+        brokers.topic(REPLICAS, {}) as topic,
+        brokers.quota("producer_byte_rate", 30_000.0, f"redline-{topic}-0"),
+    ):
+        assert "throttled" in {rule for rule, _ in causes(short_trial(brokers, topic))}
 
 
 def test_leaders_that_move_make_a_trial_invalid(brokers: LoadedBrokers) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ from kafka.protocol.admin.client_quotas import AlterClientQuotasRequest
 
 from jobs.cluster.admin import KafkaAdmin
 from jobs.cluster.connect import connect
+from jobs.cluster.quotas import quotas_of
 from jobs.engine.stage import run_task
 from jobs.testbed.handle import Testbed
 from metrics.judging.thresholds import Thresholds, Validity
@@ -154,18 +155,11 @@ class LoadedBrokers:
         resource = ConfigResource(kind, name, dict(values))
         self._admin.client.alter_configs([resource], raise_on_unknown=False)
 
-    def limit_producers(self, bytes_per_s: float | None, client_id: str | None = None) -> None:
-        """A quota for a client id, or for every one without its own; None takes it away [B/s]."""
-        request = AlterClientQuotasRequest
-        entity = request.EntryData.EntityData(entity_type="client-id", entity_name=client_id)
-        quota = request.EntryData.OpData(
-            key="producer_byte_rate", value=bytes_per_s or 0.0, remove=bytes_per_s is None
-        )
-        entry = request.EntryData(entity=[entity], ops=[quota])
-        manager = self._admin.client._manager
-        answer = manager.run(manager.send, request(entries=[entry], validate_only=False))
-        for each in answer.entries:
-            assert each.error_code == 0, for_code(each.error_code)
+    def quota(
+        self, key: str, bytes_per_s: float, client_id: str | None = None
+    ) -> AbstractContextManager[None]:
+        """See `quota`."""
+        return quota(self._admin, key, bytes_per_s, client_id)
 
     def move_leaders(self, topic: str, replicas: Replicas) -> None:
         """Give partitions these replicas, and let the first of each lead."""
@@ -173,6 +167,36 @@ class LoadedBrokers:
         refused = self._admin.client.alter_partition_reassignments(moved)
         assert not any(refused.values()), refused
         self._admin.elect_preferred_leaders((topic, number) for number in replicas)
+
+
+@contextmanager
+def quota(
+    admin: KafkaAdmin, key: str, bytes_per_s: float, client_id: str | None = None
+) -> Iterator[None]:
+    """A quota by Kafka's key for a client id, or for every one without its own [B/s].
+
+    Brokers hear of it from the controller, so it is waited for.
+    """
+    request = AlterClientQuotasRequest
+
+    def alter(value: float | None) -> None:
+        entity = request.EntryData.EntityData(entity_type="client-id", entity_name=client_id)
+        change = request.EntryData.OpData(key=key, value=value or 0.0, remove=value is None)
+        entry = request.EntryData(entity=[entity], ops=[change])
+        manager = admin.client._manager
+        answer = manager.run(manager.send, request(entries=[entry], validate_only=False))
+        for each in answer.entries:
+            assert each.error_code == 0, for_code(each.error_code)
+
+    alter(bytes_per_s)
+    try:
+        deadline_s = time.monotonic() + 30.0
+        while {key: bytes_per_s} not in [each.values for each in quotas_of(admin)]:
+            assert time.monotonic() < deadline_s, f"no broker knows the quota {key}"
+            time.sleep(0.1)
+        yield
+    finally:
+        alter(None)
 
 
 @contextmanager

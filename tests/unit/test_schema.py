@@ -256,7 +256,7 @@ def test_boundaries_follow_the_summary() -> None:
 # --- trials that come back --------------------------------------------------------
 
 GROUP = GroupWindow(
-    GroupCounts(1, 2, 300, 4_000, (5, 6, 7), {"E": 8}, rebalances=9, unread_records=10),
+    GroupCounts(1, 2, 300, 4_000, (5, 6, 7), {"E": 8}, 9, 10, throttle_ms=11),
     Quantiles(1.0, 2.0, 3.0, 4.0, 5.0),
     records_total=400,
     reread_records=11,

@@ -8,13 +8,14 @@ import pytest
 from metrics.sources.sample import BrokerSample
 from metrics.traffic.consumers import ConsumerOptions
 from metrics.trial.client import ClientWindow
+from metrics.trial.consumption import GroupCounts, GroupWindow
 from metrics.trial.counts import Counts, ToBroker
 from metrics.trial.evidence import ClusterFacts
 from metrics.trial.others import OtherLoad, Written, others_in
 from metrics.windows.broker import BrokerWindow, RequestWindow
 from metrics.windows.resource import Resource
 from search.model import Verdict
-from tests.support.evidence import broker, client, judged, rules, sample, with_one
+from tests.support.evidence import broker, client, goal, judged, rules, sample, with_one
 
 BROKERS = (broker(1), broker(2), broker(3))
 
@@ -210,6 +211,50 @@ def test_any_other_shortfall_stays_an_overload(
 def test_silence_without_a_shortfall_is_none_of_the_verdicts_business() -> None:
     told = {1: REACHED, 2: replace(LOST, missing_records=0)}
     assert judged(client(by_broker=told)).verdict is Verdict.SUSTAINED
+
+
+@pytest.mark.parametrize(
+    ("allowed_ms", "requests", "verdict"),
+    [
+        (0.0, 100, Verdict.INVALID),
+        (1.9, 100, Verdict.INVALID),
+        (2.0, 100, Verdict.SUSTAINED),
+        (2.0, None, Verdict.INVALID),  # of a library there is no mean
+    ],
+)
+def test_what_producers_were_told_of_a_quota_counts_by_its_mean(
+    allowed_ms: float, requests: int | None, verdict: Verdict
+) -> None:
+    told = {} if requests is None else {1: ToBroker(requests=requests)}
+    seen = client(throttle_ms=200, by_broker=told)
+    judgement = judged(seen, thresholds=goal(throttle_ms_max=allowed_ms))
+    assert judgement.verdict is verdict
+    assert rules(judgement) == {"throttled"} or verdict is Verdict.SUSTAINED
+
+
+@pytest.mark.parametrize(
+    ("told_ms", "brokers_ms", "allowed_ms", "verdict"),
+    [
+        (0, 4.0, 0.0, Verdict.SUSTAINED),  # other groups are throttled
+        (9, 4.0, 0.0, Verdict.INVALID),
+        (9, None, 0.0, Verdict.INVALID),
+        (9, 4.0, 5.0, Verdict.SUSTAINED),
+        (9, 4.0, 3.0, Verdict.INVALID),
+        (9, None, 5.0, Verdict.INVALID),  # without metrics there is no mean
+    ],
+)
+def test_a_group_that_a_quota_holds_back_is_no_verdict(
+    told_ms: int, brokers_ms: float | None, allowed_ms: float, verdict: Verdict
+) -> None:
+    seen = client(groups=(GroupWindow(GroupCounts(3, records=10_000, throttle_ms=told_ms)),))
+    brokers = with_one(fetch_consumer=RequestWindow(throttle_ms=brokers_ms))
+    judgement = judged(seen, brokers, goal(throttle_ms_max=allowed_ms))
+    assert judgement.verdict is verdict
+    if verdict is Verdict.INVALID:
+        assert [(r.indicator, r.resource) for r in judgement.reasons] == [
+            ("throttled", Resource.QUOTA)
+        ]
+        assert "consumer group 3 was throttled" in judgement.reasons[0].text
 
 
 def test_throttling_that_only_the_broker_saw() -> None:

@@ -68,14 +68,32 @@ def producer_options(pattern: ProducerPattern) -> dict[str, object]:
     }
 
 
-class KafkaPythonProducer:
-    """One KafkaProducer behind `LibraryProducer`.
+class ThrottleTimes:
+    """Throttle times that brokers tell a client of kafka-python, which tells them nobody.
 
-    It does not tell how long brokers throttled it: `throttle_ms` stays 0, and the brokers'
-    own metrics say it.
+    Its metrics know the longest of a minute, and cost CPU for each request. So the method that
+    takes the responses is listened to; it is private, and the version is pinned.
+
+    Args:
+        taker: what takes responses.
+        method: of the taker; its last argument is a response.
+
+    Attributes:
+        total_ms: of all responses [ms].
     """
 
-    throttle_ms = 0
+    def __init__(self, taker: Any, method: str) -> None:
+        self.total_ms = 0
+        self._take = getattr(taker, method)
+        setattr(taker, method, self._heed)
+
+    def _heed(self, *arguments: Any) -> Any:
+        self.total_ms += getattr(arguments[-1], "throttle_time_ms", 0) or 0
+        return self._take(*arguments)
+
+
+class KafkaPythonProducer:
+    """One KafkaProducer behind `LibraryProducer`."""
 
     def __init__(self, plan: TrialPlan, index: int) -> None:
         self._topic, numbers = plan.partitions.topic_of(index)
@@ -91,6 +109,7 @@ class KafkaPythonProducer:
                 **producer_options(plan.pattern.producer),
                 **plan.client_options,
             )
+            self._throttle = ThrottleTimes(self._producer._sender, "_handle_produce_response")
             self._producer.partitions_for(self._topic)
         except kafka_errors.KafkaError as error:
             raise LibraryError(f"kafka-python cannot begin: {error}") from error
@@ -106,6 +125,11 @@ class KafkaPythonProducer:
             return True
         future.add_both(functools.partial(settled_by, future, settled))
         return True
+
+    @property
+    def throttle_ms(self) -> int:
+        """See `LibraryProducer.throttle_ms`."""
+        return self._throttle.total_ms
 
     def serve(self) -> None:
         """Nothing: its thread tells the callbacks by itself."""
@@ -134,6 +158,7 @@ class KafkaPythonConsumer:
         self._taken = 0
         self._is_begun = False
         self._consumer: Any = None
+        self._throttle: ThrottleTimes | None = None
 
     def open(self) -> None:
         """Subscribe."""
@@ -146,6 +171,7 @@ class KafkaPythonConsumer:
             **group_options(self._plan, self._group, self._member),
         }
         self._consumer = KafkaConsumer(**given)
+        self._throttle = ThrottleTimes(self._consumer._fetcher, "_handle_fetch_response")
         self._consumer.subscribe(list(self._plan.topics), listener=self._counter)
 
     def _pause(self, assigned: set[TopicPartition]) -> None:
@@ -173,6 +199,11 @@ class KafkaPythonConsumer:
         if self._is_begun:
             self._consumer.resume(*owned)
         return offsets
+
+    @property
+    def throttle_ms(self) -> int:
+        """See `LibraryConsumer.throttle_ms`."""
+        return 0 if self._throttle is None else self._throttle.total_ms
 
     def begin(self) -> None:
         """See `LibraryConsumer.begin`."""

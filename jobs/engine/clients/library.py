@@ -87,6 +87,11 @@ class LibraryConsumer(Protocol):
         """The end of a partition as the library last heard of it, if it did."""
         ...
 
+    @property
+    def throttle_ms(self) -> int:
+        """Throttle time that brokers reported, summed [ms]."""
+        ...
+
     def close(self) -> None:
         """Commit, and leave the group."""
         ...

@@ -266,6 +266,7 @@ class RdKafkaConsumer:
         self._kafka = confluent_kafka()
         self._plan = plan
         self._options = consumer_options(plan, group, member)
+        self.throttle_ms = 0
         self._consumer: Any = None
         self._assigned: dict[int, int] | None = None
         self._owned: list[Any] = []
@@ -273,8 +274,12 @@ class RdKafkaConsumer:
 
     def open(self) -> None:
         """Subscribe."""
-        self._consumer = self._kafka.Consumer(self._options, logger=_LOG)
+        options = self._options | {"throttle_cb": self._note_throttle}
+        self._consumer = self._kafka.Consumer(options, logger=_LOG)
         self._consumer.subscribe(list(self._plan.topics), on_assign=self._assign)
+
+    def _note_throttle(self, event: Any) -> None:
+        self.throttle_ms += round(event.throttle_time * 1000)
 
     def _assign(self, consumer: Any, partitions: list[Any]) -> None:
         """Called while polling: begin where the group left off, or where it starts."""

@@ -1,0 +1,116 @@
+"""Quotas that may hold for a run's producers, asked where no trial could show them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kafka import errors as kafka_errors
+from kafka.protocol.admin.client_quotas import DescribeClientQuotasRequest
+
+from jobs.cluster.admin import AdminError, KafkaAdmin
+from jobs.cluster.opening import OpenCluster
+from jobs.cluster.topic_plan import PREFIX
+from jobs.config import Workload
+from metrics.sources.beans import Role
+from metrics.sources.source import NodeInfo
+from search.errors import ConfigError
+
+PRODUCE_KEYS = ("producer_byte_rate", "request_percentage")
+"""Quotas that hold producers back."""
+
+_THROTTLE_TIME = "produce_throttle_ms_mean"
+_REMEDY = "set producer.acks to 1 or all, or give cluster.metrics a source that shows request times"
+
+
+@dataclass(frozen=True)
+class Quota:
+    """A quota of a cluster.
+
+    Attributes:
+        entity: `user`, `client-id` or `ip` → its name, None for all without a quota of their own.
+        values: Kafka's key, such as `producer_byte_rate`, → its value.
+    """
+
+    entity: Mapping[str, str | None]
+    values: Mapping[str, float]
+
+    def may_hold_back(self, user: str | None) -> bool:
+        """True where it may throttle producers of ours.
+
+        Args:
+            user: as whom clients log in; None where that is not known.
+        """
+        whose, client_id = self.entity.get("user"), self.entity.get("client-id")
+        is_of_others = whose is not None and user is not None and whose != user
+        is_other_client = client_id is not None and not client_id.startswith(PREFIX)
+        holds = any(key in self.values for key in PRODUCE_KEYS)
+        return holds and not is_of_others and not is_other_client
+
+    def __str__(self) -> str:
+        whose = ", ".join(f"{kind} {name or 'by default'}" for kind, name in self.entity.items())
+        values = ", ".join(f"{key} {value:g}" for key, value in self.values.items())
+        return f"{values} for {whose}"
+
+
+def quotas_of(admin: KafkaAdmin) -> list[Quota]:
+    """All quotas of the cluster.
+
+    Raises:
+        AdminError: this client may not read them, or the cluster did not answer.
+    """
+    what, manager = "read the quotas", admin.client._manager
+    request = DescribeClientQuotasRequest(components=[], strict=False)
+
+    def ask() -> Any:
+        answer = manager.run(manager.send, request)
+        error = kafka_errors.for_code(answer.error_code)
+        if error is not kafka_errors.NoError:
+            raise error(answer.error_message or "")
+        return answer
+
+    return [
+        Quota(
+            {each.entity_type: each.entity_name for each in entry.entity},
+            {each.key: each.value for each in entry.values},
+        )
+        for entry in admin.ask(what, ask).entries or ()
+    ]
+
+
+def is_throttling_unseen(workload: Workload, nodes: Iterable[NodeInfo]) -> bool:
+    """True where neither answers nor metrics would tell that a quota throttles producers."""
+    options = workload.pattern(workload.message_bytes[0]).producer.options
+    return options.acks == "0" and any(
+        _THROTTLE_TIME in node.lacks for node in nodes if Role.BROKER in node.roles
+    )
+
+
+def require_throttling_seen(
+    opened: OpenCluster, workload: Workload, nodes: Iterable[NodeInfo]
+) -> None:
+    """Refuse a load whose limit could be a quota's without anybody seeing it.
+
+    Raises:
+        ConfigError: brokers show no throttle times, acks=0 has no answers that tell them, and a
+            quota may hold for the producers or the quotas cannot be read.
+    """
+    if not is_throttling_unseen(workload, nodes):
+        return
+    unseen = "producer.acks is 0 and the brokers' metrics do not show throttle times"
+    try:
+        found = quotas_of(opened.admin)
+    except AdminError as error:
+        raise ConfigError(
+            f"{unseen}, so that a quota could not be seen, and whether there is one is not known: "
+            f"{error}; expected the right to describe them (DescribeConfigs on the cluster); "
+            f"{_REMEDY}"
+        ) from error
+    user = opened.security.client_kwargs().get("sasl_plain_username")
+    ours = [each for each in found if each.may_hold_back(None if user is None else str(user))]
+    if ours:
+        raise ConfigError(
+            f"{unseen}, so that the limit found could be that of a quota ({ours[0]}); expected no "
+            f"quota for these producers; {_REMEDY}, or have the quota lifted"
+        )

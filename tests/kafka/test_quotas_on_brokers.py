@@ -1,0 +1,123 @@
+"""Quotas of real brokers: every way in which one could pass for the brokers' limit is told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from jobs.cluster.connect import connect
+from jobs.cluster.opening import OpenCluster
+from jobs.cluster.queries import replicas_by_broker
+from jobs.cluster.quotas import Quota, quotas_of, require_throttling_seen
+from jobs.config import load_workload
+from jobs.testbed.handle import Testbed
+from metrics.judging.thresholds import Thresholds, Validity
+from metrics.judging.validity import Throttled
+from metrics.judging.verdict import judge
+from metrics.sources.client_only import ClientOnlySource
+from metrics.traffic.producer import ProducerPattern
+from metrics.trial.evidence import ClusterFacts, Evidence
+from metrics.windows.resource import Resource
+from search.errors import ConfigError
+from search.model import Verdict
+from tests.support.consumer_bench import ConsumerBench
+from tests.support.loaded_brokers import LoadedBrokers, loaded, quota
+from tests.support.patterns import producer_pattern
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+REPLICAS = {0: [1], 1: [2]}
+BYTES_PER_S = 30_000.0
+FETCH_BYTES_PER_S = 15_000.0
+"""For each broker; a third of 200 kB/s comes from each. Kafka counts over ten seconds at least."""
+LENIENT_MS = 5.0
+"""A mean that a goal may allow, and that the quota goes far beyond."""
+
+
+@pytest.fixture
+def brokers(spark: SparkSession, kafka_testbed: Testbed) -> Iterator[LoadedBrokers]:
+    with loaded(kafka_testbed, spark._jvm) as under_load:
+        yield under_load
+
+
+@contextmanager
+def blind(testbed: Testbed) -> Iterator[LoadedBrokers]:
+    """Brokers of which only the Admin API is seen."""
+    ids = testbed.broker_ids
+    with connect(testbed.bootstrap_servers) as admin, connect(testbed.bootstrap_servers) as looking:
+        source = ClientOnlySource(ids, partial(replicas_by_broker, looking), "4.1", lambda: None)
+        source.open()
+        yield LoadedBrokers(admin, source)
+
+
+def throttled(brokers: LoadedBrokers, pattern: ProducerPattern, **validity: float) -> set[str]:
+    """The rules that say INVALID of a trial of one producer that a quota holds back."""
+    with brokers.topic(REPLICAS, {}) as topic, brokers.quota("producer_byte_rate", BYTES_PER_S):
+        seen = brokers.trial(topic, REPLICAS, pattern, np=1, measure_s=4.0, warmup_s=0.5)
+    facts = ClusterFacts(is_blind=brokers.source.name == "client-only")
+    limits = Thresholds(validity=Validity(missed_samples_max=0.4, **validity))
+    judged = judge(replace(seen.evidence, cluster=facts), limits)
+    assert judged.verdict is Verdict.INVALID, judged.reasons
+    assert Resource.QUOTA in {each.resource for each in judged.reasons}
+    return {each.indicator for each in judged.reasons}
+
+
+def messages(**options: Any) -> ProducerPattern:
+    return producer_pattern(1_000, 200.0, linger_ms=10.0, **options)
+
+
+@pytest.mark.long
+def test_without_answers_the_brokers_tell_that_they_throttle(brokers: LoadedBrokers) -> None:
+    assert "throttled" in throttled(brokers, messages(acks="0"))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("client", ["wire", "kafka-python", "librdkafka"])
+def test_without_metrics_the_producers_tell(kafka_testbed: Testbed, client: str) -> None:
+    with blind(kafka_testbed) as brokers:
+        found = throttled(brokers, messages(client=client), throttle_ms_max=LENIENT_MS)
+    assert "throttled" in found
+
+
+def test_what_could_not_be_seen_is_refused_before_the_load(kafka_testbed: Testbed) -> None:
+    unanswered = load_workload("demo", ["workload.producer.acks=0"])
+    answered = load_workload("demo")
+    with blind(kafka_testbed) as brokers, connect(kafka_testbed.bootstrap_servers) as admin:
+        opened, nodes = OpenCluster(admin, admin.describe_cluster(), {}), brokers.source.nodes
+        require_throttling_seen(opened, unanswered, nodes.values())
+        with brokers.quota("producer_byte_rate", BYTES_PER_S):
+            (told,) = quotas_of(admin)
+            assert told == Quota({"client-id": None}, {"producer_byte_rate": BYTES_PER_S})
+            require_throttling_seen(opened, answered, nodes.values())
+            with pytest.raises(ConfigError, match="producer_byte_rate 30000 for client-id by def"):
+                require_throttling_seen(opened, unanswered, nodes.values())
+        with brokers.quota("producer_byte_rate", BYTES_PER_S, "somebody-else"):
+            require_throttling_seen(opened, unanswered, nodes.values())
+
+
+@pytest.mark.parametrize(
+    "client",
+    [
+        "wire",
+        *(pytest.param(each, marks=pytest.mark.long) for each in ("kafka-python", "librdkafka")),
+    ],
+)
+def test_a_fetch_quota_is_no_lag(kafka_testbed: Testbed, client: str) -> None:
+    with connect(kafka_testbed.bootstrap_servers) as admin:
+        bench = ConsumerBench(kafka_testbed, admin)
+        options = {"groups": 1, "client": client}
+        plan = bench.plan(options, consumer_tasks=1, rate_records_per_s=100.0, measure_s=3.0)
+        try:
+            with quota(admin, "consumer_byte_rate", FETCH_BYTES_PER_S, plan.member_id(0, 0)):
+                seen = bench.run(plan)
+        finally:
+            admin.delete_topic(bench.topic)
+    (reason,) = Throttled().reasons(Evidence(seen), Thresholds())
+    assert "consumer group 0 was throttled" in reason.text
+    assert reason.resource is Resource.QUOTA

@@ -1,0 +1,53 @@
+"""Which quotas may hold for producers of ours, and where throttling could not be seen."""
+
+from __future__ import annotations
+
+import pytest
+
+from jobs.cluster.quotas import Quota, is_throttling_unseen
+from jobs.config import load_workload
+from metrics.sources.beans import Role
+from metrics.sources.source import NodeInfo
+
+RATE = {"producer_byte_rate": 1e6}
+
+
+@pytest.mark.parametrize(
+    ("entity", "values", "user", "holds"),
+    [
+        ({"client-id": None}, RATE, "us", True),
+        ({"client-id": "redline-x-0"}, RATE, "us", True),
+        ({"client-id": "app"}, RATE, "us", False),
+        ({"user": None}, RATE, "us", True),
+        ({"user": "us"}, {"request_percentage": 50.0}, "us", True),
+        ({"user": "them"}, RATE, "us", False),
+        ({"user": "them"}, RATE, None, True),  # may be us, as a certificate names us
+        ({"user": "us", "client-id": "app"}, RATE, "us", False),
+        ({"client-id": None}, {"consumer_byte_rate": 1e6}, "us", False),
+        ({"ip": None}, {"connection_creation_rate": 1.0}, "us", False),
+    ],
+)
+def test_whom_a_quota_may_hold_back(
+    entity: dict[str, str | None], values: dict[str, float], user: str | None, holds: bool
+) -> None:
+    assert Quota(entity, values).may_hold_back(user) is holds
+
+
+@pytest.mark.parametrize(
+    ("acks", "lacks", "unseen"),
+    [
+        ("0", ("produce_throttle_ms_mean",), True),
+        ("0", (), False),
+        ("1", ("produce_throttle_ms_mean",), False),
+        ("all", ("produce_throttle_ms_mean",), False),
+    ],
+)
+def test_throttling_is_unseen_without_answers_and_metrics(
+    acks: str, lacks: tuple[str, ...], unseen: bool
+) -> None:
+    nodes = [
+        NodeInfo(1, "4.1", frozenset({Role.BROKER}), lacks=lacks),
+        NodeInfo(100, "4.1", frozenset({Role.CONTROLLER}), lacks=("produce_throttle_ms_mean",)),
+    ]
+    workload = load_workload("demo", [f"workload.producer.acks={acks}"])
+    assert is_throttling_unseen(workload, nodes) is unseen
