@@ -29,6 +29,7 @@ class EarlyEnd:
         self._context = context
         self._phases = pattern.phases
         self._offered_per_s = pattern.records_per_s
+        self._groups = pattern.consumers.groups
         self._line = line
         self._sampler = sampler
 
@@ -68,5 +69,6 @@ class EarlyEnd:
             self._line.acked(),
             self._offered_per_s,
             self._context.facts,
+            self._groups,
         )
         return (progress_of(slices, each) for each in self._context.thresholds.values())

@@ -418,6 +418,24 @@ class ConsumerLag(Indicator):
             if growth_per_s / offered_per_s > most
         ]
 
+    def sustained(self, evidence: Evidence, limits: Indicators) -> Reason | None:
+        """The group that fell behind most."""
+        client, most = evidence.client, limits.consumer_lag_growth_max
+        growth = evidence.lag_growth_per_s
+        if most is None or not growth or client.counts.offered_records == 0:
+            return None
+        group = max(growth, key=growth.__getitem__)
+        share = growth[group] * client.duration_s / client.counts.offered_records
+        text = (
+            f"the lag of consumer group {group} grew by {share:.1%} of the offered records, not "
+            f"above {most:.1%}"
+        )
+        return Reason(self.name, text, share, most)
+
+    def early(self, slices: Slices, limits: Indicators) -> Early | None:
+        """Nothing where groups read along, as tasks tell of their lag at the end."""
+        return None if slices.groups else Early()
+
 
 class Achieved(Indicator):
     """Too little of the offered load was acknowledged.

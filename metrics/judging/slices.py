@@ -33,6 +33,7 @@ class Slices:
         acked: what was acknowledged so far.
         offered_per_s: records that all producers together offer [1/s].
         cluster: what is known of it.
+        groups: consumer groups that read along.
     """
 
     samples: Sequence[BrokerSample]
@@ -42,6 +43,7 @@ class Slices:
     acked: Acked
     offered_per_s: float
     cluster: ClusterFacts = field(default_factory=ClusterFacts)
+    groups: int = 0
 
     @property
     def window_s(self) -> float:

@@ -29,7 +29,7 @@ class Indicators:
         request_queue_share_max: the same as a share of the broker's queued.max.requests
             [ratio].
         consumer_lag_growth_max: growth of any consumer group's lag over the offered
-            records [ratio].
+            records, where groups read along [ratio].
     """
 
     request_handler_idle_min: Annotated[float, Number(0, 1, below=True)] = 0.20
@@ -43,7 +43,7 @@ class Indicators:
     latency_p999_ms_max: Latency | None = None
     request_queue_max: Annotated[float, Number(0, 100_000, "requests")] | None = None
     request_queue_share_max: Annotated[float, Number(0, 1, above=True)] | None = None
-    consumer_lag_growth_max: Annotated[float, Number(0, 1)] | None = None
+    consumer_lag_growth_max: Annotated[float, Number(0, 1)] | None = 0.05
 
     @property
     def latency_objectives(self) -> dict[str, float]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from statistics import fmean
@@ -124,6 +123,14 @@ class Evidence:
 
     @property
     def lag_growth_per_s(self) -> dict[str, float]:
-        """Consumer group → slope of its lag over the window [records/s], where it has one."""
-        slopes = {str(g.counts.group): g.lag_slope_records_per_s for g in self.client.groups}
-        return {group: slope for group, slope in slopes.items() if not math.isnan(slope)}
+        """Consumer group → growth of its lag: acknowledged less read in the window [records/s].
+
+        Lags as members know them follow the ends that brokers told with their last answers; a
+        member that is behind gets long answers, and hears of the ends too late.
+        """
+        client = self.client
+        return {
+            str(group.counts.group): (client.counts.acked_records - group.counts.records)
+            / client.duration_s
+            for group in client.groups
+        }

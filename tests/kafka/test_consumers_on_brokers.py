@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 import socket
 import threading
 import time
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -19,17 +21,28 @@ from jobs.config import load_workload
 from jobs.engine.consuming.role import TaskReading
 from jobs.engine.consuming.wire import WireConsumers
 from jobs.engine.network.transport import PlainTransport
+from jobs.engine.task.plan import TrialPlan
 from jobs.testbed.handle import Testbed
 from jobs.trials.driver_line import control_of
 from jobs.trials.load import Generator, Target
+from metrics.judging.indicators import CONSUMER_LAG
+from metrics.judging.thresholds import Thresholds
 from metrics.traffic.payload import Payload
+from metrics.trial.client import ClientWindow
 from metrics.trial.consumption import group_windows
+from metrics.trial.evidence import Evidence
 from metrics.trial.task import TaskReport, merge
 from tests.support.consumer_bench import ConsumerBench, mismatches
+from tests.support.relay import relay_to
 from tests.support.threads_barrier import run_stage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+log = logging.getLogger(__name__)
+
+RECORD_BYTES = 10
+"""What a record has besides its payload, and a little more [B]."""
 
 
 @pytest.fixture
@@ -197,3 +210,47 @@ def test_consumers_share_a_stage_of_spark_with_producers(
     assert [group.counts.members for group in client.groups] == [2, 2]
     assert {group.records_total for group in client.groups} == {client.counts.acked_total}
     assert mismatches(client, before, ends) == []
+
+
+def slowed(bench: ConsumerBench, plan: TrialPlan, share: float | None) -> ClientWindow:
+    """A trial whose consumers get this share of what is produced, or all of it."""
+    producer = plan.pattern.producer
+    bytes_per_s = plan.pattern.np * producer.rate_records_per_s * (producer.bpm + RECORD_BYTES)
+    limit = None if share is None else share * bytes_per_s / len(bench.brokers)
+    with ExitStack() as stack:
+        ways = {
+            broker: stack.enter_context(relay_to(address, answers_bytes_per_s=limit))
+            for broker, address in bench.brokers.items()
+        }
+        return bench.run(plan, dataclasses.replace(plan, brokers=ways))
+
+
+def says(seen: ClientWindow) -> list[str]:
+    """What the default goal says of the groups."""
+    return [each.text for each in CONSUMER_LAG.reasons(Evidence(seen), Thresholds().indicators)]
+
+
+@pytest.mark.parametrize("share", [None, 0.9])
+def test_a_group_that_reads_a_tenth_less_than_is_written_is_an_overload(
+    bench: ConsumerBench, share: float | None
+) -> None:
+    load: dict[str, Any] = {"np": 10, "rate_records_per_s": 100.0, "linger_ms": 20.0}
+    plan = bench.plan({"groups": 1}, consumer_tasks=1, warmup_s=2.0, measure_s=6.0, **load)
+    told = says(slowed(bench, plan, share))
+    assert len(told) == (0 if share is None else 1), told
+    assert all("consumer group 0 fell behind by" in each for each in told)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_twenty_windows_of_groups_that_keep_up_are_no_overload(bench: ConsumerBench) -> None:
+    load: dict[str, Any] = {"np": 10, "rate_records_per_s": 200.0, "linger_ms": 20.0}
+    told, shares = [], []
+    for _ in range(5):
+        plan = bench.plan({"groups": 4}, consumer_tasks=2, warmup_s=2.0, measure_s=6.0, **load)
+        seen = bench.run(plan)
+        told += says(seen)
+        growth = Evidence(seen).lag_growth_per_s.values()
+        shares += [each * seen.duration_s / seen.counts.offered_records for each in growth]
+    log.warning("growth of the lag over what was offered: %.4f to %.4f", min(shares), max(shares))
+    assert (len(shares), told) == (20, [])

@@ -66,9 +66,9 @@ class ConsumerBench:
         }
         return patterns.plan(**(values | fields))
 
-    def run(self, plan: TrialPlan) -> ClientWindow:
+    def run(self, plan: TrialPlan, reading: TrialPlan | None = None) -> ClientWindow:
         """Run the plan; nothing of what was read may contradict the end offsets."""
-        rows = run_stage(plan)
+        rows = run_stage(plan, reading)
         assert [row.error for row in rows] == [None] * len(rows)
         client = merge(rows)
         assert client.counts.acked_total == sum(self.growth().values()) > 0

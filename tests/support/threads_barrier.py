@@ -37,8 +37,13 @@ class ThreadsBarrier:
         return gathered
 
 
-def run_stage(plan: TrialPlan) -> list[TaskReport]:
-    """Run all tasks of the plan at the same time."""
+def run_stage(plan: TrialPlan, reading: TrialPlan | None = None) -> list[TaskReport]:
+    """Run all tasks of the plan at the same time.
+
+    Args:
+        reading: the plan of the tasks with consumers, where it is another.
+    """
     barriers = ThreadsBarrier.of(plan.tasks + plan.consumer_tasks)
+    plans = [plan] * plan.tasks + [reading or plan] * plan.consumer_tasks
     with ThreadPoolExecutor(len(barriers)) as pool:
-        return list(pool.map(lambda barrier: run_task(plan, barrier), barriers))
+        return list(pool.map(run_task, plans, barriers))

@@ -120,34 +120,43 @@ def test_a_queue_is_near_full_by_its_own_brokers_size(waiting: float, limit: flo
         assert "of 500 that the queue holds" in reason.text
 
 
-def with_lags(*lags: tuple[int, ...]) -> ClientWindow:
-    """A window with a consumer group for each series of lags."""
-    groups = [GroupWindow(GroupCounts(number, lag_records=lag)) for number, lag in enumerate(lags)]
+def with_groups(*unread: int) -> ClientWindow:
+    """A window of 10 s and 10,000 records, and for each group how many it did not read of them."""
+    groups = [
+        GroupWindow(GroupCounts(number, records=10_000 - records))
+        for number, records in enumerate(unread)
+    ]
     return client(groups=tuple(groups))
 
 
 @pytest.mark.parametrize(
-    ("lags", "growth", "verdict"),
-    [
-        ((0, 0, 0, 0, 25), 10.0, Verdict.SUSTAINED),
-        ((0, 0, 0, 1, 25), 10.2, Verdict.OVERLOADED),
-    ],
+    ("unread", "growth", "verdict"),
+    [(100, 10.0, Verdict.SUSTAINED), (101, 10.1, Verdict.OVERLOADED)],
 )
-def test_a_consumer_group_that_falls_behind(
-    lags: tuple[int, ...], growth: float, verdict: Verdict
-) -> None:
-    seen, asked = with_lags((250, 0), lags, (7,)), goal(consumer_lag_growth_max=0.01)  # of 1,000/s
+def test_a_consumer_group_that_falls_behind(unread: int, growth: float, verdict: Verdict) -> None:
+    # The first one reads its backlog, too.
+    seen, asked = with_groups(-5_000, unread), goal(consumer_lag_growth_max=0.01)
     assert evidence(seen).lag_growth_per_s == pytest.approx({"0": -500.0, "1": growth})
-    assert judged(seen).verdict is Verdict.SUSTAINED
+    off = judged(seen, thresholds=goal(consumer_lag_growth_max=None))
+    assert off.verdict is Verdict.SUSTAINED and "consumer_lag" not in rules(off)
     judgement = judged(seen, thresholds=asked)
     assert judgement.verdict is verdict
     if verdict is Verdict.OVERLOADED:
         assert rules(judgement) == {"consumer_lag"}
         assert "consumer group 1 fell behind by 10 records/s, 1.0%" in judgement.reasons[0].text
+    else:
+        told = {reason.indicator: reason.text for reason in judgement.reasons}
+        assert "the lag of consumer group 1 grew by 1.0% of the offered" in told["consumer_lag"]
+
+
+def test_a_group_that_falls_behind_by_a_tenth_is_an_overload_by_default() -> None:
+    assert judged(with_groups(1_000)).verdict is Verdict.OVERLOADED
+    assert judged(with_groups(130)).verdict is Verdict.SUSTAINED
+    assert judged().verdict is Verdict.SUSTAINED, "without groups it says nothing"
 
 
 def test_several_goals_judge_one_trial() -> None:
-    seen = evidence(with_lags((0, 25)), with_one(handler_idle=0.3))  # grows by 50 records/s
+    seen = evidence(with_groups(500), with_one(handler_idle=0.3))
     goals = {
         "tolerant": goal(request_handler_idle_min=0.1),
         "strict": goal(request_handler_idle_min=0.4),
@@ -283,6 +292,15 @@ def test_what_an_indicator_does_not_say_early_is_known_at_the_end(
     assert StopRule().verdict(told()) is None
     blind = replace(slices, cluster=ClusterFacts(is_blind=True))
     assert not progress_of(blind, Thresholds()).known_at_end, "it is not judged by then"
+
+
+def test_only_groups_keep_a_trial_from_being_called_sustained_early() -> None:
+    slices = running(ClusterFacts(is_blind=True))
+    assert StopRule().verdict(progress_of(slices, Thresholds())) is Verdict.SUSTAINED
+    with_groups = replace(slices, groups=1)
+    assert StopRule().verdict(progress_of(with_groups, Thresholds())) is None
+    unasked = goal(consumer_lag_growth_max=None)
+    assert StopRule().verdict(progress_of(with_groups, unasked)) is Verdict.SUSTAINED
 
 
 @pytest.mark.parametrize(

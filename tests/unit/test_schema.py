@@ -287,7 +287,7 @@ def test_a_trial_comes_back_with_its_counts_judgements_and_windows() -> None:
     assert back.evidence.client.counts == WINDOW.counts
     assert back.evidence.client.counts.failed_by_partition == {0: 4, 4: 2}
     assert back.evidence.client.groups == (GROUP,)
-    assert back.evidence.lag_growth_per_s == {"1": 2.0}
+    assert back.evidence.lag_growth_per_s == {"1": 970.0}
     assert back.judgements == made.judgements
     assert back.evidence.brokers == made.evidence.brokers
     assert back.evidence.resources == made.evidence.resources
