@@ -8,14 +8,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from jobs.checks.finding import Finding, ok, problem, warning
 from jobs.checks.survey import ExecutorFacts
 from jobs.console.text import count_words
+from metrics.trial.clock import OFFSET_MAX_S, ClockOffset
 
-OFFSET_MAX_S = 0.25
-"""How far an executor's clock may be from the driver's [s].
-
-Tasks start their load at a moment that is agreed on by wall clocks, and the brokers' samples
-are taken in the driver's time. So much moves a window's edges no more than the brokers' own
-meters do, which follow a request handler's last poll of up to 0.3 s.
-"""
 BOUNDS_S = (0.05, 0.1, OFFSET_MAX_S)
 """Steps in which the environment of a run tells the clocks [s]: two runs on the same machines
 shall not differ by a millisecond."""
@@ -157,16 +151,13 @@ def _clocks(executors: Sequence[ExecutorFacts]) -> list[Finding]:
     worst = _worst(executors)
     if worst is None:
         return found
-    offset_s, error_s = worst.offset_s or 0.0, worst.offset_error_s or 0.0
-    text = (
-        f"{worst.host}'s clock is {abs(offset_s):.3f} s "
-        f"{'ahead of' if offset_s > 0 else 'behind'} the driver's (± {error_s:.3f} s)"
-    )
+    clock = ClockOffset(worst.offset_s or 0.0, worst.offset_error_s or 0.0)
+    text = f"{worst.host}'s clock is {clock.text}"
     remedy = "synchronise the clocks (chronyd, or another NTP client, on every host)"
-    if abs(offset_s) - error_s > OFFSET_MAX_S:
+    if clock.least_s > OFFSET_MAX_S:
         expected = f"at most {OFFSET_MAX_S:g} s, as all tasks start at one moment by their clocks"
         return [*found, problem(check, text, expected, remedy)]
-    if abs(offset_s) + error_s > OFFSET_MAX_S:
+    if abs(clock.offset_s) + clock.error_s > OFFSET_MAX_S:
         expected = f"to see that it is within {OFFSET_MAX_S:g} s; the network is too slow for that"
         return [*found, warning(check, text, expected, remedy)]
     return [*found, ok(check, text)]

@@ -11,7 +11,8 @@ import functools
 import json
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol, cast
 
@@ -22,8 +23,9 @@ from jobs.engine.clients.registry import client_of
 from jobs.engine.consuming.report import Acknowledged, consumer_report
 from jobs.engine.consuming.role import ConsumerClient
 from jobs.engine.producing.role import ProducerClient, TaskLoad
-from jobs.engine.task.driver_line import DriverLine
+from jobs.engine.task.driver_line import DriverLine, OrphanedError
 from jobs.engine.task.plan import TrialPlan
+from metrics.trial.clock import ClockOffset
 from metrics.trial.producer_shares import ProducerShares
 from metrics.trial.task import TASK_DDL, Produced, TaskReport, reports_to_batch
 from search.errors import ConfigError, RedlineError
@@ -60,10 +62,15 @@ def _map_partition(plan: TrialPlan, batches: Iterator[pa.RecordBatch]) -> Iterat
     yield reports_to_batch([row])
 
 
-def run_task(plan: TrialPlan, barrier: Barrier) -> TaskReport:
+def run_task(
+    plan: TrialPlan, barrier: Barrier, wall_clock: Callable[[], float] = time.time
+) -> TaskReport:
     """Prepare, agree on the start, run, report. Errors come back in the row, not raised.
 
     A raised error would end the stage of all tasks at once, in a Java stack trace.
+
+    Args:
+        wall_clock: of this host [s since the epoch].
     """
     task = barrier.partitionId()
     client: ProducerClient | ConsumerClient | None = None
@@ -73,7 +80,8 @@ def run_task(plan: TrialPlan, barrier: Barrier) -> TaskReport:
     try:
         if plan.control is not None:
             wait_s = plan.connect_timeout_s
-            line = DriverLine.connect(plan.control, task, wait_s, time.monotonic)
+            line = DriverLine.connect(plan.control, task, wait_s, time.monotonic, wall_clock)
+            line.compare_clocks()
         client = client_of(plan, task)
         client.open()
     except ConfigError as error:
@@ -81,7 +89,7 @@ def run_task(plan: TrialPlan, barrier: Barrier) -> TaskReport:
     except (RedlineError, OSError, MemoryError) as error:
         problem = f"{type(error).__name__}: {error}"
     try:
-        answers = [json.loads(a) for a in barrier.allGather(_readiness(problem))]
+        answers = [json.loads(a) for a in barrier.allGather(_readiness(problem, wall_clock()))]
         start_wall_s = max(a["now_s"] for a in answers) + plan.start_lead_s
         problems = [a["problem"] for a in answers if a["problem"]]
         if problems or client is None:
@@ -90,7 +98,9 @@ def run_task(plan: TrialPlan, barrier: Barrier) -> TaskReport:
         if line is not None:
             line.say(start_s=start_wall_s)
         acknowledged = Acknowledged(plan, barrier.allGather)
-        return _run_client(plan, task, client, start_wall_s, line, acknowledged)
+        wall_offset_s = wall_clock() - time.monotonic()
+        report = _run_client(plan, task, client, start_wall_s, wall_offset_s, line, acknowledged)
+        return replace(report, clock=_clock_seen(line))
     finally:
         if line is not None:
             line.finish()
@@ -99,8 +109,17 @@ def run_task(plan: TrialPlan, barrier: Barrier) -> TaskReport:
             client.close()
 
 
-def _readiness(problem: str | None) -> str:
-    return json.dumps({"now_s": time.time(), "problem": problem})
+def _clock_seen(line: DriverLine | None) -> ClockOffset | None:
+    """How far this clock was off the driver's, now too: either may have been set under load."""
+    if line is None:
+        return None
+    with suppress(OrphanedError):  # what it ended, the report says
+        line.compare_clocks()
+    return line.clock_offset
+
+
+def _readiness(problem: str | None, now_s: float) -> str:
+    return json.dumps({"now_s": now_s, "problem": problem})
 
 
 def _window(plan: TrialPlan, start_wall_s: float) -> tuple[float, float]:
@@ -118,10 +137,10 @@ def _run_client(
     task: int,
     client: ProducerClient | ConsumerClient,
     start_wall_s: float,
+    wall_offset_s: float,
     line: DriverLine | None,
     acknowledged: Acknowledged,
 ) -> TaskReport:
-    wall_offset_s = time.time() - time.monotonic()
     start_s = start_wall_s - wall_offset_s
     late_s = time.monotonic() - start_s
     try:

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 
 from metrics.judging.indicators import ACHIEVED, CONSUMER_LAG, INDICATORS, Indicator
 from metrics.judging.thresholds import Thresholds
+from metrics.trial.clock import OFFSET_MAX_S
 from metrics.trial.consumption import GroupWindow, Stint
 from metrics.trial.counts import ToBroker
 from metrics.trial.evidence import ClusterFacts, Evidence
@@ -87,6 +88,24 @@ class TasksFailed(ValidityRule):
         if not found and client.counts.offered_records == 0:
             found.append(_generator("no record was offered in the window", 0.0, 1.0))
         return found
+
+
+class ClocksApart(ValidityRule):
+    """Hosts whose clock is far off the driver's, so that their load was at another time."""
+
+    def reasons(self, evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
+        """One for each host."""
+        return [
+            Reason(
+                "clocks_apart",
+                f"the clock of executor {each.host} was {each.clock.text}, more than "
+                f"{OFFSET_MAX_S:g} s; synchronise the clocks of all hosts",
+                each.clock.least_s,
+                OFFSET_MAX_S,
+            )
+            for each in evidence.client.clocks
+            if each.clock.least_s > OFFSET_MAX_S
+        ]
 
 
 class GeneratorLimited(ValidityRule):
@@ -510,3 +529,4 @@ RULES: Sequence[ValidityRule] = (
     WindowTooShort(),
 )
 """All of them, in the order in which their reasons are told."""
+    ClocksApart(),

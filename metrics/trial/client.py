@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Annotated
 
 from metrics.columns import Column, Flat, Moment
+from metrics.trial.clock import HostClock
 from metrics.trial.consumption import GroupWindow
 from metrics.trial.counts import Counts
 from metrics.trial.histogram import Quantiles
@@ -27,6 +28,7 @@ class ClientWindow:
         task_errors: why tasks could not take part or did not finish, a sentence each.
         groups: what each consumer group read, and how far it was behind.
         consumer_loop_busy: as `loop_busy`, of the tasks with consumers [ratio].
+        clocks: of the hosts with tasks, against the driver's.
     """
 
     start_s: Annotated[float, Moment(), Column("window_start")]
@@ -40,6 +42,7 @@ class ClientWindow:
     task_errors: tuple[str, ...] = ()
     groups: tuple[GroupWindow, ...] = ()
     consumer_loop_busy: float = 0.0
+    clocks: tuple[HostClock, ...] = ()
 
     @property
     def duration_s(self) -> float:

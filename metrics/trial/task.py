@@ -11,6 +11,7 @@ import pyarrow as pa
 from metrics.columns import ddl, restored, row_of, schema_of
 from metrics.trial.adding import LARGEST, total
 from metrics.trial.client import ClientWindow
+from metrics.trial.clock import ClockOffset, host_clocks
 from metrics.trial.consumption import GroupShare, group_windows
 from metrics.trial.counts import Counts
 from metrics.trial.histogram import Histogram, Quantiles
@@ -61,6 +62,7 @@ class TaskReport:
         host: name of the machine that it ran on.
         start_s, end_s: the measured window, the same for all tasks [s since the epoch].
         produced, consumed: what it did.
+        clock: its host's clock, when it was the furthest off before or after the load.
         error: why the task could not take part or did not finish, or None.
         is_refused: the error is one of the configuration, which comes again with each try.
     """
@@ -71,6 +73,7 @@ class TaskReport:
     end_s: float
     produced: Produced | None = None
     consumed: Consumed | None = None
+    clock: ClockOffset | None = None
     error: str | None = None
     is_refused: bool = False
 
@@ -123,4 +126,5 @@ def merge(reports: Iterable[TaskReport]) -> ClientWindow:
         tuple(f"task {each.task_id} on {each.host}: {each.error}" for each in tasks if each.error),
         group_windows(consumed.groups),
         consumed.loop_busy,
+        host_clocks((each.host, each.clock) for each in tasks),
     )

@@ -67,6 +67,39 @@ def _listened(task: DriverLine) -> float | None:
     return task.end_after_s
 
 
+def test_a_task_sees_how_far_its_clock_is_off_before_and_after(server: ControlServer) -> None:
+    ahead_s = [1.3]
+    with server.line(1) as line:
+        task = DriverLine.connect(
+            line.address, 0, PATIENCE_S, time.monotonic, lambda: time.time() + ahead_s[0]
+        )
+        task.compare_clocks()
+        before = task.clock_offset
+        assert before is not None
+        assert before.offset_s == pytest.approx(1.3, abs=before.error_s + 0.01)
+        ahead_s[0] = -2.0  # somebody set it meanwhile
+        line.end_after(3.5)
+        task.compare_clocks()
+        after = task.clock_offset
+        assert after is not None
+        assert after.offset_s == pytest.approx(-2.0, abs=after.error_s + 0.01)
+        ahead_s[0] = 0.0
+        task.compare_clocks()
+        assert task.clock_offset == after, "the furthest counts"
+        _until(lambda: _listened(task) == 3.5)
+        task.close()
+
+
+def test_a_driver_that_does_not_tell_its_time_holds_nobody_up() -> None:
+    ours, theirs = socket.socketpair()
+    seconds = iter(range(100))
+    with ours, theirs:
+        task = DriverLine(ours, lambda: float(next(seconds)))
+        task.compare_clocks()
+        assert task.clock_offset is None
+        assert theirs.recv(4_096).count(b"clock") == 1, "asked once, and no more"
+
+
 def test_a_task_without_the_token_is_not_listened_to(server: ControlServer) -> None:
     with server.line(1) as line:
         stranger = ControlAddress(line.address.host, line.address.port, "guess")

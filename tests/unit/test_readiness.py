@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from jobs.checks.executors import OFFSET_MAX_S, clocks_within, executor_findings
+from jobs.checks.executors import clocks_within, executor_findings
 from jobs.checks.finding import (
     Finding,
     Severity,
@@ -24,6 +24,7 @@ from jobs.checks.settings import promised_slots, setting_findings, slot_findings
 from jobs.checks.slots import SETTLED_S, Slots, await_slots
 from jobs.checks.survey import ExecutorFacts
 from jobs.spark.session import cause_in
+from metrics.trial.clock import OFFSET_MAX_S
 from search.errors import ConfigError, GuardStopError
 
 PACKAGES = {"kafka-python": "3.0.12", "crc32c": "2.9"}

@@ -12,12 +12,15 @@ that ends in good order says so before it hangs up.
 from __future__ import annotations
 
 import json
+import selectors
 import socket
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import IO
 
+from metrics.trial.clock import ClockOffset, furthest
 from search.errors import RedlineError
 
 SILENCE_MAX_S = 10.0
@@ -26,6 +29,9 @@ SILENCE_MAX_S = 10.0
 NOT_ADMITTED = "the driver does not admit this task: its load has ended, or was begun before"
 
 _RECEIVE_BYTES = 4_096
+_CLOCK_ROUNDS = 4
+_CLOCK_PATIENCE_S = 2.0
+"""A driver that does not tell its time for so long does not hold the load up [s]."""
 
 
 class OrphanedError(RedlineError):
@@ -42,16 +48,26 @@ class ControlAddress:
 
 
 class DriverLine:
-    """An open line; everything but `connect` returns at once.
+    """An open line; everything but `connect` and `compare_clocks` returns at once.
 
     Attributes:
         end_after_s: the length of the window that the driver set, once it has [s].
+        clock_offset: the furthest that this host's clock was seen off the driver's, once
+            `compare_clocks` has seen it.
     """
 
-    def __init__(self, sock: socket.socket, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        sock: socket.socket,
+        clock: Callable[[], float],
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
         sock.setblocking(False)
         self._sock = sock
         self._clock = clock
+        self._wall_clock = wall_clock
+        self._driver_s: float | None = None
+        self.clock_offset: ClockOffset | None = None
         self._heard_s = clock()
         self._unread = b""
         self._unwritten = b""
@@ -59,9 +75,17 @@ class DriverLine:
 
     @classmethod
     def connect(
-        cls, address: ControlAddress, task: int, timeout_s: float, clock: Callable[[], float]
+        cls,
+        address: ControlAddress,
+        task: int,
+        timeout_s: float,
+        clock: Callable[[], float],
+        wall_clock: Callable[[], float] = time.time,
     ) -> DriverLine:
         """Call the driver, and wait until it admits the task.
+
+        Args:
+            clock, wall_clock: monotonic [s], and of the host [s since the epoch].
 
         Raises:
             RedlineError: it cannot be reached from here.
@@ -86,7 +110,8 @@ class DriverLine:
         if not admission:
             sock.close()
             raise OrphanedError(NOT_ADMITTED)
-        return cls(sock, clock)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return cls(sock, clock, wall_clock)
 
     def say(self, **message: object) -> None:
         """Tell the driver something."""
@@ -119,9 +144,40 @@ class DriverLine:
         *lines, self._unread = self._unread.split(b"\n")
         for line in lines:
             if line:
-                self.end_after_s = json.loads(line).get("end_after_s", self.end_after_s)
+                message = json.loads(line)
+                self.end_after_s = message.get("end_after_s", self.end_after_s)
+                self._driver_s = message.get("clock_s", self._driver_s)
         if now - self._heard_s > SILENCE_MAX_S:
             raise OrphanedError(f"nothing heard from the driver for {SILENCE_MAX_S:.0f} s")
+
+    def compare_clocks(self) -> None:
+        """See how far this host's clock is off the driver's; waits, so never under load.
+
+        As NTP does: of some round trips the shortest counts, and its half bounds the error.
+
+        Raises:
+            OrphanedError: the driver is gone.
+        """
+        found: list[ClockOffset] = []
+        for _ in range(_CLOCK_ROUNDS):
+            self._driver_s, sent_s, sent_wall_s = None, self._clock(), self._wall_clock()
+            self.say(asks="clock")
+            driver_s = self._await_clock(sent_s + _CLOCK_PATIENCE_S)
+            if driver_s is None:
+                break
+            half_s = (self._clock() - sent_s) / 2
+            found.append(ClockOffset(sent_wall_s + half_s - driver_s, half_s))
+        seen = [min(found, key=lambda each: each.error_s)] if found else []
+        before = [self.clock_offset] if self.clock_offset is not None else []
+        self.clock_offset = furthest([*before, *seen])
+
+    def _await_clock(self, until_s: float) -> float | None:
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._sock, selectors.EVENT_READ)
+            while self._driver_s is None and (left_s := until_s - self._clock()) > 0:
+                selector.select(left_s)
+                self.listen()
+        return self._driver_s
 
     def finish(self) -> None:
         """Say that the task ends in good order; nobody needs to hear it any more."""
