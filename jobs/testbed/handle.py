@@ -158,6 +158,13 @@ class Testbed:
         """
         self._order({"order": "restart", "node": self._known(broker_id)})
 
+    def restart_controller(self) -> None:
+        """Start the controller again, with its data and ports; brokers go on meanwhile.
+
+        Returns when every broker that should run is registered with it.
+        """
+        self._order({"order": "restart", "node": CONTROLLER_ID})
+
     def detach(self) -> None:
         """Let it live on when this process ends; `redline testbed down` stops it."""
         with self._lock:

@@ -64,12 +64,15 @@ class Validity:
         others_share_max: share of what the brokers took that others may write beyond their level
             before the run [ratio].
         throttle_ms_max: mean throttle time of produce requests, and of fetches of groups [ms].
+        standstill_s_max: time for which a broker's process may stand still, other than to collect
+            its heap [s].
     """
 
     missed_samples_max: Annotated[float, Number(0, 1, below=True)] = 0.25
     generator_share_max: Annotated[float, Number(0, 1)] = 0.5
     loop_busy_max: Annotated[float, Number(0, 1, above=True)] = 0.95
     others_share_max: Annotated[float, Number(0, 1)] = 0.05
+    standstill_s_max: Annotated[float, Number(0, 600, "seconds", above=True)] = 0.5
     throttle_ms_max: Annotated[float, Number(0, 60_000, "milliseconds")] = 0.0
 
 

@@ -294,6 +294,44 @@ class ClusterChanged(ValidityRule):
         return found
 
 
+class ControllerChanged(ValidityRule):
+    """Elections of a controller in the window, while which no leader and no ISR can change."""
+
+    def reasons(self, evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
+        """One for all nodes, as each of them hears of the same elections."""
+        nodes = (*evidence.brokers, *evidence.controllers)
+        seen = [(n.controller_elections, n.broker_id) for n in nodes if n.controller_elections]
+        if not seen:
+            return []
+        raised, node = max(seen)
+        text = (
+            f"the cluster elected a controller during the trial: its epoch rose by {raised:.0f}, "
+            f"as node {node} saw; see whether a controller was restarted or lost"
+        )
+        return [Reason("controller_changed", text, raised, 0.0)]
+
+
+class StoodStill(ValidityRule):
+    """Brokers that did nothing at all for a while, and not to collect their heap."""
+
+    def reasons(self, evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
+        """One for each broker."""
+        most_s = thresholds.validity.standstill_s_max
+        return [
+            Reason(
+                "stood_still",
+                f"broker {window.broker_id} stood still for {window.standstill_s:.1f} s or more: "
+                "it answered nothing, and it was not its garbage collection; see whether its "
+                "process or its machine was paused",
+                window.standstill_s,
+                most_s,
+                window.broker_id,
+            )
+            for window in evidence.brokers
+            if window.standstill_s is not None and window.standstill_s > most_s
+        ]
+
+
 class Throttled(ValidityRule):
     """Quotas held the load back, so the limit found would be the quota's."""
 
@@ -515,12 +553,15 @@ class WindowTooShort(ValidityRule):
 RULES: Sequence[ValidityRule] = (
     Refused(),
     TasksFailed(),
+    ClocksApart(),
     GeneratorLimited(),
     Unreachable(),
     MetricsIncomplete(),
     MetricsContradictory(),
     ErrorsUnexplained(),
     ClusterChanged(),
+    ControllerChanged(),
+    StoodStill(),
     Throttled(),
     OthersLoaded(),
     ConsumersLimited(),
@@ -529,4 +570,3 @@ RULES: Sequence[ValidityRule] = (
     WindowTooShort(),
 )
 """All of them, in the order in which their reasons are told."""
-    ClocksApart(),

@@ -25,6 +25,10 @@ NETWORK_WAIT_NS = "network_wait_ns"
 NETWORK_IN_BYTES = "network_in_bytes"
 NETWORK_OUT_BYTES = "network_out_bytes"
 GC_MS = "gc_ms"
+CONTROLLER_EPOCH = "controller_epoch"
+SILENT_MS = "silent_ms"
+"""No bean: the longest time that the node's JVM left a call without an answer since the sample
+before, where the source watches it all the time (`metrics.sources.poller_java`)."""
 
 REQUESTS = {
     "produce": "Produce",
@@ -122,6 +126,11 @@ def _jvm() -> list[Bean]:
         _gauge("heap_used_bytes", memory, "HeapMemoryUsage", "used"),
         _gauge("heap_max_bytes", memory, "HeapMemoryUsage", "max"),
     ]
+
+
+def _quorum() -> list[Bean]:
+    """Every node knows the epoch of the controller that is active; each election raises it."""
+    return [_gauge(CONTROLLER_EPOCH, "kafka.server:type=raft-metrics", "current-epoch")]
 
 
 def _request_times() -> list[Bean]:
@@ -248,7 +257,7 @@ def beans_for(node_id: int, version: str, roles: Iterable[Role]) -> tuple[Bean, 
         ConfigError: when the version and the roles leave the handlers' metric ambiguous.
     """
     has = frozenset(roles)
-    beans = _jvm()
+    beans = [*_jvm(), *_quorum()]
     if Role.BROKER in has:
         beans += _broker(_handler_bean(node_id, version, has))
     if Role.CONTROLLER in has:

@@ -9,6 +9,10 @@ Protocol, all text. A plan has a line `name TAB object name TAB attribute TAB ke
 reading, lines of one object name together. `sample` answers, per broker, a line
 `# TAB node id TAB begin [µs since the epoch] TAB end TAB error` and then lines
 `name TAB value`, the name of a bean with `*` followed by a colon and what the * stood for.
+
+Between the samples a thread for each connection asks for one cheap attribute, five times a
+second. `silent_ms` is the longest that it waited for an answer since the sample before, less
+what this JVM stood still itself meanwhile: a broker that was paused, or whose machine was.
 """
 
 from __future__ import annotations
@@ -26,6 +30,7 @@ public class RedlineJmxPoller {
     private final Map brokers = new LinkedHashMap();
     private final Map environment = new ConcurrentHashMap();
     private final ExecutorService threads = Executors.newCachedThreadPool(new Daemons());
+    private final Pulse pulse = new Pulse();
 
     /** Opens the connections with a user's password. */
     public void logIn(String user, String password) {
@@ -40,7 +45,7 @@ public class RedlineJmxPoller {
 
     /** Names a broker to sample; the connection is made by the first sample. */
     public void add(int nodeId, String url) {
-        brokers.put(Integer.valueOf(nodeId), new Broker(nodeId, url, environment));
+        brokers.put(Integer.valueOf(nodeId), new Broker(nodeId, url, environment, pulse));
     }
 
     /** Sets what to read of a broker from its next sample on. */
@@ -63,6 +68,7 @@ public class RedlineJmxPoller {
 
     public void close() {
         threads.shutdown();
+        pulse.isOver = true;
         for (Iterator i = brokers.values().iterator(); i.hasNext();) {
             ((Broker) i.next()).disconnectLater();
         }
@@ -82,6 +88,93 @@ public class RedlineJmxPoller {
             Thread thread = new Thread(work, "redline-jmx");
             thread.setDaemon(true);
             return thread;
+        }
+    }
+
+    /** For how long this JVM stood still itself, all in all. */
+    static class Pulse extends Thread {
+        static final long STEP = 20000000L;
+        volatile boolean isOver = false;
+        private long woke = System.nanoTime();
+        private long lost = 0;
+
+        Pulse() {
+            super("redline-jmx-pulse");
+            setDaemon(true);
+            start();
+        }
+
+        public void run() {
+            while (!isOver) {
+                try {
+                    Thread.sleep(STEP / 1000000L);
+                } catch (InterruptedException e) {
+                    return;
+                }
+                synchronized (this) {
+                    lost = lostUntilNow();
+                    woke = System.nanoTime();
+                }
+            }
+        }
+
+        synchronized long lostUntilNow() {
+            return lost + Math.max(0L, System.nanoTime() - woke - STEP);
+        }
+    }
+
+    /** Asks one connection again and again whether somebody is there. */
+    static class Beat extends Thread {
+        static final long PAUSE_MS = 200L;
+        final MBeanServerConnection server;
+        final Pulse pulse;
+        volatile boolean isOver = false;
+        private long asked = 0;
+        private long lostBefore = 0;
+        private long longest = 0;
+
+        Beat(MBeanServerConnection server, Pulse pulse) {
+            super("redline-jmx-beat");
+            this.server = server;
+            this.pulse = pulse;
+            setDaemon(true);
+            start();
+        }
+
+        public void run() {
+            try {
+                ObjectName runtime = new ObjectName("java.lang:type=Runtime");
+                while (!isOver && !pulse.isOver) {
+                    begin();
+                    server.getAttribute(runtime, "Uptime");
+                    end();
+                    Thread.sleep(PAUSE_MS);
+                }
+            } catch (Exception e) {
+                // The connection broke, which the samples tell; a new one has a beat of its own.
+                isOver = true;
+            }
+        }
+
+        private synchronized void begin() {
+            lostBefore = pulse.lostUntilNow();
+            asked = System.nanoTime();
+        }
+
+        private synchronized void end() {
+            longest = Math.max(longest, waiting());
+            asked = 0;
+        }
+
+        private long waiting() {
+            long waited = asked == 0 ? 0L : System.nanoTime() - asked;
+            return Math.max(0L, waited - (pulse.lostUntilNow() - lostBefore));
+        }
+
+        synchronized long takeLongestMs() {
+            long found = Math.max(longest, waiting()) / 1000000L;
+            longest = 0;
+            return found;
         }
     }
 
@@ -121,13 +214,16 @@ public class RedlineJmxPoller {
         final int nodeId;
         final String url;
         final Map environment;
+        final Pulse pulse;
+        Beat beat = null;
         List plan = new ArrayList();
         List resolved = null;
         JMXConnector connector = null;
         Future running = null;
         long begun = 0;
 
-        Broker(int nodeId, String url, Map environment) {
+        Broker(int nodeId, String url, Map environment, Pulse pulse) {
+            this.pulse = pulse;
             this.nodeId = nodeId;
             this.url = url;
             this.environment = environment;
@@ -195,6 +291,7 @@ public class RedlineJmxPoller {
             if (connector == null) {
                 connector = JMXConnectorFactory.connect(new JMXServiceURL(url), environment);
                 resolved = null;
+                beat = new Beat(connector.getMBeanServerConnection(), pulse);
             }
             MBeanServerConnection server = connector.getMBeanServerConnection();
             if (resolved == null) {
@@ -210,6 +307,7 @@ public class RedlineJmxPoller {
             if (gone) {
                 resolved = null;
             }
+            values.append("silent_ms\t").append(beat.takeLongestMs()).append("\n");
             return "#\t" + nodeId + "\t" + start + "\t" + end + "\t\n" + values;
         }
 
@@ -259,6 +357,9 @@ public class RedlineJmxPoller {
         void disconnect() {
             JMXConnector old = connector;
             connector = null;
+            if (beat != null) {
+                beat.isOver = true;
+            }
             if (old != null) {
                 try {
                     old.close();

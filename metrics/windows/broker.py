@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from metrics.sources.beans import (
+    CONTROLLER_EPOCH,
     GC_MS,
     HANDLER_IDLE_NS,
     NETWORK_IN_BYTES,
@@ -28,6 +29,7 @@ from metrics.windows.spans import (
     mean,
     over,
     pauses,
+    standstill_s,
 )
 
 
@@ -104,6 +106,10 @@ class BrokerWindow:
         leader_partitions_min, leader_partitions_max: partitions led, over the samples [partitions].
         offline_replicas_max: most replicas on failed disks in a sample [replicas].
         fenced_brokers_max: most fenced brokers in a sample, of a controller [brokers].
+        controller_elections: by how much the controller's epoch rose, each election by one or
+            more [count].
+        standstill_s: for so long at least the process answered nothing, collections not
+            counted [s].
     """
 
     broker_id: int
@@ -150,6 +156,8 @@ class BrokerWindow:
     leader_partitions_max: float | None = None
     offline_replicas_max: float | None = None
     fenced_brokers_max: float | None = None
+    controller_elections: float | None = None
+    standstill_s: float | None = None
 
     @property
     def missed_share(self) -> float:
@@ -198,7 +206,8 @@ def broker_window(
     if len(inside) < 2:
         return BrokerWindow(broker_id, None, None, interval_s, expected, missed)
     edge_gap_s = max(inside[0].at_s - start_s, end_s - inside[-1].at_s)
-    contradiction = find_contradiction(inside)
+    # A restart before the window matters too: leaders have moved, and the JVM is cold.
+    contradiction = find_contradiction([each for each in good if each.at_s <= end_s])
     if contradiction is not None:
         return BrokerWindow(
             broker_id,
@@ -212,7 +221,8 @@ def broker_window(
         )
     measured = _measured(inside, expected, missed, edge_gap_s, interval_s)
     changed = isr_changed_share(earlier, inside, under_replicated_at_rest)
-    return replace(measured, isr_changed_share=changed)
+    still_s = standstill_s(good, start_s, end_s)
+    return replace(measured, isr_changed_share=changed, standstill_s=still_s)
 
 
 def _measured(
@@ -273,6 +283,7 @@ def _measured(
         leader_partitions_max=max(leaders, default=None),
         offline_replicas_max=span.gauge_max("offline_replicas"),
         fenced_brokers_max=span.gauge_max("fenced_brokers"),
+        controller_elections=span.delta(CONTROLLER_EPOCH),
     )
 
 

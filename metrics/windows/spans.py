@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
-from metrics.sources.beans import HANDLER_IDLE_NS, UPTIME_MS
+from metrics.sources.beans import GC_MS, HANDLER_IDLE_NS, SILENT_MS, UPTIME_MS
 from metrics.sources.sample import BrokerSample
 
 HANDLER_POLL_S = 0.3
@@ -164,6 +164,29 @@ def pauses(collection_ms: Mapping[str, float]) -> dict[str, float]:
     that run beside them.
     """
     return {name: ms for name, ms in collection_ms.items() if not name.endswith("Cycles")}
+
+
+def standstill_s(samples: Sequence[BrokerSample], start_s: float, end_s: float) -> float | None:
+    """The longest time for which the process answered nothing, without what collections explain.
+
+    Between its samples the source asks every 0.2 s, so the true time is up to so much longer. A
+    collection that a sample was too early to count is in the next one.
+
+    Args:
+        samples: of one broker by time, from before and after the window too.
+        start_s, end_s: the window; of the first sample after it only the time since the one
+            before counts.
+
+    Returns:
+        At least so long [s]; None where the source does not watch.
+    """
+    found = []
+    for index, sample in enumerate(samples):
+        before, after = samples[max(0, index - 1)], samples[min(index + 1, len(samples) - 1)]
+        if SILENT_MS in sample.values and sample.at_s >= start_s and before.at_s <= end_s:
+            collected_ms = sum(pauses(Span((before, after)).deltas(GC_MS)).values())
+            found.append(max(0.0, sample.values[SILENT_MS] - collected_ms) / 1000.0)
+    return max(found, default=None)
 
 
 def mean(values: Sequence[float]) -> float | None:

@@ -68,6 +68,9 @@ rules:
   name: kafka_server_$1_$4
   type: GAUGE
   labels: {listener: "$2", networkProcessor: "$3"}
+- pattern: "kafka.server<type=raft-metrics><>(.+):"
+  name: kafka_server_raftmetrics_$1
+  type: GAUGE
 """
     + _COUNTS_AND_VALUES.lstrip(),
     "msk": 'rules:\n- pattern: ".*"\n',

@@ -93,9 +93,17 @@ class LoadedBrokers:
         name = f"loaded-{uuid.uuid4().hex[:8]}"
         self._admin.create_topic(name, replicas, config)
         try:
+            for broker in self._addresses:
+                self._await_known(name, broker)
             yield name
         finally:
             self._admin.delete_topic(name)
+
+    def _await_known(self, topic: str, broker: int) -> None:
+        deadline_s = time.monotonic() + 30.0
+        while self._admin.partitions_seen_by(broker, [topic])[topic] is None:
+            assert time.monotonic() < deadline_s, f"broker {broker} does not know {topic}"
+            time.sleep(0.05)
 
     def trial(
         self,

@@ -8,6 +8,7 @@ import pytest
 from metrics.sources.sample import BrokerSample
 from metrics.traffic.consumers import ConsumerOptions
 from metrics.trial.client import ClientWindow
+from metrics.trial.clock import ClockOffset, HostClock
 from metrics.trial.consumption import GroupCounts, GroupWindow
 from metrics.trial.counts import Counts, ToBroker
 from metrics.trial.evidence import ClusterFacts
@@ -25,6 +26,9 @@ INVALID: dict[str, tuple[ClientWindow, tuple[BrokerWindow, ...]]] = {
     "metrics_contradictory": (client(), with_one(contradiction="broker 2 restarted")),
     "leaders_moved": (client(errors={"NotLeaderForPartitionError": 3}), BROKERS),
     "unexpected_errors": (client(errors={"ConnectionClosed": 3}), BROKERS),
+    "controller_changed": (client(), with_one(controller_elections=1.0)),
+    "stood_still": (client(), with_one(standstill_s=0.51)),
+    "clocks_apart": (client(clocks=(HostClock("far", ClockOffset(-0.27, 0.01)),)), BROKERS),
     "throttled": (client(throttle_ms=12), BROKERS),
     "generator_limited": (client(acked_records=9_000, unsent_own_records=500), BROKERS),
 }
@@ -56,6 +60,39 @@ def test_invalid_comes_before_overloaded(rule: str) -> None:
 )
 def test_whose_shortfall_it_was(changes: dict[str, float], verdict: Verdict) -> None:
     assert judged(client(acked_records=9_000, **changes)).verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("clock", "verdict"),
+    [
+        (ClockOffset(0.27, 0.01), Verdict.INVALID),
+        (ClockOffset(0.27, 0.03), Verdict.SUSTAINED),  # it may be within
+        (ClockOffset(0.25, 0.0), Verdict.SUSTAINED),
+    ],
+)
+def test_a_clock_counts_when_it_is_surely_off(clock: ClockOffset, verdict: Verdict) -> None:
+    clocks = (HostClock("near", ClockOffset(0.001, 0.001)), HostClock("far", clock))
+    judgement = judged(client(clocks=clocks))
+    assert judgement.verdict is verdict
+    if verdict is Verdict.INVALID:
+        (reason,) = judgement.reasons
+        assert "executor far was 0.270 s ahead of the driver's (± 0.010 s)" in reason.text
+
+
+@pytest.mark.parametrize(("limit_s", "verdict"), [(1.1, "SUSTAINED"), (1.0, "INVALID")])
+def test_the_goal_says_how_long_a_broker_may_stand_still(limit_s: float, verdict: str) -> None:
+    seen = judged(brokers=with_one(standstill_s=1.05), thresholds=goal(standstill_s_max=limit_s))
+    assert seen.verdict.value == verdict
+    if verdict == "INVALID":
+        assert "broker 2 stood still for 1.1 s or more" in seen.reasons[0].text
+        assert seen.reasons[0].broker_id == 2
+
+
+def test_all_nodes_tell_of_the_same_election() -> None:
+    nodes = with_one(controller_elections=2.0)
+    controllers = (broker(100, controller_elections=3.0),)
+    (reason,) = judged(brokers=nodes, controllers=controllers).reasons
+    assert "its epoch rose by 3, as node 100 saw" in reason.text
 
 
 def _others(messages_per_s: float, bytes_per_s: float | None, rest_bytes: float = 0.0) -> OtherLoad:

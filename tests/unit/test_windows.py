@@ -107,10 +107,59 @@ def test_a_counter_that_falls_is_a_contradiction() -> None:
     assert find_contradiction(busy_samples()) is None
 
 
-def test_a_restart_before_the_window_is_not_inside() -> None:
-    samples = busy_samples()
-    samples[0] = replace(samples[0], values={**samples[0].values, "uptime_ms": 9e9})
-    assert window_of(samples).contradiction is None
+def test_a_restart_in_the_warm_up_counts_and_one_after_the_window_does_not() -> None:
+    samples = busy_samples(seconds=14)
+    up = {**samples[0].values, "uptime_ms": 9e9}
+    assert window_of([replace(samples[0], values=up), *samples[1:]]).contradiction is not None
+    down = {**samples[-1].values, "uptime_ms": 400.0}
+    assert window_of([*samples[:-1], replace(samples[-1], values=down)]).contradiction is None
+
+
+def silent(silences_ms: dict[int, float], collected_ms: dict[int, float]) -> list[BrokerSample]:
+    """Samples each second from 1 s before the window of 10 s to 2 s after it, index 0 to 13."""
+    collected, samples = 0.0, []
+    for index, each in enumerate(busy_samples(seconds=14)):
+        collected += collected_ms.get(index, 0.0)
+        own = {"silent_ms": silences_ms.get(index, 3.0), "gc_ms:G1 Young Generation": collected}
+        values = {**each.values, "gc_ms:G1 Old Generation": 0.0, **own}
+        samples.append(replace(each, values=values))
+    return samples
+
+
+@pytest.mark.parametrize(
+    ("index", "collected", "standstill_s"),
+    [
+        (6, {}, 0.9),
+        (6, {6: 850.0}, 0.05),
+        (6, {7: 850.0}, 0.05),  # the collection was counted one sample later
+        (6, {8: 850.0}, 0.9),
+        (6, {6: 2_000.0}, 0.003),
+        (1, {}, 0.9),  # on the window's first edge
+        (12, {}, 0.9),  # seen after the window, and from inside it
+        (0, {}, 0.003),
+        (13, {}, 0.003),
+    ],
+)
+def test_a_process_stood_still_for_what_collections_leave(
+    index: int, collected: dict[int, float], standstill_s: float
+) -> None:
+    window = window_of(silent({index: 900.0}, collected))
+    assert window.standstill_s == pytest.approx(standstill_s)
+
+
+def test_without_a_watch_nobody_knows_whether_a_process_stood_still() -> None:
+    assert window_of(busy_samples()).standstill_s is None
+
+
+def test_elections_of_a_controller_are_counted() -> None:
+    epochs = [4.0] * 6 + [6.0] * 6
+    samples = [
+        replace(each, values={**each.values, "controller_epoch": epoch})
+        for each, epoch in zip(busy_samples(), epochs, strict=True)
+    ]
+    assert window_of(samples).controller_elections == 2.0
+    assert window_of(samples[6:]).controller_elections == 0.0
+    assert window_of(busy_samples()).controller_elections is None
 
 
 @pytest.mark.parametrize(("idle", "contradicts"), [(1.1, False), (1.13, False), (1.2, True)])
