@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,7 +16,7 @@ from jobs.spark.session import cause_of, run_interruptibly
 from jobs.trials.driver_line import ControlServer, TrialLine
 from jobs.trials.watching import watching
 from metrics.traffic.pattern import TrafficPattern
-from metrics.trial.task import TaskReport
+from metrics.trial.task import WINDOW_TOLERANCE_S, TaskReport
 from search.errors import ConfigError, RedlineError
 
 if TYPE_CHECKING:
@@ -165,10 +165,24 @@ class Generator:
         refusals = [row.error for row in rows if row.error and row.is_refused]
         if refusals:
             raise ConfigError(refusals[0])
-        problems = [row.error for row in rows if row.error]
-        if problems:
-            raise GeneratorError(f"{len(problems)} of {len(rows)} tasks failed: {problems[0]}")
+        failed = [row for row in rows if row.error]
+        if failed:
+            first = f"task {failed[0].task_id} on {failed[0].host}: {failed[0].error}"
+            raise GeneratorError(f"{len(failed)} of {len(rows)} tasks failed: {first}")
+        _require_one_window(rows)
         return rows
+
+
+def _require_one_window(rows: Sequence[TaskReport]) -> None:
+    """Raise when a task did not hear that the window had ended, and went on."""
+    end_s = min(row.end_s for row in rows)
+    late = [row for row in rows if row.end_s - end_s > WINDOW_TOLERANCE_S]
+    if late:
+        raise GeneratorError(
+            f"{len(late)} of {len(rows)} tasks failed: task {late[0].task_id} on {late[0].host} "
+            f"did not hear in time that the window ended, and went on for "
+            f"{late[0].end_s - end_s:.2f} s; see what holds its line to the driver up"
+        )
 
 
 def _require_whole(plan: TrialPlan, line: TrialLine, cause: Exception | None = None) -> None:

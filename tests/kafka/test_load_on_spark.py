@@ -22,6 +22,7 @@ from jobs.trials.driver_line import TrialLine, control_of
 from jobs.trials.load import Generator, GeneratorError, StageFailedError, Target
 from metrics.traffic.pattern import TrafficPattern
 from metrics.trial.task import merge
+from tests.support.late_line import LateControl
 from tests.support.processes import becomes
 
 if TYPE_CHECKING:
@@ -96,6 +97,44 @@ def test_the_driver_ends_the_window_of_all_tasks_early(
     assert client.duration_s == pytest.approx(2.0)
     assert client.counts.offered_records == pytest.approx(4 * 100 * 2.0, rel=0.01)
     assert client.counts.acked_total == grown
+
+
+@pytest.mark.parametrize(
+    ("heard_s", "told"),
+    [
+        (2.5, r"EndMissedError: the driver ended the window 1\.\d+ s before this task heard of it"),
+        (4.5, r"did not hear in time that the window ended, and went on for 3\.00 s"),
+    ],
+)
+def test_a_task_that_hears_of_the_early_end_too_late_is_named(
+    spark: SparkSession, kafka_testbed: Testbed, heard_s: float, told: str
+) -> None:
+    """Its window of 4 s was ended after 1 s; it hears of it in its middle, or when it is over."""
+    load = pattern(4, measure_s=4.0)
+
+    def heard_at_s(line: TrialLine) -> float:
+        assert line.start_s is not None
+        return line.start_s + load.phases.warmup_s + heard_s
+
+    @contextmanager
+    def cut(line: TrialLine) -> Iterator[None]:
+        thread = threading.Thread(target=_end_after, args=(line, 1.0))
+        thread.start()
+        yield
+        thread.join()
+
+    with connect(kafka_testbed.bootstrap_servers) as admin, control_of(spark) as control:
+        topics = Topics(admin, uuid.uuid4().hex[:6])
+        topic = topics.create(load)
+        try:
+            target = Target(topic.names, topic.leaders, admin.describe_cluster().addresses)
+            late = LateControl(control, heard_at_s)
+            generator = Generator(spark, 2, {}, late)  # type: ignore[arg-type]
+            with pytest.raises(GeneratorError, match=told) as raised:
+                generator.offer("late", target, load, cut)
+        finally:
+            topics.delete(topic.names)
+    assert str(raised.value).startswith("1 of 2 tasks failed: task ")
 
 
 def _end_after(line: TrialLine, window_s: float) -> None:
