@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from jobs.cluster.topic_set import TopicReport, TopicSet
 from jobs.console.events import PhaseProgress, PhaseStarted, Reporter
@@ -90,7 +92,7 @@ class Gates:
 
     @property
     def under_replicated_at_rest(self) -> dict[int, float]:
-        """Broker id → under-replicated partitions before the run."""
+        """Broker id → under-replicated partitions before the run, or fewer if they came back."""
         return {broker: usual.under_replicated for broker, usual in self._usual.items()}
 
     def loaded(self) -> Written | None:
@@ -110,7 +112,24 @@ class Gates:
             self._warm_up(topics)
             self.loaded()
             reasons = self._rest_reasons()
-        return (*reasons, *self._topic_reasons(topics))
+        found = (*reasons, *self._topic_reasons(topics))
+        if not found:
+            self._note_fewer()
+        return found
+
+    def _note_fewer(self) -> None:
+        """Partitions of others that came back explain none that our load makes short."""
+        now = {
+            sample.broker_id: sample.values["under_replicated_partitions"]
+            for sample in self._polled
+            if "under_replicated_partitions" in sample.values
+        }
+        self._usual = {
+            broker: replace(
+                usual, under_replicated=min(usual.under_replicated, now.get(broker, math.inf))
+            )
+            for broker, usual in self._usual.items()
+        }
 
     def recover(self) -> Recovery:
         """Wait until the brokers are at rest after an overload, or until the deadline."""

@@ -83,6 +83,8 @@ class TrialMeasurer:
         context.guards.admit(pattern)
         topics = self._topics.open(pattern)
         refusals = self._gates.pass_all(topics)
+        short = self._gates.under_replicated_at_rest
+        context.facts = replace(context.facts, under_replicated_at_rest=short)
         number, started_s = next(context.numbers), time.time()
         self._announce(number, pattern)
         samples: list[BrokerSample] = []

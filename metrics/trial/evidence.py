@@ -23,7 +23,8 @@ class ClusterFacts:
         is_blind: it shows no metrics, so that none can be missing.
         isr_window_s: least window in which an ISR change can show, from the brokers'
             `replica.lag.time.max.ms` [s]; None where there are no followers.
-        under_replicated_at_rest: broker id → under-replicated partitions before the run.
+        under_replicated_at_rest: broker id → under-replicated partitions before the run, or
+            before the trial where they were fewer then.
         queued_max_requests: broker id → its `queued.max.requests`, where that was asked.
     """
 

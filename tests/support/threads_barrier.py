@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from jobs.engine.stage import run_task
@@ -37,13 +39,21 @@ class ThreadsBarrier:
         return gathered
 
 
-def run_stage(plan: TrialPlan, reading: TrialPlan | None = None) -> list[TaskReport]:
+def run_stage(
+    plan: TrialPlan, reading: TrialPlan | None = None, clocks_ahead_s: Sequence[float] = ()
+) -> list[TaskReport]:
     """Run all tasks of the plan at the same time.
 
     Args:
         reading: the plan of the tasks with consumers, where it is another.
+        clocks_ahead_s: by how much each task's clock is ahead [s]; by default none is.
     """
     barriers = ThreadsBarrier.of(plan.tasks + plan.consumer_tasks)
     plans = [plan] * plan.tasks + [reading or plan] * plan.consumer_tasks
+    ahead_s = clocks_ahead_s or [0.0] * len(barriers)
+
+    def run(own: TrialPlan, barrier: ThreadsBarrier, own_s: float) -> TaskReport:
+        return run_task(own, barrier, lambda: time.time() + own_s)
+
     with ThreadPoolExecutor(len(barriers)) as pool:
-        return list(pool.map(run_task, plans, barriers))
+        return list(pool.map(run, plans, barriers, ahead_s))

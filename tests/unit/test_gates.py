@@ -50,6 +50,7 @@ class Cluster(ScriptedSource):
         super().__init__((1, 2), now_s=10_000.0)
         self.idle = idle
         self.written_per_s = 0.0
+        self.short = 0.0
         self.started_s = self.now_s - up_s
         self._seen_s, self._idle_s, self._written = self.now_s, 0.0, 0.0
         self.checks: list[TopicState] = []
@@ -64,6 +65,7 @@ class Cluster(ScriptedSource):
             HANDLER_IDLE_NS: self._idle_s * 1e9,
             "disk_write_bytes": self._written,
             "produce_total_ms_count": 20_000.0,
+            "under_replicated_partitions": self.short,
         }
         return [BrokerSample(i, self.now_s, values) for i in BROKERS]
 
@@ -122,6 +124,22 @@ def test_brokers_that_others_use_need_be_no_calmer_than_before_the_run() -> None
     assert bed.gates.pass_all(TOPIC) == ()
     bed.cluster.idle = 0.3
     assert [each.indicator for each in bed.gates.pass_all(TOPIC)] == ["not_at_rest"] * 2
+
+
+def test_partitions_of_others_that_come_back_excuse_no_others() -> None:
+    cluster = Cluster()
+    cluster.short = 5.0
+    bed = Bed(cluster)
+    assert bed.gates.pass_all(TOPIC) == ()
+    assert bed.gates.under_replicated_at_rest == {1: 5.0, 2: 5.0}
+    cluster.short = 2.0
+    assert bed.gates.pass_all(TOPIC) == ()
+    assert bed.gates.under_replicated_at_rest == {1: 2.0, 2: 2.0}
+    cluster.short = 3.0
+    reasons = bed.gates.pass_all(TOPIC)
+    assert "not begun" in reasons[0].text
+    assert "broker 1: 3 partitions under-replicated" in reasons[0].text
+    assert bed.gates.under_replicated_at_rest == {1: 2.0, 2: 2.0}
 
 
 def test_a_disk_that_is_not_quiet_is_said_and_spoils_nothing() -> None:

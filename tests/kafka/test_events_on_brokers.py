@@ -1,0 +1,272 @@
+"""What happens to a cluster or its clients in the middle of a trial: named, and the run goes on."""
+
+from __future__ import annotations
+
+import json
+import logging
+import signal
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from kafka.admin import ConfigResourceType
+
+from jobs.cluster.connect import connect
+from jobs.cluster.topics import Topics
+from jobs.config import load
+from jobs.config.source import yaml_text
+from jobs.console.events import Event, PhaseStarted, RecordingReporter, TrialProgress, TrialStarted
+from jobs.runs.fixed_load import FixedLoad, FixedLoadRun
+from jobs.runs.lifecycle import RunOrder, execute
+from jobs.testbed.handle import Testbed
+from jobs.testbed.launcher import start
+from jobs.trials.driver_line import ControlServer
+from metrics.trial.task import merge
+from metrics.trial.trial import Trial
+from search.errors import NoConclusionError
+from search.model import Verdict
+from tests.support.evidence import judged
+from tests.support.loaded_brokers import LoadedBrokers, Seen, loaded
+from tests.support.offered import WORKLOAD
+from tests.support.patterns import plan, producer_pattern
+from tests.support.threads_barrier import run_stage
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+REPLICAS = {0: [1, 2], 1: [2, 3], 2: [3, 1]}
+MESSAGES = producer_pattern(1_000, 200.0, linger_ms=10.0)
+MUCH = producer_pattern(10_000, 500.0, linger_ms=50.0, batch_size=262_144)
+PAUSE_S = 1.0
+AHEAD_S = 1.3
+LIGHT = (
+    "workload.topic.replication_factor=2",
+    "workload.topic.partitions_per_broker=2",
+    "workload.producer.rate_bytes_per_s=100000",
+    "workload.message_bytes=[1000]",
+    "workload.trial.warmup_s=1",
+    "cluster.warm_up_max_s=0",
+    "goal.validity.missed_samples_max=0.4",  # producers share two cores with the driver
+)
+
+
+@pytest.fixture
+def brokers(spark: SparkSession, kafka_testbed: Testbed) -> Iterator[LoadedBrokers]:
+    with loaded(kafka_testbed, spark._jvm) as under_load:
+        yield under_load
+
+
+@contextmanager
+def happening(after_s: float, event: Callable[[], None]) -> Iterator[None]:
+    """Something happens so long after the block's begin [s]; it is over when the block ends."""
+
+    def happen() -> None:
+        threading.Event().wait(after_s)
+        event()
+
+    thread = threading.Thread(target=happen)
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join()
+
+
+def pause(testbed: Testbed, broker: int) -> None:
+    """Stop a broker's process, and let it go on a second later."""
+    testbed.kill_broker(broker, signal.SIGSTOP)
+    threading.Event().wait(PAUSE_S)
+    testbed.kill_broker(broker, signal.SIGCONT)
+
+
+def test_a_broker_that_is_paused_for_a_second_is_named(
+    brokers: LoadedBrokers, kafka_testbed: Testbed
+) -> None:
+    def short(topic: str) -> Seen:
+        return brokers.trial(topic, REPLICAS, MESSAGES, np=3, measure_s=6.0, warmup_s=1.0)
+
+    with brokers.topic(REPLICAS, {}) as topic:
+        calm = short(topic)
+        with happening(3.5, lambda: pause(kafka_testbed, 2)):
+            paused = short(topic)
+    still = {each.broker_id: each.standstill_s for each in calm.evidence.brokers}
+    assert all(each is not None and each < PAUSE_S / 2 for each in still.values()), still
+    assert paused.judgement.verdict is Verdict.INVALID
+    (reason,) = [r for r in paused.judgement.reasons if r.indicator == "stood_still"]
+    assert reason.broker_id == 2
+    assert PAUSE_S - 0.35 < reason.value < PAUSE_S + 0.5
+
+
+def test_an_executor_whose_clock_is_off_is_named(kafka_testbed: Testbed) -> None:
+    pattern = WORKLOAD.pattern(1_000, np=2)
+    with (
+        connect(kafka_testbed.bootstrap_servers) as admin,
+        ControlServer("127.0.0.1", "127.0.0.1") as server,
+        server.line(2) as line,
+    ):
+        topics = Topics(admin, uuid.uuid4().hex[:6])
+        topic = topics.create(pattern)
+        try:
+            trial = plan(
+                trial_id="clocks",
+                topics=topic.names,
+                pattern=pattern,
+                tasks=2,
+                leaders=topic.leaders,
+                brokers=admin.describe_cluster().addresses,
+                control=line.address,
+            )
+            rows = run_stage(trial, clocks_ahead_s=[0.0, AHEAD_S])
+        finally:
+            topics.delete(topic.names)
+    assert [row.error for row in rows] == [None, None]
+    near, far = (row.clock for row in rows)
+    assert near is not None and far is not None
+    assert near.least_s < 0.25
+    assert far.offset_s == pytest.approx(AHEAD_S, abs=far.error_s + 0.01)
+    client = merge(rows)
+    assert client.achieved_share is not None and client.achieved_share > 0.9
+    (reason,) = [each for each in judged(client).reasons if each.indicator == "clocks_apart"]
+    assert f"the clock of executor {rows[1].host} was 1.3" in reason.text
+
+
+# --- whole runs -------------------------------------------------------------
+
+
+class Director(RecordingReporter):
+    """Has something happen in the measured window of trials, by their numbers."""
+
+    def __init__(self, events: dict[int, Callable[[], None]]) -> None:
+        super().__init__()
+        self._planned = events
+        self._number = 0
+        self._happening: list[threading.Thread] = []
+
+    def report(self, event: Event) -> None:
+        super().report(event)
+        if isinstance(event, TrialStarted):
+            self._number = event.number
+        is_measuring = isinstance(event, TrialProgress) and event.stage == "measuring"
+        if is_measuring and self._number in self._planned:
+            thread = threading.Thread(target=self._planned.pop(self._number))
+            thread.start()
+            self._happening.append(thread)
+
+    def await_all(self) -> None:
+        """Wait until all has happened, and make sure that it has."""
+        for each in self._happening:
+            each.join()
+        assert not self._planned, "there were fewer trials"
+
+
+def held(
+    testbed: Testbed, reporter: RecordingReporter, out: Path, trials: int, *overrides: str
+) -> tuple[int, list[Trial]]:
+    """A run of a light fixed load on these brokers, as on a cluster that runs already."""
+    file = out / "own.yaml"
+    controller = testbed.controller
+    jmx = {**testbed.jmx_endpoints, controller.node_id: controller.jmx_endpoint}
+    described = {
+        "bootstrap_servers": list(testbed.bootstrap_servers),
+        "jmx": {"endpoints": jmx},
+    }
+    file.write_text(yaml_text(described))
+    config = load(str(file), "1kB", "default", (*LIGHT, *overrides)).in_full
+    run = FixedLoadRun(config, FixedLoad(1_000, 3, trials))
+    order = RunOrder(reporter, out, str(out / "tables"), f"events-{uuid.uuid4().hex[:4]}")
+    try:
+        code = execute(run, order)
+    except NoConclusionError as error:
+        code = error.exit_code
+    assert json.loads((order.folder / "summary.json").read_text())["exit_code"] == code
+    return code, run.trials
+
+
+def causes(trial: Trial) -> set[str]:
+    """The rules of validity that speak."""
+    assert trial.verdict is Verdict.INVALID, trial.reasons
+    return {reason.indicator for reason in trial.reasons}
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_a_run_goes_on_after_all_that_can_happen_to_brokers(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    # A kept log record holds the error, and that kafka-python's lost socket, beyond this test.
+    caplog.set_level(logging.CRITICAL, logger="kafka")
+    quick = {
+        "broker.session.timeout.ms": 3000,
+        "broker.heartbeat.interval.ms": 500,
+        "log.flush.interval.messages": 1_000_000,
+        "num.io.threads": 8,
+    }
+    with start(brokers=3, root=tmp_path / "testbed", name="events", overrides=quick) as testbed:
+        director = Director(
+            {
+                1: lambda: pause(testbed, 2),
+                2: testbed.restart_controller,
+                3: lambda: testbed.restart_broker(1),
+                4: lambda: testbed.restart_broker(2),
+            }
+        )
+        guards = "goal.guards.other_topics=false"  # they would stop the run on purpose
+        measure = "workload.trial.measure_s=12"
+        code, trials = held(testbed, director, tmp_path, 5, guards, measure)
+        director.await_all()
+    told = [[each.text for each in trial.reasons] for trial in trials]
+    assert code == 0, told
+    paused, controller, first, second, calm = trials
+    assert "stood_still" in causes(paused)
+    assert "controller_changed" in causes(controller)
+    for broker, trial in ((1, first), (2, second)):
+        assert causes(trial) & {"metrics_contradictory", "metrics_incomplete"}, trial.reasons
+        assert broker in {each.broker_id for each in trial.reasons}, trial.reasons
+    assert calm.verdict is Verdict.SUSTAINED, calm.reasons
+
+
+@contextmanager
+def lagging_topic(brokers: LoadedBrokers) -> Iterator[str]:
+    """A topic of somebody else whose follower on broker 2 fetches 1 kB/s and is out of sync."""
+    rate, replicas = "follower.replication.throttled.rate", {0: [1, 2]}
+    brokers.alter(ConfigResourceType.BROKER, "2", {rate: "1000"})
+    try:
+        with brokers.topic(replicas, {"follower.replication.throttled.replicas": "*"}) as topic:
+            brokers.trial(topic, replicas, MUCH, np=2, measure_s=1.0, warmup_s=0.2)
+            deadline_s = time.monotonic() + 30.0
+            while not short_of(brokers, 1):
+                assert time.monotonic() < deadline_s, "the follower stays in the ISR"
+                time.sleep(0.2)
+            yield topic
+    finally:
+        brokers.alter(ConfigResourceType.BROKER, "2", {rate: "1000000000"})
+
+
+def short_of(brokers: LoadedBrokers, broker: int) -> float:
+    """Under-replicated partitions that a broker leads."""
+    samples = {each.broker_id: each for each in brokers.source.sample_all()}
+    return samples[broker].values["under_replicated_partitions"]
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_a_partition_of_others_that_was_short_before_is_no_overload(
+    brokers: LoadedBrokers, kafka_testbed: Testbed, tmp_path: Path
+) -> None:
+    heard = RecordingReporter()
+    with lagging_topic(brokers):
+        code, trials = held(kafka_testbed, heard, tmp_path, 2, "workload.trial.measure_s=6")
+        assert short_of(brokers, 1) == 1.0, "it was short all the time"
+    assert code == 0
+    assert [each.verdict for each in trials] == [Verdict.SUSTAINED] * 2, trials[0].reasons
+    said = [each.text for each in heard.events if isinstance(each, PhaseStarted)]
+    assert any("under-replicated already (1 on broker 1)" in text for text in said), said
+    for trial in trials:
+        windows = {each.broker_id: each for each in trial.evidence.brokers}
+        assert windows[1].under_replicated_max == 1.0
+        assert trial.evidence.isr_changed_share == 0.0
