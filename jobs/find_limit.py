@@ -14,7 +14,7 @@ from jobs.config import load
 from jobs.console.events import PlanShown
 from jobs.console.printing import make_reporter
 from jobs.entry import run
-from jobs.options import load_options, pattern_options, run_options
+from jobs.options import duration_s, load_options, pattern_options, run_options
 from jobs.runs.consent import require_consent
 from jobs.runs.lifecycle import RunOrder, execute, new_run_id
 from jobs.runs.limit import LimitRun
@@ -25,6 +25,9 @@ from jobs.runs.limit import LimitRun
 @click.option("--goal", default="default", show_default=True, metavar="NAME|FILE",
               help="What counts as sustained: a file of conf/goals, or a path; several, "
                    "separated by commas, are judged from the same trials.")  # fmt: skip
+@click.option("--confirm", "confirm_s", type=duration_s, metavar="TIME",
+              help="Hold each limit for so long, such as 30m, before it is an answer; the same "
+                   "as --set goal.search.confirm_s=SECONDS.")  # fmt: skip
 @run_options
 @click.option("--resume", metavar="RUN_ID",
               help="Go on with a run that stopped; same options as it had.")  # fmt: skip
@@ -33,6 +36,7 @@ def find_limit(  # noqa: PLR0913, PLR0917 - one for each option
     cluster: str,
     workload: str,
     goal: str,
+    confirm_s: float | None,
     overrides: tuple[str, ...],
     out: Path,
     tables: str | None,
@@ -46,7 +50,8 @@ def find_limit(  # noqa: PLR0913, PLR0917 - one for each option
     A binary search over the number of identical producers: each trial offers a load by one
     Spark stage, judges it by the brokers' own metrics, and is appended to the Delta tables.
     """
-    config = load(cluster, workload, goal, overrides)
+    held = () if confirm_s is None else (f"goal.search.confirm_s={confirm_s:g}",)
+    config = load(cluster, workload, goal, (*overrides, *held))
     body = LimitRun(config)
     with make_reporter() as reporter:
         if dry_run:

@@ -2,13 +2,33 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
+from search.errors import ConfigError
+
 Command = TypeVar("Command", bound=Callable[..., Any])
+
+_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def duration_s(text: str) -> float:
+    """A time with its unit, such as 90s, 30m or 1.5h [s].
+
+    Raises:
+        ConfigError: it is none.
+    """
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", text.strip())
+    if found is None or not float(found[1]):
+        raise ConfigError(
+            f"{text!r} is no time; expected a number above 0 and s, m or h, such as 30m"
+        )
+    return float(found[1]) * _SECONDS[found[2]]
+
 
 _CLUSTER = click.option(
     "--cluster",

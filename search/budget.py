@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -69,15 +69,22 @@ class Budgeted:
         budget: for everything, `before` included.
         before: what was spent before this search.
         bytes_per_s: payload of one producer [B/s].
+        searched: of all trials, those that a bracket is made of.
     """
 
     def __init__(
-        self, searcher: Searcher, budget: Budget, before: Spent, bytes_per_s: float
+        self,
+        searcher: Searcher,
+        budget: Budget,
+        before: Spent,
+        bytes_per_s: float,
+        searched: Callable[[Sequence[Observation]], Sequence[Observation]] = tuple,
     ) -> None:
         self._searcher = searcher
         self._budget = budget
         self._before = before
         self._bytes_per_s = bytes_per_s
+        self._searched = searched
 
     def decide(self, history: Sequence[Observation]) -> Decision:
         """The searcher's decision, or the end of the budget."""
@@ -85,7 +92,8 @@ class Budgeted:
         used_up = self._budget.exhausted(self._before.plus(history, self._bytes_per_s))
         if used_up is None or isinstance(decision, (Done, GaveUp)):
             return decision
-        return GaveUp(bracket_of(history), f"{used_up} is used up; {self._more(history, decision)}")
+        reason = f"{used_up} is used up; {self._more(history, decision)}"
+        return GaveUp(bracket_of(self._searched(history)), reason)
 
     def trials_left(self, history: Sequence[Observation]) -> int:
         """The searcher's estimate, cut to the budget."""

@@ -85,7 +85,8 @@ def trials_left(line: Line, finished: Sequence[FinishedPoint], begun: Sequence[O
     if bpm is None:
         return 0
     others = len(set(line.sizes) - {point.bpm for point in finished} - {bpm})
-    left = line.searcher(bpm, finished).trials_left(begun) + others * TYPICAL_TRIALS
+    typical = TYPICAL_TRIALS + line.confirmation.windows
+    left = line.searcher(bpm, finished).trials_left(begun) + others * typical
     if line.budget.trials is None:
         return left
     return max(0, min(left, line.budget.trials - line.spent(finished).trials - len(begun)))

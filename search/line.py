@@ -18,6 +18,7 @@ from typing import Literal
 from search.bisect import Bisection
 from search.boundary_model import BoundaryModel, Point, ProducerRate, fit
 from search.budget import Budget, Budgeted, Spent
+from search.confirming import Confirmation, Confirming, held_in
 from search.estimate import Curve, Estimate
 from search.guide import Guide
 from search.guided import ALLOWANCE, Guided
@@ -54,6 +55,7 @@ class Line:
         guide: what is known before the first trial.
         method: `guided`, or `bisection` for comparison, which learns nothing from
             readings and neighbours.
+        confirmation: how long each limit is held before it is an answer.
     """
 
     sizes: tuple[int, ...]
@@ -64,6 +66,7 @@ class Line:
     refine_max: int = 0
     guide: Guide = field(default_factory=Guide)
     method: Method = "guided"
+    confirmation: Confirmation = field(default_factory=Confirmation)
 
     def next_bpm(self, finished: Sequence[FinishedPoint]) -> int | None:
         """The size to measure next [B], or None when the line is complete."""
@@ -85,7 +88,10 @@ class Line:
             allowance: see `search.guided.Guided`; more where other goals choose trials too.
         """
         spent, rate = self.spent(finished), self.rate.bytes(bpm)
-        return Budgeted(self._searcher(bpm, finished, allowance), self.budget, spent, rate)
+        searcher = self._searcher(bpm, finished, allowance)
+        if self.confirmation.windows:
+            searcher = Confirming(searcher, self.limits, self.confirmation)
+        return Budgeted(searcher, self.budget, spent, rate, self.searched)
 
     def _searcher(self, bpm: int, finished: Sequence[FinishedPoint], allowance: int) -> Searcher:
         if self.method == "guided":
@@ -121,6 +127,10 @@ class Line:
                 found.append(Point(point.bpm, estimate.load, estimate.spread))
         return found
 
+    def searched(self, history: Sequence[Observation]) -> tuple[Observation, ...]:
+        """Of a point's trials those that found its limit; that it was held moves no bound."""
+        return held_in(history, self.confirmation).searched
+
     def model(self, finished: Sequence[FinishedPoint]) -> BoundaryModel | None:
         """The costs per record and per byte, as far as known."""
         return fit(self.points(finished), self.rate, self.brokers)
@@ -131,8 +141,9 @@ class Line:
         if not isinstance(point.result, Done) or bracket.sustained < 1:
             return None
         high = float(bracket.overloaded or bracket.sustained)
-        standings = standings_of(point.history)
-        guess = self.guide.estimate(point.history, standings, bracket_of_standings(standings))
+        history = self.searched(point.history)
+        standings = standings_of(history)
+        guess = self.guide.estimate(history, standings, bracket_of_standings(standings))
         middle = math.sqrt(bracket.sustained * high)
         if guess is None:
             return Estimate(middle, 0.03, 1.0, 1.0)
@@ -149,7 +160,7 @@ class Line:
             if estimate is None:
                 continue
             ceilings.append(estimate.at_limit)
-            for seen in point.history:
+            for seen in self.searched(point.history):
                 used = self.guide.signals.utilization(seen)
                 if used is None or not 0.04 <= used <= 1.12 * estimate.at_limit:
                     continue

@@ -7,13 +7,14 @@ A search of one goal is the same loop with one searcher.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, replace
+from typing import Protocol, runtime_checkable
 
 from search.model import (
     Decision,
     Done,
     GaveUp,
+    Holds,
     Measure,
     Measurer,
     Observation,
@@ -33,12 +34,22 @@ class GoalsMeasurer(Protocol):
         ...
 
 
+@runtime_checkable
+class HoldsForGoals(Protocol):
+    """A measurer that can go on with a load, without rest for the cluster before it."""
+
+    def hold(self, load: int) -> Mapping[str, Observation]:
+        """One window of a load that is held; the observation of each goal."""
+        ...
+
+
 def next_trial(
     searchers: Mapping[str, Searcher], histories: Histories
 ) -> tuple[Measure | None, dict[str, Decision]]:
     """The trial to make next, or None when every goal has its answer; and all decisions.
 
-    Of the loads that the goals ask for, the lightest comes first.
+    A hold that is under way goes on. Else, of the loads that the goals ask for, the lightest
+    comes first, and one to be held after all that are searched for.
     """
     decisions = {name: one.decide(histories[name]) for name, one in searchers.items()}
     wishes = [
@@ -46,9 +57,13 @@ def next_trial(
     ]
     if not wishes:
         return None, decisions
-    load, name, step = min(wishes, key=lambda wish: wish[:2])
+    held = {seen[-1].load for seen in histories.values() if seen and seen[-1].held}
+    load, name, step = min(
+        wishes,
+        key=lambda wish: (not (wish[2].holds and wish[0] in held), wish[2].holds, *wish[:2]),
+    )
     reason = step.reason if len(searchers) == 1 else f"for goal {name}: {step.reason}"
-    return Measure(load, reason), decisions
+    return Measure(load, reason, step.holds), decisions
 
 
 @dataclass(frozen=True)
@@ -94,10 +109,16 @@ def run_goals(
                 if not isinstance(decision, Measure)
             }
         _tell(on_step, step, trials)
-        if last_overloaded(trials) and isinstance(measurer, Recovers):
+        is_under_way = step.holds and any(seen[-1:] and seen[-1].held for seen in trials.values())
+        if last_overloaded(trials) and not is_under_way and isinstance(measurer, Recovers):
             measurer.recover()
-        for name, observation in measurer.measure(step.load).items():
-            trials[name].append(observation)
+        offer = (
+            measurer.hold
+            if step.holds and isinstance(measurer, HoldsForGoals)
+            else measurer.measure
+        )
+        for name, observation in offer(step.load).items():
+            trials[name].append(replace(observation, held=step.holds))
 
 
 def last_overloaded(histories: Histories) -> bool:
@@ -121,6 +142,12 @@ class ForOneGoal:
     def measure(self, load: int) -> dict[str, Observation]:
         """The one goal's observation."""
         return {self._name: self._measurer.measure(load)}
+
+    def hold(self, load: int) -> dict[str, Observation]:
+        """The same of a load that is held, where the measurer can."""
+        if isinstance(self._measurer, Holds):
+            return {self._name: self._measurer.hold(load)}
+        return self.measure(load)
 
     def recover(self) -> None:
         """As the measurer does, where it can."""

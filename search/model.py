@@ -35,12 +35,14 @@ class Observation:
             it (handler idle 0.41 against a threshold of 0.20 gives (1-0.41)/(1-0.20)).
             Empty where a source has none.
         duration_s: how long the trial took, all phases [s].
+        held: it is a window of a load that was held, see `search.confirming`.
     """
 
     load: int
     verdict: Verdict
     indicators: dict[str, float] = field(default_factory=dict)
     duration_s: float = 0.0
+    held: bool = False
 
 
 @dataclass(frozen=True)
@@ -70,10 +72,14 @@ class Bracket:
 
 @dataclass(frozen=True)
 class Measure:
-    """Measure this load next; `reason` is one sentence for people."""
+    """Measure this load next; `reason` is one sentence for people.
+
+    `holds` asks for a window of a load that is held: in full, and soon after the window before.
+    """
 
     load: int
     reason: str
+    holds: bool = False
 
 
 @dataclass(frozen=True)
@@ -87,12 +93,15 @@ class Done:
         interval: where the limit lies at 90 %, or None when the searcher does not say.
         notes: what a reader of the answer has to know, one sentence each; above all,
             every overload at or below the answer that was outvoted.
+        confirmed_s: for how long the answer was held and lasted, or None when it was
+            not held [s].
     """
 
     bracket: Bracket
     confidence: float | None = None
     interval: Interval | None = None
     notes: tuple[str, ...] = ()
+    confirmed_s: float | None = None
 
 
 @dataclass(frozen=True)
@@ -125,6 +134,15 @@ class Recovers(Protocol):
 
     def recover(self) -> None:
         """Wait until the cluster is as it was before the overload."""
+        ...
+
+
+@runtime_checkable
+class Holds(Protocol):
+    """A measurer that can go on with a load, without rest for the cluster before it."""
+
+    def hold(self, load: int) -> Observation:
+        """One window of a load that is held."""
         ...
 
 

@@ -56,6 +56,8 @@ class Search(ConfigModel):
         method: "guided" by the trials' readings and by the sizes before, or plain
             "bisection", for comparison.
         refine_max: message sizes that may be added where the boundary line bends.
+        confirm_s: for how long a limit that was found is held before it is an answer [s];
+            off unless given.
         budget: what all trials may cost.
         interval_max: relative width of a limit's 90 % interval above which the size is
             measured further, and if that does not help is called doubtful; 1 is never; None
@@ -70,6 +72,7 @@ class Search(ConfigModel):
     invalid_repeats_max: Annotated[int, Whole(0, 20, "repeats")] = 3
     method: Literal["guided", "bisection"] = "guided"
     refine_max: Annotated[int, Whole(0, 20, "sizes")] = 0
+    confirm_s: Annotated[float, Number(0, 31_536_000, "seconds", above=True)] | None = None
     budget: Annotated[Budget, FileSection()] = Budget()
     interval_max: Annotated[float, Number(0, 1, above=True)] | None = None
     interval_required: bool = False

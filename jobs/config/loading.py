@@ -47,7 +47,7 @@ class Configuration:
     @property
     def in_full(self) -> Configuration:
         """The same without early ends: a fixed load is to be held, not decided about."""
-        trial = replace(self.workload.trial, early_end_error_rate=0.0)
+        trial = self.workload.trial.in_full
         return replace(self, workload=self.workload.model_copy(update={"trial": trial}))
 
     @property

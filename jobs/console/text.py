@@ -240,8 +240,10 @@ def point_words(boundary: Boundary, goal: str = "") -> str:
     bound = f", bound by {boundary.limited_by}" if boundary.limited_by else ""
     width = format_ratio(boundary.relative_width)
     trials = count_words(boundary.trials, "trial")
+    held_s = boundary.confirmed_s
+    held = "" if held_s is None else f", held for {format_duration(held_s)}"
     limit = "doubtful limit" if boundary.doubtful else "limit"
-    return f"{size}: {limit} {value}, bracket {width} wide after {trials}{bound}"
+    return f"{size}: {limit} {value}, bracket {width} wide after {trials}{held}{bound}"
 
 
 def table_lines(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

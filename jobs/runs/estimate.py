@@ -13,6 +13,7 @@ from jobs.console.events import Plan
 from metrics.planning.wire_model import describe
 from metrics.traffic.axes import AXES, NP
 from search.boundary_model import ProducerRate
+from search.confirming import Confirmation
 from search.forecast import forecast
 from search.guide import Guide
 from search.limits import Limits
@@ -47,9 +48,15 @@ def line_of(workload: Workload, goal: Goal, brokers: int) -> Line:
         budget=search.budget,
         refine_max=search.refine_max,
         guide=Guide(signals=signals),
+        confirmation=confirmation_of(workload, goal),
         # Longer waits leave the handlers more idle: their readings would guide away.
         method="bisection" if AXES[search.axis].needs_latency else search.method,
     )
+
+
+def confirmation_of(workload: Workload, goal: Goal) -> Confirmation:
+    """How long a limit is held: time counts while the brokers are loaded."""
+    return Confirmation.lasting(goal.search.confirm_s, workload.trial.load_s)
 
 
 def payload_rate(workload: Workload, goal: Goal) -> ProducerRate:

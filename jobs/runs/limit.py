@@ -140,7 +140,8 @@ class LimitRun(Body):
             return
         for goal in self._lines:
             history = tuple(trial.observation(goal) for trial in own)
-            cut = FinishedPoint(bpm, GaveUp(bracket_of(history), why), history)
+            bracket = bracket_of(self._lines[goal].searched(history))
+            cut = FinishedPoint(bpm, GaveUp(bracket, why), history)
             boundary = boundary_of(cut, context.trials, self.config, goal, context.brokers)
             self.boundaries.append(boundary)
             self._tell(context, boundary)

@@ -11,6 +11,7 @@ from typing import Any
 from jobs.config import Configuration, Goal
 from jobs.console.events import Table
 from jobs.runs.endings import Ending
+from jobs.runs.estimate import confirmation_of
 from jobs.runs.lifecycle import Life
 from jobs.runs.reproduce import command_of
 from metrics.reporting.boundary_chart import write_chart
@@ -27,9 +28,10 @@ from metrics.reporting.summary import (
 from metrics.tables.boundary import Boundary, make_boundary
 from metrics.trial.histogram import Quantiles
 from metrics.trial.trial import Trial
-from metrics.units import UNKNOWN, format_size
+from metrics.units import UNKNOWN, format_duration, format_size
+from search.confirming import after_words, held_in
 from search.line import FinishedPoint
-from search.model import Bracket, GaveUp, Verdict
+from search.model import Bracket, Done, GaveUp, Verdict
 
 REPORT = "report.html"
 
@@ -63,7 +65,11 @@ def boundary_of(
         interval=point.result.interval,
     )
     latency = held.evidence.client.latency if held else Quantiles()
-    notes = (*_nothing_sustained(bracket, config), *_beside_others(own))
+    notes = (
+        *_nothing_sustained(bracket, config),
+        *_held(point, own, config, goal),
+        *_beside_others(own),
+    )
     boundary = replace(
         boundary,
         goal=goal,
@@ -76,8 +82,13 @@ def boundary_of(
     )
     if isinstance(point.result, GaveUp):
         return boundary
-    confidence = point.result.confidence
-    return replace(boundary, confidence=confidence, notes=(*point.result.notes, *notes))
+    result = point.result
+    return replace(
+        boundary,
+        confidence=result.confidence,
+        notes=(*result.notes, *notes),
+        confirmed_s=result.confirmed_s,
+    )
 
 
 def why_no_answer(boundary: Boundary, goal: Goal) -> str:
@@ -109,6 +120,32 @@ def _nothing_sustained(bracket: Bracket, config: Configuration) -> tuple[str, ..
         "something else, or a goal that it cannot meet; read the reasons"
     )
     return (text,)
+
+
+def _held(
+    point: FinishedPoint, trials: Sequence[Trial], config: Configuration, goal: str
+) -> tuple[str, ...]:
+    """How long limits of this point were held, and from when on and why one did not last."""
+    told = held_in(point.history, confirmation_of(config.workload, config.goal_named(goal)))
+    notes = []
+    for hold in told.failed:
+        over = [
+            each.judgements[goal]
+            for each in trials
+            if each.held
+            and each.load == hold.load
+            and each.judgements[goal].verdict is Verdict.OVERLOADED
+        ]
+        why = f": {over[-1].reasons[0].text}" if over and over[-1].reasons else ""
+        amount = config.axis.amount(hold.load)
+        notes.append(f"{amount} did not last, {after_words(hold)}{why}")
+    if isinstance(point.result, Done) and point.result.confirmed_s is not None and told.last:
+        hold = told.last
+        notes.append(
+            f"held for {format_duration(hold.held_s)} of load in {len(hold.valid)} windows, "
+            f"{len(hold.overloads) or 'none'} of them overloaded"
+        )
+    return tuple(notes)
 
 
 def _beside_others(trials: Sequence[Trial]) -> tuple[str, ...]:

@@ -37,7 +37,7 @@ class Holder:
             GuardStopError: a guard tripped; a trial that it ended is kept, as INVALID.
         """
         outlook = Outlook(reason, trials_left)
-        return TrialMeasurer(self._context, self._topics, self._gates, bpm, outlook).hold(load)
+        return TrialMeasurer(self._context, self._topics, self._gates, bpm, outlook).trial(load)
 
     def __enter__(self) -> Holder:
         return self

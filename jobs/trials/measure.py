@@ -52,7 +52,7 @@ class Outlook:
 
 
 class TrialMeasurer:
-    """Measures loads for one message size; implements `search.loop.GoalsMeasurer`.
+    """Measures loads for one message size; implements `search.loop.GoalsMeasurer`, and can hold.
 
     Args:
         bpm: message size of the point [B].
@@ -66,23 +66,35 @@ class TrialMeasurer:
         self._gates = gates
         self._outlook = outlook
         self._bpm = bpm
+        self._held: int | None = None
 
     def measure(self, load: int) -> dict[str, Observation]:
-        """What each goal says of a trial at `load`, as the search wants it; see `hold`."""
-        trial = self.hold(load)
-        return {goal: trial.observation(goal) for goal in trial.judgements}
+        """What each goal says of a trial at `load`, as the search wants it; see `trial`."""
+        return _observed(self.trial(load))
 
-    def hold(self, load: int) -> Trial:
+    def hold(self, load: int) -> dict[str, Observation]:
+        """The same of a window of a load that is held."""
+        return _observed(self.trial(load, is_held=True))
+
+    def trial(self, load: int, is_held: bool = False) -> Trial:
         """Offer `load` on the goals' axis, judge it by each, and append trial and samples.
+
+        Args:
+            is_held: it is a window of a load that is held: in full, and without rest between
+                it and the window before.
 
         Raises:
             GuardStopError: a guard tripped; a trial that it ended is kept, as INVALID.
         """
         context = self._context
         pattern = context.pattern(self._bpm, load)
+        if is_held:
+            pattern = replace(pattern, phases=pattern.phases.in_full)
         context.guards.admit(pattern)
         topics = self._topics.open(pattern)
-        refusals = self._gates.pass_all(topics)
+        goes_on = is_held and self._held == load
+        self._held = load if is_held else None
+        refusals = self._gates.go_on(topics) if goes_on else self._gates.pass_all(topics)
         short = self._gates.under_replicated_at_rest
         context.facts = replace(context.facts, under_replicated_at_rest=short)
         number, started_s = next(context.numbers), time.time()
@@ -101,6 +113,7 @@ class TrialMeasurer:
             pattern=pattern,
             evidence=evidence,
             judgements=judge_all(evidence, context.thresholds),
+            held=is_held,
         )
         judged_s = time.time()
         try:
@@ -118,7 +131,7 @@ class TrialMeasurer:
     def _recovered(self, trial: Trial) -> Trial:
         """After an overload: the trial with the time that the brokers took to come to rest."""
         verdicts = {each.verdict for each in trial.judgements.values()}
-        if Verdict.OVERLOADED not in verdicts:
+        if Verdict.OVERLOADED not in verdicts or trial.held:
             return trial
         rest_s, end_s = self._gates.recover().since_s, trial.evidence.client.end_s
         return trial if rest_s is None else replace(trial, recovery_s=rest_s - end_s)
@@ -240,3 +253,7 @@ class TrialMeasurer:
                 pattern.phases.load_s + STAGE_LAUNCH_S + TrialPlan.start_lead_s,
             )
         )
+
+
+def _observed(trial: Trial) -> dict[str, Observation]:
+    return {goal: trial.observation(goal) for goal in trial.judgements}

@@ -56,6 +56,8 @@ class Boundary:
             sustained it; None when nothing was sustained.
         latency_p99_ms: what 99 % of them did not exceed.
         latency_p999_ms: what 99.9 % of them did not exceed.
+        confirmed_s: for how long the limit was held, and lasted, or None when it was not
+            held (`search.confirm_s`); time counts while the brokers are loaded [s].
     """
 
     bpm: int
@@ -83,6 +85,7 @@ class Boundary:
     latency_p50_ms: float | None = None
     latency_p99_ms: float | None = None
     latency_p999_ms: float | None = None
+    confirmed_s: float | None = None
 
     @property
     def latencies_ms(self) -> tuple[float | None, float | None, float | None]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated
 
 from metrics.columns import Column, Flat
@@ -78,6 +78,11 @@ class Phases:
     def stop_rule(self) -> StopRule | None:
         """When a window may end early; None when it never may."""
         return StopRule(self.early_end_error_rate) if self.early_end_error_rate else None
+
+    @property
+    def in_full(self) -> Phases:
+        """The same without early ends: a load that is held is not decided about."""
+        return replace(self, early_end_error_rate=0.0)
 
     @property
     def load_s(self) -> float:

@@ -26,6 +26,7 @@ class Trial:
         pattern: what was offered.
         evidence: what clients and brokers did.
         judgements: goal → its judgement, of all goals that the run judges by.
+        held: it is a window of a limit that was held (`search.confirm_s`).
         recovery_s: from the end of an overload until the brokers were at rest [s]; None when
             it was no overload, or when they did not come to rest.
     """
@@ -39,6 +40,7 @@ class Trial:
     evidence: Annotated[Evidence, Flat()]
     judgements: Annotated[Mapping[str, Judgement], Column("verdicts")]
     recovery_s: float | None = None
+    held: bool = False
 
     @property
     def judgement(self) -> Judgement:
@@ -98,4 +100,6 @@ class Trial:
     def observation(self, goal: str) -> Observation:
         """The trial as the search of a goal sees it."""
         judged = self.judgements[goal]
-        return Observation(self.load, judged.verdict, dict(judged.utilization), self.duration_s)
+        return Observation(
+            self.load, judged.verdict, dict(judged.utilization), self.duration_s, self.held
+        )

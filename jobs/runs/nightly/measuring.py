@@ -169,7 +169,7 @@ class CaseMeasurer:
                     f"last one: {last}"
                 )
             outlook.reason, outlook.trials_left = f"case {case.name}", left
-            trials.append(measurer.hold(np))
+            trials.append(measurer.trial(np))
         return self._load_row(context, case, np, trials)
 
     def _load_row(

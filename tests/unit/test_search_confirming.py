@@ -1,0 +1,288 @@
+"""A limit that is held before it is an answer, and the search below one that does not last."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+import pytest
+
+from search.bisect import Bisection
+from search.boundary_model import ProducerRate
+from search.budget import Budget
+from search.confirming import HOLDS_MAX, Confirmation, Confirming, Hold, after_words, held_in
+from search.guided import Guided
+from search.limits import Limits
+from search.line import Line
+from search.lines import run_line
+from search.loop import run_goals, run_search
+from search.model import Bracket, Done, GaveUp, Measure, Observation, Searcher, Verdict
+
+LIMITS = Limits(64, 1000, 0.05, 2)
+PLAN = Confirmation(8, 10.0)
+IDLE = "request_handler_idle"
+S, O, I = Verdict.SUSTAINED, Verdict.OVERLOADED, Verdict.INVALID  # noqa: E741
+
+
+@dataclass
+class Tiring:
+    """A cluster whose limit changes with the number of windows that held it so far."""
+
+    limit: Callable[[int], float]
+    held: int = 0
+    loads: list[tuple[int, bool]] = field(default_factory=list)
+    rests: int = 0
+
+    def measure(self, load: int) -> Observation:
+        self.loads.append((load, False))
+        return self._seen(load)
+
+    def hold(self, load: int) -> Observation:
+        self.loads.append((load, True))
+        self.held += 1
+        return self._seen(load)
+
+    def recover(self) -> None:
+        self.rests += 1
+
+    def _seen(self, load: int) -> Observation:
+        used = load / self.limit(self.held)
+        return Observation(load, S if used <= 1.0 else O, {IDLE: used}, 12.0)
+
+
+@dataclass
+class AllGoals:
+    """One tiring cluster, in the eyes of goals that accept a share of its limit."""
+
+    cluster: Tiring
+    shares: dict[str, float]
+
+    def measure(self, load: int) -> dict[str, Observation]:
+        return self._judged(self.cluster.measure(load))
+
+    def hold(self, load: int) -> dict[str, Observation]:
+        return self._judged(self.cluster.hold(load))
+
+    def _judged(self, seen: Observation) -> dict[str, Observation]:
+        used = seen.indicators[IDLE]
+        return {
+            name: replace(seen, verdict=S if used <= share else O, indicators={IDLE: used / share})
+            for name, share in self.shares.items()
+        }
+
+
+def steady(_held: int) -> float:
+    return 100.0
+
+
+def drops_after(windows: int) -> Callable[[int], float]:
+    return lambda held: 100.0 if held <= windows else 60.0
+
+
+SEARCHERS = [lambda: Guided(LIMITS), lambda: Bisection(LIMITS)]
+
+
+def confirming(searcher: Searcher, plan: Confirmation = PLAN) -> Confirming:
+    return Confirming(searcher, LIMITS, plan)
+
+
+def windows(verdicts: str, load: int = 95) -> tuple[Observation, ...]:
+    kinds = {"s": S, "o": O, "i": I}
+    return tuple(Observation(load, kinds[each], held=True) for each in verdicts)
+
+
+@pytest.mark.parametrize("make", SEARCHERS)
+def test_a_limit_that_lasts_is_the_answer_of_the_search_alone(make: Callable[[], Searcher]) -> None:
+    alone = run_search(make(), Tiring(steady))
+    cluster = Tiring(steady)
+    held = run_search(confirming(make()), cluster)
+    assert isinstance(alone, Done) and alone.confirmed_s is None
+    assert held == replace(alone, confirmed_s=80.0)
+    assert cluster.loads[-8:] == [(alone.bracket.sustained, True)] * 8
+    assert not any(is_held for _, is_held in cluster.loads[:-8])
+
+
+@pytest.mark.parametrize("make", SEARCHERS)
+def test_a_limit_that_does_not_last_is_searched_again_below_and_held_again(
+    make: Callable[[], Searcher],
+) -> None:
+    cluster = Tiring(drops_after(3))
+    history: list[Observation] = []
+    answer = run_search(
+        confirming(make()), cluster, lambda _, trials: history.__setitem__(slice(None), trials)
+    )
+    assert isinstance(answer, Done) and answer.confirmed_s == 80.0
+    assert answer.bracket.is_closed(0.05)
+    assert 57 <= answer.bracket.sustained <= 60 < (answer.bracket.overloaded or 0)
+    (failed,) = held_in(history, PLAN).failed
+    assert failed.load > 60 and failed.broke_at == 3 and failed.lasted_s == 30.0
+    assert len(failed.seen) == 6, "three overloads in a row end the hold"
+    after = [load for load, is_held in cluster.loads[cluster.loads.index((failed.load, True)) :]]
+    assert max(after) == failed.load, "nothing above a limit that did not last"
+
+
+def test_the_first_trial_after_a_hold_that_failed_says_why() -> None:
+    reasons: list[str] = []
+    run_search(
+        confirming(Guided(LIMITS)),
+        Tiring(drops_after(3)),
+        lambda step, _: reasons.append(step.reason if isinstance(step, Measure) else ""),
+    )
+    said = [reason for reason in reasons if "did not last" in reason]
+    assert len(said) == 1
+    assert "did not last: 3 of 3 windows were overloaded from 30 s of load on; " in said[0]
+    assert any("window 2 of 8" in reason for reason in reasons)
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "broke_at", "has_lasted"),
+    [
+        ("ssssssss", None, True),
+        ("sososoos", None, True),  # half of them, never three in a row
+        ("soosossssoo", 1, False),  # more than half of the eight that were planned
+        ("sssooo", 3, False),
+        ("ooo", 0, False),
+        ("ssss", None, False),
+        ("ssiissssi", None, False),  # an INVALID window is none
+        ("ssiissssiss", None, True),
+    ],
+)
+def test_what_fails_a_hold(verdicts: str, broke_at: int | None, has_lasted: bool) -> None:
+    hold = Hold(95, windows(verdicts), PLAN)
+    assert (hold.broke_at, hold.has_lasted) == (broke_at, has_lasted)
+
+
+def test_a_stretch_is_a_quarter_of_the_hold_within_bounds() -> None:
+    assert [Confirmation(n, 1.0).stretch for n in (1, 2, 8, 40, 60, 500)] == [1, 2, 3, 10, 15, 15]
+
+
+def test_a_change_that_stays_is_seen_although_most_of_the_hold_was_sustained() -> None:
+    plan = Confirmation(100, 10.0)
+    assert Hold(95, windows("s" * 80 + "o" * 11), plan).broke_at is None
+    assert Hold(95, windows("s" * 80 + "o" * 12), plan).broke_at == 80
+    assert Hold(95, windows("sso" * 33 + "s"), plan).has_lasted, "a third of them, spread evenly"
+
+
+def test_words_of_a_hold_that_failed() -> None:
+    hold = Hold(95, windows("sosssooo"), PLAN)
+    assert after_words(hold) == (
+        "3 of 3 windows were overloaded from 50 s of load on, and 1 before"
+    )
+    assert after_words(Hold(95, windows("ooo"), PLAN)).endswith("from the start")
+
+
+def test_a_time_becomes_whole_windows() -> None:
+    assert Confirmation.lasting(1800.0, 10.0).windows == 180
+    assert Confirmation.lasting(12.0, 5.0).windows == 3
+    assert Confirmation.lasting(None, 5.0).windows == 0
+
+
+@pytest.mark.parametrize("make", SEARCHERS)
+def test_a_search_that_stopped_anywhere_goes_on_as_if_it_had_not(
+    make: Callable[[], Searcher],
+) -> None:
+    whole: list[Observation] = []
+    steps: list[Measure] = []
+
+    def note(step: object, trials: Sequence[Observation]) -> None:
+        whole[:] = trials
+        if isinstance(step, Measure):
+            steps.append(step)
+
+    run_search(confirming(make()), Tiring(drops_after(3)), note)
+    assert len(whole) == len(steps) > 12
+    for used, step in enumerate(steps):
+        assert confirming(make()).decide(whole[:used]) == step
+
+
+def test_no_rest_between_the_windows_of_a_hold() -> None:
+    cluster = Tiring(drops_after(3))
+    history: list[Observation] = []
+    run_search(
+        confirming(Guided(LIMITS)),
+        cluster,
+        lambda _, trials: history.__setitem__(slice(None), trials),
+    )
+    rests = [
+        before.verdict is O and not (before.held and after.held)
+        for before, after in pairwise(history)
+    ]
+    assert cluster.rests == sum(rests)
+
+
+def test_invalid_windows_are_repeated_and_then_end_the_search() -> None:
+    searched: list[Observation] = []
+    answer = run_search(
+        Guided(LIMITS), Tiring(steady), lambda _, trials: searched.__setitem__(slice(None), trials)
+    )
+    load = answer.bracket.sustained
+    searcher = confirming(Guided(LIMITS))
+    step = searcher.decide([*searched, *windows("si", load)])
+    assert isinstance(step, Measure) and step.holds and step.load == load
+    assert "invalid; repeating it (1 of 2)" in step.reason
+    end = searcher.decide([*searched, *windows("siii", load)])
+    assert isinstance(end, GaveUp) and end.bracket == answer.bracket
+    assert end.reason.startswith(f"the limit np {load} could not be confirmed: 3 invalid trials")
+
+
+def test_a_search_whose_limits_fail_again_and_again_gives_up() -> None:
+    cluster = Tiring(lambda held: 100.0 * 0.98**held)
+    answer = run_search(confirming(Guided(LIMITS), Confirmation(40, 10.0)), cluster)
+    assert isinstance(answer, GaveUp)
+    assert answer.reason.count("did not last") == HOLDS_MAX
+    assert "was found then and not held, as no more than 3 limits are" in answer.reason
+    assert answer.bracket.is_closed(0.05)
+
+
+def test_a_load_that_is_never_sustained_is_not_held() -> None:
+    cluster = Tiring(lambda held: 0.5)
+    answer = run_search(confirming(Guided(LIMITS)), cluster)
+    assert answer.bracket == Bracket(0, 1) and not cluster.held
+
+
+def test_the_strict_goal_is_held_first_and_each_goal_has_its_own_answer() -> None:
+    shares = {"tolerant": 1.0, "strict": 0.6}
+    cluster = Tiring(steady)
+    ends = run_goals(
+        {name: confirming(Guided(LIMITS, allowance=8)) for name in shares},
+        AllGoals(cluster, shares),
+    )
+    limits = {name: end.result.bracket.sustained for name, end in ends.items()}
+    assert 57 <= limits["strict"] <= 60 and 95 <= limits["tolerant"] <= 100
+    assert all(isinstance(end.result, Done) for end in ends.values())
+    assert {end.result.confirmed_s for end in ends.values() if isinstance(end.result, Done)} == {80}
+    held = [load for load, is_held in cluster.loads if is_held]
+    assert held == [limits["strict"]] * 8 + [limits["tolerant"]] * 8
+
+
+def test_a_hold_that_another_goal_asked_for_does_not_fail_one_below_it() -> None:
+    shares = {"tolerant": 1.0, "strict": 0.6}
+    cluster = Tiring(drops_after(100))
+    ends = run_goals(
+        {name: confirming(Guided(LIMITS, allowance=8)) for name in shares},
+        AllGoals(cluster, shares),
+    )
+    # In the eyes of the strict goal each window of the tolerant goal's hold is an overload.
+    assert held_in(ends["strict"].history, PLAN).failed == ()
+
+
+def test_a_budget_that_ends_in_a_hold_keeps_the_bracket_of_the_search() -> None:
+    free = Line((1000,), ProducerRate(bytes_per_s=1000.0), LIMITS, confirmation=PLAN)
+    (whole,) = run_line(free, lambda _: Tiring(steady))
+    searched = len(whole.history) - 8
+    cut = replace(free, budget=Budget(trials=searched + 3))
+    # Windows of which some are overloaded make no bracket.
+    flaky = Tiring(lambda held: 90.0 if held == 2 else 100.0)
+    (point,) = run_line(cut, lambda _: flaky)
+    assert isinstance(point.result, GaveUp) and "budget" in point.result.reason
+    assert "about 5 trials more" in point.result.reason
+    assert point.result.bracket == whole.result.bracket
+    assert [each.verdict for each in point.history[-3:]] == [S, O, S]
+
+
+def test_held_windows_teach_the_next_sizes_nothing() -> None:
+    line = Line((100, 1000), ProducerRate(bytes_per_s=1000.0), LIMITS)
+    holding = replace(line, confirmation=PLAN)
+    (_, plain), (_, held) = (run_line(each, lambda _: Tiring(steady)) for each in (line, holding))
+    assert [each for each in held.history if not each.held] == list(plain.history)
