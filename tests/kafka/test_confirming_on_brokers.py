@@ -1,0 +1,155 @@
+"""A limit that is held on real brokers: it lasts, or a change in the middle ends it."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from kafka.admin import ConfigResourceType
+
+from jobs.config import Configuration, load
+from jobs.config.source import yaml_text
+from jobs.console.events import Event, RecordingReporter, TrialFinished, TrialStarted
+from jobs.runs.estimate import line_of
+from jobs.runs.lifecycle import RunOrder, execute
+from jobs.runs.limit import LimitRun
+from jobs.runs.resumption import replay
+from jobs.testbed.handle import Testbed
+from jobs.testbed.launcher import start
+from metrics.tables.store import TableStore
+from search.model import Verdict
+from tests.support.loaded_brokers import LoadedBrokers, loaded
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+log = logging.getLogger(__name__)
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
+
+HANDLERS = 2
+STATED_MS = 20.0
+PRODUCER_PER_S = 62_500 / 16_384
+PLANTED = 0.8 * HANDLERS * 1000.0 / STATED_MS / PRODUCER_PER_S
+"""The limit if requests took nothing but the stated time [np]: 21; half of it with one handler."""
+OWN_SHARE_MAX = 0.15
+"""What a request takes besides, at most, on a machine that is busy with other things."""
+
+
+@pytest.fixture(scope="module")
+def testbed() -> Iterator[Testbed]:
+    overrides: dict[str, object] = {"produce_handler_ms": STATED_MS, "num.io.threads": HANDLERS}
+    with start("calibrated", brokers=1, overrides=overrides, name="lasting") as running:
+        yield running
+
+
+@pytest.fixture
+def brokers(testbed: Testbed, spark: SparkSession) -> Iterator[LoadedBrokers]:
+    with loaded(testbed, spark._jvm) as under_load:
+        yield under_load
+        set_handlers(under_load, HANDLERS)
+
+
+def set_handlers(brokers: LoadedBrokers, count: int) -> None:
+    brokers.alter(ConfigResourceType.BROKER, "1", {"num.io.threads": f"{count}"})
+
+
+@pytest.fixture
+def config(testbed: Testbed, tmp_path: Path) -> Configuration:
+    """Six windows of 5 s at each limit."""
+    file = tmp_path / "planted.yaml"
+    described = {
+        "bootstrap_servers": list(testbed.bootstrap_servers),
+        "jmx": {"endpoints": testbed.jmx_endpoints},
+    }
+    file.write_text(yaml_text(described))
+    short = (
+        "cluster.warm_up_max_s=20",
+        "workload.trial.warmup_s=1",
+        "workload.trial.measure_s=4",
+        "goal.search.load_start_max=32",
+        "goal.search.resolution=0.1",
+        "goal.search.confirm_s=30",
+    )
+    return load(str(file), "calibrated", "default", short)
+
+
+class Meddling(RecordingReporter):
+    """Calls somebody before the load of the trial whose reason has these words begins."""
+
+    def __init__(self, words: str, deed: Callable[[], None]) -> None:
+        super().__init__()
+        self._words = words
+        self._deed = deed
+        self.reasons: list[str] = []
+
+    def report(self, event: Event) -> None:
+        super().report(event)
+        if isinstance(event, TrialStarted):
+            self.reasons.append(event.reason)
+            if self._words in event.reason:
+                self._words = "\0"
+                self._deed()
+        if isinstance(event, TrialFinished):
+            trial = event.trial
+            idle = trial.evidence.handler_idle_min
+            log.warning("np %d, idle %s: %s, held %s", trial.load, idle, trial.verdict, trial.held)
+
+
+def measured(config: Configuration, reporter: Meddling, folder: Path) -> dict[str, Any]:
+    """The one boundary of a run, as summary.json has it."""
+    order = RunOrder(reporter, folder, str(folder / "tables"), "held")
+    assert execute(LimitRun(config), order) == 0
+    (point,) = json.loads((order.folder / "summary.json").read_text())["boundaries"]
+    log.warning("%s", {name: point[name] for name in ("np_sustained", "confirmed_s", "notes")})
+    told: dict[str, Any] = point
+    return told
+
+
+def lies_near(np: int, planted: float) -> bool:
+    return (1.0 - OWN_SHARE_MAX) * planted - 1 <= np <= 1.05 * planted + 1
+
+
+def test_a_limit_that_lasts_says_for_how_long(
+    brokers: LoadedBrokers, config: Configuration, tmp_path: Path, spark: SparkSession
+) -> None:
+    reporter = Meddling("\0", lambda: None)
+    point = measured(config, reporter, tmp_path)
+    assert point["confirmed_s"] == 30.0
+    assert lies_near(point["np_sustained"], PLANTED)
+    assert any(note.startswith("held for 30 s of load in 6 windows") for note in point["notes"])
+    trials = TableStore(spark, str(tmp_path / "tables")).trials_of("held")
+    held = [trial for trial in trials if trial.held]
+    last = [trial.load for trial in held[-6:]]
+    assert last == [point["np_sustained"]] * 6
+    assert all(trial.evidence.client.duration_s == pytest.approx(4.0) for trial in held), "in full"
+    assert sum("window 6 of 6" in reason for reason in reporter.reasons) == 1
+
+
+def test_a_limit_that_does_not_last_is_named_and_found_again_below(
+    brokers: LoadedBrokers, config: Configuration, tmp_path: Path, spark: SparkSession
+) -> None:
+    reporter = Meddling("window 3 of 6", lambda: set_handlers(brokers, HANDLERS // 2))
+    point = measured(config, reporter, tmp_path)
+    assert point["confirmed_s"] == 30.0
+    assert lies_near(point["np_sustained"], PLANTED / 2)
+    trials = TableStore(spark, str(tmp_path / "tables")).trials_of("held")
+    held = [trial for trial in trials if trial.held]
+    failed = held[0].load
+    assert lies_near(failed, PLANTED)
+    assert [trial.verdict for trial in held[:5]] == [Verdict.SUSTAINED] * 2 + [
+        Verdict.OVERLOADED
+    ] * 3
+    note = next(note for note in point["notes"] if "did not last" in note)
+    assert note.startswith(f"{failed} producers did not last, 3 of 3 windows were overloaded from")
+    assert "from 10 s of load on: broker 1: request handlers idle" in note
+    assert any(f"np {failed} did not last" in reason for reason in reporter.reasons)
+    # A run that stopped after any of its trials would have gone on in the same way.
+    lines = {"default": line_of(config.workload, config.goal, 1)}
+    finished, begun = replay(lines, trials)
+    assert finished["default"][0].result.bracket.sustained == point["np_sustained"]
+    assert begun == {"default": ()}
