@@ -31,7 +31,7 @@ from metrics.trial.trial import Trial
 from metrics.units import UNKNOWN, format_duration, format_size
 from search.confirming import after_words, held_in
 from search.line import FinishedPoint
-from search.model import Bracket, Done, GaveUp, Verdict
+from search.model import Done, GaveUp, Verdict
 
 REPORT = "report.html"
 
@@ -66,7 +66,7 @@ def boundary_of(
     )
     latency = held.evidence.client.latency if held else Quantiles()
     notes = (
-        *_nothing_sustained(bracket, config),
+        *_nothing_sustained(point.result, config),
         *_held(point, own, config, goal),
         *_beside_others(own),
     )
@@ -110,11 +110,12 @@ def _known(time_ms: float) -> float | None:
     return time_ms if math.isfinite(time_ms) else None
 
 
-def _nothing_sustained(bracket: Bracket, config: Configuration) -> tuple[str, ...]:
+def _nothing_sustained(result: Done | GaveUp, config: Configuration) -> tuple[str, ...]:
     """That a limit of 0 says more of the cluster or of the goal than of the load."""
-    if bracket.sustained > 0 or bracket.overloaded is None:
+    over = result.bracket.overloaded
+    if result.bracket.sustained > 0 or over is None or isinstance(result, GaveUp):
         return ()
-    least = config.axis.amount(bracket.overloaded)
+    least = config.axis.amount(over)
     text = (
         f"even {least} were too much: this is no capacity but a cluster that is overloaded by "
         "something else, or a goal that it cannot meet; read the reasons"

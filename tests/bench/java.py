@@ -18,6 +18,7 @@ _REPORT_MS = 100
 
 JAVA_NAMES: Mapping[str, str] = {
     "acks": "acks",
+    "linger_ms": "linger.ms",
     "enable_idempotence": "enable.idempotence",
     "compression": "compression.type",
     "security_protocol": "security.protocol",
@@ -30,7 +31,7 @@ _PEM = {"ssl.truststore.type": "PEM", "ssl.keystore.type": "PEM"}
 
 
 def producer_command(task: Task) -> list[str]:
-    """ProducerPerformance without a limit of its rate."""
+    """ProducerPerformance, without a limit of its rate unless the task has one."""
     properties = {
         "bootstrap.servers": ",".join(task.bootstrap),
         "acks": "1",
@@ -45,7 +46,7 @@ def producer_command(task: Task) -> list[str]:
         *_java(task),
         f"{_TOOLS}.ProducerPerformance",
         *("--topic", task.topic, "--num-records", str(_FOREVER)),
-        *("--record-size", str(task.bpm), "--throughput", "-1"),
+        *("--record-size", str(task.bpm), "--throughput", str(task.records_per_s)),
         *("--producer-props", *(f"{key}={value}" for key, value in properties.items())),
     ]
 

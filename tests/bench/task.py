@@ -25,6 +25,7 @@ class Task:
         options: fields of the producers' pattern that differ from the benchmark's.
         connection: connection options, as kafka-python calls them.
         port: of the other end of a plain socket.
+        records_per_s: that Java's producer paces itself to; -1 is as fast as it can [1/s].
         bytes_max: a consumer ends after so much payload [B].
         jars: of Kafka's tools, for Java.
     """
@@ -39,6 +40,7 @@ class Task:
     options: Mapping[str, Any] = field(default_factory=dict)
     connection: Mapping[str, Any] = field(default_factory=dict)
     port: int = 0
+    records_per_s: int = -1
     bytes_max: int = 0
     jars: tuple[str, ...] = ()
 

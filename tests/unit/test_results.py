@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from jobs.config import load
+from jobs.console.text import point_words
+from jobs.options import duration_s
 from jobs.runs.endings import Ending, ending_of
 from jobs.runs.estimate import line_of, plan_of
 from jobs.runs.limit import LimitRun
@@ -184,6 +186,59 @@ def test_the_plan_adds_up() -> None:
     assert (plan.write_bytes_max or 0) > 1e9
     assert plan.brokers == 3
     assert "hardware" in plan.notes[0]
+
+
+def test_the_plan_counts_the_time_in_which_limits_are_held() -> None:
+    short = load("testbed", "demo", "default", ["workload.message_bytes=[1000]"])
+    holding = load(
+        "testbed", "demo", "default", ["workload.message_bytes=[1000]", "goal.search.confirm_s=600"]
+    )
+    plan, longer = plan_of(short), plan_of(holding)
+    assert longer.trials_estimated >= plan.trials_estimated + 60, "windows of 2 + 8 s of load"
+    assert longer.duration_s >= plan.duration_s + 60 * longer.trial_s
+    assert (longer.write_bytes_max or 0) > 3 * (plan.write_bytes_max or 0)
+
+
+def test_an_answer_says_how_long_it_was_held_and_what_did_not_last() -> None:
+    config = load("testbed", "demo", "default", ["goal.search.confirm_s=30"])
+    told = [(63, overloaded(), False), (58, sustained(), False), (58, sustained(), True)]
+    told += [(58, overloaded(), True)] * 3
+    told += [(55, sustained(), False), (56, overloaded(), False), (55, sustained(), True)]
+    told += [(55, overloaded(), True), (55, sustained(), True)]
+    trials = [
+        replace(trial_at(number, 1000, np, {"default": judged}), held=held)
+        for number, (np, judged, held) in enumerate(told, 1)
+    ]
+    history = tuple(trial.observation("default") for trial in trials)
+    done = Done(Bracket(55, 56), 0.9, notes=("a note of the search",), confirmed_s=30.0)
+    boundary = boundary_of(FinishedPoint(1000, done, history), trials, config, "default", 3)
+    assert boundary.confirmed_s == 30.0
+    assert boundary.notes == (
+        "a note of the search",
+        (
+            "58 producers did not last, 3 of 3 windows were overloaded from 10 s of load on: "
+            "broker 2: request handlers idle 0.12, below 0.20"
+        ),
+        "held for 30 s of load in 3 windows, 1 of them overloaded",
+    )
+    assert ", held for 30 s, bound by disk" in point_words(boundary)
+    cut = GaveUp(Bracket(0, 58), "the budget is used up")
+    left = boundary_of(FinishedPoint(1000, cut, history[:6]), trials[:6], config, "default", 3)
+    assert left.confirmed_s is None
+    assert [note[:26] for note in left.notes] == ["58 producers did not last,"]
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90s", 90.0), ("30m", 1800.0), ("1.5h", 5400.0), (" 1m ", 60.0)]
+)
+def test_a_time_has_a_unit(text: str, seconds: float) -> None:
+    assert duration_s(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["30", "0m", "m", "-1m", "1d", "1h30m"])
+def test_a_time_without_one_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="expected a number above 0 and s, m or h, such as 30m"):
+        duration_s(text)
 
 
 @pytest.mark.parametrize(("replicas", "notes"), [(1, 0), (3, 1)])

@@ -1,0 +1,162 @@
+"""A limit that was found by wire producers, judged again with Kafka's own Java producers."""
+
+from __future__ import annotations
+
+import json
+import logging
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from jobs.cluster.connect import connect
+from jobs.config import Configuration, load
+from jobs.config.source import yaml_text
+from jobs.console.events import RecordingReporter
+from jobs.runs.lifecycle import RunOrder, execute
+from jobs.runs.limit import LimitRun
+from jobs.setup.jars import kafka_tools_jars
+from jobs.testbed.handle import Testbed
+from jobs.testbed.launcher import start
+from metrics.judging.thresholds import Thresholds
+from metrics.judging.verdict import judge
+from metrics.sources.sampler import Sampler
+from metrics.sources.source import brokers_of
+from metrics.trial.client import ClientWindow
+from metrics.trial.counts import Counts
+from metrics.trial.evidence import Evidence
+from metrics.trial.judgement import Judgement
+from metrics.windows.broker import broker_windows
+from search.model import Verdict
+from tests.bench.contest import CHILD
+from tests.bench.meter import started
+from tests.bench.rows import JAVA
+from tests.bench.task import Task
+from tests.support.loaded_brokers import LoadedBrokers, loaded
+from tests.support.offsets import end_offsets_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+log = logging.getLogger(__name__)
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
+
+STATED_MS = 40.0
+RECORDS_PER_S = 16
+BPM = 1000
+PARTITIONS = {partition: [1] for partition in range(10)}
+WINDOW_S = 60.0
+"""So long that the batches at its edges are far below a hundredth of it."""
+JAVA_START_S = 120.0
+"""Two dozen JVMs on two cores [s]."""
+
+
+@pytest.fixture(scope="module")
+def testbed() -> Iterator[Testbed]:
+    overrides: dict[str, object] = {"produce_handler_ms": STATED_MS}
+    with start("calibrated", brokers=1, overrides=overrides, name="java") as running:
+        yield running
+
+
+@pytest.fixture
+def config(testbed: Testbed, tmp_path: Path) -> Configuration:
+    """A limit near np 19.6; bisection ends at 18 and 21, whose idle is well off the threshold."""
+    file = tmp_path / "planted.yaml"
+    described = {
+        "bootstrap_servers": list(testbed.bootstrap_servers),
+        "jmx": {"endpoints": testbed.jmx_endpoints},
+    }
+    file.write_text(yaml_text(described))
+    options = (
+        "cluster.warm_up_max_s=20",
+        f"workload.message_bytes=[{BPM}]",
+        "workload.producer.rate_bytes_per_s=null",
+        f"workload.producer.rate_records_per_s={RECORDS_PER_S}",
+        "workload.producer.linger_ms=4000",
+        "workload.trial.warmup_s=4",
+        "workload.trial.measure_s=16",
+        "workload.trial.early_end_error_rate=0",
+        "goal.search.method=bisection",
+        "goal.search.load_start_max=24",
+        "goal.search.resolution=0.2",
+    )
+    return load(str(file), "calibrated", "default", options)
+
+
+def kill_all(processes: list[subprocess.Popen[str]]) -> None:
+    for each in processes:
+        each.kill()
+
+
+def judged_with_java(
+    testbed: Testbed, brokers: LoadedBrokers, config: Configuration, np: int
+) -> Judgement:
+    """What the goal says of so many processes of ProducerPerformance, each with one producer."""
+    producer = config.workload.pattern(BPM).producer.options
+    with (
+        connect(testbed.bootstrap_servers) as admin,
+        brokers.topic(PARTITIONS, {}) as topic,
+        ExitStack() as stack,
+    ):
+        task = Task(
+            topic,
+            BPM,
+            "producer",
+            JAVA,
+            testbed.bootstrap_servers,
+            batch_bytes=producer.batch_size,
+            options={"linger_ms": round(producer.linger_ms)},
+            records_per_s=RECORDS_PER_S,
+            jars=tuple(map(str, kafka_tools_jars(testbed.kafka_version))),
+        )
+        running = [stack.enter_context(started(CHILD, task.to_text()))[0] for _ in range(np)]
+        impatient = threading.Timer(JAVA_START_S, kill_all, [running])
+        impatient.start()
+        for process in running:  # each has sent for some seconds once it says how much
+            assert process.stdout is not None and "records sent" in process.stdout.readline()
+        impatient.cancel()
+        with Sampler(brokers.source, 0.5) as sampler:
+            begin, start_s = sum(end_offsets_of(admin, topic, PARTITIONS).values()), time.time()
+            threading.Event().wait(WINDOW_S)
+            grown = sum(end_offsets_of(admin, topic, PARTITIONS).values()) - begin
+            end_s = time.time()
+            samples = sampler.stop()
+        assert all(process.poll() is None for process in running)
+    offered = round(np * RECORDS_PER_S * (end_s - start_s))
+    counts = Counts(offered, grown, grown, 0, offered * BPM, grown * BPM)
+    windows = broker_windows(samples, brokers_of(brokers.source), start_s, end_s, 0.5)
+    found = judge(
+        Evidence(ClientWindow(start_s, end_s, counts), windows, (), brokers.source.name),
+        Thresholds(config.goal.indicators, config.goal.validity),
+    )
+    (window,) = windows
+    log.warning(
+        "np %d with Java: idle %.3f, %.2f requests/s, %d of %d records: %s",
+        *(np, window.handler_idle, window.produce.per_s, grown, offered, found.verdict),
+    )
+    assert window.produce.per_s == pytest.approx(
+        np * RECORDS_PER_S / config.workload.pattern(BPM).producer.records_per_batch, rel=0.03
+    ), "one full batch in each request"
+    return found
+
+
+def test_java_producers_are_judged_alike_at_the_limit_and_at_the_first_overload(
+    testbed: Testbed, config: Configuration, tmp_path: Path, spark: SparkSession
+) -> None:
+    order = RunOrder(RecordingReporter(), tmp_path, str(tmp_path / "tables"), "wire")
+    assert execute(LimitRun(config), order) == 0
+    (point,) = json.loads((order.folder / "summary.json").read_text())["boundaries"]
+    sustained, overloaded = point["np_sustained"], point["np_overloaded"]
+    assert (sustained, overloaded) == (18, 21), point["overload_reasons"]
+    with loaded(testbed, spark._jvm) as brokers:
+        for np, verdict in ((sustained, Verdict.SUSTAINED), (overloaded, Verdict.OVERLOADED)):
+            found = judged_with_java(testbed, brokers, config, np)
+            assert found.verdict is verdict, found.reasons
+            if verdict is Verdict.OVERLOADED:
+                assert found.reasons[0].indicator == "request_handler_idle"
