@@ -28,6 +28,9 @@ from jobs.runs.limit import LimitRun
 @click.option("--confirm", "confirm_s", type=duration_s, metavar="TIME",
               help="Hold each limit for so long, such as 30m, before it is an answer; the same "
                    "as --set goal.search.confirm_s=SECONDS.")  # fmt: skip
+@click.option("--offline", type=click.IntRange(min=1), metavar="BROKERS",
+              help="Also find the limits while so many brokers are away, and hold them while "
+                   "these catch up; as --set goal.search.brokers_offline=BROKERS.")  # fmt: skip
 @run_options
 @click.option("--resume", metavar="RUN_ID",
               help="Go on with a run that stopped; same options as it had.")  # fmt: skip
@@ -37,6 +40,7 @@ def find_limit(  # noqa: PLR0913, PLR0917 - one for each option
     workload: str,
     goal: str,
     confirm_s: float | None,
+    offline: int | None,
     overrides: tuple[str, ...],
     out: Path,
     tables: str | None,
@@ -51,7 +55,8 @@ def find_limit(  # noqa: PLR0913, PLR0917 - one for each option
     Spark stage, judges it by the brokers' own metrics, and is appended to the Delta tables.
     """
     held = () if confirm_s is None else (f"goal.search.confirm_s={confirm_s:g}",)
-    config = load(cluster, workload, goal, (*overrides, *held))
+    away = () if offline is None else (f"goal.search.brokers_offline={offline}",)
+    config = load(cluster, workload, goal, (*overrides, *held, *away))
     body = LimitRun(config)
     with make_reporter() as reporter:
         if dry_run:

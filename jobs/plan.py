@@ -14,6 +14,7 @@ from metrics.planning.provisioning import Demand, MeasuredLimit, Provision, prov
 from metrics.reporting.limit_words import AT_LEVEL, doubt_words
 from metrics.reporting.summary import RunSummary, load_summary, write_atomic
 from metrics.tables.boundary import Boundary
+from metrics.trial.state import ALL_BROKERS
 from metrics.units import format_mb_per_s, format_ratio, format_size
 from search.errors import ConfigError
 
@@ -183,7 +184,8 @@ def limits_of(summary: RunSummary, goal: str | None) -> list[MeasuredLimit]:
 
 
 def _is_answer(boundary: Boundary) -> bool:
-    return boundary.gave_up is None and boundary.axis == "np" and boundary.mb_per_s > 0
+    is_whole = boundary.axis == "np" and boundary.state == ALL_BROKERS
+    return boundary.gave_up is None and is_whole and boundary.mb_per_s > 0
 
 
 def _table(answer: Provision, demand: Demand) -> Table:

@@ -56,6 +56,7 @@ class Line:
         method: `guided`, or `bisection` for comparison, which learns nothing from
             readings and neighbours.
         confirmation: how long each limit is held before it is an answer.
+        before: what the run has spent before this line.
     """
 
     sizes: tuple[int, ...]
@@ -67,6 +68,7 @@ class Line:
     guide: Guide = field(default_factory=Guide)
     method: Method = "guided"
     confirmation: Confirmation = field(default_factory=Confirmation)
+    before: Spent = field(default_factory=Spent)
 
     def next_bpm(self, finished: Sequence[FinishedPoint]) -> int | None:
         """The size to measure next [B], or None when the line is complete."""
@@ -99,8 +101,8 @@ class Line:
         return Bisection(self.limits)
 
     def spent(self, finished: Sequence[FinishedPoint]) -> Spent:
-        """What the finished sizes have cost."""
-        spent = Spent()
+        """What the finished sizes have cost, and all before this line."""
+        spent = self.before
         for point in finished:
             spent = spent.plus(point.history, self.rate.bytes(point.bpm))
         return spent

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from jobs.cluster.admin import ClusterInfo, KafkaAdmin
 from jobs.cluster.connect import connect
+from jobs.cluster.outage import AnnouncedOutage, Outage, TestbedOutage
 from jobs.config import Cluster, Goal, Workload
 from jobs.config.security import Security
 from jobs.console.events import PhaseStarted, Reporter
+from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import start
 from metrics.sources.access import JmxAccess
 from search.errors import ConfigError
@@ -35,6 +37,7 @@ class OpenCluster:
         jmx_access: what its JMX asks for; None when nothing.
         planted_handler_ms: broker id → the time that is planted in its request handlers; empty
             for brokers without [ms].
+        testbed: where it is one.
     """
 
     admin: KafkaAdmin
@@ -44,6 +47,20 @@ class OpenCluster:
     security: Security = field(default_factory=Security)
     jmx_access: JmxAccess | None = None
     planted_handler_ms: Mapping[int, float] = field(default_factory=dict)
+    testbed: Testbed | None = None
+
+    def outage(self, reporter: Reporter) -> Outage:
+        """What takes brokers away on purpose."""
+        if self.testbed is not None:
+            return TestbedOutage(self.testbed, self.admin)
+        return AnnouncedOutage(self.admin, self.info.broker_ids, reporter)
+
+    def without(self, away: Set[int]) -> OpenCluster:
+        """The same in the eyes of whoever knows nothing of some brokers."""
+        info = self.info
+        rest = tuple(each for each in info.brokers if each.id not in away)
+        jmx = {node: each for node, each in self.jmx.items() if node not in away}
+        return replace(self, info=replace(info, brokers=rest), jmx=jmx)
 
 
 def open_cluster(cluster: Cluster, reporter: Reporter, stack: ExitStack) -> OpenCluster:
@@ -79,6 +96,7 @@ def open_cluster(cluster: Cluster, reporter: Reporter, stack: ExitStack) -> Open
         security,
         testbed.jmx_access,
         planted,
+        testbed,
     )
 
 

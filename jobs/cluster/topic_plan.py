@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from jobs.cluster.admin import NO_LEADER, Partition
@@ -165,13 +165,22 @@ class TopicState:
         )
 
 
+def leader_of(replicas: Sequence[int], away: Set[int] = frozenset()) -> int:
+    """The broker that leads these replicas while some are away: the first that is not."""
+    return next((each for each in replicas if each not in away), NO_LEADER)
+
+
 def state_of(
-    wanted: Assignment, seen: Mapping[int, Partition] | None, first: int = 0
+    wanted: Assignment,
+    seen: Mapping[int, Partition] | None,
+    first: int = 0,
+    away: Set[int] = frozenset(),
 ) -> TopicState:
     """How the partitions that a broker sees differ from the wanted ones; None sees no topic.
 
     Args:
         first: the number that the topic's partition 0 has among all topics.
+        away: brokers that are offline on purpose; they may follow or not.
     """
     wanted = {first + number: replicas for number, replicas in wanted.items()}
     seen = {first + number: each for number, each in (seen or {}).items()}
@@ -181,8 +190,8 @@ def state_of(
         missing=tuple(sorted(set(wanted) - set(known))),
         reassigned=tuple(n for n, each in known.items() if each.replicas != wanted[n]),
         leaderless=tuple(sorted(set(known) - set(led))),
-        moved=tuple(n for n, each in led.items() if each.leader != wanted[n][0]),
-        lagging=tuple(n for n, each in known.items() if set(each.isr) != set(each.replicas)),
+        moved=tuple(n for n, each in led.items() if each.leader != leader_of(wanted[n], away)),
+        lagging=tuple(n for n, each in known.items() if {*each.replicas} - {*each.isr} - away),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from jobs.cluster.topic_plan import Assignment, TopicState
+from jobs.cluster.topic_plan import Assignment, TopicState, leader_of
 from jobs.engine.task.partitions import Partitions
 
 
@@ -16,11 +16,13 @@ class TopicSet:
         names: of the topics.
         message_bytes: size of the messages that are written to them [B].
         replicas: of the partitions of each of them; what was assigned, and must stay so.
+        away: brokers that are offline on purpose: what they would lead, the next replica leads.
     """
 
     names: tuple[str, ...]
     message_bytes: int
     replicas: Assignment
+    away: frozenset[int] = frozenset()
 
     def __str__(self) -> str:
         more = len(self.names) - 1
@@ -34,7 +36,9 @@ class TopicSet:
     @property
     def leaders(self) -> tuple[int, ...]:
         """Broker id that leads partition 0, 1, 2, …, numbered through all topics."""
-        each = tuple(self.replicas[number][0] for number in sorted(self.replicas))
+        each = tuple(
+            leader_of(self.replicas[number], self.away) for number in sorted(self.replicas)
+        )
         return each * len(self.names)
 
 

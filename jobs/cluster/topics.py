@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from jobs.cluster.admin import AdminError, KafkaAdmin
 from jobs.cluster.topic_plan import (
@@ -47,6 +48,9 @@ class Topics:
         admin: the cluster's administration.
         run_id: part of the topics' names, so that no two runs share one.
         clock, pause: time [s], handed in for tests.
+
+    Attributes:
+        away: brokers that are offline on purpose; they hold replicas as all others.
     """
 
     def __init__(
@@ -61,6 +65,7 @@ class Topics:
         self._clock = clock
         self._pause = pause
         self._made: list[str] = []
+        self.away: frozenset[int] = frozenset()
 
     @property
     def made(self) -> tuple[str, ...]:
@@ -133,6 +138,12 @@ class Topics:
         waited_s = self._clock() - began
         return TopicReport(str(topics), before, state, waited_s, trouble)
 
+    def is_in_sync(self, topics: TopicSet) -> bool:
+        """True when every replica follows, those of brokers that were away too."""
+        whole = replace(topics, away=frozenset())
+        state = self._state(whole)
+        return not (state.lagging or state.missing or state.silent)
+
     def end_offsets(self, topics: TopicSet) -> dict[int, int]:
         """Partition → the offset that its next record will get, numbered through all topics.
 
@@ -185,10 +196,11 @@ class Topics:
             several(name, wanted.count),
             pattern.bpm,
             assignment(
-                self._admin.describe_cluster().broker_ids,
+                sorted({*self._admin.describe_cluster().broker_ids, *self.away}),
                 wanted.partitions_per_broker,
                 wanted.replication_factor,
             ),
+            self.away,
         )
 
     def _request(
@@ -212,7 +224,7 @@ class Topics:
                 continue
             for position, name in enumerate(topics.names):
                 first = position * len(topics.replicas)
-                state |= state_of(topics.replicas, seen.get(name), first)
+                state |= state_of(topics.replicas, seen.get(name), first, topics.away)
         return state
 
     def _elect(self, topics: TopicSet, partitions: tuple[int, ...]) -> str:

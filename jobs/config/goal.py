@@ -58,6 +58,8 @@ class Search(ConfigModel):
         refine_max: message sizes that may be added where the boundary line bends.
         confirm_s: for how long a limit that was found is held before it is an answer [s];
             off unless given.
+        brokers_offline: brokers that are taken away on purpose once all limits are found, to
+            find the limits of the rest, and what they carry while the others catch up.
         budget: what all trials may cost.
         interval_max: relative width of a limit's 90 % interval above which the size is
             measured further, and if that does not help is called doubtful; 1 is never; None
@@ -73,6 +75,7 @@ class Search(ConfigModel):
     method: Literal["guided", "bisection"] = "guided"
     refine_max: Annotated[int, Whole(0, 20, "sizes")] = 0
     confirm_s: Annotated[float, Number(0, 31_536_000, "seconds", above=True)] | None = None
+    brokers_offline: Annotated[int, Whole(1, 100, "brokers")] | None = None
     budget: Annotated[Budget, FileSection()] = Budget()
     interval_max: Annotated[float, Number(0, 1, above=True)] | None = None
     interval_required: bool = False

@@ -15,7 +15,7 @@ from jobs.config.overrides import apply_overrides, parse_overrides
 from jobs.config.problems import config_error
 from jobs.config.source import ParsedFile, parse_map
 from jobs.config.workload import Workload
-from metrics.traffic.axes import AXES, MESSAGE_BYTES, NP, Axis
+from metrics.traffic.axes import AXES, MESSAGE_BYTES, NP, PARTITIONS, Axis
 from metrics.traffic.pattern import TrafficPattern
 from search.errors import ConfigError
 
@@ -141,6 +141,7 @@ def load(cluster: str, workload: str, goal: str, overrides: Sequence[str] = ()) 
             f"workload.topic.replication_factor={testbed.brokers}"
         )
     _require_axis(loaded)
+    _require_rest(loaded)
     return loaded
 
 
@@ -182,6 +183,32 @@ def _require_axis(config: Configuration) -> None:
         raise ConfigError(
             f"at goal.search.load_cap {search.load_cap} of {axis.name}: {error}; or lower the cap"
         ) from None
+
+
+def _require_rest(config: Configuration) -> None:
+    """Refuse to take brokers away where the rest could not carry on, or nobody could judge it."""
+    count, topic = config.goal.search.brokers_offline, config.workload.topic
+    if count is None:
+        return
+    given = f"goal.search.brokers_offline (--offline) is {count}"
+    least = int(topic.config.get("min.insync.replicas", "1"))
+    if topic.replication_factor < count + least:
+        raise ConfigError(
+            f"{given} and workload {config.workload.name} has topic.replication_factor "
+            f"{topic.replication_factor}; expected {count + least} or more, or partitions are "
+            "without a leader; raise it, for example by "
+            f"--set workload.topic.replication_factor={count + least}"
+        )
+    if len(config.goals) > 1:
+        raise ConfigError(
+            f"{given} with the goals {config.goal_names}; expected one goal, as brokers catch up "
+            "only once; run them one by one"
+        )
+    if config.axis is PARTITIONS:
+        raise ConfigError(
+            f"{given} and the goal searches along {config.axis.name}; expected an axis that leaves "
+            "the topic as it is, or the replicas that lack are never as many; choose another"
+        )
 
 
 def _require_growing_size(workload: Workload, load_cap: int) -> None:

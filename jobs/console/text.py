@@ -21,6 +21,7 @@ from metrics.reporting.limit_words import (
 from metrics.reporting.summary import RunSummary
 from metrics.tables.boundary import Boundary
 from metrics.traffic.axes import NP, Axis, axis_named
+from metrics.trial.state import ALL_BROKERS
 from metrics.units import (
     UNKNOWN,
     format_count,
@@ -189,7 +190,8 @@ def limit_evidence(boundary: Boundary) -> list[str]:
     sentences += limit_precision(boundary)
     reasons = "; ".join(reason_words(reason) for reason in boundary.overload_reasons)
     if boundary.np_overloaded is None:
-        return [*sentences, "no overload was seen, so the limit is at least this"]
+        at_least = "no overload was seen, so the limit is at least this"
+        return [*sentences, at_least, *map(clean, boundary.notes)]
     sentences += [clean(note) for note in boundary.notes]
     if boundary.evidence:
         return [*sentences, f"bound by {clean(boundary.evidence)}"]
@@ -225,6 +227,8 @@ def point_words(boundary: Boundary, goal: str = "") -> str:
     size, load = format_size(boundary.bpm), boundary.along.amount(boundary.loads[0])
     if goal:
         size = f"{size}, goal {clean(goal)}"
+    if boundary.state != ALL_BROKERS:
+        size = f"{size}, {boundary.state}"
     span, latency = span_words(boundary), latency_words(*boundary.latencies_ms)
     value = (
         f"{load}, {f'{span} {AT_LEVEL}, ' if span else ''}"

@@ -92,6 +92,7 @@ def plan_of(config: Configuration, out: Path | None = None) -> Plan:
     one_s = trial_s(workload)
     brokers = cluster.testbed.brokers if cluster.testbed else None
     expected = forecast(line_of(workload, goal, brokers or 1), one_s)
+    lines = 1 if goal.search.brokers_offline is None else 2  # with all brokers, and with the rest
     loaded_share = workload.trial.load_s / one_s
     return Plan(
         cluster=cluster.name,
@@ -102,9 +103,11 @@ def plan_of(config: Configuration, out: Path | None = None) -> Plan:
         producer=describe_producer(workload),
         resolution=goal.search.resolution,
         trial_s=one_s,
-        trials_estimated=round(expected.trials.median),
-        duration_s=expected.seconds.median,
-        write_bytes_max=(expected.bytes.high * loaded_share * workload.topic.replication_factor),
+        trials_estimated=round(lines * expected.trials.median),
+        duration_s=lines * expected.seconds.median,
+        write_bytes_max=(
+            lines * expected.bytes.high * loaded_share * workload.topic.replication_factor
+        ),
         out=out,
         notes=_notes(cluster, workload),
     )

@@ -15,6 +15,7 @@ from jobs.console.events import Plan, PointFinished, RunFinished, warn
 from jobs.runs.endings import NO_CONCLUSION, Ending, ending_of
 from jobs.runs.estimate import line_of, plan_of
 from jobs.runs.lifecycle import Body, Life
+from jobs.runs.offline import limits_offline
 from jobs.runs.results import (
     boundary_of,
     planted_table,
@@ -32,8 +33,9 @@ from jobs.trials.warm_up import open_gates
 from metrics.planning.planted import HandlerTime, planted_np, stated
 from metrics.tables.boundary import Boundary, BoundaryRow
 from metrics.traffic.axes import NP
+from metrics.trial.state import ALL_BROKERS, place_of
 from search.bracket import bracket_of
-from search.errors import GuardStopError, NoConclusionError
+from search.errors import ConfigError, GuardStopError, NoConclusionError
 from search.forecast import trials_left
 from search.line import FinishedPoint, Line
 from search.lines import next_size, run_lines
@@ -75,6 +77,11 @@ class LimitRun(Body):
         self._points = {goal: [] for goal in self._lines}
         if not life.order.resumes:
             return
+        if self.config.goal.search.brokers_offline is not None:
+            raise ConfigError(
+                f"--resume names the run {life.order.run_id}, which takes brokers away; expected "
+                "one with all brokers, as what they had to catch up with is gone; start a new run"
+            )
         tables, run_id = context.tables, context.run_id
         context.trials.extend(
             resumed_trials(tables, run_id, config_text(self.config), context.environment)
@@ -120,6 +127,9 @@ class LimitRun(Body):
             except GuardStopError as stop:
                 self._keep_cut(context, str(stop))
                 raise
+        if self.config.goal.search.brokers_offline is not None:
+            for boundary in limits_offline(context, self._lines, self._points, self.boundaries):
+                self._keep_boundary(context, boundary)
 
     def _calibrate(self, context: RunContext, topics: PointTopics, bpm: int) -> None:
         """Once, on brokers with a planted limit that are warm now: what it is."""
@@ -149,6 +159,9 @@ class LimitRun(Body):
     def _keep(self, context: RunContext, goal: str, point: FinishedPoint) -> None:
         boundary = boundary_of(point, context.trials, self.config, goal, context.brokers)
         boundary = replace(boundary, np_planted=self._planted_np(context, goal, point.bpm))
+        self._keep_boundary(context, boundary)
+
+    def _keep_boundary(self, context: RunContext, boundary: Boundary) -> None:
         self.boundaries.append(boundary)
         names = (self.config.cluster.name, self.config.workload.name)
         context.tables.append_boundary(BoundaryRow(context.run_id, time.time(), *names, boundary))
@@ -176,7 +189,9 @@ class LimitRun(Body):
             return Ending()
         several = len({b.goal for b in self.boundaries}) > 1
         told = "; ".join(
-            f"{f'{b.goal} at ' if several else ''}{b.bpm} B: {why}" for b, why in missing
+            f"{f'{b.goal} at ' if several else ''}{b.bpm} B"
+            f"{'' if b.state == ALL_BROKERS else f', {b.state}'}: {why}"
+            for b, why in missing
         )
         text = f"no conclusion for {told}"
         return Ending(NO_CONCLUSION, NoConclusionError.exit_code, text)
@@ -184,7 +199,9 @@ class LimitRun(Body):
     def conclude(self, life: Life, ending: Ending) -> None:
         """Leave summary.json, chart and report."""
         order = list(self._lines)
-        found = sorted(self.boundaries, key=lambda each: (order.index(each.goal), each.bpm))
+        found = sorted(
+            self.boundaries, key=lambda b: (order.index(b.goal), place_of(b.state), b.bpm)
+        )
         summary = summary_of_run(life, self.config, ending, found)
         trials = life.context.trials if life.contexts else None
         told = json.loads(config_text(self.config))

@@ -136,6 +136,10 @@ class Opening:
                 **ready.environment,
             },
             caveats=caveats,
+            outage=opened.outage(self.reporter),
+            without=lambda away: open_metrics(
+                config.cluster, opened.without(away), getattr(spark, "_jvm", None)
+            ),
         )
 
     def _require_ready(self, session: Session, addresses: Addresses) -> SessionReport:

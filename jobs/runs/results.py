@@ -27,6 +27,7 @@ from metrics.reporting.summary import (
 )
 from metrics.tables.boundary import Boundary, make_boundary
 from metrics.trial.histogram import Quantiles
+from metrics.trial.state import ALL_BROKERS
 from metrics.trial.trial import Trial
 from metrics.units import UNKNOWN, format_duration, format_size
 from search.confirming import after_words, held_in
@@ -42,15 +43,17 @@ def boundary_of(
     config: Configuration,
     goal: str,
     brokers: int,
+    state: str = ALL_BROKERS,
 ) -> Boundary:
     """The boundary of one search, with the reasons of the trial at its overloaded side.
 
     Args:
         trials: all of the run, oldest first.
         goal: the goal that was searched for.
+        state: of the cluster, in which it was searched.
     """
     bracket = point.result.bracket
-    own = [trial for trial in trials if trial.point_bpm == point.bpm]
+    own = [each for each in trials if each.point_bpm == point.bpm and each.state == state]
     over = _last(own, goal, bracket.overloaded, Verdict.OVERLOADED)
     last = over.judgements[goal] if over else None
     held = _last(own, goal, bracket.sustained, Verdict.SUSTAINED)
@@ -75,6 +78,7 @@ def boundary_of(
         goal=goal,
         evidence=last.attribution if last else "",
         notes=notes,
+        state=state,
         interval_max=config.goal_named(goal).search.widest_interval,
         latency_p50_ms=_known(latency.p50_ms),
         latency_p99_ms=_known(latency.p99_ms),

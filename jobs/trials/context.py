@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from jobs.cluster.outage import Outage
 from jobs.cluster.topics import Topics
 from jobs.config import Configuration, Workload
 from jobs.console.events import Reporter
@@ -18,6 +19,7 @@ from metrics.sources.source import MetricsSource
 from metrics.tables.store import TableStore
 from metrics.traffic.pattern import TrafficPattern
 from metrics.trial.evidence import ClusterFacts
+from metrics.trial.state import ALL_BROKERS
 from metrics.trial.trial import Trial
 
 if TYPE_CHECKING:
@@ -46,6 +48,9 @@ class RunContext:
         numbers: numbers the trials of the run, from 1.
         trials: the finished ones, oldest first.
         caveats: what the metrics cannot show, a sentence each.
+        state: of the cluster, as trials tell it.
+        outage: takes brokers away on purpose; None where nobody asks for it.
+        without: opens the metrics of the cluster without some brokers.
     """
 
     run_id: str
@@ -64,6 +69,9 @@ class RunContext:
     caveats: tuple[str, ...] = ()
     numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
     trials: list[Trial] = field(default_factory=list)
+    state: str = ALL_BROKERS
+    outage: Outage | None = None
+    without: Callable[[frozenset[int]], MetricsSource] | None = None
 
     @property
     def workload(self) -> Workload:

@@ -102,6 +102,14 @@ class Guards:
         self._lacking = self._others_lacking()
         self.require_well()
 
+    def accept(self) -> None:
+        """See the cluster anew: what others lack now, as a broker is away on purpose, is theirs.
+
+        Raises:
+            AdminError: the cluster does not answer.
+        """
+        self._lacking = self._others_lacking()
+
     # --- before a load ------------------------------------------------------
 
     def trouble_with(self, pattern: TrafficPattern) -> str | None:

@@ -56,17 +56,24 @@ class TrialMeasurer:
 
     Args:
         bpm: message size of the point [B].
+        held: the load that is held already; None when there is none.
     """
 
     def __init__(
-        self, context: RunContext, topics: PointTopics, gates: Gates, bpm: int, outlook: Outlook
+        self,
+        context: RunContext,
+        topics: PointTopics,
+        gates: Gates,
+        bpm: int,
+        outlook: Outlook,
+        held: int | None = None,
     ) -> None:
         self._context = context
         self._topics = topics
         self._gates = gates
         self._outlook = outlook
         self._bpm = bpm
-        self._held: int | None = None
+        self._held = held
 
     def measure(self, load: int) -> dict[str, Observation]:
         """What each goal says of a trial at `load`, as the search wants it; see `trial`."""
@@ -114,6 +121,7 @@ class TrialMeasurer:
             evidence=evidence,
             judgements=judge_all(evidence, context.thresholds),
             held=is_held,
+            state=context.state,
         )
         judged_s = time.time()
         try:

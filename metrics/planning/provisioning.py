@@ -193,6 +193,17 @@ def _bought_for(low: float, limit: float, brokers_for_limit: int) -> str:
     )
 
 
+def offline_mb_per_s(limit_mb_per_s: float, brokers: int, offline: int) -> float:
+    """What the rest of a cluster carries by arithmetic: its share of the whole [MB/s].
+
+    As `provision` has it: each broker that is up carries what it does when all are.
+
+    Args:
+        limit_mb_per_s: of the whole cluster with all brokers up [MB/s].
+    """
+    return limit_mb_per_s * (brokers - offline) / brokers
+
+
 def _need(resource: str, needed: float, usable: float, demand: Demand) -> Need:
     brokers = math.ceil(needed / usable - 1e-9)
     return Need(resource, max(brokers, demand.replication_factor), usable)

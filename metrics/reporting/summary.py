@@ -12,6 +12,7 @@ from typing import Any
 
 from metrics.columns import fields_of, restored
 from metrics.tables.boundary import Boundary
+from metrics.trial.state import ALL_BROKERS
 from metrics.trial.trial import Trial
 from metrics.units import iso_utc
 from search.errors import ConfigError
@@ -65,21 +66,22 @@ class RunSummary:
 
 
 def by_goal(summary: RunSummary) -> list[tuple[str, RunSummary]]:
-    """A summary for each goal; the goal's name is empty where there is only one."""
-    goals = list(dict.fromkeys(boundary.goal for boundary in summary.boundaries))
-    if len(goals) < 2:
+    """A summary for each goal and state of the cluster; its name is empty where there is only one.
+
+    The name has no blanks: it is a part of files' names.
+    """
+    found = list(dict.fromkeys((each.goal, each.state) for each in summary.boundaries))
+    if len(found) < 2:
         return [("", summary)]
-    return [
-        (
-            goal,
-            replace(
-                summary,
-                goal=goal,
-                boundaries=tuple(b for b in summary.boundaries if b.goal == goal),
-            ),
-        )
-        for goal in goals
-    ]
+    several = len({goal for goal, _ in found}) > 1
+    parts = []
+    for goal, state in found:
+        boundaries = tuple(b for b in summary.boundaries if (b.goal, b.state) == (goal, state))
+        told = goal if state == ALL_BROKERS else f"{goal}, {state}"
+        named = [goal] if several else []
+        named += [] if state == ALL_BROKERS else [state.replace(" ", "-")]
+        parts.append(("-".join(named), replace(summary, goal=told, boundaries=boundaries)))
+    return parts
 
 
 def trial_document(trial: Trial) -> dict[str, Any]:

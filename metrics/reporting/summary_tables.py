@@ -10,6 +10,7 @@ from metrics.columns import restored
 from metrics.reporting.summary import RunSummary
 from metrics.tables.boundary import Boundary
 from metrics.tables.store import TableStore
+from metrics.trial.state import place_of
 from metrics.units import iso_utc
 from search.errors import ConfigError
 
@@ -47,10 +48,13 @@ def summary_of(
     last = ends[-1] if ends else ordered[-1]
     workload = configuration_of_row(last).get("workload", {})
     goals = [name.strip() for name in last["goal"].split(",")]
-    newest = {(row["goal"], row["bpm"]): row for row in sorted(points, key=lambda row: row["at"])}
+    newest = {
+        (row["goal"], row.get("state"), row["bpm"]): row
+        for row in sorted(points, key=lambda row: row["at"])
+    }
     boundaries = sorted(
         (restored(Boundary, row) for row in newest.values()),
-        key=lambda each: (_place(each.goal, goals), each.bpm),
+        key=lambda each: (_place(each.goal, goals), place_of(each.state), each.bpm),
     )
     return RunSummary(
         run_id=last["run_id"],

@@ -10,6 +10,7 @@ from metrics.columns import Column, Flat, Moment, column
 from metrics.traffic.axes import MESSAGE_BYTES, NP, Axis, axis_named
 from metrics.traffic.pattern import TrafficPattern
 from metrics.trial.judgement import Reason
+from metrics.trial.state import ALL_BROKERS
 from metrics.windows.resource import Resource
 from search.interval import Interval
 from search.model import Bracket
@@ -58,6 +59,7 @@ class Boundary:
         latency_p999_ms: what 99.9 % of them did not exceed.
         confirmed_s: for how long the limit was held, and lasted, or None when it was not
             held (`search.confirm_s`); time counts while the brokers are loaded [s].
+        state: of the cluster: `all brokers`, `1 broker offline` or `catching up`.
     """
 
     bpm: int
@@ -86,6 +88,7 @@ class Boundary:
     latency_p99_ms: float | None = None
     latency_p999_ms: float | None = None
     confirmed_s: float | None = None
+    state: str = ALL_BROKERS
 
     @property
     def latencies_ms(self) -> tuple[float | None, float | None, float | None]:

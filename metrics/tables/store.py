@@ -20,6 +20,7 @@ from metrics.tables.cases import CaseRow
 from metrics.tables.schema import SCHEMAS, RunRow, SampleRow
 from metrics.tables.trials import trial_from
 from metrics.tables.views import newest_cases, newest_runs
+from metrics.trial.state import ALL_BROKERS
 from metrics.trial.trial import Trial
 from search.errors import ConfigError
 
@@ -138,6 +139,8 @@ class TableStore:
         """
         point = row.boundary
         key = f"{row.run_id}/{point.goal}/{point.bpm}"
+        if point.state != ALL_BROKERS:
+            key += f"/{point.state}"
         self._append("boundaries", key, point.trials + 1, row)
 
     def append_case(self, row: CaseRow) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from metrics.trial.state import ALL_BROKERS
 from search.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -88,21 +89,34 @@ def reading_rows(samples: DataFrame, reading: str) -> DataFrame:
 
 
 def newest_points(boundaries: DataFrame) -> DataFrame:
-    """Of `boundaries` one point per run, goal, axis and size: the newest, if a search went on."""
+    """Of `boundaries` one point per run, goal, axis and size: the newest, if a search went on.
+
+    Of points with all brokers; those with brokers away stand in the column `state`.
+    """
     from pyspark.sql import functions as sql
 
-    return _first(boundaries, ("run_id", "goal", "axis", "bpm"), sql.col("at").desc())
+    return _first(
+        with_all_brokers(boundaries), ("run_id", "goal", "axis", "bpm"), sql.col("at").desc()
+    )
 
 
 def latest_boundaries(boundaries: DataFrame) -> DataFrame:
     """Of `boundaries` the newest point per cluster, workload, goal, axis and message size.
 
-    Points whose search gave up are left out.
+    Points whose search gave up are left out, and those with brokers away.
     """
     from pyspark.sql import functions as sql
 
     same = ("cluster", "workload", "goal", "axis", "bpm")
-    return _first(boundaries.where("gave_up is null"), same, sql.col("at").desc())
+    whole = with_all_brokers(boundaries).where("gave_up is null")
+    return _first(whole, same, sql.col("at").desc())
+
+
+def with_all_brokers(boundaries: DataFrame) -> DataFrame:
+    """The points of `boundaries` that were found with no broker away, those of old tables too."""
+    if "state" not in boundaries.columns:
+        return boundaries
+    return boundaries.where(f"coalesce(state, '{ALL_BROKERS}') = '{ALL_BROKERS}'")
 
 
 def points_for_people(boundaries: DataFrame) -> DataFrame:

@@ -88,6 +88,14 @@ MESSAGE_BYTES = Axis(
     grows_batches=True,
 )
 
+PARTITIONS = Axis(
+    "partitions",
+    "topic.partitions_per_broker",
+    "partitions per broker",
+    column="parts",
+    maximum=PARTITIONS_MAX,
+)
+
 AXES: Mapping[str, Axis] = {
     axis.name: axis
     for axis in (
@@ -99,13 +107,7 @@ AXES: Mapping[str, Axis] = {
             grows_payload=True,
         ),
         MESSAGE_BYTES,
-        Axis(
-            "partitions",
-            "topic.partitions_per_broker",
-            "partitions per broker",
-            column="parts",
-            maximum=PARTITIONS_MAX,
-        ),
+        PARTITIONS,
         Axis(
             "consumer_groups",
             "consumers.groups",

@@ -10,6 +10,7 @@ from metrics.columns import Column, Flat, Moment, column
 from metrics.traffic.pattern import TrafficPattern
 from metrics.trial.evidence import Evidence
 from metrics.trial.judgement import Judgement, Reason
+from metrics.trial.state import ALL_BROKERS
 from metrics.windows.resource import Resource
 from search.model import Observation, Verdict
 
@@ -27,6 +28,7 @@ class Trial:
         evidence: what clients and brokers did.
         judgements: goal → its judgement, of all goals that the run judges by.
         held: it is a window of a limit that was held (`search.confirm_s`).
+        state: of the cluster: `all brokers`, `1 broker offline` or `catching up`.
         recovery_s: from the end of an overload until the brokers were at rest [s]; None when
             it was no overload, or when they did not come to rest.
     """
@@ -41,6 +43,7 @@ class Trial:
     judgements: Annotated[Mapping[str, Judgement], Column("verdicts")]
     recovery_s: float | None = None
     held: bool = False
+    state: str = ALL_BROKERS
 
     @property
     def judgement(self) -> Judgement:

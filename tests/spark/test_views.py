@@ -112,6 +112,7 @@ def test_the_latest_point_of_each_size_counts_unless_its_search_gave_up(
         _point("b", 2.0, np_sustained=25),
         _point("c", 3.0, np_sustained=0, gave_up="no valid trial"),
         _point("a", 1.0, bpm=1_000, np_sustained=8),
+        _point("d", 4.0, np_sustained=13, state="1 broker offline"),
     ]
     found = latest_boundaries(table(spark, "boundaries", records))
     assert_rows(
@@ -125,6 +126,7 @@ def test_the_latest_point_of_each_size_counts_unless_its_search_gave_up(
 def test_a_search_that_went_on_has_its_newest_point_only(spark: SparkSession) -> None:
     records = [_point("a", at_s, np_sustained=count) for at_s, count in ((1.0, 20), (2.0, 22))]
     records.append(_point("b", 1.5))
+    records.append(_point("b", 2.5, np_sustained=13, state="catching up"))
     found = newest_points(table(spark, "boundaries", records))
     assert_rows(
         found.select("run_id", "np_sustained"),

@@ -18,6 +18,7 @@ from metrics.reporting.page.facts import (
 from metrics.reporting.page.trials import ListedTrial, listed_trials
 from metrics.reporting.summary import RunSummary, by_goal
 from metrics.tables.boundary import Boundary
+from metrics.trial.state import ALL_BROKERS
 from metrics.trial.trial import Trial
 from metrics.units import format_count, format_duration
 
@@ -130,7 +131,8 @@ def _held(summary: RunSummary, trials: Sequence[ListedTrial]) -> str:
 
 def _part(summary: RunSummary, trials: Sequence[ListedTrial]) -> GoalPart:
     boundaries: tuple[Boundary, ...] = summary.boundaries
-    goal = boundaries[0].goal or summary.goal
+    is_whole = boundaries[0].state == ALL_BROKERS
+    goal = (boundaries[0].goal if is_whole else "") or summary.goal
     return GoalPart(
         goal=goal,
         summary=summary,

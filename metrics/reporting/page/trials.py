@@ -92,7 +92,8 @@ def listed_trials(
 
 def belongs_to(trial: Trial, boundary: Boundary) -> bool:
     """True when a trial was made for this point."""
-    return trial.point_bpm == boundary.bpm or boundary.along is MESSAGE_BYTES
+    is_of_size = trial.point_bpm == boundary.bpm or boundary.along is MESSAGE_BYTES
+    return is_of_size and trial.state == boundary.state
 
 
 def _sides(trials: Sequence[Trial], boundaries: Sequence[Boundary]) -> dict[int, Sides]:

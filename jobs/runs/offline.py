@@ -1,0 +1,135 @@
+"""Limits while brokers are away, and what they are worth while these catch up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from jobs.runs.estimate import line_of
+from jobs.runs.results import boundary_of
+from jobs.trials.away import brokers_away, catch_up
+from jobs.trials.context import RunContext
+from jobs.trials.measure import Outlook, TrialMeasurer
+from jobs.trials.point_topics import PointTopics
+from jobs.trials.warm_up import open_gates
+from metrics.planning.provisioning import offline_mb_per_s
+from metrics.tables.boundary import Boundary, make_boundary
+from metrics.trial.state import CATCHING_UP
+from metrics.trial.trial import Trial
+from metrics.units import format_mb_per_s, format_ratio
+from search.confirming import Confirmation, Hold
+from search.forecast import trials_left
+from search.line import FinishedPoint, Line
+from search.lines import Finished, searchers_of
+from search.loop import Histories, run_goals
+from search.model import Bracket, Decision, GaveUp, Measure, Verdict
+
+
+def limits_offline(
+    context: RunContext, lines: Mapping[str, Line], found: Finished, whole: Sequence[Boundary]
+) -> Iterator[Boundary]:
+    """The limits of the rest, size by size, each followed by what it was while catching up.
+
+    For each size brokers go away anew, so that they have something to catch up with.
+
+    Args:
+        context: of the run, with all brokers.
+        lines: that were measured with all brokers, of one goal.
+        found: their points.
+        whole: their boundaries.
+    """
+    ((goal, line),) = lines.items()
+    config, count = context.config, context.config.goal.search.brokers_offline
+    assert count is not None, "asked for"
+    rest_line = replace(
+        line_of(config.workload, config.goal, context.brokers - count),
+        before=line.spent(found[goal]),
+    )
+    points: list[FinishedPoint] = []
+    while (bpm := rest_line.next_bpm(points)) is not None:
+        with brokers_away(context, count) as rest, PointTopics(rest) as topics:
+            # Before a look at the rest: what our topic lacks belongs to this state.
+            topics.open(rest.pattern(bpm, 1))
+            gates = open_gates(rest, config.cluster.warm_up_max_s)
+            outlook = Outlook()
+
+            def look_ahead(decision: Decision, histories: Histories, to: Outlook = outlook) -> None:
+                if isinstance(decision, Measure):
+                    to.reason = decision.reason
+                    to.trials_left = trials_left(rest_line, points, histories[goal])
+
+            measurer = TrialMeasurer(rest, topics, gates, bpm, outlook)
+            searchers = searchers_of({goal: rest_line}, bpm, {goal: points})
+            end = run_goals(searchers, measurer, look_ahead)[goal]
+            point = FinishedPoint(bpm, end.result, end.history)
+            boundary = boundary_of(point, rest.trials, config, goal, rest.brokers, rest.state)
+            notes = (*boundary.notes, *_beside_arithmetic(boundary, whole, context.brokers, count))
+            yield replace(boundary, notes=notes)
+            if not isinstance(end.result, GaveUp) and end.result.bracket.sustained:
+                load = end.result.bracket.sustained
+                windows, is_in_sync = catch_up(rest, topics, gates, bpm, load)
+                yield caught_up(rest, goal, load, windows, is_in_sync)
+        points.append(point)
+
+
+def _beside_arithmetic(
+    boundary: Boundary, whole: Sequence[Boundary], brokers: int, offline: int
+) -> tuple[str, ...]:
+    """The limit beside what follows from that of all brokers, as `redline plan` reckons."""
+    all_up = next((each for each in whole if each.bpm == boundary.bpm), None)
+    if all_up is None or not boundary.along.grows_payload or not boundary.mb_per_s:
+        return ()
+    reckoned = offline_mb_per_s(all_up.mb_per_s, brokers, offline)
+    if not reckoned:
+        return ()
+    sentence = (
+        f"{format_mb_per_s(boundary.mb_per_s)} MB/s with {boundary.state}; by the arithmetic of "
+        f"redline plan {brokers - offline} of {brokers} brokers carry "
+        f"{format_mb_per_s(reckoned)} of {format_mb_per_s(all_up.mb_per_s)} MB/s, so the measured "
+        f"limit is {format_ratio(boundary.mb_per_s / reckoned)} of it"
+    )
+    return (sentence,)
+
+
+def caught_up(
+    rest: RunContext, goal: str, load: int, windows: Sequence[Trial], is_in_sync: bool
+) -> Boundary:
+    """What the limit of the rest was while brokers caught up: carried, or too much.
+
+    Nothing lighter is tried, as they catch up only once; so it is a lower bound or no answer.
+    """
+    config, bpm = rest.config, windows[0].point_bpm
+    seen = tuple(trial.observation(goal) for trial in windows)
+    valid = sum(each.verdict is not Verdict.INVALID for each in seen)
+    window_s = config.workload.trial.load_s
+    hold = Hold(load, seen, Confirmation(valid, window_s))
+    amount = config.axis.amount(load)
+    over = len(hold.overloads)
+    told = f"{over} of {valid} windows were overloaded while brokers caught up"
+    gave_up = None
+    if not valid:
+        reason = windows[-1].reasons[0].text if windows[-1].reasons else "no reason is known"
+        gave_up = f"no window in which brokers caught up was valid: {reason}"
+    elif hold.broke_at is not None:
+        gave_up = f"{amount} were too much: {told}; no lighter load was tried, as they did so once"
+    elif not is_in_sync:
+        gave_up = f"replicas were not in sync after {len(windows)} windows of {window_s:g} s"
+    overloads = [trial.judgements[goal] for trial in windows]
+    last = next((each for each in reversed(overloads) if each.verdict is Verdict.OVERLOADED), None)
+    is_over = hold.broke_at is not None
+    boundary = make_boundary(
+        Bracket(0, load) if is_over else Bracket(load if valid else 0, None),
+        config.axis,
+        config.workload.pattern(bpm, rest.brokers),
+        trials=len(windows),
+        reasons=last.reasons if last and is_over else (),
+        limited_by=last.limited_by if last and is_over else None,
+        gave_up=gave_up,
+    )
+    return replace(
+        boundary,
+        goal=goal,
+        state=CATCHING_UP,
+        notes=(told,),
+        confirmed_s=None if gave_up else hold.held_s,
+    )

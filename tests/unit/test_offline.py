@@ -1,0 +1,223 @@
+"""Brokers that are away on purpose: what is asked for, waited for, expected of topics and told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from jobs.cluster.admin import NO_LEADER, Partition
+from jobs.cluster.outage import PATIENCE_S, AnnouncedOutage
+from jobs.cluster.topic_plan import Assignment, TopicState, state_of
+from jobs.cluster.topic_set import TopicSet
+from jobs.cluster.topics import Topics
+from jobs.config import load, load_workload
+from jobs.console.events import PhaseStarted, RecordingReporter
+from jobs.console.text import limit_evidence, limit_title, point_words
+from jobs.plan import limits_of
+from jobs.runs.offline import caught_up
+from jobs.trials.context import RunContext
+from metrics.planning.provisioning import (
+    Demand,
+    MeasuredLimit,
+    offline_mb_per_s,
+    provision,
+)
+from metrics.reporting.summary import by_goal
+from metrics.tables.boundary import Boundary
+from metrics.trial.judgement import Judgement
+from metrics.trial.state import CATCHING_UP, offline_state
+from metrics.trial.trial import Trial
+from search.errors import ConfigError, NoConclusionError
+from search.model import Verdict
+from tests.support.reported import overloaded, summary_of_sizes, sustained, trial_at
+from tests.support.scripted_admin import ScriptedAdmin
+
+AWAY = frozenset({3})
+WANTED: Assignment = {0: (1, 2), 1: (2, 3), 2: (3, 1)}
+LED = {
+    0: Partition(1, (1, 2), (1, 2)),
+    1: Partition(2, (2, 3), (2,)),
+    2: Partition(1, (3, 1), (1,)),
+}
+INVALID = Judgement(Verdict.INVALID, sustained().reasons)
+
+
+# --- topics -------------------------------------------------------------------
+
+
+def test_the_next_replica_leads_and_those_that_are_away_need_not_follow() -> None:
+    assert state_of(WANTED, LED, away=AWAY).healthy
+    assert state_of(WANTED, LED) == TopicState(moved=(2,), lagging=(1, 2))
+    caught = {**LED, 2: Partition(1, (3, 1), (1, 3))}
+    assert state_of(WANTED, caught, away=AWAY).healthy
+    assert TopicSet(("t", "u"), 100, WANTED, AWAY).leaders == (1, 2, 1, 1, 2, 1)
+    assert TopicSet(("t",), 100, WANTED).leaders == (1, 2, 3)
+
+
+def test_a_follower_that_should_be_there_is_missed_and_so_is_a_lone_replica() -> None:
+    short = {**LED, 0: Partition(1, (1, 2), (1,))}
+    assert state_of(WANTED, short, away=AWAY) == TopicState(lagging=(0,))
+    alone = state_of({0: (3,)}, {0: Partition(NO_LEADER, (3,), (3,))}, away=AWAY)
+    assert alone == TopicState(leaderless=(0,))
+
+
+def test_replicas_are_assigned_to_brokers_that_are_away() -> None:
+    admin = ScriptedAdmin((1, 2))
+    topics = Topics(admin, "run1")
+    topics.away = AWAY
+    admin.before_look = lambda: _lead_without(admin, AWAY)
+    made = topics.create(load_workload("demo").pattern(100))
+    assert {each for replicas in made.replicas.values() for each in replicas} == {1, 2, 3}
+    assert set(made.leaders) == {1, 2}
+    assert not topics.is_in_sync(made)
+    admin.broker_ids = [1, 2, 3]
+    admin.before_look = lambda: _lead_without(admin, AWAY, is_in_sync=True)
+    assert topics.is_in_sync(made)
+
+
+def _lead_without(admin: ScriptedAdmin, away: frozenset[int], is_in_sync: bool = False) -> None:
+    for partitions in admin.topics.values():
+        for number, each in partitions.items():
+            live = tuple(broker for broker in each.replicas if broker not in away)
+            isr = each.replicas if is_in_sync else live
+            partitions[number] = Partition(live[0], each.replicas, isr)
+
+
+# --- outages ------------------------------------------------------------------
+
+
+def outage(steps: Sequence[Callable[[ScriptedAdmin], None]]) -> tuple[Any, Any, list[float]]:
+    """An outage of three brokers, to whose pauses the steps happen; its reporter; the pauses."""
+    admin, reporter, pauses = ScriptedAdmin((1, 2, 3)), RecordingReporter(), list[float]()
+    left = iter(steps)
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        next(left, lambda _: None)(admin)
+
+    return AnnouncedOutage(admin, (1, 2, 3), reporter, pause), reporter, pauses
+
+
+def serve(*ids: int) -> Callable[[ScriptedAdmin], None]:
+    return lambda admin: setattr(admin, "broker_ids", list(ids))
+
+
+def phases(reporter: RecordingReporter) -> list[str]:
+    return [event.text for event in reporter.events if isinstance(event, PhaseStarted)]
+
+
+def test_somebody_is_asked_to_stop_a_broker_and_to_start_it_again() -> None:
+    asked, reporter, pauses = outage([serve(1, 2, 3), serve(1, 3), serve(1, 3), serve(1, 2, 3)])
+    assert asked.begin(1) == {2}
+    assert phases(reporter) == ["stop a broker of the cluster now; waiting until away"]
+    asked.end()
+    assert phases(reporter)[1:] == ["start broker 2 again now; waiting until it serves"]
+    assert len(pauses) == 4
+    asked.end()
+    assert len(pauses) == 4, "nothing is away"
+
+
+def test_nobody_stops_a_broker() -> None:
+    asked, _, pauses = outage([])
+    with pytest.raises(NoConclusionError, match=r"0 of 3 brokers are away after 3600 s; expected"):
+        asked.begin(1)
+    assert sum(pauses) == PATIENCE_S
+
+
+def test_a_cluster_that_does_not_answer_is_asked_again() -> None:
+    asked, _, _ = outage([serve(), serve(1, 2)])
+    assert asked.begin(1) == {3}
+
+
+# --- configuration ------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("goals", "overrides", "words"),
+    [
+        ("default", ["goal.search.brokers_offline=2"], "replication_factor 2; expected 3 or more"),
+        (
+            "default",
+            ["goal.search.brokers_offline=1", "workload.topic.config.min.insync.replicas=2"],
+            "expected 3 or more",
+        ),
+        ("strict,tolerant", ["goal.search.brokers_offline=1"], "expected one goal"),
+        (
+            "default",
+            [
+                "goal.search.brokers_offline=1",
+                "goal.search.axis=partitions",
+                "goal.search.load_cap=100",
+                "goal.search.load_start_max=10",
+                "workload.np=8",
+            ],
+            "expected an axis that leaves the topic as it is",
+        ),
+    ],
+)
+def test_what_cannot_lose_a_broker_is_refused(goals: str, overrides: list[str], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        load("testbed", "demo", goals, overrides)
+
+
+# --- answers ------------------------------------------------------------------
+
+
+def while_catching_up(*judged: Judgement, is_in_sync: bool = True) -> Boundary:
+    config = load("testbed", "demo", "default", ["goal.search.brokers_offline=1"])
+    rest = cast("RunContext", SimpleNamespace(config=config, brokers=2))
+    windows: list[Trial] = [
+        replace(trial_at(number, 1000, 40, {"default": each}), held=True, state=CATCHING_UP)
+        for number, each in enumerate(judged, 1)
+    ]
+    return caught_up(rest, "default", 40, windows, is_in_sync)
+
+
+def test_a_limit_that_is_carried_while_brokers_catch_up_is_a_lower_bound() -> None:
+    carried = while_catching_up(sustained(), overloaded(), sustained())
+    assert (carried.loads, carried.gave_up, carried.state) == ((40, None), None, CATCHING_UP)
+    assert carried.confirmed_s == 30.0
+    assert carried.notes == ("1 of 3 windows were overloaded while brokers caught up",)
+    assert point_words(carried).startswith("1 kB, catching up: at least 40 producers")
+    assert limit_evidence(carried)[-1] == carried.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("boundary", "words"),
+    [
+        (
+            while_catching_up(sustained(), overloaded(), overloaded()),
+            "40 producers were too much: 2 of 3 windows were overloaded",
+        ),
+        (while_catching_up(INVALID, INVALID), "no window in which brokers caught up was valid"),
+        (
+            while_catching_up(sustained(), sustained(), is_in_sync=False),
+            "replicas were not in sync after 2 windows of 10 s",
+        ),
+    ],
+)
+def test_what_cannot_be_said_of_catching_up_is_no_answer(boundary: Boundary, words: str) -> None:
+    assert boundary.gave_up is not None and words in boundary.gave_up
+    assert boundary.confirmed_s is None
+
+
+def test_each_state_has_its_own_part_of_an_answer_and_plans_go_by_all_brokers() -> None:
+    summary = summary_of_sizes([1000])
+    (whole,) = summary.boundaries
+    rest = replace(whole, state=offline_state(1), mb_per_s_per_broker=1.0)
+    summary = replace(summary, boundaries=(whole, rest))
+    assert [name for name, _ in by_goal(summary)] == ["", "1-broker-offline"]
+    titles = [limit_title(part) for _, part in by_goal(summary)]
+    assert ["1 broker offline" in title for title in titles] == [False, True]
+    (limit,) = limits_of(summary, None)
+    assert limit.mb_per_s == whole.mb_per_s_per_broker
+
+
+def test_the_arithmetic_is_that_of_a_plan() -> None:
+    limit = MeasuredLimit(1000, 10.0, replication_factor=2)
+    planned = provision([limit], Demand(20.0, 1000, 2, offline=1 / 3))
+    assert offline_mb_per_s(30.0, 3, 1) == pytest.approx(3 * planned.plan_mb_per_s_per_broker)
