@@ -67,6 +67,7 @@ def compare(  # noqa: PLR0913, PLR0917 - one for each option
     json_file: Path | None,
     dry_run: bool,
     yes: bool,
+    locks: bool,
 ) -> int:
     """Say whether side B takes less load than side A, how sure that is, and what may cause it.
 
@@ -83,7 +84,8 @@ def compare(  # noqa: PLR0913, PLR0917 - one for each option
             require_consent(side.config, reporter, yes)
         require_memory(sides)
         where = tables or str(out.absolute() / "tables")
-        order = RunOrder(reporter, out.absolute(), where, new_run_id(time.time()), slots)
+        run_id = new_run_id(time.time())
+        order = RunOrder(reporter, out.absolute(), where, run_id, slots, locks=locks)
         return execute(body, order)
 
 

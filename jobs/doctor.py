@@ -17,7 +17,7 @@ from jobs.checks.finding import Finding, Severity, problems_of
 from jobs.console.events import Level, Notice, Reporter, Table, note
 from jobs.console.printing import make_reporter
 from jobs.entry import run
-from jobs.options import pattern_options, run_options
+from jobs.options import lock_option, pattern_options, run_options
 from jobs.runs.examination import Examination, ExaminationScope
 from jobs.setup.version import __version__
 from metrics.reporting.summary import write_atomic
@@ -38,6 +38,7 @@ _LOUD = {Severity.WARNING: Level.WARNING, Severity.PROBLEM: Level.ERROR}
               help="Start the cluster's testbed to look at it, too, and stop it.")  # fmt: skip
 @click.option("--json", "json_file", metavar="FILE", type=click.Path(path_type=Path),
               help="Write the findings for programs, too.")  # fmt: skip
+@lock_option
 def doctor(  # noqa: PLR0913, PLR0917 - one for each option
     cluster: str,
     workload: str,
@@ -48,6 +49,7 @@ def doctor(  # noqa: PLR0913, PLR0917 - one for each option
     slots: int | None,
     starts: bool,
     json_file: Path | None,
+    locks: bool,
 ) -> int:
     """Say whether a run would start, before anything is loaded.
 
@@ -55,7 +57,7 @@ def doctor(  # noqa: PLR0913, PLR0917 - one for each option
     and Spark with its executors. Makes and changes nothing on the cluster. The exit code is
     0 when a run with the same options would start, else 2.
     """
-    order = ExaminationScope(cluster, workload, goal, overrides, out, tables, slots, starts)
+    order = ExaminationScope(cluster, workload, goal, overrides, out, tables, slots, starts, locks)
     with make_reporter() as reporter:
         findings = Examination(order, reporter).make()
         if json_file is not None:

@@ -26,7 +26,8 @@ def run(command: click.Command, args: Sequence[str] | None = None) -> NoReturn:
     """Run a job's command and exit with its code.
 
     0 done, 1 unexpected error, 2 bad usage or configuration, 3 no conclusion,
-    4 regression found, 5 stopped by a guard, 130 interrupted.
+    4 regression found, 5 stopped by a guard, 75 try again later (the cluster is in use),
+    130 interrupted.
     """
     # Libraries log what we say in a sentence of our own; a run keeps it in its folder.
     logging.getLogger().addHandler(logging.NullHandler())

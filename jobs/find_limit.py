@@ -48,6 +48,7 @@ def find_limit(  # noqa: PLR0913, PLR0917 - one for each option
     resume: str | None,
     dry_run: bool,
     yes: bool,
+    locks: bool,
 ) -> int:
     """Find the highest load that a cluster sustains, for each message size.
 
@@ -66,7 +67,8 @@ def find_limit(  # noqa: PLR0913, PLR0917 - one for each option
         where = tables or str(out.absolute() / "tables")
         run_id = resume or new_run_id(time.time())
         resumes = resume is not None
-        return execute(body, RunOrder(reporter, out.absolute(), where, run_id, slots, resumes))
+        order = RunOrder(reporter, out.absolute(), where, run_id, slots, resumes, locks)
+        return execute(body, order)
 
 
 if __name__ == "__main__":

@@ -48,6 +48,7 @@ def nightly(  # noqa: PLR0913, PLR0917 - one for each option
     slots: int | None,
     dry_run: bool,
     yes: bool,
+    locks: bool,
 ) -> int:
     """Measure the cases of a suite, and tell which of them are worse than before.
 
@@ -70,7 +71,8 @@ def nightly(  # noqa: PLR0913, PLR0917 - one for each option
         require_consent(config, reporter, yes)
         where = tables or str(out.absolute() / "tables")
         resumes = night is not None
-        return execute(body, RunOrder(reporter, out.absolute(), where, run_id, slots, resumes))
+        order = RunOrder(reporter, out.absolute(), where, run_id, slots, resumes, locks)
+        return execute(body, order)
 
 
 if __name__ == "__main__":

@@ -75,6 +75,13 @@ _DRY_RUN = click.option(
 _YES = click.option(
     "--yes", is_flag=True, help="Load a cluster that is not a testbed without asking."
 )
+lock_option = click.option(
+    "--no-lock",
+    "locks",
+    flag_value=False,
+    default=True,
+    help="Load the cluster without its lock, where brokers permit none; nobody may load it, too.",
+)
 
 
 def pattern_options(command: Command) -> Command:
@@ -88,5 +95,5 @@ def run_options(command: Command) -> Command:
 
 
 def load_options(command: Command) -> Command:
-    """`--dry-run` and `--yes`."""
-    return _DRY_RUN(_YES(command))
+    """`--dry-run`, `--yes` and `--no-lock`."""
+    return _DRY_RUN(_YES(lock_option(command)))

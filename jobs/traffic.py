@@ -49,6 +49,7 @@ def traffic(  # noqa: PLR0913, PLR0917 - one for each option
     slots: int | None,
     dry_run: bool,
     yes: bool,
+    locks: bool,
 ) -> int:
     """Hold one traffic pattern at a fixed load, trial after trial, each judged on its own.
 
@@ -71,7 +72,8 @@ def traffic(  # noqa: PLR0913, PLR0917 - one for each option
         require_consent(config, reporter, yes, deed)
         where = tables or str(out.absolute() / "tables")
         run_id = new_run_id(time.time())
-        return execute(body, RunOrder(reporter, out.absolute(), where, run_id, slots))
+        order = RunOrder(reporter, out.absolute(), where, run_id, slots, locks=locks)
+        return execute(body, order)
 
 
 if __name__ == "__main__":

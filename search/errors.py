@@ -38,3 +38,9 @@ class GuardStopError(RedlineError):
     """A guard stopped the run to protect the cluster or the machine."""
 
     exit_code = 5
+
+
+class TryLaterError(RedlineError):
+    """What was asked for cannot be done now, and may later: the cluster is in use or away."""
+
+    exit_code = 75

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from jobs.checks.finding import Finding, checked, ok, problem, warning
 from jobs.cluster.admin import ClusterInfo
 from jobs.cluster.health import ClusterHealth
+from jobs.cluster.lock import holder_of
 from jobs.cluster.opening import OpenCluster, require_fitting, window_needed_s
 from jobs.cluster.permissions import Permission, permissions
 from jobs.cluster.topic_plan import PREFIX, topic_name
@@ -25,14 +26,21 @@ from metrics.units import format_size
 MESSAGES_NAMED = 6
 
 
-def cluster_findings(opened: OpenCluster, config: Configuration) -> list[Finding]:
-    """What keeps a run from using a cluster that can be reached; nothing is made on it."""
+def cluster_findings(
+    opened: OpenCluster, config: Configuration, locks: bool = True
+) -> list[Finding]:
+    """What keeps a run from using a cluster that can be reached; nothing is made on it.
+
+    Args:
+        locks: whether the run would take the cluster's lock.
+    """
     run_id = f"doctor-{secrets.token_hex(4)}"
     looks: tuple[tuple[str, Callable[[], list[Finding]]], ...] = (
         ("brokers", lambda: broker_findings(opened.info)),
         ("replicas", lambda: _replicas(opened)),
         ("topics", lambda: _making(opened, config, run_id)),
-        ("permissions", lambda: _permissions(opened, config, run_id)),
+        ("permissions", lambda: _permissions(opened, config, run_id, locks)),
+        ("lock", lambda: _lock(opened) if locks else []),
         ("length of a trial", lambda: _length(opened, config)),
         ("guards", lambda: _guards(opened, config, run_id)),
     )
@@ -84,10 +92,27 @@ def _making(opened: OpenCluster, config: Configuration, run_id: str) -> list[Fin
     return [ok("topics", f"would be accepted, for messages of {told}{more}")]
 
 
-def _permissions(opened: OpenCluster, config: Configuration, run_id: str) -> list[Finding]:
+def _permissions(
+    opened: OpenCluster, config: Configuration, run_id: str, locks: bool
+) -> list[Finding]:
     group = f"redline-{run_id}" if config.workload.consumers.groups else None
     topic = topic_name(run_id, config.workload.message_bytes[0], 1)
-    return permission_rules(permissions(opened.admin, opened.info.broker_ids[0], topic, group))
+    broker = opened.info.broker_ids[0]
+    return permission_rules(permissions(opened.admin, broker, topic, group, locks))
+
+
+def _lock(opened: OpenCluster) -> list[Finding]:
+    holder = holder_of(opened.admin, opened.info.broker_ids)
+    if holder is None:
+        return [ok("lock", "nobody holds it")]
+    return [
+        warning(
+            "lock",
+            f"{holder} holds it",
+            "one run at a time: another one would end with exit code 75",
+            "wait for its end",
+        )
+    ]
 
 
 def permission_rules(found: Sequence[Permission]) -> list[Finding]:
@@ -98,7 +123,7 @@ def permission_rules(found: Sequence[Permission]) -> list[Finding]:
             check,
             f"the user of cluster security may not {each.deed}",
             f"the ACL {each.acl} with the prefix {PREFIX}",
-            "have it granted",
+            each.remedy,
         )
         for each in found
         if not each.is_granted

@@ -55,7 +55,7 @@ def connect(
         )
     options = dict(client_kwargs or {})
     _require_one_that_lets_us_in(answering, options, timeout_s)
-    client = _bootstrap(answering, options, timeout_s, request_timeout_s)
+    client = client_of(answering, options, timeout_s, request_timeout_s)
     admin = KafkaAdmin(client, request_timeout_s)
     try:
         _require_reachable_brokers(admin, options, timeout_s)
@@ -82,6 +82,11 @@ def split(address: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
+def joined(host: str, port: int) -> str:
+    """`host:port`; an IPv6 host stands in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def _trouble(address: str, timeout_s: float) -> str | None:
     try:
         socket.create_connection(split(address), timeout_s).close()
@@ -104,10 +109,22 @@ def _require_one_that_lets_us_in(
         raise ConfigError("; ".join(refusals.values()))
 
 
-def _bootstrap(
-    servers: list[str], options: dict[str, Any], timeout_s: float, request_timeout_s: float
+def client_of(
+    servers: Sequence[str],
+    options: Mapping[str, Any],
+    timeout_s: float = 10.0,
+    request_timeout_s: float = 30.0,
+    client_id: str = CLIENT_ID,
 ) -> KafkaAdminClient:
-    """kafka-python's client; of a failed one, nothing is left running."""
+    """kafka-python's client, once it has found the cluster; of a failed one nothing keeps running.
+
+    Args:
+        servers, options, timeout_s, request_timeout_s: as of `connect`.
+        client_id: by which brokers and their tools show it.
+
+    Raises:
+        ConfigError: it did not find the cluster.
+    """
     made: list[KafkaNetClient] = []
 
     def remember(**config: Any) -> KafkaNetClient:
@@ -116,8 +133,8 @@ def _bootstrap(
 
     try:
         return KafkaAdminClient(
-            bootstrap_servers=servers,
-            client_id=CLIENT_ID,
+            bootstrap_servers=list(servers),
+            client_id=client_id,
             bootstrap_timeout_ms=int(timeout_s * 1000),
             request_timeout_ms=int(request_timeout_s * 1000),
             reconnect_backoff_max_ms=RECONNECT_BACKOFF_MAX_MS,

@@ -8,7 +8,7 @@ nothing either way.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from kafka import errors as kafka_errors
@@ -17,6 +17,7 @@ from kafka.protocol.consumer import FetchRequest, HeartbeatRequest
 from kafka.protocol.producer import ProduceRequest
 
 from jobs.cluster.admin import LOOK_TIMEOUT_MS, KafkaAdmin
+from jobs.cluster.lock import GROUP
 
 _BY_NAME = {"produce": 12, "fetch": 12}
 """The newest versions of these requests that name topics; later ones want an id."""
@@ -35,15 +36,17 @@ class Permission:
         deed: in a word or two, for example `write`.
         acl: what grants it, for example `Write on topics`.
         is_granted: False when the brokers refuse it.
+        remedy: what to do where it is refused.
     """
 
     deed: str
     acl: str
     is_granted: bool
+    remedy: str = "have it granted"
 
 
 def permissions(
-    admin: KafkaAdmin, broker_id: int, topic: str, group: str | None
+    admin: KafkaAdmin, broker_id: int, topic: str, group: str | None, locks: bool = True
 ) -> tuple[Permission, ...]:
     """What this client may do with such a topic and such a group.
 
@@ -51,6 +54,7 @@ def permissions(
         broker_id: the broker to ask.
         topic: the name of a topic that does not exist.
         group: the id of a group that does not exist; None when no consumers read along.
+        locks: whether the run takes the cluster's lock.
 
     Raises:
         AdminError: the broker does not answer.
@@ -68,6 +72,10 @@ def permissions(
     if group is not None:
         found.append(ask("read", "Read on topics", _fetch(topic), _of_fetch))
         found.append(ask("join a group", "Read on groups", _heartbeat(group), _of_heartbeat))
+    if locks:
+        remedy = "have it granted, or run with --no-lock where nobody else loads the cluster"
+        lock = ask("lock the cluster", "Read on groups", _heartbeat(GROUP), _of_heartbeat)
+        found.append(replace(lock, remedy=remedy))
     return tuple(found)
 
 

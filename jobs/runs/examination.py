@@ -37,6 +37,7 @@ class ExaminationScope:
         tables: path or catalog name of the Delta tables; None for a folder of `out`.
         slots: tasks that were asked for; None for all that there are.
         starts: whether a testbed is started for the checks, and stopped after them.
+        locks: whether the run would take the cluster's lock.
     """
 
     cluster: str
@@ -47,6 +48,7 @@ class ExaminationScope:
     tables: str | None = None
     slots: int | None = None
     starts: bool = False
+    locks: bool = True
 
 
 @dataclass
@@ -72,7 +74,7 @@ class Examination:
             opened = None if cluster is None else self._cluster(cluster, stack)
             if opened is not None and config is not None:
                 self._phase("asking the cluster what it would permit")
-                self.findings += cluster_findings(opened, config)
+                self.findings += cluster_findings(opened, config, order.locks)
             self._phase("starting Spark")
             session = self._try("Spark", lambda: open_session(stack, self.order.slots))
             if session is not None and cluster is not None and workload is not None:

@@ -16,12 +16,14 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
 
+from jobs.cluster.lock import RunLocks, holder_words
 from jobs.config import Configuration
-from jobs.console.events import Plan, Reporter, RunStarted
+from jobs.console.events import Plan, Reporter, RunStarted, warn
 from jobs.runs.endings import Ending, ending_of
 from jobs.runs.estimate import caveat_of
 from jobs.runs.opening import Opening
 from jobs.runs.resumption import config_text
+from jobs.runs.sole_driver import sole_driver
 from jobs.trials.context import RunContext
 from metrics.tables.schema import RunRow
 from metrics.units import iso_utc
@@ -38,6 +40,7 @@ class RunOrder:
         run_id: names the run in tables and topics, see `new_run_id`.
         slots: tasks that share the load; None for as many as Spark can run at once.
         resumes: True when `run_id` names a run that may have been begun before.
+        locks: whether the clusters' locks are taken, see `jobs.cluster.lock`.
     """
 
     reporter: Reporter
@@ -46,6 +49,7 @@ class RunOrder:
     run_id: str
     slots: int | None = None
     resumes: bool = False
+    locks: bool = True
 
     @property
     def folder(self) -> Path:
@@ -88,6 +92,11 @@ class Life:
         return caveat_of(config, self.context.caveats if self.contexts else ())
 
     @property
+    def driver(self) -> str:
+        """Who drives the run, for others who would."""
+        return holder_words(self.order.run_id, self.started_s)
+
+    @property
     def times(self) -> tuple[str, str]:
         """When it began, and now; ISO 8601, UTC."""
         return iso_utc(self.started_s), iso_utc(time.time())
@@ -113,11 +122,7 @@ class Body(ABC):
         """Whether an earlier part of a run that is resumed may have left results here."""
         return True
 
-    def guard(self, life: Life, stack: ExitStack) -> None:
-        """Hold what nobody else may use, for as long as the stack is; before the opening."""
-        return
-
-    def resume(self, life: Life, stack: ExitStack) -> None:
+    def resume(self, life: Life) -> None:
         """Take over what was made before; everything is open, and nothing is loaded yet."""
         return
 
@@ -142,20 +147,29 @@ def execute(body: Body, order: RunOrder) -> int:
     """Run a body to its end; the exit code of a run that nothing stopped.
 
     Raises:
+        TryLaterError: another process drives this run, or another run has the cluster's lock.
         NoConclusionError, RegressionError: as the body's ending says.
         RedlineError: as opening the cluster, the session or the tables raises.
         KeyboardInterrupt: it was interrupted.
     """
     life = Life(order)
+    with sole_driver(order.folder, life.driver) as is_told:
+        if not (is_told or order.locks):
+            text = "a second driver of this run would not be seen: its folder's disk has no locks"
+            warn(order.reporter, text)
+        return _execute(body, life)
+
+
+def _execute(body: Body, life: Life) -> int:
+    order = life.order
     # What an earlier part of the run left stays as it is until this one goes on with it.
     is_begun = not (order.resumes and body.has_results(order.folder))
     order.reporter.report(RunStarted(order.run_id, body.plan(order.folder)))
     try:
         with ExitStack() as stack:
             stack.enter_context(_logged_to(order.folder / "run.log"))
-            body.guard(life, stack)
             _open(body, life, stack)
-            body.resume(life, stack)
+            body.resume(life)
             is_begun = True
             with _recorded(body, life):
                 body.measure(life)
@@ -177,6 +191,7 @@ def new_run_id(at_s: float) -> str:
 
 def _open(body: Body, life: Life, stack: ExitStack) -> None:
     order = life.order
+    locks = RunLocks(life.driver) if order.locks else None
     for name, config in body.configurations.items():
         first = life.context if life.contexts else None
         life.contexts[name] = Opening(
@@ -188,6 +203,7 @@ def _open(body: Body, life: Life, stack: ExitStack) -> None:
             order.slots,
             order.resumes,
             first.session if first else None,
+            locks,
         ).open(stack)
         if first is not None:
             life.contexts[name].numbers = first.numbers

@@ -6,7 +6,6 @@ import itertools
 import json
 import time
 from collections.abc import Mapping
-from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -67,7 +66,7 @@ class LimitRun(Body):
         """Forecast on simulated clusters."""
         return plan_of(self.config, out)
 
-    def resume(self, life: Life, stack: ExitStack) -> None:
+    def resume(self, life: Life) -> None:
         """Take over the trials of the run that is resumed, and see where it stood."""
         context = life.context
         self._lines = {

@@ -5,12 +5,14 @@ from __future__ import annotations
 import secrets
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
 from jobs.checks.finding import Severity, require_ready
 from jobs.checks.session import Addresses, SessionReport, look_at_session
+from jobs.cluster.lock import ClusterLock, RunLocks
 from jobs.cluster.opening import (
     OpenCluster,
     open_cluster,
@@ -61,6 +63,7 @@ class Opening:
             and for all that another one has.
         resumes: True when `run_id` names a run to go on with.
         session: to share with another side; None for one of its own.
+        locks: to take the cluster's from before it is loaded; None to take none.
     """
 
     config: Configuration
@@ -71,17 +74,22 @@ class Opening:
     slots: int | None = None
     resumes: bool = False
     session: Session | None = None
+    locks: RunLocks | None = None
 
     def open(self, stack: ExitStack) -> RunContext:
         """Everything open, for as long as the stack is.
 
         Raises:
             ConfigError: cluster, session and configuration do not fit each other.
+            TryLaterError: another run holds the cluster's lock.
             RedlineError: as opening the cluster, the session or the tables raises.
         """
         config = self.config
         workload = config.workload
         opened = open_cluster(config.cluster, self.reporter, stack)
+        lock = None
+        if self.locks is not None:
+            lock = self.locks.take(opened, partial(warn, self.reporter), stack)
         # A run that is resumed may have left a topic behind, which is not to be written to.
         name = f"{self.run_id}-{secrets.token_hex(2)}" if self.resumes else self.run_id
         topics = Topics(opened.admin, name)
@@ -89,12 +97,17 @@ class Opening:
             require_fitting(opened, workload, each)
         for bpm in workload.message_bytes:
             topics.validate(config.heaviest(bpm))
-        return self._context(opened, topics, stack)
+        context = self._context(opened, topics, stack, lock)
+        if lock is not None:
+            lock.require()
+        return context
 
     def _phase(self, text: str) -> None:
         self.reporter.report(PhaseStarted(text))
 
-    def _context(self, opened: OpenCluster, topics: Topics, stack: ExitStack) -> RunContext:
+    def _context(
+        self, opened: OpenCluster, topics: Topics, stack: ExitStack, lock: ClusterLock | None
+    ) -> RunContext:
         config, workload = self.config, self.config.workload
         session = self.session
         if session is None:
@@ -110,7 +123,13 @@ class Opening:
         source = open_metrics(config.cluster, opened, getattr(spark, "_jvm", None))
         stack.callback(source.close)
         require_throttling_seen(opened, workload, source.nodes.values())
-        guards = open_guards(config, opened.admin, self.run_id, self.reporter)
+        guards = open_guards(
+            config,
+            opened.admin,
+            self.run_id,
+            self.reporter,
+            lambda: None if lock is None else lock.lost,
+        )
         if self.resumes:
             guards.spent_bytes = tables.payload_bytes(self.run_id)
         caveats = shortcomings(source.nodes, workload.trial.sample_interval_s)

@@ -30,9 +30,17 @@ BLIND_S = 30.0
 
 
 def open_guards(
-    config: Configuration, admin: KafkaAdmin, run_id: str, reporter: Reporter
+    config: Configuration,
+    admin: KafkaAdmin,
+    run_id: str,
+    reporter: Reporter,
+    lock_lost: Callable[[], str | None] = lambda: None,
 ) -> Guards:
-    """The guards of a run, after a first look at the cluster; see `Guards.open`."""
+    """The guards of a run, after a first look at the cluster; see `Guards.open`.
+
+    Args:
+        lock_lost: see `Guards`.
+    """
     ours = f"{PREFIX}{run_id}-"
     is_testbed = config.cluster.testbed is not None  # which nobody else uses
     guards = Guards(
@@ -40,6 +48,7 @@ def open_guards(
         ClusterHealth(admin),
         lambda topic: is_testbed or topic.startswith(ours),
         partial(warn, reporter),
+        lock_lost=lock_lost,
     )
     guards.open()
     return guards
@@ -65,6 +74,7 @@ class Guards:
         is_ours: tells the run's own topics, by name.
         warn: hears what cannot be watched.
         clock: for the time between looks [s].
+        lock_lost: tells why the lock of the cluster is another run's now, or None.
 
     Attributes:
         tripped: why the run has to stop, or None.
@@ -78,12 +88,14 @@ class Guards:
         is_ours: Callable[[str], bool],
         warn: Callable[[str], None],
         clock: Callable[[], float] = time.monotonic,
+        lock_lost: Callable[[], str | None] = lambda: None,
     ) -> None:
         self._limits = limits
         self._health = health
         self._is_ours = is_ours
         self._warn = warn
         self._clock = clock
+        self._lock_lost = lock_lost
         self._lacking: Partitions = frozenset()
         self._watches_disks = True
         self._seen_s = clock()
@@ -203,6 +215,9 @@ class Guards:
     # --- looking ------------------------------------------------------------
 
     def _look(self) -> None:
+        lost = self._lock_lost()
+        if lost is not None:
+            self._trip(lost)
         try:
             lacking = self._others_lacking()
             dirs = self._health.log_dirs() if self._watches_disks else ()

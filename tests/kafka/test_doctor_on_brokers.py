@@ -80,7 +80,7 @@ def test_brokers_that_are_well_are_found_so(cluster_file: Path) -> None:
     } == {}
     assert {check for check in found if check not in PAGE} == set()
     assert found["brokers"].found.startswith("3 brokers")
-    assert found["permissions"].found == "delete, write"
+    assert found["permissions"].found == "delete, write, lock the cluster"
     assert found["brokers, from executors"].found == "3 brokers reached from 1 executor"
     assert found["brokers' metrics"].found.endswith("by driver-jvm")
 
@@ -122,7 +122,7 @@ def test_each_acl_that_lacks_is_named_and_those_of_the_page_are_enough(tmp_path:
             assert lacking, (resource, operation)
             grant(superuser, resource, operation)
         found = examined(file, *groups)
-        assert found["permissions"].found == "delete, write, read, join a group"
+        assert found["permissions"].found == "delete, write, read, join a group, lock the cluster"
         assert {
             each.sentence for each in found.values() if each.standing is not Severity.OK
         } == set()

@@ -11,7 +11,13 @@ import click
 import pytest
 
 from jobs.entry import run
-from search.errors import ConfigError, GuardStopError, NoConclusionError, RedlineError
+from search.errors import (
+    ConfigError,
+    GuardStopError,
+    NoConclusionError,
+    RedlineError,
+    TryLaterError,
+)
 
 
 def _command(action: Callable[[], object]) -> click.Command:
@@ -54,6 +60,7 @@ def _own_cache_and_signals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> I
         (ConfigError("no such file; expected one"), 2),
         (NoConclusionError("no valid bracket"), 3),
         (GuardStopError("disk is full"), 5),
+        (TryLaterError("another run holds the lock"), 75),
         (RedlineError("something known"), 1),
         (KeyboardInterrupt(), 130),
         (click.Abort(), 130),

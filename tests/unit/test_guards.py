@@ -90,6 +90,17 @@ def test_what_was_under_replicated_before_is_not_ours(cluster: Cluster) -> None:
         watching.require_well()
 
 
+def test_a_lock_that_another_run_took_stops_the_run(cluster: Cluster) -> None:
+    lost: list[str | None] = [None, None]
+    watching = Guards(Limits(), cluster, str.isdigit, print, lock_lost=lambda: lost[-1])
+    watching.open()
+    lost.append("another run took the cluster's lock")
+    cluster.error = AdminError("no answer", "KafkaError")  # also while nothing can be looked at
+    with pytest.raises(GuardStopError, match="another run took the cluster's lock") as stop:
+        watching.require_well()
+    assert stop.value.exit_code == 5
+
+
 def test_the_guard_of_other_topics_can_be_off(cluster: Cluster) -> None:
     watching = guards(cluster, other_topics=False)
     cluster.lacking = frozenset({("orders", 3)})

@@ -1,4 +1,4 @@
-"""`redline nightly` without brokers: locks, endings and files."""
+"""`redline nightly` without brokers: endings and files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from jobs.runs.lifecycle import RunOrder, execute
 from jobs.runs.nightly.body import NightRun
 from jobs.runs.nightly.concluding import case_reports, ending_of_night, judged_row, rule_of
 from jobs.runs.nightly.junit import write_junit
-from jobs.runs.nightly.lock import lock_key, locked
 from jobs.traffic import traffic
 from metrics.comparing.nightly import NightComparison, judge_night
 from metrics.reporting.nightly import (
@@ -40,31 +39,6 @@ HISTORY = [case_row(night) for night in (1, 2, 3)]
 def compared(value: float, **changes: object) -> NightComparison:
     (found,) = judge_night([case_row(9, value, **changes)], HISTORY, rule_of(SUITE))
     return found
-
-
-# --- one at a time --------------------------------------------------------------
-
-
-def test_a_second_night_on_a_cluster_ends_at_once(tmp_path: Path) -> None:
-    with locked("b:1,a:1", "night n1 of suite s", tmp_path):
-        with (
-            pytest.raises(ConfigError, match="night n1 of suite s measures the cluster b:1,a:1"),
-            locked("b:1,a:1", "night n2", tmp_path),
-        ):
-            pytest.fail("two nights at a time")
-        with locked("c:1", "another cluster", tmp_path):
-            pass
-    with locked("b:1,a:1", "night n3", tmp_path):
-        pass
-
-
-def test_a_cluster_is_known_by_its_addresses_in_any_order() -> None:
-    cluster = configuration_of(SUITE, "example").cluster
-    servers = ("b.example.com:9092", "a.example.com:9092")
-    one = cluster.model_copy(update={"bootstrap_servers": servers})
-    other = cluster.model_copy(update={"bootstrap_servers": servers[::-1]})
-    assert lock_key(one) == lock_key(other) == "a.example.com:9092,b.example.com:9092"
-    assert lock_key(configuration_of(SUITE).cluster) == "testbed"
 
 
 # --- endings --------------------------------------------------------------------
@@ -141,7 +115,6 @@ def test_a_night_that_cannot_begin_leaves_its_files_and_spares_those_of_one_that
         raise ConfigError("no such cluster")
 
     monkeypatch.setattr("jobs.runs.lifecycle.Opening.open", refuse)
-    monkeypatch.setattr("jobs.runs.nightly.lock.lock_folder", lambda: tmp_path / "locks")
     junit, run_id = tmp_path / "j.xml", f"{SUITE.name}-n1"
     order = RunOrder(RecordingReporter(), tmp_path / "out", "unused", run_id, resumes=True)
 

@@ -6,7 +6,6 @@ import itertools
 import json
 import time
 from collections.abc import Mapping
-from contextlib import ExitStack
 from pathlib import Path
 
 from jobs.config import Configuration
@@ -17,7 +16,6 @@ from jobs.runs.estimate import TESTBED_CAVEAT, describe_producer, trial_s
 from jobs.runs.lifecycle import Body, Life
 from jobs.runs.nightly.concluding import case_reports, ending_of_night, judged_row, rule_of
 from jobs.runs.nightly.junit import write_junit
-from jobs.runs.nightly.lock import lock_key, locked
 from jobs.runs.nightly.measuring import CaseInvalidError, CaseMeasurer, Night, expected_s, load_of
 from jobs.runs.resumption import config_text, differences
 from jobs.trials.context import RunContext
@@ -95,15 +93,9 @@ class NightRun(Body):
         """A night with a name may be its first part, of which its readers must hear."""
         return (folder / "nightly.json").exists()
 
-    def guard(self, life: Life, stack: ExitStack) -> None:
-        """One night at a time for each cluster, as far as it is known before it is asked."""
-        stack.enter_context(locked(lock_key(self.config.cluster), self._told))
-
-    def resume(self, life: Life, stack: ExitStack) -> None:
+    def resume(self, life: Life) -> None:
         """Take over what was measured of this night before, and read the history."""
         context = life.context
-        if self.config.cluster.testbed is None:
-            stack.enter_context(locked(context.environment["cluster.id"], self._told))
         everything = context.tables.cases(self.suite.name, self.config.cluster.name)
         self._history = [row for row in everything if row.run_id != context.run_id]
         if not life.order.resumes:

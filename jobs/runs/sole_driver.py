@@ -1,0 +1,72 @@
+"""One driver for each run: two with one run id would write into each other's folder and tables."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TextIO
+
+from search.errors import TryLaterError
+
+FILE = ".driver"
+"""In the run's folder while it goes on: who drives it. The system frees it however that ends."""
+
+_NO_LOCKS = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.EINVAL}
+
+
+@contextmanager
+def sole_driver(folder: Path, told: str) -> Iterator[bool]:
+    """Be the only process that drives the run of a folder.
+
+    The cluster's lock keeps a second one away from every machine; this one says it before the
+    cluster is asked, and without that lock, for all machines that see the folder.
+
+    Args:
+        told: who drives the run, for a second one.
+
+    Returns:
+        False where the file system of the folder has no locks.
+
+    Raises:
+        TryLaterError: another process drives it.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / FILE
+    file = _locked(path)
+    if file is None:
+        yield False
+        return
+    with file:
+        file.truncate(0)
+        file.write(f"{told}, process {os.getpid()}\n")
+        file.flush()
+        try:
+            yield True
+        finally:
+            path.unlink(missing_ok=True)
+
+
+def _locked(path: Path) -> TextIO | None:
+    while True:
+        file = path.open("a+", encoding="utf-8")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            file.seek(0)
+            holder = file.read().strip() or "another process"
+            file.close()
+            if error.errno in _NO_LOCKS:
+                return None
+            if not isinstance(error, BlockingIOError):
+                raise
+            raise TryLaterError(
+                f"{holder} goes on in {path.parent}; expected one driver for each run; wait for "
+                "its end, or stop it"
+            ) from None
+        if path.exists() and os.path.samestat(path.stat(), os.fstat(file.fileno())):
+            return file
+        file.close()  # its holder ended and removed it in the meantime

@@ -1,0 +1,284 @@
+"""The lock of a cluster on real brokers: who wins, who is told what, and who outlives what."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+
+import pytest
+from kafka.admin import (
+    ACL,
+    ACLOperation,
+    ACLPermissionType,
+    ACLResourcePatternType,
+    ResourcePattern,
+    ResourceType,
+)
+from kafka.errors import InconsistentGroupProtocolError
+from kafka.protocol.admin import DescribeGroupsRequest
+from kafka.protocol.consumer import LeaveGroupRequest
+
+from jobs.cluster.admin import KafkaAdmin
+from jobs.cluster.connect import client_of, connect
+from jobs.cluster.lock import GROUP, ClusterLock, LockGroup, RunLocks, holder_of, holder_words
+from jobs.cluster.opening import OpenCluster
+from jobs.testbed.handle import Testbed
+from jobs.testbed.launcher import start
+from jobs.testbed.use import cluster_text
+from search.errors import ConfigError, TryLaterError
+from tests.support.commands import RunningCommand
+
+DELAY_S = 3.0
+"""Brokers delay the first member of a group by default for so long [s]."""
+
+
+@contextmanager
+def lock_of(testbed: Testbed, words: str, heartbeat_s: float = 0.5) -> Iterator[ClusterLock]:
+    client = client_of(testbed.bootstrap_servers, {}, client_id=words)
+    lock = ClusterLock(client, pytest.fail, session_s=6.0, heartbeat_s=heartbeat_s)
+    try:
+        yield lock
+    finally:
+        lock.release()
+
+
+def take(lock: ClusterLock) -> None:
+    lock.begin()
+    lock.require()
+
+
+def until(condition: Callable[[], object], deadline_s: float) -> float:
+    """Wait for a condition; how long that took [s]."""
+    began_s = time.monotonic()
+    while not condition():
+        assert time.monotonic() - began_s < deadline_s, "it did not come about"
+        time.sleep(0.05)
+    return time.monotonic() - began_s
+
+
+def test_of_five_that_join_at_once_one_holds_the_lock(kafka_testbed: Testbed) -> None:
+    with lock_of(kafka_testbed, "before") as lock:
+        take(lock)  # so that there is a coordinator
+    together = threading.Barrier(5, timeout=30.0)
+
+    def race(number: int) -> str:
+        client = client_of(kafka_testbed.bootstrap_servers, {}, client_id=f"racer-{number}")
+        group = LockGroup(client, session_s=6.0)
+        with closing(group):
+            together.wait()
+            try:
+                group.join()
+            except InconsistentGroupProtocolError:
+                outcome = f"lost to {group.holder()}"
+            else:
+                group.beat()  # nobody who came second has disturbed the holder
+                outcome = f"won by {group.holder()}"
+            together.wait()
+            if outcome.startswith("won"):
+                group.leave()
+            return outcome
+
+    with ThreadPoolExecutor(5) as pool:
+        outcomes = sorted(pool.map(race, range(5)))
+    holder = outcomes[-1].removeprefix("won by ")
+    assert outcomes == [f"lost to {holder}"] * 4 + [f"won by {holder}"]
+    assert holder.startswith("racer-")
+
+
+def test_who_comes_second_is_told_who_holds_it_until_it_is_released(kafka_testbed: Testbed) -> None:
+    with connect(kafka_testbed.bootstrap_servers) as admin, ExitStack() as second:
+        opened = OpenCluster(admin, admin.describe_cluster(), {})
+        with ExitStack() as first:
+            locks = RunLocks(holder_words("first", 1_795_000_000.0))
+            lock = locks.take(opened, pytest.fail, first)
+            lock.require()
+            assert locks.take(opened, pytest.fail, first) is lock, "a run shares it with itself"
+            with pytest.raises(TryLaterError) as refused:
+                RunLocks("second").take(opened, pytest.fail, second)
+            assert f"{holder_of(admin, opened.info.broker_ids)} holds its" in str(refused.value)
+        assert refused.value.exit_code == 75
+        told = f"{holder_words('first', 1_795_000_000.0)} (from 127.0.0.1) holds its lock"
+        assert told in str(refused.value)
+        assert "redline run first of " in told
+        assert "since 2026-11-18T11:06:40Z" in told
+        assert holder_of(admin, opened.info.broker_ids) is None
+        RunLocks("second").take(opened, pytest.fail, second).require()
+
+
+def test_a_killed_holder_frees_the_lock_within_its_session(
+    kafka_testbed: Testbed, tmp_path: Path
+) -> None:
+    servers = ",".join(kafka_testbed.bootstrap_servers)
+    program = (sys.executable, "-m", "tests.support.lock_holder", servers, "6")
+    with RunningCommand(folder=tmp_path, program=program) as holder:
+        holder.await_line("held", 30.0)
+        with (
+            lock_of(kafka_testbed, "second") as lock,
+            pytest.raises(TryLaterError, match="run killed of a@b since then"),
+        ):
+            lock.begin()
+        holder.signal(9)
+        holder.wait(10.0)
+
+    def is_free() -> bool:
+        with lock_of(kafka_testbed, "second") as lock:
+            try:
+                take(lock)
+            except TryLaterError:
+                return False
+            return True
+
+    assert 1.0 < until(is_free, 15.0) < 8.0
+
+
+def test_a_lock_that_brokers_lost_is_taken_again_unless_another_has_it(
+    kafka_testbed: Testbed,
+) -> None:
+    with lock_of(kafka_testbed, "first", heartbeat_s=1.0) as first:
+        take(first)
+        expelled = expel(kafka_testbed)
+        until(lambda: member_ids(kafka_testbed) not in ([], expelled), 10.0)
+        assert first.lost is None
+        with (
+            lock_of(kafka_testbed, "second") as second,
+            pytest.raises(TryLaterError, match="first"),
+        ):
+            second.begin()
+        with lock_of(kafka_testbed, "second") as second:
+            expel(kafka_testbed)
+            take(second)
+            until(lambda: first.lost is not None, 10.0)
+            assert "another run took the cluster's lock" in str(first.lost)
+            assert "second (from 127.0.0.1)" in str(first.lost)
+
+
+def member_ids(testbed: Testbed) -> list[str]:
+    """Of the members of the lock's group, as an operator sees them."""
+    with connect([f"127.0.0.1:{each.port}" for each in testbed.brokers.values()]) as admin:
+        manager = admin.client._manager
+        asked = DescribeGroupsRequest(groups=[GROUP], max_version=5)
+        answers = [manager.run(manager.send, asked, broker, 5_000) for broker in testbed.broker_ids]
+        return [each.member_id for answer in answers for each in answer.groups[0].members]
+
+
+def expel(testbed: Testbed) -> list[str]:
+    """End the membership of the holder, as a coordinator does that did not hear of it."""
+    members = member_ids(testbed)
+    assert len(members) == 1
+    kind = LeaveGroupRequest.MemberIdentity
+    mine = [kind(member_id=members[0], group_instance_id=None, reason="a test")]
+    request = LeaveGroupRequest(group_id=GROUP, member_id=members[0], members=mine)
+    with connect(testbed.bootstrap_servers) as admin:
+        manager = admin.client._manager
+        for broker in testbed.broker_ids:
+            manager.run(manager.send, request, broker, 5_000)
+    return members
+
+
+# --- the command ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("job", ["traffic --np=1", "nightly --night=n1"])
+def test_a_command_on_a_cluster_in_use_ends_with_75_before_spark_is_started(
+    job: str, kafka_testbed: Testbed, tmp_path: Path
+) -> None:
+    (tmp_path / "brokers.yaml").write_text(
+        cluster_text(kafka_testbed.folder, kafka_testbed.state), encoding="utf-8"
+    )
+    options = (*job.split(), "--cluster=brokers.yaml", "--yes")
+    with lock_of(kafka_testbed, "redline run first of a@b since then") as lock:
+        take(lock)
+        with RunningCommand(*options, folder=tmp_path) as command:
+            code = command.wait(60.0)
+            text = command.text
+    assert code == 75, text
+    assert "redline run first of a@b since then (from 127.0.0.1) holds its lock" in text
+    assert "starting Spark" not in text
+    (summary,) = (tmp_path / "out").glob("*/*.json")
+    assert json.loads(summary.read_text())["exit_code"] == 75
+
+
+@pytest.mark.long
+def test_a_run_that_another_one_took_the_lock_from_ends_with_its_trials_kept(
+    kafka_testbed: Testbed, tmp_path: Path
+) -> None:
+    (tmp_path / "brokers.yaml").write_text(
+        cluster_text(kafka_testbed.folder, kafka_testbed.state), encoding="utf-8"
+    )
+    options = ("traffic", "--np=2", "--trials=2", "--cluster=brokers.yaml", "--yes")
+    short = ("--set=cluster.warm_up_max_s=0", "--set=workload.trial.measure_s=8")
+    with (
+        RunningCommand(*options, *short, folder=tmp_path) as command,
+        lock_of(kafka_testbed, "redline run second of a@b since then") as lock,
+    ):
+        command.await_line("trial-started trial=2 ", 180.0)
+        expel(kafka_testbed)
+        take(lock)
+        code = command.wait(90.0)
+        text = command.text
+    assert code == 5, text
+    assert "took the cluster's lock while the brokers lost ours: redline run second of a@b" in text
+    (path,) = (tmp_path / "out").glob("*/summary.json")
+    summary = json.loads(path.read_text())
+    assert summary["status"] == "stopped by a guard"
+    assert [trial["verdict"] for trial in summary["trials"]][-1] == "INVALID"
+    assert len(summary["trials"]) == 2
+
+
+# --- logins, permissions, and a coordinator that restarts ------------------------
+
+
+@pytest.fixture(scope="module")
+def guarded() -> Iterator[Testbed]:
+    """One broker behind TLS and a login, with ACLs, which delays the first member of a group."""
+    overrides = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS",
+        "group.initial.rebalance.delay.ms": str(int(DELAY_S * 1000)),
+    }
+    with start("secured", brokers=1, overrides=overrides, name="lock") as testbed:
+        yield testbed
+
+
+# kafka-python leaves sockets that a broker refused to the garbage collector
+@pytest.mark.filterwarnings("ignore:unclosed <socket.socket:ResourceWarning")
+def test_a_lock_behind_acls_outlives_a_restart_of_its_coordinator(guarded: Testbed) -> None:
+    heard: list[str] = []
+    security = guarded.client_security()
+    with (
+        connect([f"127.0.0.1:{guarded.brokers[1].port}"]) as superuser,
+        connect(guarded.bootstrap_servers, security.client_kwargs()) as admin,
+        ExitStack() as stack,
+    ):
+        opened = OpenCluster(admin, admin.describe_cluster(), {}, security=security)
+        with pytest.raises(ConfigError, match=r"ACL Read on groups .* prefix redline-.* --no-lock"):
+            RunLocks("denied").take(opened, heard.append, stack)
+        grant_groups(superuser)
+
+        began_s = time.monotonic()
+        lock = RunLocks("holder").take(opened, heard.append, stack)
+        assert time.monotonic() - began_s < DELAY_S, "the run goes on opening meanwhile"
+        with pytest.raises(TryLaterError, match="holder"):
+            RunLocks("second").take(opened, pytest.fail, stack)
+        lock.require()
+        assert time.monotonic() - began_s >= DELAY_S
+
+        members = member_ids(guarded)
+        guarded.restart_broker(1)
+        with pytest.raises(TryLaterError, match="holder"):
+            RunLocks("second").take(opened, pytest.fail, stack)
+        assert member_ids(guarded) == members, "it is the same membership"
+        assert (lock.lost, heard) == (None, [])
+
+
+def grant_groups(superuser: KafkaAdmin) -> None:
+    """Read on groups, with the prefix of the page on the doctor."""
+    groups = ResourcePattern(ResourceType.GROUP, "redline-", ACLResourcePatternType.PREFIXED)
+    allowed = ACL("User:redline", "*", ACLOperation.READ, ACLPermissionType.ALLOW, groups)
+    superuser.client.create_acls([allowed])

@@ -1,0 +1,21 @@
+"""A process that holds a cluster's lock until it is killed: `python -m ... SERVERS SESSION_S`.
+
+Prints `held` once it holds it.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from jobs.cluster.connect import client_of
+from jobs.cluster.lock import ClusterLock
+
+if __name__ == "__main__":
+    client = client_of(sys.argv[1].split(","), {}, client_id="redline run killed of a@b since then")
+    lock = ClusterLock(client, print, session_s=float(sys.argv[2]))
+    lock.begin()
+    lock.require()
+    sys.stdout.write("held\n")
+    sys.stdout.flush()
+    time.sleep(600)

@@ -1,0 +1,101 @@
+"""One driver for each run, also where no broker keeps a second one away."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import signal
+import sys
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from jobs.compare import compare
+from jobs.config import load
+from jobs.console.events import RecordingReporter
+from jobs.find_limit import find_limit
+from jobs.nightly import nightly
+from jobs.runs.lifecycle import RunOrder, execute
+from jobs.runs.limit import LimitRun
+from jobs.runs.sole_driver import FILE, sole_driver
+from jobs.traffic import traffic
+from search.errors import TryLaterError
+from tests.support.commands import ROOT, RunningCommand
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from jobs.runs.sole_driver import sole_driver
+with sole_driver(Path(sys.argv[1]), "redline run r1 of a@b since then"):
+    print("held", flush=True)
+    time.sleep(600)
+"""
+
+
+def test_a_second_driver_of_a_run_is_refused_and_touches_nothing(tmp_path: Path) -> None:
+    config = load("testbed", "demo", "default")
+    order = RunOrder(RecordingReporter(), tmp_path, "unused", "r1", resumes=True, locks=False)
+    program = (sys.executable, "-c", HOLD, str(order.folder))
+    with RunningCommand(folder=ROOT, program=program) as first:
+        first.await_line("held", 30.0)
+        with pytest.raises(TryLaterError) as refused:
+            execute(LimitRun(config), order)
+        assert [path.name for path in order.folder.iterdir()] == [FILE]
+        first.signal(signal.SIGKILL)
+        first.wait(10.0)
+    told = f"redline run r1 of a@b since then, process {first.pid} goes on in {order.folder}"
+    assert told in str(refused.value)
+    assert refused.value.exit_code == 75
+    with sole_driver(order.folder, "redline run r1 of a@b again") as is_told:
+        assert is_told, "a killed driver keeps nobody out"
+        assert (order.folder / FILE).read_text().startswith("redline run r1 of a@b again, process")
+    assert list(order.folder.iterdir()) == []
+
+
+def test_a_disk_without_locks_is_said_only_where_the_cluster_has_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_file: object, _operation: int) -> None:
+        raise OSError(errno.ENOTSUP, "not supported")
+
+    def open_nothing(_self: object, _stack: object) -> None:
+        raise TryLaterError("enough seen")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    monkeypatch.setattr("jobs.runs.lifecycle.Opening.open", open_nothing)
+    for locks in (True, False):
+        reporter = RecordingReporter()
+        order = RunOrder(reporter, tmp_path, "unused", "r1", resumes=True, locks=locks)
+        with pytest.raises(TryLaterError, match="enough seen"):
+            execute(LimitRun(load("testbed", "demo", "default")), order)
+        said = [event for event in reporter.events if "second driver" in str(event)]
+        assert bool(said) is not locks
+
+
+@pytest.mark.parametrize(
+    ("command", "options"),
+    [
+        (find_limit, []),
+        (traffic, ["--np", "1"]),
+        (nightly, []),
+        (compare, ["--a", "kafka=3.9.2", "--b", "kafka=4.1.2"]),
+    ],
+)
+def test_each_job_that_loads_takes_the_lock_unless_told_not_to(
+    command: click.Command, options: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orders: list[RunOrder] = []
+
+    def keep(_body: object, order: RunOrder) -> int:
+        orders.append(order)
+        return 0
+
+    callback = command.callback
+    assert callback is not None
+    monkeypatch.setitem(callback.__globals__, "execute", keep)
+    for more in ([], ["--no-lock"]):
+        arguments = [*options, *more, "--out", str(tmp_path / "out")]
+        CliRunner().invoke(command, arguments, catch_exceptions=False)
+    assert [order.locks for order in orders] == [True, False]
