@@ -7,6 +7,7 @@ import fcntl
 import signal
 import sys
 from pathlib import Path
+from typing import TextIO
 
 import click
 import pytest
@@ -34,7 +35,10 @@ with sole_driver(Path(sys.argv[1]), "redline run r1 of a@b since then"):
 """
 
 
-def test_a_second_driver_of_a_run_is_refused_and_touches_nothing(tmp_path: Path) -> None:
+def test_a_second_driver_of_a_run_is_refused_and_touches_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jobs.runs.lifecycle.Opening.open", pytest.fail)
     config = load("testbed", "demo", "default")
     order = RunOrder(RecordingReporter(), tmp_path, "unused", "r1", resumes=True, locks=False)
     program = (sys.executable, "-c", HOLD, str(order.folder))
@@ -52,6 +56,25 @@ def test_a_second_driver_of_a_run_is_refused_and_touches_nothing(tmp_path: Path)
         assert is_told, "a killed driver keeps nobody out"
         assert (order.folder / FILE).read_text().startswith("redline run r1 of a@b again, process")
     assert list(order.folder.iterdir()) == []
+
+
+def test_a_driver_that_ends_while_the_next_one_begins_leaves_one_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, ended = fcntl.flock, iter([True])
+
+    def end_first(file: TextIO, operation: int) -> None:
+        if next(ended, False):  # the holder removes the file that the next one has opened
+            (tmp_path / FILE).unlink()
+        real(file, operation)
+
+    monkeypatch.setattr(fcntl, "flock", end_first)
+    with (
+        sole_driver(tmp_path, "second"),
+        pytest.raises(TryLaterError, match="second, process"),
+        sole_driver(tmp_path, "third"),
+    ):
+        pytest.fail("two drivers of one run")
 
 
 def test_a_disk_without_locks_is_said_only_where_the_cluster_has_none(
