@@ -173,7 +173,8 @@ class ClusterLock:
         self._tell = tell
         self._session_s = session_s
         self._heartbeat_s = heartbeat_s
-        self._asked, self._settled = threading.Event(), threading.Event()
+        self._asked = threading.Event()  # whether somebody holds it
+        self._settled = threading.Event()  # it is ours, or it was refused
         self._leaving = threading.Event()
         self._refusal: RedlineError | None = None
         self._trouble = ""
@@ -289,7 +290,8 @@ class ClusterLock:
         return None
 
     def _doubt(self, error: Exception) -> float:
-        self._trouble = type(error).__name__
+        self._trouble = f"{error}" or type(error).__name__
+        self._asked.set()  # as far as it goes now; the run goes on opening meanwhile
         silent_s = time.monotonic() - self._confirmed_s
         if self._settled.is_set() and silent_s > self._session_s and not self._is_doubt_told:
             self._is_doubt_told = True

@@ -272,7 +272,7 @@ def test_a_lock_behind_acls_outlives_a_restart_of_its_coordinator(guarded: Testb
         members = member_ids(guarded)
         guarded.restart_broker(1)
         with pytest.raises(TryLaterError, match="holder"):
-            RunLocks("second").take(opened, pytest.fail, stack)
+            RunLocks("second").take(opened, pytest.fail, stack).require()
         assert member_ids(guarded) == members, "it is the same membership"
         assert (lock.lost, heard) == (None, [])
 
