@@ -152,7 +152,11 @@ class Guards:
         self.require_well()
 
     def settle(self, pattern: TrafficPattern, client: ClientWindow | None) -> None:
-        """A load has ended; without an account of it, it counts as written in full."""
+        """A load has ended; without an account of it, it counts as written in full.
+
+        What it measured says nothing where another run may have loaded the cluster with it.
+        """
+        self._look_at_lock()
         records = None if client is None else client.counts.acked_total + client.counts.failed_total
         self.spent_bytes += (
             pattern.planned_bytes if records is None else pattern.written_bytes(records)
@@ -214,10 +218,13 @@ class Guards:
 
     # --- looking ------------------------------------------------------------
 
-    def _look(self) -> None:
+    def _look_at_lock(self) -> None:
         lost = self._lock_lost()
         if lost is not None:
             self._trip(lost)
+
+    def _look(self) -> None:
+        self._look_at_lock()
         try:
             lacking = self._others_lacking()
             dirs = self._health.log_dirs() if self._watches_disks else ()

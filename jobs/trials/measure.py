@@ -165,12 +165,12 @@ class TrialMeasurer:
             client, samples = self._offer(number, pattern, topics, before)
             after = self._settled_offsets(topics, before, client)
         except (StageFailedError, GeneratorError, AdminError) as error:
-            rule, text = "task_failed", str(error)
             context.guards.settle(pattern, None)
-            if context.guards.tripped is not None:
-                rule, text = "guard", f"ended by a guard: {context.guards.tripped}"
-            return self._refused(Reason(rule, text, 1.0, 0.0)), []
+            tripped = self._tripped()
+            return self._refused(tripped or Reason("task_failed", str(error), 1.0, 0.0)), []
         context.guards.settle(pattern, client)
+        if (tripped := self._tripped()) is not None:
+            return self._refused(tripped), []
         written = self._gates.loaded()
         grown = sum(after.values()) - sum(before.values())
         if client.counts.failed_total:  # what brokers still had in their queues comes to the logs
@@ -201,6 +201,11 @@ class TrialMeasurer:
             cluster=context.facts,
         )
         return evidence, samples
+
+    def _tripped(self) -> Reason | None:
+        """Why the trial says nothing of the cluster, or None."""
+        why = self._context.guards.tripped
+        return None if why is None else Reason("guard", f"ended by a guard: {why}", 1.0, 0.0)
 
     def _windows(
         self,

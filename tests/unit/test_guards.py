@@ -101,6 +101,12 @@ def test_a_lock_that_another_run_took_stops_the_run(cluster: Cluster) -> None:
     assert stop.value.exit_code == 5
 
 
+def test_a_lock_that_was_lost_while_a_load_ran_is_seen_at_its_end(cluster: Cluster) -> None:
+    watching = Guards(Limits(), cluster, str.isdigit, print, lock_lost=lambda: "lost")
+    watching.settle(traffic(4), None)
+    assert watching.tripped == "lost"
+
+
 def test_the_guard_of_other_topics_can_be_off(cluster: Cluster) -> None:
     watching = guards(cluster, other_topics=False)
     cluster.lacking = frozenset({("orders", 3)})
