@@ -125,7 +125,7 @@ def _await_away(
     while True:
         serving = _serving(admin)
         away = frozenset(broker_ids) - serving
-        if serving and len(away) == count:
+        if len(away) == count:
             return away
         if waited_s >= PATIENCE_S:
             raise NoConclusionError(

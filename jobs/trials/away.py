@@ -34,7 +34,9 @@ def brokers_away(context: RunContext, count: int) -> Iterator[RunContext]:
         context.guards.accept()
         rest = {broker: each for broker, each in context.addresses.items() if broker not in away}
         with closing(context.without(away)) as source:
-            yield replace(context, source=source, addresses=rest, state=offline_state(count))
+            facts = replace(context.facts, offline=count)
+            state = offline_state(count)
+            yield replace(context, source=source, addresses=rest, facts=facts, state=state)
     finally:
         context.outage.end()
         context.topics.away = frozenset()

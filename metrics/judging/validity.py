@@ -271,17 +271,18 @@ class ClusterChanged(ValidityRule):
 
     def reasons(self, evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
         """One for each node that saw it."""
+        away = evidence.cluster.offline
         found = [
             Reason(
                 "broker_fenced",
                 f"node {window.broker_id} saw up to {window.fenced_brokers_max:.0f} fenced "
                 f"brokers in the window",
                 window.fenced_brokers_max,
-                0.0,
+                float(away),
                 window.broker_id,
             )
             for window in (*evidence.controllers, *evidence.brokers)
-            if window.fenced_brokers_max is not None and window.fenced_brokers_max > 0
+            if window.fenced_brokers_max is not None and window.fenced_brokers_max > away
         ]
         for window in evidence.brokers:
             least, most = window.leader_partitions_min, window.leader_partitions_max

@@ -26,12 +26,14 @@ class ClusterFacts:
         under_replicated_at_rest: broker id → under-replicated partitions before the run, or
             before the trial where they were fewer then.
         queued_max_requests: broker id → its `queued.max.requests`, where that was asked.
+        offline: brokers that are away on purpose, which controllers see as fenced.
     """
 
     is_blind: bool = False
     isr_window_s: float | None = None
     queued_max_requests: Mapping[int, float] = field(default_factory=dict)
     under_replicated_at_rest: Mapping[int, float] = field(default_factory=dict)
+    offline: int = 0
 
 
 @dataclass(frozen=True)

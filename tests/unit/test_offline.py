@@ -28,11 +28,13 @@ from metrics.planning.provisioning import (
 )
 from metrics.reporting.summary import by_goal
 from metrics.tables.boundary import Boundary
+from metrics.trial.evidence import ClusterFacts
 from metrics.trial.judgement import Judgement
 from metrics.trial.state import CATCHING_UP, offline_state
 from metrics.trial.trial import Trial
 from search.errors import ConfigError, NoConclusionError
 from search.model import Verdict
+from tests.support.evidence import broker, judged
 from tests.support.reported import overloaded, summary_of_sizes, sustained, trial_at
 from tests.support.scripted_admin import ScriptedAdmin
 
@@ -164,6 +166,17 @@ def test_what_cannot_lose_a_broker_is_refused(goals: str, overrides: list[str], 
         load("testbed", "demo", goals, overrides)
 
 
+# --- verdicts -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("fenced", "verdict"), [(1.0, Verdict.SUSTAINED), (2.0, Verdict.INVALID)])
+def test_a_broker_that_is_away_on_purpose_spoils_no_trial(fenced: float, verdict: Verdict) -> None:
+    controllers = (broker(100, fenced_brokers_max=fenced),)
+    found = judged(controllers=controllers, cluster=ClusterFacts(offline=1))
+    assert found.verdict is verdict, found.reasons
+    assert judged(controllers=controllers).verdict is Verdict.INVALID
+
+
 # --- answers ------------------------------------------------------------------
 
 
@@ -211,6 +224,7 @@ def test_each_state_has_its_own_part_of_an_answer_and_plans_go_by_all_brokers() 
     rest = replace(whole, state=offline_state(1), mb_per_s_per_broker=1.0)
     summary = replace(summary, boundaries=(whole, rest))
     assert [name for name, _ in by_goal(summary)] == ["", "1-broker-offline"]
+    assert [part.boundaries for _, part in by_goal(summary)] == [(whole,), (rest,)]
     titles = [limit_title(part) for _, part in by_goal(summary)]
     assert ["1 broker offline" in title for title in titles] == [False, True]
     (limit,) = limits_of(summary, None)

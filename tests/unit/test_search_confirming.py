@@ -51,6 +51,14 @@ class Tiring:
         return Observation(load, S if used <= 1.0 else O, {IDLE: used}, 12.0)
 
 
+class Misleading(Tiring):
+    """A cluster whose held windows read as if it could take much more."""
+
+    def hold(self, load: int) -> Observation:
+        seen = super().hold(load)
+        return replace(seen, indicators={IDLE: 0.6 * seen.indicators[IDLE]})
+
+
 @dataclass
 class AllGoals:
     """One tiring cluster, in the eyes of goals that accept a share of its limit."""
@@ -284,5 +292,7 @@ def test_a_budget_that_ends_in_a_hold_keeps_the_bracket_of_the_search() -> None:
 def test_held_windows_teach_the_next_sizes_nothing() -> None:
     line = Line((100, 1000), ProducerRate(bytes_per_s=1000.0), LIMITS)
     holding = replace(line, confirmation=PLAN)
-    (_, plain), (_, held) = (run_line(each, lambda _: Tiring(steady)) for each in (line, holding))
+    (_, plain), (_, held) = (
+        run_line(each, lambda _: Misleading(steady)) for each in (line, holding)
+    )
     assert [each for each in held.history if not each.held] == list(plain.history)
