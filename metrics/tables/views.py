@@ -168,8 +168,8 @@ def _with_columns(frame: DataFrame, names: Mapping[str, str]) -> DataFrame:
     """The frame with these columns, null where its table is of a version that had none."""
     from pyspark.sql import functions as sql
 
-    missing = {name: kind for name, kind in names.items() if name not in frame.columns}
-    return frame.withColumns({name: sql.lit(None).cast(kind) for name, kind in missing.items()})
+    missing = [(name, kind) for name, kind in names.items() if name not in frame.columns]
+    return frame.select("*", *(sql.lit(None).cast(kind).alias(name) for name, kind in missing))
 
 
 def overloaded_load() -> Column:
