@@ -165,8 +165,8 @@ class Unreachable(ValidityRule):
                 f"executors do not reach broker {window.broker_id}: it answered nothing for "
                 f"{account.silent_s:.1f} s while {account.waiting_connections} connections waited, "
                 f"its request handlers idle {window.handler_idle:.2f}, and "
-                f"{account.missing_records} of {client.shortfall_records} missing records are "
-                "meant for it; see the network between the executors and this broker",
+                f"{account.missing_records} records that were due for it by the window's end are "
+                "missing; see the network between the executors and this broker",
                 account.silent_s,
                 SILENT_S,
                 window.broker_id,

