@@ -25,7 +25,8 @@ EDGE_GAP_INTERVALS = 2.0
 """How far the samples may stay away from the window's edges [sampling intervals]."""
 
 SILENT_S = 1.0
-"""A broker that answers nothing for so long, with handlers to spare, is out of reach [s]."""
+"""A broker that answers nothing for so long, and for longer than between two of its samples, with
+handlers to spare is out of reach [s]."""
 
 OVERLOAD_ERRORS = frozenset(
     {
@@ -177,8 +178,10 @@ class Unreachable(ValidityRule):
 
 def _is_out_of_reach(window: BrokerWindow, account: ToBroker, idle_min: float) -> bool:
     has_room = window.handler_idle is not None and window.handler_idle >= idle_min
+    # A silence that holds a sample for certain; else nobody looked whether requests waited there.
+    least_s = max(SILENT_S, (window.samples_missed + 1) * window.interval_s)
     holds = window.produce_delayed_max or 0.0
-    return has_room and account.silent_s >= SILENT_S and account.waiting_connections > holds
+    return has_room and account.silent_s >= least_s and account.waiting_connections > holds
 
 
 class MetricsIncomplete(ValidityRule):

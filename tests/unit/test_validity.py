@@ -234,6 +234,8 @@ def test_a_broker_that_never_got_what_is_missing_is_out_of_reach() -> None:
     [
         (with_one(handler_idle=0.19), {}),  # busy
         (with_one(produce_delayed_max=4.0), {}),  # waits for its followers
+        (with_one(samples_missed=1), {}),  # or may have, as nobody looked
+        (with_one(interval_s=1.1), {}),
         (BROKERS, {"of_2": replace(LOST, silent_s=0.99)}),  # slow
         (BROKERS, {"of_2": replace(LOST, missing_records=859)}),  # others miss records, too
         (BROKERS, {"of_1": LOST, "of_3": LOST}),  # shared by all
