@@ -53,7 +53,8 @@ class GroupCounts:
         rebalances: assignments after each member's first.
         unread_records: acknowledged and not read by the end of the drain.
         notes: what the consumers want remembered, a sentence each.
-        throttle_ms: throttle time that fetch responses reported over the whole trial, summed.
+        throttle_ms: throttle time that fetch responses reported over the whole trial, summed;
+            None in rows of older versions.
     """
 
     group: Annotated[int, FIRST]
@@ -65,7 +66,7 @@ class GroupCounts:
     rebalances: int = 0
     unread_records: int = 0
     notes: tuple[str, ...] = ()
-    throttle_ms: int = 0
+    throttle_ms: int | None = None
 
 
 @dataclass(frozen=True)

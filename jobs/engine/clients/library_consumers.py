@@ -78,7 +78,7 @@ class LibraryMember:
 
     def share(self, targets: Mapping[int, int] | None) -> GroupShare:
         """Its account, held against how far there was to read."""
-        self.ledger.counts.throttle_ms = self._library.throttle_ms
+        self.ledger.throttle_ms = self._library.throttle_ms
         return self.ledger.share(list(self.positions.values()), targets)
 
     # --- on the member's thread -------------------------------------------------

@@ -55,12 +55,14 @@ class GroupLedger:
 
     Attributes:
         counts: of the members here.
+        throttle_ms: for how long brokers said that a quota holds the members back, summed [ms].
         window: the measured one, once the start of the load is agreed on.
     """
 
     def __init__(self, group: int, members: int, interval_s: float) -> None:
         self.counts = GroupCounts(group, members)
         self.latency = TimeLog(interval_s)
+        self.throttle_ms = 0
         self._stints: list[Stint] = []
         self._lags: list[int] = []
         self.window: Window = NOT_YET
@@ -98,6 +100,7 @@ class GroupLedger:
         stints = [*self._stints, *(position.stint() for position in owned)]
         unread = _unread(owned, targets or {})
         points = int(self.window.duration_s / LAG_INTERVAL_S) + 1  # the window may have ended early
+        counts.throttle_ms = self.throttle_ms
         counts.lag_records = tuple(self._lags[:points])
         counts.unread_records = sum(unread.values())
         counts.notes = _unread_notes(counts.group, unread)
