@@ -2,22 +2,24 @@
 
 The request handlers come first, because whatever they wait for shows in them: a handler
 that waits for the disk and one that lacks CPU are both busy. What they wait for then names
-the resource. The numbers are those of `metrics.windows.use`.
+the resource. The numbers are those of `metrics.windows.use`, their limits those of
+`metrics.judging.nearness`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from metrics.judging.nearness import CPU_SATURATED, GC_SHARE_HIGH, is_at_limit, nearness
 from metrics.judging.thresholds import Thresholds
 from metrics.trial.evidence import Evidence
 from metrics.windows.broker import BrokerWindow
 from metrics.windows.resource import Resource
 from metrics.windows.use import (
-    CPU_SATURATED,
+    ResourceUse,
+    cpu_share,
     flush_share,
-    link_share,
     network_in,
     network_out,
     remote_share,
@@ -25,22 +27,19 @@ from metrics.windows.use import (
     waiting_share,
 )
 
-NETWORK_IDLE_LOW = 0.20
-"""Idle fraction of a network thread below which it is a bottleneck [ratio]."""
+HANDLERS_SHARE_HIGH = 0.5
+"""Share of the handlers' busy time that is most of it: in flushes, or in waits without CPU
+[ratio]."""
 
-DISK_SHARE_HIGH = 0.5
-"""Share of the handlers' time in appends that went into flushes, or into waiting without
-using CPU, from which on the disk explains why they are busy [ratio]."""
-
-GC_SHARE_HIGH = 0.25
-"""Share of time in garbage collection from which on the heap explains why they are busy [ratio]."""
-
-LINK_SHARE_HIGH = 0.90
-"""Use of the network interface by Kafka's own bytes from which on it is full [ratio]: headers
-of TCP, IP and Ethernet take 4 to 6 % of it."""
+FLUSH_SHARE_LOW = 0.25
+"""Share in flushes that is enough when handlers mostly wait and some thread is in a flush nearly
+all of the time: followers' flushes are told apart by bytes, and are fewer for each [ratio]."""
 
 REMOTE_SHARE_HIGH = 0.5
 """Share of a produce request's time spent waiting for followers that is most of it [ratio]."""
+
+OWN_CPU_SHARE_LEAST = 0.5
+"""Share of the CPU in use from which on brokers, and not others, keep a machine busy [ratio]."""
 
 
 @dataclass(frozen=True)
@@ -57,14 +56,293 @@ class Attribution:
     utilization: Mapping[Resource, float] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class _Broker:
+    """What the rules read: one broker's window and table, and the whole evidence."""
+
+    window: BrokerWindow
+    rows: Mapping[Resource, ResourceUse]
+    evidence: Evidence
+    thresholds: Thresholds
+
+    def is_at_limit(self, resource: Resource) -> bool:
+        return is_at_limit(self.rows[resource], self.thresholds)
+
+    @property
+    def is_out_of_cpu(self) -> bool:
+        """True where the CPU is at its limit, and brokers use at least half of it.
+
+        Brokers may share a machine, and their metrics do not say which do, so all that are out
+        of CPU are taken together. Where it is not known who uses the CPU, brokers do.
+        """
+        if not self.is_at_limit(Resource.CPU):
+            return False
+        return self.own_cpu_share is None or self.own_cpu_share >= OWN_CPU_SHARE_LEAST
+
+    @property
+    def own_cpu_share(self) -> float | None:
+        """Share of the CPU in use that brokers use, at most [ratio]."""
+        busy = [each for each in self.evidence.brokers if (cpu_share(each) or 0.0) >= CPU_SATURATED]
+        used, whole = [each.cpu_process_share for each in busy], cpu_share(self.window)
+        if not whole or None in used:
+            return None
+        return min(1.0, sum(filter(None, used)) / whole)
+
+
 def utilization(window: BrokerWindow) -> dict[Resource, float]:
     """How used each resource of a broker was [ratio], as far as the window tells."""
     return {row.resource: row.utilization for row in use_of(window) if row.utilization is not None}
 
 
-def _others(window: BrokerWindow, resource: Resource) -> str:
-    used = [f"{r.value} {u:.2f}" for r, u in utilization(window).items() if r is not resource]
-    return f"; used of the others: {', '.join(used)}" if used else ""
+def attribute(evidence: Evidence, thresholds: Thresholds) -> Attribution:
+    """What bound the brokers of an overloaded trial.
+
+    The first rule that holds on any broker names the resource; of several brokers on which it
+    holds, the one with the least idle handlers speaks.
+    """
+    if evidence.cluster.is_blind:
+        return Attribution(Resource.UNKNOWN, "unknown: the cluster shows no broker metrics")
+    brokers = [
+        _Broker(window, {row.resource: row for row in use_of(window)}, evidence, thresholds)
+        for window in sorted(
+            evidence.brokers, key=lambda each: (_idle_or_one(each), each.broker_id)
+        )
+    ]
+    if not brokers:
+        return Attribution(Resource.UNKNOWN, "no broker was sampled")
+    found = next(_found(brokers), None)
+    if found is None:
+        return _unknown(brokers)
+    resource, broker, text = found
+    window = broker.window
+    return Attribution(
+        resource,
+        f"{resource.value}: broker {window.broker_id}: {text}"
+        f"{_also_at_limit(resource, brokers)}{_others(window, resource)}",
+        window.broker_id,
+        utilization(window),
+    )
+
+
+def _idle_or_one(window: BrokerWindow) -> float:
+    return 1.0 if window.handler_idle is None else window.handler_idle
+
+
+def _found(brokers: list[_Broker]) -> Iterator[tuple[Resource, _Broker, str]]:
+    """What holds, the first rule first, and of a rule the least idle broker."""
+    for resource, rule in _RULES:
+        for broker in brokers:
+            text = rule(broker)
+            if text is not None:
+                yield resource, broker, text
+
+
+# --- rules: each says its evidence where it holds, and None where it does not ---------------
+
+
+def _quota(broker: _Broker) -> str | None:
+    if not broker.is_at_limit(Resource.QUOTA):
+        return None
+    return (
+        f"produce requests were throttled for {broker.window.produce.throttle_ms:.1f} ms on average"
+    )
+
+
+def _busy_with(broker: _Broker) -> Resource | None:
+    """What keeps a broker's request handlers busy; None where they are not."""
+    if not broker.is_at_limit(Resource.REQUEST_HANDLERS):
+        return None
+    gc_share = broker.window.gc_share
+    if _is_flushing(broker):
+        return Resource.DISK
+    if gc_share is not None and gc_share >= GC_SHARE_HIGH:
+        return Resource.HEAP
+    return Resource.CPU if broker.is_out_of_cpu else Resource.REQUEST_HANDLERS
+
+
+def _is_flushing(broker: _Broker) -> bool:
+    """True where flushes explain why the handlers are busy."""
+    flushing, waiting = flush_share(broker.window), waiting_share(broker.window)
+    if flushing is None:
+        return False
+    waits = waiting is not None and waiting >= HANDLERS_SHARE_HIGH
+    never_rests = waits and broker.is_at_limit(Resource.DISK)
+    return flushing >= (FLUSH_SHARE_LOW if never_rests else HANDLERS_SHARE_HIGH)
+
+
+def _handlers_that_flush(broker: _Broker) -> str | None:
+    if _busy_with(broker) is not Resource.DISK:
+        return None
+    window = broker.window
+    each = "" if window.flush_ms is None else f" ({window.flush_ms:.1f} ms each)"
+    return (
+        f"{_idle(window)}, and flushes took {flush_share(window):.0%} of their time{each}; "
+        f"{_times(window)}"
+    )
+
+
+def _handlers_that_collections_stop(broker: _Broker) -> str | None:
+    if _busy_with(broker) is not Resource.HEAP:
+        return None
+    return f"{_idle(broker.window)}, and {_collections(broker.window)}; {_times(broker.window)}"
+
+
+def _handlers_without_cpu(broker: _Broker) -> str | None:
+    if _busy_with(broker) is not Resource.CPU:
+        return None
+    window = broker.window
+    return (
+        f"{_idle(window)} on a machine {cpu_share(window):.0%} busy, of which the broker "
+        f"used {window.cpu_cores or 0:.2f} cores; {_times(window)}"
+    )
+
+
+def _handlers(broker: _Broker) -> str | None:
+    """Handlers that nothing else explains, and what they do as far as that is known."""
+    if _busy_with(broker) is not Resource.REQUEST_HANDLERS:
+        return None
+    window = broker.window
+    return f"{_idle(window)}{_handlers_do(window)}; {_times(window)}"
+
+
+def _handlers_do(window: BrokerWindow) -> str:
+    waiting, flushing = waiting_share(window), flush_share(window)
+    if (cpu_share(window) or 0.0) >= CPU_SATURATED:
+        return (
+            f", on a machine that others than brokers keep {cpu_share(window):.0%} busy: whether "
+            "they wait for a core, or for a lock, an authorizer or a read from the disk, cannot be "
+            "told; keep other work away"
+        )
+    if waiting is not None and waiting >= HANDLERS_SHARE_HIGH:
+        flush = (
+            "whether for flushes is not known" if flushing is None else f"{flushing:.0%} flushes"
+        )
+        return (
+            f", and for at least {waiting:.0%} of their time they waited without using CPU "
+            f"({flush}): for something that is neither CPU nor a flush, such as a lock, an "
+            f"authorizer, a read from the disk or a full page cache{_moved(window)}"
+        )
+    missing = _not_among(_MISSING_OF_HANDLERS, window)
+    if missing:
+        return f", and what they did is not known, as the metrics do not show {missing}"
+    return " with CPU to spare and no wait for the disk: too few of them"
+
+
+def _moved(window: BrokerWindow) -> str:
+    read, written = window.disk_read_bytes_per_s, window.disk_write_bytes_per_s
+    if read is None or written is None:
+        return ""
+    return f"; the broker read {read / 1e6:.1f} MB/s from disk and wrote {written / 1e6:.1f}"
+
+
+def _link(broker: _Broker) -> str | None:
+    if not broker.is_at_limit(Resource.NETWORK):
+        return None
+    window = broker.window
+    return (
+        f"Kafka's bytes filled {broker.rows[Resource.NETWORK].utilization:.0%} of the "
+        f"{window.link_mbit_per_s:g} Mbit/s interface "
+        f"({_mbit(network_in(window))} in, {_mbit(network_out(window))} out)"
+    )
+
+
+def _network_threads(broker: _Broker) -> str | None:
+    if not broker.is_at_limit(Resource.NETWORK_THREADS):
+        return None
+    return f"the busiest network thread was idle {broker.window.network_idle:.2f}"
+
+
+def _collecting(broker: _Broker) -> str | None:
+    gc_share = broker.window.gc_share
+    return None if gc_share is None or gc_share < GC_SHARE_HIGH else _collections(broker.window)
+
+
+def _cpu(broker: _Broker) -> str | None:
+    if not broker.is_out_of_cpu:
+        return None
+    return f"the machine was {cpu_share(broker.window):.0%} busy"
+
+
+def _cpu_of_others(broker: _Broker) -> str | None:
+    """A machine that others keep busy: weak, as others may well leave brokers what they need."""
+    if not broker.is_at_limit(Resource.CPU):
+        return None
+    return (
+        f"the machine was {cpu_share(broker.window):.0%} busy, of which brokers used "
+        f"{broker.own_cpu_share:.0%}: keep other work away; {_not_known([broker])}"
+    )
+
+
+def _disk(broker: _Broker) -> str | None:
+    """A disk that others than the handlers wait for: threads that copy from leaders flush too."""
+    if not broker.is_at_limit(Resource.DISK):
+        return None
+    window = broker.window
+    return (
+        f"on average {window.flush_threads:.1f} threads were in a flush, those that copy from "
+        f"leaders among them"
+    )
+
+
+def _followers_behind(broker: _Broker) -> str | None:
+    share, own = broker.evidence.isr_changed_share, broker.window.isr_changed_share
+    is_most = own is not None and own == max(
+        each.isr_changed_share or 0.0 for each in broker.evidence.brokers
+    )
+    most = broker.thresholds.indicators.isr_changed_share_max
+    is_over = is_most and share is not None and share > most
+    if not is_over and not broker.is_at_limit(Resource.REPLICATION):
+        return None
+    return (
+        f"followers fell behind: ISR changes or under-replicated partitions in "
+        f"{share:.0%} of the samples{_furthest_behind(broker.evidence)}"
+    )
+
+
+def _heap_full(broker: _Broker) -> str | None:
+    if not broker.is_at_limit(Resource.HEAP):
+        return None
+    return f"never less than {broker.window.heap_used_share_min:.0%} of the heap was in use"
+
+
+def _waits_for_followers(broker: _Broker) -> str | None:
+    """The weakest sign: with acks=all most requests wait for followers most of their time."""
+    window, remote = broker.window, remote_share(broker.window)
+    if remote is None or remote < REMOTE_SHARE_HIGH:
+        return None
+    return (
+        f"nothing else was near its limit, and waiting for followers took {remote:.0%} of a "
+        f"produce request ({window.produce.remote_ms:.1f} of {window.produce.total_ms:.1f} ms)"
+        f"{_furthest_behind(broker.evidence)}; {_not_known([broker])}"
+    )
+
+
+_Rule = Callable[[_Broker], "str | None"]
+_RULES: tuple[tuple[Resource, _Rule], ...] = (
+    (Resource.QUOTA, _quota),
+    (Resource.DISK, _handlers_that_flush),
+    (Resource.HEAP, _handlers_that_collections_stop),
+    (Resource.REQUEST_HANDLERS, _handlers),
+    (Resource.NETWORK, _link),
+    (Resource.CPU, _handlers_without_cpu),
+    (Resource.NETWORK_THREADS, _network_threads),
+    (Resource.HEAP, _collecting),
+    (Resource.CPU, _cpu),
+    (Resource.DISK, _disk),
+    (Resource.REPLICATION, _followers_behind),
+    (Resource.CPU, _cpu_of_others),
+    (Resource.HEAP, _heap_full),
+    (Resource.REPLICATION, _waits_for_followers),
+)
+"""What explains the rest first: what is one broker's own, what brokers on one machine share,
+what follows from another broker's trouble."""
+
+
+# --- words ------------------------------------------------------------------------------------
+
+
+def _idle(window: BrokerWindow) -> str:
+    return f"request handlers idle {window.handler_idle:.2f}"
 
 
 def _times(window: BrokerWindow) -> str:
@@ -82,139 +360,100 @@ def _times(window: BrokerWindow) -> str:
     return f"{told}: local {min(1.0, produce.local_ms / served_ms):.0%} of the time after the queue"
 
 
-def _busy_handlers(window: BrokerWindow) -> tuple[Resource, str]:
-    """Why a broker's request handlers are busy."""
-    idle = f"request handlers idle {window.handler_idle:.2f}"
-    flushing = flush_share(window)
-    if flushing is not None and flushing >= DISK_SHARE_HIGH:
-        return Resource.DISK, (
-            f"{idle}, and flushes took {flushing:.0%} of their time in appends "
-            f"({window.flush_ms:.1f} ms each); {_times(window)}"
-        )
-    if window.gc_share is not None and window.gc_share >= GC_SHARE_HIGH:
-        return Resource.HEAP, f"{idle}, and {_collections(window)}; {_times(window)}"
-    if window.cpu_machine_share is not None and window.cpu_machine_share >= CPU_SATURATED:
-        return Resource.CPU, (
-            f"{idle} on a machine {window.cpu_machine_share:.0%} busy, of which the broker "
-            f"used {window.cpu_cores or 0:.2f} cores; {_times(window)}"
-        )
-    waiting = waiting_share(window)
-    if waiting is not None and waiting >= DISK_SHARE_HIGH:
-        return Resource.DISK, (
-            f"{idle}, and for at least {waiting:.0%} of their local time they waited without "
-            f"using CPU; {_times(window)}"
-        )
-    return Resource.REQUEST_HANDLERS, (
-        f"{idle} with CPU to spare and no wait for the disk: too few of them; {_times(window)}"
-    )
-
-
 def _collections(window: BrokerWindow) -> str:
     least = window.heap_used_share_min
     full = "" if least is None else f", with never less than {least:.0%} of the heap in use"
     return f"garbage collection stopped all threads for {window.gc_share:.0%} of the time{full}"
 
 
-def _attribute(
-    window: BrokerWindow, thresholds: Thresholds, brokers: Sequence[BrokerWindow]
-) -> tuple[Resource, str]:
-    """The resource that binds one broker, and the evidence."""
-    throttle_ms = window.produce.throttle_ms
-    if throttle_ms is not None and throttle_ms > thresholds.validity.throttle_ms_max:
-        return (
-            Resource.QUOTA,
-            f"produce requests were throttled for {throttle_ms:.1f} ms on average",
-        )
-    idle = window.handler_idle
-    if idle is not None and idle < thresholds.indicators.request_handler_idle_min:
-        return _busy_handlers(window)
-    link = link_share(window)
-    if link is not None and link >= LINK_SHARE_HIGH:
-        return Resource.NETWORK, (
-            f"Kafka's bytes filled {link:.0%} of the {window.link_mbit_per_s:g} Mbit/s interface "
-            f"({_mbit(network_in(window))} in, {_mbit(network_out(window))} out)"
-        )
-    if window.network_idle is not None and window.network_idle < NETWORK_IDLE_LOW:
-        return Resource.NETWORK_THREADS, (
-            f"the busiest network thread was idle {window.network_idle:.2f}"
-        )
-    if window.gc_share is not None and window.gc_share >= GC_SHARE_HIGH:
-        return Resource.HEAP, _collections(window)
-    if window.cpu_machine_share is not None and window.cpu_machine_share >= CPU_SATURATED:
-        return Resource.CPU, f"the machine was {window.cpu_machine_share:.0%} busy"
-    return _replication(window, thresholds, brokers)
-
-
 def _mbit(bytes_per_s: float | None) -> str:
     return "unknown" if bytes_per_s is None else f"{bytes_per_s * 8 / 1e6:.0f} Mbit/s"
 
 
-def _replication(
-    window: BrokerWindow, thresholds: Thresholds, brokers: Sequence[BrokerWindow]
-) -> tuple[Resource, str]:
-    """The followers, or nothing that the metrics show."""
-    changed, remote = window.isr_changed_share, remote_share(window)
-    if changed is not None and changed > thresholds.indicators.isr_changed_share_max:
-        return Resource.REPLICATION, (
-            f"followers fell behind: ISR changes or under-replicated partitions in "
-            f"{changed:.0%} of the samples{_furthest_behind(brokers)}"
-        )
-    if remote is not None and remote >= REMOTE_SHARE_HIGH:
-        return Resource.REPLICATION, (
-            f"waiting for followers took {remote:.0%} of a produce request "
-            f"({window.produce.remote_ms:.1f} of {window.produce.total_ms:.1f} ms)"
-            f"{_furthest_behind(brokers)}"
-        )
-    return Resource.UNKNOWN, "no resource that the metrics show was near its limit"
-
-
-def _furthest_behind(brokers: Sequence[BrokerWindow]) -> str:
+def _furthest_behind(evidence: Evidence) -> str:
     """The broker whose replicas lag most: what binds the leaders is over there."""
-    lags = [(w.replica_lag_max_records or 0.0, -w.broker_id) for w in brokers]
+    lags = [(w.replica_lag_max_records or 0.0, -w.broker_id) for w in evidence.brokers]
     records, broker_id = max(lags, default=(0.0, 0))
     if records <= 0:
         return ""
     return f", the replicas on broker {-broker_id} by up to {records:.0f} records"
 
 
-_ORDER = (
-    Resource.QUOTA,
-    Resource.DISK,
-    Resource.HEAP,
-    Resource.REQUEST_HANDLERS,
-    Resource.NETWORK,
-    Resource.NETWORK_THREADS,
-    Resource.CPU,
-    Resource.REPLICATION,
-    Resource.UNKNOWN,
-)
-"""Which of several brokers' resources to name: what is one broker's own first, then what
-brokers on one machine share, then what follows from another broker's trouble."""
+def _others(window: BrokerWindow, resource: Resource) -> str:
+    used = [f"{r.value} {u:.2f}" for r, u in utilization(window).items() if r is not resource]
+    return f"; used of the others: {', '.join(used)}" if used else ""
 
 
-def attribute(evidence: Evidence, thresholds: Thresholds) -> Attribution:
-    """What bound the brokers of an overloaded trial.
+def _also_at_limit(named: Resource, brokers: list[_Broker]) -> str:
+    """What else had nothing left, on any broker: it may bind just as well."""
+    also = {
+        resource: broker.window.broker_id
+        for broker in reversed(brokers)
+        for resource in broker.rows
+        if resource is not named and broker.is_at_limit(resource)
+        # What keeps handlers busy explains them, and stands in the list itself.
+        if resource is not Resource.REQUEST_HANDLERS or _busy_with(broker) is resource
+    }
+    told = [f"{resource.value} (broker {broker_id})" for resource, broker_id in also.items()]
+    return f"; also at its limit: {', '.join(told)}" if told else ""
 
-    The broker with the least idle handlers speaks for those with the same resource.
-    """
-    brokers = evidence.brokers
-    if evidence.cluster.is_blind:
-        return Attribution(Resource.UNKNOWN, "unknown: the cluster shows no broker metrics")
-    judged = [
-        (_ORDER.index(resource), _idle_or_one(window), window, resource, text)
-        for window in brokers
-        for resource, text in [_attribute(window, thresholds, brokers)]
+
+def _unknown(brokers: list[_Broker]) -> Attribution:
+    """That nothing was at its limit, what came nearest, and what is not known."""
+    near = [
+        (value, broker.window, row)
+        for broker in brokers
+        for row in broker.rows.values()
+        if (value := nearness(row, broker.thresholds)) is not None
     ]
-    if not judged:
-        return Attribution(Resource.UNKNOWN, "no broker was sampled")
-    _, _, window, resource, text = min(judged, key=lambda found: found[:2])
+    window, nearest = brokers[0].window, ""
+    if near:
+        value, window, row = max(near, key=lambda each: each[0])
+        nearest = f", {row.resource.value} the nearest with {value:.0%} of it"
+    text = f"no resource that the metrics show was at its limit{nearest}; {_not_known(brokers)}"
     return Attribution(
-        resource,
-        f"{resource.value}: broker {window.broker_id}: {text}{_others(window, resource)}",
+        Resource.UNKNOWN,
+        f"{Resource.UNKNOWN.value}: broker {window.broker_id}: {text}"
+        f"{_others(window, Resource.UNKNOWN)}",
         window.broker_id,
         utilization(window),
     )
 
 
-def _idle_or_one(window: BrokerWindow) -> float:
-    return 1.0 if window.handler_idle is None else window.handler_idle
+_Missing = tuple[tuple[str, Callable[[BrokerWindow], object]], ...]
+_MISSING_OF_HANDLERS: _Missing = (
+    ("the brokers' CPU", lambda window: window.cpu_cores),
+    ("flushes", lambda window: window.flush_threads),
+    ("request times", lambda window: window.produce.local_ms),
+)
+_MISSING: _Missing = (
+    ("the request handlers' idle time", lambda window: window.handler_idle),
+    ("the network threads' idle time", lambda window: window.network_idle),
+    ("the machines' CPU", cpu_share),
+    ("garbage collection", lambda window: window.gc_share),
+    *_MISSING_OF_HANDLERS[1:],
+    ("ISR changes", lambda window: window.isr_changed_share),
+)
+"""What a source may not show, as a noun, and how to read it of a window."""
+
+
+def _not_among(missing: _Missing, *windows: BrokerWindow) -> str:
+    """Those of the readings that some of the windows do not have."""
+    return ", ".join(what for what, read in missing if any(read(each) is None for each in windows))
+
+
+def _not_known(brokers: list[_Broker]) -> str:
+    """Which evidence is missing, and so could not speak."""
+    told = []
+    absent = [str(each.window.broker_id) for each in brokers if each.window.start_s is None]
+    if absent:
+        told.append(f"broker {', '.join(absent)} gave no samples")
+    windows = [each.window for each in brokers if each.window.start_s is not None]
+    missing = _not_among(_MISSING, *windows)
+    if missing:
+        source = brokers[0].evidence.metrics_source or "this source"
+        told.append(f"the metrics of {source} do not show {missing}")
+    if any(each.link_mbit_per_s is None for each in windows):
+        told.append("the speed of the network interface is not stated (link_mbit_per_s)")
+    told.append("the disk's own busy time is not among Kafka's metrics")
+    return f"not known: {'; '.join(told)}"

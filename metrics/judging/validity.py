@@ -20,6 +20,7 @@ from metrics.trial.evidence import ClusterFacts, Evidence
 from metrics.trial.judgement import Reason
 from metrics.windows.broker import BrokerWindow
 from metrics.windows.resource import Resource
+from metrics.windows.use import produce_throttle_ms
 
 EDGE_GAP_INTERVALS = 2.0
 """How far the samples may stay away from the window's edges [sampling intervals]."""
@@ -345,14 +346,13 @@ class Throttled(ValidityRule):
         by_brokers = [
             _throttled(
                 f"broker {window.broker_id}: produce requests were throttled for "
-                f"{window.produce.throttle_ms:.1f} ms on average by a quota",
-                window.produce.throttle_ms,
+                f"{throttle_ms:.1f} ms on average by a quota",
+                throttle_ms,
                 limit_ms,
                 window.broker_id,
             )
             for window in evidence.brokers
-            if window.produce.throttle_ms is not None
-            and window.produce.throttle_ms > max(limit_ms, _rounding_ms(window))
+            if (throttle_ms := produce_throttle_ms(window)) is not None and throttle_ms > limit_ms
         ]
         return (by_brokers or self._told(evidence, limit_ms)) + self._of_groups(evidence, limit_ms)
 
@@ -385,18 +385,6 @@ class Throttled(ValidityRule):
 
 def _throttled(text: str, value: float, limit: float, broker_id: int | None = None) -> Reason:
     return Reason("throttled", text, value, limit, broker_id, Resource.QUOTA)
-
-
-def _rounding_ms(window: BrokerWindow) -> float:
-    """The mean throttle time that half a millisecond in the whole window would make [ms].
-
-    Kafka counts whole milliseconds, and the difference of two means times their counts is
-    off by some billionths, which is no throttling.
-    """
-    per_s, start_s, end_s = window.produce.per_s, window.start_s, window.end_s
-    if not per_s or start_s is None or end_s is None or end_s <= start_s:
-        return 0.0
-    return 0.5 / (per_s * (end_s - start_s))
 
 
 class ConsumersLimited(ValidityRule):

@@ -13,9 +13,6 @@ from dataclasses import dataclass
 from metrics.windows.broker import BrokerWindow, RequestWindow
 from metrics.windows.resource import Resource
 
-CPU_SATURATED = 0.90
-"""Busy share of the machine from which on threads wait for a core [ratio]."""
-
 
 @dataclass(frozen=True)
 class ResourceUse:
@@ -56,28 +53,51 @@ def local_threads(window: BrokerWindow) -> float | None:
     return _in_phase((request.per_s, request.local_ms) for request in requests_of(window))
 
 
+def busy_threads(window: BrokerWindow) -> float | None:
+    """Request handlers that are busy at a time, at least.
+
+    By Little's law, but Kafka cuts each request's times to whole milliseconds; by their idle
+    fraction at least that of one handler.
+    """
+    threads, idle = local_threads(window), window.handler_idle
+    if threads is None or idle is None:
+        return threads
+    return max(threads, 1.0 - idle)
+
+
 def flush_share(window: BrokerWindow) -> float | None:
-    """Share of the handlers' time in produce appends that went into log flushes [ratio].
+    """Share of the request handlers' busy time that went into log flushes [ratio].
 
     Followers flush too, on threads of their own; their part is taken to be that of the
     replicated bytes.
     """
-    produce = window.produce
-    if window.flush_threads is None or not produce.per_s or not produce.local_ms:
+    busy = busy_threads(window)
+    if window.flush_threads is None or not busy:
         return None
     led, followed = window.bytes_in_per_s, window.replication_bytes_in_per_s
     if led is None or led + (followed or 0.0) <= 0:
         return None
-    flushing = window.flush_threads * led / (led + (followed or 0.0))
-    return min(1.0, flushing / (produce.per_s * produce.local_ms / 1000.0))
+    return min(1.0, window.flush_threads * led / (led + (followed or 0.0)) / busy)
 
 
 def waiting_share(window: BrokerWindow) -> float | None:
-    """Share of the handlers' local time that used no CPU, at least [ratio]."""
-    threads = local_threads(window)
+    """Share of the handlers' busy time that used no CPU, at least [ratio]."""
+    threads = busy_threads(window)
     if not threads or window.cpu_cores is None:
         return None
     return max(0.0, 1.0 - window.cpu_cores / threads)
+
+
+def produce_throttle_ms(window: BrokerWindow) -> float | None:
+    """Mean throttle time of produce requests; 0 where it is less than rounding makes [ms].
+
+    Kafka counts whole milliseconds, and the difference of two means times their counts is off by
+    some billionths. So half a millisecond in the whole window is none.
+    """
+    told, per_s = window.produce.throttle_ms, window.produce.per_s
+    if told is None or not per_s or window.start_s is None or window.end_s is None:
+        return told
+    return told if told * per_s * (window.end_s - window.start_s) > 0.5 else 0.0
 
 
 def remote_share(window: BrokerWindow) -> float | None:
@@ -119,17 +139,10 @@ def _or(first: float | None, second: float | None) -> float | None:
     return second if first is None else first
 
 
-def disk_waiters(window: BrokerWindow) -> float | None:
-    """Threads that wait for the disk at a time, at least.
-
-    Threads in flushes are known exactly. Handlers that wait in a write to the page cache
-    show as local time without CPU, unless the CPU was so busy that they waited for it.
-    """
-    threads, cores = local_threads(window), window.cpu_cores
-    waiting = window.flush_threads
-    if (window.cpu_machine_share or 0.0) < CPU_SATURATED and threads and cores is not None:
-        waiting = max(waiting or 0.0, threads - cores)
-    return waiting
+def cpu_share(window: BrokerWindow) -> float | None:
+    """Busy share of the CPU [ratio]: of the machine, and at least what the broker used of it."""
+    known = [s for s in (window.cpu_machine_share, window.cpu_process_share) if s is not None]
+    return max(known, default=None)
 
 
 def _used(idle: float | None) -> float | None:
@@ -158,7 +171,7 @@ def use_of(window: BrokerWindow) -> tuple[ResourceUse, ...]:
             "",
         ),
         # JMX has no run queue of the machine, only averages over a minute.
-        (Resource.CPU, window.cpu_machine_share, None, "", None, ""),
+        (Resource.CPU, cpu_share(window), None, "", None, ""),
         (
             Resource.HEAP,
             window.heap_used_share_min,
@@ -170,7 +183,7 @@ def use_of(window: BrokerWindow) -> tuple[ResourceUse, ...]:
         (
             Resource.DISK,
             None if flushing is None else min(1.0, flushing),
-            disk_waiters(window),
+            flushing,
             "threads waiting",
             window.offline_replicas_max,
             "offline replicas",
@@ -191,7 +204,7 @@ def use_of(window: BrokerWindow) -> tuple[ResourceUse, ...]:
             window.isr_shrinks,
             "ISR shrinks",
         ),
-        (Resource.QUOTA, None, window.produce.throttle_ms, "ms throttled", None, ""),
+        (Resource.QUOTA, None, produce_throttle_ms(window), "ms throttled", None, ""),
     )
     return tuple(ResourceUse(window.broker_id, *row) for row in rows)
 

@@ -50,12 +50,20 @@ def test_a_count_or_ratio_without_its_unit_would_not_be_readable() -> None:
         assert (each.errors is None) or each.errors_unit, each
 
 
-def test_threads_that_wait_for_the_disk_are_told_from_those_that_wait_for_the_cpu() -> None:
+def test_only_flushes_are_waits_for_the_disk() -> None:
     slow = RequestWindow(per_s=100.0, local_ms=18.0)
-    waits = broker(produce=slow, cpu_cores=0.3, flush_threads=0.0)
-    assert row(waits, Resource.DISK).saturation == pytest.approx(1.5)
-    starved = broker(produce=slow, cpu_cores=0.3, flush_threads=0.0, cpu_machine_share=0.95)
-    assert row(starved, Resource.DISK).saturation == 0.0
+    waits = broker(produce=slow, cpu_cores=0.3, flush_threads=0.4)
+    found = row(waits, Resource.DISK)
+    assert (found.utilization, found.saturation) == (0.4, 0.4)
+    several = row(broker(produce=slow, flush_threads=1.7), Resource.DISK)
+    assert (several.utilization, several.saturation) == (1.0, 1.7)
+
+
+def test_a_broker_that_uses_all_its_cores_keeps_the_machine_busy() -> None:
+    assert row(broker(cpu_process_share=0.97), Resource.CPU).utilization == 0.97
+    assert row(broker(cpu_process_share=0.2), Resource.CPU).utilization == 0.4
+    alone = broker(cpu_machine_share=None, cpu_process_share=0.3)
+    assert row(alone, Resource.CPU).utilization == 0.3
 
 
 def test_a_link_is_used_by_all_bytes_of_its_busier_direction_and_unknown_unless_stated() -> None:
@@ -110,6 +118,14 @@ def test_a_quota_comes_before_whatever_it_causes() -> None:
     assert found.resource is Resource.QUOTA
     assert "throttled for 12.5 ms on average" in found.text
     assert row(throttled, Resource.QUOTA).saturation == 12.5
+
+
+def test_what_rounding_leaves_of_a_throttle_time_is_no_quota() -> None:
+    rounded = broker(produce=RequestWindow(per_s=100.0, throttle_ms=1e-9), handler_idle=0.01)
+    assert row(rounded, Resource.QUOTA).saturation == 0.0
+    assert bound([rounded]).resource is not Resource.QUOTA
+    short = broker(produce=RequestWindow(per_s=100.0, throttle_ms=0.001), handler_idle=0.01)
+    assert bound([short]).resource is Resource.QUOTA, "one millisecond in ten seconds"
 
 
 def test_the_follower_that_lags_is_named_beside_the_leader_that_shows_it() -> None:

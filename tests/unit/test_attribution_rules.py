@@ -1,14 +1,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from metrics.judging.attribution import attribute
+from metrics.judging.thresholds import Thresholds
 from metrics.trial.judgement import Judgement
 from metrics.windows.broker import RequestWindow
 from metrics.windows.resource import Resource
+from metrics.windows.use import ResourceUse, use_table
 from search.model import Verdict
-from tests.support.evidence import client, judged, with_one
+from tests.support.evidence import broker, client, evidence, judged, with_one
 
 
 def overload(acked: int, **changes: object) -> Judgement:
@@ -28,7 +34,7 @@ CASES: dict[str, tuple[Callable[[], Judgement], Resource, str]] = {
             cpu_cores=0.4,
         ),
         Resource.DISK,
-        "request handlers idle 0.07, and flushes took 89% of their time in appends (16.0 ms each)",
+        "request handlers idle 0.07, and flushes took 89% of their time (16.0 ms each)",
     ),
     "half of the flushes are a follower's": (
         lambda: overload(
@@ -44,6 +50,19 @@ CASES: dict[str, tuple[Callable[[], Judgement], Resource, str]] = {
         Resource.REQUEST_HANDLERS,
         "too few of them",
     ),
+    "half of the flushes are a follower's, on a disk that never rests": (
+        lambda: overload(
+            10_000,
+            handler_idle=0.07,
+            produce=RequestWindow(per_s=100.0, total_ms=20.0, local_ms=9.0),
+            flush_threads=0.95,
+            flush_ms=6.0,
+            replication_bytes_in_per_s=2e6,
+            cpu_cores=0.3,
+        ),
+        Resource.DISK,
+        "flushes took 34% of their time",
+    ),
     "machine busy": (
         lambda: overload(10_000, handler_idle=0.1, produce=BUSY, cpu_machine_share=0.97),
         Resource.CPU,
@@ -57,8 +76,87 @@ CASES: dict[str, tuple[Callable[[], Judgement], Resource, str]] = {
             flush_threads=0.0,
             cpu_cores=0.2,
         ),
+        Resource.REQUEST_HANDLERS,
+        (
+            "for at least 89% of their time they waited without using CPU (0% flushes): for "
+            "something that is neither CPU nor a flush, such as a lock"
+        ),
+    ),
+    "a wait with its reads": (
+        lambda: overload(
+            10_000,
+            handler_idle=0.1,
+            produce=BUSY,
+            flush_threads=0.2,
+            cpu_cores=0.2,
+            disk_read_bytes_per_s=85e6,
+            disk_write_bytes_per_s=0.0,
+        ),
+        Resource.REQUEST_HANDLERS,
+        (
+            "(11% flushes): for something that is neither CPU nor a flush, such as a lock, an "
+            "authorizer, a read from the disk or a full page cache; the broker read 85.0 MB/s from "
+            "disk and wrote 0.0"
+        ),
+    ),
+    "a wait for what may be flushes": (
+        lambda: overload(10_000, handler_idle=0.1, produce=BUSY, flush_threads=None, cpu_cores=0.2),
+        Resource.REQUEST_HANDLERS,
+        "waited without using CPU (whether for flushes is not known)",
+    ),
+    "busy, and no CPU among the metrics": (
+        lambda: overload(
+            10_000, handler_idle=0.1, cpu_cores=None, cpu_machine_share=None, produce=BUSY
+        ),
+        Resource.REQUEST_HANDLERS,
+        "what they did is not known, as the metrics do not show the brokers' CPU",
+    ),
+    "few flushes beside many fetches": (
+        lambda: overload(
+            10_000,
+            handler_idle=0.1,
+            produce=RequestWindow(per_s=10.0, total_ms=20.0, local_ms=10.0),
+            fetch_consumer=RequestWindow(per_s=100.0, local_ms=8.0),
+            flush_threads=0.09,
+            cpu_cores=0.8,
+        ),
+        Resource.REQUEST_HANDLERS,
+        "too few of them",
+    ),
+    "handlers on a machine that others keep busy": (
+        lambda: overload(
+            10_000,
+            handler_idle=0.1,
+            produce=BUSY,
+            flush_threads=0.0,
+            cpu_cores=0.2,
+            cpu_process_share=0.1,
+            cpu_machine_share=0.97,
+        ),
+        Resource.REQUEST_HANDLERS,
+        "on a machine that others than brokers keep 97% busy: whether they wait for a core, or",
+    ),
+    "a machine that others keep busy": (
+        lambda: overload(9_000, cpu_machine_share=0.97, cpu_process_share=0.1),
+        Resource.CPU,
+        "the machine was 97% busy, of which brokers used 10%: keep other work away; not known: ",
+    ),
+    "followers behind on a machine that others keep busy": (
+        lambda: overload(
+            9_000, cpu_machine_share=0.97, cpu_process_share=0.1, isr_changed_share=0.9
+        ),
+        Resource.REPLICATION,
+        "followers fell behind",
+    ),
+    "a follower that flushes all the time": (
+        lambda: overload(9_000, flush_threads=1.0),
         Resource.DISK,
-        "for at least 89% of their local time they waited without using CPU",
+        "on average 1.0 threads were in a flush, those that copy from leaders among them",
+    ),
+    "a heap that is never emptied": (
+        lambda: overload(9_000, heap_used_share_min=0.97, gc_share=0.1),
+        Resource.HEAP,
+        "never less than 97% of the heap was in use",
     ),
     "few handlers": (
         lambda: overload(10_000, handler_idle=0.1, produce=BUSY, flush_threads=0.0, cpu_cores=1.9),
@@ -88,12 +186,15 @@ CASES: dict[str, tuple[Callable[[], Judgement], Resource, str]] = {
             9_000, produce=RequestWindow(per_s=1.0, total_ms=40.0, local_ms=1.0, remote_ms=38.0)
         ),
         Resource.REPLICATION,
-        "waiting for followers took 95% of a produce request (38.0 of 40.0 ms)",
+        (
+            "nothing else was near its limit, and waiting for followers took 95% of a produce "
+            "request (38.0 of 40.0 ms); not known: "
+        ),
     ),
     "nothing near its limit": (
         lambda: overload(9_000),
         Resource.UNKNOWN,
-        "no resource that the metrics show was near its limit",
+        "no resource that the metrics show was at its limit, CPU the nearest with 44% of it",
     ),
 }
 
@@ -107,3 +208,134 @@ def test_what_bound_the_brokers(case: str) -> None:
     assert words in judgement.attribution
     assert judgement.attribution.startswith(f"{resource.value}: broker ")
     assert "; used of the others: " in judgement.attribution
+
+
+def test_unknown_says_which_evidence_is_missing() -> None:
+    silent = evidence(brokers=with_one(start_s=None, handler_idle=None))
+    assert (
+        "not known: broker 2 gave no samples; the metrics" in attribute(silent, Thresholds()).text
+    )
+    bare = overload(9_000, cpu_machine_share=None, flush_threads=None, isr_changed_share=None)
+    assert bare.limited_by is Resource.UNKNOWN
+    assert (
+        "the metrics of driver-jvm do not show the machines' CPU, garbage collection, flushes, "
+        "ISR changes; the speed of the network interface is not stated (link_mbit_per_s); the "
+        "disk's own busy time is not among Kafka's metrics" in bare.attribution
+    )
+    stated = judged(client(acked_records=9_000), [broker(1, link_mbit_per_s=1_000.0)])
+    assert "link_mbit_per_s" not in stated.attribution
+
+
+def test_what_else_is_at_its_limit_is_said_whichever_broker_it_is_on() -> None:
+    brokers = [
+        broker(1, handler_idle=0.02, produce=BUSY, flush_threads=1.6),
+        broker(2, network_idle=0.05),
+        broker(3, cpu_machine_share=0.95),
+    ]
+    seen = judged(client(), brokers)
+    assert seen.limited_by is Resource.DISK
+    also = seen.attribution.partition("; also at its limit: ")[2].partition(";")[0]
+    assert also == "CPU (broker 3), network threads (broker 2)"
+    assert "also at its limit" not in judged(client(), brokers[:1]).attribution.replace(
+        "disk (broker 1)", ""
+    )
+
+
+def test_brokers_that_share_a_machine_keep_it_busy_together() -> None:
+    alike = {"handler_idle": 0.1, "produce": BUSY, "cpu_machine_share": 0.96}
+    three = [broker(number, cpu_process_share=0.2, **alike) for number in (1, 2, 3)]
+    assert judged(client(), three).limited_by is Resource.CPU
+    apart = [three[0], *(broker(number, cpu_process_share=0.2) for number in (2, 3))]
+    assert judged(client(), apart).limited_by is Resource.REQUEST_HANDLERS
+
+
+def test_an_isr_that_wanders_is_named_like_one_that_stays() -> None:
+    wandering = [broker(number, isr_changed_share=0.3 + number / 100) for number in (1, 2, 3)]
+    seen = judged(client(), wandering, any_isr_changed_share=0.9)
+    assert seen.limited_by is Resource.REPLICATION
+    assert "replication: broker 3: followers fell behind" in seen.attribution
+    assert "in 90% of the samples" in seen.attribution
+
+
+# --- the named resource and the table beside it ----------------------------------------------
+
+shares = st.none() | st.floats(0.0, 1.0) | st.just(1.0)
+amounts = st.none() | st.floats(0.0, 4.0)
+times = st.builds(
+    RequestWindow,
+    per_s=st.none() | st.floats(0.0, 1_000.0),
+    total_ms=st.none() | st.floats(0.0, 500.0),
+    local_ms=st.none() | st.floats(0.0, 50.0),
+    request_queue_ms=st.none() | st.floats(0.0, 500.0),
+    remote_ms=st.none() | st.floats(0.0, 500.0),
+    throttle_ms=st.none() | st.just(0.0) | st.floats(0.0, 50.0),
+)
+windows: st.SearchStrategy[dict[str, Any]] = st.builds(
+    dict,
+    handler_idle=shares,
+    network_idle=shares,
+    cpu_machine_share=shares,
+    cpu_process_share=shares,
+    cpu_cores=amounts,
+    gc_share=shares,
+    heap_used_share_min=shares,
+    flush_threads=amounts,
+    flush_ms=st.none() | st.floats(0.0, 50.0),
+    bytes_in_per_s=st.none() | st.floats(0.0, 1e8),
+    replication_bytes_in_per_s=st.none() | st.floats(0.0, 1e8),
+    network_in_bytes_per_s=st.none() | st.floats(0.0, 1e8),
+    link_mbit_per_s=st.none() | st.floats(1.0, 10_000.0),
+    isr_changed_share=shares,
+    produce=times,
+    fetch_consumer=times,
+)
+LIMITS = {
+    Resource.REQUEST_HANDLERS: 0.8,
+    Resource.NETWORK_THREADS: 0.8,
+    Resource.CPU: 0.9,
+    Resource.HEAP: 0.95,
+    Resource.DISK: 0.9,
+    Resource.NETWORK: 0.9,
+    Resource.REPLICATION: 0.5,
+}
+"""As docs/attribution.md has them: at which utilization a row of the table is at its limit."""
+HALF_OF_A_BUSY_HANDLER = 0.4
+
+
+def near(row: ResourceUse) -> float:
+    """How near a row is to its limit, as a reader of the table sees it; at most 1."""
+    if row.resource is Resource.QUOTA:
+        return 1.0 if row.saturation else 0.0
+    used = (row.utilization or 0.0) / LIMITS[row.resource]
+    if row.resource is Resource.REPLICATION:
+        return 1.0 if used > 1.0 else min(used, 0.999)
+    if row.resource is Resource.HEAP:
+        used = max(used, (row.saturation or 0.0) / 0.25)
+    return min(1.0, used)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(windows, min_size=1, max_size=3))
+def test_the_named_resource_never_contradicts_the_table_beside_it(
+    changed: list[dict[str, Any]],
+) -> None:
+    brokers = [broker(number, **changes) for number, changes in enumerate(changed, 1)]
+    found = attribute(evidence(brokers=brokers), Thresholds())
+    rows = use_table(brokers)
+    fullest = max(near(each) for each in rows)
+    if found.resource is Resource.UNKNOWN:
+        assert fullest < 1.0
+        assert not [each for each in rows if (each.utilization or 0.0) >= 1.0]
+        assert "not known: " in found.text
+        return
+    own = {each.resource: each for each in rows if each.broker_id == found.broker_id}
+    named = own[found.resource]
+    if "waiting for followers took" in found.text:
+        assert fullest < 1.0
+    elif found.resource is Resource.DISK and near(own[Resource.REQUEST_HANDLERS]) == 1.0:
+        assert (named.utilization or 0.0) >= HALF_OF_A_BUSY_HANDLER - 1e-9
+    else:
+        assert near(named) >= fullest - 1e-6
+    others = {each.resource for each in rows if near(each) == 1.0} - {found.resource}
+    for each in others - {Resource.REQUEST_HANDLERS}:
+        assert f"{each.value} (broker " in found.text, "what else is at its limit is said"

@@ -1,0 +1,72 @@
+"""How near each resource is to its limit: the USE table, each row over its limit.
+
+The limits are those of the attribution, so that what it names and what the table shows cannot
+contradict each other.
+"""
+
+from __future__ import annotations
+
+import math
+
+from metrics.judging.thresholds import Thresholds
+from metrics.windows.resource import Resource
+from metrics.windows.use import ResourceUse
+
+NETWORK_IDLE_LOW = 0.20
+"""Idle fraction of a network thread below which it is a bottleneck [ratio]."""
+
+CPU_SATURATED = 0.90
+"""Busy share of the machine from which on threads wait for a core [ratio]."""
+
+GC_SHARE_HIGH = 0.25
+"""Share of time in garbage collection from which on the heap binds [ratio]."""
+
+HEAP_FULL = 0.95
+"""Least used share of the heap from which on collections leave no room [ratio]."""
+
+DISK_BUSY_HIGH = 0.90
+"""Share of time in flushes from which on the disk is busy by itself, whoever waits [ratio]."""
+
+LINK_SHARE_HIGH = 0.90
+"""Use of the network interface by Kafka's own bytes from which on it is full [ratio]: headers
+of TCP, IP and Ethernet take 4 to 6 % of it."""
+
+_UTILIZATION_MAX = {
+    Resource.NETWORK_THREADS: 1.0 - NETWORK_IDLE_LOW,
+    Resource.CPU: CPU_SATURATED,
+    Resource.HEAP: HEAP_FULL,
+    Resource.DISK: DISK_BUSY_HIGH,
+    Resource.NETWORK: LINK_SHARE_HIGH,
+}
+
+
+def nearness(row: ResourceUse, thresholds: Thresholds) -> float | None:
+    """How near a resource is to its limit: 0 unused, 1 at it, above 1 beyond; None: not known."""
+    limits = thresholds.indicators
+    used = row.utilization
+    if row.resource is Resource.QUOTA:
+        return _over(row.saturation, thresholds.validity.throttle_ms_max)
+    if row.resource is Resource.REPLICATION:
+        # A share of 1 is above none, and too much all the same.
+        return 1.0 if used == 1.0 else _over(used, limits.isr_changed_share_max)
+    if row.resource is Resource.REQUEST_HANDLERS:
+        return _over(used, 1.0 - limits.request_handler_idle_min)
+    near = None if used is None else used / _UTILIZATION_MAX[row.resource]
+    if row.resource is Resource.HEAP and row.saturation is not None:
+        return max(near or 0.0, row.saturation / GC_SHARE_HIGH)
+    return near
+
+
+def is_at_limit(row: ResourceUse, thresholds: Thresholds) -> bool:
+    """True when nothing more is to be had of the resource."""
+    near = nearness(row, thresholds)
+    return near is not None and near >= 1.0
+
+
+def _over(used: float | None, most: float) -> float | None:
+    """Of a limit that must be passed: 1 just beyond it, and not at it."""
+    if used is None:
+        return None
+    if used > most:
+        return max(1.0, used / most) if most > 0 else math.inf
+    return min(used / most, math.nextafter(1.0, 0.0)) if most > 0 else 0.0
