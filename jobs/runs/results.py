@@ -14,6 +14,7 @@ from jobs.runs.endings import Ending
 from jobs.runs.estimate import confirmation_of
 from jobs.runs.lifecycle import Life
 from jobs.runs.reproduce import command_of
+from metrics.judging.agreement import NEAR_LIMIT, Told, agreed, contradiction
 from metrics.reporting.boundary_chart import write_chart
 from metrics.reporting.limit_words import AT_LEVEL, doubt_words, span_words
 from metrics.reporting.page.model import build_report, is_held
@@ -47,6 +48,8 @@ def boundary_of(
 ) -> Boundary:
     """The boundary of one search, with the reasons of the trial at its overloaded side.
 
+    What bound the brokers all overloads near the limit say.
+
     Args:
         trials: all of the run, oldest first.
         goal: the goal that was searched for.
@@ -57,26 +60,29 @@ def boundary_of(
     over = _last(own, goal, bracket.overloaded, Verdict.OVERLOADED)
     last = over.judgements[goal] if over else None
     held = _last(own, goal, bracket.sustained, Verdict.SUSTAINED)
+    told = _near_limit(own, bracket, config, goal)
+    bound = agreed(told, "overloads near the limit")
     boundary = make_boundary(
         bracket,
         config.axis,
         config.workload.pattern(point.bpm, brokers),
         trials=len(own),
         reasons=last.reasons if last else (),
-        limited_by=last.limited_by if last else None,
+        limited_by=bound.resource if bound else None,
         gave_up=point.result.reason if isinstance(point.result, GaveUp) else None,
         interval=point.result.interval,
     )
     latency = held.evidence.client.latency if held else Quantiles()
     notes = (
         *_nothing_sustained(point.result, config),
+        *_contradiction(told),
         *_held(point, own, config, goal),
         *_beside_others(own),
     )
     boundary = replace(
         boundary,
         goal=goal,
-        evidence=last.attribution if last else "",
+        evidence=bound.text if bound else "",
         notes=notes,
         state=state,
         interval_max=config.goal_named(goal).search.widest_interval,
@@ -112,6 +118,26 @@ def _last(trials: Sequence[Trial], goal: str, load: int | None, verdict: Verdict
 
 def _known(time_ms: float) -> float | None:
     return time_ms if math.isfinite(time_ms) else None
+
+
+def _near_limit(
+    trials: Iterable[Trial], bracket: Bracket, config: Configuration, goal: str
+) -> tuple[Told, ...]:
+    """What the overloads from the bracket's overloaded side on say, the nearer the more."""
+    lowest = bracket.overloaded
+    if lowest is None:
+        return ()
+    return tuple(
+        Told(each.judgements[goal], config.axis.amount(each.load), lowest / each.load)
+        for each in trials
+        if each.judgements[goal].verdict is Verdict.OVERLOADED
+        and lowest <= each.load <= lowest * NEAR_LIMIT
+    )
+
+
+def _contradiction(told: Sequence[Told]) -> tuple[str, ...]:
+    text = contradiction(told)
+    return (text,) if text else ()
 
 
 def _nothing_sustained(result: Done | GaveUp, config: Configuration) -> tuple[str, ...]:

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from statistics import median
 
 from metrics.comparing.governors import VERSIONS, can_slow, governor_of, short_name
-from metrics.judging.attribution import utilization
+from metrics.judging.agreement import Told, agreed
+from metrics.judging.attribution import Attribution, utilization
 from metrics.tables.environment import ABSENT, Difference, difference
 from metrics.trial.trial import Trial
 from metrics.windows.resource import Resource
@@ -43,18 +44,18 @@ class SideEvidence:
     environment: Mapping[str, str]
 
     @property
+    def _bound(self) -> Attribution | None:
+        return agreed([Told(t.judgement) for t in self.saturated if t.judgement.limited_by])
+
+    @property
     def bound_by(self) -> Resource:
-        """What bound it when it was saturated, as most of its trials say."""
-        named = [trial.judgement.limited_by for trial in self.saturated]
-        known = [each for each in named if each is not None]
-        return max(known, key=known.count, default=Resource.UNKNOWN)
+        """What bound it when it was saturated, as most of its trials say that can tell."""
+        return Resource.UNKNOWN if self._bound is None else self._bound.resource
 
     @property
     def attribution(self) -> str:
-        """The evidence for it in a sentence, of the last trial that says so."""
-        told = [t.judgement.attribution for t in self.saturated if t.judgement.limited_by]
-        own = [text for text in told if text.startswith(self.bound_by.value)]
-        return own[-1] if own else ""
+        """The evidence for it, of the last trial that says so, and how many say so."""
+        return "" if self._bound is None else self._bound.text
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,8 @@ class Boundary:
         mb_per_s: payload at `np_sustained`, whole cluster [MB/s].
         mb_per_s_per_broker: `mb_per_s` over the number of brokers [MB/s].
         overload_reasons: what the trial at `np_overloaded` showed, `indicator: sentence`.
-        limited_by: the resource that bound the brokers, or None when unknown.
+        limited_by: the resource that bound the brokers, as most overloads near the limit say;
+            None when there was none.
         trials: trials spent on this size, invalid ones included.
         mps_overloaded: messages per second at `np_overloaded`, or None [1/s].
         gave_up: why the search ended without closing the bracket, or None.

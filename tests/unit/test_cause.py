@@ -50,7 +50,7 @@ def test_fewer_request_handlers_that_wait_for_the_disk() -> None:
     assert cause.slower == "B"
     for part in ("1 on B and 2 on A", "request handlers", "same load 0.62 on B and 0.31 on A"):
         assert part in cause.text
-    assert "B saturated, bound by disk: as made up" in cause.evidence
+    assert "B saturated, bound by disk: as made up; all 3 overloads say so" in cause.evidence
 
 
 def test_a_change_for_the_better_is_no_cause() -> None:

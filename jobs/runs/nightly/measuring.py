@@ -18,6 +18,7 @@ from jobs.trials.context import RunContext
 from jobs.trials.gates import Gates
 from jobs.trials.measure import Outlook, TrialMeasurer
 from jobs.trials.point_topics import PointTopics
+from metrics.judging.agreement import Told, agreed
 from metrics.tables.boundary import Boundary, BoundaryRow
 from metrics.tables.cases import CaseRow
 from metrics.trial.trial import Trial
@@ -187,7 +188,7 @@ class CaseMeasurer:
             )
         evidence = [trial.evidence for trial in valid]
         achieved = _median([each.client.achieved_mb_per_s for each in evidence])
-        bound = next((trial for trial in reversed(valid) if trial.limited_by), None)
+        bound = agreed([Told(trial.judgement) for trial in valid if trial.limited_by])
         return replace(
             self._row(context, case, np, tuple(trial.number for trial in trials)),
             measure=quantity.column,
@@ -198,8 +199,8 @@ class CaseMeasurer:
             latency_p99_ms=_median([each.client.latency.p99_ms for each in evidence]),
             achieved_share=_median([each.client.achieved_share for each in evidence]),
             verdicts=tuple(trial.verdict.value for trial in trials),
-            limited_by=bound.limited_by.value if bound and bound.limited_by else None,
-            evidence=bound.attribution if bound else "",
+            limited_by=bound.resource.value if bound else None,
+            evidence=bound.text if bound else "",
         )
 
     def _row(self, context: RunContext, case: Case, np: int, trials: tuple[int, ...]) -> CaseRow:
