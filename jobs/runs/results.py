@@ -33,7 +33,7 @@ from metrics.trial.trial import Trial
 from metrics.units import UNKNOWN, format_duration, format_size
 from search.confirming import after_words, held_in
 from search.line import FinishedPoint
-from search.model import Done, GaveUp, Verdict
+from search.model import Bracket, Done, GaveUp, Verdict
 
 REPORT = "report.html"
 

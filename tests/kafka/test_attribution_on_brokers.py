@@ -1,6 +1,6 @@
 """Each resource made to bind on purpose, on real brokers: is it the one that is named?
 
-The figures are logged as a table for docs/attribution.md; see there how to run this.
+The matrix is logged as the table of docs/attribution.md; see there how to run this.
 """
 
 from __future__ import annotations
@@ -8,19 +8,27 @@ from __future__ import annotations
 import logging
 import signal
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from kafka.admin import ConfigResourceType
 
+from jobs.config.loading import load_workload
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import start
+from jobs.testbed.profile import load_profile
+from metrics.traffic.consumers import ConsumerOptions
+from metrics.traffic.producer import ProducerPattern
 from metrics.trial.task import TaskReport
 from metrics.windows.resource import Resource
 from search.model import Verdict
-from tests.support.loaded_brokers import LoadedBrokers, Route, Seen, loaded
+from tests.support import planted_waits
+from tests.support.loaded_brokers import Load, LoadedBrokers, Replicas, Route, Seen, loaded
 from tests.support.patterns import producer_pattern
 from tests.support.rate_limited_link import rate_limited_link
 
@@ -30,26 +38,509 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 log = logging.getLogger(__name__)
 
-ON_ONE = {partition: [1] for partition in range(4)}
-FOLLOWED = {partition: [1, 2] for partition in range(4)}
-MESSAGES = producer_pattern(1_000, 1_000.0, linger_ms=20.0)
-LARGE_BATCHES = producer_pattern(
-    1_000, 1_000.0, linger_ms=200.0, batch_size=200_000, pool_bytes=4_000_000
-)
-# Brokers compress again what producers sent plain: work for a handler's core. In large batches
-# there is little else to do.
+ALL = (1, 2, 3)
+CASES_LEAST, RIGHT_AT_LEAST = 12, 11 / 12
+RUN_SHARE = 0.5
+"""How long a broker runs after each planted collection, in collections [ratio]."""
+INVALID_AT_MOST = 3
+"""A trial that something disturbs is made again, as in a search."""
+
+
+def led_by(leaders: Sequence[int], replicas: int = 1) -> dict[int, list[int]]:
+    """Partitions with these leaders, and as followers the brokers after each."""
+    return {
+        partition: [(leader - 1 + each) % len(ALL) + 1 for each in range(replicas)]
+        for partition, leader in enumerate(leaders)
+    }
+
+
+EVENLY, MANY = ALL * 4, ALL * 10
+ON_ONE = (1,) * 4
+
+
+def messages(acks: str = "1") -> ProducerPattern:
+    """Messages of 1 kB, in requests that grow under load."""
+    return producer_pattern(1_000, 1_000.0, linger_ms=20.0, acks=acks)
+
+
+def often(acks: str = "1") -> ProducerPattern:
+    """Small batches in many requests."""
+    return producer_pattern(1_000, 250.0, linger_ms=10.0, acks=acks)
+
+
+def large(acks: str = "1") -> ProducerPattern:
+    """Large batches, in whose requests compression takes nearly all of the time."""
+    return producer_pattern(
+        1_000, 1_000.0, linger_ms=200.0, batch_size=200_000, pool_bytes=4_000_000, acks=acks
+    )
+
+
+def full(acks: str = "1") -> ProducerPattern:
+    """The load of the calibrated testbed: one full batch in each request."""
+    return load_workload("calibrated", [f"workload.producer.acks={acks}"]).pattern(1000).producer
+
+
+# Brokers compress again what producers sent plain: work for a handler's core.
 SLOW_APPENDS = {"compression.type": "gzip"}
-PLENTY = {"log.retention.bytes": "134217728"}
+
+
+USUAL = {
+    "log.flush.interval.messages": str(2**63 - 1),
+    "num.io.threads": "2",
+    "follower.replication.throttled.rate": "1000000000",
+}
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Brokers of which everything can be made to bind while they run."""
+
+    running: Testbed
+    brokers: LoadedBrokers
+    jvm: Any
+    waits: Path
+
+
+Undone = AbstractContextManager[Route | None]
+Plant = Callable[[Bench], Undone]
 
 
 @contextmanager
-def broker_of(spark: SparkSession, profile: str, **properties: str) -> Iterator[LoadedBrokers]:
-    overrides = {key.replace("__", "."): value for key, value in properties.items()}
+def altered(bench: Bench, ids: Sequence[int], values: Mapping[str, str]) -> Iterator[Route | None]:
+    """Set properties of some brokers for a while."""
+
+    def set_all(wanted: Mapping[str, str]) -> None:
+        for each in ids:
+            bench.brokers.alter(ConfigResourceType.BROKER, str(each), wanted)
+
+    set_all(values)
+    try:
+        yield None
+    finally:
+        set_all({name: USUAL[name] for name in values})
+
+
+def flushes(*ids: int) -> Plant:
+    values = {"log.flush.interval.messages": "1", "num.io.threads": "1"}
+    return lambda bench: altered(bench, ids, values)
+
+
+def handlers(count: int, *ids: int) -> Plant:
+    return lambda bench: altered(bench, ids, {"num.io.threads": str(count)})
+
+
+def network_waits(each_ms: int, *ids: int) -> Plant:
+    @contextmanager
+    def plant(bench: Bench) -> Iterator[Route | None]:
+        with planted_waits.waits(bench.waits, ids, each_ms):
+            yield None
+
+    return plant
+
+
+def collections(*ids: int) -> Plant:
+    """Full collections, one after the other, as a heap brings about that is too small."""
+
+    @contextmanager
+    def plant(bench: Bench) -> Iterator[Route | None]:
+        ended = threading.Event()
+        with ExitStack() as threads:
+            threads.callback(ended.set)
+            for each in ids:
+                address = bench.running.jmx_endpoints[each]
+                thread = threading.Thread(target=_collect, args=(bench.jvm, address, ended))
+                thread.start()
+                threads.callback(thread.join)
+            threads.callback(ended.set)
+            yield None
+
+    return plant
+
+
+def _collect(jvm: Any, address: str, ended: threading.Event) -> None:
+    remote = jvm.javax.management.remote
+    url = remote.JMXServiceURL(f"service:jmx:rmi:///jndi/rmi://{address}/jmxrmi")
+    connector = remote.JMXConnectorFactory.connect(url)
+    try:
+        server = connector.getMBeanServerConnection()
+        memory = jvm.javax.management.ObjectName("java.lang:type=Memory")
+        pause_s = 0.0
+        while not ended.wait(pause_s):
+            begun_s = time.monotonic()
+            server.invoke(memory, "gc", None, None)
+            # Brokers that never ran could not be sampled either.
+            pause_s = (time.monotonic() - begun_s) * RUN_SHARE
+    finally:
+        connector.close()
+
+
+def slow_link(is_stated: bool) -> Plant:
+    @contextmanager
+    def plant(bench: Bench) -> Iterator[Route | None]:
+        with rate_limited_link(40, bench.brokers.addresses[1]) as link:
+            yield Route({1: link.address}, link.inside, 40.0 if is_stated else None)
+
+    return plant
+
+
+def slow_followers(*ids: int) -> Plant:
+    """Followers that leave the ISR and may then fetch only 100 kB/s, so that they never return.
+
+    A follower is throttled only while it is out of the ISR.
+    """
+
+    @contextmanager
+    def plant(bench: Bench) -> Iterator[Route | None]:
+        def paused(work: Load) -> list[TaskReport]:
+            thread = threading.Thread(target=_pause, args=(bench.running, ids))
+            thread.start()
+            rows = work()
+            thread.join()
+            return rows
+
+        with altered(bench, ids, {"follower.replication.throttled.rate": "100000"}):
+            yield Route(bench.brokers.addresses, paused)
+
+    return plant
+
+
+def _pause(running: Testbed, ids: Sequence[int]) -> None:
+    """Let brokers hang so long that they leave the ISR, but are not fenced."""
+    for seconds, sent in ((2.0, signal.SIGSTOP), (5.0, signal.SIGCONT)):
+        threading.Event().wait(seconds)
+        for each in ids:
+            running.kill_broker(each, sent)
+
+
+@contextmanager
+def quota(bench: Bench) -> Iterator[Route | None]:
+    with bench.brokers.quota("producer_byte_rate", 200_000.0):
+        yield None
+
+
+def nothing(_bench: Bench) -> Undone:
+    """What the testbed has by itself."""
+    return nullcontext()
+
+
+@dataclass(frozen=True)
+class Case:
+    """A bottleneck that is planted, and the load that meets it.
+
+    Attributes:
+        planted: what must be named; UNKNOWN where the metrics cannot show it.
+        where, how: it is planted, in words.
+        plant: plants it for a while.
+        replicas, producer, np, groups: the load.
+        says: what the answer must say besides.
+    """
+
+    planted: Resource
+    where: str
+    how: str
+    plant: Plant
+    replicas: Replicas
+    producer: ProducerPattern
+    np: int
+    groups: int = 0
+    topic: Mapping[str, str] = field(default_factory=dict)
+    warmup_s: float = 3.0
+    says: str = ""
+
+    @property
+    def load(self) -> str:
+        replication = len(next(iter(self.replicas.values())))
+        read = f", {self.groups} group" if self.groups else ""
+        return f"acks={self.producer.options.acks}, RF {replication}{read}"
+
+
+FLUSH = "`log.flush.interval.messages=1`, `num.io.threads=1`"
+SLEEP = "a handler waits in each produce request: profile `calibrated`"
+PRINCIPAL = "a network thread waits in each request"
+FULL_GC = "one full collection after the other"
+GZIP = "batches are compressed again, four handlers a broker"
+THROTTLED = {"follower.replication.throttled.replicas": "*"}
+ON_ALL = "all"
+
+CASES = {
+    "disk-one": Case(Resource.DISK, "broker 1", FLUSH, flushes(1), led_by(MANY), often(), 60),
+    "disk-all": Case(
+        Resource.DISK, ON_ALL, FLUSH, flushes(*ALL), led_by(MANY, 3), often("all"), 45
+    ),
+    "disk-all-read": Case(
+        Resource.DISK, ON_ALL, FLUSH, flushes(*ALL), led_by(MANY), often(), 60, groups=1
+    ),
+    "few-handlers": Case(
+        Resource.REQUEST_HANDLERS,
+        "broker 1",
+        "`num.io.threads=1`, and batches are compressed again",
+        handlers(1, 1),
+        led_by(ON_ONE),
+        large(),
+        50,
+        topic=SLOW_APPENDS,
+    ),
+    "network-threads-one": Case(
+        Resource.NETWORK_THREADS,
+        "broker 1",
+        PRINCIPAL,
+        network_waits(20, 1),
+        led_by(EVENLY),
+        messages(),
+        24,
+    ),
+    "network-threads-all": Case(
+        Resource.NETWORK_THREADS,
+        ON_ALL,
+        PRINCIPAL,
+        network_waits(20, *ALL),
+        led_by(EVENLY, 3),
+        messages("all"),
+        24,
+        groups=1,
+    ),
+    "cpu-one": Case(
+        Resource.CPU,
+        "broker 1",
+        GZIP,
+        handlers(4, 1),
+        led_by(ON_ONE),
+        large(),
+        80,
+        topic=SLOW_APPENDS,
+    ),
+    "cpu-all": Case(
+        Resource.CPU,
+        ON_ALL,
+        GZIP,
+        handlers(4, *ALL),
+        led_by(EVENLY, 3),
+        large("all"),
+        60,
+        groups=1,
+        topic=SLOW_APPENDS,
+    ),
+    "heap-one": Case(
+        Resource.HEAP, "broker 1", FULL_GC, collections(1), led_by(EVENLY), messages(), 45
+    ),
+    "heap-all": Case(
+        Resource.HEAP, ON_ALL, FULL_GC, collections(*ALL), led_by(EVENLY, 3), messages("all"), 30
+    ),
+    "network": Case(
+        Resource.NETWORK,
+        "broker 1",
+        "a token bucket of 40 Mbit/s (`tc … tbf`); needs root and iproute2",
+        slow_link(True),
+        led_by(ON_ONE),
+        messages(),
+        8,
+    ),
+    "network-unstated": Case(
+        Resource.UNKNOWN,
+        "broker 1",
+        "the same, and `link_mbit_per_s` is not stated",
+        slow_link(False),
+        led_by(ON_ONE),
+        messages("all"),
+        8,
+        says="the speed of the network interface is not stated (link_mbit_per_s)",
+    ),
+    "follower-one": Case(
+        Resource.REPLICATION,
+        "broker 2",
+        "a follower that left the ISR may fetch only 100 kB/s",
+        slow_followers(2),
+        led_by(ON_ONE, 2),
+        messages(),
+        4,
+        topic=THROTTLED,
+        warmup_s=10.0,
+        says="the replicas on broker 2 by up to",
+    ),
+    "followers-all": Case(
+        Resource.REPLICATION,
+        "brokers 2 and 3",
+        "the same of all followers",
+        slow_followers(2, 3),
+        led_by(ON_ONE, 3),
+        messages("all"),
+        4,
+        topic=THROTTLED,
+        warmup_s=10.0,
+    ),
+    "quota": Case(
+        Resource.QUOTA,
+        ON_ALL,
+        "200 kB/s for each client id",
+        quota,
+        led_by(EVENLY, 3),
+        messages("all"),
+        8,
+        groups=1,
+    ),
+}
+# Broker 3's handlers wait three times as long, so a third of the partitions fills them as much.
+WAITS_MS = {1: 5.0, 2: 5.0, 3: 15.0}
+WAITING = {
+    "waiting-handlers-one": Case(
+        Resource.REQUEST_HANDLERS,
+        "broker 3",
+        SLEEP,
+        nothing,
+        led_by(EVENLY),
+        full(),
+        66,
+        says="something that is neither CPU nor a flush",
+    ),
+    "waiting-handlers-all": Case(
+        Resource.REQUEST_HANDLERS,
+        ON_ALL,
+        SLEEP,
+        nothing,
+        led_by((1, 2, 1, 2, 1, 2, 3)),
+        full(),
+        140,
+        groups=1,
+        says="something that is neither CPU nor a flush",
+    ),
+    "waiting-handlers-followed": Case(
+        Resource.REQUEST_HANDLERS,
+        ON_ALL,
+        SLEEP,
+        nothing,
+        led_by((1, 2, 1, 2, 1, 2, 3), 3),
+        full("all"),
+        140,
+        says="something that is neither CPU nor a flush",
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def bench(spark_for_all: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    folder = tmp_path_factory.mktemp("waits")
+    overrides = {
+        "log.retention.bytes": "134217728",
+        "replica.lag.time.max.ms": "2000",
+        "num.io.threads": "2",
+        "heap_mb": 512,
+        "jvm_options": "-XX:TieredStopAtLevel=1 -XX:-ExplicitGCInvokesConcurrent",
+        **planted_waits.properties(folder),
+    }
+    jars = planted_waits.jars(load_profile("default").kafka_version)
     with (
-        start(profile, brokers=1, overrides=PLENTY | overrides, name="bound") as running,
-        loaded(running, spark._jvm) as under_load,
+        start("default", brokers=len(ALL), overrides=overrides, name="bound", jars=jars) as running,
+        loaded(running, spark_for_all._jvm) as brokers,
     ):
-        yield under_load
+        yield Bench(running, brokers, spark_for_all._jvm, folder)
+
+
+@pytest.fixture(scope="module")
+def waiting(spark_for_all: SparkSession) -> Iterator[Bench]:
+    overrides: dict[str, object] = {"produce_handler_ms": WAITS_MS}
+    with (
+        start("calibrated", brokers=len(ALL), overrides=overrides, name="bound") as running,
+        loaded(running, spark_for_all._jvm) as brokers,
+    ):
+        yield Bench(running, brokers, spark_for_all._jvm, Path())
+
+
+@pytest.fixture(scope="module")
+def answers() -> dict[str, tuple[Case, Seen]]:
+    """What was seen in each case so far."""
+    return {}
+
+
+def named(seen: Seen) -> Resource | None:
+    """What a trial says bound the brokers; of an INVALID one, what its reasons point at."""
+    if seen.judgement.verdict is not Verdict.INVALID:
+        return seen.judgement.limited_by
+    return seen.judgement.reasons[0].resource
+
+
+def is_right(case: Case, seen: Seen) -> bool:
+    return named(seen) is case.planted and case.says in seen.judgement.attribution
+
+
+def is_said(case: Case, seen: Seen) -> bool:
+    """Whether what was planted is named, or said to be at its limit as well, or not known."""
+    text = seen.judgement.attribution
+    also = text.partition("also at its limit: ")[2].partition(";")[0]
+    is_known = case.planted is not Resource.UNKNOWN
+    if f"{case.planted.value} (broker" in also or named(seen) is case.planted:
+        return True
+    return not is_known and case.says in text
+
+
+def is_disturbed(seen: Seen) -> bool:
+    """Whether others than the brokers kept the machine busy."""
+    full = [each for each in seen.evidence.brokers if (each.cpu_machine_share or 0.0) >= 0.9]
+    return bool(full) and sum(each.cpu_process_share or 0.0 for each in full) < 0.45
+
+
+def meet(bench: Bench, case: Case) -> Seen:
+    with (
+        bench.brokers.topic(case.replicas, case.topic) as topic,
+        case.plant(bench) as route,
+    ):
+        return bench.brokers.trial(
+            topic,
+            case.replicas,
+            case.producer,
+            case.np,
+            measure_s=6.0,
+            warmup_s=case.warmup_s,
+            route=route,
+            consumers=ConsumerOptions(groups=case.groups),
+        )
+
+
+def check(bench: Bench, case: Case) -> Seen:
+    """Never confidently wrong: what is planted is named or said, or nothing is named."""
+    for _ in range(INVALID_AT_MOST):
+        seen = meet(bench, case)
+        say(seen)
+        if seen.judgement.verdict is not Verdict.INVALID or case.planted is Resource.QUOTA:
+            break
+    assert seen.judgement.verdict is not Verdict.SUSTAINED, "the load meets what is planted"
+    assert is_said(case, seen) or named(seen) is Resource.UNKNOWN, seen.judgement.attribution
+    return seen
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_was_planted_is_named(
+    bench: Bench, answers: dict[str, tuple[Case, Seen]], case: str
+) -> None:
+    answers[case] = (CASES[case], check(bench, CASES[case]))
+
+
+@pytest.mark.parametrize("case", WAITING)
+def test_handlers_that_wait_are_no_disk(
+    waiting: Bench, answers: dict[str, tuple[Case, Seen]], case: str
+) -> None:
+    answers[case] = (WAITING[case], check(waiting, WAITING[case]))
+
+
+def test_nearly_all_are_right(answers: dict[str, tuple[Case, Seen]]) -> None:
+    """Of the cases that had the machine to themselves: a full one hides what handlers wait for."""
+    for case, seen in answers.values():
+        told = named(seen)
+        text = seen.judgement.attribution or "; ".join(r.text for r in seen.judgement.reasons)
+        log.warning(
+            "| %s | %s | %s | %s | %s%s%s | %s |",
+            *(case.planted.value, case.where, case.how, case.load),
+            "" if is_right(case, seen) else "**not right** ",
+            "(disturbed) " if is_disturbed(seen) else "",
+            *(told.value if told else "–", text),
+        )
+    right = [is_right(*each) for each in answers.values()]
+    calm = [is_right(*each) for each in answers.values() if not is_disturbed(each[1])]
+    log.warning(
+        "%d of %d right, %d of %d undisturbed", sum(right), len(right), sum(calm), len(calm)
+    )
+    if len(calm) < CASES_LEAST:
+        pytest.skip(f"others kept the machine busy: {len(calm)} cases had it to themselves")
+    assert sum(calm) >= RIGHT_AT_LEAST * len(calm)
 
 
 def say(seen: Seen) -> None:
@@ -61,106 +552,6 @@ def say(seen: Seen) -> None:
         used, waiting, failed = ("–" if cell is None else f"{cell:.2f}" for cell in cells)
         log.warning(
             "| %d | %s | %s | %s %s | %s %s |",
-            row.broker_id,
-            row.resource.value,
-            used,
-            waiting,
-            row.saturation_unit,
-            failed,
-            row.errors_unit,
+            *(row.broker_id, row.resource.value, used),
+            *(waiting, row.saturation_unit, failed, row.errors_unit),
         )
-
-
-def assert_bound_by(resource: Resource, seen: Seen) -> None:
-    say(seen)
-    assert seen.judgement.verdict is Verdict.OVERLOADED, seen.judgement.reasons
-    assert seen.judgement.limited_by is resource, seen.judgement.attribution
-
-
-def test_a_disk_that_every_append_waits_for(spark: SparkSession) -> None:
-    with (
-        broker_of(spark, "disk-bound") as brokers,
-        brokers.topic(ON_ONE, {}) as topic,
-    ):
-        assert_bound_by(Resource.DISK, brokers.trial(topic, ON_ONE, MESSAGES, np=60))
-
-
-def test_one_handler_with_work_for_more(spark: SparkSession) -> None:
-    with (
-        broker_of(spark, "default", num__io__threads="1") as brokers,
-        brokers.topic(ON_ONE, SLOW_APPENDS) as topic,
-    ):
-        assert_bound_by(
-            Resource.REQUEST_HANDLERS, brokers.trial(topic, ON_ONE, LARGE_BATCHES, np=80)
-        )
-
-
-def test_compression_on_every_core(spark: SparkSession) -> None:
-    with (
-        broker_of(spark, "default", num__io__threads="8") as brokers,
-        brokers.topic(ON_ONE, SLOW_APPENDS) as topic,
-    ):
-        assert_bound_by(Resource.CPU, brokers.trial(topic, ON_ONE, LARGE_BATCHES, np=160))
-
-
-def test_a_rate_limited_interface(spark: SparkSession) -> None:
-    with (
-        broker_of(spark, "default") as brokers,
-        brokers.topic(ON_ONE, {}) as topic,
-        rate_limited_link(40, brokers.addresses[1]) as link,
-    ):
-        seen = brokers.trial(
-            topic,
-            ON_ONE,
-            MESSAGES,
-            np=8,
-            route=Route({1: link.address}, link.inside, 40.0),
-        )
-        assert_bound_by(Resource.NETWORK, seen)
-
-
-def test_a_follower_that_may_not_fetch_faster(spark: SparkSession) -> None:
-    overrides = PLENTY | {"replica.lag.time.max.ms": "2000"}
-    with (
-        start("default", brokers=2, overrides=overrides, name="bound") as running,
-        loaded(running, spark._jvm) as brokers,
-        brokers.topic(FOLLOWED, {"follower.replication.throttled.replicas": "*"}) as topic,
-    ):
-        limit = {"follower.replication.throttled.rate": "100000"}
-        brokers.alter(ConfigResourceType.BROKER, "2", limit)
-        route = Route(brokers.addresses, lambda work: _while_paused(running, 2, work))
-        seen = brokers.trial(topic, FOLLOWED, MESSAGES, np=4, warmup_s=10.0, route=route)
-        assert_bound_by(Resource.REPLICATION, seen)
-        assert "the replicas on broker 2 by up to" in seen.judgement.attribution
-
-
-def _while_paused(running: Testbed, broker_id: int, work: Callable[[], TaskReport]) -> TaskReport:
-    """Do the work while a broker hangs so long that it leaves the ISR, but is not fenced.
-
-    A follower is throttled only while it is out of the ISR, from where it then never returns.
-    """
-
-    def pause() -> None:
-        threading.Event().wait(2.0)
-        running.kill_broker(broker_id, signal.SIGSTOP)
-        threading.Event().wait(5.0)
-        running.kill_broker(broker_id, signal.SIGCONT)
-
-    thread = threading.Thread(target=pause)
-    thread.start()
-    row = work()
-    thread.join()
-    return row
-
-
-def test_a_quota_makes_the_trial_invalid_and_is_named(spark: SparkSession) -> None:
-    with (
-        broker_of(spark, "default") as brokers,
-        brokers.topic(ON_ONE, {}) as topic,
-        brokers.quota("producer_byte_rate", 200_000.0),
-    ):
-        seen = brokers.trial(topic, ON_ONE, MESSAGES, np=4)
-    say(seen)
-    assert seen.judgement.verdict is Verdict.INVALID
-    named = {reason.resource for reason in seen.judgement.reasons}
-    assert named == {Resource.QUOTA}, seen.judgement.reasons

@@ -29,7 +29,8 @@ from metrics.sources.sample import BrokerSample
 from metrics.sources.source import MetricsSource
 from search.errors import GuardStopError
 from search.model import Verdict
-from tests.support.loaded_brokers import LoadedBrokers, OneTask, Seen, loaded
+from tests.support.engine_bench import OneTask
+from tests.support.loaded_brokers import LoadedBrokers, Seen, loaded
 from tests.support.patterns import pattern, plan, producer_pattern
 
 if TYPE_CHECKING:

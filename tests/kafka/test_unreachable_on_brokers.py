@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,7 +16,7 @@ from jobs.testbed.launcher import start
 from metrics.judging import validity
 from metrics.trial.task import TaskReport
 from search.model import Verdict
-from tests.support.loaded_brokers import LoadedBrokers, Route, Seen, loaded
+from tests.support.loaded_brokers import Load, LoadedBrokers, Route, Seen, loaded
 from tests.support.patterns import producer_pattern
 from tests.support.relay import relay_to
 
@@ -126,17 +126,17 @@ def test_a_leader_that_waits_for_its_follower_is_no_broker_out_of_reach(
         under_load.topic(WITH_FOLLOWER, {}) as topic,
     ):
 
-        def pausing(work: Callable[[], TaskReport]) -> TaskReport:
+        def pausing(work: Load) -> list[TaskReport]:
             pauses = [
                 threading.Timer(5.0, running.kill_broker, (2, signal.SIGSTOP)),
                 threading.Timer(11.0, running.kill_broker, (2, signal.SIGCONT)),
             ]
             for each in pauses:
                 each.start()
-            row = work()
+            rows = work()
             for each in pauses:
                 each.join()
-            return row
+            return rows
 
         route = Route(under_load.addresses, pausing)
         seen = under_load.trial(topic, WITH_FOLLOWER, all_replicas, NP, MEASURE_S, 2.0, route)

@@ -17,13 +17,13 @@ from kafka.protocol.admin.client_quotas import AlterClientQuotasRequest
 from jobs.cluster.admin import KafkaAdmin
 from jobs.cluster.connect import connect
 from jobs.cluster.quotas import quotas_of
-from jobs.engine.stage import run_task
 from jobs.testbed.handle import Testbed
 from metrics.judging.thresholds import Thresholds, Validity
 from metrics.judging.verdict import judge
 from metrics.sources.chooser import open_source
 from metrics.sources.sampler import Sampler
 from metrics.sources.source import MetricsSource, brokers_of, controllers_of
+from metrics.traffic.consumers import ConsumerOptions
 from metrics.traffic.pattern import Phases, TopicOptions, TrafficPattern
 from metrics.traffic.producer import ProducerPattern
 from metrics.trial.evidence import Evidence
@@ -33,22 +33,13 @@ from metrics.trial.task import TaskReport, merge
 from metrics.windows.broker import broker_windows
 from tests.support.offsets import end_offsets_of
 from tests.support.patterns import plan
+from tests.support.threads_barrier import run_stage
 
 INTERVAL_S = 1.0
 
 # Producers and sampler share one process here, so under load a sample may come late.
 THRESHOLDS = Thresholds(validity=Validity(missed_samples_max=0.4))
 Replicas = Mapping[int, Sequence[int]]
-
-
-class OneTask:
-    """The barrier of a stage of one task."""
-
-    def partitionId(self) -> int:  # noqa: N802 - Spark's name
-        return 0
-
-    def allGather(self, message: str) -> list[str]:  # noqa: N802 - Spark's name
-        return [message]
 
 
 @dataclass(frozen=True)
@@ -59,18 +50,22 @@ class Seen:
     judgement: Judgement
 
 
+Load = Callable[[], list[TaskReport]]
+"""Runs a trial's producers and consumers."""
+
+
 @dataclass(frozen=True)
 class Route:
     """How producers reach the brokers.
 
     Attributes:
         brokers: broker id → (host, port).
-        within: what runs the producers, for example in another network namespace.
+        within: what runs the clients, for example in another network namespace.
         link_mbit_per_s: stated speed of the brokers' interface.
     """
 
     brokers: Mapping[int, tuple[str, int]]
-    within: Callable[[Callable[[], TaskReport]], TaskReport] = lambda work: work()
+    within: Callable[[Load], list[TaskReport]] = lambda work: work()
     link_mbit_per_s: float | None = None
 
 
@@ -115,9 +110,10 @@ class LoadedBrokers:
         warmup_s: float = 6.0,
         route: Route | None = None,
         drain_timeout_s: float = Phases.drain_timeout_s,
+        consumers: ConsumerOptions | None = None,
     ) -> Seen:
         """Offer a load, by another way than the advertised one if given, and judge it."""
-        way = route or Route(self._addresses)
+        way, readers = route or Route(self._addresses), consumers or ConsumerOptions()
         load = plan(
             trial_id=topic,
             topics=(topic,),
@@ -126,17 +122,19 @@ class LoadedBrokers:
                 pattern,
                 TopicOptions(replication_factor=len(next(iter(replicas.values())))),
                 Phases(warmup_s=warmup_s, measure_s=measure_s, drain_timeout_s=drain_timeout_s),
+                readers,
             ),
+            consumer_tasks=readers.tasks(2),
             leaders=tuple(replicas[partition][0] for partition in sorted(replicas)),
             brokers=way.brokers,
             start_lead_s=0.5,
         )
         before, ended = self.source.sample_all(), end_offsets_of(self._admin, topic, replicas)
         with Sampler(self.source, INTERVAL_S) as sampler:
-            row = way.within(lambda: run_task(load, OneTask()))
+            rows = way.within(lambda: run_stage(load))
             samples = sampler.stop()
-        assert row.error is None, row.error
-        account = merge([row])
+        account = merge(rows)
+        assert not account.task_errors, account.task_errors
         span = (account.start_s, account.end_s, INTERVAL_S)
         windows = broker_windows(samples, brokers_of(self.source), *span, way.link_mbit_per_s)
         controllers = broker_windows(samples, controllers_of(self.source), *span)

@@ -1,0 +1,68 @@
+"""Waits that a test plants in a broker's network threads while it runs.
+
+A network thread asks for the principal of each request's connection. This one's answer takes as
+many milliseconds as a file has bytes, one file for each broker; none where there is no file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from jobs.setup.jars import kafka_jars
+from jobs.setup.java_jar import java_jar
+
+NAME = "PlantedPrincipals"
+FOLDER_PROPERTY = "planted.folder"
+SOURCE = r"""
+import java.io.File;
+import java.util.Map;
+import java.util.concurrent.locks.LockSupport;
+import org.apache.kafka.common.Configurable;
+import org.apache.kafka.common.security.auth.AuthenticationContext;
+import org.apache.kafka.common.security.auth.KafkaPrincipal;
+import org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder;
+
+public class PlantedPrincipals extends DefaultKafkaPrincipalBuilder implements Configurable {
+    private File planted;
+
+    public PlantedPrincipals() {
+        super(null, null);
+    }
+
+    public void configure(Map properties) {
+        String folder = String.valueOf(properties.get("@FOLDER@"));
+        planted = new File(folder, String.valueOf(properties.get("node.id")));
+    }
+
+    public KafkaPrincipal build(AuthenticationContext context) {
+        LockSupport.parkNanos(planted.length() * 1000000L);
+        return super.build(context);
+    }
+}
+""".replace("@FOLDER@", FOLDER_PROPERTY)
+
+
+def jars(kafka_version: str) -> list[Path]:
+    """The class path of brokers in which waits can be planted."""
+    own = kafka_jars(kafka_version)
+    return [*own, java_jar(NAME, SOURCE, own)]
+
+
+def properties(folder: Path) -> dict[str, str]:
+    """What those brokers need."""
+    return {"principal.builder.class": NAME, FOLDER_PROPERTY: str(folder)}
+
+
+@contextmanager
+def waits(folder: Path, brokers: Iterable[int], each_ms: int) -> Iterator[None]:
+    """Let the network threads of some brokers wait in each request [ms]."""
+    files = [folder / str(broker_id) for broker_id in brokers]
+    for file in files:
+        file.write_bytes(bytes(each_ms))
+    try:
+        yield
+    finally:
+        for file in files:
+            file.unlink()
