@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,6 @@ from jobs.config.loading import load_workload
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import start
 from jobs.testbed.profile import load_profile
-from metrics.traffic.consumers import ConsumerOptions
 from metrics.traffic.producer import ProducerPattern
 from metrics.trial.task import TaskReport
 from metrics.windows.resource import Resource
@@ -490,8 +489,7 @@ def meet(bench: Bench, case: Case) -> Seen:
             case.np,
             measure_s=6.0,
             warmup_s=case.warmup_s,
-            route=route,
-            consumers=ConsumerOptions(groups=case.groups),
+            route=replace(route or Route(bench.brokers.addresses), groups=case.groups),
         )
 
 

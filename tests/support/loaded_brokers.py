@@ -56,17 +56,19 @@ Load = Callable[[], list[TaskReport]]
 
 @dataclass(frozen=True)
 class Route:
-    """How producers reach the brokers.
+    """Which clients there are, and how they reach the brokers.
 
     Attributes:
         brokers: broker id → (host, port).
         within: what runs the clients, for example in another network namespace.
         link_mbit_per_s: stated speed of the brokers' interface.
+        groups: consumer groups that read along.
     """
 
     brokers: Mapping[int, tuple[str, int]]
     within: Callable[[Load], list[TaskReport]] = lambda work: work()
     link_mbit_per_s: float | None = None
+    groups: int = 0
 
 
 class LoadedBrokers:
@@ -110,10 +112,10 @@ class LoadedBrokers:
         warmup_s: float = 6.0,
         route: Route | None = None,
         drain_timeout_s: float = Phases.drain_timeout_s,
-        consumers: ConsumerOptions | None = None,
     ) -> Seen:
         """Offer a load, by another way than the advertised one if given, and judge it."""
-        way, readers = route or Route(self._addresses), consumers or ConsumerOptions()
+        way = route or Route(self._addresses)
+        readers = ConsumerOptions(groups=way.groups)
         load = plan(
             trial_id=topic,
             topics=(topic,),
