@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from search.bracket import bracket_of
+from search.guide import Guide
+from search.interval import Interval
 from search.limits import Limits
-from search.model import Bracket, Decision, Measure, Observation
+from search.model import Bracket, Decision, Done, GaveUp, Measure, Observation
 
 
 class Bisection:
@@ -18,17 +21,23 @@ class Bisection:
 
     Args:
         limits: bounds, resolution and patience.
+        guide: says where the limit lies at the end, and chooses no load; None says nothing.
     """
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, guide: Guide | None = None) -> None:
         self.limits = limits
+        self._guide = guide
 
     def decide(self, history: Sequence[Observation]) -> Decision:
         """The next step, from the trials of this point alone (oldest first)."""
         settled = self.limits.settle(history)
-        if settled is not None:
-            return settled
-        return self._probe(bracket_of(history))
+        if isinstance(settled, (Done, GaveUp)):
+            return replace(settled, interval=self.interval(history))
+        return settled or self._probe(bracket_of(history))
+
+    def interval(self, history: Sequence[Observation]) -> Interval | None:
+        """Where the limit lies at 90 %, or None without a guide that says it."""
+        return None if self._guide is None else self._guide.interval(history)
 
     def trials_left(self, history: Sequence[Observation]) -> int:
         """Trials that a limit inside the present maximum takes, without repeats."""

@@ -8,7 +8,16 @@ from typing import Annotated
 
 from search.bounds import Number, Whole
 from search.bracket import bracket_of
-from search.model import Decision, Done, GaveUp, Measure, Observation, Searcher
+from search.interval import Interval
+from search.model import (
+    Decision,
+    Done,
+    GaveUp,
+    Measure,
+    Observation,
+    Searcher,
+    StatesInterval,
+)
 
 
 @dataclass(frozen=True)
@@ -92,8 +101,14 @@ class Budgeted:
         used_up = self._budget.exhausted(self._before.plus(history, self._bytes_per_s))
         if used_up is None or isinstance(decision, (Done, GaveUp)):
             return decision
-        reason = f"{used_up} is used up; {self._more(history, decision)}"
-        return GaveUp(bracket_of(self._searched(history)), reason)
+        why = f"{used_up} is used up; {self._more(history, decision)}"
+        return GaveUp(bracket_of(self._searched(history)), why, self.interval(history))
+
+    def interval(self, history: Sequence[Observation]) -> Interval | None:
+        """The searcher's interval, where it states one."""
+        if isinstance(self._searcher, StatesInterval):
+            return self._searcher.interval(history)
+        return None
 
     def trials_left(self, history: Sequence[Observation]) -> int:
         """The searcher's estimate, cut to the budget."""

@@ -24,8 +24,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
+from search.interval import Interval
 from search.limits import Limits
-from search.model import Decision, Done, GaveUp, Measure, Observation, Searcher, Verdict
+from search.model import (
+    Decision,
+    Done,
+    GaveUp,
+    Measure,
+    Observation,
+    Searcher,
+    StatesInterval,
+    Verdict,
+)
 from search.standing import bracket_of_standings, standings_of
 
 HOLDS_MAX = 3
@@ -187,8 +197,14 @@ class Confirming:
                 f"{said}; {self._limits.axis} {load} was found then and not held, as no more than "
                 f"{HOLDS_MAX} limits are; find what changes while a load is held"
             )
-            return GaveUp(decision.bracket, reason)
+            return GaveUp(decision.bracket, reason, decision.interval)
         return self._window(decision, hold if told.is_under_way else None)
+
+    def interval(self, history: Sequence[Observation]) -> Interval | None:
+        """The searcher's interval, where it states one."""
+        if isinstance(self._searcher, StatesInterval):
+            return self._searcher.interval(held_in(history, self._plan).searched)
+        return None
 
     def trials_left(self, history: Sequence[Observation]) -> int:
         """Trials until the end when the present hold, or the next one, lasts."""
@@ -210,7 +226,7 @@ class Confirming:
         invalid = None if hold is None else self._limits.settle_invalid(hold.seen)
         if isinstance(invalid, GaveUp):
             reason = f"the limit {axis} {load} could not be confirmed: {invalid.reason}"
-            return GaveUp(decision.bracket, reason)
+            return GaveUp(decision.bracket, reason, decision.interval)
         if isinstance(invalid, Measure):
             return replace(invalid, holds=True)
         number = 1 if hold is None else len(hold.valid) + 1

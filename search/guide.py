@@ -17,9 +17,11 @@ from search.estimate import (
     readings,
     solve,
 )
+from search.interval import Interval
 from search.model import Bracket, Observation, Verdict
+from search.posterior import Odds, Posterior, evidence, posterior, usual_odds
 from search.signals import Signals
-from search.standing import Standing, standings_of
+from search.standing import Standing, bracket_of_standings, standings_of
 
 DOUBT = 2.5
 """Standard deviations between reading and verdict from which a verdict is in doubt."""
@@ -51,8 +53,9 @@ class Guide:
         signals: how indicators are read.
         curve: how utilization grows with load, as far as known.
         prior: what the neighbours say, or None.
-        noise: scatter of the limit from trial to trial [σ, ratio].
+        noise: scatter of the limit from trial to trial that choices rest on [σ, ratio].
         axis: what a load is, for people.
+        odds: what finished sizes say of noise and gain, for the interval; None without any.
     """
 
     signals: Signals = field(default_factory=Signals)
@@ -60,6 +63,7 @@ class Guide:
     prior: Prior | None = None
     noise: float = 0.02
     axis: str = "np"
+    odds: Odds | None = None
 
     def expectation(self, history: Sequence[Observation]) -> Estimate | None:
         """The estimate from smooth readings and neighbours, no verdict considered.
@@ -113,18 +117,12 @@ class Guide:
     def estimate(
         self, history: Sequence[Observation], standings: Mapping[int, Standing], bracket: Bracket
     ) -> Estimate | None:
-        """The estimate once verdicts have been believed.
-
-        A believed overload far below the expectation means that something without a
-        smooth reading binds: its utilization then becomes the one that shows the limit.
-        """
+        """The estimate once verdicts have been believed."""
         curve, prior = self.curve_of(history), self.prior
-        expected = self.expectation(history)
         believed = [s for s in history if _stands_overloaded(s, standings)]
-        high = bracket.overloaded
-        if expected is not None and high is not None and self._is_far_above(expected, high):
-            curve = self._recalibrated(believed, high)
-            prior = None
+        recalibrated = self._curve_below(history, believed, bracket)
+        if recalibrated is not None:
+            curve, prior = recalibrated, None
         found = readings(self._credible(history), self.signals, curve, self.noise)
         found += delivered_readings(believed, self.signals)
         if prior is not None and found:
@@ -132,6 +130,29 @@ class Guide:
             if alone is not None and self._contradicts(alone, prior):
                 prior = None
         return solve(found, prior, curve)
+
+    def posterior(self, history: Sequence[Observation]) -> Posterior | None:
+        """How probable each limit is, or None where the trials say nothing of it."""
+        standings = standings_of(history)
+        curve = self._curve_believed(history, standings)
+        odds = usual_odds(self.curve) if self.odds is None else self.odds
+        bracket = bracket_of_standings(standings)
+        return posterior(history, bracket, self.signals, curve, odds, self.prior)
+
+    def interval(self, history: Sequence[Observation]) -> Interval | None:
+        """Where the limit lies at 90 %; from 0 on where nothing held and nothing was read."""
+        found = self.posterior(history)
+        if found is not None:
+            return found.interval()
+        bracket = bracket_of_standings(standings_of(history))
+        if bracket.overloaded is None or bracket.sustained > 0:
+            return None
+        return Interval(0.0, float(bracket.overloaded))
+
+    def evidence(self, history: Sequence[Observation]) -> Odds:
+        """What the trials of one point say of noise and gain."""
+        curve = self._curve_believed(history, standings_of(history))
+        return evidence(history, self.signals, curve)
 
     def outlook(
         self, history: Sequence[Observation], standings: Mapping[int, Standing], bracket: Bracket
@@ -220,10 +241,6 @@ class Guide:
         """The scatter of the limit from trial to trial, or more where the readings show more."""
         return self.noise if estimate is None else self.noise * estimate.scatter
 
-    def is_read(self, seen: Observation) -> bool:
-        """True when the trial's utilization enters the estimate."""
-        return bool(readings([seen], self.signals, self.curve_of([seen]), self.noise))
-
     def explain(self, history: Sequence[Observation], estimate: Estimate) -> str:
         """What guides the next step: "idle 0.41 at np 96, fit says 0.20 at 131"."""
         read = [s for s in history if self.signals.utilization(s) is not None]
@@ -265,6 +282,27 @@ class Guide:
     def _contradicts(self, alone: Estimate, prior: Prior) -> bool:
         distance = abs(math.log(alone.load / prior.load))
         return distance > DOUBT * math.hypot(alone.spread, prior.spread)
+
+    def _curve_believed(
+        self, history: Sequence[Observation], standings: dict[int, Standing]
+    ) -> Curve:
+        """The curve once verdicts have been believed."""
+        believed = [s for s in history if _stands_overloaded(s, standings)]
+        below_it = self._curve_below(history, believed, bracket_of_standings(standings))
+        return below_it or self.curve_of(history)
+
+    def _curve_below(
+        self, history: Sequence[Observation], believed: Sequence[Observation], bracket: Bracket
+    ) -> Curve | None:
+        """The curve where a believed overload is far below what readings expect, or None.
+
+        Something without a smooth reading binds then, and the utilization of that overload
+        becomes the one that shows the limit.
+        """
+        expected, high = self.expectation(history), bracket.overloaded
+        if expected is None or high is None or not self._is_far_above(expected, high):
+            return None
+        return self._recalibrated(believed, high)
 
     def _recalibrated(self, believed: Sequence[Observation], high: int) -> Curve:
         at_bound = [self.signals.utilization(s) for s in believed if s.load == high]

@@ -22,16 +22,18 @@ from dataclasses import replace
 
 from search.aim import CLIMB_MAX, Aim, aim, bound_from_above, bound_from_below, is_open_above
 from search.bisect import Bisection
-from search.confidence import confidence
 from search.estimate import Estimate
 from search.guide import Guide
+from search.interval import LEVEL, Interval
 from search.limits import Limits
-from search.model import Bracket, Decision, Done, Measure, Observation, Verdict
+from search.model import Bracket, Decision, Done, GaveUp, Measure, Observation, Verdict
 from search.shadow import Shadow
 from search.standing import Standing, bracket_of_standings, notes_of, standings_of
 
 ALLOWANCE = 2
 """Trials above plain bisection that misleading guidance may cost at most."""
+EXTRA_MAX = 4
+"""Trials at most that an interval wider than `search.interval_max` costs after the bracket."""
 _STEPS_TO_BISECTION = 8
 
 
@@ -55,12 +57,36 @@ class Guided:
 
     def decide(self, history: Sequence[Observation]) -> Decision:
         """The next step, from the trials of this point alone (oldest first)."""
+        decision = self._by_bracket(history, self._extra(history))
+        if isinstance(decision, GaveUp):
+            return replace(decision, interval=self.interval(history))
+        return self._stated(decision, history) if isinstance(decision, Done) else decision
+
+    def interval(self, history: Sequence[Observation]) -> Interval | None:
+        """Where the limit lies at 90 % by these trials, or None where they do not say."""
+        return self.guide.interval(history)
+
+    def _extra(self, history: Sequence[Observation]) -> int:
+        """Valid trials since the bracket was first closed; 0 where it alone decides."""
+        if self.limits.interval_max is None:
+            return 0
+        for count in range(len(history)):
+            if isinstance(self._by_bracket(history[:count]), Done):
+                return len(_without_invalid(history[count:]))
+        return 0
+
+    def _by_bracket(self, history: Sequence[Observation], extra: int = 0) -> Decision:
+        """The next step by the bracket alone; the end without confidence and interval.
+
+        Args:
+            extra: trials that were made to narrow the interval, which nobody answers for.
+        """
         invalid = self.limits.settle_invalid(history)
         if invalid is not None:
             return invalid
         standings = standings_of(history)
         bracket = bracket_of_standings(standings)
-        used = _trials_counted(history, standings)
+        used = _trials_counted(history, standings) - extra
         settled = self.limits.settle_bracket(bracket)
         doubt = self.guide.doubtful(history, standings, bracket)
         if doubt is None and isinstance(settled, Done):
@@ -69,7 +95,7 @@ class Guided:
             load, why = doubt
             return Measure(load, f"{why}; repeating it")
         if isinstance(settled, Done):
-            return self._done(history, standings, bracket, doubt)
+            return self._done(standings, bracket, doubt)
         return settled or self._probe(history, standings, bracket, used)
 
     def trials_left(self, history: Sequence[Observation]) -> int:
@@ -77,8 +103,10 @@ class Guided:
         if isinstance(self.limits.settle_invalid(history), Measure):
             return 1 + self.trials_left(_without_invalid(history))
         imagined, count = list(history), 0
+        # An interval that nobody asked to be narrow chooses no load.
+        decide = self._by_bracket if self.limits.interval_max is None else self.decide
         while count < 30:
-            decision = self.decide(imagined)
+            decision = decide(imagined)
             if not isinstance(decision, Measure):
                 break
             count += 1
@@ -86,20 +114,31 @@ class Guided:
         return count
 
     def _done(
-        self,
-        history: Sequence[Observation],
-        standings: dict[int, Standing],
-        bracket: Bracket,
-        doubt: tuple[int, str] | None,
+        self, standings: dict[int, Standing], bracket: Bracket, doubt: tuple[int, str] | None
     ) -> Done:
-        estimate = self.guide.estimate(history, standings, bracket)
-        # A reading that entered the estimate and its verdict are one piece of evidence.
-        alone = [seen for seen in history if not self.guide.is_read(seen)]
-        sure = confidence(alone, bracket, estimate, self.guide.noise_seen(estimate))
         notes = notes_of(standings, bracket, self.limits.axis)
         if doubt is not None:
             notes += (f"{doubt[1]}; it was not repeated, as its trials were used up",)
-        return Done(bracket, round(sure, 3), notes=notes)
+        return Done(bracket, notes=notes)
+
+    def _stated(self, done: Done, history: Sequence[Observation]) -> Done | Measure:
+        """The answer with its confidence and interval, or a trial more where that is too wide."""
+        found = self.guide.posterior(history)
+        sure = 0.0 if found is None else found.inside(done.bracket)
+        interval = self.guide.interval(history) if found is None else found.interval()
+        done = replace(done, confidence=round(sure, 3), interval=interval)
+        most = self.limits.interval_max
+        if interval is None or most is None or interval.relative_width <= most:
+            return done
+        low, high, axis = interval.low, interval.high, self.limits.axis
+        said = f"between {axis} {low:.4g} and {high:.4g} at {100 * LEVEL:.0f} %"
+        if found is not None and self._extra(history) < EXTRA_MAX:
+            load = _inside(done.bracket, found.quantile(0.5))
+            return Measure(load, f"the limit is {said}; measuring {load} to narrow it")
+        width = 100 * interval.relative_width
+        wide = f"{width:.1f} % wide, and search.interval_max asks for {100 * most:.3g} %"
+        note = f"the limit stays doubtful: {said}, {wide}"
+        return replace(done, notes=(*done.notes, note))
 
     def _probe(
         self,
@@ -174,6 +213,12 @@ class Guided:
         verdict = Verdict.SUSTAINED if load <= limit else Verdict.OVERLOADED
         reading = {name: estimate.utilization_at(load) for name in self.guide.signals.smooth[:1]}
         return Observation(load, verdict, reading)
+
+
+def _inside(bracket: Bracket, load: float) -> int:
+    """The whole load nearest to `load` that is no further out than the bracket's own."""
+    low = max(1, bracket.sustained)
+    return min(max(round(load), low), max(low, bracket.overloaded or low))
 
 
 def _trials_counted(history: Sequence[Observation], standings: dict[int, Standing]) -> int:

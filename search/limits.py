@@ -52,6 +52,11 @@ class Limits:
             raise ConfigError(
                 f"search.invalid_repeats_max is {self.invalid_repeats_max}; expected 0 or more"
             )
+        if self.interval_max is not None and not 0.0 < self.interval_max < 1.0:
+            raise ConfigError(
+                f"search.interval_max is {self.interval_max}; expected a ratio between 0 and 1, "
+                "both excluded, such as 0.1 for an interval of 10 %, or none at all"
+            )
 
     def settle_invalid(self, history: Sequence[Observation]) -> Measure | GaveUp | None:
         """What to do when the last trial was INVALID; None when it was not."""

@@ -24,6 +24,7 @@ from search.guide import Guide
 from search.guided import ALLOWANCE, Guided
 from search.limits import Limits
 from search.model import Done, GaveUp, Observation, Searcher
+from search.posterior import Odds, usual_odds
 from search.standing import bracket_of_standings, standings_of
 
 Method = Literal["guided", "bisection"]
@@ -53,7 +54,7 @@ class Line:
         budget: what the whole line may cost.
         refine_max: how many sizes may be added where the line bends.
         guide: what is known before the first trial.
-        method: `guided`, or `bisection` for comparison, which learns nothing from
+        method: `guided`, or `bisection` for comparison, whose loads learn nothing from
             readings and neighbours.
         confirmation: how long each limit is held before it is an answer.
         before: what the run has spent before this line.
@@ -98,7 +99,7 @@ class Line:
     def _searcher(self, bpm: int, finished: Sequence[FinishedPoint], allowance: int) -> Searcher:
         if self.method == "guided":
             return Guided(self.limits, self.guide_for(bpm, finished), allowance)
-        return Bisection(self.limits)
+        return Bisection(self.limits, self.guide_for(bpm, finished))
 
     def spent(self, finished: Sequence[FinishedPoint]) -> Spent:
         """What the finished sizes have cost, and all before this line."""
@@ -115,7 +116,7 @@ class Line:
         """What the finished sizes teach about this one."""
         points = self.points(finished)
         model = fit(points, self.rate, self.brokers)
-        guide = replace(self.guide, curve=self._curve(finished))
+        guide = replace(self.guide, curve=self._curve(finished), odds=self._odds(finished))
         if model is None or (prior := model.prior(bpm, len(points))).spread > VAGUE:
             return guide
         return replace(guide, prior=prior)
@@ -176,6 +177,13 @@ class Line:
         at_limit = sorted(ceilings)[len(ceilings) // 2]
         differ = max(ceilings) - min(ceilings) > 0.1
         return Curve(gain, spread, at_limit, 0.1 if differ else 0.03 if at_limit < 1.0 else 0.0)
+
+    def _odds(self, finished: Sequence[FinishedPoint]) -> Odds | None:
+        """What finished points say of noise and gain, given the utilization at their limit."""
+        if not finished:
+            return None
+        guide = replace(self.guide, curve=self._curve(finished))
+        return usual_odds(self.guide.curve).after(guide.evidence(p.history) for p in finished)
 
     def _refinement(self, finished: Sequence[FinishedPoint]) -> int | None:
         added = len({point.bpm for point in finished} - set(self.sizes))

@@ -106,7 +106,10 @@ class Done:
 
 @dataclass(frozen=True)
 class GaveUp:
-    """No boundary point; `reason` says why, `bracket` is the best so far."""
+    """No boundary point; `reason` says why, `bracket` is the best so far.
+
+    `interval` is where the limit lies at 90 %, or None where the trials do not say.
+    """
 
     bracket: Bracket
     reason: str
@@ -125,6 +128,15 @@ class Searcher(Protocol):
 
     def trials_left(self, history: Sequence[Observation]) -> int:
         """An estimate of the trials still needed, for progress and plans."""
+        ...
+
+
+@runtime_checkable
+class StatesInterval(Protocol):
+    """A searcher that says where the limit lies, whether its search is over or not."""
+
+    def interval(self, history: Sequence[Observation]) -> Interval | None:
+        """Where the limit lies at 90 % by these trials, or None where they do not say."""
         ...
 
 

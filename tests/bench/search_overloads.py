@@ -108,7 +108,7 @@ def behaviour_of(chance: random.Random, delivers: float) -> ClusterSpec:
 def compare_overloads(of: Iterable[Condition]) -> Iterator[Result]:
     """Bisection and ours under each condition, as they are done."""
     for condition in of:
-        for method, ends in (("plain bisection", _bisect), ("redline", _guided)):
+        for method, ends in (("plain bisection", _bisect), ("redline", guided_ends)):
             yield _result(condition, method, ends(condition))
 
 
@@ -128,16 +128,17 @@ def _bisect(condition: Condition) -> list[SimulatedEnd]:
         return _points(condition, Bisection)
     ends = []
     for line in _lines(condition):
-        ends += run_sizes_on(lambda: Bisection(_limits(START)), LINE_SIZES, line)
+        ends += run_sizes_on(lambda: Bisection(limits_from()), LINE_SIZES, line)
     return ends
 
 
-def _guided(condition: Condition) -> list[SimulatedEnd]:
+def guided_ends(condition: Condition) -> list[SimulatedEnd]:
+    """What the search makes of each point of a condition."""
     if condition.start != "line":
         return _points(condition, Guided)
     ends = []
     for simulated in _lines(condition):
-        line = Line(LINE_SIZES, RATE, _limits(START), simulated.spec.brokers)
+        line = Line(LINE_SIZES, RATE, limits_from(), simulated.spec.brokers)
         ends += [end for _, end in run_line_on(line, simulated)]
     return ends
 
@@ -151,7 +152,7 @@ def _points(condition: Condition, make: Callable[[Limits], Searcher]) -> list[Si
         start = START if wrong is None else max(1, round(capacity * wrong))
         behaviour = behaviour_of(chance, condition.delivers)
         cluster = SimulatedCluster(_at(behaviour, capacity), seed)
-        ends.append(run_on(make(_limits(start)), cluster))
+        ends.append(run_on(make(limits_from(start)), cluster))
     return ends
 
 
@@ -169,7 +170,8 @@ def _at(behaviour: ClusterSpec, capacity: float) -> ClusterSpec:
     return replace(behaviour, capacity=capacity)
 
 
-def _limits(start: int) -> Limits:
+def limits_from(start: int = START) -> Limits:
+    """The bounds of every search here, from its first guess on."""
     return Limits(start, max(CAP, start), RESOLUTION, 3)
 
 

@@ -6,12 +6,11 @@ import math
 
 import pytest
 
-from search.confidence import confidence
 from search.estimate import Curve, LoadEquation, solve
 from search.guide import Guide
 from search.guided import Guided
 from search.limits import Limits
-from search.model import Bracket, Measure, Observation, Verdict
+from search.model import Measure, Observation, Verdict
 from search.standing import bracket_of_standings, standings_of
 
 IDLE_MIN = 0.20
@@ -59,13 +58,3 @@ def test_equations_that_contradict_each_other_are_trusted_less() -> None:
     assert calm.scatter == 1.0
     assert torn.scatter > 2.0
     assert torn.spread == pytest.approx(calm.spread * torn.scatter)
-
-
-def test_scattering_readings_lower_the_stated_confidence() -> None:
-    bracket, guide = Bracket(95, 100), Guide()
-    stated = []
-    for idles in ((0.36, 0.28, 0.24, 0.19), (0.24, 0.40, 0.22, 0.14)):
-        history = [seen(load, idle) for load, idle in zip((80, 90, 95, 100), idles, strict=True)]
-        estimate = guide.estimate(history, standings_of(history), bracket)
-        stated.append(confidence(history, bracket, estimate, guide.noise_seen(estimate)))
-    assert stated[0] > stated[1]

@@ -106,16 +106,19 @@ def test_on_what_real_brokers_read(
 ) -> None:
     limits = Limits(start, 20_000, 0.05, 3)
 
-    def mean(make: Callable[[Limits], Searcher]) -> tuple[float, float]:
-        trials = off = 0
+    def mean(make: Callable[[Limits], Searcher]) -> tuple[float, float, float]:
+        trials = off = held = 0
         for seed in range(150):
             brokers = Recorded(idle, most, seed)
             result = run_search(make(limits), brokers)
             trials += len(brokers.trials)
             off += abs(result.bracket.sustained - limit) > max(0.1 * limit, 1.0)
-        return trials / 150, off / 150
+            where = result.interval
+            held += where is not None and where.low <= limit <= where.high
+        return trials / 150, off / 150, held / 150
 
-    (ours, ours_off), (plain, plain_off) = mean(Guided), mean(Bisection)
+    (ours, ours_off, held), (plain, plain_off, _) = mean(Guided), mean(Bisection)
+    assert held >= 0.87
     assert ours <= trials_max
     assert ours < plain - 1.0
     assert ours_off <= 0.02 < plain_off

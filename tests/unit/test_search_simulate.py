@@ -10,11 +10,10 @@ from statistics import fmean
 import pytest
 
 from search.bisect import Bisection
-from search.confidence import confidence
 from search.early_stop import Progress, StopRule
 from search.guided import Guided
 from search.limits import Limits
-from search.model import Bracket, Done, Observation, Verdict
+from search.model import Done, Observation, Verdict
 from search.simulate import ClusterSpec, SimulatedCluster, run_on
 from tests.bench.search_methods import OURS, compare, scenarios
 
@@ -153,16 +152,6 @@ def test_clusters_with_no_reading_are_bisected_and_flukes_still_found() -> None:
             run_on(Bisection(Limits(256, 2048, 0.05, 3)), Blind(spec, seed)).off_by > 0.1
         )
     assert off["guided"] < off["bisection"]
-
-
-def test_confidence_falls_with_contradiction() -> None:
-    held, over = Verdict.SUSTAINED, Verdict.OVERLOADED
-    clear = [Observation(90, held), Observation(110, over)]
-    contested = [*clear, Observation(90, over), Observation(90, held)]
-    wide = Bracket(90, 110)
-    assert confidence(clear, wide, None, 0.02) > 0.8
-    assert confidence(contested, wide, None, 0.02) < confidence(clear, wide, None, 0.02)
-    assert confidence(clear, Bracket(90, None), None, 0.02) == 0.0
 
 
 def slices(chance: random.Random, mean: float, deviation: float, correlation: float) -> list[float]:

@@ -1,0 +1,464 @@
+"""How probable each limit is, from all trials of a point: its interval, and the confidence.
+
+One trial meets the limit times a scatter of its own, the noise, which nobody knows. Its
+reading is an equation for what it met (as in `search.estimate`), its verdict says on which
+side of the load that lies, and a saturated overload only that it is lower than the load by
+what the curve needs to saturate. A reading may also be a stray and a verdict a fluke, each
+with a small chance. For each noise and each gain of a grid the readings are solved by least
+squares, as they are and with every single one as a stray; verdicts and neighbours are then
+laid over a grid of limits. The sum over all noises and gains, each as probable as the scatter
+of these trials and of those at finished sizes makes it, is the posterior of the limit.
+
+A limit is a real number here, also where loads are whole: the load from which on a trial
+without noise would be overloaded. 11 producers sustained and 12 not is a limit from 11 to 12.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from search.estimate import READABLE_MIN, Curve, Prior, readable_max
+from search.interval import LEVEL, Interval
+from search.model import Bracket, Observation, Verdict
+from search.signals import SATURATED, Signals
+
+NOISES = tuple(0.005 * 1.6**step for step in range(8))
+"""The grid of the noise: scatter of the limit from trial to trial, 0.5 to 13.4 % [σ, ratio]."""
+GAINS = tuple(0.2 * 1.2**step for step in range(14))
+"""The grid of the curve's gain, 0.2 to 2.2; see `search.estimate.Curve`."""
+NOISE_USUAL, NOISE_SPREAD = 0.024, 1.0
+"""The noise before any trial: its median [ratio], and the σ of its logarithm."""
+STRAY, STRAY_SPREAD = 0.04, 0.25
+"""Share of readings that tell of something else than limit and noise, and by how much [σ]."""
+FLUKE = 0.04
+"""Share of verdicts that have nothing to do with the load."""
+
+# Errors of what one trial reads, its noise not counted: of the idle fraction (absolute); of
+# the curve, per unit of ln u and of its square; of the curve past the threshold, where
+# requests grow; of what was delivered, per unit of what was not.
+_IDLE_ERROR = 0.005
+_CURVE_ERROR = 0.02
+_CURVATURE = 0.12
+_GROWTH_ERROR = 0.12
+_DELIVERED_ERROR = 0.3
+_SHORT_ERROR = 0.01
+# Of the utilization at a limit where something else binds; all overloads lie beyond it alike, so
+# that no number of them tells it better.
+_END_ERROR = 0.05
+# Neighbours can mislead, so their curve has the tails of Student's t.
+_PRIOR_FREEDOM = 3.0
+# Sizes share the gain roughly: this share of each probability goes to the gains beside it.
+_BLUR = 0.15
+_CELLS = 48
+_REACH = 0.5
+_NEGLIGIBLE = 1e-3
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """The probability of each limit on a grid that is even in its logarithm.
+
+    Attributes:
+        start, step: the lower edge of the first cell, and the width of each [ln].
+        weights: of the cells; they sum to 1.
+    """
+
+    start: float
+    step: float
+    weights: tuple[float, ...]
+
+    def below(self, load: float) -> float:
+        """The probability that the limit is below a load [ratio]."""
+        cells = (math.log(load) - self.start) / self.step if load > 0.0 else 0.0
+        whole = max(0, min(len(self.weights), math.floor(cells)))
+        part = self.weights[whole] * (cells - whole) if 0 <= cells < len(self.weights) else 0.0
+        return min(1.0, sum(self.weights[:whole]) + part)
+
+    def inside(self, bracket: Bracket) -> float:
+        """The probability that the limit is in [sustained, overloaded) [ratio]."""
+        if bracket.overloaded is None:
+            return 0.0
+        return self.below(bracket.overloaded) - self.below(bracket.sustained)
+
+    def quantile(self, share: float) -> float:
+        """The load that the limit is below with this probability [ratio]."""
+        total = 0.0
+        for number, weight in enumerate(self.weights):
+            if weight > 0.0 and total + weight >= share:
+                return math.exp(self.start + self.step * (number + (share - total) / weight))
+            total += weight
+        return math.exp(self.start + self.step * len(self.weights))
+
+    def interval(self, level: float = LEVEL) -> Interval:
+        """The interval with as much probability below it as above it."""
+        tail = (1.0 - level) / 2.0
+        return Interval(self.quantile(tail), self.quantile(1.0 - tail))
+
+
+@dataclass(frozen=True)
+class Odds:
+    """How probable each noise and gain is, up to a common factor.
+
+    Attributes:
+        logs: ln of it; a row for each of `NOISES`, in it a column for each of `GAINS`.
+    """
+
+    logs: tuple[tuple[float, ...], ...]
+
+    def after(self, points: Iterable[Odds]) -> Odds:
+        """With what the trials of finished points say, each by `evidence`."""
+        total = [[0.0] * len(GAINS) for _ in NOISES]
+        for point in points:
+            pairs = zip(total, point.logs, strict=True)
+            total = [[a + b for a, b in zip(*rows, strict=True)] for rows in pairs]
+        best = max(map(max, total))
+        blurred = [_blurred([math.exp(max(x - best, -700.0)) for x in row]) for row in total]
+        return Odds(
+            tuple(
+                tuple(log + math.log(max(share, 1e-300)) for log, share in zip(*rows, strict=True))
+                for rows in zip(self.logs, blurred, strict=True)
+            )
+        )
+
+
+def usual_odds(curve: Curve) -> Odds:
+    """The odds before any trial; noise and gain scatter in their logarithms."""
+    spread = curve.gain_spread / curve.gain
+    by_gain = [_bell(math.log(gain / curve.gain) / spread) for gain in GAINS]
+    by_noise = [_bell(math.log(noise / NOISE_USUAL) / NOISE_SPREAD) for noise in NOISES]
+    return Odds(tuple(tuple(one + other for other in by_gain) for one in by_noise))
+
+
+def evidence(history: Iterable[Observation], signals: Signals, curve: Curve) -> Odds:
+    """How probable the trials of one point are under each noise and gain."""
+    trials = _trials(history, signals, curve)
+    read, bounds = _split(trials)
+    rows = []
+    for noise in NOISES:
+        groups = _readings_of(read, noise)
+        row = []
+        for gain in GAINS:
+            sides = [_side(one, noise, gain) for one in bounds]
+            found = [one.at(gain, curve) for one in groups]
+            row.append(_log_sum([one.odds + sum(map(one.log_share, sides)) for one in found]))
+        rows.append(tuple(row))
+    return Odds(tuple(rows))
+
+
+def posterior(
+    history: Iterable[Observation],
+    bracket: Bracket,
+    signals: Signals,
+    curve: Curve,
+    odds: Odds,
+    prior: Prior | None = None,
+) -> Posterior | None:
+    """The posterior of the limit, or None where no trial says anything of it from both sides.
+
+    Args:
+        history: the trials of the point.
+        bracket: what they support; the grid is laid around it.
+        signals: how indicators are read.
+        curve: the utilization at the limit; its gain only scales an error.
+        odds: of noise and gain without these trials.
+        prior: what neighbours say of the limit, or None.
+    """
+    trials = _trials(history, signals, curve)
+    read, _ = _split(trials)
+    if not read and (bracket.overloaded is None or bracket.sustained < 1):
+        return None
+    layers = [
+        _layer(trials, noise, row, curve) for noise, row in zip(NOISES, odds.logs, strict=True)
+    ]
+    least = max(layer.best for layer in layers) + math.log(_NEGLIGIBLE)
+    layers = [layer for layer in layers if layer.best >= least]
+    curves = [layer.curves(least) for layer in layers]
+    low, high = _range([one for some in curves for one in some] if read else [], bracket, prior)
+    while True:
+        found = _on_grid(low, high, list(zip(layers, curves, strict=True)), prior)
+        inner = None if found is None else _core(found)
+        if inner is None or inner[1] - inner[0] > 0.5 * (high - low):
+            return found
+        low, high = inner
+
+
+# --- What trials say --------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """What one trial says, in logarithms.
+
+    Attributes:
+        load: ln of the load.
+        held: whether it was sustained.
+        met: ln of the limit that it met, up to `slope` · gain; None where it says only on
+            which side of the load, lowered by `slope` · gain, that was.
+        slope: ln of the utilization over that at the limit.
+        error: of all this, the noise not counted.
+        by_curve: whether the utilization was needed.
+    """
+
+    load: float
+    held: bool
+    met: float | None = None
+    slope: float = 0.0
+    error: float = 0.0
+    by_curve: bool = False
+
+
+Side = tuple[float, float]
+"""A verdict: its probability is the normal one of slope · ln limit + offset."""
+
+
+def _trials(history: Iterable[Observation], signals: Signals, curve: Curve) -> list[_Trial]:
+    valid = (seen for seen in history if seen.verdict is not Verdict.INVALID)
+    return [_trial(seen, signals, curve) for seen in valid]
+
+
+def _trial(seen: Observation, signals: Signals, curve: Curve) -> _Trial:
+    load, held = math.log(seen.load), seen.verdict is Verdict.SUSTAINED
+    used, share = signals.utilization(seen), signals.delivered(seen)
+    if share is not None and (used is None or curve.at_limit < 1.0):
+        short = math.log(min(1.0, share / signals.achieved_min))
+        return _Trial(load, held, load + short, error=_SHORT_ERROR - _DELIVERED_ERROR * short)
+    if curve.at_limit >= 1.0 and signals.at_most(seen) is not None:
+        return _Trial(load, held, None, math.log(SATURATED), _GROWTH_ERROR * (SATURATED - 1.0))
+    if used is None or not READABLE_MIN <= used < readable_max(curve):
+        return _Trial(load, held)
+    slope = math.log(used / curve.at_limit)
+    error = math.hypot(
+        curve.gain * _IDLE_ERROR / used,
+        _CURVE_ERROR * slope,
+        _CURVATURE * slope**2,
+        _GROWTH_ERROR * max(0.0, used - 1.0),
+    )
+    return _Trial(load, held, load, slope, error, by_curve=True)
+
+
+def _split(trials: Sequence[_Trial]) -> tuple[list[_Trial], list[_Trial]]:
+    """Those with a reading, and those with a verdict alone."""
+    read = [one for one in trials if one.met is not None]
+    return read, [one for one in trials if one.met is None]
+
+
+def _side(trial: _Trial, noise: float, gain: float) -> Side:
+    """What a verdict adds.
+
+    What a trial met lies between the limit, from which it is `noise` away, and its own
+    reading, from which it is `error` away; the verdict says on which side of the load.
+    """
+    sign, total = (1.0 if trial.held else -1.0), math.hypot(noise, trial.error)
+    if trial.met is None:
+        return sign / total, -sign * (trial.load - gain * trial.slope) / total
+    met, share = trial.met - gain * trial.slope, (trial.error / total) ** 2
+    spread = max(noise * trial.error / total, 1e-4)
+    return sign * share / spread, sign * (met * (1.0 - share) - trial.load) / spread
+
+
+class _Normal(NamedTuple):
+    """A normal curve of ln limit, and ln of the probability of what led to it."""
+
+    odds: float
+    mean: float
+    variance: float
+
+    def joined(self, other: _Normal) -> _Normal:
+        """What both say together."""
+        total, away = self.variance + other.variance, self.mean - other.mean
+        odds = self.odds + other.odds + _bell(away / math.sqrt(total)) - 0.5 * math.log(total)
+        share = self.variance / total
+        return _Normal(odds, self.mean - share * away, share * other.variance)
+
+    def log_share(self, side: Side) -> float:
+        """The probability of a verdict, the limit being anywhere on the curve [ln]."""
+        slope, offset = side
+        away = (slope * self.mean + offset) / math.sqrt(1.0 + slope * slope * self.variance)
+        return math.log(_verdict(away))
+
+
+class _Sums:
+    """Sums over readings from which least squares follow at any gain.
+
+    Args:
+        read: the readings, at least one.
+        variances: of each.
+        by_curve: whether they rest on the curve, and so share the error of its end.
+    """
+
+    def __init__(self, read: Sequence[_Trial], variances: Sequence[float], by_curve: bool) -> None:
+        self.by_curve = by_curve
+        self._weight = self._met = self._slope = 0.0
+        self._mets = self._both = self._slopes = self._logs = 0.0
+        for one, variance in zip(read, variances, strict=True):
+            weight, met, slope = 1.0 / variance, one.met or 0.0, one.slope
+            self._weight += weight
+            self._met += weight * met
+            self._slope += weight * slope
+            self._mets += weight * met * met
+            self._both += weight * met * slope
+            self._slopes += weight * slope * slope
+            self._logs += math.log(variance)
+        self._logs += math.log(self._weight)
+
+    def at(self, gain: float, common: float, odds: float) -> _Normal:
+        """Their normal curve at a gain; all share an error of variance `common`."""
+        mean = (self._met - gain * self._slope) / self._weight
+        squares = self._mets - gain * (2.0 * self._both - gain * self._slopes)
+        misfit = squares - self._weight * mean * mean
+        return _Normal(odds - 0.5 * (misfit + self._logs), mean, 1.0 / self._weight + common)
+
+
+class _Readings:
+    """All readings of a point under one noise, with a certain one as a stray, or none."""
+
+    def __init__(self, read: Sequence[_Trial], noise: float, stray: int | None) -> None:
+        variances = [noise**2 + one.error**2 for one in read]
+        if stray is not None:
+            variances[stray] += STRAY_SPREAD**2
+        self._odds = len(read) * math.log(1.0 - STRAY)
+        self._odds += 0.0 if stray is None else math.log(STRAY / (1.0 - STRAY))
+        # What scatters is the utilization, not the load; the first one says nothing of the gain.
+        self._freedom = max(0, sum(one.by_curve for one in read) - 1)
+        self._groups = []
+        for by_curve in (True, False):
+            some = [number for number, one in enumerate(read) if one.by_curve is by_curve]
+            if some:
+                own = [variances[number] for number in some]
+                self._groups.append(_Sums([read[number] for number in some], own, by_curve))
+
+    def at(self, gain: float, curve: Curve, odds: float = 0.0) -> _Normal:
+        """What all say together at a gain that has these odds [ln]."""
+        odds += self._odds + self._freedom * math.log(gain)
+        if not self._groups:
+            return _Normal(odds, 0.0, 1e6)
+        end = (gain * max(curve.at_limit_spread, _END_ERROR * (curve.at_limit < 1.0))) ** 2
+        first, *others = self._groups
+        found = first.at(gain, end if first.by_curve else 0.0, odds)
+        for one in others:
+            found = found.joined(one.at(gain, 0.0, 0.0))
+        return found
+
+
+def _readings_of(read: Sequence[_Trial], noise: float) -> list[_Readings]:
+    strays = range(len(read)) if len(read) > 1 else ()
+    return [_Readings(read, noise, stray) for stray in (None, *strays)]
+
+
+# --- The grid ---------------------------------------------------------------------
+
+Curves = list[tuple[float, float, float]]
+"""Normal curves: height, mean and spread."""
+
+
+@dataclass(frozen=True)
+class _Layer:
+    """All that is known under one noise: what readings say, and the verdicts."""
+
+    normals: list[_Normal]
+    sides: list[Side]
+
+    @property
+    def best(self) -> float:
+        return max(one.odds for one in self.normals)
+
+    def curves(self, least: float) -> Curves:
+        """The normal curves that are not negligible."""
+        kept = ((one, math.sqrt(one.variance)) for one in self.normals if one.odds >= least)
+        return [(math.exp(one.odds - least) / spread, one.mean, spread) for one, spread in kept]
+
+
+def _layer(trials: Sequence[_Trial], noise: float, row: Sequence[float], curve: Curve) -> _Layer:
+    read, _ = _split(trials)
+    groups = _readings_of(read, noise)
+    normals, usual = [], (-math.inf, GAINS[0])
+    for gain, odds in zip(GAINS, row, strict=True):
+        found = [one.at(gain, curve, odds) for one in groups]
+        normals += found
+        usual = max(usual, (found[0].odds, gain))
+    return _Layer(normals, [_side(one, noise, usual[1]) for one in trials])
+
+
+def _on_grid(
+    low: float, high: float, layers: Sequence[tuple[_Layer, Curves]], prior: Prior | None
+) -> Posterior | None:
+    """The posterior from `low` to `high` [ln], or None where all of it is nothing."""
+    step = (high - low) / _CELLS
+    cells = [low + step * (number + 0.5) for number in range(_CELLS)]
+    weights = [0.0] * _CELLS
+    for layer, curves in layers:
+        _add(weights, cells, curves, layer.sides)
+    if prior is not None:
+        weights = [w * _student(x, prior) for w, x in zip(weights, cells, strict=True)]
+    total = sum(weights)
+    return None if total <= 0.0 else Posterior(low, step, tuple(w / total for w in weights))
+
+
+def _add(weights: list[float], cells: Sequence[float], curves: Curves, sides: list[Side]) -> None:
+    """Add one layer's probability of each ln limit to `weights`."""
+    open_ = [side for side in sides if not _is_settled(side, cells[0], cells[-1])]
+    factor = math.prod(_verdict(a * cells[0] + b) for a, b in sides if (a, b) not in open_)
+    exp, step = math.exp, cells[1] - cells[0]
+    found = [0.0] * len(cells)
+    for height, mean, exact in curves:
+        # A curve narrower than a cell is laid over its neighbours, so that none is lost.
+        spread = max(exact, 0.5 * step)
+        first = max(0, math.ceil((mean - 5.0 * spread - cells[0]) / step))
+        last = min(len(cells) - 1, math.floor((mean + 5.0 * spread - cells[0]) / step))
+        for number in range(first, last + 1):
+            away = (cells[number] - mean) / spread
+            found[number] += height * exact / spread * exp(-0.5 * away * away)
+    for number, x in enumerate(cells):
+        if found[number] > 0.0:
+            beside = math.prod(_verdict(slope * x + offset) for slope, offset in open_)
+            weights[number] += found[number] * beside * factor
+
+
+def _is_settled(side: Side, low: float, high: float) -> bool:
+    """True when a verdict is as probable at both ends of the grid."""
+    slope, offset = side
+    return abs(_verdict(slope * low + offset) - _verdict(slope * high + offset)) < 1e-6
+
+
+def _range(curves: Curves, bracket: Bracket, prior: Prior | None) -> tuple[float, float]:
+    """From where to where the grid has to reach [ln]."""
+    edges = [mean + side * spread for _, mean, spread in curves for side in (-5.0, 5.0)]
+    around = None if prior is None else prior.load
+    for load in (bracket.sustained, bracket.overloaded, around):
+        edges += [math.log(load) + side * _REACH for side in (-1.0, 1.0)] if load else []
+    return min(edges), max(edges)
+
+
+def _core(found: Posterior) -> tuple[float, float]:
+    """The cells that hold nearly all of it, with one more on either side."""
+    least = max(found.weights) * 1e-4
+    inside = [number for number, weight in enumerate(found.weights) if weight >= least]
+    return found.start + found.step * (inside[0] - 1), found.start + found.step * (inside[-1] + 2)
+
+
+def _verdict(away: float) -> float:
+    """The probability of a verdict, flukes included, `away` standard deviations on its side."""
+    return FLUKE / 2.0 + (1.0 - FLUKE) * 0.5 * math.erfc(-away / math.sqrt(2.0))
+
+
+def _student(x: float, prior: Prior) -> float:
+    away = (x - math.log(prior.load)) / prior.spread
+    return math.exp(-0.5 * (_PRIOR_FREEDOM + 1.0) * math.log1p(away * away / _PRIOR_FREEDOM))
+
+
+def _blurred(shares: Sequence[float]) -> list[float]:
+    padded = [shares[0], *shares, shares[-1]]
+    triples = zip(padded, shares, padded[2:], strict=False)
+    return [_BLUR * (left + right) + (1.0 - 2.0 * _BLUR) * own for left, own, right in triples]
+
+
+def _bell(away: float) -> float:
+    return -0.5 * away * away
+
+
+def _log_sum(logs: Sequence[float]) -> float:
+    best = max(logs)
+    return best + math.log(sum(math.exp(one - best) for one in logs))

@@ -1,0 +1,385 @@
+"""The interval of a limit: what it contains, what widens it, and how often it is right."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from search.bisect import Bisection
+from search.boundary_model import ProducerRate
+from search.budget import Budget, Budgeted, Spent
+from search.errors import ConfigError
+from search.estimate import Curve, Prior
+from search.guide import Guide
+from search.guided import EXTRA_MAX, Guided
+from search.interval import Interval
+from search.limits import Limits
+from search.line import FinishedPoint, Line
+from search.loop import run_search
+from search.model import Bracket, Done, GaveUp, Measure, Observation, StatesInterval, Verdict
+from search.posterior import GAINS, NOISES, Odds, Posterior, evidence, usual_odds
+from search.signals import Signals
+from search.simulate import ClusterSpec, SimulatedCluster, run_on
+
+HELD, OVER, INVALID = Verdict.SUSTAINED, Verdict.OVERLOADED, Verdict.INVALID
+LIMITS = Limits(128, 4096, 0.05, 3)
+
+
+def seen(load: int, used: float) -> Observation:
+    verdict = OVER if used > 1.0 else HELD
+    return Observation(load, verdict, {"request_handler_idle": used, "achieved": 0.0})
+
+
+def met(load: int, limit: float, gain: float = 0.75) -> Observation:
+    """What a trial reads that met this limit."""
+    return seen(load, min(1.25, (load / limit) ** (1.0 / gain)))
+
+
+def interval(history: Iterable[Observation], guide: Guide | None = None) -> Interval:
+    found = (guide or Guide()).interval(list(history))
+    assert found is not None
+    return found
+
+
+def posterior(history: Iterable[Observation], guide: Guide | None = None) -> Posterior:
+    found = (guide or Guide()).posterior(list(history))
+    assert found is not None
+    return found
+
+
+CLEAR = [met(80, 100.3), met(97, 100.2), met(102, 99.8)]
+
+
+# --- What it says -----------------------------------------------------------------
+
+
+def test_it_lies_around_the_limit_that_all_trials_agree_on() -> None:
+    found = interval(CLEAR)
+    assert 95.0 < found.low < 99.0
+    assert 101.0 < found.high < 105.0
+    assert posterior(CLEAR).quantile(0.5) == pytest.approx(100.0, rel=0.01)
+
+
+def test_agreeing_trials_narrow_it() -> None:
+    widths = [interval(CLEAR + [met(99, 100.0)] * more).relative_width for more in range(4)]
+    assert widths == sorted(widths, reverse=True)
+    assert widths[-1] < 0.8 * widths[0]
+
+
+def test_trials_that_contradict_each_other_widen_it() -> None:
+    torn = [met(80, 100.3), met(97, 91.0), met(97, 107.0), met(102, 95.0)]
+    assert interval(torn).relative_width > 2.0 * interval(CLEAR).relative_width
+
+
+def test_one_stray_reading_moves_it_little() -> None:
+    steady = [*CLEAR, met(99, 100.1), met(98, 99.9)]
+    stalled = interval([*steady, met(97, 125.0)])
+    assert stalled.low > 95.0
+    assert stalled.high < 105.0
+
+
+def test_verdicts_alone_put_it_around_the_bracket() -> None:
+    blind = [Observation(90, HELD), Observation(100, OVER)]
+    found = interval(blind)
+    assert found.low < 92.0
+    assert found.high > 98.0
+    assert 70.0 < found.low < found.high < 125.0
+
+
+def test_a_saturated_overload_says_only_that_the_limit_is_lower() -> None:
+    low = met(50, 100.0)
+    assert interval([low, met(400, 100.0)]).relative_width == pytest.approx(
+        interval([low, met(800, 100.0)]).relative_width, rel=0.02
+    )
+    near = interval([low, Observation(90, OVER, {"request_handler_idle": 1.25, "achieved": 0.0})])
+    assert near.high < interval([low]).high
+
+
+def test_the_confidence_is_the_probability_of_the_bracket_in_the_same_posterior() -> None:
+    found = posterior(CLEAR)
+    around = found.interval()
+    whole = Bracket(math.floor(around.low), math.ceil(around.high))
+    assert 0.9 <= found.inside(whole) < 1.0
+    assert found.inside(Bracket(97, 100)) + found.inside(Bracket(100, 103)) == pytest.approx(
+        found.inside(Bracket(97, 103))
+    )
+    assert found.inside(Bracket(97, None)) == 0.0
+    assert found.below(1e-9) == found.below(0.0) == 0.0
+    assert found.below(1e9) == pytest.approx(1.0)
+    for share in (0.05, 0.5, 0.95):
+        assert found.below(found.quantile(share)) == pytest.approx(share)
+
+
+def test_scattering_trials_lower_the_confidence() -> None:
+    bracket = Bracket(95, 100)
+    calm = [seen(load, (1 - idle) / 0.8) for load, idle in ((80, 0.36), (90, 0.28), (100, 0.19))]
+    torn = [seen(load, (1 - idle) / 0.8) for load, idle in ((80, 0.24), (90, 0.40), (100, 0.14))]
+    assert posterior(torn).inside(bracket) < 0.7 * posterior(calm).inside(bracket)
+
+
+def test_neighbours_that_mislead_move_it_little_and_those_that_agree_narrow_it() -> None:
+    alone = interval(CLEAR)
+    misled = interval(CLEAR, Guide(prior=Prior(125.0, 0.05)))
+    backed = interval(CLEAR, Guide(prior=Prior(100.0, 0.02)))
+    assert abs(math.log(misled.high / alone.high)) < 0.03
+    assert backed.relative_width < alone.relative_width
+
+
+def test_finished_sizes_that_scattered_widen_it() -> None:
+    signals, curve = Signals(), Curve()
+    calm = [met(97, 100.0), met(99, 100.2), met(101, 99.9), met(96, 100.1)]
+    torn = [met(97, 92.0), met(99, 107.0), met(101, 96.0), met(96, 104.0)]
+    widths = []
+    for history in (calm, torn):
+        odds = usual_odds(curve).after([evidence(history, signals, curve)] * 3)
+        assert isinstance(odds, Odds)
+        assert (len(odds.logs), len(odds.logs[0])) == (len(NOISES), len(GAINS))
+        widths.append(interval(CLEAR, Guide(odds=odds)).relative_width)
+    assert widths[1] > 1.5 * widths[0]
+
+
+def test_where_something_else_binds_what_was_delivered_says_where_the_limit_is() -> None:
+    def short(load: int) -> Observation:
+        lost = 1.0 - min(1.0, 0.99 * 100.0 / load)
+        read = {"request_handler_idle": 0.6, "achieved": lost / 0.01}
+        return Observation(load, OVER, read)
+
+    history = [Observation(90, HELD, {"request_handler_idle": 0.55}), short(150), short(108)]
+    found = interval(history)
+    assert 92.0 < found.low < 100.0 < found.high < 106.0
+
+
+# --- Where there is none ----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "history",
+    [[], [Observation(64, INVALID)], [Observation(64, HELD)], [seen(4, 0.01)]],
+    ids=["nothing", "invalid", "no reading", "at rest"],
+)
+def test_trials_that_say_nothing_give_none(history: list[Observation]) -> None:
+    assert Guide().interval(history) is None
+    assert Guide().posterior(history) is None
+
+
+def test_where_nothing_held_and_nothing_was_read_it_reaches_down_to_zero() -> None:
+    found = Guide().interval([Observation(1, OVER)])
+    assert found == Interval(0.0, 1.0)
+    done = Guided(LIMITS).decide([Observation(1, OVER), Observation(1, OVER)])
+    assert isinstance(done, Done)
+    assert done.interval == found
+
+
+# --- Whatever the trials ----------------------------------------------------------
+
+trials = st.lists(
+    st.builds(
+        Observation,
+        st.integers(1, 20_000),
+        st.sampled_from([HELD, OVER, INVALID]),
+        st.dictionaries(
+            st.sampled_from(["request_handler_idle", "achieved", "isr"]),
+            st.floats(0.0, 30.0) | st.sampled_from([0.5, 0.99, 1.0, 1.2]),
+        ),
+    ),
+    max_size=40,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    history=trials,
+    prior=st.none() | st.builds(Prior, st.floats(1, 1e5), st.floats(0.01, 0.5)),
+    curve=st.builds(
+        Curve, st.floats(0.3, 2.0), st.floats(0.05, 0.5), st.floats(0.3, 1.0), st.floats(0.0, 0.1)
+    ),
+)
+def test_any_trials_give_an_ordered_interval_or_none_and_always_the_same(
+    history: list[Observation], prior: Prior | None, curve: Curve
+) -> None:
+    guide = Guide(curve=curve, prior=prior)
+    found = guide.interval(history)
+    assert found == guide.interval(list(history))
+    if found is None:
+        return
+    assert 0.0 <= found.low < found.high < math.inf
+    assert 0.0 < found.relative_width <= 1.0
+    known = guide.posterior(history)
+    if known is not None:
+        assert sum(known.weights) == pytest.approx(1.0)
+        assert 0.0 <= known.inside(Bracket(10, 100)) <= 1.0
+
+
+@pytest.mark.parametrize("factor", [2, 7, 40])
+def test_loads_in_other_units_move_it_by_their_factor(factor: int) -> None:
+    many = interval(replace(one, load=factor * one.load) for one in CLEAR)
+    one = interval(CLEAR)
+    assert many.low == pytest.approx(factor * one.low)
+    assert many.high == pytest.approx(factor * one.high)
+
+
+# --- How often it is right --------------------------------------------------------
+
+
+@pytest.mark.parametrize(("noise", "least", "most"), [(0.02, 0.89, 0.96), (0.05, 0.80, 0.95)])
+def test_it_holds_the_truth_as_often_as_it_says(noise: float, least: float, most: float) -> None:
+    held, count = 0, 300
+    for seed in range(count):
+        chance = random.Random(seed)
+        capacity = math.exp(chance.uniform(math.log(20.0), math.log(900.0)))
+        power = chance.uniform(0.8, 2.0)
+        spec = ClusterSpec(capacity, power, noise=noise, reading_noise=0.005, false_alarm=0.02)
+        end = run_on(Guided(LIMITS), SimulatedCluster(spec, seed))
+        assert end.result.interval is not None
+        held += end.result.interval.low <= end.true_limit <= end.result.interval.high
+    assert least <= held / count <= most
+
+
+# --- What a search does with it ---------------------------------------------------
+
+
+class Scattered:
+    """Trials that meet a limit of 100 times a scatter of their own."""
+
+    def __init__(self, noise: float, seed: int) -> None:
+        self._chance = random.Random(seed)
+        self._noise = noise
+        self.trials: list[Observation] = []
+
+    def measure(self, load: int) -> Observation:
+        limit = 100.0 * math.exp(self._noise * self._chance.gauss(0.0, 1.0))
+        self.trials.append(met(load, limit))
+        return self.trials[-1]
+
+
+def ended(limits: Limits, noise: float, seed: int) -> tuple[Done, Sequence[Observation]]:
+    cluster = Scattered(noise, seed)
+    result = run_search(Guided(limits), cluster)
+    assert isinstance(result, Done)
+    return result, cluster.trials
+
+
+NARROW = replace(LIMITS, interval_max=0.05)
+
+
+def test_a_wide_interval_is_measured_further_and_a_narrow_one_is_not() -> None:
+    before, after, spared = [], [], 0
+    for seed in range(40):
+        (plain, few), (narrow, more) = ended(LIMITS, 0.03, seed), ended(NARROW, 0.03, seed)
+        assert plain.interval is not None
+        assert narrow.interval is not None
+        assert list(more[: len(few)]) == list(few)
+        before.append(plain.interval.relative_width)
+        after.append(narrow.interval.relative_width)
+        if plain.interval.relative_width <= 0.05:
+            spared += 1
+            assert (narrow, more) == (plain, few)
+        else:
+            assert len(more) > len(few)
+    assert 0 < spared < 40
+    assert sum(after) < 0.85 * sum(before)
+
+
+def test_it_is_measured_near_the_middle_and_the_reason_says_why() -> None:
+    limits = replace(LIMITS, interval_max=0.01)
+    decision = Guided(limits).decide(CLEAR)
+    assert isinstance(decision, Measure)
+    assert 97 <= decision.load <= 102
+    assert decision.reason.startswith("the limit is between np 9")
+    assert decision.reason.endswith(f"at 90 %; measuring {decision.load} to narrow it")
+
+
+def test_one_that_stays_wide_ends_after_a_fixed_number_of_trials_and_says_so() -> None:
+    hopeless = replace(LIMITS, interval_max=0.001)
+    for seed in range(10):
+        (_, few), (done, more) = ended(LIMITS, 0.05, seed), ended(hopeless, 0.05, seed)
+        closing = len(more) - len(few)
+        assert closing >= EXTRA_MAX
+        assert done.bracket.is_closed(LIMITS.resolution)
+        assert done.interval is not None
+        assert any(
+            note.startswith(f"the limit stays doubtful: between np {done.interval.low:.4g} and ")
+            and "search.interval_max asks for 0.1 %" in note
+            for note in done.notes
+        )
+
+
+def test_a_history_cut_anywhere_leads_to_the_same_trials() -> None:
+    for seed in range(5):
+        done, whole = ended(NARROW, 0.04, seed)
+        for cut in range(len(whole)):
+            step = Guided(NARROW).decide(whole[:cut])
+            assert isinstance(step, Measure)
+            assert step.load == whole[cut].load
+        assert Guided(NARROW).decide(whole) == done
+        assert Guided(NARROW).trials_left(whole) == 0
+
+
+@pytest.mark.parametrize("wrong", [0.0, 1.0, -0.1, 5.0])
+def test_a_width_that_is_no_ratio_is_refused(wrong: float) -> None:
+    with pytest.raises(ConfigError, match=r"search\.interval_max is .* such as 0\.1"):
+        replace(LIMITS, interval_max=wrong)
+
+
+def test_a_search_that_gave_up_says_what_its_trials_say() -> None:
+    history = [met(80, 100.0), met(130, 100.0), *[Observation(100, INVALID)] * 4]
+    gave_up = Guided(LIMITS).decide(history)
+    assert isinstance(gave_up, GaveUp)
+    assert gave_up.interval == interval(history[:2])
+    empty = Guided(LIMITS).decide([Observation(100, INVALID)] * 4)
+    assert isinstance(empty, GaveUp)
+    assert empty.interval is None
+
+
+def test_a_search_without_budget_says_what_its_trials_say() -> None:
+    history = [met(80, 100.0), met(130, 100.0)]
+    for inner, expected in (
+        (Guided(LIMITS), interval(history)),
+        (Bisection(LIMITS, Guide()), interval(history)),
+        (Bisection(LIMITS), None),
+    ):
+        searcher = Budgeted(inner, Budget(trials=2), Spent(), 1e6)
+        assert isinstance(searcher, StatesInterval)
+        gave_up = searcher.decide(history)
+        assert isinstance(gave_up, GaveUp)
+        assert gave_up.interval == expected
+
+
+def test_bisection_with_a_guide_bisects_as_ever_and_states_an_interval() -> None:
+    plain, stated = Scattered(0.02, 1), Scattered(0.02, 1)
+    bare, full = (
+        run_search(Bisection(LIMITS), plain),
+        run_search(Bisection(LIMITS, Guide()), stated),
+    )
+    assert plain.trials == stated.trials
+    assert bare.interval is None
+    assert full.interval is not None
+    assert bare == replace(full, interval=None)
+
+
+def test_a_line_hands_on_how_much_its_trials_scattered() -> None:
+    rate = ProducerRate(bytes_per_s=1e6)
+    calm = FinishedPoint(1_000, Done(Bracket(97, 102)), tuple(CLEAR))
+    torn = tuple(met(load, limit) for load, limit in ((80, 92), (97, 107), (97, 93), (102, 96)))
+    wild = FinishedPoint(1_000, Done(Bracket(97, 102)), torn)
+    line = Line((1_000, 1_001), rate, LIMITS)
+    widths = []
+    for finished in ((), (calm,), (wild,)):
+        searcher = line.searcher(1_001, finished)
+        assert isinstance(searcher, StatesInterval)
+        found = searcher.interval(CLEAR)
+        assert found is not None
+        widths.append(found.relative_width)
+    assert widths[1] < widths[0]
+    assert widths[2] > 1.2 * widths[1]
+    bisecting = replace(line, method="bisection").searcher(1_001, (wild,))
+    assert isinstance(bisecting, StatesInterval)
+    bisected = bisecting.interval(CLEAR)
+    assert bisected is not None
+    assert bisected.relative_width == pytest.approx(widths[2])
