@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import sys
 import threading
@@ -88,9 +89,11 @@ def test_of_five_that_join_at_once_one_holds_the_lock(kafka_testbed: Testbed) ->
             try:
                 group.join()
             except InconsistentGroupProtocolError:
+                until(group.holder, 10.0)  # brokers show a new group once it is replicated
                 outcome = f"lost to {group.holder()}"
             else:
                 group.beat()  # nobody who came second has disturbed the holder
+                until(group.holder, 10.0)
                 outcome = f"won by {group.holder()}"
             together.wait()
             if outcome.startswith("won"):
@@ -233,14 +236,14 @@ def test_a_run_that_another_one_took_the_lock_from_ends_and_its_trial_is_invalid
         command.await_line("trial-started trial=1 ", 180.0)
         expel(kafka_testbed)
         take(lock)
+        finished = command.await_line("trial-finished trial=1 ", 60.0)
         code = command.wait(90.0)
         text = command.text
     assert code == 5, text
+    assert "INVALID" in finished
     assert "took the cluster's lock while the brokers lost ours: redline run second of a@b" in text
     (path,) = (tmp_path / "out").glob("*/summary.json")
-    summary = json.loads(path.read_text())
-    assert summary["status"] == "stopped by a guard"
-    assert [trial["verdict"] for trial in summary["trials"]] == ["INVALID"]
+    assert json.loads(path.read_text())["status"] == "stopped by a guard"
 
 
 # --- logins, permissions, and a coordinator that restarts ------------------------
@@ -258,7 +261,14 @@ def guarded() -> Iterator[Testbed]:
         yield testbed
 
 
-# kafka-python leaves sockets that a broker refused to the garbage collector
+@pytest.fixture
+def refused_sockets() -> Iterator[None]:
+    """kafka-python leaves those to the garbage collector; they go while that is excused."""
+    yield
+    gc.collect()
+
+
+@pytest.mark.usefixtures("refused_sockets")
 @pytest.mark.filterwarnings("ignore:unclosed <socket.socket:ResourceWarning")
 def test_a_lock_behind_acls_outlives_a_restart_of_its_coordinator(guarded: Testbed) -> None:
     heard: list[str] = []
@@ -278,7 +288,7 @@ def test_a_lock_behind_acls_outlives_a_restart_of_its_coordinator(guarded: Testb
         lock = RunLocks("holder").take(opened, heard.append, stack)
         assert time.monotonic() - began_s < DELAY_S, "the run goes on opening meanwhile"
         with pytest.raises(TryLaterError, match="holder"):
-            RunLocks("second").take(opened, pytest.fail, stack)
+            RunLocks("second").take(opened, pytest.fail, stack).require()
         lock.require()
         assert time.monotonic() - began_s >= DELAY_S
 
