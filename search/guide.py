@@ -39,6 +39,8 @@ LEAP = 4.0
 """How far above a load that hardly showed in the readings the next one is [ratio]."""
 UNLIKELY = 0.8
 """Utilization of an overload, of that at the limit, below which one trial is not enough."""
+SOMETHING_ELSE = 0.1
+"""How probable it is that something without a smooth reading binds, before the verdicts."""
 SIMILAR = 1.1
 """How much more two trials may be utilized and still show the same [ratio]."""
 PUSHES = 3
@@ -134,10 +136,10 @@ class Guide:
     def posterior(self, history: Sequence[Observation]) -> Posterior | None:
         """How probable each limit is, or None where the trials say nothing of it."""
         standings = standings_of(history)
-        curve = self._curve_believed(history, standings)
+        curves = self._curves(history, standings)
         odds = usual_odds(self.curve) if self.odds is None else self.odds
         bracket = bracket_of_standings(standings)
-        return posterior(history, bracket, self.signals, curve, odds, self.prior)
+        return posterior(history, bracket, self.signals, curves, odds, self.prior)
 
     def interval(self, history: Sequence[Observation]) -> Interval | None:
         """Where the limit lies at 90 %; from 0 on where nothing held and nothing was read."""
@@ -290,6 +292,19 @@ class Guide:
         believed = [s for s in history if _stands_overloaded(s, standings)]
         below_it = self._curve_below(history, believed, bracket_of_standings(standings))
         return below_it or self.curve_of(history)
+
+    def _curves(
+        self, history: Sequence[Observation], standings: dict[int, Standing]
+    ) -> dict[Curve, float]:
+        """The curve that is believed, and another where overloads left their handlers idle."""
+        curve = self._curve_believed(history, standings)
+        believed = [s for s in history if _stands_overloaded(s, standings)]
+        found = [self.signals.highest(seen) for seen in believed]
+        lowest = min((used for used in found if used is not None), default=1.0)
+        if not 0.05 < lowest < UNLIKELY * curve.at_limit:
+            return {curve: 1.0}
+        other = replace(curve, at_limit=lowest, at_limit_spread=CEILING_SPREAD)
+        return {curve: 1.0 - SOMETHING_ELSE, other: SOMETHING_ELSE}
 
     def _curve_below(
         self, history: Sequence[Observation], believed: Sequence[Observation], bracket: Bracket

@@ -57,7 +57,7 @@ class Guided:
 
     def decide(self, history: Sequence[Observation]) -> Decision:
         """The next step, from the trials of this point alone (oldest first)."""
-        decision = self._by_bracket(history, self._extra(history))
+        decision = self._by_bracket(history)
         if isinstance(decision, GaveUp):
             return replace(decision, interval=self.interval(history))
         return self._stated(decision, history) if isinstance(decision, Done) else decision
@@ -67,26 +67,20 @@ class Guided:
         return self.guide.interval(history)
 
     def _extra(self, history: Sequence[Observation]) -> int:
-        """Valid trials since the bracket was first closed; 0 where it alone decides."""
-        if self.limits.interval_max is None:
-            return 0
+        """Valid trials since the bracket was first closed."""
         for count in range(len(history)):
             if isinstance(self._by_bracket(history[:count]), Done):
                 return len(_without_invalid(history[count:]))
         return 0
 
-    def _by_bracket(self, history: Sequence[Observation], extra: int = 0) -> Decision:
-        """The next step by the bracket alone; the end without confidence and interval.
-
-        Args:
-            extra: trials that were made to narrow the interval, which nobody answers for.
-        """
+    def _by_bracket(self, history: Sequence[Observation]) -> Decision:
+        """The next step by the bracket alone; the end without confidence and interval."""
         invalid = self.limits.settle_invalid(history)
         if invalid is not None:
             return invalid
         standings = standings_of(history)
         bracket = bracket_of_standings(standings)
-        used = _trials_counted(history, standings) - extra
+        used = _trials_counted(history, standings)
         settled = self.limits.settle_bracket(bracket)
         doubt = self.guide.doubtful(history, standings, bracket)
         if doubt is None and isinstance(settled, Done):

@@ -16,7 +16,7 @@ without noise would be overloaded. 11 producers sustained and 12 not is a limit 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -29,7 +29,7 @@ NOISES = tuple(0.005 * 1.6**step for step in range(8))
 """The grid of the noise: scatter of the limit from trial to trial, 0.5 to 13.4 % [σ, ratio]."""
 GAINS = tuple(0.2 * 1.2**step for step in range(14))
 """The grid of the curve's gain, 0.2 to 2.2; see `search.estimate.Curve`."""
-NOISE_USUAL, NOISE_SPREAD = 0.024, 1.0
+NOISE_USUAL, NOISE_SPREAD = 0.025, 1.2
 """The noise before any trial: its median [ratio], and the σ of its logarithm."""
 STRAY, STRAY_SPREAD = 0.04, 0.25
 """Share of readings that tell of something else than limit and noise, and by how much [σ]."""
@@ -42,7 +42,7 @@ FLUKE = 0.04
 _IDLE_ERROR = 0.005
 _CURVE_ERROR = 0.02
 _CURVATURE = 0.12
-_GROWTH_ERROR = 0.12
+_GROWTH_ERROR = 0.1
 _DELIVERED_ERROR = 0.3
 _SHORT_ERROR = 0.01
 # Of the utilization at a limit where something else binds; all overloads lie beyond it alike, so
@@ -152,7 +152,7 @@ def posterior(
     history: Iterable[Observation],
     bracket: Bracket,
     signals: Signals,
-    curve: Curve,
+    curves: Mapping[Curve, float],
     odds: Odds,
     prior: Prior | None = None,
 ) -> Posterior | None:
@@ -162,23 +162,27 @@ def posterior(
         history: the trials of the point.
         bracket: what they support; the grid is laid around it.
         signals: how indicators are read.
-        curve: the utilization at the limit; its gain only scales an error.
+        curves: how probable each utilization at the limit is that comes into question; the
+            gains in them only scale an error.
         odds: of noise and gain without these trials.
         prior: what neighbours say of the limit, or None.
     """
-    trials = _trials(history, signals, curve)
-    read, _ = _split(trials)
-    if not read and (bracket.overloaded is None or bracket.sustained < 1):
+    layers, is_read, history = [], False, list(history)
+    for curve, share in curves.items():
+        trials = _trials(history, signals, curve)
+        is_read = is_read or any(one.met is not None for one in trials)
+        for noise, row in zip(NOISES, odds.logs, strict=True):
+            layers.append(_layer(trials, noise, [one + math.log(share) for one in row], curve))
+    if not is_read and (bracket.overloaded is None or bracket.sustained < 1):
         return None
-    layers = [
-        _layer(trials, noise, row, curve) for noise, row in zip(NOISES, odds.logs, strict=True)
-    ]
-    least = max(layer.best for layer in layers) + math.log(_NEGLIGIBLE)
-    layers = [layer for layer in layers if layer.best >= least]
-    curves = [layer.curves(least) for layer in layers]
-    low, high = _range([one for some in curves for one in some] if read else [], bracket, prior)
+    best = max(layer.best for layer in layers)
+    drawn = [(layer, layer.curves(best)) for layer in layers]
+    drawn = [(layer, normals) for layer, normals in drawn if normals]
+    low, high = _range(
+        [one for _, some in drawn for one in some] if is_read else [], bracket, prior
+    )
     while True:
-        found = _on_grid(low, high, list(zip(layers, curves, strict=True)), prior)
+        found = _on_grid(low, high, drawn, prior)
         inner = None if found is None else _core(found)
         if inner is None or inner[1] - inner[0] > 0.5 * (high - low):
             return found
@@ -363,12 +367,15 @@ class _Layer:
 
     @property
     def best(self) -> float:
-        return max(one.odds for one in self.normals)
+        """How probable the likeliest is, its verdicts counted [ln]."""
+        usual = max(self.normals)
+        return usual.odds + sum(map(usual.log_share, self.sides))
 
-    def curves(self, least: float) -> Curves:
-        """The normal curves that are not negligible."""
-        kept = ((one, math.sqrt(one.variance)) for one in self.normals if one.odds >= least)
-        return [(math.exp(one.odds - least) / spread, one.mean, spread) for one, spread in kept]
+    def curves(self, best: float) -> Curves:
+        """The normal curves that are not negligible beside the best of all layers."""
+        room = best + math.log(_NEGLIGIBLE) - self.best + max(self.normals).odds
+        kept = ((one, math.sqrt(one.variance)) for one in self.normals if one.odds >= room)
+        return [(math.exp(one.odds - best) / spread, one.mean, spread) for one, spread in kept]
 
 
 def _layer(trials: Sequence[_Trial], noise: float, row: Sequence[float], curve: Curve) -> _Layer:

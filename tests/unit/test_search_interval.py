@@ -84,6 +84,12 @@ def test_one_stray_reading_moves_it_little() -> None:
     assert stalled.high < 105.0
 
 
+def test_a_narrow_one_far_from_what_neighbours_say_is_not_lost_between_cells() -> None:
+    many = [met(load, 100.0) for load in (96, 97, 98, 99, 100) * 6]
+    found = interval(many, Guide(prior=Prior(90_000.0, 0.01)))
+    assert 98.5 < found.low < found.high < 101.5
+
+
 def test_verdicts_alone_put_it_around_the_bracket() -> None:
     blind = [Observation(90, HELD), Observation(100, OVER)]
     found = interval(blind)
@@ -127,7 +133,7 @@ def test_neighbours_that_mislead_move_it_little_and_those_that_agree_narrow_it()
     alone = interval(CLEAR)
     misled = interval(CLEAR, Guide(prior=Prior(125.0, 0.05)))
     backed = interval(CLEAR, Guide(prior=Prior(100.0, 0.02)))
-    assert abs(math.log(misled.high / alone.high)) < 0.03
+    assert abs(math.log(misled.high / alone.high)) < 0.05
     assert backed.relative_width < alone.relative_width
 
 
@@ -152,7 +158,15 @@ def test_where_something_else_binds_what_was_delivered_says_where_the_limit_is()
 
     history = [Observation(90, HELD, {"request_handler_idle": 0.55}), short(150), short(108)]
     found = interval(history)
-    assert 92.0 < found.low < 100.0 < found.high < 106.0
+    assert 90.0 < found.low < 100.0 < found.high < 106.0
+
+
+def test_overloads_of_idle_handlers_that_repeat_are_no_flukes_of_a_limit_far_above() -> None:
+    idle = {"request_handler_idle": 0.61, "achieved": 1.5}
+    history = [Observation(151, OVER, idle), Observation(151, OVER, idle), seen(144, 0.57)]
+    found = interval(history)
+    assert 130.0 < found.low < 151.0
+    assert found.high < 165.0
 
 
 # --- Where there is none ----------------------------------------------------------
@@ -245,7 +259,7 @@ def test_it_holds_the_truth_as_often_as_it_says(noise: float, least: float, most
 
 
 class Scattered:
-    """Trials that meet a limit of 100 times a scatter of their own."""
+    """Trials that meet a limit of 100 times a scatter of their own, at most 40 of them."""
 
     def __init__(self, noise: float, seed: int) -> None:
         self._chance = random.Random(seed)
@@ -253,6 +267,7 @@ class Scattered:
         self.trials: list[Observation] = []
 
     def measure(self, load: int) -> Observation:
+        assert len(self.trials) < 40, "the search does not end"
         limit = 100.0 * math.exp(self._noise * self._chance.gauss(0.0, 1.0))
         self.trials.append(met(load, limit))
         return self.trials[-1]
@@ -290,7 +305,7 @@ def test_it_is_measured_near_the_middle_and_the_reason_says_why() -> None:
     limits = replace(LIMITS, interval_max=0.01)
     decision = Guided(limits).decide(CLEAR)
     assert isinstance(decision, Measure)
-    assert 97 <= decision.load <= 102
+    assert 99 <= decision.load <= 101
     assert decision.reason.startswith("the limit is between np 9")
     assert decision.reason.endswith(f"at 90 %; measuring {decision.load} to narrow it")
 
