@@ -7,6 +7,7 @@ import time
 import click
 
 from tests.bench.mlrsearch import mlrsearch
+from tests.bench.search_coverage import Coverage, cases, compare_coverage
 from tests.bench.search_methods import OURS, Row, compare, scenarios
 from tests.bench.search_overloads import STARTS, Result, compare_overloads, conditions
 
@@ -35,23 +36,34 @@ def pair_line(bisection: Result, ours: Result) -> str:
     )
 
 
-PARTS = ("all", "lines", "overloads")
+def coverage_line(row: Coverage) -> str:
+    """One row of the third table."""
+    return (
+        f"  {row.name + ('*' if row.is_held_out else ''):52}{row.points:7}{row.held:8.1%}"
+        f"{row.too_high:10.1%}{row.too_low:9.1%}{row.width:8.1%}{row.inside:8.0%}{row.stated:8.0%}"
+    )
+
+
+PARTS = ("all", "lines", "overloads", "coverage")
 
 
 @click.command()
 @click.option("--scale", default=1.0, show_default=True, help="Multiplies the clusters.")
 @click.option("--part", type=click.Choice(PARTS), default="all", show_default=True)
-def bench_search(scale: float, part: str) -> None:
+@click.option("--processes", type=click.IntRange(1, 2), default=2, show_default=True)
+def bench_search(scale: float, part: str, processes: int) -> None:
     """Measure limits on simulated clusters by several methods, side by side.
 
     LINES compares boundary lines of eight sizes with MLRsearch too; OVERLOADS has clusters
-    that deliver more than their limit.
+    that deliver more than their limit; COVERAGE says how often the interval holds the truth.
     """
     started_s = time.monotonic()
-    if part != "overloads":
+    if part in ("all", "lines"):
         _show_lines(scale)
-    if part != "lines":
+    if part in ("all", "overloads"):
         _show_overloads(scale)
+    if part in ("all", "coverage"):
+        _show_coverage(scale, processes)
     click.echo(f"done in {time.monotonic() - started_s:.0f} s")
 
 
@@ -82,6 +94,20 @@ def _show_overloads(scale: float) -> None:
             heading = ours.condition.start
             click.echo(STARTS[heading])
         click.echo(pair_line(bisection, ours))
+
+
+def _show_coverage(scale: float, processes: int) -> None:
+    click.echo("Share of points whose 90 % interval holds the true limit, lies above it, or below;")
+    click.echo(
+        "its median width; brackets that hold the limit, and the confidence that was stated."
+    )
+    click.echo(
+        f"{'':54}{'points':>7}{'held':>8}{'too high':>10}{'too low':>9}{'width':>8}"
+        f"{'inside':>8}{'stated':>8}"
+    )
+    for row in compare_coverage(cases(scale), processes):
+        click.echo(coverage_line(row))
+    click.echo("* had no part in choosing constants")
 
 
 if __name__ == "__main__":

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import pickle
+
+import pytest
 from click.testing import CliRunner
 
 from tests.bench.mlrsearch import mlrsearch
 from tests.bench.search import bench_search
+from tests.bench.search_coverage import cases, coverage_of
 from tests.bench.search_methods import OURS, compare, scenarios
 from tests.bench.search_overloads import conditions
 
@@ -28,8 +32,20 @@ def test_mlrsearch_finds_the_limits_where_nothing_disturbs() -> None:
 
 
 def test_the_command_prints_the_table() -> None:
-    done = CliRunner().invoke(bench_search, ["--scale", "0.01"])
+    done = CliRunner().invoke(bench_search, ["--scale", "0.01", "--processes", "1"])
     assert done.exit_code == 0, done.output
     assert done.output.count("  redline  ") == len(scenarios())
     assert done.output.count("held out") == len(conditions()) // 2
     assert "off >5 %" in done.output
+    assert done.output.count("*") == sum(one.is_held_out for one in cases()) + 1
+
+
+def test_half_of_the_conditions_of_the_interval_chose_no_constant_and_all_travel() -> None:
+    of = cases(0.008)
+    assert [one.name for one in of[: len(scenarios())]] == [one.name for one in scenarios()]
+    bench = of[: len(scenarios()) + len(conditions())]
+    assert 2 * sum(one.is_held_out for one in bench) >= len(bench)
+    row = coverage_of(pickle.loads(pickle.dumps(of[1])))
+    assert row.points == 8
+    assert row.held + row.too_high + row.too_low == pytest.approx(1.0)
+    assert 0.01 < row.width < 0.2
