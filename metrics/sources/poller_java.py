@@ -218,6 +218,7 @@ public class RedlineJmxPoller {
         Beat beat = null;
         List plan = new ArrayList();
         List resolved = null;
+        int most = 0;
         JMXConnector connector = null;
         Future running = null;
         long begun = 0;
@@ -247,6 +248,7 @@ public class RedlineJmxPoller {
                 }
                 plan = groups;
                 resolved = null;
+                most = 0;
             } catch (MalformedObjectNameException e) {
                 throw new IllegalArgumentException(e.toString());
             }
@@ -304,7 +306,9 @@ public class RedlineJmxPoller {
                 gone |= !readGroup(server, (Group) i.next(), values);
             }
             long end = nowMicros();
-            if (gone) {
+            most = Math.max(most, resolved.size());
+            if (gone || resolved.size() < most) {
+                // Of a broker that starts again JMX answers before all of its beans are there.
                 resolved = null;
             }
             values.append("silent_ms\t").append(beat.takeLongestMs()).append("\n");
