@@ -9,11 +9,12 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from kafka import KafkaProducer
 from kafka.admin import ConfigResourceType
 
 from jobs.cluster.connect import connect
@@ -41,9 +42,13 @@ if TYPE_CHECKING:
 
 REPLICAS = {0: [1, 2], 1: [2, 3], 2: [3, 1]}
 MESSAGES = producer_pattern(1_000, 200.0, linger_ms=10.0)
-MUCH = producer_pattern(10_000, 500.0, linger_ms=50.0, batch_size=262_144)
 PAUSE_S = 1.0
 AHEAD_S = 1.3
+THROTTLED = {
+    "follower.replication.throttled.replicas": "*",
+    "retention.bytes": "-1",  # a follower behind what is deleted would have caught up
+    "flush.messages": "1000000",
+}
 LIGHT = (
     "workload.topic.replication_factor=2",
     "workload.topic.partitions_per_broker=2",
@@ -231,20 +236,43 @@ def test_a_run_goes_on_after_all_that_can_happen_to_brokers(
 
 
 @contextmanager
-def lagging_topic(brokers: LoadedBrokers) -> Iterator[str]:
-    """A topic of somebody else whose follower on broker 2 fetches 1 kB/s and is out of sync."""
-    rate, replicas = "follower.replication.throttled.rate", {0: [1, 2]}
+def lagging_topic(brokers: LoadedBrokers, testbed: Testbed) -> Iterator[str]:
+    """A topic of somebody else whose follower, once out of sync, fetches 1 kB/s from then on."""
+    rate = "follower.replication.throttled.rate"
     brokers.alter(ConfigResourceType.BROKER, "2", {rate: "1000"})
     try:
-        with brokers.topic(replicas, {"follower.replication.throttled.replicas": "*"}) as topic:
-            brokers.trial(topic, replicas, MUCH, np=2, measure_s=1.0, warmup_s=0.2)
-            deadline_s = time.monotonic() + 30.0
-            while not short_of(brokers, 1):
-                assert time.monotonic() < deadline_s, "the follower stays in the ISR"
+        with brokers.topic({0: [1, 2]}, THROTTLED) as topic:
+            fall_behind(testbed, topic)
+            deadline_s = time.monotonic() + 60.0
+            while [short_of(brokers, broker) for broker in (1, 2, 3)] != [1.0, 0.0, 0.0]:
+                assert time.monotonic() < deadline_s, "not just this one is out of sync"
                 time.sleep(0.2)
             yield topic
     finally:
         brokers.alter(ConfigResourceType.BROKER, "2", {rate: "1000000000"})
+
+
+def fall_behind(testbed: Testbed, topic: str) -> None:
+    """Write while the follower stands still: what is in sync, Kafka does not throttle.
+
+    A fetch takes up to 1 MB, whatever the quota, and the next has to wait for 11 s.
+    """
+
+    def write(megabytes: int) -> None:
+        for _ in range(100 * megabytes):
+            producer.send(topic, bytes(10_000), partition=0)
+        producer.flush()
+
+    with closing(KafkaProducer(bootstrap_servers=testbed.brokers[1].address)) as producer:
+        write(1)
+        until_s = time.monotonic() + 5.0  # replica.lag.time.max.ms is 2 s, looked at every second
+        testbed.kill_broker(2, signal.SIGSTOP)
+        try:
+            write(4)
+            time.sleep(max(0.0, until_s - time.monotonic()))
+        finally:
+            testbed.kill_broker(2, signal.SIGCONT)
+        write(60)
 
 
 def short_of(brokers: LoadedBrokers, broker: int) -> float:
@@ -259,7 +287,7 @@ def test_a_partition_of_others_that_was_short_before_is_no_overload(
     brokers: LoadedBrokers, kafka_testbed: Testbed, tmp_path: Path
 ) -> None:
     heard = RecordingReporter()
-    with lagging_topic(brokers):
+    with lagging_topic(brokers, kafka_testbed):
         code, trials = held(kafka_testbed, heard, tmp_path, 2, "workload.trial.measure_s=6")
         assert short_of(brokers, 1) == 1.0, "it was short all the time"
     assert code == 0
