@@ -262,10 +262,12 @@ class KafkaAdmin:
         try:
             try:
                 return request()
-            except kafka_errors.UnknownBrokerIdError:
-                # The client forgot a broker while it was away, and does not look again itself.
+            except (kafka_errors.UnknownBrokerIdError, kafka_errors.NodeNotReadyError):
+                # A broker went away or came back: the client does not look again itself, and
+                # goes on to ask the broker that once took requests for the controller.
                 manager = self.client._manager
                 manager.run(manager.cluster.refresh_metadata)
+                self.client._controller_id = None
                 return request()
         except kafka_errors.KafkaError as error:
             raise self._error(what, error) from error

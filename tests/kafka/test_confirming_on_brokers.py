@@ -33,7 +33,8 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 HANDLERS = 2
 STATED_MS = 20.0
-PRODUCER_PER_S = 62_500 / 16_384
+RATE_BYTES_PER_S = 62_500
+PRODUCER_PER_S = RATE_BYTES_PER_S / 16_384
 PLANTED = 0.8 * HANDLERS * 1000.0 / STATED_MS / PRODUCER_PER_S
 """The limit if requests took nothing but the stated time [np]: 21; half of it with one handler."""
 OWN_SHARE_MAX = 0.15
@@ -69,6 +70,8 @@ def config(testbed: Testbed, tmp_path: Path) -> Configuration:
     file.write_text(yaml_text(described))
     short = (
         "cluster.warm_up_max_s=20",
+        "workload.message_bytes=[1000]",
+        f"workload.producer.rate_bytes_per_s={RATE_BYTES_PER_S}",
         "workload.trial.warmup_s=1",
         "workload.trial.measure_s=4",
         "goal.search.load_start_max=32",

@@ -59,7 +59,7 @@ JAVA_START_S = 120.0
 
 @pytest.fixture(scope="module")
 def testbed() -> Iterator[Testbed]:
-    overrides: dict[str, object] = {"produce_handler_ms": STATED_MS}
+    overrides: dict[str, object] = {"produce_handler_ms": STATED_MS, "num.io.threads": 1}
     with start("calibrated", brokers=1, overrides=overrides, name="java") as running:
         yield running
 

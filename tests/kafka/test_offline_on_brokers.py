@@ -9,14 +9,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jobs.config import load
+from jobs.cluster.connect import connect
+from jobs.cluster.outage import TestbedOutage
+from jobs.cluster.topics import Topics
+from jobs.config import load, load_workload
 from jobs.console.events import RecordingReporter, TrialFinished
 from jobs.runs.lifecycle import RunOrder, execute
 from jobs.runs.limit import LimitRun
+from jobs.testbed.launcher import start
 from metrics.tables.store import TableStore
 from metrics.trial.state import ALL_BROKERS, CATCHING_UP, offline_state
 from search.model import Verdict
-from tests.support.commands import ROOT
+from tests.support.processes import becomes
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,10 +29,12 @@ log = logging.getLogger(__name__)
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
-STATED_MS = 40
 AWAY = offline_state(1)
 
+# The stated 60 ms with one handler: a limit near np 21 of three brokers, 14 of two.
 PLANTED = (
+    'cluster.testbed.properties={num.io.threads: "1"}',
+    "workload.message_bytes=[1000]",
     "cluster.warm_up_max_s=20",
     "workload.topic.replication_factor=2",
     "workload.trial.warmup_s=1",
@@ -52,14 +58,32 @@ class Telling(RecordingReporter):
             log.warning("  %s", first)
 
 
+def test_topics_are_made_led_and_filled_up_again_around_a_broker_that_is_away() -> None:
+    traffic = load_workload("demo").pattern(1000)
+    with (
+        start("calibrated", brokers=2, name="outage") as testbed,
+        connect(testbed.bootstrap_servers) as admin,
+    ):
+        topics = Topics(admin, "outage")
+        outage = TestbedOutage(testbed, admin)
+        topics.validate(traffic)  # since then the client knows whom to ask
+        admin.client._controller_id = 2
+        topics.away = outage.begin(1)
+        assert topics.away == {2}
+        made = topics.create(traffic)
+        assert set(made.leaders) == {1} and set(made.replicas[0]) == {1, 2}
+        assert topics.check(made).ok
+        assert not topics.is_in_sync(made)
+        outage.end()
+        assert becomes(lambda: topics.is_in_sync(made), 30.0)
+        assert topics.check(made).ok, "led by the rest as before"
+        topics.delete(made.names)
+
+
 def test_the_rest_is_searched_and_the_broker_catches_up_under_load(
     tmp_path: Path, spark: SparkSession
 ) -> None:
-    profile = tmp_path / "slow.yaml"
-    calibrated = (ROOT / "conf" / "testbed" / "calibrated.yaml").read_text()
-    profile.write_text(calibrated.replace("handler_ms: 5", f"handler_ms: {STATED_MS}"))
-    planted = (f"cluster.testbed.profile={profile}", *PLANTED)
-    config = load("testbed", "calibrated", "default", planted)
+    config = load("calibrated", "calibrated", "default", PLANTED)
     order = RunOrder(Telling(), tmp_path, str(tmp_path / "tables"), "away")
     assert execute(LimitRun(config), order) == 0
     points = json.loads((order.folder / "summary.json").read_text())["boundaries"]
