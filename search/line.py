@@ -183,7 +183,9 @@ class Line:
         if not finished:
             return None
         guide = replace(self.guide, curve=self._curve(finished))
-        return usual_odds(self.guide.curve).after(guide.evidence(p.history) for p in finished)
+        return usual_odds(self.guide.curve).after(
+            guide.evidence(self.searched(each.history)) for each in finished
+        )
 
     def _refinement(self, finished: Sequence[FinishedPoint]) -> int | None:
         added = len({point.bpm for point in finished} - set(self.sizes))

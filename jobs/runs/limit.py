@@ -39,7 +39,7 @@ from search.forecast import trials_left
 from search.line import FinishedPoint, Line
 from search.lines import next_size, run_lines
 from search.loop import Histories
-from search.model import Decision, GaveUp, Measure, Observation
+from search.model import Decision, GaveUp, Measure, Observation, StatesInterval
 
 
 class LimitRun(Body):
@@ -147,10 +147,12 @@ class LimitRun(Body):
         own = [trial for trial in context.trials if trial.point_bpm == bpm]
         if bpm is None or not own:
             return
-        for goal in self._lines:
+        for goal, line in self._lines.items():
             history = tuple(trial.observation(goal) for trial in own)
-            bracket = bracket_of(self._lines[goal].searched(history))
-            cut = FinishedPoint(bpm, GaveUp(bracket, why), history)
+            searcher = line.searcher(bpm, self._points[goal])
+            interval = searcher.interval(history) if isinstance(searcher, StatesInterval) else None
+            gave_up = GaveUp(bracket_of(line.searched(history)), why, interval)
+            cut = FinishedPoint(bpm, gave_up, history)
             boundary = boundary_of(cut, context.trials, self.config, goal, context.brokers)
             self.boundaries.append(boundary)
             self._tell(context, boundary)
