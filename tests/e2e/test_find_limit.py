@@ -49,7 +49,7 @@ def test_the_summary_keeps_its_contract(run: Run) -> None:
         assert point["mb_per_s_per_broker"] == pytest.approx(point["mb_per_s"] / 3)
         assert point["overload_reasons"]
         width = 1 - point["np_sustained"] / point["np_overloaded"]
-        assert width <= 0.08 or point["np_overloaded"] - point["np_sustained"] == 1
+        assert width <= 0.15 or point["np_overloaded"] - point["np_sustained"] == 1
 
 
 def test_it_finds_the_limit_that_was_planted(run: Run) -> None:
