@@ -268,6 +268,7 @@ def refused_sockets() -> Iterator[None]:
     gc.collect()
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("refused_sockets")
 @pytest.mark.filterwarnings("ignore:unclosed <socket.socket:ResourceWarning")
 def test_a_lock_behind_acls_outlives_a_restart_of_its_coordinator(guarded: Testbed) -> None:
