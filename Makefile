@@ -45,7 +45,7 @@ bench-sampling: $(STAMP) ## Measure what sampling 3 and 100 brokers every second
 	@$(BIN)/python -m jobs.setup.preflight
 	$(BIN)/python -m tests.bench.sampling
 
-bench-calibration: $(STAMP) ## Hold find-limit against 60 planted limits; takes an hour or more
+bench-calibration: $(STAMP) ## Hold find-limit against 60 planted limits, in about 100 minutes
 	@$(BIN)/python -m jobs.setup.preflight
 	$(BIN)/python -m tests.bench.calibration
 

@@ -12,7 +12,6 @@ import pytest
 from kafka.admin import ConfigResourceType
 
 from jobs.config import Configuration, load
-from jobs.config.source import yaml_text
 from jobs.console.events import Event, RecordingReporter, TrialFinished, TrialStarted
 from jobs.runs.estimate import line_of
 from jobs.runs.lifecycle import RunOrder, execute
@@ -20,6 +19,7 @@ from jobs.runs.limit import LimitRun
 from jobs.runs.resumption import replay
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import start
+from jobs.testbed.use import cluster_file
 from metrics.tables.store import TableStore
 from search.model import Verdict
 from tests.support.loaded_brokers import LoadedBrokers, loaded
@@ -60,14 +60,8 @@ def set_handlers(brokers: LoadedBrokers, count: int) -> None:
 
 
 @pytest.fixture
-def config(testbed: Testbed, tmp_path: Path) -> Configuration:
+def config(testbed: Testbed) -> Configuration:
     """Six windows of 5 s at each limit."""
-    file = tmp_path / "planted.yaml"
-    described = {
-        "bootstrap_servers": list(testbed.bootstrap_servers),
-        "jmx": {"endpoints": testbed.jmx_endpoints},
-    }
-    file.write_text(yaml_text(described))
     short = (
         "cluster.warm_up_max_s=20",
         "workload.message_bytes=[1000]",
@@ -78,7 +72,7 @@ def config(testbed: Testbed, tmp_path: Path) -> Configuration:
         "goal.search.resolution=0.1",
         "goal.search.confirm_s=30",
     )
-    return load(str(file), "calibrated", "default", short)
+    return load(str(cluster_file(testbed.folder)), "calibrated", "default", short)
 
 
 class Meddling(RecordingReporter):

@@ -20,19 +20,19 @@ from kafka.admin import ConfigResourceType
 from jobs.cluster.connect import connect
 from jobs.cluster.topics import Topics
 from jobs.config import load
-from jobs.config.source import yaml_text
 from jobs.console.events import Event, PhaseStarted, RecordingReporter, TrialProgress, TrialStarted
 from jobs.runs.fixed_load import FixedLoad, FixedLoadRun
 from jobs.runs.lifecycle import RunOrder, execute
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import start
+from jobs.testbed.use import cluster_file
 from jobs.trials.driver_line import ControlServer
 from metrics.trial.task import merge
 from metrics.trial.trial import Trial
 from search.errors import NoConclusionError
 from search.model import Verdict
 from tests.support.evidence import judged
-from tests.support.loaded_brokers import LoadedBrokers, Seen, loaded
+from tests.support.loaded_brokers import LoadedBrokers, Seen
 from tests.support.offered import WORKLOAD
 from tests.support.patterns import plan, producer_pattern
 from tests.support.threads_barrier import run_stage
@@ -58,12 +58,6 @@ LIGHT = (
     "cluster.warm_up_max_s=0",
     "goal.validity.missed_samples_max=0.4",  # producers share two cores with the driver
 )
-
-
-@pytest.fixture
-def brokers(spark: SparkSession, kafka_testbed: Testbed) -> Iterator[LoadedBrokers]:
-    with loaded(kafka_testbed, spark._jvm) as under_load:
-        yield under_load
 
 
 @contextmanager
@@ -173,15 +167,7 @@ def held(
     testbed: Testbed, reporter: RecordingReporter, out: Path, trials: int, *overrides: str
 ) -> tuple[int, list[Trial]]:
     """A run of a light fixed load on these brokers, as on a cluster that runs already."""
-    file = out / "own.yaml"
-    controller = testbed.controller
-    jmx = {**testbed.jmx_endpoints, controller.node_id: controller.jmx_endpoint}
-    described = {
-        "bootstrap_servers": list(testbed.bootstrap_servers),
-        "jmx": {"endpoints": jmx},
-    }
-    file.write_text(yaml_text(described))
-    config = load(str(file), "1kB", "default", (*LIGHT, *overrides)).in_full
+    config = load(str(cluster_file(testbed.folder)), "1kB", "default", (*LIGHT, *overrides)).in_full
     run = FixedLoadRun(config, FixedLoad(1_000, 3, trials))
     order = RunOrder(reporter, out, str(out / "tables"), f"events-{uuid.uuid4().hex[:4]}")
     try:

@@ -132,12 +132,6 @@ def test_brokers_tell_their_disks(kafka_testbed: Testbed) -> None:
             full.open()
 
 
-@pytest.fixture
-def brokers(spark: SparkSession, kafka_testbed: Testbed) -> Iterator[LoadedBrokers]:
-    with loaded(kafka_testbed, spark._jvm) as under_load:
-        yield under_load
-
-
 def short_trial(brokers: LoadedBrokers, topic: str) -> Seen:
     return brokers.trial(topic, REPLICAS, MESSAGES, np=1, measure_s=4.0, warmup_s=0.5)
 

@@ -16,13 +16,13 @@ import pytest
 
 from jobs.cluster.connect import connect
 from jobs.config import Configuration, load
-from jobs.config.source import yaml_text
 from jobs.console.events import RecordingReporter
 from jobs.runs.lifecycle import RunOrder, execute
 from jobs.runs.limit import LimitRun
 from jobs.setup.jars import kafka_tools_jars
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import start
+from jobs.testbed.use import cluster_file
 from metrics.judging.thresholds import Thresholds
 from metrics.judging.verdict import judge
 from metrics.sources.sampler import Sampler
@@ -65,14 +65,8 @@ def testbed() -> Iterator[Testbed]:
 
 
 @pytest.fixture
-def config(testbed: Testbed, tmp_path: Path) -> Configuration:
+def config(testbed: Testbed) -> Configuration:
     """A limit near np 19.6; bisection ends at 18 and 24, whose idle is well off the threshold."""
-    file = tmp_path / "planted.yaml"
-    described = {
-        "bootstrap_servers": list(testbed.bootstrap_servers),
-        "jmx": {"endpoints": testbed.jmx_endpoints},
-    }
-    file.write_text(yaml_text(described))
     options = (
         "cluster.warm_up_max_s=20",
         f"workload.message_bytes=[{BPM}]",
@@ -86,7 +80,7 @@ def config(testbed: Testbed, tmp_path: Path) -> Configuration:
         "goal.search.load_start_max=24",
         "goal.search.resolution=0.3",
     )
-    return load(str(file), "calibrated", "default", options)
+    return load(str(cluster_file(testbed.folder)), "calibrated", "default", options)
 
 
 def kill_all(processes: list[subprocess.Popen[str]]) -> None:

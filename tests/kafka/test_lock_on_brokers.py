@@ -31,7 +31,7 @@ from jobs.cluster.lock import GROUP, ClusterLock, LockGroup, RunLocks, holder_of
 from jobs.cluster.opening import OpenCluster
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import start
-from jobs.testbed.use import cluster_text
+from jobs.testbed.use import cluster_file
 from search.errors import ConfigError, TryLaterError
 from tests.support.commands import RunningCommand
 
@@ -204,10 +204,7 @@ def expel(testbed: Testbed) -> list[str]:
 def test_a_command_on_a_cluster_in_use_ends_with_75_before_spark_is_started(
     job: str, kafka_testbed: Testbed, tmp_path: Path
 ) -> None:
-    (tmp_path / "brokers.yaml").write_text(
-        cluster_text(kafka_testbed.folder, kafka_testbed.state), encoding="utf-8"
-    )
-    options = (*job.split(), "--cluster=brokers.yaml", "--yes")
+    options = (*job.split(), f"--cluster={cluster_file(kafka_testbed.folder)}", "--yes")
     with lock_of(kafka_testbed, "redline run first of a@b since then") as lock:
         take(lock)
         with RunningCommand(*options, folder=tmp_path) as command:
@@ -224,10 +221,7 @@ def test_a_command_on_a_cluster_in_use_ends_with_75_before_spark_is_started(
 def test_a_run_that_another_one_took_the_lock_from_ends_and_its_trial_is_invalid(
     kafka_testbed: Testbed, tmp_path: Path
 ) -> None:
-    (tmp_path / "brokers.yaml").write_text(
-        cluster_text(kafka_testbed.folder, kafka_testbed.state), encoding="utf-8"
-    )
-    options = ("traffic", "--np=2", "--cluster=brokers.yaml", "--yes")
+    options = ("traffic", "--np=2", f"--cluster={cluster_file(kafka_testbed.folder)}", "--yes")
     long = ("--set=cluster.warm_up_max_s=0", "--set=workload.trial.measure_s=120")
     with (
         RunningCommand(*options, *long, folder=tmp_path) as command,

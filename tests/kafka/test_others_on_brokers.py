@@ -12,22 +12,16 @@ from kafka import KafkaProducer
 
 from jobs.testbed.handle import Testbed
 from search.model import Verdict
-from tests.support.loaded_brokers import LoadedBrokers, loaded
+from tests.support.loaded_brokers import LoadedBrokers
 from tests.support.patterns import producer_pattern
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    pass
 
 REPLICAS = {0: [1, 2], 1: [2, 3], 2: [3, 1]}
 OURS = producer_pattern(1_000, 200.0, linger_ms=10.0)
 LARGE_BYTES = 100_000
 PAUSE_S = 0.1
-
-
-@pytest.fixture
-def brokers(spark: SparkSession, kafka_testbed: Testbed) -> Iterator[LoadedBrokers]:
-    with loaded(kafka_testbed, spark._jvm) as under_load:
-        yield under_load
 
 
 @contextmanager

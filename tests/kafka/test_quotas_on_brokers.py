@@ -26,11 +26,11 @@ from metrics.windows.resource import Resource
 from search.errors import ConfigError
 from search.model import Verdict
 from tests.support.consumer_bench import ConsumerBench
-from tests.support.loaded_brokers import LoadedBrokers, loaded, quota
+from tests.support.loaded_brokers import LoadedBrokers, quota
 from tests.support.patterns import producer_pattern
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    pass
 
 REPLICAS = {0: [1], 1: [2]}
 BYTES_PER_S = 30_000.0
@@ -38,12 +38,6 @@ FETCH_BYTES_PER_S = 15_000.0
 """For each broker; a third of 200 kB/s comes from each. Kafka counts over ten seconds at least."""
 LENIENT_MS = 5.0
 """A mean that a goal may allow, and that the quota goes far beyond."""
-
-
-@pytest.fixture
-def brokers(spark: SparkSession, kafka_testbed: Testbed) -> Iterator[LoadedBrokers]:
-    with loaded(kafka_testbed, spark._jvm) as under_load:
-        yield under_load
 
 
 @contextmanager

@@ -5,13 +5,11 @@ from __future__ import annotations
 import math
 import signal
 import threading
-from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
-from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import start
 from metrics.judging import validity
 from metrics.trial.task import TaskReport
@@ -31,12 +29,6 @@ NP = 6
 LOAD = producer_pattern(1_000, 200.0, linger_ms=50.0)
 BROKER_BYTES_PER_S = NP * 200.0 * 1_000 / len(PARTITIONS)
 WARMUP_S, MEASURE_S = 1.0, 6.0
-
-
-@pytest.fixture
-def brokers(spark: SparkSession, kafka_testbed: Testbed) -> Iterator[LoadedBrokers]:
-    with loaded(kafka_testbed, spark._jvm) as under_load:
-        yield under_load
 
 
 def trial(brokers: LoadedBrokers, *by_relay: int, **relay: Any) -> Seen:

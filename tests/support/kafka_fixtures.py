@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -14,6 +15,10 @@ from jobs.testbed.places import default_root
 from jobs.testbed.ports import free_ports
 from jobs.testbed.profile import adapted, load_profile
 from tests.support.exporters import RULES, Exporter
+from tests.support.loaded_brokers import LoadedBrokers, loaded
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @pytest.fixture(scope="session")
@@ -52,3 +57,10 @@ def kafka_testbed(kafka_for_all: Testbed) -> Testbed:
     """
     kafka_for_all.check()
     return kafka_for_all
+
+
+@pytest.fixture
+def brokers(spark: SparkSession, kafka_testbed: Testbed) -> Iterator[LoadedBrokers]:
+    """The brokers of the run, to make trials on without a run."""
+    with loaded(kafka_testbed, spark._jvm) as under_load:
+        yield under_load
