@@ -32,9 +32,9 @@ from jobs.trials.holding import Holder
 from metrics.trial.trial import Trial
 from search.model import Verdict
 
-SHARES = (0.1, 0.25, 0.5, 0.7, 0.85, 0.95, 1.0, 1.05, 1.15, 1.3, 1.6, 2.0, 3.0, 4.0, 6.0, 8.0)
+SHARES = (0.1, 0.3, 0.6, 0.85, 1.0, 1.15, 1.4, 2.0, 4.0, 8.0)
 """Loads of a ladder, over the limit."""
-CLIMB = 1.6
+CLIMB = 2.0
 BYTES_MAX = 400e6
 """No rung offers more payload than this [B/s]: beyond it the generator and the brokers share two
 cores."""

@@ -10,6 +10,7 @@ from tests.bench.mlrsearch import mlrsearch
 from tests.bench.search_coverage import Coverage, cases, compare_coverage
 from tests.bench.search_methods import OURS, Row, compare, scenarios
 from tests.bench.search_overloads import STARTS, Result, compare_overloads, conditions
+from tests.bench.search_recorded import POINTS, Replayed, ladders, replay
 
 _HEAD = (
     f"{'':28}{'points':>7}{'trials':>8}{'p95':>5}{'seconds':>9}{'off >5 %':>10}{'>10 %':>8}"
@@ -44,7 +45,16 @@ def coverage_line(row: Coverage) -> str:
     )
 
 
-PARTS = ("all", "lines", "overloads", "coverage")
+def replayed_line(bisection: Replayed, ours: Replayed) -> str:
+    """One row of the fourth table."""
+    name = f"{ours.ladder.name}{'*' if ours.ladder.is_held_out else ''}"
+    return (
+        f"  {name:30}{ours.start:6}{bisection.trials:11.2f}{bisection.off_10:10.2%}"
+        f"{ours.trials:11.2f}{ours.off_10:10.2%}{ours.held:8.1%}"
+    )
+
+
+PARTS = ("all", "lines", "overloads", "coverage", "recorded")
 
 
 @click.command()
@@ -55,7 +65,8 @@ def bench_search(scale: float, part: str, processes: int) -> None:
     """Measure limits on simulated clusters by several methods, side by side.
 
     LINES compares boundary lines of eight sizes with MLRsearch too; OVERLOADS has clusters
-    that deliver more than their limit; COVERAGE says how often the interval holds the truth.
+    that deliver more than their limit; COVERAGE says how often the interval holds the truth;
+    RECORDED replays what real brokers read.
     """
     started_s = time.monotonic()
     if part in ("all", "lines"):
@@ -64,6 +75,8 @@ def bench_search(scale: float, part: str, processes: int) -> None:
         _show_overloads(scale)
     if part in ("all", "coverage"):
         _show_coverage(scale, processes)
+    if part in ("all", "recorded"):
+        _show_recorded(scale)
     click.echo(f"done in {time.monotonic() - started_s:.0f} s")
 
 
@@ -107,6 +120,20 @@ def _show_coverage(scale: float, processes: int) -> None:
     )
     for row in compare_coverage(cases(scale), processes):
         click.echo(coverage_line(row))
+    click.echo("* had no part in choosing constants")
+
+
+def _show_recorded(scale: float) -> None:
+    points = max(1, round(POINTS * scale))
+    click.echo(f"What real brokers read, replayed with noise; {points} searches a row.")
+    click.echo(f"  {'':36}{'bisection':>21}{'redline':>21}")
+    click.echo(
+        f"  {'brokers and size':30}{'start':6}{'trials':>11}{'off >10 %':>10}"
+        f"{'trials':>11}{'off >10 %':>10}{'held':>8}"
+    )
+    results = replay(ladders(), points=points)
+    for bisection, ours in zip(results, results, strict=True):
+        click.echo(replayed_line(bisection, ours))
     click.echo("* had no part in choosing constants")
 
 
