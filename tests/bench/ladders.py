@@ -68,13 +68,18 @@ _ALL = (100, 1_000, 10_000)
 _ONE = "cluster.testbed.brokers=1"
 _ACKS_ALL = "workload.producer.acks=all"
 _SINGLE = "workload.topic.replication_factor=1"
+_DEFAULT = (
+    "cluster.testbed.profile=default",
+    # So that a follower that falls behind shows within a rung.
+    "cluster.testbed.properties.replica.lag.time.max.ms=2000",
+)
 
 CONDITIONS = (
     _disk("disk-bound", _ALL),
     _disk("disk-bound-acks-all", (1_000,), _ACKS_ALL),
     _disk("disk-bound-1-broker", (1_000,), _ONE, _SINGLE),
-    _disk("default", _ALL, "cluster.testbed.profile=default", first=16),
-    _disk("default-acks-all", (1_000,), "cluster.testbed.profile=default", _ACKS_ALL, first=16),
+    _disk("default", _ALL, *_DEFAULT, first=16),
+    _disk("default-acks-all", (1_000,), *_DEFAULT, _ACKS_ALL, first=16),
     _disk("secured", (1_000,), "cluster.testbed.profile=secured"),
     Condition("calibrated", "calibrated", "calibrated", _ALL, first=16),
     Condition("calibrated-1-broker", "calibrated", "calibrated", (1_000,), (_ONE,), first=8),
@@ -83,7 +88,7 @@ CONDITIONS = (
         "calibrated",
         "calibrated",
         (1_000,),
-        ("cluster.testbed.properties.produce_handler_ms=1: 60, 2: 60, 3: 120",),
+        ('cluster.testbed.properties.produce_handler_ms="1: 60, 2: 60, 3: 120"',),
         first=8,
     ),
     Condition(
@@ -92,7 +97,7 @@ CONDITIONS = (
         "calibrated",
         (1_000,),
         (
-            "cluster.testbed.properties.produce_handler_ms=1: 20, 2: 20, 3: 80",
+            'cluster.testbed.properties.produce_handler_ms="1: 20, 2: 20, 3: 80"',
             "workload.topic.replication_factor=2",
             _ACKS_ALL,
         ),
