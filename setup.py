@@ -109,6 +109,7 @@ PACKAGES = [
     "jobs.runs",
     "jobs.runs.compare",
     "jobs.runs.nightly",
+    "jobs.runs.sweep",
     "jobs.setup",
     "jobs.spark",
     "jobs.testbed",

@@ -14,6 +14,7 @@ from jobs.nightly import nightly
 from jobs.plan import plan
 from jobs.report import report
 from jobs.setup.version import __version__
+from jobs.sweep import sweep
 from jobs.testbed.commands import testbed
 from jobs.traffic import traffic
 
@@ -35,6 +36,7 @@ redline.add_command(find_limit)
 redline.add_command(nightly)
 redline.add_command(plan)
 redline.add_command(report)
+redline.add_command(sweep)
 redline.add_command(testbed)
 redline.add_command(traffic)
 

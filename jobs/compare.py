@@ -5,20 +5,18 @@ The same as a script for schedulers: spark-submit --py-files WHEEL jobs/compare.
 
 from __future__ import annotations
 
-import time
+from functools import partial
 from pathlib import Path
 
 import click
 
-from jobs.console.events import PlanShown
-from jobs.console.printing import make_reporter
 from jobs.entry import run
-from jobs.options import load_options, run_options
+from jobs.options import run_options
+from jobs.runs.asked import Asked
 from jobs.runs.compare.body import ComparisonRun
 from jobs.runs.compare.pairs import Effort
 from jobs.runs.compare.sides import load_sides, require_memory
-from jobs.runs.consent import require_consent
-from jobs.runs.lifecycle import RunOrder, execute, new_run_id
+from jobs.runs.launch import launch
 from metrics.comparing.effects import PAIRS_MIN
 from metrics.comparing.pairs import Side
 
@@ -26,7 +24,8 @@ from metrics.comparing.pairs import Side
 @click.command("compare")
 @click.option("--a", required=True, metavar="NAME|FILE|SETTINGS",
               help="The side to compare with: a cluster (a file of conf/clusters, or a path), or "
-                   "settings of --cluster, such as kafka=3.9.2 or num.io.threads=2; several, "
+                   "settings: of the testbed's brokers, such as kafka=3.9.2 or num.io.threads=2, "
+                   "or a key by its full path, such as workload.producer.acks=all; several, "
                    "separated by commas.")  # fmt: skip
 @click.option("--b", required=True, metavar="NAME|FILE|SETTINGS",
               help="The side that is judged, in the same forms.")  # fmt: skip
@@ -49,7 +48,6 @@ from metrics.comparing.pairs import Side
 @run_options
 @click.option("--json", "json_file", metavar="FILE", type=click.Path(path_type=Path),
               help="Write compare.json here, too.")  # fmt: skip
-@load_options
 def compare(  # noqa: PLR0913, PLR0917 - one for each option
     a: str,
     b: str,
@@ -61,13 +59,8 @@ def compare(  # noqa: PLR0913, PLR0917 - one for each option
     steady_pairs: int,
     min_effect: float,
     budget_s: float | None,
-    out: Path,
-    tables: str | None,
-    slots: int | None,
     json_file: Path | None,
-    dry_run: bool,
-    yes: bool,
-    locks: bool,
+    asked: Asked,
 ) -> int:
     """Say whether side B takes less load than side A, how sure that is, and what may cause it.
 
@@ -76,17 +69,7 @@ def compare(  # noqa: PLR0913, PLR0917 - one for each option
     """
     sides = load_sides({Side.A: a, Side.B: b}, cluster, workload, goal, overrides)
     body = ComparisonRun(sides, Effort(pairs, steady_pairs), min_effect, budget_s, json_file)
-    with make_reporter() as reporter:
-        if dry_run:
-            reporter.report(PlanShown(body.plan(out)))
-            return 0
-        for side in sides.values():
-            require_consent(side.config, reporter, yes)
-        require_memory(sides)
-        where = tables or str(out.absolute() / "tables")
-        run_id = new_run_id(time.time())
-        order = RunOrder(reporter, out.absolute(), where, run_id, slots, locks=locks)
-        return execute(body, order)
+    return launch(body, asked, check=partial(require_memory, sides))
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from jobs.checks.finding import Finding, Severity, problems_of
 from jobs.console.events import Level, Notice, Reporter, Table, note
 from jobs.console.printing import make_reporter
 from jobs.entry import run
-from jobs.options import lock_option, pattern_options, run_options
+from jobs.options import lock_option, pattern_options, place_options
 from jobs.runs.examination import Examination, ExaminationScope
 from jobs.setup.version import __version__
 from metrics.reporting.summary import write_atomic
@@ -33,7 +33,7 @@ _LOUD = {Severity.WARNING: Level.WARNING, Severity.PROBLEM: Level.ERROR}
 @pattern_options
 @click.option("--goal", default="default", show_default=True, metavar="NAME|FILE",
               help="What counts as sustained: files of conf/goals, or paths.")  # fmt: skip
-@run_options
+@place_options
 @click.option("--start", "starts", is_flag=True,
               help="Start the cluster's testbed to look at it, too, and stop it.")  # fmt: skip
 @click.option("--json", "json_file", metavar="FILE", type=click.Path(path_type=Path),

@@ -5,18 +5,13 @@ The same as a script for schedulers: spark-submit --py-files WHEEL jobs/find_lim
 
 from __future__ import annotations
 
-import time
-from pathlib import Path
-
 import click
 
 from jobs.config import load
-from jobs.console.events import PlanShown
-from jobs.console.printing import make_reporter
 from jobs.entry import run
-from jobs.options import duration_s, load_options, pattern_options, run_options
-from jobs.runs.consent import require_consent
-from jobs.runs.lifecycle import RunOrder, execute, new_run_id
+from jobs.options import duration_s, pattern_options, run_options
+from jobs.runs.asked import Asked
+from jobs.runs.launch import launch
 from jobs.runs.limit import LimitRun
 
 
@@ -34,21 +29,15 @@ from jobs.runs.limit import LimitRun
 @run_options
 @click.option("--resume", metavar="RUN_ID",
               help="Go on with a run that stopped; same options as it had.")  # fmt: skip
-@load_options
-def find_limit(  # noqa: PLR0913, PLR0917 - one for each option
+def find_limit(
     cluster: str,
     workload: str,
     goal: str,
     confirm_s: float | None,
     offline: int | None,
     overrides: tuple[str, ...],
-    out: Path,
-    tables: str | None,
-    slots: int | None,
     resume: str | None,
-    dry_run: bool,
-    yes: bool,
-    locks: bool,
+    asked: Asked,
 ) -> int:
     """Find the highest load that a cluster sustains, for each message size.
 
@@ -58,17 +47,7 @@ def find_limit(  # noqa: PLR0913, PLR0917 - one for each option
     held = () if confirm_s is None else (f"goal.search.confirm_s={confirm_s:g}",)
     away = () if offline is None else (f"goal.search.brokers_offline={offline}",)
     config = load(cluster, workload, goal, (*overrides, *held, *away))
-    body = LimitRun(config)
-    with make_reporter() as reporter:
-        if dry_run:
-            reporter.report(PlanShown(body.plan(out)))
-            return 0
-        require_consent(config, reporter, yes)
-        where = tables or str(out.absolute() / "tables")
-        run_id = resume or new_run_id(time.time())
-        resumes = resume is not None
-        order = RunOrder(reporter, out.absolute(), where, run_id, slots, resumes, locks)
-        return execute(body, order)
+    return launch(LimitRun(config), asked, run_id=resume, resumes=resume is not None)
 
 
 if __name__ == "__main__":

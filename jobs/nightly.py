@@ -12,12 +12,11 @@ import click
 
 from jobs.config.base import is_name
 from jobs.config.suite import configuration_of, load_suite
-from jobs.console.events import PlanShown
-from jobs.console.printing import make_reporter
 from jobs.entry import run
-from jobs.options import load_options, run_options
-from jobs.runs.consent import require_consent
-from jobs.runs.lifecycle import RunOrder, execute, new_run_id
+from jobs.options import run_options
+from jobs.runs.asked import Asked
+from jobs.runs.launch import launch
+from jobs.runs.lifecycle import new_run_id
 from jobs.runs.nightly.body import NightRun
 from search.errors import ConfigError
 
@@ -35,20 +34,14 @@ from search.errors import ConfigError
 @click.option("--junit", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path),
               help="Write JUnit XML for a CI server, too.")  # fmt: skip
 @run_options
-@load_options
-def nightly(  # noqa: PLR0913, PLR0917 - one for each option
+def nightly(
     suite: str,
     cluster: str | None,
     night: str | None,
     budget_s: float | None,
     junit: Path | None,
     overrides: tuple[str, ...],
-    out: Path,
-    tables: str | None,
-    slots: int | None,
-    dry_run: bool,
-    yes: bool,
-    locks: bool,
+    asked: Asked,
 ) -> int:
     """Measure the cases of a suite, and tell which of them are worse than before.
 
@@ -64,15 +57,7 @@ def nightly(  # noqa: PLR0913, PLR0917 - one for each option
         )
     run_id = new_run_id(time.time()) if night is None else f"{loaded.name}-{night}"
     body = NightRun(loaded, config, night or run_id, budget_s, junit)
-    with make_reporter() as reporter:
-        if dry_run:
-            reporter.report(PlanShown(body.plan(out)))
-            return 0
-        require_consent(config, reporter, yes)
-        where = tables or str(out.absolute() / "tables")
-        resumes = night is not None
-        order = RunOrder(reporter, out.absolute(), where, run_id, slots, resumes, locks)
-        return execute(body, order)
+    return launch(body, asked, run_id=run_id, resumes=night is not None)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
+from jobs.runs.asked import Asked
 from search.errors import ConfigError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -89,11 +91,25 @@ def pattern_options(command: Command) -> Command:
     return _CLUSTER(_WORKLOAD(command))
 
 
-def run_options(command: Command) -> Command:
+def place_options(command: Command) -> Command:
     """`--set`, `--out`, `--tables` and `--slots`."""
     return _SET(_OUT(_TABLES(_SLOTS(command))))
 
 
-def load_options(command: Command) -> Command:
-    """`--dry-run`, `--yes` and `--no-lock`."""
-    return _DRY_RUN(_YES(lock_option(command)))
+def run_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of a job that loads a cluster: `--set` as `overrides`, the rest as `asked`."""
+
+    @functools.wraps(command)
+    def gathered(
+        *,
+        out: Path,
+        tables: str | None,
+        slots: int | None,
+        dry_run: bool,
+        yes: bool,
+        locks: bool,
+        **own: Any,
+    ) -> Any:
+        return command(asked=Asked(out, tables, slots, dry_run, yes, locks), **own)
+
+    return place_options(_DRY_RUN(_YES(lock_option(gathered))))

@@ -5,19 +5,14 @@ The same as a script for schedulers: spark-submit --py-files WHEEL jobs/traffic.
 
 from __future__ import annotations
 
-import time
-from pathlib import Path
-
 import click
 
 from jobs.config import load
-from jobs.console.events import PlanShown
-from jobs.console.printing import make_reporter
 from jobs.entry import run
-from jobs.options import load_options, pattern_options, run_options
-from jobs.runs.consent import require_consent
+from jobs.options import pattern_options, run_options
+from jobs.runs.asked import Asked
 from jobs.runs.fixed_load import FixedLoad, FixedLoadRun
-from jobs.runs.lifecycle import RunOrder, execute, new_run_id
+from jobs.runs.launch import launch
 from search.errors import ConfigError
 
 
@@ -33,8 +28,9 @@ from search.errors import ConfigError
               help="How many trials, one after another.  [default: 1]")  # fmt: skip
 @click.option("--duration", "duration_s", type=click.FloatRange(min=0, min_open=True),
               metavar="S", help="Instead: trials for so long, the last one in full.")  # fmt: skip
+@click.option("--fail-on", type=click.Choice(["overloaded"]),
+              help="End with exit code 4 when the goal calls a trial so.")  # fmt: skip
 @run_options
-@load_options
 def traffic(  # noqa: PLR0913, PLR0917 - one for each option
     cluster: str,
     workload: str,
@@ -43,13 +39,9 @@ def traffic(  # noqa: PLR0913, PLR0917 - one for each option
     amount: int,
     trials: int | None,
     duration_s: float | None,
+    fail_on: str | None,
     overrides: tuple[str, ...],
-    out: Path,
-    tables: str | None,
-    slots: int | None,
-    dry_run: bool,
-    yes: bool,
-    locks: bool,
+    asked: Asked,
 ) -> int:
     """Hold one traffic pattern at a fixed load, trial after trial, each judged on its own.
 
@@ -62,18 +54,10 @@ def traffic(  # noqa: PLR0913, PLR0917 - one for each option
         )
     sized = () if message_bytes is None else (f"workload.message_bytes=[{message_bytes}]",)
     config = load(cluster, workload, goal, (*overrides, *sized)).in_full
-    held = FixedLoad(config.workload.message_bytes[0], amount, trials or 1, duration_s)
-    body = FixedLoadRun(config, held)
-    with make_reporter() as reporter:
-        if dry_run:
-            reporter.report(PlanShown(body.plan(out)))
-            return 0
-        deed = f"hold {config.axis.amount(amount)} on it"
-        require_consent(config, reporter, yes, deed)
-        where = tables or str(out.absolute() / "tables")
-        run_id = new_run_id(time.time())
-        order = RunOrder(reporter, out.absolute(), where, run_id, slots, locks=locks)
-        return execute(body, order)
+    size = config.workload.message_bytes[0]
+    held = FixedLoad(size, amount, trials or 1, duration_s, fail_on is not None)
+    deed = f"hold {config.axis.amount(amount)} on it"
+    return launch(FixedLoadRun(config, held), asked, deed=deed)
 
 
 if __name__ == "__main__":

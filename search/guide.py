@@ -20,7 +20,7 @@ from search.estimate import (
 from search.interval import Interval
 from search.model import Bracket, Observation, Verdict
 from search.posterior import Odds, Posterior, evidence, posterior, usual_odds
-from search.signals import Signals
+from search.signals import SATURATED, Signals
 from search.standing import Standing, bracket_of_standings, standings_of
 
 DOUBT = 2.5
@@ -43,6 +43,8 @@ SOMETHING_ELSE = 0.1
 """How probable it is that something without a smooth reading binds, before the verdicts."""
 SIMILAR = 1.1
 """How much more two trials may be utilized and still show the same [ratio]."""
+HINT_ERROR = 0.15
+"""How far a reading of brokers that are hardly warm is off [σ of the load's logarithm]."""
 PUSHES = 3
 """Trials that ran up against a bound of one trial, from which it is in doubt."""
 
@@ -58,6 +60,7 @@ class Guide:
         noise: scatter of the limit from trial to trial that choices rest on [σ, ratio].
         axis: what a load is, for people.
         odds: what finished sizes say of noise and gain, for the interval; None without any.
+        hint: what a load read that is no trial; it chooses the first load, and no bound.
     """
 
     signals: Signals = field(default_factory=Signals)
@@ -66,6 +69,27 @@ class Guide:
     noise: float = 0.02
     axis: str = "np"
     odds: Odds | None = None
+    hint: Observation | None = None
+
+    def hinted(self, seen: Observation) -> Guide:
+        """The same with what a load read that is no trial: it may choose loads, and no bound.
+
+        Brokers may have been colder under it than in a trial, so it is worth less.
+        """
+        used = self.signals.highest(seen)
+        if used is None:
+            return self
+        if not READABLE_MIN <= used < SATURATED:
+            return replace(self, hint=seen)
+        slope = math.log(used)
+        load = seen.load * math.exp(-self.curve.gain * slope)
+        spread = math.hypot(HINT_ERROR, self.curve.gain_spread * slope)
+        return replace(self, hint=seen, prior=Prior(load, spread, "the warm-up"))
+
+    @property
+    def hint_saturated(self) -> bool:
+        """True when the hint's load left no idle time."""
+        return self.hint is not None and (self.signals.highest(self.hint) or 0.0) >= SATURATED
 
     def expectation(self, history: Sequence[Observation]) -> Estimate | None:
         """The estimate from smooth readings and neighbours, no verdict considered.
@@ -171,6 +195,8 @@ class Guide:
     ) -> float | None:
         """The load to try where trials say only "higher" or "lower", unknown how far, or None."""
         low, bound = float(bracket.sustained), self.bound(history, standings)
+        if not history and self.hint is not None:
+            return self.hint.load / STEP_DOWN if self.hint_saturated else self.hint.load * LEAP
         if bound is None:
             return low * LEAP if self._is_at_rest(history, low) else None
         is_short = bracket.overloaded is not None and bound < 0.97 * bracket.overloaded
@@ -270,6 +296,9 @@ class Guide:
 
     def said_of(self, history: Sequence[Observation], load: int) -> str:
         """What the last trial of a load showed: "idle 0.01 at np 64"."""
+        if not history and self.hint is not None:
+            reading = self.signals.describe(self.hint)
+            return f"{reading} at {self.axis} {self.hint.load} in the warm-up"
         last = next(seen for seen in reversed(history) if seen.load == load)
         return f"{self.signals.describe(last)} at {self.axis} {load}"
 

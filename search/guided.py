@@ -169,7 +169,8 @@ class Guided:
         top = self.limits.load_cap if bracket.overloaded is None else bracket.overloaded - 1
         wish = min(max(round(leap), bracket.sustained + 1), top)
         load = self._affordable(used, bracket, wish, fallback)
-        way = "higher" if bracket.overloaded is None else "lower"
+        is_lower = bracket.overloaded is not None or (not history and self.guide.hint_saturated)
+        way = "lower" if is_lower else "higher"
         said = self.guide.said_of(history, bracket.overloaded or bracket.sustained)
         return Measure(load, f"{said} says only that the limit is {way}; probing {load}")
 

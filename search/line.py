@@ -58,6 +58,8 @@ class Line:
             readings and neighbours.
         confirmation: how long each limit is held before it is an answer.
         before: what the run has spent before this line.
+        hint: what a load read that is no trial, at the size that is measured first; None
+            without one.
     """
 
     sizes: tuple[int, ...]
@@ -70,6 +72,7 @@ class Line:
     method: Method = "guided"
     confirmation: Confirmation = field(default_factory=Confirmation)
     before: Spent = field(default_factory=Spent)
+    hint: Observation | None = None
 
     def next_bpm(self, finished: Sequence[FinishedPoint]) -> int | None:
         """The size to measure next [B], or None when the line is complete."""
@@ -117,6 +120,8 @@ class Line:
         points = self.points(finished)
         model = fit(points, self.rate, self.brokers)
         guide = replace(self.guide, curve=self._curve(finished), odds=self._odds(finished))
+        if not finished and self.hint is not None:
+            return guide.hinted(self.hint)
         if model is None or (prior := model.prior(bpm, len(points))).spread > VAGUE:
             return guide
         return replace(guide, prior=prior)

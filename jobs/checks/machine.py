@@ -24,8 +24,9 @@ from jobs.setup.preflight import (
     python_problem,
     this_machine,
 )
+from jobs.testbed.known_properties import require_known
 from jobs.testbed.ports import free_ports
-from jobs.testbed.profile import adapted, load_profile
+from jobs.testbed.profile import profile_of
 
 RESULTS_BYTES = 500_000_000
 """Room for the tables and files of a run against brokers elsewhere [B]."""
@@ -109,12 +110,7 @@ def _memory() -> str:
 
 def _kafka(testbed: TestbedOptions) -> list[Finding]:
     version = testbed.kafka_version
-    adapted(
-        load_profile(testbed.profile),
-        brokers=testbed.brokers,
-        kafka_version=version,
-        overrides=testbed.overrides,
-    )
+    require_known(profile_of(testbed))
     return [ok("jars of Kafka", f"{version}, {_count(kafka_jars(version))}")]
 
 

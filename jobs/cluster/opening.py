@@ -13,7 +13,9 @@ from jobs.config import Cluster, Goal, Workload
 from jobs.config.security import Security
 from jobs.console.events import PhaseStarted, Reporter
 from jobs.testbed.handle import Testbed
+from jobs.testbed.known_properties import require_known
 from jobs.testbed.launcher import start
+from jobs.testbed.profile import profile_of
 from metrics.sources.access import JmxAccess
 from search.errors import ConfigError
 
@@ -61,6 +63,16 @@ class OpenCluster:
         rest = tuple(each for each in info.brokers if each.id not in away)
         jmx = {node: each for node, each in self.jmx.items() if node not in away}
         return replace(self, info=replace(info, brokers=rest), jmx=jmx)
+
+
+def require_startable(cluster: Cluster) -> None:
+    """Check the settings of a testbed as its start does, and start nothing.
+
+    Raises:
+        ConfigError: the profile or a value is wrong, or its Kafka does not know a property.
+    """
+    if cluster.testbed is not None:
+        require_known(profile_of(cluster.testbed))
 
 
 def open_cluster(cluster: Cluster, reporter: Reporter, stack: ExitStack) -> OpenCluster:

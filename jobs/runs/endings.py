@@ -15,8 +15,8 @@ class Ending:
     """How a run ended.
 
     Attributes:
-        status: `done`, `regression`, `no conclusion`, `stopped by a guard`, `interrupted` or
-            `failed`.
+        status: `done`, `regression`, `overloaded`, `no conclusion`, `stopped by a guard`,
+            `interrupted` or `failed`.
         exit_code: what the command returns.
         error: the sentence that the user is shown, or None.
     """

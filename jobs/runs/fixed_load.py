@@ -10,7 +10,7 @@ from pathlib import Path
 
 from jobs.config import Configuration
 from jobs.console.events import Plan, RunFinished, Table
-from jobs.runs.endings import Ending
+from jobs.runs.endings import Ending, ending_of
 from jobs.runs.estimate import TESTBED_CAVEAT, describe_producer, trial_s
 from jobs.runs.lifecycle import Body, Life
 from jobs.runs.results import summary_of_run
@@ -18,7 +18,8 @@ from jobs.trials.holding import Holder
 from metrics.reporting.summary import write_summary
 from metrics.trial.trial import Trial
 from metrics.units import UNKNOWN, format_mb_per_s, format_size
-from search.errors import NoConclusionError
+from search.errors import NoConclusionError, RegressionError
+from search.model import Verdict
 
 
 @dataclass(frozen=True)
@@ -30,12 +31,14 @@ class FixedLoad:
         load: on the goal's axis.
         trials: how many, when `duration_s` is None.
         duration_s: begin trials for so long [s].
+        must_be_sustained: whether a trial that is OVERLOADED makes the run a failure.
     """
 
     bpm: int
     load: int
     trials: int = 1
     duration_s: float | None = None
+    must_be_sustained: bool = False
 
     def trials_expected(self, one_s: float) -> int:
         """How many trials there will be when each takes so long [s]."""
@@ -109,6 +112,18 @@ class FixedLoadRun(Body):
             raise NoConclusionError(
                 f"none of {len(self.trials)} trials was valid; the first one: {first}"
             )
+
+    def ending(self, error: BaseException | None) -> Ending:
+        """By the error, or by the verdicts where they were asked for."""
+        over = [trial for trial in self.trials if trial.verdict is Verdict.OVERLOADED]
+        if error is not None or not (over and self.load.must_be_sustained):
+            return ending_of(error)
+        return Ending(
+            "overloaded",
+            RegressionError.exit_code,
+            f"{len(over)} of {len(self.trials)} trials were OVERLOADED, the first one: "
+            f"{over[0].reasons[0].text}",
+        )
 
     def conclude(self, life: Life, ending: Ending) -> None:
         """Leave summary.json, and show the trials."""

@@ -17,6 +17,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from jobs.cluster.lock import RunLocks, holder_words
+from jobs.cluster.opening import OpenCluster
 from jobs.config import Configuration
 from jobs.console.events import Plan, Reporter, RunStarted, warn
 from jobs.runs.endings import Ending, ending_of
@@ -41,6 +42,7 @@ class RunOrder:
         slots: tasks that share the load; None for as many as Spark can run at once.
         resumes: True when `run_id` names a run that may have been begun before.
         locks: whether the clusters' locks are taken, see `jobs.cluster.lock`.
+        experiment, case: what a run of a sweep belongs to; None for any other.
     """
 
     reporter: Reporter
@@ -50,6 +52,8 @@ class RunOrder:
     slots: int | None = None
     resumes: bool = False
     locks: bool = True
+    experiment: str | None = None
+    case: str | None = None
 
     @property
     def folder(self) -> Path:
@@ -114,6 +118,11 @@ class Body(ABC):
     def plan(self, out: Path) -> Plan:
         """What will be done, before any load."""
 
+    @property
+    def shares_brokers(self) -> bool:
+        """Whether all sides load the same brokers, which are opened once."""
+        return False
+
     def reporter_of(self, name: str, reporter: Reporter) -> Reporter:
         """Who is told what happens on one side."""
         return reporter
@@ -143,8 +152,11 @@ class Body(ABC):
         """Leave the run's files and tell the reader; after an error what is known until then."""
 
 
-def execute(body: Body, order: RunOrder) -> int:
+def execute(body: Body, order: RunOrder, cluster: OpenCluster | None = None) -> int:
     """Run a body to its end; the exit code of a run that nothing stopped.
+
+    Args:
+        cluster: that is open already and stays so; None to open the body's own.
 
     Raises:
         TryLaterError: another process drives this run, or another run has the cluster's lock.
@@ -157,10 +169,10 @@ def execute(body: Body, order: RunOrder) -> int:
         if not (is_told or order.locks):
             text = "a second driver of this run would not be seen: its folder's disk has no locks"
             warn(order.reporter, text)
-        return _execute(body, life)
+        return _execute(body, life, cluster)
 
 
-def _execute(body: Body, life: Life) -> int:
+def _execute(body: Body, life: Life, cluster: OpenCluster | None) -> int:
     order = life.order
     # What an earlier part of the run left stays as it is until this one goes on with it.
     is_begun = not (order.resumes and body.has_results(order.folder))
@@ -168,7 +180,7 @@ def _execute(body: Body, life: Life) -> int:
     try:
         with ExitStack() as stack:
             stack.enter_context(_logged_to(order.folder / "run.log"))
-            _open(body, life, stack)
+            _open(body, life, stack, cluster)
             body.resume(life)
             is_begun = True
             with _recorded(body, life):
@@ -189,7 +201,7 @@ def new_run_id(at_s: float) -> str:
     return f"{at:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
 
 
-def _open(body: Body, life: Life, stack: ExitStack) -> None:
+def _open(body: Body, life: Life, stack: ExitStack, cluster: OpenCluster | None) -> None:
     order = life.order
     locks = RunLocks(life.driver) if order.locks else None
     for name, config in body.configurations.items():
@@ -203,8 +215,10 @@ def _open(body: Body, life: Life, stack: ExitStack) -> None:
             order.slots,
             order.resumes,
             first.session if first else None,
+            first.cluster if first and body.shares_brokers else cluster,
             locks,
         ).open(stack)
+        life.contexts[name].belongs_to = (order.experiment, order.case)
         if first is not None:
             life.contexts[name].numbers = first.numbers
 

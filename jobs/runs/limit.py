@@ -25,14 +25,16 @@ from jobs.runs.results import (
 from jobs.runs.resumption import config_text, replay, resumed_trials
 from jobs.trials.calibration import calibrate
 from jobs.trials.context import RunContext
+from jobs.trials.gates import Gates
 from jobs.trials.load import GeneratorError, StageFailedError
 from jobs.trials.measure import Outlook, TrialMeasurer
 from jobs.trials.point_topics import PointTopics
-from jobs.trials.warm_up import open_gates
+from jobs.trials.warm_up import block_pattern, open_gates
 from metrics.planning.planted import HandlerTime, planted_np, stated
 from metrics.tables.boundary import Boundary, BoundaryRow
 from metrics.traffic.axes import NP
 from metrics.trial.state import ALL_BROKERS, place_of
+from metrics.trial.warm_up import WarmUp
 from search.bracket import bracket_of
 from search.errors import ConfigError, GuardStopError, NoConclusionError
 from search.forecast import trials_left
@@ -85,6 +87,7 @@ class LimitRun(Body):
         context.trials.extend(
             resumed_trials(tables, run_id, config_text(self.config), context.environment)
         )
+        self._take_hint(context.trials[0].warm_up if context.trials else WarmUp())
         context.numbers = itertools.count(tables.next_trial(run_id))
         self._points, self._begun = replay(self._lines, context.trials)
 
@@ -114,6 +117,8 @@ class LimitRun(Body):
             self._keep(context, goal, point)
 
         with PointTopics(context) as topics:
+            if not context.trials:
+                self._warm(context, topics, gates)
             try:
                 run_lines(
                     self._lines,
@@ -129,6 +134,22 @@ class LimitRun(Body):
         if self.config.goal.search.brokers_offline is not None:
             for boundary in limits_offline(context, self._lines, self._points, self.boundaries):
                 self._keep_boundary(context, boundary)
+
+    def _warm(self, context: RunContext, topics: PointTopics, gates: Gates) -> None:
+        """Before anything is searched, as what cold brokers read tells where to begin."""
+        bpm = next_size(self._lines, self._points)
+        if bpm is not None:
+            gates.warm(topics.open(block_pattern(context, bpm)))
+            self._take_hint(context.warm_up)
+
+    def _take_hint(self, warm_up: WarmUp) -> None:
+        idle_min = {
+            goal.name: goal.indicators.request_handler_idle_min for goal in self.config.goals
+        }
+        self._lines = {
+            name: replace(line, hint=warm_up.hint(idle_min[name]))
+            for name, line in self._lines.items()
+        }
 
     def _calibrate(self, context: RunContext, topics: PointTopics, bpm: int) -> None:
         """Once, on brokers with a planted limit that are warm now: what it is."""
@@ -165,7 +186,8 @@ class LimitRun(Body):
     def _keep_boundary(self, context: RunContext, boundary: Boundary) -> None:
         self.boundaries.append(boundary)
         names = (self.config.cluster.name, self.config.workload.name)
-        context.tables.append_boundary(BoundaryRow(context.run_id, time.time(), *names, boundary))
+        row = BoundaryRow(context.run_id, time.time(), *names, boundary, *context.belongs_to)
+        context.tables.append_boundary(row)
         self._tell(context, boundary)
 
     def _planted_np(self, context: RunContext, goal: str, bpm: int) -> float | None:

@@ -63,6 +63,7 @@ class Opening:
             and for all that another one has.
         resumes: True when `run_id` names a run to go on with.
         session: to share with another side; None for one of its own.
+        cluster: that another side has opened and shares; None for one of its own.
         locks: to take the cluster's from before it is loaded; None to take none.
     """
 
@@ -74,6 +75,7 @@ class Opening:
     slots: int | None = None
     resumes: bool = False
     session: Session | None = None
+    cluster: OpenCluster | None = None
     locks: RunLocks | None = None
 
     def open(self, stack: ExitStack) -> RunContext:
@@ -86,7 +88,7 @@ class Opening:
         """
         config = self.config
         workload = config.workload
-        opened = open_cluster(config.cluster, self.reporter, stack)
+        opened = self.cluster or open_cluster(config.cluster, self.reporter, stack)
         lock = None
         if self.locks is not None:
             lock = self.locks.take(opened, partial(warn, self.reporter), stack)
@@ -139,13 +141,13 @@ class Opening:
         return RunContext(
             run_id=self.run_id,
             session=session,
+            cluster=opened,
             config=config,
             facts=self._facts(opened, source),
             reporter=self.reporter,
             generator=Generator(spark, ready.slots, options, session.control),
             topics=topics,
             guards=guards,
-            check_cluster=opened.check,
             addresses=addresses,
             source=source,
             tables=tables,

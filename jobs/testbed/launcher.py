@@ -19,6 +19,7 @@ from jobs.testbed.channel import channel_pair
 from jobs.testbed.cleanup import own_record, root_lock, sweep
 from jobs.testbed.errors import TestbedStateError
 from jobs.testbed.handle import Testbed
+from jobs.testbed.known_properties import require_known
 from jobs.testbed.model import Spec, State, Status
 from jobs.testbed.places import (
     SUPERVISOR_LOG,
@@ -74,6 +75,7 @@ def start(  # noqa: PLR0913 - all but the first by name
         from jobs.setup.jars import kafka_jars
 
         jars = kafka_jars(profile.kafka_version)
+        require_known(profile)
     spec = make_spec(profile, name, jars, owned=owned, spark_workers=spark_workers)
     return launch(spec, root or default_root())
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from jobs.config.base import ConfigModel, Name
+from jobs.config.cluster import TestbedOptions
 from jobs.config.fields import nearest
 from jobs.config.files import names_in, read_conf
 from jobs.config.problems import config_error
@@ -243,6 +244,16 @@ def adapted(
         return Profile.model_validate(data)
     except ValidationError as error:
         raise config_error(error, source, Profile) from None
+
+
+def profile_of(options: TestbedOptions) -> Profile:
+    """What a cluster's file asks for, as `adapted` checks it."""
+    return adapted(
+        load_profile(options.profile),
+        brokers=options.brokers,
+        kafka_version=options.kafka_version,
+        overrides=options.overrides,
+    )
 
 
 def _check_properties(properties: Mapping[str, object], where: str) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from jobs.cluster.opening import OpenCluster
 from jobs.cluster.outage import Outage
 from jobs.cluster.topics import Topics
 from jobs.config import Configuration, Workload
@@ -21,6 +22,7 @@ from metrics.traffic.pattern import TrafficPattern
 from metrics.trial.evidence import ClusterFacts
 from metrics.trial.state import ALL_BROKERS
 from metrics.trial.trial import Trial
+from metrics.trial.warm_up import WarmUp
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,27 +42,29 @@ class RunContext:
 
     Attributes:
         session: that runs their loads.
+        cluster: whose brokers are loaded; sides of a comparison may share it.
         config: what the run was told.
         guards: what ends the run to protect the cluster.
-        check_cluster: raises when the cluster has ended by itself.
         addresses: broker id → advertised (host, port).
         facts: what trials are judged by beside the thresholds.
         numbers: numbers the trials of the run, from 1.
         trials: the finished ones, oldest first.
         caveats: what the metrics cannot show, a sentence each.
         state: of the cluster, as trials tell it.
+        warm_up: what the warm-up before the first trial read.
         outage: takes brokers away on purpose; None where nobody asks for it.
         without: opens the metrics of the cluster without some brokers.
+        belongs_to: the experiment and the case that a run of a sweep belongs to.
     """
 
     run_id: str
     session: Session
+    cluster: OpenCluster
     config: Configuration
     reporter: Reporter
     generator: Generator
     topics: Topics
     guards: Guards
-    check_cluster: Callable[[], None]
     addresses: Mapping[int, tuple[str, int]]
     source: MetricsSource
     tables: TableStore
@@ -70,8 +74,10 @@ class RunContext:
     numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
     trials: list[Trial] = field(default_factory=list)
     state: str = ALL_BROKERS
+    warm_up: WarmUp = field(default_factory=WarmUp)
     outage: Outage | None = None
     without: Callable[[frozenset[int]], MetricsSource] | None = None
+    belongs_to: tuple[str | None, str | None] = (None, None)
 
     @property
     def workload(self) -> Workload:

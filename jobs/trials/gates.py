@@ -106,16 +106,23 @@ class Gates:
 
     def pass_all(self, topics: TopicSet) -> tuple[Reason, ...]:
         """Wait until a trial may begin; what is not well by the deadline makes it INVALID."""
-        reasons = self._rest_reasons()
-        brokers = brokers_of(self._source)
-        if self._warm_up is not None and cold_brokers(self._polled, brokers, self._loaded_s):
-            self._warm_up(topics)
-            self.loaded()
-            reasons = self._rest_reasons()
-        found = (*reasons, *self._topic_reasons(topics))
+        found = (*self._warm_reasons(topics), *self._topic_reasons(topics))
         if not found:
             self._note_fewer()
         return found
+
+    def warm(self, topics: TopicSet) -> None:
+        """Warm up brokers that are cold, before anything is decided about their first trial."""
+        self._warm_reasons(topics)
+
+    def _warm_reasons(self, topics: TopicSet) -> tuple[Reason, ...]:
+        reasons = self._rest_reasons()
+        brokers = brokers_of(self._source)
+        if self._warm_up is None or not cold_brokers(self._polled, brokers, self._loaded_s):
+            return reasons
+        self._warm_up(topics)
+        self.loaded()
+        return self._rest_reasons()
 
     def _note_fewer(self) -> None:
         """Partitions of others that came back explain none that our load makes short."""

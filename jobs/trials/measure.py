@@ -122,6 +122,7 @@ class TrialMeasurer:
             judgements=judge_all(evidence, context.thresholds),
             held=is_held,
             state=context.state,
+            warm_up=context.warm_up,
         )
         judged_s = time.time()
         try:
@@ -133,7 +134,7 @@ class TrialMeasurer:
         left = max(0, self._outlook.trials_left - 1)
         context.reporter.report(TrialFinished(trial, time.time() - started_s, left))
         context.guards.require_untripped()
-        context.check_cluster()
+        context.cluster.check()
         return trial
 
     def _recovered(self, trial: Trial) -> Trial:

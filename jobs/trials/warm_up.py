@@ -15,6 +15,7 @@ from jobs.trials.gates import Gates
 from jobs.trials.load import GeneratorError, StageFailedError
 from jobs.trials.unjudged import windows_under
 from metrics.traffic.pattern import TrafficPattern
+from metrics.trial.warm_up import WarmUp
 from metrics.windows.broker import BrokerWindow
 
 BLOCK_S = 10.0
@@ -54,6 +55,8 @@ def open_gates(context: RunContext, warm_up_max_s: float) -> Gates:
 def warm_up(context: RunContext, load_max_s: float, topics: TopicSet) -> None:
     """Load a fresh cluster in blocks of 10 s until its cost per request stands still.
 
+    What the last block read stays in the context.
+
     A cold JVM reaches less than half of its speed, and on few cores its compilers take a
     minute or more, so time alone would be a guess. At most `load_max_s` of load [s]. A block
     whose executor is lost is loaded again, as a trial would be.
@@ -92,13 +95,15 @@ def is_steady(costs: Sequence[float]) -> bool:
 
 def _block(context: RunContext, topics: TopicSet, block: int) -> float | None:
     """One block of load; what a produce request cost a handler [ms], or None if unknown."""
-    pattern = _block_pattern(context, topics.message_bytes)
+    pattern = block_pattern(context, topics.message_bytes)
     windows = windows_under(context, topics, pattern, f"warm-up-{block}")
+    idles = [window.handler_idle for window in windows if window.handler_idle is not None]
+    context.warm_up = WarmUp(pattern.on_axis, min(idles, default=None))
     costs = [cost for cost in map(handler_cost_ms, windows) if cost is not None]
     return fmean(costs) if costs else None
 
 
-def _block_pattern(context: RunContext, bpm: int) -> TrafficPattern:
+def block_pattern(context: RunContext, bpm: int) -> TrafficPattern:
     """Half of the first guess above the limit, or as much as the guards allow, for one block."""
     phases = replace(context.workload.trial, ramp_up_s=0.0, warmup_s=0.0, measure_s=BLOCK_S)
     load = max(1, context.config.goal.search.load_start_max // 2)

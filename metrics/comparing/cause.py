@@ -25,6 +25,9 @@ GREW_LEAST = 1.10
 OF_OURS = ("redline.", "package.", "python.", "driver.", "spark.", "controller.")
 """What the sides share, or what no broker runs on."""
 
+SETTINGS = ("workload.", "goal.")
+"""What is offered to the brokers and how it is judged, as `--set` names it."""
+
 Use = Mapping[Resource, float]
 
 
@@ -35,7 +38,7 @@ class SideEvidence:
     Attributes:
         label: what people call it, such as `B`.
         saturated, steady: its trials; the steady ones at the same load as the other side's.
-        environment: as the table `runs` has it.
+        environment: as the table `runs` has it, and settings of the workload and the goal.
     """
 
     label: str
@@ -103,6 +106,8 @@ def likely_cause(slower: SideEvidence, faster: SideEvidence) -> Cause:
     """The most likely reason for the slower side, or that none was seen."""
     differences = broker_differences(faster.environment, slower.environment)
     suspects = _suspects(slower, faster)
+    if differences and all(each.name.startswith(SETTINGS) for each in differences):
+        return _only_change(differences, suspects, slower, faster)
     versions = [each for each in differences if VERSIONS.match(each.name)]
     # A release tells properties that another does not have, or sets to their defaults.
     told = [each for each in differences if not versions or ABSENT not in (each.before, each.after)]
@@ -197,6 +202,24 @@ def _version_cause(
         f"likely cause of the slower {slower.label}: Kafka {first.after} in place of "
         f"{first.before}, as no property differs that governs what binds it "
         f"({resource.value}); {cost}",
+        _evidence(slower, faster, resource),
+    )
+
+
+def _only_change(
+    changed: Sequence[Difference],
+    suspects: Sequence[Resource],
+    slower: SideEvidence,
+    faster: SideEvidence,
+) -> Cause:
+    """What is offered or asked for differs, and nothing else does."""
+    resource = suspects[0] if suspects else Resource.UNKNOWN
+    told = "; ".join(_change(each, slower, faster) for each in changed)
+    return Cause(
+        slower.label,
+        resource,
+        tuple(short_name(each.name) for each in changed),
+        f"cause of the slower {slower.label}: {told}, and nothing else that was compared differs",
         _evidence(slower, faster, resource),
     )
 

@@ -65,6 +65,25 @@ def paired_effect(
     return _effect(fmean(logs), error, len(logs) - 1, len(logs), confidence)
 
 
+def interval_effect(
+    pairs: Sequence[tuple[tuple[float, float], tuple[float, float]]],
+    confidence: float = CONFIDENCE,
+) -> Effect:
+    """The effect of B against A from few pairs whose figures state how sure they are.
+
+    The normal interval of the mean of ln(b/a). It knows how sure each figure is, and nothing of
+    what changes from one start of the brokers to the next.
+
+    Args:
+        pairs: (a, its spread), (b, its spread): above zero, and the standard deviation of its
+            logarithm.
+        confidence: of the interval [share].
+    """
+    logs = [math.log(b / a) for (a, _), (b, _) in pairs]
+    error = math.sqrt(sum(of_a**2 + of_b**2 for (_, of_a), (_, of_b) in pairs)) / len(pairs)
+    return _effect(fmean(logs), error, math.inf, len(logs), confidence)
+
+
 def night_effect(
     tonight: float,
     nights: Sequence[float],

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Annotated
 
 from metrics.columns import Column, Flat, Moment, column
 from metrics.traffic.axes import MESSAGE_BYTES, NP, Axis, axis_named
 from metrics.traffic.pattern import TrafficPattern
+from metrics.traffic.variant import variant_of
 from metrics.trial.judgement import Reason
 from metrics.trial.state import ALL_BROKERS
 from metrics.windows.resource import Resource
@@ -61,6 +62,8 @@ class Boundary:
         confirmed_s: for how long the limit was held, and lasted, or None when it was not
             held (`search.confirm_s`); time counts while the brokers are loaded [s].
         state: of the cluster: `all brokers`, `1 broker offline` or `catching up`.
+        pattern: the traffic pattern but for its load and its message size: name of each option,
+            as the table `trials` has it → its value; empty in rows of older versions.
     """
 
     bpm: int
@@ -90,6 +93,7 @@ class Boundary:
     latency_p999_ms: float | None = None
     confirmed_s: float | None = None
     state: str = ALL_BROKERS
+    pattern: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def latencies_ms(self) -> tuple[float | None, float | None, float | None]:
@@ -236,6 +240,7 @@ def make_boundary(
         load_overloaded=over,
         load_low=None if interval is None else interval.low,
         load_high=None if interval is None else interval.high,
+        pattern=variant_of(axis.apply(pattern, 1)),
     )
 
 
@@ -248,6 +253,7 @@ class BoundaryRow:
         at_s: when it ended.
         cluster, workload: names of the configuration.
         boundary: what it ended with.
+        experiment, case: of a sweep, that the run belongs to; null for any other run.
     """
 
     run_id: str
@@ -255,3 +261,5 @@ class BoundaryRow:
     cluster: str
     workload: str
     boundary: Annotated[Boundary, Flat()]
+    experiment: str | None = None
+    case: str | None = None

@@ -9,7 +9,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from metrics.tables.environment import ABSENT, BY_RUN
-from metrics.tables.views import newest_cases, newest_points, newest_runs
+from metrics.tables.views import (
+    SERIES,
+    newest_cases,
+    newest_points,
+    newest_runs,
+    variants_apart,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -29,17 +35,17 @@ def matching(rows: DataFrame, names: Mapping[str, str]) -> DataFrame:
 def boundary_history(boundaries: DataFrame) -> DataFrame:
     """The points of all runs in time, each with the point before it of the same series.
 
-    A series is what has the same cluster, workload, goal, axis and size; points whose
-    search gave up are left out. Added columns: `previous_run_id`; `change`, of `mps` against
-    the point before [ratio, 0 is none]; `moved`, `fell` where the least overload lies no
-    higher than what was sustained before, `rose` for the reverse, else `held`, all null at the
-    first point; and `at_ms`, the time for charts [ms since the epoch].
+    A series is what has the same cluster, workload, goal, axis, size and pattern; points whose
+    search gave up are left out, and those of experiments. Added columns: `previous_run_id`;
+    `change`, of `mps` against the point before [ratio, 0 is none]; `moved`, `fell` where the
+    least overload lies no higher than what was sustained before, `rose` for the reverse, else
+    `held`, all null at the first point; and `at_ms`, the time for charts [ms since the epoch].
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as sql
 
-    series = Window.partitionBy("cluster", "workload", "goal", "axis", "bpm").orderBy("at")
-    found = newest_points(boundaries).where("gave_up is null")
+    series = Window.partitionBy(*SERIES).orderBy("at")
+    found = variants_apart(newest_points(boundaries).where("gave_up is null"))
     for name in ("run_id", "mps", "mps_overloaded"):
         found = found.withColumn(f"previous_{name}", sql.lag(name).over(series))
     moved = (
@@ -50,7 +56,7 @@ def boundary_history(boundaries: DataFrame) -> DataFrame:
     )
     change = sql.col("mps") / sql.col("previous_mps") - 1
     dropped = ("previous_mps", "previous_mps_overloaded")
-    told = found.withColumn("change", change).withColumn("moved", moved).drop(*dropped)
+    told = found.withColumn("change", change).withColumn("moved", moved).drop("variant", *dropped)
     return told.withColumn("at_ms", sql.unix_millis("at"))
 
 

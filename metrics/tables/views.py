@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 _TRIAL = ("run_id", "trial", "bpm", "np", "verdict")
+VARIANT = {"pattern": "map<string,string>", "experiment": "string"}
+"""Columns of `boundaries` that tell one traffic pattern from another; older versions lack them."""
+SERIES = ("cluster", "workload", "goal", "axis", "bpm", "variant")
+"""What points of one limit over time have in common, see `variants_apart`."""
 SURENESS = {
     "load_low": "double",
     "load_high": "double",
@@ -101,15 +105,33 @@ def newest_points(boundaries: DataFrame) -> DataFrame:
 
 
 def latest_boundaries(boundaries: DataFrame) -> DataFrame:
-    """Of `boundaries` the newest point per cluster, workload, goal, axis and message size.
+    """Of `boundaries` the newest point per cluster, workload, goal, axis, size and pattern.
 
-    Points whose search gave up are left out, and those with brokers away.
+    Points whose search gave up are left out, those with brokers away, and those of experiments,
+    whose cases differ in more than the pattern. Rows that tell no pattern, of older versions, are
+    taken for one of the newest.
     """
     from pyspark.sql import functions as sql
 
-    same = ("cluster", "workload", "goal", "axis", "bpm")
     whole = with_all_brokers(boundaries).where("gave_up is null")
-    return _first(whole, same, sql.col("at").desc())
+    return _first(variants_apart(whole), SERIES, sql.col("at").desc()).drop("variant")
+
+
+def variants_apart(boundaries: DataFrame) -> DataFrame:
+    """`boundaries` with the column `variant`, equal where cluster, goal and pattern are.
+
+    Without those of experiments, whose cases differ in more than the pattern. Rows that tell no
+    pattern, of older versions, are taken for one of the newest.
+    """
+    from pyspark.sql import Window
+    from pyspark.sql import functions as sql
+
+    own = _with_columns(boundaries, VARIANT).where("experiment is null")
+    told = sql.when(sql.size("pattern") > 0, sql.to_json("pattern"))
+    alike = Window.partitionBy(*SERIES[:-1]).orderBy("at")
+    everything = alike.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
+    newest = sql.last(told, ignorenulls=True).over(everything)
+    return own.withColumn("variant", sql.coalesce(told, newest))
 
 
 def with_all_brokers(boundaries: DataFrame) -> DataFrame:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated
 
 from metrics.columns import Column, Flat, Moment, column
@@ -11,6 +11,7 @@ from metrics.traffic.pattern import TrafficPattern
 from metrics.trial.evidence import Evidence
 from metrics.trial.judgement import Judgement, Reason
 from metrics.trial.state import ALL_BROKERS
+from metrics.trial.warm_up import WarmUp
 from metrics.windows.resource import Resource
 from search.model import Observation, Verdict
 
@@ -29,6 +30,7 @@ class Trial:
         judgements: goal → its judgement, of all goals that the run judges by.
         held: it is a window of a limit that was held (`search.confirm_s`).
         state: of the cluster: `all brokers`, `1 broker offline` or `catching up`.
+        warm_up: what the run's warm-up read before its first trial.
         recovery_s: from the end of an overload until the brokers were at rest [s]; None when
             it was no overload, or when they did not come to rest.
     """
@@ -44,6 +46,7 @@ class Trial:
     recovery_s: float | None = None
     held: bool = False
     state: str = ALL_BROKERS
+    warm_up: Annotated[WarmUp, Flat("warm_up_", is_told=True)] = field(default_factory=WarmUp)
 
     @property
     def judgement(self) -> Judgement:

@@ -22,10 +22,15 @@ from scipy.optimize import isotonic_regression
 
 from search.bisect import Bisection
 from search.guided import Guided
-from search.limits import Limits
 from search.model import Searcher
-from search.simulate import ACHIEVED_MIN, IDLE_MIN, ClusterSpec, SimulatedCluster, SimulatedEnd
-from search.simulate import run_on
+from search.simulate import (
+    ACHIEVED_MIN,
+    IDLE_MIN,
+    ClusterSpec,
+    SimulatedCluster,
+    SimulatedEnd,
+    run_on,
+)
 from tests.bench.search_overloads import LIMITS_NP, START, WRONG_BY, limits_from
 
 FOLDER = Path(__file__).parents[1] / "data" / "ladders"
@@ -84,14 +89,12 @@ ISR_SHARE_MAX = 0.5
 """Share of samples with an ISR change from which a trial is overloaded."""
 CHOSEN_ON = frozenset(
     {
+        "calibrated 1 kB",
+        "calibrated-1-broker 1 kB",
         "disk-bound 1 kB",
         "disk-bound 10 kB",
-        "default 100 B",
-        "default 1 kB",
-        "calibrated 1 kB",
         "disk-bound-acks-all 1 kB",
         "slow-broker 1 kB",
-        "calibrated-1-broker 1 kB",
     }
 )
 
@@ -205,7 +208,9 @@ def _holds(end: SimulatedEnd) -> bool:
     return interval is not None and interval.low <= end.true_limit <= interval.high
 
 
-def _end(ladder: Ladder, start: str, make: type[Bisection] | type[Guided], seed: int) -> SimulatedEnd:
+def _end(
+    ladder: Ladder, start: str, make: type[Bisection] | type[Guided], seed: int
+) -> SimulatedEnd:
     chance = random.Random(f"{ladder.name} {start} {seed}")
     capacity = math.exp(chance.uniform(*map(math.log, LIMITS_NP)))
     wrong = STARTS[start]

@@ -18,7 +18,14 @@ from jobs.runs.compare.answer import (
     write_answer,
 )
 from jobs.runs.compare.pairs import CaseComparer, ComparedSize, Effort
-from jobs.runs.compare.sides import load_sides, require_memory, settings_of
+from jobs.runs.compare.sides import (
+    SideSetup,
+    load_sides,
+    needed_bytes,
+    require_memory,
+    settings_of,
+    share_brokers,
+)
 from jobs.runs.compare.words import bound_table, differences_table, effects_table, sentence
 from jobs.setup.preflight import Machine
 from metrics.comparing.effects import Conclusion
@@ -179,3 +186,65 @@ def test_the_exit_code_is_that_of_the_answer(b: float, pairs: int, code: int) ->
     ending = ending_with(answer(10.0, b, pairs))
     assert ending.exit_code == code
     assert (ending.error is None) == (code != 3)
+
+
+# --- sides that differ in what is offered -----------------------------------------
+
+
+def setups(a: str, b: str, cluster: str = "testbed") -> dict[Side, SideSetup]:
+    return load_sides({Side.A: a, Side.B: b}, cluster, "1kB", "default", ())
+
+
+def test_a_side_may_change_any_key_by_its_full_path() -> None:
+    made = setups("workload.producer.acks=1", "workload.producer.acks=all")
+    assert [each.config.workload.producer.acks for each in made.values()] == ["1", "all"]
+    settings = [each.settings for each in made.values()]
+    differing = {key for key in settings[0] if settings[0][key] != settings[1][key]}
+    assert differing == {"workload.producer.acks"}
+
+
+def test_sides_that_differ_in_the_workload_alone_load_the_same_brokers() -> None:
+    alike = setups("workload.producer.acks=1", "workload.producer.acks=all")
+    assert share_brokers(alike)
+    assert not share_brokers(setups("num.io.threads=1", "num.io.threads=2"))
+    assert not share_brokers(setups("testbed", "testbed")), "the method against itself"
+    assert needed_bytes(alike) < needed_bytes(setups("testbed", "testbed"))
+
+
+def test_keys_of_a_workload_compare_on_brokers_that_run_already() -> None:
+    made = setups("workload.producer.acks=1", "workload.producer.acks=all", cluster="example")
+    assert share_brokers(made)
+
+
+def test_a_key_without_its_file_is_no_broker_property() -> None:
+    with pytest.raises(
+        ConfigError, match=r"--a sets producer\.acks.*mean workload\.producer\.acks"
+    ):
+        setups("producer.acks=1", "producer.acks=all")
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "workload.message_bytes=[100]",
+        "goal.search.axis=rate",
+        "workload.producer.rate_bytes_per_s=9",
+    ],
+)
+def test_what_chooses_the_load_must_be_the_same_on_both_sides(setting: str) -> None:
+    with pytest.raises(ConfigError, match="expected it to be the same on both"):
+        setups("kafka=4.1.2", setting)
+
+
+def test_the_only_thing_that_differs_is_the_cause() -> None:
+    case = ComparedSize(1_000)
+    CaseComparer(
+        TwoSides({Side.A: 10.0, Side.B: 8.0}, noise=0.01), Effort(4, 3), 128.0, 1e4
+    ).measure(case)
+    a = SideFacts("acks=1", "id-a", "testbed", 1, ENVIRONMENT, {"workload.producer.acks": "1"})
+    b = replace(a, run_id="id-b", settings={"workload.producer.acks": "all"})
+    (found,) = answer_of({Side.A: a, Side.B: b}, [case], 0.05).cases
+    assert found.cause is not None
+    assert found.cause.names == ("workload.producer.acks",)
+    assert "workload.producer.acks is all on B and 1 on A" in found.cause.text
+    assert "nothing else that was compared differs" in found.cause.text

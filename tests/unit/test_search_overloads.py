@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable
-from itertools import pairwise
 
 import pytest
 
-from search.bisect import Bisection
 from search.estimate import Estimate, below
 from search.guide import Guide
 from search.guided import Guided
 from search.limits import Limits
 from search.loop import run_search
-from search.model import Done, Measure, Observation, Searcher, Verdict
+from search.model import Done, Measure, Observation, Verdict
 from search.signals import Signals
+from search.simulate import ClusterSpec
 from search.standing import bracket_of_standings, standings_of
 from tests.bench.search_overloads import compare_overloads, conditions
+from tests.bench.search_recorded import STARTS, RecordedCluster, ladders, replay
 
 LIMITS = Limits(128, 20_000, 0.05, 3)
 
@@ -61,67 +60,28 @@ def test_it_needs_fewer_trials_than_bisection_and_is_seldom_off_in_every_conditi
 # --- Brokers as they were ---------------------------------------------------------
 
 
-class Recorded:
-    """The handlers' idle fraction that real brokers read at each np, at 1 kB, with noise."""
-
-    def __init__(self, idle: dict[int, float], most: float, seed: int) -> None:
-        self.idle = idle
-        self.most = most
-        self.trials: list[Observation] = []
-        self._chance = random.Random(seed)
-
-    def measure(self, load: int) -> Observation:
-        idle = self._idle(load * math.exp(0.02 * self._chance.gauss(0.0, 1.0)))
-        idle = min(1.0, max(0.0, idle + 0.005 * self._chance.gauss(0.0, 1.0)))
-        flaps = self._chance.random() < 0.02
-        self.trials.append(seen(load, idle, min(1.0, self.most / load), 1.5 * flaps))
-        return self.trials[-1]
-
-    def _idle(self, load: float) -> float:
-        """Between what was read; from rest in a straight line below it."""
-        loads = sorted(self.idle)
-        if load <= loads[0]:
-            return 0.98 - (0.98 - self.idle[loads[0]]) * load / loads[0]
-        for left, right in pairwise(loads):
-            if load <= right:
-                share = math.log(load / left) / math.log(right / left)
-                return self.idle[left] + (self.idle[right] - self.idle[left]) * share
-        return self.idle[loads[-1]]
+@pytest.mark.parametrize("start", STARTS)
+def test_on_what_real_brokers_read(start: str) -> None:
+    results = list(replay(ladders(), (start,), points=40))
+    ours = [one for one in results if one.method == "redline"]
+    plain = [one for one in results if one.method != "redline"]
+    assert len(ours) == len(plain) == len(ladders()) >= 12
+    assert sum(one.ladder.is_held_out for one in ours) >= len(ours) / 2
+    for guided, bisection in zip(ours, plain, strict=True):
+        assert guided.trials < bisection.trials, guided.ladder.name
+        assert guided.off_10 <= 0.05, guided.ladder.name
+    count = len(ours)
+    assert sum(one.off_10 for one in ours) / count <= 0.01
+    assert sum(one.held for one in ours) / count >= 0.85
+    assert sum(one.trials for one in ours) < sum(one.trials for one in plain) - 1.0 * count
 
 
-SLOW_BROKER = {8: 0.50, 10: 0.28, 11: 0.22, 12: 0.17, 16: 0.01, 32: 0.0, 64: 0.0}
-"""Two brokers, one whose every flush took 4 ms longer; 90 % of np 64 got through."""
-DISK_BOUND = {18: 0.31, 20: 0.09, 24: 0.02, 32: 0.0, 64: 0.0}
-"""The testbed that waits for the disk; all of np 64 got through."""
-
-
-@pytest.mark.parametrize(
-    ("idle", "most", "limit"),
-    [(SLOW_BROKER, 57.6, 11.4), (DISK_BOUND, 64.0, 19.0)],
-    ids=["slow broker", "disk-bound"],
-)
-@pytest.mark.parametrize(("start", "trials_max"), [(128, 6.0), (1024, 8.0)])
-def test_on_what_real_brokers_read(
-    idle: dict[int, float], most: float, limit: float, start: int, trials_max: float
-) -> None:
-    limits = Limits(start, 20_000, 0.05, 3)
-
-    def mean(make: Callable[[Limits], Searcher]) -> tuple[float, float, float]:
-        trials = off = held = 0
-        for seed in range(150):
-            brokers = Recorded(idle, most, seed)
-            result = run_search(make(limits), brokers)
-            trials += len(brokers.trials)
-            off += abs(result.bracket.sustained - limit) > max(0.1 * limit, 1.0)
-            where = result.interval
-            held += where is not None and where.low <= limit <= where.high
-        return trials / 150, off / 150, held / 150
-
-    (ours, ours_off, held), (plain, plain_off, _) = mean(Guided), mean(Bisection)
-    assert held >= 0.87
-    assert ours <= trials_max
-    assert ours < plain - 1.0
-    assert ours_off <= 0.02 < plain_off
+def test_ladders_read_what_was_recorded_and_cross_at_their_limit() -> None:
+    for ladder in ladders():
+        assert max(ladder.indicators(0.98).values()) < 1.0 < max(ladder.indicators(1.02).values())
+        readings = [ladder.indicators(load)["request_handler_idle"] for load in ladder.loads]
+        assert readings == sorted(readings)
+        assert ladder.loads[0] < 0.3 and ladder.loads[-1] > 3.0, ladder.name
 
 
 # --- What one overload says -------------------------------------------------------
@@ -181,7 +141,8 @@ def test_an_estimate_below_a_bound_is_a_normal_curve_cut_off_there() -> None:
 
 
 def test_a_cold_start_far_above_ends_with_the_right_bracket() -> None:
-    brokers = Recorded(SLOW_BROKER, 57.6, 3)
-    result = run_search(Guided(LIMITS), brokers)
+    (slow,) = [one for one in ladders() if one.name == "slow-broker 1 kB"]
+    spec = ClusterSpec(11.4, noise=0.02, reading_noise=0.005, false_alarm=0.02)
+    result = run_search(Guided(LIMITS), RecordedCluster(slow, spec, 3))
     assert isinstance(result, Done)
     assert result.bracket.sustained in (10, 11, 12)

@@ -16,8 +16,9 @@ from jobs.traffic import traffic
 from metrics.reporting.summary import RunSummary, load_summary, trial_document, write_summary
 from metrics.trial.client import ClientWindow
 from metrics.windows.broker import BrokerWindow
-from search.errors import ConfigError
+from search.errors import ConfigError, RegressionError
 from tests.support.evidence import START_S, broker, client, evidence
+from tests.support.reported import overloaded, sustained, trial_at
 from tests.support.rows import trial
 
 CONFIG = load("testbed", "demo", "default", ["workload.message_bytes=[1000]"]).in_full
@@ -68,6 +69,22 @@ def test_what_makes_no_sense_is_refused_before_any_load(
     with pytest.raises(ConfigError, match=told):
         raise done.exception
     assert not (tmp_path / "out").exists()
+
+
+def test_an_overload_fails_the_run_where_that_was_asked_for() -> None:
+    over = trial_at(2, 1000, 40, {"default": overloaded()})
+    for asked, code in ((True, 4), (False, 0)):
+        body = FixedLoadRun(CONFIG, FixedLoad(1_000, 40, must_be_sustained=asked))
+        body.trials.append(trial_at(1, 1000, 40, {"default": sustained()}))
+        assert body.ending(None).exit_code == 0
+        body.trials.append(over)
+        ending = body.ending(None)
+        assert ending.exit_code == code
+        assert body.ending(KeyboardInterrupt()).exit_code == 130
+    asked_for = FixedLoadRun(CONFIG, FixedLoad(1_000, 40, must_be_sustained=True))
+    asked_for.trials.append(over)
+    with pytest.raises(RegressionError, match="1 of 1 trials were OVERLOADED"):
+        asked_for.ending(None).outcome()
 
 
 def test_a_dry_run_loads_nothing(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,7 @@ class SideFacts:
         cluster: name of its configuration.
         brokers: how many it has.
         environment: as the table `runs` has it.
+        settings: keys of the workload and the goal by their paths, as they were set.
     """
 
     label: str
@@ -43,6 +44,12 @@ class SideFacts:
     cluster: str
     brokers: int
     environment: Mapping[str, str]
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def compared(self) -> dict[str, str]:
+        """All in which two sides can differ."""
+        return {**self.environment, **self.settings}
 
 
 @dataclass(frozen=True)
@@ -73,7 +80,7 @@ class ComparisonAnswer:
     Attributes:
         sides: both as they were.
         cases: one for each message size that was begun.
-        differences: what differs between their environments and can matter to brokers.
+        differences: what differs between them and can matter to brokers.
         min_effect: the least change of the capacity that matters [share].
     """
 
@@ -129,8 +136,8 @@ def answer_of(
                 _cause(conclusion, evidence),
             )
         )
-    environments = [sides[side].environment for side in Side]
-    return ComparisonAnswer(sides, tuple(answers), broker_differences(*environments), min_effect)
+    differing = broker_differences(*(sides[side].compared for side in Side))
+    return ComparisonAnswer(sides, tuple(answers), differing, min_effect)
 
 
 def _evidence(facts: SideFacts, side: Side, case: ComparedSize) -> SideEvidence:
@@ -138,7 +145,7 @@ def _evidence(facts: SideFacts, side: Side, case: ComparedSize) -> SideEvidence:
         side.value,
         [pair.of(side) for pair in case.saturated],
         [pair.of(side) for pair in case.steady],
-        facts.environment,
+        facts.compared,
     )
 
 

@@ -20,7 +20,7 @@ from jobs.runs.compare.answer import (
 )
 from jobs.runs.compare.pairs import CaseComparer, ComparedSize, Effort, producers
 from jobs.runs.compare.side_reporter import SideReporter
-from jobs.runs.compare.sides import SideSetup
+from jobs.runs.compare.sides import SideSetup, share_brokers
 from jobs.runs.compare.words import answer_tables, plan_for, sentences
 from jobs.runs.endings import Ending, ending_of
 from jobs.runs.estimate import caveat_of
@@ -65,6 +65,11 @@ class ComparisonRun(Body):
     def configurations(self) -> Mapping[str, Configuration]:
         """One for each side."""
         return {_name(side): setup.config for side, setup in self._sides.items()}
+
+    @property
+    def shares_brokers(self) -> bool:
+        """Where the sides differ in what is offered or how it is judged alone."""
+        return share_brokers(self._sides)
 
     def plan(self, out: Path) -> Plan:
         """Pairs for each size."""
@@ -132,6 +137,7 @@ class ComparisonRun(Body):
                 setup.config.cluster.name,
                 context.brokers,
                 context.environment,
+                setup.settings,
             )
             for side, setup in self._sides.items()
             if (context := life.contexts.get(_name(side))) is not None

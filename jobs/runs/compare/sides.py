@@ -6,10 +6,12 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from jobs.config import Configuration, load
-from jobs.config.loading import load_cluster
+from jobs.config import Configuration, Goal, Workload, load
+from jobs.config.fields import all_keys
+from jobs.config.loading import describe, load_cluster
+from jobs.config.overrides import FILES
 from jobs.setup.preflight import Machine, memory_problem, this_machine
-from jobs.testbed.profile import adapted, load_profile
+from jobs.testbed.profile import profile_of
 from metrics.comparing.pairs import Side
 from search.errors import ConfigError
 
@@ -21,6 +23,15 @@ TESTBED_KEYS = {
     "jmx_secured": "jmx_secured",
 }
 """Settings of a side that are no broker properties → keys of `testbed` in a cluster's file."""
+
+SAME_ON_BOTH = (
+    ("workload", "message_bytes"),
+    ("workload", "np"),
+    ("workload", "producer", "rate_bytes_per_s"),
+    ("workload", "producer", "rate_records_per_s"),
+    ("goal", "search"),
+)
+"""Keys, and those below them, by which a comparison chooses the load that both sides get."""
 
 FULL_WINDOWS = "workload.trial.early_end_error_rate=0"
 """Windows are held for their full time: one that ends by what it saw is no fair sample."""
@@ -44,14 +55,20 @@ class SideSetup:
     config: Configuration
 
     @property
+    def settings(self) -> dict[str, str]:
+        """Keys of the workload and the goal by their paths, as they are set."""
+        found = {}
+        for file, model in (("workload", self.config.workload), ("goal", self.config.goal)):
+            found.update({f"{file}.{key}": str(value) for key, value in describe(model).items()})
+        return {key: found[key] for key in found if not key.endswith((".name", ".description"))}
+
+    @property
     def memory_bytes(self) -> int:
         """What the side's own brokers take on this machine [B]; 0 for real clusters."""
         testbed = self.config.cluster.testbed
         if testbed is None:
             return 0
-        profile = adapted(
-            load_profile(testbed.profile), brokers=testbed.brokers, overrides=testbed.overrides
-        )
+        profile = profile_of(testbed)
         nodes = profile.brokers + 1  # and the controller
         return nodes * (profile.heap_mb * 2**20 + JVM_OVERHEAD_BYTES)
 
@@ -78,12 +95,44 @@ def settings_of(spec: str) -> dict[str, str] | None:
     return settings
 
 
-def _overrides(settings: Mapping[str, str]) -> list[str]:
-    """The settings as `--set` options have them."""
-    return [
-        f"cluster.testbed.{TESTBED_KEYS.get(key, f'properties.{key}')}={value}"
-        for key, value in settings.items()
-    ]
+def _overrides(settings: Mapping[str, str], option: str) -> list[str]:
+    """The settings as `--set` options have them.
+
+    Raises:
+        ConfigError: one of them must be the same on both sides, or is a key of a workload or a
+            goal without its file.
+    """
+    found = []
+    for key, value in settings.items():
+        path = tuple(key.split("."))
+        if path[0] in FILES:
+            _require_comparable(key, path, option)
+            found.append(f"{key}={value}")
+        elif key in TESTBED_KEYS:
+            found.append(f"cluster.testbed.{TESTBED_KEYS[key]}={value}")
+        else:
+            _require_no_key_of_ours(key, path, option)
+            found.append(f"cluster.testbed.properties.{key}={value}")
+    return found
+
+
+def _require_comparable(key: str, path: tuple[str, ...], option: str) -> None:
+    for same in SAME_ON_BOTH:
+        if path[: len(same)] == same:
+            raise ConfigError(
+                f"{option} sets {key}, by which a comparison chooses the load that both sides get; "
+                f"expected it to be the same on both; give it by --set {key}=VALUE"
+            )
+
+
+def _require_no_key_of_ours(key: str, path: tuple[str, ...], option: str) -> None:
+    for file, model in (("workload", Workload), ("goal", Goal)):
+        if path in set(all_keys(model)):
+            raise ConfigError(
+                f"{option} sets {key}, and a name without a file in front is a broker property; "
+                f"did you mean {file}.{key}? Expected the full path of a key of the {file}, as "
+                "--set takes it"
+            )
 
 
 def load_sides(
@@ -92,26 +141,27 @@ def load_sides(
     """Both sides, each checked as `redline find-limit` checks its own.
 
     Args:
-        specs: for each side a cluster (a file of conf/clusters, or a path), or settings of the
-            testbed `cluster`.
+        specs: for each side a cluster (a file of conf/clusters, or a path), or settings: of the
+            brokers of the testbed `cluster`, or any key by its full path, as `--set` has it.
 
     Raises:
         ConfigError: a file or a setting is wrong, or the goal is not along np.
     """
     sides = {}
     for side, spec in specs.items():
-        settings = settings_of(spec)
+        settings, option = settings_of(spec), f"--{side.value.lower()}"
         if settings is None:
             config = load(spec, workload, goal, (*overrides, FULL_WINDOWS))
         else:
-            if load_cluster(cluster, overrides).testbed is None:
+            own = _overrides(settings, option)
+            of_brokers = [each for each in own if each.startswith("cluster.")]
+            if of_brokers and load_cluster(cluster, overrides).testbed is None:
                 raise ConfigError(
-                    f"--{side.value.lower()} {spec} gives settings, and cluster {cluster} is no "
+                    f"{option} {spec} gives settings of brokers, and cluster {cluster} is no "
                     "testbed; expected a testbed, whose brokers a comparison may start as it "
                     "likes; name two cluster files instead, or another --cluster"
                 )
-            given = (*overrides, *_overrides(settings), FULL_WINDOWS)
-            config = load(cluster, workload, goal, given)
+            config = load(cluster, workload, goal, (*overrides, *own, FULL_WINDOWS))
         _require_np(config)
         sides[side] = SideSetup(spec, config)
     return sides
@@ -127,9 +177,16 @@ def _require_np(config: Configuration) -> None:
         )
 
 
+def share_brokers(sides: Mapping[Side, SideSetup]) -> bool:
+    """True where the sides differ in the workload or the goal alone, and load the same brokers."""
+    a, b = sides[Side.A].config, sides[Side.B].config
+    return a.cluster == b.cluster and a != b
+
+
 def needed_bytes(sides: Mapping[Side, SideSetup]) -> int:
     """Memory that both sides and Spark take on this machine, all at the same time [B]."""
-    return SPARK_BYTES + sum(side.memory_bytes for side in sides.values())
+    each = [side.memory_bytes for side in sides.values()]
+    return SPARK_BYTES + (max(each) if share_brokers(sides) else sum(each))
 
 
 def require_memory(sides: Mapping[Side, SideSetup], machine: Machine | None = None) -> None:
@@ -141,7 +198,7 @@ def require_memory(sides: Mapping[Side, SideSetup], machine: Machine | None = No
     problem = memory_problem(machine or this_machine(), needed_bytes(sides))
     if problem is not None:
         raise ConfigError(
-            f"both sides' brokers run at the same time. {problem} Or compare with fewer brokers, "
+            f"brokers of all sides run at the same time. {problem} Or compare with fewer brokers, "
             "for example --set cluster.testbed.brokers=1 "
             "--set workload.topic.replication_factor=1"
         )

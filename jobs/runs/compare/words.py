@@ -8,7 +8,7 @@ from pathlib import Path
 from jobs.console.events import Plan, Table
 from jobs.runs.compare.answer import CaseAnswer, ComparisonAnswer
 from jobs.runs.compare.pairs import Effort
-from jobs.runs.compare.sides import SideSetup, needed_bytes
+from jobs.runs.compare.sides import SideSetup, needed_bytes, share_brokers
 from jobs.runs.estimate import plan_of, trial_s
 from metrics.comparing.cause import use_of_trials
 from metrics.comparing.effects import PAIRS_MIN, Conclusion
@@ -46,8 +46,8 @@ def plan_for(
         *(f"{side.value} is {setup.label}" for side, setup in sides.items()),
         (
             f"for each size {effort.pairs} pairs with more load than either side takes, and "
-            f"{effort.steady_pairs} at a load that both sustain, in turns A B B A; both sides run "
-            "all the time"
+            f"{effort.steady_pairs} at a load that both sustain, in turns A B B A; "
+            + ("both load the same brokers" if share_brokers(sides) else "both run all the time")
         ),
     ]
     if any(side.memory_bytes for side in sides.values()):

@@ -1,0 +1,27 @@
+"""What a command line says of a run itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the command line of any job that loads a cluster says of the run itself.
+
+    Attributes:
+        out: where the run's own folder is made.
+        tables: path or catalog name of the Delta tables; None for a folder in `out`.
+        slots: tasks that share the load; None for as many as Spark can run at once.
+        dry_run: whether the plan is all that is wanted.
+        yes: whether a cluster that is not a testbed may be loaded without asking.
+        locks: whether the clusters' locks are taken.
+    """
+
+    out: Path
+    tables: str | None = None
+    slots: int | None = None
+    dry_run: bool = False
+    yes: bool = False
+    locks: bool = True

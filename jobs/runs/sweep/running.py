@@ -1,0 +1,166 @@
+"""Carrying out a sweep: each case a run of its own, on brokers that equal cases share."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from jobs.cluster.opening import OpenCluster, open_cluster
+from jobs.config.experiment import Sweep
+from jobs.console.events import PhaseStarted, Reporter, warn
+from jobs.runs.endings import Ending, ending_of
+from jobs.runs.fixed_load import FixedLoad, FixedLoadRun
+from jobs.runs.lifecycle import Body, RunOrder, execute
+from jobs.runs.limit import LimitRun
+from jobs.runs.opening import open_session
+from jobs.runs.sweep.results import finished, results_of
+from jobs.runs.sweep.turns import Turn, turns
+from metrics.comparing.sweeps import Result
+from metrics.reporting.summary import write_atomic
+from search.errors import ConfigError, NoConclusionError
+
+PLAN = "experiment.json"
+"""In a sweep's folder: what it was to measure, for whoever resumes it."""
+
+
+@dataclass(frozen=True)
+class SweepOrder:
+    """What a command asks of a sweep.
+
+    Attributes:
+        sweep_id: names it, its folder and the runs of its cases.
+        folder: of the sweep.
+        budget_s: no case is begun that would end later than so long after the start [s].
+        expected_s: how long a turn takes, about [s].
+    """
+
+    sweep: Sweep
+    reporter: Reporter
+    sweep_id: str
+    folder: Path
+    tables: str
+    slots: int | None = None
+    locks: bool = True
+    budget_s: float | None = None
+    expected_s: Callable[[Turn], float] = lambda _: 0.0
+
+
+@dataclass
+class Sweeping:
+    """A sweep on its way; what was measured stays here, however it ends.
+
+    Attributes:
+        results: of the cases that have an answer, and of those that have none.
+        left: turns that were not begun for want of time.
+    """
+
+    order: SweepOrder
+    results: list[Result] = field(default_factory=list)
+    left: list[Turn] = field(default_factory=list)
+    started_s: float = field(default_factory=time.time)
+
+    def run(self) -> None:
+        """Measure all cases that were not measured before.
+
+        Raises:
+            ConfigError: the sweep was begun with another experiment.
+            RedlineError: as a run of a case raises, but for a case without a conclusion.
+        """
+        order = self.order
+        self._keep_plan()
+        groups = [[t for t in group if not self._take_over(t)] for group in turns(order.sweep)]
+        with ExitStack() as stack:
+            if any(groups):  # one session for all of them
+                order.reporter.report(PhaseStarted("starting Spark"))
+                open_session(stack, order.slots, order.folder / "spark.log")
+            for group in filter(None, groups):
+                with ExitStack() as brokers:
+                    cluster = group[0].case.config.cluster
+                    opened = open_cluster(cluster, order.reporter, brokers)
+                    for turn in group:
+                        self._measure(turn, opened)
+
+    def _keep_plan(self) -> None:
+        """Keep what is to be measured, or hold it against what the sweep was begun with."""
+        sweep, path = self.order.sweep, self.order.folder / PLAN
+        plan = {
+            "experiment": sweep.experiment.model_dump(mode="json"),
+            "cases": {f"{n}": case.name for n, case in enumerate(sweep.cases, 1)},
+        }
+        text = json.dumps(plan, indent=2, sort_keys=True, default=str) + "\n"
+        if not path.exists():
+            write_atomic(path, text)
+        elif path.read_text(encoding="utf-8") != text:
+            raise ConfigError(
+                f"the sweep {self.order.sweep_id} was begun with another experiment (see {path}); "
+                "expected the same, as cases of two experiments do not compare; give the same "
+                "file and options, or start a new sweep"
+            )
+
+    def folders(self, turn: Turn) -> list[Path]:
+        """Those of the runs that this turn has had, the first try before the others."""
+        own = f"{self.order.sweep_id}-{turn.name}"
+        return sorted(self.order.folder.glob(f"{own}*"))
+
+    def _take_over(self, turn: Turn) -> bool:
+        """Whether the turn was measured before; then its results are ours."""
+        for folder in self.folders(turn):
+            summary = finished(folder)
+            if summary is not None:
+                self.results.extend(results_of(turn, summary))
+                return True
+        return False
+
+    def _measure(self, turn: Turn, opened: OpenCluster) -> None:
+        order, case = self.order, turn.case
+        used_s = time.time() - self.started_s
+        if order.budget_s is not None and used_s + order.expected_s(turn) > order.budget_s:
+            self.left.append(turn)
+            return
+        tries = len(self.folders(turn))
+        run_id = f"{order.sweep_id}-{turn.name}{f'-{tries + 1}' if tries else ''}"
+        order.reporter.report(PhaseStarted(f"case {case.name}, repeat {turn.repeat}"))
+        run = RunOrder(
+            order.reporter,
+            order.folder,
+            order.tables,
+            run_id,
+            order.slots,
+            locks=order.locks,
+            experiment=order.sweep.experiment.name,
+            case=case.name,
+        )
+        try:
+            execute(body_of(turn), run, opened)
+        except NoConclusionError as error:  # of this case; others may have an answer
+            warn(order.reporter, f"case {case.name}, repeat {turn.repeat}: {error}")
+        summary = finished(run.folder)
+        assert summary is not None, "a run leaves its summary however it ends"
+        self.results.extend(results_of(turn, summary))
+
+    def ending(self, error: BaseException | None) -> Ending:
+        """By the error, or by the cases without an answer."""
+        if error is not None:
+            return ending_of(error)
+        silent = sorted({each.why for each in self.results if each.value is None})
+        lacking = sum(each.value is None for each in self.results)
+        if self.left or lacking or not self.results:
+            told = [f"{lacking} of {len(self.results)} figures are missing"] if lacking else []
+            told += [f"{len(self.left)} cases were not begun within the budget"] * bool(self.left)
+            reasons = f": {'; '.join(silent[:3])}" if silent else ""
+            text = f"{' and '.join(told) or 'nothing was measured'}{reasons}"
+            return Ending("no conclusion", NoConclusionError.exit_code, text)
+        return Ending()
+
+
+def body_of(turn: Turn) -> Body:
+    """What a case's run does."""
+    experiment, config = turn.experiment, turn.case.config
+    if experiment.load is None:
+        return LimitRun(config)
+    held = FixedLoad(config.workload.message_bytes[0], experiment.load, experiment.trials)
+    return FixedLoadRun(config.in_full, held)

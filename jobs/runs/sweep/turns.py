@@ -1,0 +1,53 @@
+"""In which order the cases of a sweep are measured. Pure."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from jobs.config.experiment import Experiment, Sweep, SweepCase
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One case in one repeat.
+
+    Attributes:
+        number: of the case in its experiment, from 1.
+        repeat: from 1.
+    """
+
+    number: int
+    experiment: Experiment
+    case: SweepCase
+    repeat: int
+
+    @property
+    def name(self) -> str:
+        """Of its run, within the sweep: it stays the same when the sweep is resumed."""
+        return f"c{self.number:02}-r{self.repeat}"
+
+
+def turns(sweep: Sweep) -> Iterator[list[Turn]]:
+    """Cases that can be measured on the same brokers, one group after another.
+
+    Each repeat measures all cases, in an order of its own drawn from the experiment's seed, so
+    that neither a slow hour nor what came before hits one case alone. Within a repeat brokers
+    are started once for each different cluster.
+    """
+    for repeat in range(1, sweep.experiment.repeats + 1):
+        chance = random.Random(f"{sweep.experiment.seed} {repeat}")
+        groups: list[list[Turn]] = []
+        for number, case in enumerate(sweep.cases, 1):
+            turn = Turn(number, sweep.experiment, case, repeat)
+            for group in groups:
+                if group[0].case.config.cluster == case.config.cluster:
+                    group.append(turn)
+                    break
+            else:
+                groups.append([turn])
+        chance.shuffle(groups)
+        for group in groups:
+            chance.shuffle(group)
+            yield group

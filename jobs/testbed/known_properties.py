@@ -1,0 +1,126 @@
+"""Names of broker properties, held against those that a Kafka version knows.
+
+A broker ignores a property that it does not know, and repeats it when it is asked for its
+configuration. So the version's own definition is asked, `kafka.server.KafkaConfig`, in a JVM that
+starts no broker. It names internal properties too, which Kafka's documentation leaves out.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Iterable, Sequence
+
+from jobs.config.fields import nearest
+from jobs.setup.jars import kafka_jars
+from jobs.setup.java_jar import java_jar
+from jobs.setup.places import cache_dir
+from jobs.setup.preflight import java_command
+from jobs.testbed.profile import Profile
+from metrics.reporting.summary import write_atomic
+from search.errors import ConfigError
+
+NAME = "RedlinePropertyNames"
+SOURCE = r"""
+import java.lang.reflect.Method;
+import java.util.Iterator;
+import org.apache.kafka.common.config.ConfigDef;
+
+public class RedlinePropertyNames {
+    public static void main(String[] arguments) throws Exception {
+        Class config = Class.forName("kafka.server.KafkaConfig");
+        Method definition = config.getMethod("configDef", new Class[0]);
+        ConfigDef known = (ConfigDef) definition.invoke(null, new Object[0]);
+        for (Iterator i = known.names().iterator(); i.hasNext();) {
+            System.out.println(i.next());
+        }
+    }
+}
+"""
+"""Compiled by Janino, hence the plain style."""
+
+TIMEOUT_S = 60.0
+
+PER_LISTENER = re.compile(r"listener\.name\.[^.]+\.(?P<rest>.+)")
+OF_AUTHORIZER = ("super.users", "allow.everyone.if.no.acl.found")
+"""Properties that Kafka's StandardAuthorizer reads, and no definition names."""
+PLUGINS = (
+    "authorizer.class.name",
+    "client.quota.callback.class",
+    "create.topic.policy.class.name",
+    "alter.config.policy.class.name",
+    "metric.reporters",
+    "kafka.metrics.reporters",
+    "principal.builder.class",
+    "remote.log.storage.manager.class.name",
+    "remote.log.metadata.manager.class.name",
+)
+"""Who sets one of these brings a class that may read properties of its own."""
+
+
+def require_known(profile: Profile) -> None:
+    """Check the names of a profile's broker and controller properties.
+
+    Raises:
+        ConfigError: the profile's Kafka version does not know one of them.
+    """
+    wanted = {**profile.broker, **profile.controller}
+    if wanted and not any(name in wanted for name in PLUGINS):
+        problems = unknown_names(wanted, property_names(profile.kafka_version))
+        if problems:
+            raise ConfigError(
+                f"Kafka {profile.kafka_version} does not know {', '.join(problems)}; expected "
+                "broker properties by the names of its documentation, as brokers ignore others "
+                "without a word; correct or remove them"
+            )
+
+
+def unknown_names(given: Iterable[str], known: Sequence[str]) -> list[str]:
+    """The names that are not known, each with the nearest one that is."""
+    problems = []
+    for name in given:
+        listener = PER_LISTENER.fullmatch(name)
+        bare = name if listener is None else listener["rest"]
+        if bare in known or name in OF_AUTHORIZER:
+            continue
+        close = nearest(name, known)
+        problems.append(f"{name} (did you mean {close}?)" if close else name)
+    return problems
+
+
+def property_names(version: str) -> tuple[str, ...]:
+    """The broker properties that a Kafka version knows; asked once, then kept in the cache.
+
+    Raises:
+        ConfigError: there is no such version, no Java, or the version does not tell.
+    """
+    kept = cache_dir() / "broker-properties" / f"kafka-{version}.txt"
+    if not kept.exists():
+        names = _asked(version)
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(kept, "\n".join(names).encode())
+    return tuple(kept.read_text(encoding="utf-8").split())
+
+
+def _asked(version: str) -> list[str]:
+    jars = kafka_jars(version)
+    class_path = os.pathsep.join(map(str, (*jars, java_jar(NAME, SOURCE, jars))))
+    command = [java_command(), "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", class_path]
+    try:
+        done = subprocess.run(
+            [*command, NAME],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        told = f"no answer within {TIMEOUT_S:.0f} s"
+    else:
+        names = done.stdout.split()
+        if done.returncode == 0 and names:
+            return sorted(names)
+        told = done.stderr.strip()[-600:] or f"exit code {done.returncode}"
+    raise ConfigError(f"Kafka {version} does not tell which broker properties it knows: {told}")

@@ -1,0 +1,139 @@
+"""What the axes of an experiment do to its figure, with an interval over all comparisons."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from metrics.comparing.effects import (
+    PAIRS_MIN,
+    Conclusion,
+    Effect,
+    conclude,
+    interval_effect,
+    paired_effect,
+)
+
+
+@dataclass(frozen=True)
+class Result:
+    """The figure of one case in one repeat, at one message size.
+
+    Attributes:
+        settings: full path of each key that varies → its value.
+        repeat: from 1.
+        bpm: message size [B].
+        value: the figure; None where the case has no answer [MB/s].
+        low, high: where it lies at 90 %; None where that is not known [MB/s].
+        p50_ms, p99_ms, p999_ms: latencies at the figure.
+        limited_by: the resource that bound the brokers, or None.
+        why: why there is no answer; empty where there is one.
+    """
+
+    settings: Mapping[str, str]
+    repeat: int
+    bpm: int
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    p50_ms: float | None = None
+    p99_ms: float | None = None
+    p999_ms: float | None = None
+    limited_by: str | None = None
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class AxisEffect:
+    """One value of an axis against its first one.
+
+    Attributes:
+        axis: full path of the key.
+        bpm: message size [B].
+        before, after: the first value, and the other.
+        effect: of `after`; None where too little was measured.
+        conclusion: what to call it, among all comparisons of the sweep.
+        count: pairs of cases, alike in all but this axis and measured in the same repeat.
+        by_repeats: True where the interval is that of the pairs' scatter; else it follows from
+            the intervals of the figures, and does not know what changes from start to start.
+    """
+
+    axis: str
+    bpm: int
+    before: str
+    after: str
+    effect: Effect | None
+    conclusion: Conclusion
+    count: int
+    by_repeats: bool
+
+
+def effects_of(
+    results: Sequence[Result], axes: Mapping[str, Sequence[str]], min_effect: float = 0.0
+) -> tuple[AxisEffect, ...]:
+    """Each value of each axis against the axis's first one, at each size.
+
+    Args:
+        results: of all cases and repeats.
+        axes: full path → its values, the one that others are held against first.
+        min_effect: the least change that matters [share].
+    """
+    found: list[tuple[str, int, str, str, Effect | None, int, bool]] = []
+    for axis, values in axes.items():
+        for bpm in sorted({each.bpm for each in results}):
+            own = [each for each in results if each.bpm == bpm and each.value]
+            for value in values[1:]:
+                pairs = _pairs(own, axis, values[0], value)
+                by_repeats = len(pairs) >= PAIRS_MIN
+                effect = _effect(pairs, by_repeats)
+                found.append((axis, bpm, values[0], value, effect, len(pairs), by_repeats))
+    conclusions = conclude([each[4] for each in found], min_effect)
+    return tuple(
+        AxisEffect(axis, bpm, before, after, effect, conclusion, count, by_repeats)
+        for (axis, bpm, before, after, effect, count, by_repeats), conclusion in zip(
+            found, conclusions, strict=True
+        )
+    )
+
+
+def _pairs(
+    results: Sequence[Result], axis: str, before: str, after: str
+) -> list[tuple[Result, Result]]:
+    """Results that differ in this axis alone, of the same repeat."""
+
+    def place(each: Result) -> tuple[object, ...]:
+        rest = tuple(sorted((k, v) for k, v in each.settings.items() if k != axis))
+        return each.repeat, rest
+
+    first = {place(each): each for each in results if each.settings[axis] == before}
+    return [
+        (first[place(each)], each)
+        for each in results
+        if each.settings[axis] == after and place(each) in first
+    ]
+
+
+def _effect(pairs: Sequence[tuple[Result, Result]], by_repeats: bool) -> Effect | None:
+    if by_repeats:
+        return paired_effect([(a.value or 0.0, b.value or 0.0) for a, b in pairs])
+    spreads = [(_spread(a), _spread(b)) for a, b in pairs]
+    if not pairs or any(math.isnan(a + b) for a, b in spreads):
+        return None
+    return interval_effect(
+        [
+            ((a.value or 0.0, of_a), (b.value or 0.0, of_b))
+            for (a, b), (of_a, of_b) in zip(pairs, spreads, strict=True)
+        ]
+    )
+
+
+NORMAL_90 = 1.6449
+"""A normal curve holds 90 % within so many standard deviations to either side."""
+
+
+def _spread(result: Result) -> float:
+    """The standard deviation of a figure's logarithm, from its interval at 90 %."""
+    if not result.low or not result.high:
+        return math.nan
+    return math.log(result.high / result.low) / (2.0 * NORMAL_90)

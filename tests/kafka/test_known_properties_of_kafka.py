@@ -1,0 +1,42 @@
+"""Which broker properties a Kafka version knows, as it tells itself."""
+
+from __future__ import annotations
+
+import click.testing
+import pytest
+
+from jobs.compare import compare
+from jobs.setup.kafka_release import DEFAULT_RELEASE
+from jobs.testbed.known_properties import property_names, require_known
+from jobs.testbed.launcher import start
+from jobs.testbed.profile import adapted, load_profile, profile_names
+from search.errors import ConfigError
+
+
+@pytest.mark.parametrize("name", profile_names())
+def test_the_profiles_name_what_kafka_knows(name: str) -> None:
+    require_known(load_profile(name))
+
+
+@pytest.mark.parametrize(
+    "version",
+    [
+        DEFAULT_RELEASE,
+        pytest.param("3.9.2", marks=pytest.mark.long),
+        pytest.param("4.3.1", marks=pytest.mark.long),
+    ],
+)
+def test_a_version_tells_its_properties(version: str) -> None:
+    names = property_names(version)
+    assert {"num.io.threads", "log.dirs", "ssl.keystore.location"} <= set(names)
+    assert len(names) > 200
+    require_known(adapted(load_profile("disk-bound"), kafka_version=version))
+
+
+def test_a_slip_ends_before_anything_starts() -> None:
+    with pytest.raises(ConfigError, match=r"num\.io\.thread \(did you mean num\.io\.threads\?\)"):
+        start("default", brokers=1, overrides={"num.io.thread": 2})
+    options = ["--a", "num.io.thread=2", "--b", "num.io.threads=1", "--dry-run"]
+    done = click.testing.CliRunner().invoke(compare, options)
+    assert isinstance(done.exception, ConfigError), done.output
+    assert "num.io.threads?" in str(done.exception)

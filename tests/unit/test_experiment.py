@@ -1,0 +1,251 @@
+"""Experiments: their files, their cases, in which order these are measured, and what they say."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter
+from pathlib import Path
+
+import click.testing
+import pytest
+
+from jobs.config.experiment import CASES_MAX, load_sweep
+from jobs.config.files import names_in
+from jobs.runs.sweep.answer import axes_of, results_table, sentences
+from jobs.runs.sweep.turns import turns
+from jobs.sweep import sweep
+from metrics.comparing.effects import Conclusion
+from metrics.comparing.sweeps import Result, effects_of
+from search.errors import ConfigError
+
+ACKS = "workload.producer.acks"
+THREADS = "cluster.testbed.properties.num.io.threads"
+
+WHOLE = f"""
+workload: 1kB
+repeats: 3
+axes:
+  {ACKS}: ["1", all]
+  {THREADS}: [1, 2, 4]
+"""
+
+
+def write(folder: Path, text: str) -> str:
+    path = folder / "mine.yaml"
+    path.write_text(text, encoding="utf-8")
+    return str(path)
+
+
+# --- files --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", names_in("experiments"))
+@pytest.mark.parametrize("quick", [False, True])
+def test_the_ready_experiments_are_right(name: str, quick: bool) -> None:
+    loaded = load_sweep(name, quick=quick)
+    assert len(loaded.cases) >= 2
+    assert loaded.experiment.description
+    assert len({case.name for case in loaded.cases}) == len(loaded.cases)
+
+
+def test_a_grid_has_each_value_with_each_other(tmp_path: Path) -> None:
+    loaded = load_sweep(write(tmp_path, WHOLE))
+    assert [case.name for case in loaded.cases][:3] == [
+        "acks=1 num.io.threads=1",
+        "acks=1 num.io.threads=2",
+        "acks=1 num.io.threads=4",
+    ]
+    assert len(loaded.cases) == 6
+    last = loaded.cases[-1].config
+    assert last.workload.producer.acks == "all"
+    assert last.cluster.testbed is not None
+    assert last.cluster.testbed.properties["num.io.threads"] == "4"
+
+
+def test_one_at_a_time_changes_one_axis_of_the_base(tmp_path: Path) -> None:
+    loaded = load_sweep(write(tmp_path, WHOLE + "combine: one at a time\n"))
+    assert [case.name for case in loaded.cases] == [
+        "acks=1 num.io.threads=1",
+        "acks=all num.io.threads=1",
+        "acks=1 num.io.threads=2",
+        "acks=1 num.io.threads=4",
+    ]
+
+
+def test_cases_may_be_listed(tmp_path: Path) -> None:
+    listed = f"cases:\n  - {{{ACKS}: all}}\n  - {{{ACKS}: '1'}}\n"
+    assert [case.name for case in load_sweep(write(tmp_path, listed)).cases] == [
+        "acks=all",
+        "acks=1",
+    ]
+
+
+def test_options_win_over_the_file_and_lose_against_its_axes(tmp_path: Path) -> None:
+    path = write(tmp_path, WHOLE + "set: [workload.producer.linger_ms=3]\n")
+    options = ("workload.producer.linger_ms=7", f"{ACKS}=0")
+    loaded = load_sweep(path, options, repeats=2)
+    assert {case.config.workload.producer.linger_ms for case in loaded.cases} == {7}
+    assert {case.config.workload.producer.acks for case in loaded.cases} == {"1", "all"}
+    assert loaded.experiment.repeats == 2
+
+
+WRONG = {
+    "nothing varies": ("workload: 1kB\n", "neither axes nor cases"),
+    "both": (f"axes: {{{ACKS}: ['1', all]}}\ncases: [{{{ACKS}: all}}]\n", "both axes and cases"),
+    "one value": (f"axes:\n  {ACKS}: [all]\n", "two values or more"),
+    "a value twice": (f"axes:\n  {ACKS}: [all, all]\n", "two values or more"),
+    "no list": (f"axes:\n  {ACKS}: all\n", "two values or more"),
+    "null": (f"axes:\n  {ACKS}: [all, null]\n", "two values or more"),
+    "no full path": (
+        "axes:\n  producer.acks: ['1', all]\n",
+        r"line 2: producer\.acks is no full path",
+    ),
+    "a broker property": (
+        "axes:\n  num.io.threads: [1, 2]\n",
+        r"line 2: num\.io\.threads is no full",
+    ),
+    "unknown key": ("axes:\n  workload.producer.ack: ['1', all]\n", r"nearest known key is acks"),
+    "wrong value": (f"axes:\n  {ACKS}: ['1', two]\n", r"case acks=two: .*0, 1 or all|acks=two"),
+    "too many replicas": (
+        "axes:\n  workload.topic.replication_factor: [3, 4]\n",
+        "at most as many replicas as brokers",
+    ),
+    "batch above the request": (
+        "axes:\n  workload.producer.batch_size: [1000, 20000000]\n",
+        "case batch_size=20000000",
+    ),
+    "unknown file": ("workload: none\naxes:\n  " + ACKS + ": ['1', all]\n", "none"),
+    "unknown top key": ("axis: {}\n", "axis is an unknown key; the nearest known key is axes"),
+    "unlike cases": (
+        f"cases:\n  - {{{ACKS}: all}}\n  - {{workload.producer.linger_ms: 1}}\n",
+        "same keys",
+    ),
+    "empty case": ("cases:\n  - {}\n", "same keys"),
+    "load without one": (f"asks: load\naxes:\n  {ACKS}: ['1', all]\n", "expected load: NUMBER"),
+    "load of a limit": (f"load: 4\naxes:\n  {ACKS}: ['1', all]\n", "asks is limit"),
+    "two sizes of a load": (
+        f"asks: load\nload: 4\nworkload: demo\naxes:\n  {ACKS}: ['1', all]\n",
+        "expected one where a load is held",
+    ),
+    "two goals": (f"goal: default,strict\naxes:\n  {ACKS}: ['1', all]\n", "expected one"),
+    "too many": (
+        f"axes:\n  workload.producer.linger_ms: {list(range(CASES_MAX + 1))}\n",
+        f"at most {CASES_MAX}",
+    ),
+    "question": (f"asks: most\naxes:\n  {ACKS}: ['1', all]\n", "asks is"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_experiment_is_told_with_what_is_wrong(tmp_path: Path, name: str) -> None:
+    text, told = WRONG[name]
+    path = write(tmp_path, text)
+    with pytest.raises(ConfigError, match=told) as caught:
+        load_sweep(path)
+    assert "mine.yaml" in str(caught.value) or name == "unknown file"
+    assert caught.value.exit_code == 2
+
+
+# --- the order ----------------------------------------------------------------
+
+
+def test_every_case_is_measured_once_in_each_repeat_and_brokers_start_once_a_cluster(
+    tmp_path: Path,
+) -> None:
+    loaded = load_sweep(write(tmp_path, WHOLE))
+    groups = list(turns(loaded))
+    assert len(groups) == 3 * 3
+    everything = [turn for group in groups for turn in group]
+    assert Counter(turn.case.name for turn in everything) == {c.name: 3 for c in loaded.cases}
+    assert len({turn.name for turn in everything}) == len(everything)
+    for group in groups:
+        assert len({turn.case.settings[THREADS] for turn in group}) == 1
+    orders = [[turn.case.name for turn in everything[n : n + 6]] for n in (0, 6, 12)]
+    assert len(set(map(tuple, orders))) > 1, "each repeat has an order of its own"
+    again = [turn.name for group in turns(loaded) for turn in group]
+    assert again == [turn.name for turn in everything], "the same when it is resumed"
+
+
+def test_a_dry_run_says_what_varies_and_how_long_it_takes(tmp_path: Path) -> None:
+    text = f"workload: 1kB\ncluster: example\naxes:\n  {ACKS}: ['1', all]\n"
+    done = click.testing.CliRunner().invoke(sweep, [write(tmp_path, text), "--dry-run"])
+    assert done.exit_code == 0, done.output
+    assert f"2 cases, 2 measurements; varied: {ACKS}: 1, all" in " ".join(done.output.split())
+
+
+# --- effects ------------------------------------------------------------------
+
+
+def figures(
+    ratio: float, repeats: int, noise: float, seed: int = 1, width: float = 0.06
+) -> list[Result]:
+    """Two axes: acks changes the figure by a ratio, threads do nothing."""
+    chance = random.Random(seed)
+    found = []
+    for repeat in range(1, repeats + 1):
+        drift = math.exp(0.1 * chance.gauss(0, 1))
+        for acks, times in (("1", 1.0), ("all", ratio)):
+            for threads in ("1", "2"):
+                value = 20.0 * drift * times * math.exp(noise * chance.gauss(0, 1))
+                settings = {ACKS: acks, THREADS: threads}
+                low, high = value * (1 - width / 2), value * (1 + width / 2)
+                found.append(Result(settings, repeat, 1000, value, low, high))
+    return found
+
+
+AXES = {ACKS: ("1", "all"), THREADS: ("1", "2")}
+
+
+def test_an_effect_is_told_and_the_others_say_what_would_have_been_seen() -> None:
+    acks, threads = effects_of(figures(0.8, 4, 0.01), AXES)
+    assert acks.effect is not None and threads.effect is not None
+    assert acks.effect.low < 0.8 < acks.effect.high
+    assert acks.conclusion is Conclusion.REGRESSION
+    assert threads.conclusion is Conclusion.NONE_SEEN
+    assert acks.by_repeats and acks.count == 8
+    first, second = sentences((acks, threads))
+    assert first.startswith("acks all against 1, 1 kB: 2") and "less" in first
+    assert "no effect seen" in second and "would have been" in second
+
+
+def test_with_one_repeat_the_figures_own_intervals_speak() -> None:
+    acks, threads = effects_of(figures(0.7, 1, 0.0), AXES)
+    assert not acks.by_repeats and acks.count == 2
+    assert acks.conclusion is Conclusion.REGRESSION
+    assert threads.conclusion is Conclusion.NONE_SEEN
+    assert acks.effect is not None
+    assert acks.effect.low < 0.7 < acks.effect.high
+
+
+def test_a_case_without_an_answer_is_left_out_and_said() -> None:
+    results = [
+        Result({ACKS: "1"}, 1, 1000, 20.0),
+        Result({ACKS: "all"}, 1, 1000, None, why="nothing was sustained"),
+    ]
+    (found,) = effects_of(results, {ACKS: ("1", "all")})
+    assert found.effect is None
+    assert found.conclusion is Conclusion.NO_ANSWER
+    (told,) = sentences((found,))
+    assert "no answer" in told
+
+
+def test_equal_cases_raise_an_alarm_in_few_of_many_experiments() -> None:
+    alarms = 0
+    for seed in range(400):
+        found = effects_of(figures(1.0, 4, 0.03, seed), AXES)
+        alarms += any(each.conclusion is not Conclusion.NONE_SEEN for each in found)
+    assert alarms <= 400 * 0.05 + 3 * math.sqrt(400 * 0.05 * 0.95)
+
+
+def test_the_table_has_each_case_in_the_experiments_order(tmp_path: Path) -> None:
+    loaded = load_sweep(write(tmp_path, WHOLE))
+    results = [
+        Result(dict(case.settings), 1, 1000, 10.0 + n, 9.0, 12.0)
+        for n, case in enumerate(loaded.cases)
+    ]
+    table = results_table(loaded, list(reversed(results)))
+    assert [row[:2] for row in table.rows] == [
+        (case.settings[ACKS], case.settings[THREADS]) for case in loaded.cases
+    ]
+    assert axes_of(loaded) == {ACKS: ("1", "all"), THREADS: ("1", "2", "4")}

@@ -1,0 +1,29 @@
+"""Names of broker properties, without a Kafka to ask."""
+
+from __future__ import annotations
+
+import pytest
+
+from jobs.testbed.known_properties import unknown_names
+
+KNOWN = ("num.io.threads", "ssl.keystore.location", "log.segment.bytes")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [*KNOWN, "listener.name.client.ssl.keystore.location", "super.users"],
+)
+def test_what_kafka_reads_is_known(name: str) -> None:
+    assert not unknown_names([name], KNOWN)
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("num.io.thread", "num.io.thread (did you mean num.io.threads?)"),
+        ("listener.name.client.no.such", "listener.name.client.no.such"),
+        ("zzz.qqq", "zzz.qqq"),
+    ],
+)
+def test_a_slip_is_told_with_the_nearest_name(name: str, told: str) -> None:
+    assert unknown_names([name], KNOWN) == [told]

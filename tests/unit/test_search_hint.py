@@ -1,0 +1,103 @@
+"""What the warm-up read: it chooses the first load, and costs little when it is wrong."""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import replace
+
+import pytest
+
+from metrics.trial.warm_up import WarmUp
+from search.bisect import Bisection
+from search.boundary_model import ProducerRate
+from search.guide import Guide
+from search.guided import ALLOWANCE, Guided
+from search.limits import Limits
+from search.line import FinishedPoint, Line
+from search.model import Bracket, Done, Measure, Observation, Verdict
+from search.simulate import ClusterSpec, SimulatedCluster, run_on
+from tests.bench.search_overloads import behaviour_of
+
+LIMITS = Limits(128, 20_000, 0.05, 3)
+
+
+def hint(load: int, idle: float) -> Observation:
+    found = WarmUp(load, idle).hint(0.2)
+    assert found is not None
+    return found
+
+
+def first_load(seen: Observation) -> Measure:
+    decision = Guided(LIMITS, Guide().hinted(seen)).decide(())
+    assert isinstance(decision, Measure)
+    return decision
+
+
+def test_no_warm_up_is_no_hint() -> None:
+    assert WarmUp().hint(0.2) is None
+    assert WarmUp(64, None).hint(0.2) is None
+
+
+def test_a_reading_near_the_threshold_is_where_the_search_begins() -> None:
+    decision = first_load(hint(32, 0.49))
+    assert 35 <= decision.load <= 48
+    assert "the warm-up put the limit near" in decision.reason
+
+
+def test_a_warm_up_that_left_no_idle_time_says_only_lower() -> None:
+    decision = first_load(hint(64, 0.0))
+    assert decision.load == 21
+    assert "idle 0.00 at np 64 in the warm-up" in decision.reason
+    assert "lower" in decision.reason
+
+
+@pytest.mark.parametrize("idle", [1.0, 0.99, 0.975])
+def test_a_warm_up_that_left_brokers_at_rest_says_only_higher(idle: float) -> None:
+    decision = first_load(hint(64, idle))
+    assert decision.load == 256
+    assert "higher" in decision.reason
+
+
+def test_it_is_no_bound() -> None:
+    cluster = SimulatedCluster(ClusterSpec(300.0), 1)  # warm ones bear far more than cold ones did
+    end = run_on(Guided(LIMITS, Guide().hinted(hint(64, 0.0))), cluster)
+    assert isinstance(end.result, Done)
+    assert end.result.bracket.sustained == pytest.approx(290, abs=12)
+
+
+def test_only_the_size_that_is_measured_first_takes_it() -> None:
+    line = Line((100, 1000), ProducerRate(bytes_per_s=1e5), LIMITS, hint=hint(32, 0.49))
+    assert line.guide_for(1000, ()).prior is not None
+    done = FinishedPoint(1000, Done(Bracket(40, 42)), (Observation(42, Verdict.OVERLOADED, {}),))
+    found = line.guide_for(100, (done,)).prior
+    assert found is None or found.source != "the warm-up"
+
+
+def test_a_misleading_hint_costs_no_more_than_any_misleading_guide() -> None:
+    chance = random.Random(5)
+    for limit in (3, 8, 20, 64, 127, 128, 129, 300, 900):
+        spec = ClusterSpec(limit + 0.5)
+        plain = run_on(Bisection(LIMITS), SimulatedCluster(spec, 1)).trials
+        for _ in range(20):
+            load = round(math.exp(chance.uniform(0.0, math.log(2000.0))))
+            misleading = Guide().hinted(hint(load, chance.uniform(0.0, 0.8)))
+            end = run_on(Guided(LIMITS, misleading), SimulatedCluster(spec, 1))
+            assert end.trials <= plain + ALLOWANCE, (limit, load)
+
+
+def test_it_saves_trials_where_a_single_size_starts_cold() -> None:
+    saved, wrong, count = 0, 0, 150
+    for seed in range(count):
+        chance = random.Random(seed)
+        capacity = math.exp(chance.uniform(math.log(16.0), math.log(250.0)))
+        spec = replace(behaviour_of(chance, chance.choice((1.25, 3.0))), capacity=capacity)
+        cold = run_on(Guided(LIMITS), SimulatedCluster(spec, seed))
+        warmed = SimulatedCluster(replace(spec, noise=0.05, false_alarm=0.0), seed + 1).measure(64)
+        used = warmed.indicators["request_handler_idle"]
+        seen = hint(64, max(0.0, 1.0 - 0.8 * used))
+        told = run_on(Guided(LIMITS, Guide().hinted(seen)), SimulatedCluster(spec, seed))
+        saved += cold.trials - told.trials
+        wrong += told.is_off(0.10)
+    assert saved >= 0.5 * count
+    assert wrong <= 0.01 * count
