@@ -110,7 +110,8 @@ def _memory() -> str:
 
 def _kafka(testbed: TestbedOptions) -> list[Finding]:
     version = testbed.kafka_version
-    require_known(profile_of(testbed))
+    profile = profile_of(testbed)
+    require_known({**profile.broker, **profile.controller}, version)
     return [ok("jars of Kafka", f"{version}, {_count(kafka_jars(version))}")]
 
 

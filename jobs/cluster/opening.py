@@ -66,13 +66,17 @@ class OpenCluster:
 
 
 def require_startable(cluster: Cluster) -> None:
-    """Check the settings of a testbed as its start does, and start nothing.
+    """Check the settings of a testbed, and start nothing.
+
+    The properties of its profile are checked when it starts, as Kafka has to be there for that.
 
     Raises:
-        ConfigError: the profile or a value is wrong, or its Kafka does not know a property.
+        ConfigError: the profile or a value is wrong, or its Kafka does not know a property that
+            the cluster's file or an option gives.
     """
     if cluster.testbed is not None:
-        require_known(profile_of(cluster.testbed))
+        profile, given = profile_of(cluster.testbed), cluster.testbed.properties
+        require_known([name for name in given if name in profile.broker], profile.kafka_version)
 
 
 def open_cluster(cluster: Cluster, reporter: Reporter, stack: ExitStack) -> OpenCluster:

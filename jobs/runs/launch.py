@@ -38,15 +38,14 @@ def launch(
         ConfigError: a testbed's settings are wrong, or nobody consents.
         RedlineError: see `execute`.
     """
-    clusters = {config.cluster.name: config for config in body.configurations.values()}
+    configs = tuple(body.configurations.values())
     with make_reporter() as reporter:
-        for config in clusters.values():
+        for config in configs:
             require_startable(config.cluster)
         if asked.dry_run:
             reporter.report(PlanShown(body.plan(asked.out)))
             return 0
-        for config in clusters.values():
-            require_consent(config, reporter, asked.yes, deed)
+        require_consent(configs, reporter, asked.yes, deed)
         if check is not None:
             check()
         out = asked.out.absolute()

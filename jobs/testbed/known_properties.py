@@ -10,14 +10,13 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from jobs.config.fields import nearest
 from jobs.setup.jars import kafka_jars
 from jobs.setup.java_jar import java_jar
 from jobs.setup.places import cache_dir
 from jobs.setup.preflight import java_command
-from jobs.testbed.profile import Profile
 from metrics.reporting.summary import write_atomic
 from search.errors import ConfigError
 
@@ -59,18 +58,17 @@ PLUGINS = (
 """Who sets one of these brings a class that may read properties of its own."""
 
 
-def require_known(profile: Profile) -> None:
-    """Check the names of a profile's broker and controller properties.
+def require_known(names: Collection[str], version: str) -> None:
+    """Check names of broker properties; without any nothing is asked of Kafka.
 
     Raises:
-        ConfigError: the profile's Kafka version does not know one of them.
+        ConfigError: this Kafka version does not know one of them.
     """
-    wanted = {**profile.broker, **profile.controller}
-    if wanted and not any(name in wanted for name in PLUGINS):
-        problems = unknown_names(wanted, property_names(profile.kafka_version))
+    if names and not any(name in names for name in PLUGINS):
+        problems = unknown_names(names, property_names(version))
         if problems:
             raise ConfigError(
-                f"Kafka {profile.kafka_version} does not know {', '.join(problems)}; expected "
+                f"Kafka {version} does not know {', '.join(problems)}; expected "
                 "broker properties by the names of its documentation, as brokers ignore others "
                 "without a word; correct or remove them"
             )

@@ -75,7 +75,7 @@ def start(  # noqa: PLR0913 - all but the first by name
         from jobs.setup.jars import kafka_jars
 
         jars = kafka_jars(profile.kafka_version)
-        require_known(profile)
+        require_known({**profile.broker, **profile.controller}, profile.kafka_version)
     spec = make_spec(profile, name, jars, owned=owned, spark_workers=spark_workers)
     return launch(spec, root or default_root())
 

@@ -9,13 +9,14 @@ from jobs.compare import compare
 from jobs.setup.kafka_release import DEFAULT_RELEASE
 from jobs.testbed.known_properties import property_names, require_known
 from jobs.testbed.launcher import start
-from jobs.testbed.profile import adapted, load_profile, profile_names
+from jobs.testbed.profile import load_profile, profile_names
 from search.errors import ConfigError
 
 
 @pytest.mark.parametrize("name", profile_names())
 def test_the_profiles_name_what_kafka_knows(name: str) -> None:
-    require_known(load_profile(name))
+    profile = load_profile(name)
+    require_known({**profile.broker, **profile.controller}, profile.kafka_version)
 
 
 @pytest.mark.parametrize(
@@ -30,7 +31,7 @@ def test_a_version_tells_its_properties(version: str) -> None:
     names = property_names(version)
     assert {"num.io.threads", "log.dirs", "ssl.keystore.location"} <= set(names)
     assert len(names) > 200
-    require_known(adapted(load_profile("disk-bound"), kafka_version=version))
+    require_known(load_profile("disk-bound").broker, version)
 
 
 def test_a_slip_ends_before_anything_starts() -> None:

@@ -99,9 +99,9 @@ def test_a_dry_run_loads_nothing(tmp_path: Path) -> None:
 def test_consent_names_the_deed() -> None:
     config = load("example", "demo", "default")
     with pytest.raises(ConfigError, match="would do this"), make_reporter() as reporter:
-        require_consent(config, reporter, False, "do this")
+        require_consent([config], reporter, False, "do this")
     with make_reporter() as reporter:
-        require_consent(config, reporter, True)
+        require_consent([config], reporter, True)
 
 
 def s_per_mb(mb_per_s: float, *brokers: BrokerWindow) -> float | None:

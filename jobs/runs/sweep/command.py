@@ -52,8 +52,7 @@ def carry_out(sweep: Sweep, asked: Asked, resume: str | None, budget_s: float | 
         if asked.dry_run:
             reporter.report(PlanShown(plan))
             return 0
-        for config in {case.config.cluster.name: case.config for case in sweep.cases}.values():
-            require_consent(config, reporter, asked.yes, OVERLOAD)
+        require_consent([case.config for case in sweep.cases], reporter, asked.yes, OVERLOAD)
         sweep_id = resume or new_run_id(time.time())
         folder = out / sweep_id
         if resume is not None and not folder.exists():
