@@ -12,7 +12,7 @@ import json
 import math
 import random
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,9 +20,13 @@ from typing import Any
 import numpy as np
 from scipy.optimize import isotonic_regression
 
+from metrics.trial.warm_up import WarmUp
 from search.bisect import Bisection
+from search.estimate import READABLE_MIN
+from search.guide import Guide
 from search.guided import Guided
 from search.model import Searcher
+from search.signals import SATURATED
 from search.simulate import (
     ACHIEVED_MIN,
     IDLE_MIN,
@@ -35,12 +39,19 @@ from tests.bench.search_overloads import LIMITS_NP, START, WRONG_BY, limits_from
 
 FOLDER = Path(__file__).parents[1] / "data" / "ladders"
 """Where the recorded ladders lie."""
-STARTS = {"cold": None, "high": WRONG_BY, "low": 1 / WRONG_BY}
-"""How far the first load lies from the limit [ratio]; None is the usual start."""
+STARTS = {"cold": None, "warm": None, "high": WRONG_BY, "low": 1 / WRONG_BY}
+"""How far the first load lies from the limit [ratio]; None is the usual start. "warm" is that of
+brokers that were cold: what their warm-up read is a hint."""
+COLD = 1.1
+"""How many times as utilized brokers are in the warm-up as in a trial [ratio]."""
 AT_REST = 0.02
 """Utilization of the handlers' threshold at no load."""
-POINTS = 300
+POINTS = 1000
 """Searches of a ladder and a start."""
+
+
+Readings = tuple[tuple[float, float], ...]
+"""Loads over the limit, ascending, and what was read at each."""
 
 
 @dataclass(frozen=True)
@@ -49,18 +60,18 @@ class Ladder:
 
     Attributes:
         name: of the brokers and the size.
-        loads: over the limit [ratio], ascending.
-        handlers: utilization of the idle threshold.
+        heaviest: the heaviest load that was offered, over the limit [ratio].
+        handlers: utilization of the idle threshold, over the load.
         shortfall: share of the offered bytes that was not delivered [ratio].
         isr: ISR changes, over their threshold.
         is_held_out: True when it had no part in choosing constants.
     """
 
     name: str
-    loads: tuple[float, ...]
-    handlers: tuple[float, ...]
-    shortfall: tuple[float, ...]
-    isr: tuple[float, ...]
+    heaviest: float
+    handlers: Readings
+    shortfall: Readings
+    isr: Readings
     is_held_out: bool
 
     def indicators(self, ratio: float) -> dict[str, float]:
@@ -72,16 +83,17 @@ class Ladder:
         Args:
             ratio: the load over the limit.
         """
-        delivered = np.multiply(self.loads, np.subtract(1.0, self.shortfall))
-        through = _between(ratio, self.loads, delivered, 0.0)
+        at = min(ratio, self.heaviest)
+        through = at * (1.0 - _between(at, self.shortfall, 0.0))
         return {
-            "request_handler_idle": _between(ratio, self.loads, self.handlers, AT_REST),
+            "request_handler_idle": _between(at, self.handlers, AT_REST),
             "achieved": max(0.0, 1.0 - through / ratio) / (1.0 - ACHIEVED_MIN),
-            "isr": _between(ratio, self.loads, self.isr, 0.0),
+            "isr": _between(at, self.isr, 0.0),
         }
 
 
-def _between(ratio: float, loads: Sequence[float], values: Any, at_rest: float) -> float:
+def _between(ratio: float, readings: Readings, at_rest: float) -> float:
+    loads, values = zip(*readings, strict=True)
     return float(np.interp(ratio, (0.0, *loads), (at_rest, *values)))
 
 
@@ -116,33 +128,51 @@ def _ladder(brokers: str, recorded: dict[str, Any]) -> Ladder | None:
         return None
     size = recorded["bpm"]
     name = f"{brokers} {size // 1000} kB" if size >= 1000 else f"{brokers} {size} B"
+    loads = [float(rung["np"]) for rung in rungs]
+    busy = [(1.0 - (rung["idle"] or 0.0)) / (1.0 - IDLE_MIN) for rung in rungs]
+    short = [max(0.0, 1.0 - rung["achieved"]) for rung in rungs]
+    isr = [(rung["isr"] or 0.0) / ISR_SHARE_MAX for rung in rungs]
     read = Ladder(
         name,
-        tuple(float(rung["np"]) for rung in rungs),
-        _rising((1.0 - (rung["idle"] or 0.0)) / (1.0 - IDLE_MIN) for rung in rungs),
-        _rising(max(0.0, 1.0 - rung["achieved"]) for rung in rungs),
-        _rising((rung["isr"] or 0.0) / ISR_SHARE_MAX for rung in rungs),
+        loads[-1],
+        _rising(loads, _smoothed(loads, busy)),
+        _rising(loads, short),
+        _rising(loads, isr),
         name not in CHOSEN_ON,
     )
-    limit = _limit_of(read)
-    return Ladder(
-        name,
-        tuple(load / limit for load in read.loads),
-        read.handlers,
-        read.shortfall,
-        read.isr,
-        read.is_held_out,
+    limit = _limit_of(read, loads[0] / 100.0)
+    return replace(
+        read,
+        heaviest=read.heaviest / limit,
+        handlers=_over(limit, read.handlers),
+        shortfall=_over(limit, read.shortfall),
+        isr=_over(limit, read.isr),
     )
 
 
-def _rising(values: Iterable[float]) -> tuple[float, ...]:
-    """The nearest readings that never fall, as noise made some of them do."""
-    return tuple(map(float, isotonic_regression(list(values)).x))
+def _over(limit: float, readings: Readings) -> Readings:
+    return tuple((load / limit, value) for load, value in readings)
 
 
-def _limit_of(ladder: Ladder) -> float:
-    """The load at which the first of the readings reaches its threshold."""
-    low, high = ladder.loads[0] / 100.0, ladder.loads[-1]
+def _smoothed(loads: Sequence[float], used: Sequence[float]) -> list[float]:
+    """Utilizations without the scatter of single trials, which the replay adds again.
+
+    Where they can be read they follow a parabola of their logarithm over that of the load.
+    """
+    read = [i for i, each in enumerate(used) if READABLE_MIN < each < SATURATED]
+    where, what = np.log([loads[i] for i in read]), np.log([used[i] for i in read])
+    fitted = np.exp(np.polyval(np.polyfit(where, what, 2), where))
+    return [float(fitted[read.index(i)]) if i in read else each for i, each in enumerate(used)]
+
+
+def _rising(loads: Sequence[float], values: Sequence[float]) -> Readings:
+    """The nearest readings that never fall."""
+    return tuple(zip(loads, map(float, isotonic_regression(values).x), strict=True))
+
+
+def _limit_of(ladder: Ladder, low: float) -> float:
+    """The load above `low` at which the first of the readings reaches its threshold."""
+    high = ladder.heaviest
     while high / low > 1.0001:
         middle = math.sqrt(low * high)
         if max(ladder.indicators(middle).values()) >= 1.0:
@@ -158,6 +188,10 @@ class RecordedCluster(SimulatedCluster):
     def __init__(self, ladder: Ladder, spec: ClusterSpec, seed: int) -> None:
         super().__init__(spec, seed)
         self._ladder = ladder
+
+    def utilization(self, load: int) -> float:
+        """That of the handlers' threshold in one trial, which counts for nothing."""
+        return self.measure(load).indicators["request_handler_idle"]
 
     def _indicators(self, ratio: float, reading: float) -> dict[str, float]:
         read = self._ladder.indicators(ratio)
@@ -216,5 +250,12 @@ def _end(
     wrong = STARTS[start]
     first = START if wrong is None else max(1, round(capacity * wrong))
     spec = ClusterSpec(capacity, noise=0.02, reading_noise=0.005, false_alarm=0.02)
+    cluster = RecordedCluster(ladder, spec, seed)
     searcher: Searcher = make(limits_from(first))
-    return run_on(searcher, RecordedCluster(ladder, spec, seed))
+    if start == "warm" and make is Guided:
+        warm_up = RecordedCluster(ladder, replace(spec, false_alarm=0.0), ~seed)
+        idle = 1.0 - COLD * (1.0 - IDLE_MIN) * warm_up.utilization(first // 2)
+        hint = WarmUp(first // 2, max(0.0, idle)).hint(IDLE_MIN)
+        assert hint is not None
+        searcher = Guided(limits_from(first), Guide().hinted(hint))
+    return run_on(searcher, cluster)

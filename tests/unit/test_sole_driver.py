@@ -115,9 +115,7 @@ def test_each_job_that_loads_takes_the_lock_unless_told_not_to(
         orders.append(order)
         return 0
 
-    callback = command.callback
-    assert callback is not None
-    monkeypatch.setitem(callback.__globals__, "execute", keep)
+    monkeypatch.setattr("jobs.runs.launch.execute", keep)
     for more in ([], ["--no-lock"]):
         arguments = [*options, *more, "--out", str(tmp_path / "out")]
         CliRunner().invoke(command, arguments, catch_exceptions=False)
