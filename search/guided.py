@@ -53,7 +53,8 @@ class Guided:
         self.limits = limits
         self._allowance = allowance
         self.guide = replace(guide or Guide(), axis=limits.axis)
-        self._shadow = Shadow(Bisection(limits))
+        saturated = self.guide.hint if self.guide.hint_saturated else None
+        self._shadow = Shadow(Bisection(limits), saturated.load if saturated else None)
 
     def decide(self, history: Sequence[Observation]) -> Decision:
         """The next step, from the trials of this point alone (oldest first)."""

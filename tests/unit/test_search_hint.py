@@ -74,16 +74,17 @@ def test_only_the_size_that_is_measured_first_takes_it() -> None:
     assert found is None or found.source != "the warm-up"
 
 
-def test_a_misleading_hint_costs_no_more_than_any_misleading_guide() -> None:
+def test_a_misleading_hint_costs_a_trial_more_than_any_misleading_guide_at_most() -> None:
     chance = random.Random(5)
-    for limit in (3, 8, 20, 64, 127, 128, 129, 300, 900):
+    for limit in (3, 8, 20, 40, 50, 64, 100, 127, 128, 129, 300, 900):
         spec = ClusterSpec(limit + 0.5)
         plain = run_on(Bisection(LIMITS), SimulatedCluster(spec, 1)).trials
         for _ in range(20):
             load = round(math.exp(chance.uniform(0.0, math.log(2000.0))))
-            misleading = Guide().hinted(hint(load, chance.uniform(0.0, 0.8)))
-            end = run_on(Guided(LIMITS, misleading), SimulatedCluster(spec, 1))
-            assert end.trials <= plain + ALLOWANCE, (limit, load)
+            seen = hint(load, chance.choice((0.0, chance.uniform(0.0, 0.8))))
+            end = run_on(Guided(LIMITS, Guide().hinted(seen)), SimulatedCluster(spec, 1))
+            misled = seen.indicators["request_handler_idle"] > 1.0 and load <= limit
+            assert end.trials <= plain + ALLOWANCE + misled, (limit, load)
 
 
 def test_it_saves_trials_where_a_single_size_starts_cold() -> None:
