@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import sys
 import threading
@@ -34,6 +33,7 @@ from jobs.testbed.launcher import start
 from jobs.testbed.use import cluster_file
 from search.errors import ConfigError, TryLaterError
 from tests.support.commands import RunningCommand
+from tests.support.kafka_fixtures import REFUSED_SOCKETS
 
 DELAY_S = 3.0
 """Brokers delay the first member of a group by default for so long [s]."""
@@ -255,16 +255,9 @@ def guarded() -> Iterator[Testbed]:
         yield testbed
 
 
-@pytest.fixture
-def refused_sockets() -> Iterator[None]:
-    """kafka-python leaves those to the garbage collector; they go while that is excused."""
-    yield
-    gc.collect()
-
-
 @pytest.mark.long
 @pytest.mark.usefixtures("refused_sockets")
-@pytest.mark.filterwarnings("ignore:unclosed <socket.socket:ResourceWarning")
+@pytest.mark.filterwarnings(REFUSED_SOCKETS)
 def test_a_lock_behind_acls_outlives_a_restart_of_its_coordinator(guarded: Testbed) -> None:
     heard: list[str] = []
     security, plain = guarded.client_security(), f"127.0.0.1:{guarded.brokers[1].port}"

@@ -20,6 +20,7 @@ from jobs.testbed.launcher import start
 from metrics.tables.store import TableStore
 from metrics.trial.state import ALL_BROKERS, CATCHING_UP, offline_state
 from search.model import Verdict
+from tests.support.kafka_fixtures import REFUSED_SOCKETS
 from tests.support.processes import becomes
 
 if TYPE_CHECKING:
@@ -27,7 +28,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.timeout(900),
+    pytest.mark.usefixtures("refused_sockets"),
+    pytest.mark.filterwarnings(REFUSED_SOCKETS),
+]
 
 AWAY = offline_state(1)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -57,6 +58,18 @@ def kafka_testbed(kafka_for_all: Testbed) -> Testbed:
     """
     kafka_for_all.check()
     return kafka_for_all
+
+
+REFUSED_SOCKETS = "ignore:unclosed <socket.socket:ResourceWarning"
+"""Of a test whose brokers go away: kafka-python leaves sockets that were refused to the garbage
+collector."""
+
+
+@pytest.fixture
+def refused_sockets() -> Iterator[None]:
+    """They go while that is excused; with the mark `filterwarnings(REFUSED_SOCKETS)`."""
+    yield
+    gc.collect()
 
 
 @pytest.fixture
