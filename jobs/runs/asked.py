@@ -25,3 +25,8 @@ class Asked:
     dry_run: bool = False
     yes: bool = False
     locks: bool = True
+
+    @property
+    def tables_or_default(self) -> str:
+        """Where the tables are."""
+        return self.tables or str(self.out.absolute() / "tables")

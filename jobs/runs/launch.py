@@ -3,16 +3,41 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from jobs.cluster.opening import require_startable
-from jobs.console.events import PlanShown
+from jobs.config import Configuration
+from jobs.console.events import Plan, PlanShown, Reporter
 from jobs.console.printing import make_reporter
 from jobs.runs.asked import Asked
 from jobs.runs.consent import require_consent
 from jobs.runs.lifecycle import Body, RunOrder, execute, new_run_id
 
 OVERLOAD = "load it until it is overloaded"
+
+
+def may_begin(
+    configs: Sequence[Configuration],
+    plan: Callable[[], Plan],
+    asked: Asked,
+    reporter: Reporter,
+    deed: str = OVERLOAD,
+) -> bool:
+    """Check what can be checked before anything is started, and ask for consent.
+
+    False where the plan is all that was asked for; it has been shown then.
+
+    Raises:
+        ConfigError: a testbed's settings are wrong, or nobody consents.
+    """
+    for config in configs:
+        require_startable(config.cluster)
+    if asked.dry_run:
+        reporter.report(PlanShown(plan()))
+        return False
+    require_consent(configs, reporter, asked.yes, deed)
+    return True
 
 
 def launch(
@@ -38,21 +63,16 @@ def launch(
         ConfigError: a testbed's settings are wrong, or nobody consents.
         RedlineError: see `execute`.
     """
-    configs = tuple(body.configurations.values())
     with make_reporter() as reporter:
-        for config in configs:
-            require_startable(config.cluster)
-        if asked.dry_run:
-            reporter.report(PlanShown(body.plan(asked.out)))
+        configs = tuple(body.configurations.values())
+        if not may_begin(configs, partial(body.plan, asked.out), asked, reporter, deed):
             return 0
-        require_consent(configs, reporter, asked.yes, deed)
         if check is not None:
             check()
-        out = asked.out.absolute()
         order = RunOrder(
             reporter,
-            out,
-            asked.tables or str(out / "tables"),
+            asked.out.absolute(),
+            asked.tables_or_default,
             run_id or new_run_id(time.time()),
             asked.slots,
             resumes,

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 
-from jobs.cluster.opening import require_startable
-from jobs.config import Cluster
+from jobs.cluster.lock import holder_words
 from jobs.config.experiment import Sweep
-from jobs.console.events import Plan, PlanShown, RunStarted, note
+from jobs.console.events import Plan, RunStarted, note
 from jobs.console.printing import make_reporter
 from jobs.runs.asked import Asked
-from jobs.runs.consent import require_consent
 from jobs.runs.endings import Ending
 from jobs.runs.estimate import caveat_of
-from jobs.runs.launch import OVERLOAD
+from jobs.runs.launch import may_begin
 from jobs.runs.lifecycle import new_run_id
+from jobs.runs.sole_driver import sole_driver
 from jobs.runs.sweep.answer import (
     axes_of,
     caveats,
@@ -44,92 +44,87 @@ def carry_out(sweep: Sweep, asked: Asked, resume: str | None, budget_s: float | 
         ConfigError: nobody consents, or there is no such sweep to resume.
         RedlineError: as `Sweeping.run` raises.
     """
-    out = asked.out.absolute()
+    configs = [case.config for case in sweep.cases]
+    plan = SweepPlan(sweep, asked.out)
     with make_reporter() as reporter:
-        for cluster in _clusters(sweep):
-            require_startable(cluster)
-        plan = plan_of_sweep(sweep, asked.out)
-        if asked.dry_run:
-            reporter.report(PlanShown(plan))
+        if not may_begin(configs, plan.whole, asked, reporter):
             return 0
-        require_consent([case.config for case in sweep.cases], reporter, asked.yes, OVERLOAD)
         sweep_id = resume or new_run_id(time.time())
-        folder = out / sweep_id
+        folder = asked.out.absolute() / sweep_id
         if resume is not None and not folder.exists():
             raise ConfigError(
                 f"--resume names the sweep {resume}, and there is no {folder}; expected one that "
                 "was begun with this --out; name it as its folder"
             )
-        reporter.report(RunStarted(sweep_id, plan))
+        reporter.report(RunStarted(sweep_id, plan.whole()))
         order = SweepOrder(
             sweep,
             reporter,
             sweep_id,
             folder,
-            asked.tables or str(out / "tables"),
+            asked.tables_or_default,
             asked.slots,
             asked.locks,
             sweep.experiment.budget_s if budget_s is None else budget_s,
-            _seconds_of,
+            plan.seconds_of,
         )
-        sweeping = Sweeping(order)
-        try:
-            sweeping.run()
-        except BaseException as error:
-            _conclude(sweeping, sweeping.ending(error))
-            raise
-        ending = sweeping.ending(None)
-        _conclude(sweeping, ending)
-        return ending.outcome()
+        with sole_driver(folder, holder_words(sweep_id, time.time())):
+            return _carry_out(Sweeping(order))
 
 
-def plan_of_sweep(sweep: Sweep, out: Path) -> Plan:
-    """What a sweep will do: the sum of what its cases will."""
-    groups = list(turns(sweep))
-    plans = [_plan_of(turn, out) for group in groups for turn in group]
-    written = [each.write_bytes_max for each in plans]
-    first, experiment = plans[0], sweep.experiment
-    varied = "; ".join(
-        f"{path}: {', '.join(dict.fromkeys(case.settings[path] for case in sweep.cases))}"
-        for path in experiment.varied
-    )
-    starts = sum(1 for _ in groups)
-    warm_s = sum(group[0].case.config.cluster.warm_up_max_s for group in groups)
-    return Plan(
-        cluster=first.cluster,
-        workload=first.workload,
-        goal=first.goal,
-        brokers=first.brokers,
-        message_bytes=first.message_bytes,
-        producer=first.producer,
-        resolution=first.resolution,
-        trial_s=first.trial_s,
-        trials_estimated=sum(each.trials_estimated for each in plans),
-        duration_s=sum(each.duration_s for each in plans) + starts * OPENING_S + warm_s,
-        write_bytes_max=sum(each or 0.0 for each in written) if all(written) else None,
-        out=out,
-        notes=(
-            f"experiment {experiment.name}: {experiment.description}",
-            f"{len(sweep.cases)} cases, {len(plans)} measurements; varied: {varied}",
-            *first.notes,
-        ),
-    )
+def _carry_out(sweeping: Sweeping) -> int:
+    try:
+        sweeping.run()
+    except BaseException as error:
+        _conclude(sweeping, sweeping.ending(error))
+        raise
+    ending = sweeping.ending(None)
+    _conclude(sweeping, ending)
+    return ending.outcome()
 
 
-def _plan_of(turn: Turn, out: Path) -> Plan:
-    return body_of(turn).plan(out)
+class SweepPlan:
+    """What a sweep will take; each case is forecast once, however often it is measured.
 
+    Args:
+        out: where its folder will be.
+    """
 
-def _seconds_of(turn: Turn) -> float:
-    return _plan_of(turn, Path()).duration_s
+    def __init__(self, sweep: Sweep, out: Path) -> None:
+        self._sweep = sweep
+        self._out = out
+        self._plans: dict[str, Plan] = {}
 
+    def of(self, turn: Turn) -> Plan:
+        """That of a case."""
+        if turn.case.name not in self._plans:
+            self._plans[turn.case.name] = body_of(turn).plan(self._out)
+        return self._plans[turn.case.name]
 
-def _clusters(sweep: Sweep) -> list[Cluster]:
-    found: list[Cluster] = []
-    for case in sweep.cases:
-        if case.config.cluster not in found:
-            found.append(case.config.cluster)
-    return found
+    def seconds_of(self, turn: Turn) -> float:
+        """How long a case takes, about [s]."""
+        return self.of(turn).duration_s
+
+    def whole(self) -> Plan:
+        """The sum of what the cases will take, and of starting their brokers."""
+        sweep, experiment = self._sweep, self._sweep.experiment
+        groups = list(turns(sweep))
+        plans = [self.of(turn) for group in groups for turn in group]
+        written = [each.write_bytes_max for each in plans]
+        starting_s = sum(OPENING_S + group[0].case.config.cluster.warm_up_max_s for group in groups)
+        varied = "; ".join(f"{path}: {', '.join(each)}" for path, each in axes_of(sweep).items())
+        first = plans[0]
+        return replace(
+            first,
+            trials_estimated=sum(each.trials_estimated for each in plans),
+            duration_s=sum(each.duration_s for each in plans) + starting_s,
+            write_bytes_max=sum(each or 0.0 for each in written) if all(written) else None,
+            notes=(
+                f"experiment {experiment.name}: {experiment.description}",
+                f"{len(sweep.cases)} cases, {len(plans)} measurements; varied: {varied}",
+                *first.notes,
+            ),
+        )
 
 
 def _conclude(sweeping: Sweeping, ending: Ending) -> None:
