@@ -20,7 +20,7 @@ _PNG_SCALE = 2.0
 
 def write_sweep_chart(
     title: str,
-    unit: str,
+    figure: str,
     axes: Mapping[str, tuple[str, Sequence[str]]],
     results: Sequence[Result],
     png_path: Path,
@@ -29,18 +29,18 @@ def write_sweep_chart(
 
     Args:
         title: of the chart.
-        unit: of the figures.
+        figure: what was found of each case, with its unit.
         axes: full path of each key that varies → its short name and its values, in order.
         results: those without a figure are left out.
     """
-    spec = sweep_spec(title, unit, axes, results)
+    spec = sweep_spec(title, figure, axes, results)
     write_atomic(png_path, vl_convert.vegalite_to_png(spec, scale=_PNG_SCALE))
     return png_path
 
 
 def sweep_spec(
     title: str,
-    unit: str,
+    figure: str,
     axes: Mapping[str, tuple[str, Sequence[str]]],
     results: Sequence[Result],
 ) -> dict[str, Any]:
@@ -51,10 +51,11 @@ def sweep_spec(
         own = [{**row, "series": _series(row, path, axes), "x": row[path]} for row in rows]
         x = alt.X("x:O", sort=list(values), title=name, axis=alt.Axis(labelAngle=0))
         color = alt.Color("series:N", title=None, legend=alt.Legend(orient="bottom", columns=2))
-        figure = _panel(own, x, color, "value", f"limit [{unit}]", ("low", "high"))
+        found = _panel(own, x, color, "value", figure, ("low", "high"))
         latency = _panel(own, x, color, "p99", "latency p99 there [ms]", None)
-        panels.append(alt.hconcat(figure, latency, spacing=36))
+        panels.append(alt.hconcat(found, latency, spacing=36))
     chart = alt.vconcat(*panels, title=title, padding=20, spacing=24)
+    chart = chart.resolve_scale(color="independent")
     spec: dict[str, Any] = chart.to_dict()
     spec["config"] = chart_config(dark=False)
     return spec

@@ -21,7 +21,6 @@ def variant_of(pattern: TrafficPattern) -> dict[str, str]:
 
 
 def _text(value: object) -> str:
-    if isinstance(value, list | tuple):  # a map's pairs
-        return ", ".join(" ".join(map(str, each)) if isinstance(each, tuple) else str(each)
-                         for each in value)  # fmt: skip
+    if isinstance(value, list | tuple):  # of a map its pairs
+        return ", ".join(map(_text, value))
     return f"{value:g}" if isinstance(value, float) else str(value)

@@ -303,6 +303,7 @@ def test_the_summary_of_a_search_has_both_of_its_points(older: TableStore) -> No
             "overload_reasons": tuple(row["overload_reasons"]),
             "notes": tuple(row["notes"]),
             "state": ALL_BROKERS,
+            "pattern": {},
         }
 
 

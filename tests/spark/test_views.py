@@ -9,6 +9,7 @@ import pytest
 
 from metrics.columns import ddl, row_of, utc
 from metrics.tables.boundary import BoundaryRow
+from metrics.tables.histories import boundary_history
 from metrics.tables.schema import SCHEMAS, RunRow, SampleRow
 from metrics.tables.views import (
     broker_rows,
@@ -121,6 +122,29 @@ def test_the_latest_point_of_each_size_counts_unless_its_search_gave_up(
         "run_id string, bpm bigint, np_sustained bigint",
     )
     assert found.columns == SCHEMAS["boundaries"].names
+
+
+def test_points_of_different_patterns_are_no_change_of_one_limit(spark: SparkSession) -> None:
+    one, all_ = ({"acks": acks, "linger_ms": "25"} for acks in ("1", "-1"))
+    experiment = _point("e", 9.0, np_sustained=5, pattern=one)
+    records = [
+        _point("older", 1.0, np_sustained=20),  # of a version that told no pattern
+        _point("a", 2.0, np_sustained=25, pattern=one),
+        _point("b", 3.0, np_sustained=12, pattern=all_),
+        _point("c", 4.0, np_sustained=24, pattern=one),
+        {**experiment, "experiment": "acks", "case": "acks=1"},
+    ]
+    boundaries = table(spark, "boundaries", records)
+    assert_rows(
+        latest_boundaries(boundaries).select("run_id", "np_sustained"),
+        [("b", 12), ("c", 24)],
+        "run_id string, np_sustained bigint",
+    )
+    assert_rows(
+        boundary_history(boundaries).select("run_id", "previous_run_id"),
+        [("older", None), ("a", "older"), ("b", None), ("c", "a")],
+        "run_id string, previous_run_id string",
+    )
 
 
 def test_a_search_that_went_on_has_its_newest_point_only(spark: SparkSession) -> None:

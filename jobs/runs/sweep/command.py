@@ -150,7 +150,9 @@ def _conclude(sweeping: Sweeping, ending: Ending) -> None:
     if any(each.value for each in results):
         axes = {path: (short(path), values) for path, values in axes_of(sweep).items()}
         chart = order.folder / "sweep.png"
-        write_sweep_chart(sweep.experiment.name, unit_of(sweep), axes, results, chart)
+        what = "limit" if sweep.experiment.asks == "limit" else "acknowledged"
+        figure = f"{what} [{unit_of(sweep)}]"
+        write_sweep_chart(sweep.experiment.name, figure, axes, results, chart)
         note(reporter, f"chart: {chart}")
     note(reporter, f"all of it is in {file}")
     note(reporter, f"tables: {order.tables}")

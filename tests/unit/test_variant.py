@@ -1,0 +1,49 @@
+"""What tells one traffic pattern from another, whatever its load."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from jobs.config import load
+from metrics.traffic.variant import variant_of
+
+BASE = load("testbed", "demo", "default")
+
+
+def variant(*options: str, bpm: int = 100, np: int = 8) -> dict[str, str]:
+    return variant_of(load("testbed", "demo", "default", options).pattern(bpm, np, 3))
+
+
+def test_load_size_and_length_of_a_trial_make_no_other_pattern() -> None:
+    whole = variant()
+    assert variant(np=80) == whole
+    assert variant(bpm=100, np=1) == whole
+    assert variant("workload.trial.measure_s=20") == whole
+    assert not {"np", "load", "measure_s", "point_bpm"} & {k for k in whole if whole[k] != "1"}
+
+
+def test_every_option_makes_one() -> None:
+    whole = variant()
+    for option in (
+        "workload.producer.acks=all",
+        "workload.producer.linger_ms=5",
+        "workload.producer.compression=lz4",
+        "workload.topic.replication_factor=3",
+        "workload.topic.config.min.insync.replicas=2",
+        "workload.consumers.groups=2",
+        "workload.payload.kind=repeated",
+    ):
+        assert variant(option) != whole, option
+
+
+def test_what_is_searched_along_makes_none() -> None:
+    along = (
+        "goal.search.axis=partitions",
+        "goal.search.load_cap=1000",
+        "workload.np=4",
+    )
+    config = load("testbed", "demo", "default", along)
+    two, ten = (variant_of(config.pattern(100, each, 3)) for each in (2, 10))
+    assert two == ten
+    other = replace(config, workload=config.workload.model_copy(update={"np": 5}))
+    assert variant_of(other.pattern(100, 2, 3)) != two
