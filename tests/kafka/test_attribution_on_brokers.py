@@ -320,7 +320,7 @@ CASES = {
         topic=SLOW_APPENDS,
     ),
     "heap-one": Case(
-        Resource.HEAP, "broker 1", FULL_GC, collections(1), led_by(EVENLY), messages(), 45
+        Resource.HEAP, "broker 1", FULL_GC, collections(1), led_by(EVENLY), messages(), 200
     ),
     "heap-all": Case(
         Resource.HEAP, ON_ALL, FULL_GC, collections(*ALL), led_by(EVENLY, 3), messages("all"), 30
@@ -388,7 +388,7 @@ WAITING = {
         nothing,
         led_by(EVENLY),
         full(),
-        66,
+        92,
         says="something that is neither CPU nor a flush",
     ),
     "waiting-handlers-all": Case(
@@ -398,7 +398,7 @@ WAITING = {
         nothing,
         led_by((1, 2, 1, 2, 1, 2, 3)),
         full(),
-        140,
+        190,
         groups=1,
         says="something that is neither CPU nor a flush",
     ),
@@ -409,7 +409,7 @@ WAITING = {
         nothing,
         led_by((1, 2, 1, 2, 1, 2, 3), 3),
         full("all"),
-        140,
+        190,
         says="something that is neither CPU nor a flush",
     ),
 }
@@ -436,7 +436,7 @@ def bench(spark_for_all: SparkSession, tmp_path_factory: pytest.TempPathFactory)
 
 @pytest.fixture(scope="module")
 def waiting(spark_for_all: SparkSession) -> Iterator[Bench]:
-    overrides: dict[str, object] = {"produce_handler_ms": WAITS_MS}
+    overrides: dict[str, object] = {"produce_handler_ms": WAITS_MS, "num.io.threads": 1}
     with (
         start("calibrated", brokers=len(ALL), overrides=overrides, name="bound") as running,
         loaded(running, spark_for_all._jvm) as brokers,
