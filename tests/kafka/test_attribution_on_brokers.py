@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 
 ALL = (1, 2, 3)
 CASES_LEAST, RIGHT_AT_LEAST = 12, 11 / 12
-RUN_SHARE = 0.5
+RUN_SHARE_ONE, RUN_SHARE_ALL = 0.2, 0.5
 """How long a broker runs after each planted collection, in collections [ratio]."""
 INVALID_AT_MOST = 3
 """A trial that something disturbs is made again, as in a search."""
@@ -137,7 +137,7 @@ def network_waits(each_ms: int, *ids: int) -> Plant:
     return plant
 
 
-def collections(*ids: int) -> Plant:
+def collections(run_share: float, *ids: int) -> Plant:
     """Full collections, one after the other, as a heap brings about that is too small."""
 
     @contextmanager
@@ -147,7 +147,9 @@ def collections(*ids: int) -> Plant:
             threads.callback(ended.set)
             for each in ids:
                 address = bench.running.jmx_endpoints[each]
-                thread = threading.Thread(target=_collect, args=(bench.jvm, address, ended))
+                thread = threading.Thread(
+                    target=_collect, args=(bench.jvm, address, run_share, ended)
+                )
                 thread.start()
                 threads.callback(thread.join)
             threads.callback(ended.set)
@@ -156,7 +158,7 @@ def collections(*ids: int) -> Plant:
     return plant
 
 
-def _collect(jvm: Any, address: str, ended: threading.Event) -> None:
+def _collect(jvm: Any, address: str, run_share: float, ended: threading.Event) -> None:
     remote = jvm.javax.management.remote
     url = remote.JMXServiceURL(f"service:jmx:rmi:///jndi/rmi://{address}/jmxrmi")
     connector = remote.JMXConnectorFactory.connect(url)
@@ -168,7 +170,7 @@ def _collect(jvm: Any, address: str, ended: threading.Event) -> None:
             begun_s = time.monotonic()
             server.invoke(memory, "gc", None, None)
             # Brokers that never ran could not be sampled either.
-            pause_s = (time.monotonic() - begun_s) * RUN_SHARE
+            pause_s = (time.monotonic() - begun_s) * run_share
     finally:
         connector.close()
 
@@ -320,10 +322,22 @@ CASES = {
         topic=SLOW_APPENDS,
     ),
     "heap-one": Case(
-        Resource.HEAP, "broker 1", FULL_GC, collections(1), led_by(EVENLY), messages(), 200
+        Resource.HEAP,
+        "broker 1",
+        FULL_GC,
+        collections(RUN_SHARE_ONE, 1),
+        led_by(ON_ONE),
+        messages(),
+        75,
     ),
     "heap-all": Case(
-        Resource.HEAP, ON_ALL, FULL_GC, collections(*ALL), led_by(EVENLY, 3), messages("all"), 30
+        Resource.HEAP,
+        ON_ALL,
+        FULL_GC,
+        collections(RUN_SHARE_ALL, *ALL),
+        led_by(EVENLY, 3),
+        messages("all"),
+        30,
     ),
     "network": Case(
         Resource.NETWORK,
