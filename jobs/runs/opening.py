@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -119,11 +120,13 @@ class Opening:
         ready = self._require_ready(session, addresses)
         pattern = config.pattern(workload.message_bytes[0], 1, len(addresses))
         require_room(pattern, ready.slots)
-        self._phase("opening the Delta tables")
-        tables = TableStore(spark, self.tables).open()
-        self._phase("connecting to the brokers' metrics")
-        source = open_metrics(config.cluster, opened, getattr(spark, "_jvm", None))
-        stack.callback(source.close)
+        self._phase("opening the Delta tables, and connecting to the brokers' metrics")
+        tables = TableStore(spark, self.tables)
+        with ThreadPoolExecutor(1, thread_name_prefix="redline-tables") as meanwhile:
+            tables_open = meanwhile.submit(tables.open)
+            source = open_metrics(config.cluster, opened, getattr(spark, "_jvm", None))
+            stack.callback(source.close)
+            tables_open.result()
         require_throttling_seen(opened, workload, source.nodes.values())
         guards = open_guards(
             config,

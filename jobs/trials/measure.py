@@ -104,6 +104,7 @@ class TrialMeasurer:
         refusals = self._gates.go_on(topics) if goes_on else self._gates.pass_all(topics)
         short = self._gates.under_replicated_at_rest
         context.facts = replace(context.facts, under_replicated_at_rest=short)
+        context.tables.settle()  # the trial before, which was appended while this one prepared
         number, started_s = next(context.numbers), time.time()
         self._announce(number, pattern)
         samples: list[BrokerSample] = []
@@ -129,7 +130,7 @@ class TrialMeasurer:
             trial = self._recovered(trial)
         finally:
             started_s += time.time() - judged_s  # rest is no work of the trial's
-            context.tables.append_trial(trial, samples)
+            context.tables.append_trial_meanwhile(trial, samples)
         context.trials.append(trial)
         left = max(0, self._outlook.trials_left - 1)
         context.reporter.report(TrialFinished(trial, time.time() - started_s, left))

@@ -29,6 +29,8 @@ class Result:
         p50_ms, p99_ms, p999_ms: latencies at the figure.
         limited_by: the resource that bound the brokers, or None.
         why: why there is no answer; empty where there is one.
+        brokers: of the cluster; 0 where that is not known.
+        run_id: of the case's run.
     """
 
     settings: Mapping[str, str]
@@ -42,6 +44,13 @@ class Result:
     p999_ms: float | None = None
     limited_by: str | None = None
     why: str = ""
+    brokers: int = 0
+    run_id: str = ""
+
+    @property
+    def has_interval(self) -> bool:
+        """Whether it is known how sure the figure is."""
+        return bool(self.low and self.high)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -33,11 +34,16 @@ _PROPERTIES = {
     # A checkpoint costs as much as ten appends; what a run appends is read well without.
     "delta.checkpointInterval": "100",
 }
+COMPACT_FROM_FILES = 32
+"""A table of fewer files is read as fast as if it were compacted, which costs a second or two."""
 _CATALOG_NAME = re.compile(r"\w+(\.\w+)?")
 
 
 class TableStore:
     """The tables under one path, or in one schema of a catalog.
+
+    What was appended `append_trial_meanwhile` is there for whatever else is asked of the same
+    store, which waits for it.
 
     Args:
         spark: a session with Delta's extension and catalog, see `jobs.spark.session`.
@@ -49,6 +55,7 @@ class TableStore:
         self._spark = spark
         self._is_path = "/" in base
         self._base = base.rstrip("/")
+        self._meanwhile: Future[None] | None = None
         if not self._is_path and _CATALOG_NAME.fullmatch(base) is None:
             raise ConfigError(
                 f"--tables is {base!r}; expected a path with a slash in it, such as ./tables or "
@@ -99,6 +106,10 @@ class TableStore:
 
         Few keys with rising versions, because Delta reads all keys for every append.
         """
+        self.settle()
+        self._commit(table, key, version, *records)
+
+    def _commit(self, table: str, key: str, version: int, *records: Any) -> None:
         rows = pa.Table.from_pylist([row_of(each) for each in records], schema=SCHEMAS[table])
         frame = self._spark.createDataFrame(rows).coalesce(1)
         self._save(table, frame, {"txnAppId": f"redline/{table}/{key}", "txnVersion": f"{version}"})
@@ -113,11 +124,36 @@ class TableStore:
         Trials of a run are appended in the order of their numbers: a lower number than the
         last counts as appended. A resumed run goes on with `next_trial`.
         """
+        self.append_trial_meanwhile(trial, samples)
+        self.settle()
+
+    def append_trial_meanwhile(self, trial: Trial, samples: Sequence[BrokerSample] = ()) -> None:
+        """The same, without waiting until it is durable: `settle` does, and raises its errors."""
+        self.settle()
+        pool = ThreadPoolExecutor(1, thread_name_prefix="redline-append")
+        self._meanwhile = pool.submit(self._commit_trial, trial, samples)
+        pool.shutdown(wait=False)
+
+    def settle(self) -> None:
+        """Wait until all that was appended is durable.
+
+        Raises:
+            Exception: what an append that was not waited for raised.
+        """
+        if (pending := self._meanwhile) is None:
+            return
+        try:
+            pending.result()
+        finally:
+            if pending.done():  # else an interrupt ended the wait, not the append
+                self._meanwhile = None
+
+    def _commit_trial(self, trial: Trial, samples: Sequence[BrokerSample]) -> None:
         run_id, number = trial.run_id, trial.number
         if samples:
             rows = (SampleRow(run_id, number, sample) for sample in samples)
-            self._append("samples", run_id, number, *rows)
-        self._append("trials", run_id, number, trial)
+            self._commit("samples", run_id, number, *rows)
+        self._commit("trials", run_id, number, trial)
 
     def next_trial(self, run_id: str) -> int:
         """The number after the last trial of a run that left anything behind; 1 at first."""
@@ -157,6 +193,7 @@ class TableStore:
 
     def read(self, table: str, run_id: str | None = None) -> DataFrame:
         """A table's rows, of one run if given."""
+        self.settle()
         if self._is_path:
             frame = self._spark.read.format("delta").load(self.address(table))
         else:
@@ -185,6 +222,7 @@ class TableStore:
         return self.read("boundaries", run_id).orderBy("bpm")
 
     def compact(self) -> None:
-        """Merge the small files of single appends; for the end of a run."""
+        """Merge the small files of single appends where many have gathered; for a run's end."""
         for table in TABLES:
-            self._spark.sql(f"OPTIMIZE {self._sql_name(table)}")
+            if len(self.read(table).inputFiles()) >= COMPACT_FROM_FILES:
+                self._spark.sql(f"OPTIMIZE {self._sql_name(table)}")

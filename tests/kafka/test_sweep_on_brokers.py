@@ -10,7 +10,7 @@ import pytest
 
 from jobs.config.experiment import Sweep, load_sweep
 from jobs.console.events import RecordingReporter, TrialFinished
-from jobs.runs.sweep.answer import effects_in
+from jobs.runs.sweep.answer import answer_of
 from jobs.runs.sweep.running import Sweeping, SweepOrder
 from jobs.testbed.handle import Testbed
 from jobs.testbed.use import cluster_file
@@ -78,7 +78,7 @@ def test_a_sweep_that_was_interrupted_measures_no_case_twice(
     for each in by_acks.values():
         assert each.value == pytest.approx(4 * 0.25, rel=0.05)
         assert each.p99_ms is not None and each.p99_ms > 0
-    (found,) = effects_in(sweep, resumed.results)
+    (found,) = answer_of(resumed, resumed.ending(None)).effects
     assert found.count == 1
     kept = TableStore(spark, str(tmp_path / "tables"))
     assert kept.read("trials").count() == 3

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import random
 from collections import Counter
 from pathlib import Path
 
@@ -12,11 +10,8 @@ import pytest
 
 from jobs.config.experiment import CASES_MAX, load_sweep
 from jobs.config.files import names_in
-from jobs.runs.sweep.answer import axes_of, results_table, sentences
 from jobs.runs.sweep.turns import turns
 from jobs.sweep import sweep
-from metrics.comparing.effects import Conclusion
-from metrics.comparing.sweeps import Result, effects_of
 from search.errors import ConfigError
 
 ACKS = "workload.producer.acks"
@@ -172,80 +167,3 @@ def test_a_dry_run_says_what_varies_and_how_long_it_takes(tmp_path: Path) -> Non
     done = click.testing.CliRunner().invoke(sweep, [write(tmp_path, text), "--dry-run"])
     assert done.exit_code == 0, done.output
     assert f"2 cases, 2 measurements; varied: {ACKS}: 1, all" in " ".join(done.output.split())
-
-
-# --- effects ------------------------------------------------------------------
-
-
-def figures(
-    ratio: float, repeats: int, noise: float, seed: int = 1, width: float = 0.06
-) -> list[Result]:
-    """Two axes: acks changes the figure by a ratio, threads do nothing."""
-    chance = random.Random(seed)
-    found = []
-    for repeat in range(1, repeats + 1):
-        drift = math.exp(0.1 * chance.gauss(0, 1))
-        for acks, times in (("1", 1.0), ("all", ratio)):
-            for threads in ("1", "2"):
-                value = 20.0 * drift * times * math.exp(noise * chance.gauss(0, 1))
-                settings = {ACKS: acks, THREADS: threads}
-                low, high = value * (1 - width / 2), value * (1 + width / 2)
-                found.append(Result(settings, repeat, 1000, value, low, high))
-    return found
-
-
-AXES = {ACKS: ("1", "all"), THREADS: ("1", "2")}
-
-
-def test_an_effect_is_told_and_the_others_say_what_would_have_been_seen() -> None:
-    acks, threads = effects_of(figures(0.8, 4, 0.01), AXES)
-    assert acks.effect is not None and threads.effect is not None
-    assert acks.effect.low < 0.8 < acks.effect.high
-    assert acks.conclusion is Conclusion.REGRESSION
-    assert threads.conclusion is Conclusion.NONE_SEEN
-    assert acks.by_repeats and acks.count == 8
-    first, second = sentences((acks, threads))
-    assert first.startswith("acks all against 1, 1 kB: 2") and "less" in first
-    assert "no effect seen" in second and "would have been" in second
-
-
-def test_with_one_repeat_the_figures_own_intervals_speak() -> None:
-    acks, threads = effects_of(figures(0.7, 1, 0.0), AXES)
-    assert not acks.by_repeats and acks.count == 2
-    assert acks.conclusion is Conclusion.REGRESSION
-    assert threads.conclusion is Conclusion.NONE_SEEN
-    assert acks.effect is not None
-    assert acks.effect.low < 0.7 < acks.effect.high
-
-
-def test_a_case_without_an_answer_is_left_out_and_said() -> None:
-    results = [
-        Result({ACKS: "1"}, 1, 1000, 20.0),
-        Result({ACKS: "all"}, 1, 1000, None, why="nothing was sustained"),
-    ]
-    (found,) = effects_of(results, {ACKS: ("1", "all")})
-    assert found.effect is None
-    assert found.conclusion is Conclusion.NO_ANSWER
-    (told,) = sentences((found,))
-    assert "no answer" in told
-
-
-def test_equal_cases_raise_an_alarm_in_few_of_many_experiments() -> None:
-    alarms = 0
-    for seed in range(400):
-        found = effects_of(figures(1.0, 4, 0.03, seed), AXES)
-        alarms += any(each.conclusion is not Conclusion.NONE_SEEN for each in found)
-    assert alarms <= 400 * 0.05 + 3 * math.sqrt(400 * 0.05 * 0.95)
-
-
-def test_the_table_has_each_case_in_the_experiments_order(tmp_path: Path) -> None:
-    loaded = load_sweep(write(tmp_path, WHOLE))
-    results = [
-        Result(dict(case.settings), 1, 1000, 10.0 + n, 9.0, 12.0)
-        for n, case in enumerate(loaded.cases)
-    ]
-    table = results_table(loaded, list(reversed(results)))
-    assert [row[:2] for row in table.rows] == [
-        (case.settings[ACKS], case.settings[THREADS]) for case in loaded.cases
-    ]
-    assert axes_of(loaded) == {ACKS: ("1", "all"), THREADS: ("1", "2", "4")}

@@ -8,28 +8,19 @@ from pathlib import Path
 
 from jobs.cluster.lock import holder_words
 from jobs.config.experiment import Sweep
-from jobs.console.events import Plan, RunStarted, note
+from jobs.console.events import Plan, RunStarted, Table, note
 from jobs.console.printing import make_reporter
 from jobs.runs.asked import Asked
 from jobs.runs.endings import Ending
-from jobs.runs.estimate import caveat_of
 from jobs.runs.launch import may_begin
 from jobs.runs.lifecycle import new_run_id
 from jobs.runs.sole_driver import sole_driver
-from jobs.runs.sweep.answer import (
-    axes_of,
-    caveats,
-    effects_in,
-    results_table,
-    sentences,
-    short,
-    unit_of,
-    write_answer,
-)
+from jobs.runs.sweep.answer import answer_of, axes_of
 from jobs.runs.sweep.running import Sweeping, SweepOrder, body_of
 from jobs.runs.sweep.turns import Turn, turns
-from metrics.reporting.sweep_charts import write_sweep_chart
-from metrics.units import iso_utc
+from metrics.reporting.summary import write_atomic
+from metrics.reporting.sweep.charts import write_sweep_chart
+from metrics.reporting.sweep.page import sweep_page
 from search.errors import ConfigError
 
 OPENING_S = 35.0
@@ -128,31 +119,18 @@ class SweepPlan:
 
 
 def _conclude(sweeping: Sweeping, ending: Ending) -> None:
-    """Leave sweep.json and the charts, and tell what was found."""
-    order, results = sweeping.order, sweeping.results
-    sweep, reporter = order.sweep, order.reporter
-    effects = effects_in(sweep, results)
-    head = {
-        "sweep_id": order.sweep_id,
-        "started_at": iso_utc(sweeping.started_s),
-        "finished_at": iso_utc(time.time()),
-        "status": ending.status,
-        "exit_code": ending.exit_code,
-        "error": ending.error,
-        "caveat": caveat_of(sweep.cases[0].config),
-    }
-    file = order.folder / "sweep.json"
-    write_answer(sweep, results, effects, head, file)
-    if results:
-        reporter.report(results_table(sweep, results))
-    for text in (*sentences(effects), *caveats(sweep.experiment, effects)):
+    """Leave sweep.json, the page and the chart, and tell what was found."""
+    order, reporter = sweeping.order, sweeping.order.reporter
+    answer = answer_of(sweeping, ending)
+    file, page = order.folder / "sweep.json", order.folder / "sweep.html"
+    write_atomic(file, answer.document())
+    write_atomic(page, sweep_page(answer))
+    if answer.results:
+        reporter.report(Table(answer.experiment, answer.columns, answer.rows))
+    for text in (*answer.sentences, *answer.caveats):
         note(reporter, text)
-    if any(each.value for each in results):
-        axes = {path: (short(path), values) for path, values in axes_of(sweep).items()}
-        chart = order.folder / "sweep.png"
-        what = "limit" if sweep.experiment.asks == "limit" else "acknowledged"
-        figure = f"{what} [{unit_of(sweep)}]"
-        write_sweep_chart(sweep.experiment.name, figure, axes, results, chart)
-        note(reporter, f"chart: {chart}")
-    note(reporter, f"all of it is in {file}")
+    if any(each.value for each in answer.results):
+        write_sweep_chart(answer, order.folder / "sweep.png")
+        note(reporter, f"chart: {order.folder / 'sweep.png'}")
+    note(reporter, f"all of it is in {file}, and for people in {page}")
     note(reporter, f"tables: {order.tables}")

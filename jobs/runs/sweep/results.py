@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -27,9 +28,11 @@ def finished(folder: Path) -> RunSummary | None:
 def results_of(turn: Turn, summary: RunSummary) -> Iterator[Result]:
     """A case's figure at each message size."""
     for boundary in summary.boundaries:
-        yield _of_limit(turn, boundary)
+        found = _of_limit(turn, boundary)
+        yield replace(found, brokers=summary.brokers, run_id=summary.run_id)
     if not summary.boundaries and summary.trials:
-        yield _of_trials(turn, summary)
+        found = _of_trials(turn, summary)
+        yield replace(found, brokers=summary.brokers, run_id=summary.run_id)
 
 
 def _of_limit(turn: Turn, boundary: Boundary) -> Result:

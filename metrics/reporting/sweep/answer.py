@@ -1,0 +1,153 @@
+"""What a sweep found: one record, of which sweep.json, tables, sentences and the page are made."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any
+
+from metrics.comparing.effects import CONFIDENCE, Conclusion
+from metrics.comparing.sweeps import AxisEffect, Result, effects_of
+from metrics.units import UNKNOWN, format_ms, format_size
+
+SCHEMA_VERSION = 1
+_OF_BROKERS = "cluster.testbed.properties."
+
+
+@dataclass(frozen=True)
+class SweepAnswer:
+    """A sweep however it ended.
+
+    Attributes:
+        sweep_id: names it and its folder.
+        started_at, finished_at: ISO 8601, UTC.
+        status, exit_code, error, caveat: as in a run's summary.
+        experiment: its name.
+        description, published: its question, and what a published study saw.
+        asks: what is asked of each case.
+        unit: of the figures.
+        axes: full path of each key that varies → its values, the one that others are held
+            against first.
+        repeats: how often each case was to be measured.
+        results: figures in the order of the experiment's cases.
+    """
+
+    sweep_id: str
+    started_at: str
+    finished_at: str
+    status: str
+    exit_code: int
+    error: str | None
+    caveat: str
+    experiment: str
+    description: str
+    published: str
+    asks: str
+    unit: str
+    axes: Mapping[str, tuple[str, ...]]
+    repeats: int
+    results: tuple[Result, ...]
+
+    @cached_property
+    def effects(self) -> tuple[AxisEffect, ...]:
+        """What each value of each axis does to the figure."""
+        return effects_of(self.results, self.axes)
+
+    @property
+    def figure(self) -> str:
+        """What was found of each case, with its unit."""
+        return f"{'limit' if self.asks == 'limit' else 'acknowledged'} [{self.unit}]"
+
+    def document(self) -> str:
+        """The text of sweep.json; docs/experiments.md describes it."""
+        effects = [
+            asdict(each) | {"conclusion": each.conclusion.value, "words": sentence(each)}
+            for each in self.effects
+        ]
+        told = {
+            "schema_version": SCHEMA_VERSION,
+            **asdict(self),
+            "confidence": CONFIDENCE,
+            "effects": effects,
+        }
+        return json.dumps(told, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+
+    # --- for people ---------------------------------------------------------
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Headings of `rows`."""
+        return (*map(short, self.axes), "size", "repeat", self.unit, "90 % interval", "p50 ms",
+                "p99 ms", "bound by")  # fmt: skip
+
+    @property
+    def rows(self) -> tuple[tuple[str, ...], ...]:
+        """A row for each figure."""
+        return tuple(self._row(each) for each in self.results)
+
+    def _row(self, each: Result) -> tuple[str, ...]:
+        interval = f"{figure(each.low)} to {figure(each.high)}" if each.has_interval else UNKNOWN
+        return (
+            *(each.settings[path] for path in self.axes),
+            format_size(each.bpm),
+            str(each.repeat),
+            figure(each.value),
+            interval if each.value is not None else each.why,
+            format_ms(each.p50_ms),
+            format_ms(each.p99_ms),
+            each.limited_by or UNKNOWN,
+        )
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """What each value does, against the first of its axis."""
+        return tuple(map(sentence, self.effects))
+
+    @property
+    def caveats(self) -> tuple[str, ...]:
+        """What a reader has to know of the intervals."""
+        return tuple(self._caveats())
+
+    def _caveats(self) -> Iterator[str]:
+        if any(each.effect is not None and not each.by_repeats for each in self.effects):
+            yield (
+                f"with {self.repeats} {'repeat' if self.repeats == 1 else 'repeats'} the intervals "
+                "know how sure each figure is, and not what changes from one start of the brokers "
+                "to the next; repeats: 3 or more say that too"
+            )
+
+
+def sentence(each: AxisEffect) -> str:
+    """What a value does, against the first of its axis."""
+    where = f"{short(each.axis)} {each.after} against {each.before}, {format_size(each.bpm)}"
+    effect = each.effect
+    if effect is None:
+        return f"{where}: no answer, as too few cases have one"
+    interval = f"{CONFIDENCE:.0%} interval {effect.low - 1:+.1%} to {effect.high - 1:+.1%}"
+    if each.conclusion is Conclusion.NONE_SEEN:
+        return (
+            f"{where}: no effect seen ({effect.change:+.1%}, {interval}); a loss of "
+            f"{effect.smallest_visible:.0%} would have been"
+        )
+    word = "less" if effect.change < 0 else "more"
+    return f"{where}: {abs(effect.change):.1%} {word}, {interval}"
+
+
+def short(path: str) -> str:
+    """A key as people know it: Kafka's name of a property, or the last part of the path."""
+    of_broker = path.removeprefix(_OF_BROKERS)
+    return of_broker if of_broker != path else path.rsplit(".", 1)[-1]
+
+
+def figure(value: float | None) -> str:
+    """A figure without its unit, to three digits or a whole number."""
+    if value is None:
+        return UNKNOWN
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def case_words(settings: Mapping[str, Any]) -> str:
+    """The settings of a case in a line: `acks all, num.io.threads 2`."""
+    return ", ".join(f"{short(path)} {value}" for path, value in settings.items())

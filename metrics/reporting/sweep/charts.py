@@ -1,0 +1,134 @@
+"""An experiment as charts: its figure over each axis and over size, with latency beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import altair as alt
+import vl_convert
+
+from metrics.comparing.sweeps import Result
+from metrics.reporting.chart_style import chart_config
+from metrics.reporting.summary import write_atomic
+from metrics.reporting.sweep.answer import SweepAnswer, case_words, short
+from metrics.units import format_size
+
+_WIDTH, _HEIGHT = 360, 260  # [px]
+_PNG_SCALE = 2.0
+_LEGEND = alt.Legend(orient="bottom", columns=2, labelLimit=300, symbolOpacity=1)
+_LATENCY = "latency p99 there [ms]"
+_BROKERS = "cluster.testbed.brokers"
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+def write_sweep_chart(answer: SweepAnswer, png_path: Path) -> None:
+    """Draw all charts of an experiment below each other into a PNG."""
+    panels = [each for _, each in _charts(answer)]
+    chart = alt.vconcat(*panels, title=answer.experiment, padding=20, spacing=24)
+    spec = _configured(chart.resolve_scale(color="independent", shape="independent"))
+    write_atomic(png_path, vl_convert.vegalite_to_png(spec, scale=_PNG_SCALE))
+
+
+def sweep_specs(answer: SweepAnswer) -> list[tuple[str, dict[str, Any]]]:
+    """Heading and Vega-Lite specification of each chart; none where nothing has a figure."""
+    return [(heading, _configured(chart)) for heading, chart in _charts(answer)]
+
+
+def _configured(chart: alt.TopLevelMixin) -> dict[str, Any]:
+    spec: dict[str, Any] = chart.to_dict()
+    spec["config"] = chart_config(dark=False)
+    return spec
+
+
+def _charts(answer: SweepAnswer) -> Iterator[tuple[str, alt.HConcatChart]]:
+    rows = [_row(each, answer) for each in answer.results if each.value]
+    if not rows:
+        return
+    for path, values in answer.axes.items():
+        own = [{**row, "x": row[path], "series": _series(row, path, answer)} for row in rows]
+        x = alt.X("x:O", sort=list(values), title=short(path), axis=alt.Axis(labelAngle=0))
+        panels = (_panel(own, x, "value", answer.figure), _panel(own, x, "p99", _LATENCY))
+        yield f"Over {short(path)}", alt.hconcat(*panels, spacing=36)
+    if len({row["bpm"] for row in rows}) > 1:
+        yield "Over the message size", _over_sizes(rows, answer)
+    if len(rows) > 1 and all(row["p99"] for row in rows):
+        yield "Throughput against latency", _against_latency(rows, answer)
+
+
+def _row(each: Result, answer: SweepAnswer) -> dict[str, Any]:
+    return {
+        **{path: each.settings[path] for path in answer.axes},
+        "case": case_words(each.settings),
+        "bpm": each.bpm,
+        "size": format_size(each.bpm),
+        "value": each.value,
+        "low": each.low,
+        "high": each.high,
+        "per_broker": each.value / each.brokers if each.value and each.brokers else None,
+        "p99": each.p99_ms,
+        "bound": each.limited_by or "",
+    }
+
+
+def _series(row: Mapping[str, Any], path: str, answer: SweepAnswer) -> str:
+    """What a line of the chart has in common beside the axis that is drawn."""
+    rest = [f"{short(other)} {row[other]}" for other in answer.axes if other != path]
+    return ", ".join([row["size"], *rest])
+
+
+def _over_sizes(rows: Rows, answer: SweepAnswer) -> alt.HConcatChart:
+    """A boundary line for each case; per broker beside it where clusters differ in size."""
+    own = [{**row, "series": row["case"]} for row in rows]
+    sizes = [format_size(bpm) for bpm in sorted({row["bpm"] for row in rows})]
+    x = alt.X("size:O", sort=sizes, title="message size", axis=alt.Axis(labelAngle=0))
+    beside = (
+        ("per_broker", f"per broker [{answer.unit}]") if _BROKERS in answer.axes
+        else ("p99", _LATENCY)
+    )  # fmt: skip
+    return alt.hconcat(_panel(own, x, "value", answer.figure), _panel(own, x, *beside), spacing=36)
+
+
+def _against_latency(rows: Rows, answer: SweepAnswer) -> alt.HConcatChart:
+    """Every figure with the latency that it comes at."""
+    several = len({row["bpm"] for row in rows}) > 1
+    own = [{**row, "series": f"{row['case']}, {row['size']}" if several else row["case"]}
+           for row in rows]  # fmt: skip
+    x = alt.X("value:Q", title=answer.figure, scale=alt.Scale(zero=True))
+    marks = (
+        alt.Chart(alt.InlineData(values=own))
+        .mark_point(filled=True, size=70, opacity=1)
+        .encode(
+            x=x,
+            y=alt.Y("p99:Q", title="latency p99 [ms]", scale=alt.Scale(type="log")),
+            color=alt.Color("series:N", title=None, legend=_LEGEND),
+            tooltip=_tips(answer),
+        )
+        .properties(width=_WIDTH, height=_HEIGHT)
+    )
+    return alt.hconcat(marks)
+
+
+def _tips(answer: SweepAnswer) -> list[alt.Tooltip]:
+    return [
+        alt.Tooltip("case:N", title="Case"),
+        alt.Tooltip("size:N", title="Size"),
+        alt.Tooltip("value:Q", title=answer.figure, format=",.4~r"),
+        alt.Tooltip("p99:Q", title="p99 ms", format=",.3~r"),
+        alt.Tooltip("bound:N", title="Bound by"),
+    ]
+
+
+def _panel(rows: Rows, x: alt.X, name: str, title: str) -> alt.LayerChart:
+    """One figure over an axis: each repeat a mark, their median a line."""
+    color = alt.Color("series:N", title=None, legend=_LEGEND)
+    base = alt.Chart(alt.InlineData(values=[dict(row) for row in rows])).encode(x=x, color=color)
+    y = alt.Y(f"{name}:Q", title=title, scale=alt.Scale(zero=True))
+    median = alt.Y(f"{name}:Q", aggregate="median", title=title)
+    layers = [base.mark_line().encode(y=median), base.mark_point(filled=True, size=60).encode(y=y)]
+    if name == "value" and any(row["low"] for row in rows):
+        layers.append(base.mark_rule(strokeWidth=2).encode(y="low:Q", y2="high:Q"))
+    panel: alt.LayerChart = alt.layer(*layers).properties(width=_WIDTH, height=_HEIGHT)
+    return panel

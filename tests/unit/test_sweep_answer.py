@@ -1,0 +1,160 @@
+"""What a sweep found: effects with their intervals, in sentences, table, JSON and page."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from pathlib import Path
+
+import pytest
+
+from jobs.config.experiment import load_sweep
+from jobs.runs.sweep.answer import axes_of, in_order
+from metrics.comparing.effects import Conclusion
+from metrics.comparing.sweeps import Result, effects_of
+from metrics.reporting.sweep.answer import SweepAnswer, sentence
+from metrics.reporting.sweep.charts import sweep_specs, write_sweep_chart
+from metrics.reporting.sweep.page import sweep_page
+
+ACKS = "workload.producer.acks"
+THREADS = "cluster.testbed.properties.num.io.threads"
+BROKERS = "cluster.testbed.brokers"
+
+
+def figures(
+    ratio: float, repeats: int, noise: float, seed: int = 1, width: float = 0.06
+) -> list[Result]:
+    """Two axes: acks changes the figure by a ratio, threads do nothing."""
+    chance = random.Random(seed)
+    found = []
+    for repeat in range(1, repeats + 1):
+        drift = math.exp(0.1 * chance.gauss(0, 1))
+        for acks, times in (("1", 1.0), ("all", ratio)):
+            for threads in ("1", "2"):
+                value = 20.0 * drift * times * math.exp(noise * chance.gauss(0, 1))
+                settings = {ACKS: acks, THREADS: threads}
+                low, high = value * (1 - width / 2), value * (1 + width / 2)
+                found.append(Result(settings, repeat, 1000, value, low, high))
+    return found
+
+
+AXES = {ACKS: ("1", "all"), THREADS: ("1", "2")}
+
+
+def test_an_effect_is_told_and_the_others_say_what_would_have_been_seen() -> None:
+    acks, threads = effects_of(figures(0.8, 4, 0.01), AXES)
+    assert acks.effect is not None and threads.effect is not None
+    assert acks.effect.low < 0.8 < acks.effect.high
+    assert acks.conclusion is Conclusion.REGRESSION
+    assert threads.conclusion is Conclusion.NONE_SEEN
+    assert acks.by_repeats and acks.count == 8
+    first, second = map(sentence, (acks, threads))
+    assert first.startswith("acks all against 1, 1 kB: 2") and "less" in first
+    assert "no effect seen" in second and "would have been" in second
+
+
+def test_with_one_repeat_the_figures_own_intervals_speak() -> None:
+    acks, threads = effects_of(figures(0.7, 1, 0.0), AXES)
+    assert not acks.by_repeats and acks.count == 2
+    assert acks.conclusion is Conclusion.REGRESSION
+    assert threads.conclusion is Conclusion.NONE_SEEN
+    assert acks.effect is not None
+    assert acks.effect.low < 0.7 < acks.effect.high
+
+
+def test_a_case_without_an_answer_is_left_out_and_said() -> None:
+    results = [
+        Result({ACKS: "1"}, 1, 1000, 20.0),
+        Result({ACKS: "all"}, 1, 1000, None, why="nothing was sustained"),
+    ]
+    (found,) = effects_of(results, {ACKS: ("1", "all")})
+    assert found.effect is None
+    assert found.conclusion is Conclusion.NO_ANSWER
+    assert "no answer" in sentence(found)
+
+
+def test_equal_cases_raise_an_alarm_in_few_of_many_experiments() -> None:
+    alarms = 0
+    for seed in range(400):
+        found = effects_of(figures(1.0, 4, 0.03, seed), AXES)
+        alarms += any(each.conclusion is not Conclusion.NONE_SEEN for each in found)
+    assert alarms <= 400 * 0.05 + 3 * math.sqrt(400 * 0.05 * 0.95)
+
+
+def test_results_stand_in_the_experiments_order(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    text = f"workload: 1kB\naxes:\n  {ACKS}: ['1', all]\n  {THREADS}: [1, 2, 4]\n"
+    file.write_text(text, encoding="utf-8")
+    loaded = load_sweep(str(file))
+    assert axes_of(loaded) == {ACKS: ("1", "all"), THREADS: ("1", "2", "4")}
+    results = [Result(case.settings, n, 1000, 10.0) for case in loaded.cases for n in (1, 2)]
+    assert in_order(loaded, results[::-1]) == results
+
+
+# --- shapes of the answer -----------------------------------------------------
+
+
+def answer(results: list[Result], axes: dict[str, tuple[str, ...]]) -> SweepAnswer:
+    times = ("2026-11-22T10:00:00Z", "2026-11-22T11:00:00Z")
+    return SweepAnswer(
+        "s1", *times, "done", 0, None, "one machine", "mine", "what <acks> costs", "A study 2019: "
+        "less", "limit", "MB/s", axes, 4, tuple(results),
+    )  # fmt: skip
+
+
+def test_the_table_has_a_row_for_each_figure_and_says_why_one_is_missing() -> None:
+    known = Result({ACKS: "1"}, 1, 1000, 123.4, 120.0, 126.0, 1.5, 27.3, 99.0, "disk")
+    missing = Result({ACKS: "all"}, 1, 1000, None, why="nothing was sustained")
+    found = answer([known, missing], {ACKS: ("1", "all")})
+    assert found.columns[:4] == ("acks", "size", "repeat", "MB/s")
+    first, second = found.rows
+    assert first == ("1", "1 kB", "1", "123", "120 to 126", "1.50", "27.3", "disk")
+    assert second[:5] == ("all", "1 kB", "1", "?", "nothing was sustained")
+
+
+def test_the_json_has_the_figures_and_the_words(tmp_path: Path) -> None:
+    found = answer(figures(0.8, 4, 0.01), AXES)
+    told = json.loads(found.document())
+    assert len(told["results"]) == 16
+    assert [each["words"] for each in told["effects"]] == list(found.sentences)
+    assert told["effects"][0]["conclusion"] == "regression"
+    assert told["effects"][0]["effect"]["ratio"] == pytest.approx(0.8, rel=0.02)
+    assert told["axes"] == {ACKS: ["1", "all"], THREADS: ["1", "2"]}
+
+
+def test_the_page_says_all_of_it_and_loads_nothing() -> None:
+    results = [*figures(0.8, 4, 0.01)]
+    results[0] = Result({ACKS: "1", THREADS: "1"}, 1, 1000, 20.0, run_id="s1-c01-r1")
+    page = sweep_page(answer(results, AXES))
+    assert "What &lt;acks&gt; costs." in page
+    for text in answer(results, AXES).sentences:
+        assert f"<li>{text}.</li>" in page
+    assert '<a href="s1-c01-r1/report.html">' in page
+    assert "Over acks" in page and "Over num.io.threads" in page
+    assert "src=" not in page.split("<script>")[0]
+
+
+def test_a_sweep_without_figures_has_a_page_without_charts() -> None:
+    missing = [Result({ACKS: each}, 1, 1000, None, why="no disk") for each in ("1", "all")]
+    page = sweep_page(answer(missing, {ACKS: ("1", "all")}))
+    assert "no answer" in page and "no disk" in page
+    assert "vegaEmbed" not in page
+
+
+def test_clusters_of_several_sizes_are_drawn_on_one_graph_and_per_broker(tmp_path: Path) -> None:
+    results = [
+        Result({BROKERS: str(n)}, 1, bpm, 10.0 * n, p99_ms=5.0, brokers=n)
+        for n in (1, 2, 3)
+        for bpm in (100, 1000)
+    ]
+    found = answer(results, {BROKERS: ("1", "2", "3")})
+    specs = dict(sweep_specs(found))
+    assert list(specs) == ["Over brokers", "Over the message size", "Throughput against latency"]
+    total, per_broker = specs["Over the message size"]["hconcat"]
+    assert total["layer"][1]["encoding"]["y"]["title"] == "limit [MB/s]"
+    assert per_broker["layer"][1]["encoding"]["y"]["title"] == "per broker [MB/s]"
+    text = json.dumps(specs["Over the message size"])
+    assert text.count('"per_broker": 10.0') >= len(results)
+    write_sweep_chart(found, tmp_path / "sweep.png")
+    assert (tmp_path / "sweep.png").read_bytes().startswith(b"\x89PNG")
