@@ -12,6 +12,7 @@ from jobs.cluster.outage import AnnouncedOutage, Outage, TestbedOutage
 from jobs.config import Cluster, Goal, Workload
 from jobs.config.security import Security
 from jobs.console.events import PhaseStarted, Reporter
+from jobs.testbed.cores import available_cores, require_cores
 from jobs.testbed.handle import Testbed
 from jobs.testbed.known_properties import require_known
 from jobs.testbed.launcher import start
@@ -71,11 +72,12 @@ def require_startable(cluster: Cluster) -> None:
     The properties of its profile are checked when it starts, as Kafka has to be there for that.
 
     Raises:
-        ConfigError: the profile or a value is wrong, or its Kafka does not know a property that
-            the cluster's file or an option gives.
+        ConfigError: the profile or a value is wrong, this machine has too few cores, or its Kafka
+            does not know a property that the cluster's file or an option gives.
     """
     if cluster.testbed is not None:
         profile, given = profile_of(cluster.testbed), cluster.testbed.properties
+        require_cores(profile.cpus, available_cores())
         require_known([name for name in given if name in profile.broker], profile.kafka_version)
 
 

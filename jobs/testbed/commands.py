@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from jobs.testbed.cleanup import Cleaned
+from jobs.testbed.cores import available_cores, cores_of
 from jobs.testbed.handle import Testbed
 from jobs.testbed.keys import FOLDER
 from jobs.testbed.model import HOST, Spec, State
@@ -52,8 +53,8 @@ def testbed() -> None:
     "settings",
     multiple=True,
     metavar="KEY=VALUE",
-    help="A broker property by Kafka's name, or heap_mb, jvm_options, produce_handler_ms; "
-    "may be repeated.",
+    help="A broker property by Kafka's name, or heap_mb, jvm_options, log_dirs, cpus, "
+    "produce_handler_ms; may be repeated.",
 )
 @click.option(
     "--spark-workers",
@@ -131,6 +132,7 @@ def up_lines(started: Testbed) -> list[str]:
         f"  logs               {started.folder}",
         f"  cluster file       {cluster_file(started.folder)}",
         *_security_lines(started),
+        *held_lines(started.state.spec),
         *planted_lines(started.state.spec),
         *_spark_lines(started),
         f"stop it with: redline testbed down --name {started.name}",
@@ -159,6 +161,19 @@ def _security_lines(started: Testbed) -> list[str]:
     protocols = ", ".join(spec.security) or "PLAINTEXT"
     jmx = ", JMX with a password and TLS" if spec.jmx_secured else ""
     return [f"  security           {protocols}{jmx}; keys and users in {started.folder / FOLDER}"]
+
+
+def held_lines(spec: Spec) -> list[str]:
+    """To what the machine holds each broker, if to anything."""
+    lines = []
+    if spec.cpus is not None:
+        available = available_cores()
+        for broker in range(1, spec.brokers + 1):
+            cores = ", ".join(map(str, cores_of(broker, spec.cpus, available)))
+            lines.append(f"  cores, broker {broker}    {cores} (by CPU affinity)")
+    if spec.log_dirs > 1:
+        lines.append(f"  log dirs           {spec.log_dirs} a broker, on one disk")
+    return lines
 
 
 def planted_lines(spec: Spec) -> list[str]:

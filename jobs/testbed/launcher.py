@@ -17,6 +17,7 @@ from jobs.setup.preflight import java_command
 from jobs.testbed.authorizer_java import NAME, SOURCE
 from jobs.testbed.channel import channel_pair
 from jobs.testbed.cleanup import own_record, root_lock, sweep
+from jobs.testbed.cores import available_cores, require_cores
 from jobs.testbed.errors import TestbedStateError
 from jobs.testbed.handle import Testbed
 from jobs.testbed.known_properties import require_known
@@ -113,8 +114,8 @@ def make_spec(
         node_jvm_options: node id → options of its JVM besides ours, such as a -javaagent.
 
     Raises:
-        ConfigError: the name cannot be that of a folder, or there is no Java, or no
-            compiler for what brokers with a stated handler time need.
+        ConfigError: the name cannot be that of a folder, or there is no Java, or too few cores,
+            or no compiler for what brokers with a stated handler time need.
     """
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,40}", name):
         raise ConfigError(
@@ -125,6 +126,7 @@ def make_spec(
         raise ConfigError(
             f"{spark_workers} Spark workers were asked for; expected 0 to {SPARK_WORKERS_MAX}"
         )
+    require_cores(profile.cpus, available_cores())
     java = java_command()
     paths = tuple(str(jar) for jar in [*jars, *_own_jars(profile, jars)])
     return Spec(
@@ -149,6 +151,8 @@ def make_spec(
         jvm_options=profile.jvm_options,
         security=profile.security,
         jmx_secured=profile.jmx_secured,
+        log_dirs=profile.log_dirs,
+        cpus=profile.cpus,
         produce_handler_ms={str(node): time_ms for node, time_ms in profile.handler_ms.items()},
         spark_workers=spark_workers,
         spark_home=spark_home() if spark_workers else "",

@@ -75,6 +75,8 @@ class Spec:
         node_jvm_options: node id → options of its JVM besides ours, such as a -javaagent.
         security: protocols of the listeners for clients, the usual one first; none is plain.
         jmx_secured: whether JMX needs a password and speaks TLS.
+        log_dirs: of each broker.
+        cpus: cores that each broker may use; None for all.
         produce_handler_ms: broker id → time that a handler waits in each produce request; empty
             for none [ms].
         spark_workers: workers of its Spark cluster; 0 for no Spark.
@@ -100,6 +102,8 @@ class Spec:
     jvm_options: tuple[str, ...] = ()
     security: tuple[str, ...] = ()
     jmx_secured: bool = False
+    log_dirs: int = 1
+    cpus: int | None = None
     produce_handler_ms: Mapping[str, float] = field(default_factory=dict)
     spark_workers: int = 0
     spark_home: str = ""

@@ -10,6 +10,7 @@ from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from jobs.testbed.cores import available_cores, cores_of
 from jobs.testbed.jvm import format_command, server_command, writes_archive
 from jobs.testbed.keys import make_security, write_secret
 from jobs.testbed.model import (
@@ -21,7 +22,7 @@ from jobs.testbed.model import (
     SparkNode,
     Spec,
 )
-from jobs.testbed.places import disk_bytes, node_files, written_dirs
+from jobs.testbed.places import disk_bytes, log_dirs, node_files, written_dirs
 from jobs.testbed.ports import PortAllocator
 from jobs.testbed.probe import registered_brokers
 from jobs.testbed.processes import NodeProcess, jvm_environment
@@ -88,14 +89,17 @@ class Nodes:
         self.cluster_id = random_id()
         for node in self.nodes:
             files = node_files(node)
-            files.data.mkdir(parents=True)
+            is_broker = node.role is NodeRole.BROKER
+            folders = log_dirs(files.data, self._spec.log_dirs if is_broker else 1)
+            for folder in folders:
+                folder.mkdir(parents=True)
+                if is_broker:
+                    meta = meta_properties(self.cluster_id, node.node_id, random_id())
+                    (folder / "meta.properties").write_text(render(meta))
             properties = node_properties(
-                self._spec, node, self.nodes[0].port, data_dir=str(files.data)
+                self._spec, node, self.nodes[0].port, ",".join(map(str, folders))
             )
             write_secret(files.properties, render(properties))
-            if node.role is NodeRole.BROKER:
-                meta = meta_properties(self.cluster_id, node.node_id, random_id())
-                (files.data / "meta.properties").write_text(render(meta))
         self.spark = spark_nodes(self._spec, self._folder, ports)
         for folder in written_dirs(self.spark):
             folder.mkdir(parents=True)
@@ -114,7 +118,9 @@ class Nodes:
         if writes_archive(self._spec, node):
             draft = Path(node.directory) / _ARCHIVE_DRAFT
         command = server_command(self._spec, node, write_archive_to=draft)
-        process = NodeProcess(node, command, node_files(node).console)
+        cpus = self._spec.cpus if node.role is NodeRole.BROKER else None
+        cores = cores_of(node.node_id, cpus, available_cores())
+        process = NodeProcess(node, command, node_files(node).console, cores=cores)
         self.processes[node.node_id] = process
         return process
 

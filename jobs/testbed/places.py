@@ -57,6 +57,11 @@ def node_files(node: Member) -> NodeFiles:
     )
 
 
+def log_dirs(data: Path, count: int) -> tuple[Path, ...]:
+    """A broker's log dirs: its data folder, or that many in it."""
+    return (data,) if count == 1 else tuple(data / f"{n}" for n in range(1, count + 1))
+
+
 def written_dirs(members: Iterable[Member]) -> list[Path]:
     """The folders that nodes fill while they run, apart from their own logs."""
     files = [node_files(member) for member in members]

@@ -29,6 +29,7 @@ class NodeProcess:
 
     Args:
         environment: its variables; ours, without those that change what a JVM does, by default.
+        cores: by their numbers, those that it may use; empty for all.
     """
 
     def __init__(
@@ -37,6 +38,7 @@ class NodeProcess:
         command: Sequence[str],
         console: Path,
         environment: Mapping[str, str] | None = None,
+        cores: Sequence[int] = (),
     ) -> None:
         self.node = node
         self.is_down_on_purpose = False
@@ -49,7 +51,7 @@ class NodeProcess:
                 cwd=node.directory,
                 env=jvm_environment(os.environ) if environment is None else dict(environment),
                 start_new_session=True,
-                preexec_fn=_die_with_parent(),  # noqa: PLW1509 - the supervisor has one thread
+                preexec_fn=_before_exec(cores),  # noqa: PLW1509 - the supervisor has one thread
             )
         created_s = psutil.Process(self._process.pid).create_time()
         self.record = ProcessRecord(self._process.pid, created_s, node.node_id)
@@ -79,8 +81,8 @@ def jvm_environment(environ: Mapping[str, str]) -> dict[str, str]:
     return {key: value for key, value in environ.items() if key not in _JVM_VARIABLES}
 
 
-def _die_with_parent() -> Callable[[], None] | None:
-    """On Linux the kernel kills the child when we die, whatever kills us.
+def _before_exec(cores: Sequence[int]) -> Callable[[], None] | None:
+    """On Linux the kernel kills the child when we die, whatever kills us; and it holds it to cores.
 
     The function runs between fork and exec; all it needs is looked up before. Elsewhere the
     next `redline testbed down` or start of a testbed cleans up after a killed supervisor.
@@ -91,6 +93,8 @@ def _die_with_parent() -> Callable[[], None] | None:
     parent = os.getpid()
 
     def arm() -> None:
+        if cores:
+            os.sched_setaffinity(0, cores)
         prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:  # it died before the kernel was asked
             os._exit(1)

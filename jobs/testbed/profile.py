@@ -107,6 +107,8 @@ class Profile(ConfigModel):
         disk_limit_bytes: the testbed is stopped when its log dirs hold more than this [B].
         security: protocols of listeners for clients, the usual one first; plain when empty.
         jmx_secured: whether JMX needs a password and speaks TLS.
+        log_dirs: of each broker; Kafka gives a new partition to the one with fewest.
+        cpus: cores that each broker may use; None for all that there are.
         produce_handler_ms: time that a request handler waits in each produce request, for all
             brokers or by broker id; None when brokers are as Kafka made them [ms].
         broker: broker properties by Kafka's names. The controller reads them too: it, and
@@ -123,6 +125,8 @@ class Profile(ConfigModel):
     disk_limit_bytes: Annotated[int, Whole(100_000_000, 10**15, "bytes")] = 8_000_000_000
     security: Annotated[tuple[str, ...], BeforeValidator(_as_protocols)] = ()
     jmx_secured: bool = False
+    log_dirs: Annotated[int, Whole(1, 16, "log dirs")] = 1
+    cpus: Annotated[int, Whole(1, 1_024, "cores")] | None = None
     produce_handler_ms: Annotated[
         float | Mapping[int, float] | None, BeforeValidator(_as_handler_ms)
     ] = None
@@ -198,6 +202,8 @@ _ADAPTABLE = (
     "kafka_version",
     "security",
     "jmx_secured",
+    "log_dirs",
+    "cpus",
     "produce_handler_ms",
 )
 

@@ -15,14 +15,14 @@ AUTHORIZER_PROPERTY = "authorizer.class.name"
 _REPLICAS_MAX = 3
 
 
-def node_properties(spec: Spec, node: Node, controller_port: int, data_dir: str) -> dict[str, str]:
+def node_properties(spec: Spec, node: Node, controller_port: int, data_dirs: str) -> dict[str, str]:
     """All properties of one node; what the launcher decides comes last, so nothing undoes it.
 
     Args:
         spec: the testbed.
         node: the node.
         controller_port: port of the controller's listener.
-        data_dir: its log dir.
+        data_dirs: its log dirs, with commas between them.
     """
     properties = {**internal_topic_properties(spec.brokers), **spec.broker_properties}
     if node.role is NodeRole.CONTROLLER:
@@ -38,7 +38,7 @@ def node_properties(spec: Spec, node: Node, controller_port: int, data_dir: str)
             # Static voters: the one way that every release from 3.9 on takes without more.
             "controller.quorum.voters": f"{CONTROLLER_ID}@{HOST}:{controller_port}",
             "controller.listener.names": "CONTROLLER",
-            "log.dirs": data_dir,
+            "log.dirs": data_dirs,
         }
     )
     return properties

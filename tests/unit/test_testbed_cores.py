@@ -1,0 +1,67 @@
+"""Brokers that may use some cores only, and several log dirs."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from jobs.testbed.commands import held_lines
+from jobs.testbed.cores import available_cores, cores_of, require_cores
+from jobs.testbed.nodes import Nodes
+from jobs.testbed.places import log_dirs
+from jobs.testbed.profile import adapted, load_profile
+from search.errors import ConfigError
+from tests.unit.test_testbed_files import SPEC
+
+
+def test_brokers_are_spread_over_the_cores() -> None:
+    cores = (0, 1, 4, 5)
+    assert [cores_of(broker, 1, cores) for broker in (1, 2, 5)] == [(0,), (1,), (0,)]
+    assert [cores_of(broker, 2, cores) for broker in (1, 2, 3)] == [(0, 1), (4, 5), (0, 1)]
+    assert cores_of(2, 3, cores) == (0, 1, 5)
+    assert cores_of(1, None, cores) == ()
+
+
+def test_more_cores_than_there_are_are_refused() -> None:
+    require_cores(None, ())
+    require_cores(2, (0, 1))
+    with pytest.raises(ConfigError, match=r"cpus is 3, and this machine may use 2; expected 1 to"):
+        require_cores(3, (0, 1))
+    with pytest.raises(ConfigError, match=r"holds no process to some of its own; .*leave cpus out"):
+        require_cores(1, ())
+
+
+def test_it_is_said_to_what_brokers_are_held() -> None:
+    assert held_lines(SPEC) == []
+    first = available_cores()[0]
+    lines = held_lines(replace(SPEC, brokers=1, cpus=1, log_dirs=4))
+    assert lines == [
+        f"  cores, broker 1    {first} (by CPU affinity)",
+        "  log dirs           4 a broker, on one disk",
+    ]
+
+
+def test_each_log_dir_is_formatted_with_an_id_of_its_own(tmp_path: Path) -> None:
+    spec = replace(SPEC, brokers=1, log_dirs=2)
+    nodes = Nodes(spec, tmp_path)
+    nodes.lay_out(lambda count: list(range(20_000, 20_000 + count)))
+    (node,) = nodes.brokers
+    dirs = log_dirs(Path(node.directory) / "data", 2)
+    properties = (Path(node.directory) / "server.properties").read_text()
+    assert f"log.dirs={dirs[0]},{dirs[1]}" in properties.replace("\\", "")
+    ids = {
+        re.search("directory.id=(.*)", (each / "meta.properties").read_text()).group(1)  # type: ignore[union-attr]
+        for each in dirs
+    }
+    assert len(ids) == 2
+    assert not (Path(nodes.nodes[0].directory) / "data" / "1").exists(), "brokers only"
+
+
+def test_a_profile_takes_both_as_keys_or_as_texts() -> None:
+    made = adapted(load_profile("disk-bound"), overrides={"log_dirs": "4", "cpus": 1})
+    assert (made.log_dirs, made.cpus) == (4, 1)
+    with pytest.raises(ConfigError, match="log_dirs is 17; expected a whole number of log dirs"):
+        adapted(made, overrides={"log_dirs": 17})
