@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -23,6 +23,13 @@ GAIN_LEAST = 0.03
 """A block that is cheaper than all before it by less than this has gained nothing [ratio]."""
 STEADY_BLOCKS = 2
 """Blocks in a row that gain nothing, after which the JVMs count as warm."""
+
+SATURATED_IDLE = 0.05
+"""Handlers that are no more idle than this say only that the limit is lower [ratio]."""
+LOOK_S, LOOK_BEGUN_S = 4.0, 2.0
+LOOKS_MAX = 3
+"""Where the warm-up left no idle time, so many blocks look at half the load, then a quarter, an
+eighth: for so long, after at most so long of the same load [s]. Each saves a trial."""
 
 FAILED_MAX = 2
 """Blocks that may fail, as when an executor is lost, before the run ends."""
@@ -55,7 +62,8 @@ def open_gates(context: RunContext, warm_up_max_s: float) -> Gates:
 def warm_up(context: RunContext, load_max_s: float, topics: TopicSet) -> None:
     """Load a fresh cluster in blocks of 10 s until its cost per request stands still.
 
-    What the last block read stays in the context.
+    What the last block read stays in the context; where it left the handlers no idle time,
+    shorter blocks of less load follow, so that it tells how far the limit is.
 
     A cold JVM reaches less than half of its speed, and on few cores its compilers take a
     minute or more, so time alone would be a guess. At most `load_max_s` of load [s]. A block
@@ -68,9 +76,10 @@ def warm_up(context: RunContext, load_max_s: float, topics: TopicSet) -> None:
     context.reporter.report(PhaseStarted("warming up the brokers' JVMs"))
     costs_ms: list[float] = []
     failed, numbers = 0, count(1)
+    pattern = block_pattern(context, topics.message_bytes)
     while (len(costs_ms) + 1) * BLOCK_S <= load_max_s and not is_steady(costs_ms):
         try:
-            cost_ms = _block(context, topics, next(numbers))
+            cost_ms = _block(context, topics, pattern, next(numbers))
         except (StageFailedError, GeneratorError) as error:
             failed += 1
             if failed > FAILED_MAX:
@@ -83,6 +92,23 @@ def warm_up(context: RunContext, load_max_s: float, topics: TopicSet) -> None:
         loaded_s = len(costs_ms) * BLOCK_S
         detail = f"{loaded_s:.0f} s of load, {cost_ms:.2f} ms a request"
         context.reporter.report(PhaseProgress(detail))
+    left_s = load_max_s - len(costs_ms) * BLOCK_S
+    looks = min(LOOKS_MAX, int(left_s / (LOOK_S + LOOK_BEGUN_S)))
+    try:
+        _look_lower(context, topics, looks, numbers)
+    except (StageFailedError, GeneratorError) as error:  # the first trial will tell
+        context.reporter.report(PhaseStarted(f"going on without another look: {error}"))
+
+
+def _look_lower(context: RunContext, topics: TopicSet, looks: int, numbers: Iterator[int]) -> None:
+    """Halve the load until it leaves the handlers idle time to read."""
+    for _ in range(looks):
+        load, idle = context.warm_up.load, context.warm_up.handler_idle
+        if load is None or load == 1 or idle is None or idle > SATURATED_IDLE:
+            return
+        pattern = context.pattern(topics.message_bytes, load // 2)
+        begun_s = min(LOOK_BEGUN_S, context.workload.trial.warmup_s)
+        _block(context, topics, _unjudged(context, pattern, LOOK_S, begun_s), next(numbers))
 
 
 def is_steady(costs: Sequence[float]) -> bool:
@@ -93,9 +119,10 @@ def is_steady(costs: Sequence[float]) -> bool:
     return min(last) > (1 - GAIN_LEAST) * min(before)
 
 
-def _block(context: RunContext, topics: TopicSet, block: int) -> float | None:
+def _block(
+    context: RunContext, topics: TopicSet, pattern: TrafficPattern, block: int
+) -> float | None:
     """One block of load; what a produce request cost a handler [ms], or None if unknown."""
-    pattern = block_pattern(context, topics.message_bytes)
     windows = windows_under(context, topics, pattern, f"warm-up-{block}")
     idles = [window.handler_idle for window in windows if window.handler_idle is not None]
     context.warm_up = WarmUp(pattern.on_axis, min(idles, default=None))
@@ -105,13 +132,21 @@ def _block(context: RunContext, topics: TopicSet, block: int) -> float | None:
 
 def block_pattern(context: RunContext, bpm: int) -> TrafficPattern:
     """Half of the first guess above the limit, or as much as the guards allow, for one block."""
-    phases = replace(context.workload.trial, ramp_up_s=0.0, warmup_s=0.0, measure_s=BLOCK_S)
     load = max(1, context.config.goal.search.load_start_max // 2)
     while True:
-        pattern = replace(context.pattern(bpm, load), phases=phases)
+        pattern = _unjudged(context, context.pattern(bpm, load), BLOCK_S)
         if load == 1 or context.guards.trouble_with(pattern) is None:
             return pattern
         load //= 2
+
+
+def _unjudged(
+    context: RunContext, pattern: TrafficPattern, measure_s: float, begun_s: float = 0.0
+) -> TrafficPattern:
+    """The same, measured for so long, after so long of the same load [s]."""
+    trial = context.workload.trial
+    phases = replace(trial, ramp_up_s=0.0, warmup_s=begun_s, measure_s=measure_s)
+    return replace(pattern, phases=phases)
 
 
 def handler_cost_ms(window: BrokerWindow) -> float | None:

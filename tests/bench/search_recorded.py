@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import isotonic_regression
 
+from jobs.trials.warm_up import LOOKS_MAX, SATURATED_IDLE
 from metrics.trial.warm_up import WarmUp
 from search.bisect import Bisection
 from search.estimate import READABLE_MIN
@@ -254,8 +255,13 @@ def _end(
     searcher: Searcher = make(limits_from(first))
     if start == "warm" and make is Guided:
         warm_up = RecordedCluster(ladder, replace(spec, false_alarm=0.0), ~seed)
-        idle = 1.0 - COLD * (1.0 - IDLE_MIN) * warm_up.utilization(first // 2)
-        hint = WarmUp(first // 2, max(0.0, idle)).hint(IDLE_MIN)
+        load = first // 2
+        for look in range(1 + LOOKS_MAX):
+            idle = 1.0 - COLD * (1.0 - IDLE_MIN) * warm_up.utilization(load)
+            if idle > SATURATED_IDLE or load == 1 or look == LOOKS_MAX:
+                break
+            load //= 2
+        hint = WarmUp(load, max(0.0, idle)).hint(IDLE_MIN)
         assert hint is not None
         searcher = Guided(limits_from(first), Guide().hinted(hint))
     return run_on(searcher, cluster)

@@ -9,27 +9,47 @@ from typing import cast
 import pytest
 
 from jobs.cluster.topic_set import TopicSet
+from jobs.config.loading import load
 from jobs.console.events import PhaseStarted, RecordingReporter
 from jobs.trials import warm_up as module
 from jobs.trials.context import RunContext
 from jobs.trials.load import GeneratorError, StageFailedError
-from jobs.trials.warm_up import BLOCK_S, FAILED_MAX, warm_up
+from jobs.trials.warm_up import BLOCK_S, FAILED_MAX, LOOKS_MAX, warm_up
+from metrics.traffic.pattern import TrafficPattern
+from metrics.trial.warm_up import WarmUp
 
-TOPIC = cast(TopicSet, SimpleNamespace(names=("t",)))
+TOPIC = cast(TopicSet, SimpleNamespace(names=("t",), message_bytes=1_000))
+CONFIG = load("calibrated", "calibrated", "default")
+START = CONFIG.goal.search.load_start_max // 2
 
 
 class Blocks:
-    """Stands for the blocks of load: what becomes of each, in turn."""
+    """Stands for the blocks of load: what becomes of each, in turn.
 
-    def __init__(self, *ends: float | Exception | None) -> None:
+    Args:
+        capacity: load at which the handlers have no idle time left.
+    """
+
+    def __init__(self, *ends: float | Exception | None, capacity: float = 1e9) -> None:
         self.ends: Iterator[float | Exception | None] = iter(ends)
         self.numbers: list[int] = []
+        self.patterns: list[TrafficPattern] = []
+        self._capacity = capacity
 
-    def __call__(self, context: RunContext, topics: TopicSet, number: int) -> float | None:
+    @property
+    def loads(self) -> list[int]:
+        """What was offered in each block."""
+        return [each.np for each in self.patterns]
+
+    def __call__(
+        self, context: RunContext, topics: TopicSet, pattern: TrafficPattern, number: int
+    ) -> float | None:
         self.numbers.append(number)
+        self.patterns.append(pattern)
         end = next(self.ends)
         if isinstance(end, Exception):
             raise end
+        context.warm_up = WarmUp(pattern.np, max(0.0, 1.0 - pattern.np / self._capacity))
         return end
 
 
@@ -37,7 +57,15 @@ def warmed(monkeypatch: pytest.MonkeyPatch, blocks: Blocks, load_max_s: float = 
     """What was said while it was warmed up by these blocks."""
     reporter = RecordingReporter()
     monkeypatch.setattr(module, "_block", blocks)
-    warm_up(cast(RunContext, SimpleNamespace(reporter=reporter)), load_max_s, TOPIC)
+    context = SimpleNamespace(
+        reporter=reporter,
+        config=CONFIG,
+        workload=CONFIG.workload,
+        pattern=lambda bpm, load: CONFIG.pattern(bpm, load, 3),
+        guards=SimpleNamespace(trouble_with=lambda _: None),
+        warm_up=WarmUp(),
+    )
+    warm_up(cast(RunContext, context), load_max_s, TOPIC)
     return [event.text for event in reporter.events if isinstance(event, PhaseStarted)]
 
 
@@ -74,3 +102,27 @@ def test_without_a_metric_of_the_cost_one_block_is_all(monkeypatch: pytest.Monke
     blind = Blocks(None, None)
     warmed(monkeypatch, blind)
     assert len(blind.numbers) == 1
+
+
+def test_where_no_idle_time_is_left_less_load_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    blocks = Blocks(*[5.0] * 9, capacity=0.4 * START)
+    warmed(monkeypatch, blocks)
+    assert blocks.loads == [START, START, START, START // 2, START // 4]
+    assert all(each.phases.warmup_s == 0.0 for each in blocks.patterns[:3])
+    assert all(0 < each.phases.measure_s < BLOCK_S for each in blocks.patterns[3:])
+    hopeless = Blocks(*[5.0] * 9, capacity=0.01)
+    warmed(monkeypatch, hopeless)
+    assert len(hopeless.loads) == 3 + LOOKS_MAX
+    readable = Blocks(*[5.0] * 9, capacity=1.1 * START)
+    warmed(monkeypatch, readable)
+    assert len(readable.loads) == 3
+
+
+def test_looks_keep_to_the_time_that_is_left_and_end_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    short = Blocks(*[5.0] * 9, capacity=0.01)
+    warmed(monkeypatch, short, load_max_s=3 * BLOCK_S + 7)
+    assert len(short.loads) == 3 + 1
+    lost = Blocks(5.0, 5.0, 5.0, GeneratorError("no broker 2"), capacity=0.01)
+    assert warmed(monkeypatch, lost)[1:] == ["going on without another look: no broker 2"]
