@@ -89,6 +89,7 @@ PACKAGES = [
     "metrics.planning",
     "metrics.reporting",
     "metrics.reporting.page",
+    "metrics.reporting.sweep",
     "metrics.sources",
     "metrics.tables",
     "metrics.traffic",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -95,7 +96,7 @@ def test_results_stand_in_the_experiments_order(tmp_path: Path) -> None:
 # --- shapes of the answer -----------------------------------------------------
 
 
-def answer(results: list[Result], axes: dict[str, tuple[str, ...]]) -> SweepAnswer:
+def answer(results: list[Result], axes: Mapping[str, tuple[str, ...]]) -> SweepAnswer:
     times = ("2026-11-22T10:00:00Z", "2026-11-22T11:00:00Z")
     return SweepAnswer(
         "s1", *times, "done", 0, None, "one machine", "mine", "what <acks> costs", "A study 2019: "

@@ -14,7 +14,7 @@ from jobs.testbed.nodes import Nodes
 from jobs.testbed.places import log_dirs
 from jobs.testbed.profile import adapted, load_profile
 from search.errors import ConfigError
-from tests.unit.test_testbed_files import SPEC
+from tests.support.testbed_spec import SPEC
 
 
 def test_brokers_are_spread_over_the_cores() -> None:
