@@ -24,7 +24,7 @@ from tests.support.nights import case_row
 from tests.support.rows import BOUNDARY, trial
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 NAMES = ("testbed", "demo", "default")
 SAMPLES = [
@@ -107,6 +107,46 @@ def test_an_append_that_is_tried_again_adds_nothing(store: TableStore, run_id: s
     assert counts == {"runs": 2, "trials": 2, "samples": 4, "boundaries": 2, "cases": 2}
 
 
+class SlowStore(TableStore):
+    """Saves when it is let, or fails."""
+
+    def __init__(self, spark: SparkSession, base: str) -> None:
+        super().__init__(spark, base)
+        self.may_save = threading.Event()
+        self.error: Exception | None = None
+
+    def _save(self, table: str, frame: DataFrame, options: dict[str, str]) -> None:
+        assert self.may_save.wait(60)
+        if self.error is not None:
+            raise self.error
+        super()._save(table, frame, options)
+
+
+def test_whoever_asks_next_waits_for_what_is_appended_meanwhile(
+    store: TableStore, spark: SparkSession, run_id: str
+) -> None:
+    slow = SlowStore(spark, str(Path(store.address("runs")).parent))
+    slow.append_trial_meanwhile(trial(1, run_id), SAMPLES)
+    assert store.trials(run_id).count() == 0, "it returned before anything was saved"
+    slow.may_save.set()
+    assert slow.trials(run_id).count() == 1
+    assert store.samples(run_id).count() == 2
+
+
+def test_an_error_of_an_append_is_raised_once_to_whoever_asks_next(
+    store: TableStore, spark: SparkSession, run_id: str
+) -> None:
+    slow = SlowStore(spark, str(Path(store.address("runs")).parent))
+    slow.may_save.set()
+    slow.error = OSError("no space left")
+    slow.append_trial_meanwhile(trial(1, run_id), SAMPLES)
+    with pytest.raises(OSError, match="no space left"):
+        slow.append_run(run_row(run_id, "finished", 1.0))
+    slow.error = None
+    slow.append_run(run_row(run_id, "finished", 1.0))
+    assert slow.read("runs", run_id).count() == 1
+
+
 def test_a_trial_whose_row_was_lost_is_completed(store: TableStore, run_id: str) -> None:
     # As if it had been killed between the samples and the trial.
     lost = [SampleRow(run_id, 1, sample) for sample in SAMPLES]
@@ -185,11 +225,15 @@ def test_a_case_reads_back_as_it_was_judged(store: TableStore, run_id: str) -> N
     assert store.cases(run_id, "here") == [earlier, judged]
 
 
-def test_compacting_merges_the_one_file_of_each_append(fresh: TableStore) -> None:
+def test_compacting_merges_the_files_of_appends_where_many_have_gathered(
+    fresh: TableStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for number in (1, 2):
         fresh.append_trial(trial(number, "r"), SAMPLES * 20)
-    assert len(fresh.read("samples").inputFiles()) == 2
+    fresh.compact()
+    assert len(fresh.read("samples").inputFiles()) == 2, "two are no reason to rewrite them"
     before = fresh.samples("r").collect()
+    monkeypatch.setattr("metrics.tables.store.COMPACT_FROM_FILES", 2)
     fresh.compact()
     assert len(fresh.read("samples").inputFiles()) == 1
     assert fresh.samples("r").collect() == before
