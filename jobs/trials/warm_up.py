@@ -77,7 +77,10 @@ def warm_up(context: RunContext, load_max_s: float, topics: TopicSet) -> None:
     costs_ms: list[float] = []
     failed, numbers = 0, count(1)
     pattern = block_pattern(context, topics.message_bytes)
-    while (len(costs_ms) + 1) * BLOCK_S <= load_max_s and not is_steady(costs_ms):
+    while not is_steady(costs_ms):
+        look_s = LOOK_BEGUN_S + LOOK_S if _is_saturated(context.warm_up) else 0.0
+        if (len(costs_ms) + 1) * BLOCK_S + look_s > load_max_s:
+            break
         try:
             cost_ms = _block(context, topics, pattern, next(numbers))
         except (StageFailedError, GeneratorError) as error:
@@ -103,12 +106,16 @@ def warm_up(context: RunContext, load_max_s: float, topics: TopicSet) -> None:
 def _look_lower(context: RunContext, topics: TopicSet, looks: int, numbers: Iterator[int]) -> None:
     """Halve the load until it leaves the handlers idle time to read."""
     for _ in range(looks):
-        load, idle = context.warm_up.load, context.warm_up.handler_idle
-        if load is None or load == 1 or idle is None or idle > SATURATED_IDLE:
+        load = context.warm_up.load or 0
+        if load <= 1 or not _is_saturated(context.warm_up):
             return
         pattern = context.pattern(topics.message_bytes, load // 2)
         begun_s = min(LOOK_BEGUN_S, context.workload.trial.warmup_s)
         _block(context, topics, _unjudged(context, pattern, LOOK_S, begun_s), next(numbers))
+
+
+def _is_saturated(seen: WarmUp) -> bool:
+    return seen.handler_idle is not None and seen.handler_idle <= SATURATED_IDLE
 
 
 def is_steady(costs: Sequence[float]) -> bool:

@@ -122,7 +122,10 @@ def test_looks_keep_to_the_time_that_is_left_and_end_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     short = Blocks(*[5.0] * 9, capacity=0.01)
-    warmed(monkeypatch, short, load_max_s=3 * BLOCK_S + 7)
-    assert len(short.loads) == 3 + 1
+    warmed(monkeypatch, short, load_max_s=3 * BLOCK_S)
+    assert short.loads == [START, START, START // 2], "the last block makes room for a look"
+    none = Blocks(*[5.0] * 9, capacity=0.01)
+    warmed(monkeypatch, none, load_max_s=BLOCK_S)
+    assert none.loads == [START]
     lost = Blocks(5.0, 5.0, 5.0, GeneratorError("no broker 2"), capacity=0.01)
     assert warmed(monkeypatch, lost)[1:] == ["going on without another look: no broker 2"]
