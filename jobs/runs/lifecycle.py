@@ -26,6 +26,7 @@ from jobs.runs.opening import Opening
 from jobs.runs.resumption import config_text
 from jobs.runs.sole_driver import sole_driver
 from jobs.trials.context import RunContext
+from metrics.tables.membership import Membership
 from metrics.tables.schema import RunRow
 from metrics.units import iso_utc
 
@@ -42,7 +43,7 @@ class RunOrder:
         slots: tasks that share the load; None for as many as Spark can run at once.
         resumes: True when `run_id` names a run that may have been begun before.
         locks: whether the clusters' locks are taken, see `jobs.cluster.lock`.
-        experiment, case: what a run of a sweep belongs to; None for any other.
+        member: which case of a sweep it measures; nothing for any other run.
     """
 
     reporter: Reporter
@@ -52,8 +53,7 @@ class RunOrder:
     slots: int | None = None
     resumes: bool = False
     locks: bool = True
-    experiment: str | None = None
-    case: str | None = None
+    member: Membership = field(default_factory=Membership)
 
     @property
     def folder(self) -> Path:
@@ -218,7 +218,7 @@ def _open(body: Body, life: Life, stack: ExitStack, cluster: OpenCluster | None)
             first.cluster if first and body.shares_brokers else cluster,
             locks,
         ).open(stack)
-        life.contexts[name].belongs_to = (order.experiment, order.case)
+        life.contexts[name].member = order.member
         if first is not None:
             life.contexts[name].numbers = first.numbers
 
@@ -254,6 +254,7 @@ def _append_rows(body: Body, life: Life, event: str, ending: Ending | None = Non
                 config=config_text(config),
                 environment=context.environment,
                 caveat=caveat_of(config, context.caveats),
+                member=context.member,
             )
         )
 

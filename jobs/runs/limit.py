@@ -186,7 +186,8 @@ class LimitRun(Body):
     def _keep_boundary(self, context: RunContext, boundary: Boundary) -> None:
         self.boundaries.append(boundary)
         names = (self.config.cluster.name, self.config.workload.name)
-        row = BoundaryRow(context.run_id, time.time(), *names, boundary, *context.belongs_to)
+        member = (context.member.experiment, context.member.case)
+        row = BoundaryRow(context.run_id, time.time(), *names, boundary, *member)
         context.tables.append_boundary(row)
         self._tell(context, boundary)
 

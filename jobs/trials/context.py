@@ -17,6 +17,7 @@ from jobs.trials.guards import Guards
 from jobs.trials.load import Generator
 from metrics.judging.thresholds import Thresholds
 from metrics.sources.source import MetricsSource
+from metrics.tables.membership import Membership
 from metrics.tables.store import TableStore
 from metrics.traffic.pattern import TrafficPattern
 from metrics.trial.evidence import ClusterFacts
@@ -54,7 +55,7 @@ class RunContext:
         warm_up: what the warm-up before the first trial read.
         outage: takes brokers away on purpose; None where nobody asks for it.
         without: opens the metrics of the cluster without some brokers.
-        belongs_to: the experiment and the case that a run of a sweep belongs to.
+        member: which case of a sweep the run measures.
     """
 
     run_id: str
@@ -77,7 +78,7 @@ class RunContext:
     warm_up: WarmUp = field(default_factory=WarmUp)
     outage: Outage | None = None
     without: Callable[[frozenset[int]], MetricsSource] | None = None
-    belongs_to: tuple[str | None, str | None] = (None, None)
+    member: Membership = field(default_factory=Membership)
 
     @property
     def workload(self) -> Workload:

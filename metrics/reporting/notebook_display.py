@@ -44,6 +44,11 @@ def sentence(text: str) -> Shown:
     return Shown(f"<p>{escape(text)}</p>")
 
 
+def lines(texts: Iterable[str]) -> Shown:
+    """Lines of text, one below the other."""
+    return Shown("".join(f"<p>{escape(text)}</p>" for text in texts))
+
+
 def shown_chart(*specs: Mapping[str, Any] | alt.TopLevelMixin) -> Shown:
     """Charts one below the other, each with its tooltips, in a frame that loads nothing.
 

@@ -17,6 +17,7 @@ from metrics.columns import Column, Flat, Moment, schema_of
 from metrics.sources.sample import BrokerSample
 from metrics.tables.boundary import BoundaryRow
 from metrics.tables.cases import CaseRow
+from metrics.tables.membership import Membership
 from metrics.trial.trial import Trial
 
 
@@ -36,6 +37,7 @@ class RunRow:
         config: the whole configuration as resolved, JSON, without secrets.
         environment: what one needs to compare runs: versions, cores, memory, …
         caveat: what a reader must know about the cluster (a testbed is not hardware).
+        member: which case of which sweep it measured.
     """
 
     run_id: str
@@ -51,6 +53,7 @@ class RunRow:
     config: str | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     caveat: str | None = None
+    member: Annotated[Membership, Flat()] = field(default_factory=Membership)
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,11 @@ import pytest
 from jobs.plan import limits_of
 from metrics.planning.provisioning import Demand, provision
 from metrics.reporting.summary import load_summary
+from metrics.tables.store import TableStore
 from tests.support.executed import FOLDER, Executed, execute
 from tests.support.finished_run import Run
 from tests.support.spark_connect import connect_server
+from tests.support.sweep_rows import FIGURES, point_row, run_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,6 +40,10 @@ def _check(name: str, shown: Executed, run: Run) -> None:
         assert shown.html.count("<iframe") == 4  # a line for each goal, the use, all lines
         assert f"{point['np_overloaded']}" in text
         assert point["evidence"] in text
+    elif name == "experiments":
+        assert "Experiment acks, sweep s1 of 1970-01-01" in text
+        assert "acks all against 1, 1 kB: 25.0% less" in text
+        assert shown.html.count("<iframe") == 2
     elif name == "provisioning":
         answer = provision(limits_of(load_summary(run.folder / "summary.json"), "tolerant"), DEMAND)
         assert re.search(rf"Brokers to buy\s+{answer.brokers}\b", text)
@@ -54,14 +60,25 @@ def _check(name: str, shown: Executed, run: Run) -> None:
 
 
 @pytest.fixture(scope="module")
+def with_sweep(run: Run, spark_for_all: SparkSession) -> Run:
+    """A run in whose tables there is a sweep, too."""
+    tables = TableStore(spark_for_all, str(run.tables))
+    for acks in FIGURES:
+        for row in run_rows(acks):
+            tables.append_run(row)
+        tables.append_boundary(point_row(acks))
+    return run
+
+
+@pytest.fixture(scope="module")
 def on_connect(
-    run: Run, spark_for_all: SparkSession, tmp_path_factory: pytest.TempPathFactory
+    with_sweep: Run, spark_for_all: SparkSession, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, Executed]]:
     """All notebooks in one kernel whose Spark is a Spark Connect server, without a Java."""
     scratch = tmp_path_factory.mktemp("kernel")
     with connect_server(spark_for_all) as address:
         remote = {"SPARK_REMOTE": address, "JAVA_HOME": str(scratch / "no-java")}
-        yield execute(NAMES, _parameters(run), scratch, **remote)
+        yield execute(NAMES, _parameters(with_sweep), scratch, **remote)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -73,5 +90,7 @@ def test_it_answers_on_spark_connect(
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", NAMES)
-def test_it_answers_alone_with_a_spark_of_its_own(name: str, run: Run, tmp_path: Path) -> None:
-    _check(name, execute([name], _parameters(run), tmp_path)[name], run)
+def test_it_answers_alone_with_a_spark_of_its_own(
+    name: str, with_sweep: Run, tmp_path: Path
+) -> None:
+    _check(name, execute([name], _parameters(with_sweep), tmp_path)[name], with_sweep)

@@ -15,6 +15,7 @@ from jobs.runs.sweep.running import Sweeping, SweepOrder
 from jobs.testbed.handle import Testbed
 from jobs.testbed.use import cluster_file
 from metrics.comparing.sweeps import Result
+from metrics.reporting.sweep.from_tables import read_sweep
 from metrics.tables.store import TableStore
 from search.errors import ConfigError
 
@@ -81,6 +82,9 @@ def test_a_sweep_that_was_interrupted_measures_no_case_twice(
     (found,) = answer_of(resumed, resumed.ending(None)).effects
     assert found.count == 1
     kept = TableStore(spark, str(tmp_path / "tables"))
+    again = read_sweep(kept)
+    assert (again.sweep_id, again.axes, again.unit) == ("s1", {ACKS: ("1", "all")}, "MB/s")
+    assert [each.value for each in again.results] == [by_acks[n].value for n in ("1", "all")]
     assert kept.read("trials").count() == 3
     plan = json.loads((tmp_path / "s1" / "experiment.json").read_text())
     assert sorted(plan["cases"].values()) == ["acks=1", "acks=all"]

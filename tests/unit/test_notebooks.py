@@ -39,8 +39,9 @@ BLOCKS = (
 )  # fmt: skip
 
 
-def test_all_four_are_there() -> None:
-    assert [path.stem for path in NOTEBOOKS] == ["boundary", "provisioning", "regressions", "trial"]
+def test_all_are_there() -> None:
+    names = ["boundary", "experiments", "provisioning", "regressions", "trial"]
+    assert [path.stem for path in NOTEBOOKS] == names
 
 
 @pytest.fixture(params=NOTEBOOKS, ids=lambda path: str(path.stem))

@@ -7,6 +7,7 @@ import math
 import random
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,9 +17,10 @@ from metrics.comparing.effects import Conclusion
 from metrics.comparing.sweeps import Result, effects_of
 from metrics.reporting.sweep.answer import SweepAnswer, sentence
 from metrics.reporting.sweep.charts import sweep_specs, write_sweep_chart
+from metrics.reporting.sweep.from_tables import answer_from
 from metrics.reporting.sweep.page import sweep_page
+from tests.support.sweep_rows import ACKS, as_rows, point_row, run_rows
 
-ACKS = "workload.producer.acks"
 THREADS = "cluster.testbed.properties.num.io.threads"
 BROKERS = "cluster.testbed.brokers"
 
@@ -159,3 +161,32 @@ def test_clusters_of_several_sizes_are_drawn_on_one_graph_and_per_broker(tmp_pat
     assert text.count('"per_broker": 10.0') >= len(results)
     write_sweep_chart(found, tmp_path / "sweep.png")
     assert (tmp_path / "sweep.png").read_bytes().startswith(b"\x89PNG")
+
+
+# --- from the tables ----------------------------------------------------------
+
+
+def rows_of_sweep(statuses: dict[str, str]) -> list[dict[str, Any]]:
+    return [row for acks, status in statuses.items() for row in as_rows(run_rows(acks, 1, status))]
+
+
+def test_a_sweep_is_read_back_from_its_rows() -> None:
+    runs = rows_of_sweep({"1": "done", "all": "done"})
+    found = answer_from(runs, as_rows([point_row("1"), point_row("all")]), [])
+    assert (found.sweep_id, found.experiment, found.unit) == ("s1", "acks", "MB/s")
+    assert (found.status, found.asks, found.repeats) == ("done", "limit", 1)
+    assert found.axes == {ACKS: ("1", "all")}
+    assert [(each.run_id, each.value, each.p99_ms) for each in found.results] == [
+        ("s1-c01-r1", 20.0, 9.0),
+        ("s1-c02-r1", 15.0, 9.0),
+    ]
+    assert found.sentences[0].startswith("acks all against 1, 1 kB: 25.0% less")
+
+
+def test_of_a_sweep_that_was_killed_the_cases_that_ended_are_read() -> None:
+    runs = rows_of_sweep({"1": "done", "all": "interrupted"})
+    found = answer_from(runs, as_rows([point_row("1")]), [])
+    assert [each.settings[ACKS] for each in found.results] == ["1"]
+    assert "no answer" in found.sentences[0]
+    nothing = answer_from(rows_of_sweep({"1": "failed"}), [], [])
+    assert (nothing.status, nothing.exit_code) == ("no conclusion", 3)

@@ -17,10 +17,12 @@ from jobs.runs.fixed_load import FixedLoad, FixedLoadRun
 from jobs.runs.lifecycle import Body, RunOrder, execute
 from jobs.runs.limit import LimitRun
 from jobs.runs.opening import open_session
-from jobs.runs.sweep.results import finished, results_of
+from jobs.runs.sweep.results import finished
 from jobs.runs.sweep.turns import Turn, turns
 from metrics.comparing.sweeps import Result
 from metrics.reporting.summary import write_atomic
+from metrics.reporting.sweep.results import results_of
+from metrics.tables.membership import Membership
 from search.errors import ConfigError, NoConclusionError
 
 PLAN = "experiment.json"
@@ -111,7 +113,7 @@ class Sweeping:
         for folder in self.folders(turn):
             summary = finished(folder)
             if summary is not None:
-                self.results.extend(results_of(turn, summary))
+                self.results.extend(results_of(turn.case.settings, turn.repeat, summary))
                 return True
         return False
 
@@ -131,8 +133,13 @@ class Sweeping:
             run_id,
             order.slots,
             locks=order.locks,
-            experiment=order.sweep.experiment.name,
-            case=case.name,
+            member=Membership(
+                order.sweep_id,
+                order.sweep.experiment.name,
+                case.name,
+                turn.repeat,
+                case.settings,
+            ),
         )
         try:
             execute(body_of(turn), run, opened)
@@ -140,7 +147,7 @@ class Sweeping:
             warn(order.reporter, f"case {case.name}, repeat {turn.repeat}: {error}")
         summary = finished(run.folder)
         assert summary is not None, "a run leaves its summary however it ends"
-        self.results.extend(results_of(turn, summary))
+        self.results.extend(results_of(turn.case.settings, turn.repeat, summary))
 
     def ending(self, error: BaseException | None) -> Ending:
         """By the error, or by the cases without an answer."""

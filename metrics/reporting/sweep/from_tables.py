@@ -1,0 +1,123 @@
+"""The answer of a sweep, read back from the rows of its runs, on any Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from metrics.comparing.sweeps import Result
+from metrics.reporting.summary import RunSummary, trial_document
+from metrics.reporting.summary_tables import summary_of
+from metrics.reporting.sweep.answer import SweepAnswer
+from metrics.reporting.sweep.results import CONCLUDED, results_of
+from metrics.tables.store import TableStore
+from metrics.tables.trials import trial_from
+from search.errors import ConfigError
+
+Row = Mapping[str, Any]
+
+
+def read_sweep(tables: TableStore, sweep_id: str = "") -> SweepAnswer:
+    """What a sweep found, without its question and what was published, which no table has.
+
+    Args:
+        tables: where its runs left their rows.
+        sweep_id: the sweep; empty for the newest.
+
+    Raises:
+        ConfigError: there is no such sweep.
+    """
+    rows = _rows(tables, sweep_id)
+    runs = sorted({row["run_id"] for row in rows})
+    points = _of(tables, "boundaries", runs)
+    with_points = {row["run_id"] for row in points}
+    held = _of(tables, "trials", [each for each in runs if each not in with_points])
+    return answer_from(rows, points, held)
+
+
+def _rows(tables: TableStore, sweep_id: str) -> list[Row]:
+    from pyspark.sql import functions as sql
+
+    frame = tables.read("runs")
+    has_any = "sweep_id" in frame.columns  # tables of older versions have none
+    if has_any and not sweep_id:
+        newest = frame.where("sweep_id is not null").select(sql.max_by("sweep_id", "at"))
+        sweep_id = newest.collect()[0][0] or ""
+    found = frame.where(sql.col("sweep_id") == sweep_id).collect() if has_any and sweep_id else []
+    if not found:
+        raise ConfigError(
+            f"there is no {f'sweep {sweep_id}' if sweep_id else 'sweep'} in "
+            f"{tables.address('runs')}; expected the id of one that redline sweep made with these "
+            "tables; correct it"
+        )
+    return [row.asDict(recursive=True) for row in found]
+
+
+def _of(tables: TableStore, table: str, run_ids: Sequence[str]) -> list[Row]:
+    if not run_ids:
+        return []
+    frame = tables.read(table)
+    return [
+        row.asDict(recursive=True) for row in frame.where(frame.run_id.isin(*run_ids)).collect()
+    ]
+
+
+def answer_from(runs: Sequence[Row], points: Sequence[Row], trials: Sequence[Row]) -> SweepAnswer:
+    """What a sweep found.
+
+    Args:
+        runs: rows of the table `runs`, of all runs of one sweep.
+        points, trials: rows of `boundaries` and, of runs without any, of `trials`.
+    """
+    found: list[Result] = []
+    seen: set[tuple[str, int]] = set()
+    for row, summary in _summaries(runs, points, trials):
+        turn = (row["case"], row["repeat"])
+        if summary.status in CONCLUDED and turn not in seen:
+            seen.add(turn)
+            found.extend(results_of(row["settings"], row["repeat"], summary))
+    first, last = min(runs, key=lambda r: r["at"]), max(runs, key=lambda r: r["at"])
+    summary = summary_of([last], [])
+    return SweepAnswer(
+        first["sweep_id"],
+        summary_of([first], []).started_at,
+        summary.finished_at or summary.started_at,
+        "done" if found else "no conclusion",
+        0 if found else 3,
+        None if found else "no run of it came to a conclusion",
+        summary.caveat,
+        first["experiment"],
+        "",
+        "",
+        "limit" if points else "load",
+        _unit(points),
+        _axes(runs),
+        max(row["repeat"] for row in runs),
+        tuple(found),
+    )
+
+
+def _summaries(
+    runs: Sequence[Row], points: Sequence[Row], trials: Sequence[Row]
+) -> Iterator[tuple[Row, RunSummary]]:
+    for run_id in sorted({row["run_id"] for row in runs}):
+        own = [row for row in runs if row["run_id"] == run_id]
+        summary = summary_of(own, [row for row in points if row["run_id"] == run_id])
+        held = sorted((row for row in trials if row["run_id"] == run_id), key=lambda r: r["trial"])
+        told = tuple(trial_document(trial_from(dict(row))) for row in held)
+        yield own[0], replace(summary, trials=told)
+
+
+def _axes(runs: Sequence[Row]) -> dict[str, tuple[str, ...]]:
+    ordered = sorted(runs, key=lambda row: row["run_id"])
+    paths = list(ordered[0]["settings"])
+    return {path: tuple(dict.fromkeys(row["settings"][path] for row in ordered)) for path in paths}
+
+
+def _unit(points: Sequence[Row]) -> str:
+    from metrics.traffic.axes import axis_named
+
+    axes = {row["axis"] for row in points}
+    axis = axis_named(axes.pop()) if len(axes) == 1 else None
+    return "MB/s" if axis is None or axis.grows_payload else axis.words

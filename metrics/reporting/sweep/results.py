@@ -1,0 +1,79 @@
+"""The figure of a case, from what its run concluded. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from statistics import median
+from typing import Any
+
+from metrics.comparing.sweeps import Result
+from metrics.reporting.summary import RunSummary
+from metrics.tables.boundary import Boundary
+from search.model import Verdict
+
+CONCLUDED = ("done", "no conclusion")
+"""How runs end that have an answer, or know why they have none."""
+
+
+def results_of(settings: Mapping[str, str], repeat: int, summary: RunSummary) -> Iterator[Result]:
+    """A case's figure at each message size.
+
+    Args:
+        settings: full path of each key that varies → its value.
+        repeat: which measurement of the case, from 1.
+    """
+    found = [_of_limit(each) for each in summary.boundaries]
+    if not found and summary.trials:
+        found = [_of_trials(summary.trials)]
+    for each in found:
+        yield replace(each, settings=settings, repeat=repeat, brokers=summary.brokers,
+                      run_id=summary.run_id)  # fmt: skip
+
+
+def _of_limit(boundary: Boundary) -> Result:
+    pays = boundary.along.grows_payload
+    low, _ = boundary.loads
+    value = boundary.mb_per_s if pays else float(low)
+    why = boundary.gave_up or ("" if value else "nothing was sustained")
+    return Result(
+        {},
+        1,
+        boundary.bpm,
+        None if why else value,
+        boundary.mb_per_s_low if pays else boundary.load_low,
+        boundary.mb_per_s_high if pays else boundary.load_high,
+        *boundary.latencies_ms,
+        limited_by=boundary.limited_by,
+        why=why,
+    )
+
+
+def _of_trials(trials: Sequence[Mapping[str, Any]]) -> Result:
+    """Of a fixed load what was acknowledged, the median of the valid trials."""
+    valid = [each for each in trials if each["verdict"] != Verdict.INVALID.value]
+    bpm = int(trials[0]["bpm"])
+    if not valid:
+        reasons = trials[-1]["reasons"]
+        return Result({}, 1, bpm, None, why=reasons[0] if reasons else "no trial was valid")
+
+    def middle(key: str) -> float | None:
+        known = [float(each[key]) for each in valid if _is_known(each[key])]
+        return median(known) if known else None
+
+    bound = [each["limited_by"] for each in valid if each["limited_by"]]
+    return Result(
+        {},
+        1,
+        bpm,
+        middle("achieved_mb_per_s"),
+        p50_ms=middle("latency_p50_ms"),
+        p99_ms=middle("latency_p99_ms"),
+        p999_ms=middle("latency_p999_ms"),
+        limited_by=bound[-1] if bound else None,
+    )
+
+
+def _is_known(value: Any) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)
