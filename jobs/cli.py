@@ -9,6 +9,7 @@ import click
 from jobs.compare import compare
 from jobs.doctor import doctor
 from jobs.entry import run
+from jobs.export import export
 from jobs.find_limit import find_limit
 from jobs.nightly import nightly
 from jobs.plan import plan
@@ -32,6 +33,7 @@ def redline() -> None:
 
 redline.add_command(compare)
 redline.add_command(doctor)
+redline.add_command(export)
 redline.add_command(find_limit)
 redline.add_command(nightly)
 redline.add_command(plan)

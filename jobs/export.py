@@ -1,0 +1,101 @@
+"""`redline export`: a run's limit for Cruise Control, Kafka's quotas or Prometheus."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from jobs.config.exporter_rules import load_rules, rule_names
+from jobs.config.loading import load_goal
+from jobs.plan import limits_of
+from metrics.planning.exports import Allowance, alert_rules, capacity, lowest, quotas
+from metrics.planning.provisioning import limit_at
+from metrics.reporting.summary import load_summary, write_atomic
+from metrics.units import format_size
+from search.errors import ConfigError
+
+FORMATS = ("capacity", "quotas", "alerts")
+"""Cruise Control's capacity.json; kafka-configs.sh commands; Prometheus alert rules."""
+
+
+@click.command("export")
+@click.argument("run_id")
+@click.option("--as", "form", required=True, type=click.Choice(FORMATS),
+              help="Cruise Control's capacity.json, commands that set Kafka's quotas, or alert "
+                   "rules for Prometheus.")  # fmt: skip
+@click.option("--out", default="out", show_default=True, metavar="DIR",
+              type=click.Path(file_okay=False, path_type=Path),
+              help="Where the runs' folders are.")  # fmt: skip
+@click.option("--goal", metavar="NAME", help="Of a run with several goals, the one to export.")
+@click.option("--message-bytes", type=click.IntRange(min=1),
+              help="Size of a message.  "
+                   "[default: that with the lowest limit in bytes]")  # fmt: skip
+@click.option("--safety", type=click.FloatRange(0, 1, min_open=True), default=0.7,
+              show_default=True, help="Share of the limit that may be used.")  # fmt: skip
+@click.option("--disk-mb", type=click.FloatRange(min=0, min_open=True),
+              help="capacity: room for logs of each broker, which no run measures.")  # fmt: skip
+@click.option("--tenants", type=click.IntRange(min=1), default=1, show_default=True,
+              help="quotas: users that share a broker.")  # fmt: skip
+@click.option("--bootstrap-server", default="localhost:9092", show_default=True,
+              metavar="HOST:PORT", help="quotas: of the cluster.")  # fmt: skip
+@click.option("--rules", default="kafka-kraft", show_default=True, metavar="NAME|FILE",
+              help="alerts: how the exporter names its series, one of "
+                   f"{', '.join(rule_names())} or a file.")  # fmt: skip
+@click.option("--to", "target", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path),
+              help="The file to write.  [default: standard output]")  # fmt: skip
+def export(  # noqa: PLR0913, PLR0917 - one for each option
+    run_id: str,
+    form: str,
+    out: Path,
+    goal: str | None,
+    message_bytes: int | None,
+    safety: float,
+    disk_mb: float | None,
+    tenants: int,
+    bootstrap_server: str,
+    rules: str,
+    target: Path | None,
+) -> None:
+    """Give what a run found to the tools that run the cluster.
+
+    Each figure is the lower end of the limit's 90 % interval, times --safety.
+    """
+    file = out / run_id / "summary.json"
+    if not file.exists():
+        raise ConfigError(
+            f"there is no {file}; expected the id of a finished run in {out}; correct it, or name "
+            "its folder with --out"
+        )
+    summary = load_summary(file)
+    limits = limits_of(summary, goal)
+    limit = lowest(limits) if message_bytes is None else limit_at(limits, message_bytes)[0]
+    if limit.doubt:
+        raise ConfigError(
+            f"the limit at {format_size(limit.bpm)} is doubtful ({limit.doubt}); expected one to "
+            "rely on; measure that size again, or name another with --message-bytes"
+        )
+    allowance = Allowance(summary.run_id, limit, safety, summary.caveat)
+    if form == "capacity":
+        if disk_mb is None:
+            raise ConfigError(
+                "--as capacity needs the room for logs of each broker; expected --disk-mb MB"
+            )
+        text = capacity(allowance, disk_mb)
+    elif form == "quotas":
+        text = quotas(allowance, tenants, bootstrap_server)
+    else:
+        chosen = goal or summary.boundaries[0].goal
+        text = alert_rules(allowance, _idle_min(chosen), load_rules(rules))
+    if target is None:
+        click.echo(text, nl=False)
+    else:
+        write_atomic(target, text)
+
+
+def _idle_min(goal: str) -> float:
+    """The handlers' threshold of a goal; the usual one of a goal that has no file here."""
+    try:
+        return load_goal(goal).indicators.request_handler_idle_min
+    except ConfigError:
+        return load_goal("default").indicators.request_handler_idle_min

@@ -1,0 +1,120 @@
+"""`redline export`: what other tools read of a limit."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from ruamel.yaml import YAML
+
+from jobs.config.exporter_rules import load_rules, rule_names
+from jobs.export import export
+from metrics.reporting.summary import RunSummary, write_summary
+from metrics.tables.boundary import make_boundary
+from metrics.traffic.axes import NP
+from search.errors import ConfigError
+from search.model import Bracket
+from tests.support.rows import traffic
+
+LARGE = replace(
+    make_boundary(Bracket(720, 756), NP, traffic(1, 1_000, 250.0, brokers=3), trials=4),
+    goal="strict",
+    load_low=600.0,
+    load_high=750.0,
+    interval_max=0.3,
+)
+"""180 MB/s at 1 kB on three brokers, 150 MB/s at its lower end."""
+SMALL = replace(
+    make_boundary(Bracket(900, 940), NP, traffic(1, 100, 1_000.0, brokers=3), trials=4),
+    goal="strict",
+)
+"""90 MB/s at 100 B: lower in bytes."""
+SUMMARY = RunSummary(
+    "run-1", "a", "b", "c", "w", "strict", (SMALL, LARGE), 3,
+    caveat="a small cluster", replication_factor=3, consumer_groups=2,
+)  # fmt: skip
+SIZE = ("--message-bytes", "1000")
+
+
+def exported(folder: Path, *options: str, summary: RunSummary = SUMMARY) -> str:
+    write_summary(summary, folder / "run-1" / "summary.json")
+    command = ["run-1", "--out", str(folder), *options]
+    done = CliRunner().invoke(export, command, standalone_mode=False, catch_exceptions=False)
+    return done.output
+
+
+def test_capacities_count_replicas_and_groups(tmp_path: Path) -> None:
+    text = exported(tmp_path, "--as", "capacity", "--disk-mb", "500000", "--safety", "0.5", *SIZE)
+    (broker,) = json.loads(text)["brokerCapacities"]
+    assert broker["brokerId"] == "-1"
+    led_kb = 50_000 * 0.5  # the lower end, a third on each broker
+    found = {name: float(value) for name, value in broker["capacity"].items()}
+    assert found["NW_IN"] == pytest.approx(3 * led_kb, rel=0.015)
+    assert found["NW_OUT"] == pytest.approx((2 + 2) * led_kb, rel=0.015)
+    assert (found["DISK"], found["CPU"]) == (500_000, 100)
+    assert "run-1" in broker["doc"] and "a small cluster" in broker["doc"]
+    with pytest.raises(ConfigError, match=r"expected --disk-mb MB"):
+        exported(tmp_path, "--as", "capacity")
+
+
+def test_tenants_share_a_broker(tmp_path: Path) -> None:
+    options = ("--as", "quotas", "--tenants", "4", "--bootstrap-server", "kafka:9092", *SIZE)
+    text = exported(tmp_path, *options)
+    found = re.search(r"producer_byte_rate=(\d+),consumer_byte_rate=(\d+)", text)
+    assert found is not None
+    assert int(found[1]) == pytest.approx(50e6 * 0.7 / 4, rel=0.015)
+    assert int(found[2]) == pytest.approx(2 * int(found[1]), abs=2)
+    assert "--bootstrap-server kafka:9092 " in text
+    plain = replace(SUMMARY, consumer_groups=0)
+    assert "consumer_byte_rate" not in exported(tmp_path, *options, summary=plain)
+
+
+@pytest.mark.parametrize("rules", rule_names())
+def test_alerts_ask_for_series_that_the_exporter_has(tmp_path: Path, rules: str) -> None:
+    text = exported(tmp_path, "--as", "alerts", "--rules", rules, *SIZE)
+    (group,) = YAML(typ="safe").load(text)["groups"]
+    written, idle = group["rules"]
+    assert float(written["expr"].rpartition(" > ")[2]) == pytest.approx(50e6 * 0.7, rel=0.015)
+    assert idle["expr"].endswith("/ 1e9 < 0.4"), "the goal's own threshold"
+    for rule, reading in ((written, "bytes_in"), (idle, "handler_idle_ns")):
+        assert _names(rule, load_rules(rules).selectors[reading][0]), rule["expr"]
+        assert "run-1" in rule["annotations"]["description"]
+
+
+def _names(rule: dict[str, Any], selector: Any) -> bool:
+    """Whether an expression matches a selector's series, as both releases name it."""
+    pattern = re.search(r'__name__=~"([^"]+)"', rule["expr"])
+    assert pattern is not None
+    names = (selector.name, f"{selector.name}_total")
+    labels = all(f'{name}="{value}"' in rule["expr"] for name, value in selector.labels.items())
+    return labels and all(re.fullmatch(pattern[1], name) for name in names)
+
+
+def test_without_a_size_the_lowest_limit_in_bytes_counts(tmp_path: Path) -> None:
+    assert "of 100 B messages" in exported(tmp_path, "--as", "quotas")
+
+
+def test_it_writes_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "alerts.yaml"
+    assert exported(tmp_path, "--as", "alerts", "--to", str(file)) == ""
+    assert "KafkaBrokerNearItsLimit" in file.read_text()
+
+
+def test_a_doubtful_limit_is_not_handed_on(tmp_path: Path) -> None:
+    doubtful = replace(LARGE, interval_max=0.1)
+    summary = replace(SUMMARY, boundaries=(doubtful,))
+    with pytest.raises(ConfigError, match=r"the limit at 1 kB is doubtful \(.*; expected one to"):
+        exported(tmp_path, "--as", "quotas", summary=summary)
+
+
+def test_a_run_that_is_not_there_is_named(tmp_path: Path) -> None:
+    command = ["run-2", "--as", "quotas", "--out", str(tmp_path)]
+    with pytest.raises(
+        ConfigError, match=r"run-2/summary\.json; expected the id of a finished run"
+    ):
+        CliRunner().invoke(export, command, standalone_mode=False, catch_exceptions=False)
