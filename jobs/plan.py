@@ -11,12 +11,14 @@ import click
 from jobs.console.events import Level, Notice, Table
 from jobs.console.printing import make_reporter
 from metrics.planning.provisioning import Demand, MeasuredLimit, Provision, provision
+from metrics.planning.setups import DAY_S, setups_of, smallest
 from metrics.reporting.limit_words import AT_LEVEL, doubt_words
 from metrics.reporting.summary import RunSummary, load_summary, write_atomic
+from metrics.reporting.sweep.answer import SweepAnswer, case_words, load_answer, short
 from metrics.tables.boundary import Boundary
 from metrics.trial.state import ALL_BROKERS
-from metrics.units import format_mb_per_s, format_ratio, format_size
-from search.errors import ConfigError
+from metrics.units import format_count, format_mb_per_s, format_ratio, format_size
+from search.errors import ConfigError, NoConclusionError
 
 
 @click.command("plan")
@@ -34,12 +36,23 @@ from search.errors import ConfigError
     metavar="MB/S",
     help="A limit per broker known otherwise, instead of --run.",
 )
+@click.option(
+    "--sweep",
+    "sweep_folder",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="The folder of a sweep, OUT/SWEEP_ID, of whose set-ups the smallest is wanted.",
+)
 @click.option("--goal", metavar="NAME", help="Of a run with several goals, the one to plan by.")
 @click.option(
     "--mb-per-s",
-    required=True,
     type=click.FloatRange(min=0, min_open=True),
     help="Payload from producers today, all brokers together.",
+)
+@click.option(
+    "--gb-per-day",
+    type=click.FloatRange(min=0, min_open=True),
+    help="The same as the payload of a day, in 10⁹ bytes, spread evenly over it.",
 )
 @click.option(
     "--message-bytes", required=True, type=click.IntRange(min=1), help="Size of a message."
@@ -94,8 +107,10 @@ from search.errors import ConfigError
 def plan(  # noqa: PLR0913, PLR0917 - one for each option
     folder: Path | None,
     limit_mb_per_s: float | None,
+    sweep_folder: Path | None,
     goal: str | None,
-    mb_per_s: float,
+    mb_per_s: float | None,
+    gb_per_day: float | None,
     message_bytes: int,
     replication_factor: int,
     consumer_groups: int,
@@ -108,10 +123,13 @@ def plan(  # noqa: PLR0913, PLR0917 - one for each option
     """Say how many brokers a load needs, with what headroom, and what binds first.
 
     The limits are those of a run (--run), of which it buys for the lower end of the 90 %
-    interval, or one that you know (--limit).
+    interval, or one that you know (--limit). With --sweep it says which of the measured set-ups
+    is the smallest that carries the load.
     """
+    if (mb_per_s is None) == (gb_per_day is None):
+        raise ConfigError("expected exactly one of --mb-per-s and --gb-per-day; give one of them")
     demand = Demand(
-        mb_per_s,
+        (gb_per_day or 0.0) * 1e3 / DAY_S if mb_per_s is None else mb_per_s,
         message_bytes,
         replication_factor,
         consumer_groups,
@@ -120,11 +138,14 @@ def plan(  # noqa: PLR0913, PLR0917 - one for each option
         headroom,
         link_mbit_per_s,
     )
-    if (folder is None) == (limit_mb_per_s is None):
+    if [folder, limit_mb_per_s, sweep_folder].count(None) != 2:
         raise ConfigError(
-            "expected exactly one of --run (a run's folder) and --limit (MB/s per broker); "
-            "give one of them"
+            "expected exactly one of --run (a run's folder), --limit (MB/s per broker) and --sweep "
+            "(a sweep's folder); give one of them"
         )
+    if sweep_folder is not None:
+        _choose(load_answer(sweep_folder / "sweep.json"), demand, json_file)
+        return
     caveat = ""
     if folder is not None:
         summary = load_summary(folder / "summary.json")
@@ -143,6 +164,58 @@ def plan(  # noqa: PLR0913, PLR0917 - one for each option
     if json_file is not None:
         document = {"demand": asdict(demand), "answer": asdict(answer), "caveat": caveat}
         write_atomic(json_file, json.dumps(document, indent=2, allow_nan=False) + "\n")
+
+
+def _choose(answer: SweepAnswer, demand: Demand, json_file: Path | None) -> None:
+    """Say which of the set-ups of a sweep carries the demand with its growth and headroom."""
+    if answer.asks != "limit" or answer.unit != "MB/s":
+        raise ConfigError(
+            f"the sweep {answer.sweep_id} tells {answer.figure}; expected one that asks for limits "
+            "in MB/s; make one with asks: limit"
+        )
+    if demand.offline or demand.link_mbit_per_s is not None:
+        raise ConfigError(
+            "--offline and --link-mbit-per-s were given with --sweep; expected them with --run or "
+            "--limit, as a sweep measured whole set-ups; leave them out, or ask for --headroom"
+        )
+    setups = setups_of(answer.results, demand.bpm)
+    wanted = demand.mb_per_s * (1 + demand.growth) / (1 - demand.headroom)
+    found = smallest(setups, wanted)
+    rows = tuple(
+        (
+            *(one.settings[path] for path in answer.axes),
+            format_mb_per_s(one.mb_per_s),
+            f"{one.gb_per_day:,.0f}",
+            format_count(one.messages_per_minute),
+            "the smallest" if one is found else "yes" if one.mb_per_s >= wanted else "no",
+        )
+        for one in setups
+    )
+    head = (*map(short, answer.axes), f"MB/s {AT_LEVEL}", "GB a day", "messages/min", "carries it")
+    title = f"{format_mb_per_s(wanted)} MB/s, {wanted * DAY_S / 1e3:,.0f} GB a day"
+    told = (
+        "none of the measured set-ups carries it"
+        if found is None
+        else f"the smallest measured set-up that carries it: {case_words(found.settings)}"
+    )
+    with make_reporter() as reporter:
+        reporter.report(Table(title, head, rows))
+        for sentence in (told, *([answer.caveat] if answer.caveat else [])):
+            reporter.report(Notice(Level.NOTE, sentence))
+    if json_file is not None:
+        document = {
+            "demand": asdict(demand),
+            "mb_per_s_wanted": wanted,
+            "smallest": None if found is None else asdict(found),
+            "setups": [asdict(one) for one in setups],
+            "caveat": answer.caveat,
+        }
+        write_atomic(json_file, json.dumps(document, indent=2, allow_nan=False) + "\n")
+    if found is None:
+        raise NoConclusionError(
+            f"{told}: the largest carries {format_mb_per_s(max(s.mb_per_s for s in setups))} of "
+            f"{format_mb_per_s(wanted)} MB/s; measure larger ones"
+        )
 
 
 def limits_of(summary: RunSummary, goal: str | None) -> list[MeasuredLimit]:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from metrics.comparing.effects import CONFIDENCE, Conclusion
 from metrics.comparing.sweeps import AxisEffect, Result, effects_of
 from metrics.units import UNKNOWN, format_ms, format_size
+from search.errors import ConfigError
 
 SCHEMA_VERSION = 1
 _OF_BROKERS = "cluster.testbed.properties."
@@ -117,6 +119,26 @@ class SweepAnswer:
                 "know how sure each figure is, and not what changes from one start of the brokers "
                 "to the next; repeats: 3 or more say that too"
             )
+
+
+def load_answer(path: Path) -> SweepAnswer:
+    """Read sweep.json; keys that a newer version added are ignored.
+
+    Raises:
+        ConfigError: the file is missing or is none.
+    """
+    try:
+        told = json.loads(path.read_text(encoding="utf-8"))
+        own = {name: told[name] for name in (item.name for item in fields(SweepAnswer))}
+        known = {item.name for item in fields(Result)}
+        results = ({k: v for k, v in each.items() if k in known} for each in told["results"])
+        own["axes"] = {path: tuple(values) for path, values in told["axes"].items()}
+        return SweepAnswer(**own | {"results": tuple(Result(**each) for each in results)})
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise ConfigError(
+            f"{path} is not the answer of a sweep ({type(error).__name__}: {error}); expected "
+            "OUT/SWEEP_ID/sweep.json as redline sweep writes it"
+        ) from error
 
 
 def sentence(each: AxisEffect) -> str:

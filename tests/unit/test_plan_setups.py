@@ -1,0 +1,104 @@
+"""`redline plan --sweep`: which of the measured set-ups is the smallest that carries a load."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from jobs.plan import plan
+from metrics.comparing.sweeps import Result
+from metrics.planning.setups import setups_of
+from metrics.reporting.sweep.answer import SweepAnswer, load_answer
+from search.errors import ConfigError, NoConclusionError
+
+BROKERS, HEAP = "cluster.testbed.brokers", "cluster.testbed.properties.heap_mb"
+
+
+def limit(brokers: int, heap_mb: int, mb_per_s: float, repeat: int = 1, bpm: int = 1000) -> Result:
+    settings = {BROKERS: f"{brokers}", HEAP: f"{heap_mb}"}
+    return Result(settings, repeat, bpm, mb_per_s, 0.95 * mb_per_s, 1.05 * mb_per_s)
+
+
+RESULTS = (
+    limit(2, 256, 18.0),
+    limit(1, 512, 10.0),
+    limit(1, 512, 12.0, repeat=2),
+    limit(1, 256, 6.0),
+    limit(2, 512, 20.0),
+    Result({BROKERS: "3", HEAP: "256"}, 1, 1000, None, why="nothing was sustained"),
+)
+ANSWER = SweepAnswer(
+    "s1", "a", "b", "done", 0, None, "a small cluster", "machines", "", "", "limit", "MB/s",
+    {BROKERS: ("1", "2", "3"), HEAP: ("256", "512")}, 2, RESULTS,
+)  # fmt: skip
+
+
+def asked(folder: Path, *options: str, answer: SweepAnswer = ANSWER) -> str:
+    (folder / "sweep.json").write_text(answer.document(), encoding="utf-8")
+    command = ["--sweep", str(folder), "--message-bytes", "1000", *options]
+    done = CliRunner().invoke(plan, command, standalone_mode=False)
+    if done.exception is not None:
+        raise done.exception
+    return done.output
+
+
+def test_set_ups_stand_in_the_order_of_what_they_cost() -> None:
+    found = setups_of(RESULTS, 1000)
+    assert [(one.settings[BROKERS], one.settings[HEAP]) for one in found] == [
+        ("1", "256"), ("1", "512"), ("2", "256"), ("2", "512"),
+    ]  # fmt: skip
+    assert [one.mb_per_s for one in found] == pytest.approx([5.7, 9.5, 17.1, 19.0])
+    assert found[0].gb_per_day == pytest.approx(5.7 * 86.4)
+    assert found[0].messages_per_minute == pytest.approx(5_700 * 60)
+
+
+def test_the_smallest_that_carries_it_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "plan.json"
+    printed = asked(tmp_path, "--gb-per-day", "600", "--json", str(file))
+    assert re.search(r"brokers 1, heap_mb 512", printed)
+    assert re.search(r"1 +512 +9\.50 +821 +570,000 +the smallest", printed)
+    assert re.search(r"1 +256 .* no\n", printed) and re.search(r"2 +512 .* yes\n", printed)
+    told = json.loads(file.read_text())
+    assert told["smallest"]["settings"] == {BROKERS: "1", HEAP: "512"}
+    assert told["mb_per_s_wanted"] == pytest.approx(600 / 86.4)
+
+
+def test_growth_and_headroom_count(tmp_path: Path) -> None:
+    printed = asked(tmp_path, "--mb-per-s", "5", "--growth", "0.5", "--headroom", "0.25")
+    assert "brokers 2, heap_mb 256" in printed
+
+
+def test_where_none_carries_it_there_is_no_conclusion(tmp_path: Path) -> None:
+    with pytest.raises(NoConclusionError, match=r"the largest carries 19\.0 of 30\.0 MB/s"):
+        asked(tmp_path, "--mb-per-s", "30")
+
+
+@pytest.mark.parametrize(
+    ("options", "answer", "message"),
+    [
+        (("--mb-per-s", "1", "--offline", "0.2"), ANSWER, r"as a sweep measured whole set-ups"),
+        (("--mb-per-s", "1", "--gb-per-day", "1"), ANSWER, "exactly one of --mb-per-s and"),
+        (("--mb-per-s", "1", "--limit", "5"), ANSWER, "exactly one of --run"),
+        (("--mb-per-s", "1", "--message-bytes", "100"), ANSWER, "that was measured: 1 kB"),
+        (("--mb-per-s", "1"), replace(ANSWER, asks="load"), "expected one that asks for limits"),
+    ],
+)
+def test_what_cannot_be_answered_is_refused(
+    tmp_path: Path, options: tuple[str, ...], answer: SweepAnswer, message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        asked(tmp_path, *options, answer=answer)
+
+
+def test_the_answer_of_a_sweep_is_read_as_it_was_written(tmp_path: Path) -> None:
+    file = tmp_path / "sweep.json"
+    file.write_text(ANSWER.document(), encoding="utf-8")
+    assert load_answer(file) == ANSWER
+    file.write_text('{"results": []}', encoding="utf-8")
+    with pytest.raises(ConfigError, match="is not the answer of a sweep"):
+        load_answer(file)
