@@ -54,6 +54,7 @@ class Experiment(ConfigModel):
         cluster, workload, goal: a file of conf each, or a path.
         set: overrides of their keys for all cases, as with --set.
         quick: more of them, with --quick: what makes the experiment short.
+        quick_axes: with --quick, of some axes fewer values.
         axes: what varies: the full path of a key, as --set has it, and its values.
         combine: "grid", each value with each of the other axes; "one at a time", each value with
             the first values of the other axes.
@@ -74,6 +75,7 @@ class Experiment(ConfigModel):
     goal: Conf = "default"
     set: Annotated[tuple[str, ...], Field(strict=False)] = ()
     quick: Annotated[tuple[str, ...], Field(strict=False)] = ()
+    quick_axes: Mapping[str, Values] = Field(default_factory=dict)
     axes: Mapping[str, Values] = Field(default_factory=dict)
     combine: Literal["grid", "one at a time"] = "grid"
     cases: Annotated[tuple[Settings, ...], Field(strict=False)] = ()
@@ -88,6 +90,13 @@ class Experiment(ConfigModel):
         if bool(self.axes) == bool(self.cases):
             given = "both axes and cases" if self.axes else "neither axes nor cases"
             raise ValueError(f"there are {given}; expected one of them; correct it")
+        for key, values in self.quick_axes.items():
+            others = [each for each in values if each not in self.axes.get(key, ())]
+            if key not in self.axes or others:
+                raise ValueError(
+                    f"quick_axes has {key}: {list(values)}; expected some of the values that axes "
+                    f"has of it, {list(self.axes.get(key, ()))}; correct it"
+                )
         keys = {frozenset(each) for each in self.cases}
         if len(keys) > 1 or frozenset() in keys:
             raise ValueError(
@@ -181,6 +190,9 @@ def load_sweep(
     except ValidationError as error:
         raise config_error(error, source, Experiment) from None
     _require_paths(experiment, source)
+    if quick:
+        axes = {**experiment.axes, **experiment.quick_axes}
+        experiment = experiment.model_copy(update={"axes": axes})
     given = (*experiment.set, *(experiment.quick if quick else ()), *overrides)
     return Sweep(experiment, tuple(_cases(experiment, source, given, cluster)))
 

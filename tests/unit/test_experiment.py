@@ -128,6 +128,14 @@ WRONG = {
         f"axes:\n  workload.producer.linger_ms: {list(range(CASES_MAX + 1))}\n",
         f"at most {CASES_MAX}",
     ),
+    "a quick value that is none": (
+        f"quick_axes:\n  {ACKS}: ['0', all]\naxes:\n  {ACKS}: ['1', all]\n",
+        "expected some of the values that axes has of it",
+    ),
+    "a quick axis that is none": (
+        f"quick_axes:\n  {THREADS}: [1, 2]\naxes:\n  {ACKS}: ['1', all]\n",
+        "expected some of the values that axes has of it",
+    ),
     "question": (f"asks: most\naxes:\n  {ACKS}: ['1', all]\n", "asks is"),
 }
 
@@ -140,6 +148,15 @@ def test_a_wrong_experiment_is_told_with_what_is_wrong(tmp_path: Path, name: str
         load_sweep(path)
     assert "mine.yaml" in str(caught.value) or name == "unknown file"
     assert caught.value.exit_code == 2
+
+
+def test_quick_takes_fewer_values_and_its_own_settings(tmp_path: Path) -> None:
+    text = WHOLE + f"quick: [workload.trial.measure_s=3]\nquick_axes:\n  {THREADS}: [1, 4]\n"
+    path = write(tmp_path, text)
+    usual, quick = load_sweep(path), load_sweep(path, quick=True)
+    assert (len(usual.cases), len(quick.cases)) == (6, 4)
+    assert {case.settings[THREADS] for case in quick.cases} == {"1", "4"}
+    assert {case.config.workload.trial.measure_s for case in quick.cases} == {3.0}
 
 
 # --- the order ----------------------------------------------------------------
