@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -11,6 +12,7 @@ from pydantic import BaseModel, ValidationError
 from jobs.config.cluster import Cluster
 from jobs.config.files import names_in, read_conf
 from jobs.config.goal import Goal
+from jobs.config.omb import PREFIX, finder, translated
 from jobs.config.overrides import apply_overrides, parse_overrides
 from jobs.config.problems import config_error
 from jobs.config.source import ParsedFile, parse_map
@@ -88,7 +90,10 @@ def load_cluster(name_or_path: str, overrides: Sequence[str] = ()) -> Cluster:
 
 
 def load_workload(name_or_path: str, overrides: Sequence[str] = ()) -> Workload:
-    """Read a workload of conf/workloads/ or a path; see `load_cluster`."""
+    """Read a workload of conf/workloads/ or a path; see `load_cluster`.
+
+    `omb:` and a path is a workload file of the OpenMessaging Benchmark.
+    """
     return _load(Workload, "workload", name_or_path, overrides)
 
 
@@ -262,8 +267,13 @@ def _keys(config: Any) -> tuple[str, ...]:
 
 def _load(model: type[Loaded], kind: str, name_or_path: str, overrides: Sequence[str]) -> Loaded:
     parsed = [each for each in parse_overrides(overrides) if each.file == kind]
-    file = read_conf(f"{kind}s", name_or_path, f"--{kind}")
+    is_foreign = model is Workload and name_or_path.startswith(PREFIX)
+    path = name_or_path.removeprefix(PREFIX) if is_foreign else name_or_path
+    file = read_conf(f"{kind}s", path, f"--{kind}")
     source = parse_map(file.text, file.label)
+    if is_foreign:
+        made = translated(source.data, file.stem, file.label, finder(Path(path).parent))
+        source = replace(source, data=made)
     source.data.setdefault("name", file.stem)
     apply_overrides(source, model, parsed)
     return _validated(model, source)

@@ -28,6 +28,7 @@ class Workload(ConfigModel):
         description: a sentence for people.
         message_bytes: mean sizes of a message's key and value together, in the order of
             the search [B].
+        notes: what a reader has to know of it, sentences that plans show.
         np: producers, when the search is along another axis; left out when along np.
     """
 
@@ -37,6 +38,7 @@ class Workload(ConfigModel):
         tuple[Annotated[int, Whole(1, MESSAGE_BYTES_MAX, "bytes")], ...],
         Field(strict=False, min_length=1, max_length=100),
     ]
+    notes: Annotated[tuple[str, ...], Field(strict=False)] = ()
     np: Annotated[int, Whole(1, 100_000, "producers")] | None = None
     producer: Annotated[ProducerOptions, FileSection()]
     payload: Annotated[Payload, FileSection()] = Payload()

@@ -138,10 +138,11 @@ TESTBED_CAVEAT = (
 def _notes(cluster: Cluster, workload: Workload) -> tuple[str, ...]:
     smallest_and_largest = sorted({min(workload.message_bytes), max(workload.message_bytes)})
     network = describe(workload.pattern(size) for size in smallest_and_largest)
+    own = workload.notes
     if cluster.testbed:
-        return (TESTBED_CAVEAT, network)
+        return (*own, TESTBED_CAVEAT, network)
     if workload.topic.replication_factor < 2:
-        return (network,)
+        return (*own, network)
     window_s = workload.trial.measure_s
     text = (
         f"a window of {window_s:g} s shows followers that fall behind where the brokers' "
@@ -149,7 +150,7 @@ def _notes(cluster: Cluster, workload: Workload) -> tuple[str, ...]:
         "is 30000): it is read before any load, and where it is more, the run asks for a longer "
         "window or a lower setting"
     )
-    return (text, network)
+    return (*own, text, network)
 
 
 def caveat_of(config: Configuration, shortcomings: Sequence[str] = ()) -> str:
