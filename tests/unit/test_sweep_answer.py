@@ -14,6 +14,7 @@ import pytest
 from jobs.config.experiment import load_sweep
 from jobs.runs.sweep.answer import axes_of, in_order
 from metrics.comparing.effects import Conclusion
+from metrics.comparing.recommending import recommendations
 from metrics.comparing.sweeps import Result, effects_of
 from metrics.reporting.sweep.answer import SweepAnswer, sentence
 from metrics.reporting.sweep.charts import sweep_specs, write_sweep_chart
@@ -190,3 +191,31 @@ def test_of_a_sweep_that_was_killed_the_cases_that_ended_are_read() -> None:
     assert "no answer" in found.sentences[0]
     nothing = answer_from(rows_of_sweep({"1": "failed"}), [], [])
     assert (nothing.status, nothing.exit_code) == ("no conclusion", 3)
+
+
+# --- what was best ------------------------------------------------------------
+
+
+def test_the_best_cases_are_named_with_those_that_cannot_be_told_from_them() -> None:
+    batches = "workload.producer.batch_size"
+    figures = {"1": (10.0, 2.0), "2": (19.0, 9.0), "3": (20.0, 30.0), "4": (19.9, 40.0)}
+    results = [
+        Result({batches: name}, repeat, 100, value, 0.99 * value, 1.01 * value, p99_ms=p99)
+        for name, (value, p99) in figures.items()
+        for repeat in (1, 2)
+    ]
+    found = {each.aim: each for each in recommendations(results)}
+    assert {aim: each.best.settings[batches] for aim, each in found.items()} == {
+        "throughput": "3",
+        "latency": "1",
+        "both": "2",
+    }
+    assert found["throughput"].alike == ({batches: "4"},)
+    said = answer(results, {batches: ("1", "2", "3", "4")})
+    assert said.advices[0] == (
+        "best for throughput: batch_size 3 (20 MB/s, 19.8 to 20.2 at 90 %, p99 30.0 ms); not to be "
+        "told from batch_size 4"
+    )
+    assert json.loads(said.document())["recommended"][2]["best"]["settings"] == {batches: "2"}
+    assert "Best for throughput and latency: batch_size 2" in sweep_page(said)
+    assert recommendations(results[:2]) == (), "one case is no choice"

@@ -127,7 +127,7 @@ def _conclude(sweeping: Sweeping, ending: Ending) -> None:
     write_atomic(page, sweep_page(answer))
     if answer.results:
         reporter.report(Table(answer.experiment, answer.columns, answer.rows))
-    for text in (*answer.sentences, *answer.caveats):
+    for text in (*answer.sentences, *answer.advices, *answer.caveats):
         note(reporter, text)
     if any(each.value for each in answer.results):
         write_sweep_chart(answer, order.folder / "sweep.png")

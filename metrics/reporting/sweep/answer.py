@@ -10,11 +10,19 @@ from pathlib import Path
 from typing import Any
 
 from metrics.comparing.effects import CONFIDENCE, Conclusion
+from metrics.comparing.recommending import (
+    BOTH,
+    LATENCY,
+    THROUGHPUT,
+    Recommendation,
+    recommendations,
+)
 from metrics.comparing.sweeps import AxisEffect, Result, effects_of
 from metrics.units import UNKNOWN, format_ms, format_size
 from search.errors import ConfigError
 
 SCHEMA_VERSION = 1
+AIMS = {THROUGHPUT: "throughput", LATENCY: "latency", BOTH: "throughput and latency"}
 _OF_BROKERS = "cluster.testbed.properties."
 
 
@@ -57,6 +65,11 @@ class SweepAnswer:
         """What each value of each axis does to the figure."""
         return effects_of(self.results, self.axes)
 
+    @cached_property
+    def recommended(self) -> tuple[Recommendation, ...]:
+        """The best case for throughput, for latency and for both, at each size."""
+        return recommendations(self.results)
+
     @property
     def figure(self) -> str:
         """What was found of each case, with its unit."""
@@ -73,6 +86,9 @@ class SweepAnswer:
             **asdict(self),
             "confidence": CONFIDENCE,
             "effects": effects,
+            "recommended": [
+                asdict(each) | {"words": self.advice(each)} for each in self.recommended
+            ],
         }
         return json.dumps(told, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
 
@@ -106,6 +122,26 @@ class SweepAnswer:
     def sentences(self) -> tuple[str, ...]:
         """What each value does, against the first of its axis."""
         return tuple(map(sentence, self.effects))
+
+    @property
+    def advices(self) -> tuple[str, ...]:
+        """The best cases in sentences."""
+        return tuple(map(self.advice, self.recommended))
+
+    def advice(self, each: Recommendation) -> str:
+        """The best case for an aim, and which cannot be told from it."""
+        best, many = each.best, len({one.bpm for one in self.results}) > 1
+        at = f" at {format_size(best.bpm)}" if many else ""
+        interval = (
+            f", {figure(best.low)} to {figure(best.high)} at 90 %" if best.low and best.high else ""
+        )
+        latency = f", p99 {format_ms(best.p99_ms)} ms" if best.p99_ms else ""
+        alike = [case_words(settings) for settings in each.alike]
+        text = (
+            f"best for {AIMS[each.aim]}{at}: {case_words(best.settings)} "
+            f"({figure(best.value)} {self.unit}{interval}{latency})"
+        )
+        return f"{text}; not to be told from {'; or '.join(alike)}" if alike else text
 
     @property
     def caveats(self) -> tuple[str, ...]:

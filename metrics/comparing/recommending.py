@@ -1,0 +1,105 @@
+"""Which of a sweep's cases is best, and which cannot be told from it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from metrics.comparing.sweeps import Result
+
+NEAR = 0.1
+"""For both: cases whose figure is so near to the highest count as high [share]."""
+THROUGHPUT, LATENCY, BOTH = "throughput", "latency", "both"
+
+
+@dataclass(frozen=True)
+class CaseFigure:
+    """A case at one message size, the medians of its repeats.
+
+    Attributes:
+        settings: full path of each key that varies → its value.
+        bpm: message size [B].
+        value: its figure.
+        low, high: where that lies at 90 %; None where it is not known.
+        p99_ms: latency there [ms].
+        run_ids: of the runs behind it.
+    """
+
+    settings: Mapping[str, str]
+    bpm: int
+    value: float
+    low: float | None
+    high: float | None
+    p99_ms: float | None
+    run_ids: tuple[str, ...]
+
+    def is_apart_from(self, other: CaseFigure) -> bool:
+        """Whether the two intervals do not touch; without intervals nobody can say."""
+        if self.low is None or self.high is None or other.low is None or other.high is None:
+            return False
+        return self.low > other.high or other.low > self.high
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """The best case for an aim.
+
+    Attributes:
+        aim: `throughput`, the highest figure; `latency`, the lowest p99 at the figure; `both`, the
+            lowest p99 among the cases whose figure is near the highest.
+        best: the case.
+        alike: settings of the cases whose figure cannot be told from the best one's, of those that
+            the aim `throughput` looks at.
+    """
+
+    aim: str
+    best: CaseFigure
+    alike: tuple[Mapping[str, str], ...] = ()
+
+
+def recommendations(results: Sequence[Result]) -> tuple[Recommendation, ...]:
+    """The best case for each aim, at each message size; none where fewer than two have a figure."""
+    found: list[Recommendation] = []
+    for bpm in sorted({each.bpm for each in results}):
+        cases = list(_cases([each for each in results if each.bpm == bpm]))
+        if len(cases) > 1:
+            found.extend(_best(cases))
+    return tuple(found)
+
+
+def _best(cases: Sequence[CaseFigure]) -> Iterator[Recommendation]:
+    highest = max(cases, key=lambda one: one.value)
+    alike = tuple(
+        one.settings for one in cases if one is not highest and not one.is_apart_from(highest)
+    )
+    yield Recommendation(THROUGHPUT, highest, alike)
+    timed = [(one.p99_ms, one) for one in cases if one.p99_ms]
+    if not timed:
+        return
+    yield Recommendation(LATENCY, min(timed, key=lambda pair: pair[0])[1])
+    near = [pair for pair in timed if pair[1].value >= (1 - NEAR) * highest.value]
+    if near:
+        yield Recommendation(BOTH, min(near, key=lambda pair: pair[0])[1])
+
+
+def _cases(results: Sequence[Result]) -> Iterator[CaseFigure]:
+    by_case: dict[tuple[tuple[str, str], ...], list[Result]] = {}
+    for each in results:
+        if each.value:
+            by_case.setdefault(tuple(sorted(each.settings.items())), []).append(each)
+    for own in by_case.values():
+        yield CaseFigure(
+            own[0].settings,
+            own[0].bpm,
+            median(each.value or 0.0 for each in own),
+            _middle([each.low for each in own]),
+            _middle([each.high for each in own]),
+            _middle([each.p99_ms for each in own]),
+            tuple(each.run_id for each in own),
+        )
+
+
+def _middle(values: Sequence[float | None]) -> float | None:
+    known = [each for each in values if each is not None]
+    return median(known) if known else None
