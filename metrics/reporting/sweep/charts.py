@@ -79,6 +79,11 @@ def _series(row: Mapping[str, Any], path: str, answer: SweepAnswer) -> str:
     return ", ".join([row["size"], *rest])
 
 
+def _series_of(rows: Rows) -> list[str]:
+    """The lines of a chart in the order of its rows, sizes ascending."""
+    return list(dict.fromkeys(row["series"] for row in sorted(rows, key=lambda row: row["bpm"])))
+
+
 def _over_sizes(rows: Rows, answer: SweepAnswer) -> alt.HConcatChart:
     """A boundary line for each case; per broker beside it where clusters differ in size."""
     own = [{**row, "series": row["case"]} for row in rows]
@@ -103,7 +108,7 @@ def _against_latency(rows: Rows, answer: SweepAnswer) -> alt.HConcatChart:
         .encode(
             x=x,
             y=alt.Y("p99:Q", title="latency p99 [ms]", scale=alt.Scale(type="log")),
-            color=alt.Color("series:N", title=None, legend=_LEGEND),
+            color=alt.Color("series:N", title=None, legend=_LEGEND, sort=_series_of(own)),
             tooltip=_tips(answer),
         )
         .properties(width=_WIDTH, height=_HEIGHT)
@@ -123,7 +128,7 @@ def _tips(answer: SweepAnswer) -> list[alt.Tooltip]:
 
 def _panel(rows: Rows, x: alt.X, name: str, title: str) -> alt.LayerChart:
     """One figure over an axis: each repeat a mark, their median a line."""
-    color = alt.Color("series:N", title=None, legend=_LEGEND)
+    color = alt.Color("series:N", title=None, legend=_LEGEND, sort=_series_of(rows))
     base = alt.Chart(alt.InlineData(values=[dict(row) for row in rows])).encode(x=x, color=color)
     y = alt.Y(f"{name}:Q", title=title, scale=alt.Scale(zero=True))
     median = alt.Y(f"{name}:Q", aggregate="median", title=title)
