@@ -124,20 +124,25 @@ def _repository() -> str:
 
 
 def spark_jar(name: str) -> Path:
-    """A jar of Spark's pip package, such as `ivy`, found without importing Spark.
+    """A jar of Spark, such as `ivy`, found without importing Spark.
+
+    Under spark-submit `pyspark` is a zip archive, which has none; SPARK_HOME names them then.
 
     Raises:
-        ConfigError: the package is not installed, or has no such jar.
+        ConfigError: neither the pip package nor SPARK_HOME has such a jar.
     """
     spec = importlib.util.find_spec("pyspark")
     places = list(spec.submodule_search_locations or ()) if spec else []
-    found = [jar for place in places for jar in sorted(Path(place, "jars").glob(f"{name}-*.jar"))]
-    if not found:
-        raise ConfigError(
-            f"Spark's pip package, whose jar {name} is needed, is not installed here. "
-            "Run make setup, or pip install pyspark."
-        )
-    return found[-1]
+    places += [home] if (home := os.environ.get("SPARK_HOME")) else []
+    for place in places:
+        found = sorted(Path(place, "jars").glob(f"{name}-*.jar"))
+        if found:
+            return found[-1]
+    raise ConfigError(
+        f"Spark's jar {name} is needed, and is neither in its pip package nor in the jars of "
+        f"SPARK_HOME ({home or 'not set'}); expected it in one of them. Run make setup, or pip "
+        "install pyspark, or set SPARK_HOME."
+    )
 
 
 def proxy_options(url: str | None, proxies: Mapping[str, str]) -> list[str]:

@@ -95,6 +95,16 @@ def test_the_wheel_alone_finds_the_limit_on_executors_that_have_nothing_of_ours(
     assert {attempt for _, attempt in stages.attempts} == {0}
 
 
+def test_a_driver_fetches_the_jars_itself_where_nobody_gave_them(submitter: Submitter) -> None:
+    """Under spark-submit pyspark is an archive without jars, so Ivy comes from SPARK_HOME."""
+    cache = submitter.folder / "cache"
+    options = (*QUICK, "--set=goal.search.budget.trials=1")
+    with submitter.submit("find_limit", *options, cache=cache) as command:
+        command.await_line("trial-finished trial=1 ", LOAD_S)
+        assert command.wait(RUN_S) == 3, command.text
+    assert list(cache.glob("jars/*/delta-spark*.jar"))
+
+
 def test_a_trial_that_loses_an_executor_is_invalid_and_repeated_and_the_run_ends_well(
     submitter: Submitter,
 ) -> None:

@@ -36,8 +36,12 @@ class Submitter:
     python: Path
     folder: Path
 
-    def submit(self, job: str, *options: str) -> RunningCommand:
-        """Submit a script of jobs/ by its name without .py."""
+    def submit(self, job: str, *options: str, cache: Path | None = None) -> RunningCommand:
+        """Submit a script of jobs/ by its name without .py.
+
+        Args:
+            cache: of jars; that of this checkout by default.
+        """
         script = self.folder / f"{job}.py"
         shutil.copyfile(ROOT / "jobs" / f"{job}.py", script)
         self.events.mkdir(exist_ok=True)
@@ -64,7 +68,7 @@ class Submitter:
             environ={
                 "PYTHONPATH": "",
                 "PYSPARK_PYTHON": str(self.python),
-                CACHE_VARIABLE: str(cache_dir()),
+                CACHE_VARIABLE: str(cache or cache_dir()),
             },
         )
 
