@@ -13,9 +13,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from metrics.planning.wire_model import Framing, wire_bytes
+from metrics.traffic.consumers import ConsumerOptions
+from metrics.traffic.pattern import Phases, TopicOptions, TrafficPattern
+from metrics.traffic.producer import ProducerPattern
 from metrics.units import format_mb_per_s, format_ratio, format_size
 from search.errors import ConfigError
 from search.interval import LEVEL
+
+FULL_BATCHES_PER_S = 1e6
+"""A rate at which any batch fills before its linger is over [1/s]."""
 
 
 @dataclass(frozen=True)
@@ -161,7 +168,11 @@ def provision(limits: Sequence[MeasuredLimit], demand: Demand) -> Provision:
         needs.append(_need("network link", needed, per_link * share, demand))
         for_limit = max(for_limit, needs[-1].brokers)
         assumptions += (
-            "the link carries payload only; headers of records, batches and packets come on top",
+            (
+                "the link carries what full batches of 16 kB without compression take, with the "
+                "headers of records, batches, requests, TCP, IP and Ethernet; smaller batches take "
+                "more, and it is planned to be full"
+            ),
         )
     if at_size.mb_per_s_low is not None:
         assumptions = (_bought_for(usable, limit, for_limit), *assumptions)
@@ -211,11 +222,17 @@ def _need(resource: str, needed: float, usable: float, demand: Demand) -> Need:
 
 def _payload_of_link(demand: Demand) -> float:
     """Payload from producers per broker that fills its link in the busier direction [MB/s]."""
-    replicas = demand.replication_factor
-    received = replicas
-    sent = (replicas - 1) + demand.consumer_groups
+    pattern = TrafficPattern(
+        np=1,
+        producer=ProducerPattern(demand.bpm, FULL_BATCHES_PER_S),
+        topic=TopicOptions(replication_factor=demand.replication_factor),
+        phases=Phases(warmup_s=0.0, measure_s=1.0),
+        consumers=ConsumerOptions(groups=demand.consumer_groups),
+    )
+    sizes = wire_bytes(pattern, Framing())
     assert demand.link_mbit_per_s is not None
-    return demand.link_mbit_per_s / 8.0 / max(received, sent)
+    on_wire = max(sizes.brokers_in, sizes.brokers_out)  # of all brokers, which share it evenly
+    return demand.link_mbit_per_s / 8.0 * demand.bpm / on_wire
 
 
 def limit_at(limits: Sequence[MeasuredLimit], bpm: int) -> tuple[MeasuredLimit, tuple[str, ...]]:

@@ -57,7 +57,7 @@ def test_never_is_more_planned_with_than_what_was_sustained() -> None:
 def test_a_link_that_binds_first_is_the_same_for_both() -> None:
     low = replace(DROPBOX, mb_per_s_low=50.0)
     found = provision([low], replace(DEMAND, consumer_groups=4, link_mbit_per_s=1_000.0))
-    assert (found.brokers, found.brokers_for_limit) == (29, 29)
+    assert (found.brokers, found.brokers_for_limit) == (32, 32)
 
 
 def test_a_doubtful_limit_is_said_first() -> None:
@@ -72,7 +72,10 @@ def test_never_fewer_brokers_than_replicas() -> None:
 def test_a_slow_link_binds_first_and_says_so() -> None:
     found = provision([DROPBOX], replace(DEMAND, consumer_groups=4, link_mbit_per_s=1_000.0))
     assert found.binds_first == "network link"
-    assert found.brokers == 29, "two replicas and four groups leave 125 / 6 MB/s"
+    payload_only = 125 / 6  # two followers and four groups
+    assert found.plan_mb_per_s_per_broker == pytest.approx(payload_only / 1.10, rel=0.02)
+    assert found.brokers == 32, "for the payload alone it would be 29"
+    assert any("headers of records, batches" in each for each in found.assumptions)
     assert any("consumer groups" in each for each in found.assumptions)
 
 
