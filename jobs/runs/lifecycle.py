@@ -25,7 +25,7 @@ from jobs.runs.estimate import caveat_of
 from jobs.runs.opening import Opening
 from jobs.runs.resumption import config_text
 from jobs.runs.sole_driver import sole_driver
-from jobs.trials.context import RunContext
+from jobs.trials.context import RunContext, Session
 from metrics.tables.membership import Membership
 from metrics.tables.schema import RunRow
 from metrics.units import iso_utc
@@ -152,11 +152,17 @@ class Body(ABC):
         """Leave the run's files and tell the reader; after an error what is known until then."""
 
 
-def execute(body: Body, order: RunOrder, cluster: OpenCluster | None = None) -> int:
+def execute(
+    body: Body,
+    order: RunOrder,
+    cluster: OpenCluster | None = None,
+    session: Session | None = None,
+) -> int:
     """Run a body to its end; the exit code of a run that nothing stopped.
 
     Args:
         cluster: that is open already and stays so; None to open the body's own.
+        session: likewise.
 
     Raises:
         TryLaterError: another process drives this run, or another run has the cluster's lock.
@@ -169,10 +175,10 @@ def execute(body: Body, order: RunOrder, cluster: OpenCluster | None = None) -> 
         if not (is_told or order.locks):
             text = "a second driver of this run would not be seen: its folder's disk has no locks"
             warn(order.reporter, text)
-        return _execute(body, life, cluster)
+        return _execute(body, life, cluster, session)
 
 
-def _execute(body: Body, life: Life, cluster: OpenCluster | None) -> int:
+def _execute(body: Body, life: Life, cluster: OpenCluster | None, session: Session | None) -> int:
     order = life.order
     # What an earlier part of the run left stays as it is until this one goes on with it.
     is_begun = not (order.resumes and body.has_results(order.folder))
@@ -180,7 +186,7 @@ def _execute(body: Body, life: Life, cluster: OpenCluster | None) -> int:
     try:
         with ExitStack() as stack:
             stack.enter_context(_logged_to(order.folder / "run.log"))
-            _open(body, life, stack, cluster)
+            _open(body, life, stack, cluster, session)
             body.resume(life)
             is_begun = True
             with _recorded(body, life):
@@ -201,7 +207,13 @@ def new_run_id(at_s: float) -> str:
     return f"{at:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
 
 
-def _open(body: Body, life: Life, stack: ExitStack, cluster: OpenCluster | None) -> None:
+def _open(
+    body: Body,
+    life: Life,
+    stack: ExitStack,
+    cluster: OpenCluster | None,
+    session: Session | None,
+) -> None:
     order = life.order
     locks = RunLocks(life.driver) if order.locks else None
     for name, config in body.configurations.items():
@@ -214,7 +226,7 @@ def _open(body: Body, life: Life, stack: ExitStack, cluster: OpenCluster | None)
             order.tables,
             order.slots,
             order.resumes,
-            first.session if first else None,
+            first.session if first else session,
             first.cluster if first and body.shares_brokers else cluster,
             locks,
         ).open(stack)

@@ -120,13 +120,7 @@ class Opening:
         ready = self._require_ready(session, addresses)
         pattern = config.pattern(workload.message_bytes[0], 1, len(addresses))
         require_room(pattern, ready.slots)
-        self._phase("opening the Delta tables, and connecting to the brokers' metrics")
-        tables = TableStore(spark, self.tables)
-        with ThreadPoolExecutor(1, thread_name_prefix="redline-tables") as meanwhile:
-            tables_open = meanwhile.submit(tables.open)
-            source = open_metrics(config.cluster, opened, getattr(spark, "_jvm", None))
-            stack.callback(source.close)
-            tables_open.result()
+        tables, source = self._tables_and_metrics(session, opened, stack)
         require_throttling_seen(opened, workload, source.nodes.values())
         guards = open_guards(
             config,
@@ -165,6 +159,23 @@ class Opening:
                 config.cluster, opened.without(away), getattr(spark, "_jvm", None)
             ),
         )
+
+    def _tables_and_metrics(
+        self, session: Session, opened: OpenCluster, stack: ExitStack
+    ) -> tuple[TableStore, MetricsSource]:
+        """Both take seconds, and wait for different things."""
+        known = session.stores.get(self.tables)
+        doing = "connecting to the brokers' metrics"
+        self._phase(doing if known else f"opening the Delta tables, and {doing}")
+        tables = known or TableStore(session.spark, self.tables)
+        with ThreadPoolExecutor(1, thread_name_prefix="redline-tables") as meanwhile:
+            tables_open = None if known else meanwhile.submit(tables.open)
+            jvm = getattr(session.spark, "_jvm", None)
+            source = open_metrics(self.config.cluster, opened, jvm)
+            stack.callback(source.close)
+            if tables_open is not None:
+                session.stores[self.tables] = tables_open.result()
+        return tables, source
 
     def _require_ready(self, session: Session, addresses: Addresses) -> SessionReport:
         self._phase("looking at Spark's executors")

@@ -31,10 +31,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Session:
-    """A Spark session, and where its tasks report to this driver."""
+    """A Spark session, and where its tasks report to this driver.
+
+    Attributes:
+        stores: tables that were opened with it, by where they are.
+    """
 
     spark: SparkSession
     control: ControlServer
+    stores: dict[str, TableStore] = field(default_factory=dict)
 
 
 @dataclass

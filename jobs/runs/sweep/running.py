@@ -19,6 +19,7 @@ from jobs.runs.limit import LimitRun
 from jobs.runs.opening import open_session
 from jobs.runs.sweep.results import finished
 from jobs.runs.sweep.turns import Turn, turns
+from jobs.trials.context import Session
 from metrics.comparing.sweeps import Result
 from metrics.reporting.summary import write_atomic
 from metrics.reporting.sweep.results import results_of
@@ -64,6 +65,7 @@ class Sweeping:
     results: list[Result] = field(default_factory=list)
     left: list[Turn] = field(default_factory=list)
     started_s: float = field(default_factory=time.time)
+    _session: Session | None = None
 
     def run(self) -> None:
         """Measure all cases that were not measured before.
@@ -78,7 +80,7 @@ class Sweeping:
         with ExitStack() as stack:
             if any(groups):  # one session for all of them
                 order.reporter.report(PhaseStarted("starting Spark"))
-                open_session(stack, order.slots, order.folder / "spark.log")
+                self._session = open_session(stack, order.slots, order.folder / "spark.log")
             for group in filter(None, groups):
                 with ExitStack() as brokers:
                     cluster = group[0].case.config.cluster
@@ -142,7 +144,7 @@ class Sweeping:
             ),
         )
         try:
-            execute(body_of(turn), run, opened)
+            execute(body_of(turn), run, opened, self._session)
         except NoConclusionError as error:  # of this case; others may have an answer
             warn(order.reporter, f"case {case.name}, repeat {turn.repeat}: {error}")
         summary = finished(run.folder)
