@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from jobs.entry import run
-from jobs.options import run_options
+from jobs.options import Amount, run_options
 from jobs.runs.asked import Asked
 from jobs.runs.compare.body import ComparisonRun
 from jobs.runs.compare.pairs import Effort
@@ -41,9 +41,9 @@ from metrics.comparing.pairs import Side
               help="Pairs at a load that both sides sustain, which explain the difference; fewer "
                    f"than {PAIRS_MIN} give no interval.")  # fmt: skip
 @click.option("--min-effect", default=0.05, show_default=True,
-              type=click.FloatRange(0, 1, max_open=True),
+              type=Amount(0, 1, max_open=True),
               help="The least loss of capacity that matters; 0.05 is 5 %.")  # fmt: skip
-@click.option("--budget-s", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS",
+@click.option("--budget-s", type=Amount(min=0, min_open=True), metavar="SECONDS",
               help="Begin no trial after so much time in trials.")  # fmt: skip
 @run_options
 @click.option("--json", "json_file", metavar="FILE", type=click.Path(path_type=Path),

@@ -17,10 +17,9 @@ from jobs.checks.finding import Finding, Severity, problems_of
 from jobs.console.events import Level, Notice, Reporter, Table, note
 from jobs.console.printing import make_reporter
 from jobs.entry import run
-from jobs.options import lock_option, pattern_options, place_options
+from jobs.options import lock_option, pattern_options, place_options, write_file
 from jobs.runs.examination import Examination, ExaminationScope
 from jobs.setup.version import __version__
-from metrics.reporting.summary import write_atomic
 from metrics.units import iso_utc
 from search.errors import ConfigError
 
@@ -62,7 +61,7 @@ def doctor(  # noqa: PLR0913, PLR0917 - one for each option
         findings = Examination(order, reporter).make()
         if json_file is not None:
             text = json.dumps(document(findings, time.time()), indent=2, ensure_ascii=False)
-            write_atomic(json_file, text + "\n")
+            write_file("--json", json_file, text + "\n")
         show(findings, reporter)
     return ConfigError.exit_code if problems_of(findings) else 0
 

@@ -8,10 +8,11 @@ import click
 
 from jobs.config.exporter_rules import load_rules, rule_names
 from jobs.config.loading import load_goal
+from jobs.options import Amount, RunId, write_file
 from jobs.plan import limits_of
 from metrics.planning.exports import Allowance, alert_rules, capacity, lowest, quotas
 from metrics.planning.provisioning import limit_at
-from metrics.reporting.summary import load_summary, write_atomic
+from metrics.reporting.summary import load_summary
 from metrics.units import format_size
 from search.errors import ConfigError
 
@@ -20,7 +21,7 @@ FORMATS = ("capacity", "quotas", "alerts")
 
 
 @click.command("export")
-@click.argument("run_id")
+@click.argument("run_id", type=RunId())
 @click.option("--as", "form", required=True, type=click.Choice(FORMATS),
               help="Cruise Control's capacity.json, commands that set Kafka's quotas, or alert "
                    "rules for Prometheus.")  # fmt: skip
@@ -31,9 +32,9 @@ FORMATS = ("capacity", "quotas", "alerts")
 @click.option("--message-bytes", type=click.IntRange(min=1),
               help="Size of a message.  "
                    "[default: that with the lowest limit in bytes]")  # fmt: skip
-@click.option("--safety", type=click.FloatRange(0, 1, min_open=True), default=0.7,
+@click.option("--safety", type=Amount(0, 1, min_open=True), default=0.7,
               show_default=True, help="Share of the limit that may be used.")  # fmt: skip
-@click.option("--disk-mb", type=click.FloatRange(min=0, min_open=True),
+@click.option("--disk-mb", type=Amount(min=0, min_open=True),
               help="capacity: room for logs of each broker, which no run measures.")  # fmt: skip
 @click.option("--tenants", type=click.IntRange(min=1), default=1, show_default=True,
               help="quotas: users that share a broker.")  # fmt: skip
@@ -90,7 +91,7 @@ def export(  # noqa: PLR0913, PLR0917 - one for each option
     if target is None:
         click.echo(text, nl=False)
     else:
-        write_atomic(target, text)
+        write_file("--to", target, text)
 
 
 def _idle_min(goal: str) -> float:

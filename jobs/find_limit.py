@@ -9,7 +9,7 @@ import click
 
 from jobs.config import load
 from jobs.entry import run
-from jobs.options import duration_s, pattern_options, run_options
+from jobs.options import RunId, duration_s, pattern_options, run_options
 from jobs.runs.asked import Asked
 from jobs.runs.launch import launch
 from jobs.runs.limit import LimitRun
@@ -27,7 +27,7 @@ from jobs.runs.limit import LimitRun
               help="Also find the limits while so many brokers are away, and hold them while "
                    "these catch up; as --set goal.search.brokers_offline=BROKERS.")  # fmt: skip
 @run_options
-@click.option("--resume", metavar="RUN_ID",
+@click.option("--resume", metavar="RUN_ID", type=RunId(),
               help="Go on with a run that stopped; same options as it had.")  # fmt: skip
 def find_limit(
     cluster: str,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any, TypeVar
 import click
 
 from jobs.runs.asked import Asked
+from metrics.reporting.summary import write_atomic
 from search.errors import ConfigError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -30,6 +32,52 @@ def duration_s(text: str) -> float:
             f"{text!r} is no time; expected a number above 0 and s, m or h, such as 30m"
         )
     return float(found[1]) * _SECONDS[found[2]]
+
+
+class Amount(click.FloatRange):
+    """A finite number in a range."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """The number; refuses nan and the infinities, which compare with nothing."""
+        number = float(super().convert(value, param, ctx))
+        if not math.isfinite(number):
+            self.fail(f"{value!r} is no finite number.", param, ctx)
+        return number
+
+
+class RunId(click.ParamType):  # type: ignore[type-arg]  # not generic in older versions
+    """The id of a run, a sweep or a comparison, which names its folder and its rows."""
+
+    name = "id"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The id; refuses what could be a path or a part of a query."""
+        if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,120}", str(value)) is None:
+            self.fail(
+                f"{value!r} is no id of a run: expected letters, digits, dots, dashes and "
+                "underscores, such as 20261122-210000-ab12.",
+                param,
+                ctx,
+            )
+        return str(value)
+
+
+def write_file(option: str, path: Path, text: str) -> None:
+    """Write what an option asks for into a file.
+
+    Raises:
+        ConfigError: it cannot be written there.
+    """
+    try:
+        write_atomic(path, text)
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise ConfigError(
+            f"{option} {path} cannot be written ({why}); expected a file in a folder that can be "
+            "written to; name another"
+        ) from None
 
 
 _CLUSTER = click.option(

@@ -10,10 +10,11 @@ import click
 
 from jobs.console.events import Level, Notice, Table
 from jobs.console.printing import make_reporter
+from jobs.options import Amount, write_file
 from metrics.planning.provisioning import Demand, MeasuredLimit, Provision, provision
 from metrics.planning.setups import DAY_S, setups_of, smallest
 from metrics.reporting.limit_words import AT_LEVEL, doubt_words
-from metrics.reporting.summary import RunSummary, load_summary, write_atomic
+from metrics.reporting.summary import RunSummary, load_summary
 from metrics.reporting.sweep.answer import SweepAnswer, case_words, load_answer, short
 from metrics.tables.boundary import Boundary
 from metrics.trial.state import ALL_BROKERS
@@ -32,7 +33,7 @@ from search.errors import ConfigError, NoConclusionError
 @click.option(
     "--limit",
     "limit_mb_per_s",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Amount(min=0, min_open=True),
     metavar="MB/S",
     help="A limit per broker known otherwise, instead of --run.",
 )
@@ -46,12 +47,12 @@ from search.errors import ConfigError, NoConclusionError
 @click.option("--goal", metavar="NAME", help="Of a run with several goals, the one to plan by.")
 @click.option(
     "--mb-per-s",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Amount(min=0, min_open=True),
     help="Payload from producers today, all brokers together.",
 )
 @click.option(
     "--gb-per-day",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Amount(min=0, min_open=True),
     help="The same as the payload of a day, in 10⁹ bytes, spread evenly over it.",
 )
 @click.option(
@@ -73,28 +74,28 @@ from search.errors import ConfigError, NoConclusionError
 )
 @click.option(
     "--growth",
-    type=click.FloatRange(min=0),
+    type=Amount(min=0),
     default=0.0,
     show_default=True,
     help="How much the payload grows until brokers are bought again; 0.5 is by half.",
 )
 @click.option(
     "--offline",
-    type=click.FloatRange(0, 1, max_open=True),
+    type=Amount(0, 1, max_open=True),
     default=0.0,
     show_default=True,
     help="Share of brokers that may be offline; 0.2 is a fifth.",
 )
 @click.option(
     "--headroom",
-    type=click.FloatRange(0, 1, max_open=True),
+    type=Amount(0, 1, max_open=True),
     default=0.0,
     show_default=True,
     help="Share of each broker's limit to keep free.",
 )
 @click.option(
     "--link-mbit-per-s",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Amount(min=0, min_open=True),
     help="Speed of a broker's network interface, to see whether it binds first.",
 )
 @click.option(
@@ -163,7 +164,7 @@ def plan(  # noqa: PLR0913, PLR0917 - one for each option
             reporter.report(Notice(Level.NOTE, sentence))
     if json_file is not None:
         document = {"demand": asdict(demand), "answer": asdict(answer), "caveat": caveat}
-        write_atomic(json_file, json.dumps(document, indent=2, allow_nan=False) + "\n")
+        write_file("--json", json_file, json.dumps(document, indent=2, allow_nan=False) + "\n")
 
 
 def _choose(answer: SweepAnswer, demand: Demand, json_file: Path | None) -> None:
@@ -210,7 +211,7 @@ def _choose(answer: SweepAnswer, demand: Demand, json_file: Path | None) -> None
             "setups": [asdict(one) for one in setups],
             "caveat": answer.caveat,
         }
-        write_atomic(json_file, json.dumps(document, indent=2, allow_nan=False) + "\n")
+        write_file("--json", json_file, json.dumps(document, indent=2, allow_nan=False) + "\n")
     if found is None:
         raise NoConclusionError(
             f"{told}: the largest carries {format_mb_per_s(max(s.mb_per_s for s in setups))} of "

@@ -14,6 +14,7 @@ from pyspark.errors import AnalysisException
 from jobs.console.events import Level, Notice, PhaseStarted
 from jobs.console.printing import make_reporter
 from jobs.entry import run
+from jobs.options import RunId
 from jobs.runs.results import REPORT, write_report
 from jobs.spark.session import close_session, local_session
 from metrics.reporting.summary import load_summary
@@ -28,7 +29,7 @@ Rows = list[dict[str, Any]]
 
 
 @click.command("report")
-@click.argument("run_id")
+@click.argument("run_id", type=RunId())
 @click.option("--out", default="out", show_default=True, metavar="DIR",
               type=click.Path(file_okay=False, path_type=Path),
               help="Where the runs' folders are.")  # fmt: skip

@@ -9,7 +9,7 @@ import click
 
 from jobs.config.experiment import load_sweep
 from jobs.entry import run
-from jobs.options import run_options
+from jobs.options import Amount, RunId, run_options
 from jobs.runs.asked import Asked
 from jobs.runs.sweep.command import carry_out
 
@@ -23,9 +23,9 @@ from jobs.runs.sweep.command import carry_out
 @click.option("--repeats", type=click.IntRange(1, 100),
               help="How often each case is measured, instead of the experiment's; from 3 on "
                    "the intervals know what changes from start to start.")  # fmt: skip
-@click.option("--budget-s", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS",
+@click.option("--budget-s", type=Amount(min=0, min_open=True), metavar="SECONDS",
               help="Begin no case that would end later, instead of the experiment's.")  # fmt: skip
-@click.option("--resume", metavar="SWEEP_ID",
+@click.option("--resume", metavar="SWEEP_ID", type=RunId(),
               help="Go on with a sweep that stopped: no case is measured twice.")  # fmt: skip
 @run_options
 def sweep(

@@ -9,7 +9,7 @@ import click
 
 from jobs.config import load
 from jobs.entry import run
-from jobs.options import pattern_options, run_options
+from jobs.options import Amount, pattern_options, run_options
 from jobs.runs.asked import Asked
 from jobs.runs.fixed_load import FixedLoad, FixedLoadRun
 from jobs.runs.launch import launch
@@ -26,7 +26,7 @@ from search.errors import ConfigError
               help="Producers; or the load on the goal's axis, where it is another.")  # fmt: skip
 @click.option("--trials", type=click.IntRange(min=1),
               help="How many trials, one after another.  [default: 1]")  # fmt: skip
-@click.option("--duration", "duration_s", type=click.FloatRange(min=0, min_open=True),
+@click.option("--duration", "duration_s", type=Amount(min=0, min_open=True),
               metavar="S", help="Instead: trials for so long, the last one in full.")  # fmt: skip
 @click.option("--fail-on", type=click.Choice(["overloaded"]),
               help="End with exit code 4 when the goal calls a trial so.")  # fmt: skip

@@ -64,15 +64,20 @@ def read_conf(folder: str, name_or_path: str, asked_by: str) -> ConfFile:
 def _read(folder: str, path: Path, asked_by: str) -> str:
     try:
         return path.read_text(encoding="utf-8")
+    except ValueError as error:
+        if isinstance(error, UnicodeDecodeError):
+            raise ConfigError(
+                f"{asked_by} {path} is no UTF-8 text (byte {error.start}); expected YAML; save it "
+                "as UTF-8"
+            ) from None
+        raise ConfigError(
+            f"{asked_by} {str(path)!r} is no path ({error}); expected that of a YAML file; "
+            "correct it"
+        ) from None
     except FileNotFoundError:
         raise ConfigError(
             f"{asked_by} {path} does not exist; expected a YAML file, or one of "
             f"{', '.join(names_in(folder))}; correct the path"
-        ) from None
-    except UnicodeDecodeError as error:
-        raise ConfigError(
-            f"{asked_by} {path} is no UTF-8 text (byte {error.start}); expected YAML; save it "
-            "as UTF-8"
         ) from None
     except OSError as error:
         raise ConfigError(

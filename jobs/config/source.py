@@ -19,6 +19,9 @@ Path = tuple[Any, ...]
 VALUES_MAX = 10_000
 """More values than any configuration has; aliases of aliases make millions of a few lines."""
 
+DEPTH_MAX = 100
+"""Deeper brackets than any configuration has."""
+
 _STANDARD = "tag:yaml.org,2002:"
 _TEXTS = {_STANDARD + name for name in ("str", "timestamp")}
 _PLAIN = _TEXTS | {_STANDARD + name for name in ("map", "seq", "null", "bool", "int", "float")}
@@ -59,7 +62,7 @@ def parse_map(text: str, label: str) -> ParsedFile:
     """
     reader = _Reader(label)
     try:
-        node = reader.yaml.compose(text)
+        node = reader.compose(text)
         if node is None or (isinstance(node, ScalarNode) and not node.value):
             raise ConfigError(
                 f"{label} is empty; expected keys and values; "
@@ -84,7 +87,7 @@ def parse_value(text: str, label: str) -> Any:
     """
     reader = _Reader(label)
     try:
-        node = reader.yaml.compose(text)
+        node = reader.compose(text)
         return None if node is None else reader.read(node, ())
     except _MALFORMED as error:
         raise ConfigError(
@@ -108,6 +111,20 @@ class _Reader:
         self.origins: dict[Path, str] = {}
         self._label = label
         self._read = 0
+
+    def compose(self, text: str) -> Node | None:
+        """YAML's nodes; None of an empty text.
+
+        Raises:
+            RecursionError: it is nested too deeply, which the parser would find out in seconds.
+        """
+        depth = 0
+        for character in text:
+            depth += (character in "[{") - (character in "]}")
+            if depth > DEPTH_MAX:
+                raise RecursionError
+        node: Node | None = self.yaml.compose(text)
+        return node
 
     def read(self, node: Node, path: Path, above: tuple[Node, ...] = ()) -> Any:
         """The data of a node at a path, below those in `above`."""
@@ -163,7 +180,7 @@ class _Reader:
 
     def _scalar(self, node: Node, path: Path) -> Any:
         if node.tag in _TEXTS:
-            return node.value
+            return self._text(node, path)
         try:
             return self.yaml.constructor.construct_object(node)
         except (KeyError, ValueError):
@@ -171,6 +188,16 @@ class _Reader:
                 f"{self._place(node)}: the value in {_dotted(path)} is no {_tag(node)[2:]}; "
                 "expected a plain value; correct it"
             ) from None
+
+    def _text(self, node: Node, path: Path) -> str:
+        text = str(node.value)
+        half = next((each for each in text if "\ud800" <= each <= "\udfff"), None)
+        if half is None:
+            return text
+        raise ConfigError(
+            f"{self._place(node)}: {_dotted(path)} holds half of a character, U+{ord(half):04X}, "
+            "which no file can be written with; expected text; correct it"
+        )
 
     def _place(self, node: Node) -> str:
         return f"{self._label}, line {node.start_mark.line + 1}"

@@ -38,7 +38,7 @@ def resumed_trials(
     Raises:
         ConfigError: there is no such run, it is done, or its plan or its cluster was another.
     """
-    runs = tables.runs().where(f"run_id = '{run_id}'").collect()
+    runs = tables.run_rows(run_id)
     if not runs:
         raise ConfigError(
             f"--resume names the run {run_id}, which is not in {tables.address('runs')}; "

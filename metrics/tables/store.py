@@ -26,7 +26,7 @@ from metrics.trial.trial import Trial
 from search.errors import ConfigError
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, Row, SparkSession
 
 TABLES = tuple(SCHEMAS)
 
@@ -68,7 +68,7 @@ class TableStore:
 
     def _sql_name(self, table: str) -> str:
         if self._is_path:
-            return f"delta.`{self.address(table)}`"
+            return f"delta.`{self.address(table).replace('`', '``')}`"
         return ".".join(f"`{part}`" for part in self.address(table).split("."))
 
     def open(self) -> TableStore:
@@ -203,6 +203,10 @@ class TableStore:
     def runs(self) -> DataFrame:
         """Each run's newest row: its end, or its start while it runs or if it died."""
         return newest_runs(self.read("runs"))
+
+    def run_rows(self, run_id: str) -> list[Row]:
+        """The newest row of a run; none where there is no such run."""
+        return newest_runs(self.read("runs", run_id)).collect()
 
     def trials(self, run_id: str) -> DataFrame:
         """A run's trials in order."""

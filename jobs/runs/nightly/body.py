@@ -100,7 +100,7 @@ class NightRun(Body):
         self._history = [row for row in everything if row.run_id != context.run_id]
         if not life.order.resumes:
             return
-        before = context.tables.runs().where(f"run_id = '{context.run_id}'").collect()
+        before = context.tables.run_rows(context.run_id)
         if not before:
             return
         differing = differences(json.loads(before[0].config), json.loads(config_text(self.config)))
