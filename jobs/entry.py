@@ -7,7 +7,6 @@ import signal
 import sys
 import traceback
 from collections.abc import Sequence
-from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
@@ -60,7 +59,7 @@ def _code_of(command: click.Command, args: Sequence[str] | None, interrupts: Seq
     except Exception as error:  # noqa: BLE001 - the last resort, which keeps what it caught
         if interrupts:  # what an interrupt breaks on its way is no error of its own
             return _interrupted()
-        _say(f"unexpected error: {type(error).__name__}: {error}\nThe traceback is in {_keep()}")
+        _say(f"unexpected error: {type(error).__name__}: {error}\n{_keep()}")
         return UNEXPECTED
     return result if isinstance(result, int) else 0
 
@@ -75,9 +74,12 @@ def _say(text: str) -> None:
         reporter.report(Notice(Level.ERROR, text))
 
 
-def _keep() -> Path:
-    """Write the traceback being handled to a file, so that a report can include it."""
-    path = cache_dir() / "last-error.txt"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(traceback.format_exc(), encoding="utf-8")
-    return path
+def _keep() -> str:
+    """Write the traceback being handled to a file, for a bug report; says where it is."""
+    try:
+        path = cache_dir() / "last-error.txt"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(traceback.format_exc(), encoding="utf-8", errors="backslashreplace")
+    except OSError as error:  # then the terminal is the only place left
+        return f"It could not be kept in a file ({error}):\n{traceback.format_exc()}"
+    return f"The traceback is in {path}"

@@ -46,13 +46,13 @@ def read_conf(folder: str, name_or_path: str, asked_by: str) -> ConfFile:
     path = Path(name_or_path).expanduser()
     if path.suffix in SUFFIXES or len(path.parts) > 1:
         return ConfFile(str(path), path.stem, _read(folder, path, asked_by))
-    place = files("conf") / folder
-    for suffix in SUFFIXES:
-        own = place / f"{name_or_path}{suffix}"
-        if own.is_file():
-            label = f"conf/{folder}/{own.name}"
-            return ConfFile(label, name_or_path, own.read_text(encoding="utf-8"))
     known = names_in(folder)
+    if name_or_path in known:
+        place = files("conf") / folder
+        found = (place / f"{name_or_path}{suffix}" for suffix in SUFFIXES)
+        own = next(each for each in found if each.is_file())
+        label = f"conf/{folder}/{own.name}"
+        return ConfFile(label, name_or_path, own.read_text(encoding="utf-8"))
     close = nearest(name_or_path, known)
     meant = f"the nearest is {close}; " if close else ""
     raise ConfigError(

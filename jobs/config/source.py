@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from io import StringIO
 from typing import Any
 
 from ruamel.yaml import YAML
-from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.error import MarkedYAMLError, ReusedAnchorWarning, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from search.errors import ConfigError
@@ -123,7 +124,9 @@ class _Reader:
             depth += (character in "[{") - (character in "]}")
             if depth > DEPTH_MAX:
                 raise RecursionError
-        node: Node | None = self.yaml.compose(text)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ReusedAnchorWarning)  # YAML lets a name be used again
+            node: Node | None = self.yaml.compose(text)
         return node
 
     def read(self, node: Node, path: Path, above: tuple[Node, ...] = ()) -> Any:

@@ -30,6 +30,13 @@ _log = logging.getLogger(__name__)
 
 _HEARTBEAT_S = 1.0
 _LINE_BYTES_MAX = 4_096
+GREETING_S = 5.0
+"""Whoever calls and does not say who it is for so long is hung up on [s]."""
+STRANGERS_MAX = 64
+"""Callers that have not said yet who they are; more are hung up on at once, as each takes a
+descriptor of the driver."""
+_NONSENSE = (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError)
+"""What a message can raise that no task of ours would send."""
 
 
 class TrialLine:
@@ -166,6 +173,8 @@ class ControlServer:
     def __init__(self, host: str, bind: str, port: int = 0) -> None:
         self._host = host
         self._trials: dict[str, TrialLine] = {}
+        self._strangers = 0
+        self._has_told = False
         self._loop = asyncio.new_event_loop()
         try:
             self._server = self._loop.run_until_complete(
@@ -236,10 +245,26 @@ class ControlServer:
         for line in list(self._trials.values()):
             await line.hang_up()
 
+    async def _greeting(self, reader: asyncio.StreamReader) -> dict[str, Any]:
+        """What a caller says first.
+
+        Raises:
+            ValueError: it says nothing in time, or there are too many who have not yet.
+        """
+        if self._strangers >= STRANGERS_MAX:
+            raise ValueError(f"{STRANGERS_MAX} other callers have not said who they are")
+        self._strangers += 1
+        try:
+            return _message(await asyncio.wait_for(reader.readline(), GREETING_S))
+        except asyncio.TimeoutError:
+            raise ValueError(f"silent for {GREETING_S:g} s") from None
+        finally:
+            self._strangers -= 1
+
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         line: TrialLine | None = None
         try:
-            greeting = _message(await reader.readline())
+            greeting = await self._greeting(reader)
             line = self._trials.get(str(greeting.get("token")))
             if line is None:
                 return
@@ -254,9 +279,11 @@ class ControlServer:
                 if message.get("asks") == "clock":
                     writer.write(json.dumps({"clock_s": time.time()}).encode() + b"\n")
                 line.hear(task, message)
-        except (OSError, ValueError, KeyError) as error:
+        except _NONSENSE as error:
             # A task that died, or a stranger: either way there is nobody to answer.
-            _log.info("a line ended with %s: %s", type(error).__name__, error)
+            if line is not None or not self._has_told:
+                _log.info("a line ended with %s: %s", type(error).__name__, error)
+            self._has_told = self._has_told or line is None
         finally:
             if line is not None:
                 line.dismiss(writer)

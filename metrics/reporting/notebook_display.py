@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -70,11 +71,20 @@ def _frame(spec: dict[str, Any]) -> str:
     svg = vl_convert.vegalite_to_svg(spec)
     size = re.search(r'<svg[^>]* width="([\d.]+)"[^>]* height="([\d.]+)"', svg)
     width, height = (math.ceil(float(px)) + _MARGIN for px in size.groups()) if size else (900, 500)
-    page = alt.Chart.from_dict(spec).to_html(inline=True, embed_options={"renderer": "svg"})
+    page = alt.Chart.from_dict(spec).to_html(
+        inline=True, embed_options={"renderer": "svg"}, json_kwds={"cls": _ForScripts}
+    )
     return (
         f'<iframe srcdoc="{escape(page)}" width="{width}" height="{height}" '
         'style="border:0;max-width:100%"></iframe>'
     )
+
+
+class _ForScripts(json.JSONEncoder):
+    """Writes JSON that cannot end the script that holds it."""
+
+    def encode(self, o: Any) -> str:
+        return super().encode(o).replace("<", "\\u003c")
 
 
 def table_html(columns: Sequence[str], rows: Iterable[Sequence[Any]], note: str = "") -> str:

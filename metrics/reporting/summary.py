@@ -7,8 +7,11 @@ import math
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
 
 from metrics.columns import fields_of, restored
 from metrics.tables.boundary import Boundary
@@ -133,24 +136,51 @@ def load_summary(path: Path) -> RunSummary:
         ConfigError: when the file is missing or is not a summary.
     """
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = json.loads(
+            path.read_text(encoding="utf-8"), parse_float=_finite, parse_constant=_finite
+        )
         known = {item.name for item in fields(RunSummary)}
         values = {name: value for name, value in document.items() if name in known}
         lists = {
             "boundaries": tuple(restored(Boundary, entry) for entry in document["boundaries"]),
             "trials": tuple(document.get("trials", ())),
         }
-        return RunSummary(**(values | lists))
+        summary = RunSummary(**(values | lists))
+        _types().validate_json(json.dumps(asdict(summary)), strict=True)
+        return summary
     except FileNotFoundError:
         raise ConfigError(
             f"{path} does not exist; expected the summary.json of a finished run, "
             "OUT/RUN_ID/summary.json"
         ) from None
-    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+    except ValidationError as error:
+        wrong = error.errors()[0]
+        where = ".".join(map(str, wrong["loc"]))
+        raise ConfigError(
+            f"{path} is not the summary of a run ({where}: {wrong['msg']}); expected "
+            "OUT/RUN_ID/summary.json as written by redline"
+        ) from None
+    except (*_WRONG, AttributeError) as error:
         raise ConfigError(
             f"{path} is not the summary of a run ({type(error).__name__}: {error}); "
             "expected OUT/RUN_ID/summary.json as written by redline"
         ) from error
+
+
+_WRONG = (OSError, ValueError, TypeError, KeyError, OverflowError, RecursionError)
+
+
+@lru_cache(maxsize=1)
+def _types() -> TypeAdapter[RunSummary]:
+    """Checks that each value has its field's type."""
+    return TypeAdapter(RunSummary)
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text} is no finite number")
+    return number
 
 
 def write_atomic(path: Path, content: str | bytes) -> None:

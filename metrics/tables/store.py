@@ -7,9 +7,13 @@ the table's schema, so runs that append at the same time do not disturb each oth
 
 from __future__ import annotations
 
+import logging
+import random
 import re
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -36,6 +40,10 @@ _PROPERTIES = {
 }
 COMPACT_FROM_FILES = 32
 """A table of fewer files is read as fast as if it were compacted, which costs a second or two."""
+_TRIES = 8
+_CROSSED = re.compile("CONCURRENT|PROTOCOL_CHANGED|METADATA_CHANGED|ALREADY_EXISTS|Concurrent")
+"""What Delta says of a change that crossed another one."""
+_log = logging.getLogger(__name__)
 _CATALOG_NAME = re.compile(r"\w+(\.\w+)?")
 
 
@@ -78,14 +86,30 @@ class TableStore:
         """
         if not self._is_path:
             self._spark.sql(f"CREATE SCHEMA IF NOT EXISTS {self._base}")
-        properties = ", ".join(f"'{key}' = '{value}'" for key, value in _PROPERTIES.items())
         for table, schema in SCHEMAS.items():
-            self._spark.sql(
-                f"CREATE TABLE IF NOT EXISTS {self._sql_name(table)} ({ddl(schema)}) "
-                f"USING delta TBLPROPERTIES ({properties})"
-            )
-            self._add_columns(table, schema)
+            self._until_alone(partial(self._create, table, schema))
         return self
+
+    def _create(self, table: str, schema: pa.Schema) -> None:
+        properties = ", ".join(f"'{key}' = '{value}'" for key, value in _PROPERTIES.items())
+        self._spark.sql(
+            f"CREATE TABLE IF NOT EXISTS {self._sql_name(table)} ({ddl(schema)}) "
+            f"USING delta TBLPROPERTIES ({properties})"
+        )
+        self._add_columns(table, schema)
+
+    def _until_alone(self, change: Callable[[], None]) -> None:
+        """Change a table's schema, anew where another run changed it at the same time."""
+        from pyspark.errors import PySparkException
+
+        for left in reversed(range(_TRIES)):
+            try:
+                change()
+                return
+            except PySparkException as error:
+                if not left or _CROSSED.search(str(error)) is None:
+                    raise
+                time.sleep(random.uniform(0.1, 0.5))  # so that they do not meet again
 
     def _add_columns(self, table: str, schema: pa.Schema) -> None:
         empty = self._spark.createDataFrame([], ddl(schema))
@@ -226,7 +250,15 @@ class TableStore:
         return self.read("boundaries", run_id).orderBy("bpm")
 
     def compact(self) -> None:
-        """Merge the small files of single appends where many have gathered; for a run's end."""
+        """Merge the small files of single appends where many have gathered; for a run's end.
+
+        What cannot be merged now, as others write, is left to the next run: nothing depends on it.
+        """
+        from pyspark.errors import PySparkException
+
         for table in TABLES:
-            if len(self.read(table).inputFiles()) >= COMPACT_FROM_FILES:
-                self._spark.sql(f"OPTIMIZE {self._sql_name(table)}")
+            try:
+                if len(self.read(table).inputFiles()) >= COMPACT_FROM_FILES:
+                    self._spark.sql(f"OPTIMIZE {self._sql_name(table)}")
+            except PySparkException as error:
+                _log.warning("the table %s is not compacted: %s", table, str(error)[:300])

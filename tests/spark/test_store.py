@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -321,6 +322,31 @@ def test_two_runs_that_append_at_the_same_time_both_succeed(store: TableStore, r
     assert errors == []
     assert [store.trials(name).count() for name in names] == [2, 2]
     assert [store.samples(name).count() for name in names] == [4, 4]
+
+
+def test_runs_that_make_the_tables_at_the_same_time_all_find_them(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    base, together = str(tmp_path / "tables"), threading.Barrier(4)
+
+    def opened(_: int) -> TableStore:
+        together.wait(30)
+        return TableStore(spark, base).open()
+
+    with ThreadPoolExecutor(4) as pool:
+        stores = list(pool.map(opened, range(4)))
+    assert [each.read("runs").count() for each in stores] == [0] * 4
+
+
+def test_what_cannot_be_compacted_is_left_as_it_is(
+    fresh: TableStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    fresh.append_run(run_row("r", "started", 1.0))
+    monkeypatch.setattr("metrics.tables.store.COMPACT_FROM_FILES", 1)
+    monkeypatch.setattr(fresh, "_sql_name", lambda table: f"delta.`{table} is nowhere`")
+    fresh.compact()
+    assert "the table runs is not compacted" in caplog.text
+    assert fresh.read("runs").count() == 1
 
 
 def test_a_schema_of_the_catalog_serves_as_well(spark: SparkSession) -> None:

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from jobs.engine.task.driver_line import SILENCE_MAX_S, ControlAddress, DriverLine, OrphanedError
-from jobs.trials.driver_line import ControlServer, TrialLine
+from jobs.trials import driver_line
+from jobs.trials.driver_line import STRANGERS_MAX, ControlServer, TrialLine
 from search.errors import ConfigError, RedlineError
 
 PATIENCE_S = 5.0
@@ -249,3 +250,61 @@ def test_a_port_that_is_taken_is_an_error_with_a_remedy() -> None:
 
 def test_the_token_is_not_shown() -> None:
     assert "secret-word" not in repr(ControlAddress("h", 1, "secret-word"))
+
+
+def _send(line: TrialLine, text: bytes) -> socket.socket:
+    stranger = socket.create_connection((line.address.host, line.address.port), PATIENCE_S)
+    stranger.settimeout(PATIENCE_S)
+    stranger.sendall(text)
+    return stranger
+
+
+def _is_hung_up(stranger: socket.socket) -> bool:
+    with stranger:
+        return stranger.recv(1) == b""
+
+
+NONSENSE = (
+    b"[" * 4_000 + b"\n",
+    b"null\n",
+    b'{"token": "TOKEN", "task": null}\n',
+    b'{"token": "TOKEN", "task": 1e400}\n',
+    b'{"token": "TOKEN"}\n',
+    b"\xff\n",
+    b"x" * 10_000 + b"\n",
+)
+
+
+@pytest.mark.parametrize("text", NONSENSE, ids=range(len(NONSENSE)))
+def test_nonsense_is_hung_up_on_and_the_tasks_are_served(
+    server: ControlServer, text: bytes
+) -> None:
+    with server.line(1) as line:
+        task = _call(line, 0)
+        assert _is_hung_up(_send(line, text.replace(b"TOKEN", line.address.token.encode())))
+        task.say(start_s=7.0)
+        _until(lambda: line.start_s == 7.0)
+        assert line.lost == []
+        task.close()
+
+
+@pytest.mark.parametrize("text", [b'{"start_s": null}\n', b'{"acked": 1e400, "at_s": 1}\n'])
+def test_a_task_that_talks_nonsense_is_lost(server: ControlServer, text: bytes) -> None:
+    with server.line(1) as line:
+        hello = f'{{"token": "{line.address.token}", "task": 0, "asks": "admission"}}\n'
+        with _send(line, hello.encode()) as task:
+            assert b"true" in task.recv(100)
+            task.sendall(text)
+            _until(lambda: line.lost)
+
+
+def test_silent_callers_do_not_use_up_the_drivers_descriptors(
+    server: ControlServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(driver_line, "GREETING_S", 0.3)
+    with server.line(1) as line:
+        silent = [_send(line, b"") for _ in range(STRANGERS_MAX)]
+        assert _is_hung_up(_send(line, b"")), "one too many, at once"
+        assert all(map(_is_hung_up, silent)), "and the others after a while"
+        task = _call(line, 0)
+        task.close()

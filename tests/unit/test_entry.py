@@ -118,3 +118,15 @@ def test_what_an_interrupt_breaks_is_an_interrupt(capsys: pytest.CaptureFixture[
 
     assert _ends(break_something) == 130
     assert "unexpected" not in capsys.readouterr().err
+
+
+def test_an_error_that_cannot_be_kept_is_told_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setenv("REDLINE_CACHE", str(tmp_path / "file"))
+    assert _ends(_raiser(ZeroDivisionError("by nothing"))) == 1
+    shown = capsys.readouterr().err
+    assert "ZeroDivisionError: by nothing" in shown
+    assert "could not be kept in a file" in shown
+    assert "in raise_it" in shown

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -171,6 +172,15 @@ def test_junit_says_failure_error_and_skipped(tmp_path: Path) -> None:
     failed = next(iter(suite))
     assert (failed.name, failed.classname) == ("limit", "s.limit")
     assert "num.io.threads was 8, is 1" in failed.result[0].message
+
+
+def test_junit_can_be_read_whatever_the_words_hold(tmp_path: Path) -> None:
+    path = tmp_path / "nightly.xml"
+    told = report()
+    cases = tuple(replace(each, text="\x1b[31mred\x00 \ud800 é") for each in told.cases)
+    write_junit(replace(told, cases=cases), path)
+    (suite,) = JUnitXml.fromfile(str(path))
+    assert next(iter(suite)).system_out == "?[31mred? ? é"
 
 
 def test_the_table_for_people_has_a_row_for_each_case() -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import altair as alt
 import nbformat
 import pytest
 
@@ -72,6 +73,14 @@ def test_a_cell_holds_no_logic(book: Any) -> None:
         tree = ast.parse(cell.source)
         assert not [node for node in ast.walk(tree) if isinstance(node, BLOCKS)], cell.source
         assert len(cell.source.splitlines()) <= LINES_MAX, cell.source
+
+
+def test_words_in_a_chart_cannot_end_its_script() -> None:
+    rows = [{"x": "</script><b>", "y": 1}]
+    chart = alt.Chart(alt.InlineData(values=rows)).mark_point().encode(x="x:N", y="y:Q")
+    html = shown_chart(chart)._repr_html_()
+    assert "&lt;/script&gt;&lt;b&gt;" not in html.replace("&amp;", "&")
+    assert "\\u003c/script" in html
 
 
 def test_it_says_its_question_and_then_takes_its_parameters(book: Any) -> None:

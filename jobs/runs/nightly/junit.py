@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from io import BytesIO
 from pathlib import Path
 
@@ -10,6 +11,8 @@ from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 from metrics.reporting.nightly import CaseReport, NightReport
 from metrics.reporting.summary import write_atomic
 from metrics.tables.cases import Outcome
+
+_NO_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def write_junit(report: NightReport, path: Path) -> None:
@@ -21,7 +24,7 @@ def write_junit(report: NightReport, path: Path) -> None:
     suite = TestSuite(f"redline nightly {report.suite}")
     suite.timestamp = report.started_at
     for name in ("run_id", "night", "cluster", "workload", "goal", "status"):
-        suite.add_property(name, str(getattr(report, name)))
+        suite.add_property(name, _plain(str(getattr(report, name))))
     for case in report.cases:
         suite.add_testcase(_test_case(report, case))
     xml = JUnitXml()
@@ -33,14 +36,20 @@ def write_junit(report: NightReport, path: Path) -> None:
 
 def _test_case(report: NightReport, case: CaseReport) -> TestCase:
     made = TestCase(case.case, f"{report.suite}.{case.kind}", _duration_s(case))
-    made.system_out = case.text
+    text = _plain(case.text)
+    made.system_out = text
     if case.outcome is Outcome.REGRESSION:
-        made.result = [Failure(case.text, case.outcome.value)]
+        made.result = [Failure(text, case.outcome.value)]
     elif case.outcome is Outcome.INVALID:
-        made.result = [Error(case.text, case.outcome.value)]
+        made.result = [Error(text, case.outcome.value)]
     elif case.outcome in (Outcome.NO_HISTORY, Outcome.NOT_MEASURED):
-        made.result = [Skipped(case.text, case.outcome.value)]
+        made.result = [Skipped(text, case.outcome.value)]
     return made
+
+
+def _plain(text: str) -> str:
+    """Without the control characters that XML has no way to write, such as those of a terminal."""
+    return _NO_XML.sub("?", text)
 
 
 def _duration_s(case: CaseReport) -> float:
