@@ -70,5 +70,6 @@ def test_what_the_compiler_says_is_quoted(
 
 def test_without_pyspark_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
-    with pytest.raises(ConfigError, match="whose jar janino is needed, is not installed here"):
+    monkeypatch.delenv("SPARK_HOME", raising=False)
+    with pytest.raises(ConfigError, match=r"Spark's jar janino is needed, and is neither in"):
         java_jar("Ours", "class Ours {}", [])
