@@ -41,7 +41,10 @@ _PROPERTIES = {
 COMPACT_FROM_FILES = 32
 """A table of fewer files is read as fast as if it were compacted, which costs a second or two."""
 _TRIES = 8
-_CROSSED = re.compile("CONCURRENT|PROTOCOL_CHANGED|METADATA_CHANGED|ALREADY_EXISTS|Concurrent")
+_CROSSED = re.compile(
+    "CONCURRENT|PROTOCOL_CHANGED|METADATA_CHANGED|ALREADY_EXISTS|Concurrent"
+    "|NON_EMPTY_LOCATION|DELTA_TABLE_NOT_FOUND"  # while the first commit of another is on its way
+)
 """What Delta says of a change that crossed another one."""
 _log = logging.getLogger(__name__)
 _CATALOG_NAME = re.compile(r"\w+(\.\w+)?")
@@ -100,13 +103,11 @@ class TableStore:
 
     def _until_alone(self, change: Callable[[], None]) -> None:
         """Change a table's schema, anew where another run changed it at the same time."""
-        from pyspark.errors import PySparkException
-
         for left in reversed(range(_TRIES)):
             try:
                 change()
                 return
-            except PySparkException as error:
+            except _spark_errors() as error:
                 if not left or _CROSSED.search(str(error)) is None:
                     raise
                 time.sleep(random.uniform(0.1, 0.5))  # so that they do not meet again
@@ -254,11 +255,17 @@ class TableStore:
 
         What cannot be merged now, as others write, is left to the next run: nothing depends on it.
         """
-        from pyspark.errors import PySparkException
-
         for table in TABLES:
             try:
                 if len(self.read(table).inputFiles()) >= COMPACT_FROM_FILES:
                     self._spark.sql(f"OPTIMIZE {self._sql_name(table)}")
-            except PySparkException as error:
+            except _spark_errors() as error:
                 _log.warning("the table %s is not compacted: %s", table, str(error)[:300])
+
+
+def _spark_errors() -> tuple[type[Exception], ...]:
+    """What Spark raises here: its own errors, and Delta's, which come as they are in Java."""
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+
+    return PySparkException, Py4JJavaError
