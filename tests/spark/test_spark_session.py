@@ -105,10 +105,15 @@ print("ended")
 """
 
 
+HUNG_S = 110
+"""A process that has not ended by then says where all of its threads are [s]."""
+
+
 def _in_a_process_of_its_own(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
     """Run code outside of this process, which holds the session of all tests."""
+    told = f"import faulthandler\nfaulthandler.dump_traceback_later({HUNG_S}, exit=True)\n{code}"
     return subprocess.run(
-        [sys.executable, "-c", code],
+        [sys.executable, "-c", told],
         cwd=ROOT,
         env={**os.environ, "TMPDIR": str(folder)},
         capture_output=True,
