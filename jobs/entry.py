@@ -15,7 +15,7 @@ import click
 from jobs.console.events import Level, Notice
 from jobs.console.printing import make_reporter
 from jobs.setup.places import cache_dir
-from search.errors import ConfigError, RedlineError
+from search.errors import ConfigError, RedlineError, TerminatedError
 
 INTERRUPTED = 130
 UNEXPECTED = 1
@@ -26,7 +26,7 @@ def run(command: click.Command, args: Sequence[str] | None = None) -> NoReturn:
 
     0 done, 1 unexpected error, 2 bad usage or configuration, 3 no conclusion,
     4 regression found, 5 stopped by a guard, 75 try again later (the cluster is in use),
-    130 interrupted.
+    130 interrupted, 143 terminated.
     """
     # Libraries log what we say in a sentence of our own; a run keeps it in its folder.
     logging.getLogger().addHandler(logging.NullHandler())
@@ -34,7 +34,7 @@ def run(command: click.Command, args: Sequence[str] | None = None) -> NoReturn:
 
     def interrupt(number: int, _frame: FrameType | None) -> None:
         interrupts.append(number)
-        raise KeyboardInterrupt
+        raise KeyboardInterrupt if number == signal.SIGINT else TerminatedError
 
     for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(name, interrupt)
@@ -49,7 +49,7 @@ def _code_of(command: click.Command, args: Sequence[str] | None, interrupts: Seq
     except click.exceptions.Exit as ended:  # --help and the like
         return int(ended.exit_code)
     except (click.Abort, KeyboardInterrupt):
-        return _interrupted()
+        return _interrupted(interrupts)
     except click.ClickException as error:
         error.show()
         return ConfigError.exit_code
@@ -58,15 +58,17 @@ def _code_of(command: click.Command, args: Sequence[str] | None, interrupts: Seq
         return error.exit_code
     except Exception as error:  # noqa: BLE001 - the last resort, which keeps what it caught
         if interrupts:  # what an interrupt breaks on its way is no error of its own
-            return _interrupted()
+            return _interrupted(interrupts)
         _say(f"unexpected error: {type(error).__name__}: {error}\n{_keep()}")
         return UNEXPECTED
     return result if isinstance(result, int) else 0
 
 
-def _interrupted() -> int:
-    _say("interrupted; what was finished before is kept")
-    return INTERRUPTED
+def _interrupted(signals: Sequence[int]) -> int:
+    is_terminated = any(number != signal.SIGINT for number in signals)
+    word = "terminated" if is_terminated else "interrupted"
+    _say(f"{word}; what was finished before is kept")
+    return TerminatedError.exit_code if is_terminated else INTERRUPTED
 
 
 def _say(text: str) -> None:

@@ -40,6 +40,15 @@ class GuardStopError(RedlineError):
     exit_code = 5
 
 
+class TerminatedError(KeyboardInterrupt):
+    """Somebody ended the process: SIGTERM, as a scheduler sends it, or SIGHUP.
+
+    An interrupt like Ctrl-C to all who clean up behind one, with an exit code of its own.
+    """
+
+    exit_code = 143
+
+
 class TryLaterError(RedlineError):
     """What was asked for cannot be done now, and may later: the cluster is in use or away."""
 

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from search.errors import GuardStopError, NoConclusionError, RedlineError, RegressionError
+from search.errors import (
+    GuardStopError,
+    NoConclusionError,
+    RedlineError,
+    RegressionError,
+    TerminatedError,
+)
 
 INTERRUPTED_CODE = 130
 NO_CONCLUSION = "no conclusion"
@@ -16,7 +22,7 @@ class Ending:
 
     Attributes:
         status: `done`, `regression`, `overloaded`, `no conclusion`, `stopped by a guard`,
-            `interrupted` or `failed`.
+            `interrupted`, `terminated` or `failed`.
         exit_code: what the command returns.
         error: the sentence that the user is shown, or None.
     """
@@ -42,7 +48,10 @@ def ending_of(error: BaseException | None) -> Ending:
     """How a run ended that raised this, or nothing."""
     if error is None:
         return Ending()
-    if _was_interrupted(error):
+    interrupt = _interrupt_in(error)
+    if isinstance(interrupt, TerminatedError):
+        return Ending("terminated", interrupt.exit_code, "terminated")
+    if interrupt is not None:
         return Ending("interrupted", INTERRUPTED_CODE, "interrupted")
     code = getattr(error, "exit_code", 1)
     if isinstance(error, NoConclusionError):
@@ -51,11 +60,11 @@ def ending_of(error: BaseException | None) -> Ending:
     return Ending(status, code, f"{error}" or type(error).__name__)
 
 
-def _was_interrupted(error: BaseException) -> bool:
-    """True for an interrupt, and for what broke while one was on its way."""
+def _interrupt_in(error: BaseException) -> KeyboardInterrupt | None:
+    """An interrupt, or the one that was on its way while this broke."""
     at: BaseException | None = error
     while at is not None:
         if isinstance(at, KeyboardInterrupt):
-            return True
+            return at
         at = at.__cause__ or at.__context__
-    return False
+    return None

@@ -39,7 +39,8 @@ class RunSummary:
         cluster, workload, goal: names of the configuration files.
         boundaries: one per message size, in the order of the workload.
         brokers: number of brokers; 0 when unknown.
-        status: `done`, `no conclusion`, `stopped by a guard`, `interrupted` or `failed`.
+        status: `done`, `no conclusion`, `stopped by a guard`, `interrupted`, `terminated` or
+            `failed`.
         exit_code: what the command returned.
         error: the sentence that the user was shown, or None.
         caveat: what a reader must know about the cluster (a testbed is not hardware).

@@ -104,7 +104,7 @@ def test_sigterm_interrupts() -> None:
         signal.pause()
         return None
 
-    assert _ends(wait_for_it) == 130
+    assert _ends(wait_for_it) == 143
 
 
 def test_what_an_interrupt_breaks_is_an_interrupt(capsys: pytest.CaptureFixture[str]) -> None:

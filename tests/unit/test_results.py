@@ -20,7 +20,13 @@ from jobs.runs.resumption import config_text
 from metrics.tables.boundary import Boundary
 from metrics.trial.judgement import Judgement
 from metrics.trial.trial import Trial
-from search.errors import ConfigError, GuardStopError, NoConclusionError, RegressionError
+from search.errors import (
+    ConfigError,
+    GuardStopError,
+    NoConclusionError,
+    RegressionError,
+    TerminatedError,
+)
 from search.interval import Interval
 from search.line import FinishedPoint
 from search.model import Bracket, Done, GaveUp
@@ -71,6 +77,17 @@ def test_what_an_interrupt_broke_on_its_way_is_an_interrupt() -> None:
         ending = ending_of(error)
     assert (ending.status, ending.exit_code) == ("interrupted", 130)
     assert ending_of(ConnectionError("refused")).status == "failed"
+
+
+def test_who_was_terminated_is_told_from_who_was_interrupted() -> None:
+    try:
+        try:
+            raise TerminatedError
+        finally:
+            raise ConnectionError("Answer from Java side is empty")
+    except ConnectionError as error:
+        ending = ending_of(error)
+    assert (ending.status, ending.exit_code) == ("terminated", 143)
 
 
 def test_planted_and_found_limits_stand_side_by_side() -> None:
