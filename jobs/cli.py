@@ -6,6 +6,7 @@ from typing import NoReturn
 
 import click
 
+from jobs.cleanup import cleanup
 from jobs.compare import compare
 from jobs.doctor import doctor
 from jobs.entry import run
@@ -31,6 +32,7 @@ def redline() -> None:
     """
 
 
+redline.add_command(cleanup)
 redline.add_command(compare)
 redline.add_command(doctor)
 redline.add_command(export)

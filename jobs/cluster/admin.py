@@ -196,6 +196,18 @@ class KafkaAdmin:
         )
         self._require_no_error(what, answer["topics"][0])
 
+    def empty_groups(self) -> frozenset[str]:
+        """Ids of all consumer groups without members that this client may see."""
+        groups = self.ask("list consumer groups", self.client.list_groups)
+        return frozenset(g["group_id"] for g in groups if g.get("group_state") in _MEMBERLESS)
+
+    def delete_group(self, group_id: str) -> None:
+        """Delete a consumer group, which must have no members."""
+        what = f"delete the consumer group {group_id}"
+        answer = self.ask(what, lambda: self.client.delete_groups([group_id]))
+        if answer[group_id] != "OK":
+            raise self._error(what, getattr(kafka_errors, answer[group_id])())
+
     def partitions_seen_by(
         self, broker_id: int, topics: Sequence[str]
     ) -> dict[str, dict[int, Partition] | None]:
@@ -283,6 +295,9 @@ class KafkaAdmin:
         advice = ADVICE.get(cause, "check that the brokers run and can be reached, and run again")
         why = f"{cause}: {told.rstrip('.')}" if told else cause
         return AdminError(f"could not {what} ({why}); {advice}", cause)
+
+
+_MEMBERLESS = ("Empty", "Dead")
 
 
 def _named(topics: Sequence[str]) -> str:

@@ -1,0 +1,68 @@
+"""`redline cleanup` on real brokers: what runs left goes, what others have stays."""
+
+from __future__ import annotations
+
+import uuid
+from contextlib import ExitStack
+
+import pytest
+from click.testing import CliRunner
+from kafka import KafkaConsumer, TopicPartition
+from kafka.structs import OffsetAndMetadata
+
+from jobs.cleanup import cleanup
+from jobs.cluster.connect import connect
+from jobs.cluster.lock import RunLocks
+from jobs.cluster.opening import open_cluster
+from jobs.cluster.topic_plan import topic_name
+from jobs.config.loading import load_cluster
+from jobs.console.events import RecordingReporter
+from jobs.testbed.handle import Testbed
+from jobs.testbed.use import cluster_file
+from search.errors import TryLaterError
+from tests.support.kafka_fixtures import REFUSED_SOCKETS
+
+RUN_ID = "20200101-000000-ab12"
+
+
+def cleaned(testbed: Testbed, *options: str) -> str:
+    command = ["--cluster", str(cluster_file(testbed.folder)), *options]
+    done = CliRunner().invoke(cleanup, command, standalone_mode=False)
+    if done.exception is not None:
+        raise done.exception
+    return " ".join(done.output.split())
+
+
+@pytest.mark.filterwarnings(REFUSED_SOCKETS)
+def test_what_runs_left_is_listed_and_then_deleted(kafka_testbed: Testbed) -> None:
+    servers = kafka_testbed.bootstrap_servers
+    ours, theirs = topic_name(RUN_ID, 100, 1), f"redline-orders-{uuid.uuid4().hex[:6]}"
+    group = f"redline-{RUN_ID}-1-group-0"
+    with connect(servers) as admin:
+        for topic in (ours, theirs):
+            admin.create_topic(topic, {0: [1]}, {})
+        consumer = KafkaConsumer(bootstrap_servers=servers, group_id=group)
+        consumer.assign([TopicPartition(theirs, 0)])
+        consumer.commit({TopicPartition(theirs, 0): OffsetAndMetadata(0, "", -1)})
+        consumer.close()
+        assert group in admin.empty_groups()
+        said = cleaned(kafka_testbed, "--run", RUN_ID)
+        assert ours in said and group in said and theirs not in said
+        assert "2020-01-01T00:00:00Z" in said
+        assert "2 of" in said and "--yes deletes it" in said
+        assert ours in admin.topic_names()
+
+        assert "deleted 2 of 2" in cleaned(kafka_testbed, "--run", RUN_ID, "--yes")
+        assert ours not in admin.topic_names() and theirs in admin.topic_names()
+        assert group not in admin.empty_groups()
+        assert "0 of" in cleaned(kafka_testbed, "--run", RUN_ID, "--older-than", "1h")
+        admin.delete_topic(theirs)
+
+
+def test_nothing_of_a_run_on_its_way_is_touched(kafka_testbed: Testbed) -> None:
+    config = load_cluster(str(cluster_file(kafka_testbed.folder)))
+    with ExitStack() as stack:
+        opened = open_cluster(config, RecordingReporter(), stack)
+        RunLocks("redline-run-a-since-now").take(opened, lambda _: None, stack).require()
+        with pytest.raises(TryLaterError):
+            cleaned(kafka_testbed, "--yes")
