@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from types import TracebackType
 
+from jobs.cluster.admin import AdminError
+from jobs.cluster.leftovers import leftovers
 from jobs.cluster.topic_set import TopicSet
 from jobs.console.events import warn
 from jobs.trials.context import RunContext
@@ -14,8 +16,9 @@ from search.errors import RedlineError
 class PointTopics:
     """Opens the topics of one traffic at a time; `close` deletes them and confirms it.
 
-    A context manager: leaving it closes. Where an error is already under way and the topics
-    cannot be deleted either, that is a warning and the first error goes on.
+    A context manager: leaving it closes, and deletes the run's consumer groups. Where an error is
+    already under way and the topics cannot be deleted either, that is a warning and the first
+    error goes on.
     """
 
     def __init__(self, context: RunContext) -> None:
@@ -48,6 +51,20 @@ class PointTopics:
             if error is None:
                 raise
             warn(self._context.reporter, f"topics of the run may be left: {second}")
+        self._delete_groups()
+
+    def _delete_groups(self) -> None:
+        """The run's consumer groups, whose offsets brokers would keep for a week."""
+        context = self._context
+        if not any(trial.pattern.consumers.groups for trial in context.trials):
+            return
+        admin = context.cluster.admin
+        try:
+            for each in leftovers((), admin.empty_groups()):
+                if each.is_of(context.run_id):
+                    admin.delete_group(each.name)
+        except AdminError as error:
+            warn(context.reporter, f"consumer groups of the run may be left: {error}")
 
     def close(self) -> None:
         """Delete all topics of the run that are left, those of a creation that failed too."""

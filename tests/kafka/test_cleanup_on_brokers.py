@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from contextlib import ExitStack
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from click.testing import CliRunner
@@ -15,10 +18,13 @@ from jobs.cluster.connect import connect
 from jobs.cluster.lock import RunLocks
 from jobs.cluster.opening import open_cluster
 from jobs.cluster.topic_plan import topic_name
+from jobs.cluster.topics import Topics
 from jobs.config.loading import load_cluster
 from jobs.console.events import RecordingReporter
 from jobs.testbed.handle import Testbed
 from jobs.testbed.use import cluster_file
+from jobs.trials.context import RunContext
+from jobs.trials.point_topics import PointTopics
 from search.errors import TryLaterError
 from tests.support.kafka_fixtures import REFUSED_SOCKETS
 
@@ -33,6 +39,15 @@ def cleaned(testbed: Testbed, *options: str) -> str:
     return " ".join(done.output.split())
 
 
+def commit(servers: Sequence[str], group: str, topic: str) -> None:
+    """Leave a group without members."""
+    partition = TopicPartition(topic, 0)
+    consumer = KafkaConsumer(bootstrap_servers=servers, group_id=group)
+    consumer.assign([partition])
+    consumer.commit({partition: OffsetAndMetadata(0, "", -1)})
+    consumer.close()
+
+
 @pytest.mark.filterwarnings(REFUSED_SOCKETS)
 def test_what_runs_left_is_listed_and_then_deleted(kafka_testbed: Testbed) -> None:
     servers = kafka_testbed.bootstrap_servers
@@ -41,10 +56,7 @@ def test_what_runs_left_is_listed_and_then_deleted(kafka_testbed: Testbed) -> No
     with connect(servers) as admin:
         for topic in (ours, theirs):
             admin.create_topic(topic, {0: [1]}, {})
-        consumer = KafkaConsumer(bootstrap_servers=servers, group_id=group)
-        consumer.assign([TopicPartition(theirs, 0)])
-        consumer.commit({TopicPartition(theirs, 0): OffsetAndMetadata(0, "", -1)})
-        consumer.close()
+        commit(servers, group, theirs)
         assert group in admin.empty_groups()
         said = cleaned(kafka_testbed, "--run", RUN_ID)
         assert ours in said and group in said and theirs not in said
@@ -66,3 +78,27 @@ def test_nothing_of_a_run_on_its_way_is_touched(kafka_testbed: Testbed) -> None:
         RunLocks("redline-run-a-since-now").take(opened, lambda _: None, stack).require()
         with pytest.raises(TryLaterError):
             cleaned(kafka_testbed, "--yes")
+
+
+@pytest.mark.filterwarnings(REFUSED_SOCKETS)
+def test_a_run_deletes_its_own_groups_at_its_end(kafka_testbed: Testbed) -> None:
+    servers = kafka_testbed.bootstrap_servers
+    ours, theirs = f"redline-{RUN_ID}-3-group-0", f"redline-{RUN_ID}x-3-group-0"
+    with connect(servers) as admin:
+        topic = f"orders-{uuid.uuid4().hex[:6]}"
+        admin.create_topic(topic, {0: [1]}, {})
+        for group in (ours, theirs):
+            commit(servers, group, topic)
+        pattern = SimpleNamespace(consumers=SimpleNamespace(groups=1))
+        context = SimpleNamespace(
+            run_id=RUN_ID,
+            trials=[SimpleNamespace(pattern=pattern)],
+            cluster=SimpleNamespace(admin=admin),
+            topics=Topics(admin, RUN_ID),
+            reporter=RecordingReporter(),
+        )
+        with PointTopics(cast(RunContext, context)):
+            assert {ours, theirs} <= admin.empty_groups()
+        assert ours not in admin.empty_groups() and theirs in admin.empty_groups()
+        admin.delete_group(theirs)
+        admin.delete_topic(topic)

@@ -42,7 +42,7 @@ def reporter() -> RecordingReporter:
 def topics(admin: ScriptedAdmin, reporter: RecordingReporter) -> PointTopics:
     clock = FakeTime()
     keeper = Topics(admin, "run1", clock=clock, pause=clock.pause)
-    context = SimpleNamespace(topics=keeper, reporter=reporter)
+    context = SimpleNamespace(topics=keeper, reporter=reporter, trials=[])
     return PointTopics(cast(RunContext, context))
 
 
