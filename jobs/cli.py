@@ -2,26 +2,59 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import NoReturn
 
 import click
 
-from jobs.cleanup import cleanup
-from jobs.compare import compare
-from jobs.doctor import doctor
 from jobs.entry import run
-from jobs.export import export
-from jobs.find_limit import find_limit
-from jobs.nightly import nightly
-from jobs.plan import plan
-from jobs.report import report
 from jobs.setup.version import __version__
-from jobs.sweep import sweep
-from jobs.testbed.commands import testbed
-from jobs.traffic import traffic
+
+JOBS = {
+    "cleanup": "List what runs that died left on a cluster, and delete it with --yes.",
+    "compare": "Say whether side B takes less load than side A, how sure that is, and what may "
+    "cause it.",
+    "doctor": "Say whether a run would start, before anything is loaded.",
+    "export": "Give what a run found to the tools that run the cluster.",
+    "find-limit": "Find the highest load that a cluster sustains, for each message size.",
+    "nightly": "Measure the cases of a suite, and tell which of them are worse than before.",
+    "plan": "Say how many brokers a load needs, with what headroom, and what binds first.",
+    "report": "Write a run as one HTML page: the answer, its evidence, and how to make it again.",
+    "sweep": "Measure the cases of an experiment, and say what each thing that varies does.",
+    "testbed": "Real Kafka brokers on this machine, to try things on.",
+    "traffic": "Hold one traffic pattern at a fixed load, trial after trial, each judged on its "
+    "own.",
+}
+"""Name of each job and the first sentence of its help: `redline --help` imports none of them,
+as Spark and its libraries take seconds. A test holds each sentence against the job's own."""
+_ELSEWHERE = {"testbed": "jobs.testbed.commands"}
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+class Jobs(click.Group):
+    """The jobs, each imported when it is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Their names."""
+        return sorted(JOBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """One of them; None where there is none of this name."""
+        if cmd_name not in JOBS:
+            return None
+        attribute = cmd_name.replace("-", "_")
+        module = importlib.import_module(_ELSEWHERE.get(cmd_name, f"jobs.{attribute}"))
+        command: click.Command = getattr(module, attribute)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """What each does, in a line or two."""
+        with formatter.section("Commands"):
+            formatter.write_dl(sorted(JOBS.items()))
+
+
+@click.group(
+    cls=Jobs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+)
 @click.version_option(__version__, prog_name="redline")
 def redline() -> None:
     """Find how much traffic a Kafka cluster can take, and say why no more.
@@ -30,19 +63,6 @@ def redline() -> None:
     4 regression found, 5 stopped by a guard, 75 try again later (the cluster is in use),
     130 interrupted, 143 terminated.
     """
-
-
-redline.add_command(cleanup)
-redline.add_command(compare)
-redline.add_command(doctor)
-redline.add_command(export)
-redline.add_command(find_limit)
-redline.add_command(nightly)
-redline.add_command(plan)
-redline.add_command(report)
-redline.add_command(sweep)
-redline.add_command(testbed)
-redline.add_command(traffic)
 
 
 def main() -> NoReturn:

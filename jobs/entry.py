@@ -12,8 +12,6 @@ from typing import NoReturn
 
 import click
 
-from jobs.console.events import Level, Notice
-from jobs.console.printing import make_reporter
 from jobs.setup.places import cache_dir
 from search.errors import ConfigError, RedlineError, TerminatedError
 
@@ -72,6 +70,10 @@ def _interrupted(signals: Sequence[int]) -> int:
 
 
 def _say(text: str) -> None:
+    # Not at the top: what a terminal needs would be half of the time of `--version`.
+    from jobs.console.events import Level, Notice
+    from jobs.console.printing import make_reporter
+
     with make_reporter() as reporter:
         reporter.report(Notice(Level.ERROR, text))
 

@@ -12,13 +12,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
+import click
 import psutil
+
+from jobs.cli import redline
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND = (sys.executable, "-m", "jobs.cli")
 SPARK_SUBMIT = str(Path(sys.executable).with_name("spark-submit"))
 SUBMITTED_FIND_LIMIT = (SPARK_SUBMIT, str(ROOT / "jobs" / "find_limit.py"))
 """What a scheduler runs; it takes the options of `redline find-limit`."""
+
+
+def job(name: str, group: click.Group = redline) -> click.Command:
+    """The command of a job, by its name on the command line."""
+    found = group.get_command(click.Context(group), name)
+    assert found is not None, name
+    return found
 
 
 class RunningCommand:

@@ -13,6 +13,7 @@ import click
 
 from jobs.cli import redline
 from jobs.setup.version import __version__
+from tests.support.commands import job
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs" / "deploy").glob("*.md"))
@@ -78,7 +79,7 @@ def test_redline_commands_exist() -> None:
             command: click.Command = redline
             rest = words[1:]
             while isinstance(command, click.Group):
-                command, rest = command.commands[rest[0]], rest[1:]
+                command, rest = job(rest[0], command), rest[1:]
             require_options(command, rest)
 
 
@@ -86,7 +87,7 @@ def test_the_databricks_job_is_json_and_calls_a_command_that_exists() -> None:
     blocks = [json.loads(block) for name, block in BLOCKS if name == "databricks.md"]
     (task,) = [block["python_wheel_task"] for block in blocks if "python_wheel_task" in block]
     name, *words = task["parameters"]
-    require_options(redline.commands[name], words)
+    require_options(job(name), words)
     assert task["package_name"] == "kafka-redline"
     assert f"{task['entry_point']} = jobs.cli:main" in (ROOT / "setup.py").read_text()
 

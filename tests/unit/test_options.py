@@ -8,9 +8,10 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from jobs.cli import redline
+from jobs.cli import JOBS, redline
 from jobs.options import write_file
 from search.errors import ConfigError
+from tests.support.commands import job
 
 PLAN = ("plan", "--limit", "60", "--mb-per-s", "10", "--message-bytes", "1000")
 
@@ -54,7 +55,7 @@ def test_a_file_that_cannot_be_written_is_told(tmp_path: Path) -> None:
 
 
 def test_every_number_of_every_command_is_finite() -> None:
-    for name, command in redline.commands.items():
-        for param in command.params:
+    for name in JOBS:
+        for param in job(name).params:
             is_float = isinstance(param.type, click.types.FloatParamType)
             assert not is_float or type(param.type).__name__ == "Amount", (name, param.name)
