@@ -12,6 +12,7 @@ from pydantic import BaseModel, ValidationError
 from jobs.config.cluster import Cluster
 from jobs.config.files import names_in, read_conf
 from jobs.config.goal import Goal
+from jobs.config.kafka_names import option_with_own_name, with_own_names
 from jobs.config.omb import PREFIX, finder, translated
 from jobs.config.overrides import apply_overrides, parse_overrides
 from jobs.config.problems import config_error
@@ -275,6 +276,9 @@ def _load(model: type[Loaded], kind: str, name_or_path: str, overrides: Sequence
         made = translated(source.data, file.stem, file.label, finder(Path(path).parent))
         source = replace(source, data=made)
     source.data.setdefault("name", file.stem)
+    if model is Workload:
+        with_own_names(source)
+        parsed = [option_with_own_name(each) for each in parsed]
     apply_overrides(source, model, parsed)
     return _validated(model, source)
 
