@@ -53,6 +53,17 @@ def format_mb_per_s(mb_per_s: float | None) -> str:
     return f"{mb_per_s:,.{decimals}f}"
 
 
+def format_beside(value: float, limit: float, digits: int = 2) -> str:
+    """A value that is held against a limit: with so many digits that it does not read as the limit.
+
+    0.1996 beside 0.2 → `0.1996`, 0.05 → `0.05`; equal values are equal.
+    """
+    for more in range(digits, digits + 4):
+        if float(f"{value:.{more}f}") != float(f"{limit:.{more}f}"):
+            return f"{value:.{more}f}"
+    return f"{value:.{digits}f}"
+
+
 def format_ms(duration_ms: float | None) -> str:
     """Milliseconds without their unit: `0.62`, `27.3`, `279`."""
     if duration_ms is None or not math.isfinite(duration_ms):

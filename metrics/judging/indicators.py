@@ -17,6 +17,7 @@ from metrics.sources.beans import HANDLER_IDLE_NS, NETWORK_WAIT_NS
 from metrics.sources.sample import BrokerSample
 from metrics.trial.evidence import ClusterFacts, Evidence
 from metrics.trial.judgement import Reason
+from metrics.units import format_beside
 from metrics.windows.broker import BrokerWindow
 from metrics.windows.resource import Resource
 from metrics.windows.spans import Span, isr_changed
@@ -76,8 +77,8 @@ class RequestHandlerIdle(Indicator):
             self._reason(
                 window,
                 least,
-                f"broker {window.broker_id}: request handlers idle {window.handler_idle:.2f}, "
-                f"below {least:.2f}",
+                f"broker {window.broker_id}: request handlers idle "
+                f"{format_beside(window.handler_idle, least)}, below {least:.2f}",
             )
             for window in evidence.brokers
             if window.handler_idle is not None and window.handler_idle < least
@@ -203,7 +204,7 @@ class NetworkIdle(Indicator):
             Reason(
                 self.name,
                 f"broker {window.broker_id}: busiest network thread idle "
-                f"{window.network_idle:.2f}, below {least:.2f}",
+                f"{format_beside(window.network_idle, least)}, below {least:.2f}",
                 window.network_idle,
                 least,
                 window.broker_id,

@@ -248,3 +248,8 @@ def test_the_only_thing_that_differs_is_the_cause() -> None:
     assert found.cause.names == ("workload.producer.acks",)
     assert "workload.producer.acks is all on B and 1 on A" in found.cause.text
     assert "nothing else that was compared differs" in found.cause.text
+
+
+def test_a_side_that_is_nothing_known_is_told_by_its_own_option() -> None:
+    with pytest.raises(ConfigError, match=r"--a foo is neither a setting nor a cluster; expected"):
+        load_sides({Side.A: "foo", Side.B: "testbed"}, "testbed", "1kB", "default", ())

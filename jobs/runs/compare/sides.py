@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from jobs.config import Configuration, Goal, Workload, load
 from jobs.config.fields import all_keys
-from jobs.config.loading import describe, load_cluster
+from jobs.config.files import SUFFIXES
+from jobs.config.loading import available, describe, load_cluster
 from jobs.config.overrides import FILES
 from jobs.setup.preflight import Machine, memory_problem, this_machine
 from jobs.testbed.profile import profile_of
@@ -151,6 +153,7 @@ def load_sides(
     for side, spec in specs.items():
         settings, option = settings_of(spec), f"--{side.value.lower()}"
         if settings is None:
+            _require_cluster(spec, option)
             config = load(spec, workload, goal, (*overrides, FULL_WINDOWS))
         else:
             own = _overrides(settings, option)
@@ -165,6 +168,17 @@ def load_sides(
         _require_np(config)
         sides[side] = SideSetup(spec, config)
     return sides
+
+
+def _require_cluster(spec: str, option: str) -> None:
+    known = available("cluster")
+    if spec in known or len(Path(spec).parts) > 1 or Path(spec).suffix in SUFFIXES:
+        return
+    raise ConfigError(
+        f"{option} {spec} is neither a setting nor a cluster; expected settings such as "
+        f"num.io.threads=2 or kafka=4.3.1, one of the clusters {', '.join(known)}, or the path of "
+        "a cluster's file; correct it"
+    )
 
 
 def _require_np(config: Configuration) -> None:
