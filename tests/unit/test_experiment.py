@@ -13,6 +13,7 @@ from jobs.config.files import names_in
 from jobs.runs.sweep.turns import turns
 from jobs.sweep import sweep
 from search.errors import ConfigError
+from tests.support.commands import ROOT
 
 ACKS = "workload.producer.acks"
 THREADS = "cluster.testbed.properties.num.io.threads"
@@ -42,6 +43,14 @@ def test_the_ready_experiments_are_right(name: str, quick: bool) -> None:
     assert len(loaded.cases) >= 2
     assert loaded.experiment.description
     assert len({case.name for case in loaded.cases}) == len(loaded.cases)
+
+
+def test_each_ready_experiment_stands_in_the_docs_with_its_question() -> None:
+    text = (ROOT / "docs" / "experiments.md").read_text(encoding="utf-8")
+    for name in names_in("experiments"):
+        found = load_sweep(name).experiment
+        row = f"| [{name}](../conf/experiments/{name}.yaml) | {found.description} |"
+        assert f"{row} {found.published or '–'} |" in text, name
 
 
 def test_a_grid_has_each_value_with_each_other(tmp_path: Path) -> None:
