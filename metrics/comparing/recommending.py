@@ -20,7 +20,7 @@ class CaseFigure:
     Attributes:
         settings: full path of each key that varies → its value.
         bpm: message size [B].
-        value: its figure.
+        value: the middle of its figure's interval, or the figure where none is known.
         low, high: where that lies at 90 %; None where it is not known.
         p99_ms: latency there [ms].
         run_ids: of the runs behind it.
@@ -92,7 +92,7 @@ def _cases(results: Sequence[Result]) -> Iterator[CaseFigure]:
         yield CaseFigure(
             own[0].settings,
             own[0].bpm,
-            median(each.value or 0.0 for each in own),
+            median(each.estimate or 0.0 for each in own),
             _middle([each.low for each in own]),
             _middle([each.high for each in own]),
             _middle([each.p99_ms for each in own]),

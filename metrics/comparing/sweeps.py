@@ -52,6 +52,15 @@ class Result:
         """Whether it is known how sure the figure is."""
         return bool(self.low and self.high)
 
+    @property
+    def estimate(self) -> float | None:
+        """The middle of the interval: a limit's figure is the most that was sustained, which lies
+        anywhere in a bracket that may be 15 % wide. The figure itself where no interval is known.
+        """
+        if self.value and self.low and self.high:
+            return math.sqrt(self.low * self.high)
+        return self.value
+
 
 @dataclass(frozen=True)
 class AxisEffect:
@@ -125,13 +134,13 @@ def _pairs(
 
 def _effect(pairs: Sequence[tuple[Result, Result]], by_repeats: bool) -> Effect | None:
     if by_repeats:
-        return paired_effect([(a.value or 0.0, b.value or 0.0) for a, b in pairs])
+        return paired_effect([(a.estimate or 0.0, b.estimate or 0.0) for a, b in pairs])
     spreads = [(_spread(a), _spread(b)) for a, b in pairs]
     if not pairs or any(math.isnan(a + b) for a, b in spreads):
         return None
     return interval_effect(
         [
-            ((a.value or 0.0, of_a), (b.value or 0.0, of_b))
+            ((a.estimate or 0.0, of_a), (b.estimate or 0.0, of_b))
             for (a, b), (of_a, of_b) in zip(pairs, spreads, strict=True)
         ]
     )

@@ -67,6 +67,16 @@ def test_with_one_repeat_the_figures_own_intervals_speak() -> None:
     assert acks.effect.low < 0.7 < acks.effect.high
 
 
+def test_where_a_bracket_happened_to_close_is_no_effect() -> None:
+    """Equal limits: one bracket closed right below it, the other 14 % lower."""
+    near = Result({ACKS: "1"}, 1, 1000, 7.9, 7.6, 8.4)
+    far = Result({ACKS: "all"}, 1, 1000, 6.9, 7.6, 8.4)
+    (found,) = effects_of([near, far], {ACKS: ("1", "all")})
+    assert found.effect is not None
+    assert found.effect.ratio == pytest.approx(1.0)
+    assert found.conclusion is Conclusion.NONE_SEEN
+
+
 def test_a_case_without_an_answer_is_left_out_and_said() -> None:
     results = [
         Result({ACKS: "1"}, 1, 1000, 20.0),
