@@ -64,10 +64,10 @@ def _row(each: Result, answer: SweepAnswer) -> dict[str, Any]:
         "case": case_words(each.settings),
         "bpm": each.bpm,
         "size": format_size(each.bpm),
-        "value": each.value,
+        "value": each.estimate,
         "low": each.low,
         "high": each.high,
-        "per_broker": each.value / each.brokers if each.value and each.brokers else None,
+        "per_broker": each.estimate / each.brokers if each.estimate and each.brokers else None,
         "p99": each.p99_ms,
         "bound": each.limited_by or "",
     }
