@@ -55,6 +55,7 @@ class Experiment(ConfigModel):
         set: overrides of their keys for all cases, as with --set.
         quick: more of them, with --quick: what makes the experiment short.
         quick_axes: with --quick, of some axes fewer values.
+        quick_repeats: with --quick, instead of `repeats`.
         axes: what varies: the full path of a key, as --set has it, and its values.
         combine: "grid", each value with each of the other axes; "one at a time", each value with
             the first values of the other axes.
@@ -76,6 +77,7 @@ class Experiment(ConfigModel):
     set: Annotated[tuple[str, ...], Field(strict=False)] = ()
     quick: Annotated[tuple[str, ...], Field(strict=False)] = ()
     quick_axes: Mapping[str, Values] = Field(default_factory=dict)
+    quick_repeats: Annotated[int, Whole(1, 100, "repeats")] = 1
     axes: Mapping[str, Values] = Field(default_factory=dict)
     combine: Literal["grid", "one at a time"] = "grid"
     cases: Annotated[tuple[Settings, ...], Field(strict=False)] = ()
@@ -192,7 +194,8 @@ def load_sweep(
     _require_paths(experiment, source)
     if quick:
         axes = {**experiment.axes, **experiment.quick_axes}
-        experiment = experiment.model_copy(update={"axes": axes})
+        count = experiment.quick_repeats if repeats is None else repeats
+        experiment = experiment.model_copy(update={"axes": axes, "repeats": count})
     given = (*experiment.set, *(experiment.quick if quick else ()), *overrides)
     return Sweep(experiment, tuple(_cases(experiment, source, given, cluster)))
 
