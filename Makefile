@@ -20,8 +20,9 @@ demo: $(STAMP) ## Find the throughput limit that is planted in three real Kafka 
 
 test: $(STAMP) ## Run all tests, those without a JVM first
 	@$(BIN)/python -m jobs.setup.preflight
-	$(BIN)/python -m pytest -n logical --maxprocesses 4 --dist loadfile tests/unit
-	$(BIN)/python -m pytest tests/spark tests/kafka tests/e2e
+	$(BIN)/python -m pytest -m "together and not long" -n logical --maxprocesses 4 \
+		--dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -m "not together and not long"
 
 test-long: $(STAMP) ## Run the validations that take minutes each
 	@$(BIN)/python -m jobs.setup.preflight

@@ -21,6 +21,8 @@ pytest_plugins = ["tests.support.kafka_fixtures"]
 
 HERE = Path(__file__).parent
 FOLDERS = ("unit", "spark", "kafka", "e2e")
+BEAR_COMPANY = ("unit", "spark")
+"""Folders of tests that load nothing and judge no load."""
 SPARK_SLOTS = 4
 # PySpark leaves the socket of each collect() to the garbage collector.
 PYSPARK_LEAK = pytest.mark.filterwarnings("ignore:unclosed <socket.socket:ResourceWarning")
@@ -30,6 +32,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Every test has the marker of its folder; folders run in order of their cost."""
     for item in items:
         item.add_marker(_folder(item))
+        if _folder(item) in BEAR_COMPANY:
+            item.add_marker(pytest.mark.together)
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(PYSPARK_LEAK)
     items.sort(key=lambda item: FOLDERS.index(_folder(item)))

@@ -28,6 +28,8 @@ from jobs.trials.point_topics import PointTopics
 from search.errors import TryLaterError
 from tests.support.kafka_fixtures import REFUSED_SOCKETS
 
+pytestmark = pytest.mark.together
+
 RUN_ID = "20200101-000000-ab12"
 
 

@@ -11,6 +11,8 @@ from jobs.cluster.connect import connect
 from jobs.testbed.handle import Testbed
 from tests.support.engine_bench import Bench
 
+pytestmark = pytest.mark.together
+
 LIBRARIES = ("kafka-python", "librdkafka")
 
 

@@ -32,6 +32,8 @@ from jobs.trials.driver_line import control_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.together
+
 PAGE = (Path(__file__).parents[2] / "docs" / "doctor.md").read_text(encoding="utf-8")
 GRANTED = (
     (ResourceType.TOPIC, ACLOperation.CREATE),

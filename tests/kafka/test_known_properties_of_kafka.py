@@ -12,6 +12,8 @@ from jobs.testbed.launcher import start
 from jobs.testbed.profile import load_profile, profile_names
 from search.errors import ConfigError
 
+pytestmark = pytest.mark.together
+
 
 @pytest.mark.parametrize("name", profile_names())
 def test_the_profiles_name_what_kafka_knows(name: str) -> None:

@@ -35,6 +35,8 @@ from search.errors import ConfigError, TryLaterError
 from tests.support.commands import RunningCommand
 from tests.support.kafka_fixtures import REFUSED_SOCKETS
 
+pytestmark = pytest.mark.together
+
 DELAY_S = 3.0
 """Brokers delay the first member of a group by default for so long [s]."""
 

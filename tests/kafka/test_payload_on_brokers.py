@@ -20,6 +20,8 @@ from metrics.traffic.producer import ProducerPattern
 from tests.support.engine_bench import Bench
 from tests.support.patterns import producer_pattern
 
+pytestmark = pytest.mark.together
+
 PAYLOAD = Payload(
     "mixed",
     compressibility=0.5,

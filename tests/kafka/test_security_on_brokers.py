@@ -27,6 +27,8 @@ from search.errors import ConfigError
 from tests.support.engine_bench import Bench
 from tests.support.jmx_nodes import JmxNode, free_port
 
+pytestmark = pytest.mark.together
+
 PASSWORD = "no-such-password"
 WAYS = [
     ("SASL_SSL", "PLAIN"),

@@ -22,6 +22,8 @@ from tests.support.consumer_bench import mismatches
 from tests.support.patterns import plan
 from tests.support.threads_barrier import run_stage
 
+pytestmark = pytest.mark.together
+
 TOPICS = 3
 PATTERN = load_workload(
     "demo",

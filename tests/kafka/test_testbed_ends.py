@@ -23,6 +23,8 @@ from jobs.testbed.profile import adapted, load_profile
 from jobs.testbed.standing import down, status
 from tests.support.processes import becomes, processes_with
 
+pytestmark = pytest.mark.together
+
 # Enough for a machine under load; on an idle one all is gone within a second.
 GONE_S = 10.0
 

@@ -26,6 +26,8 @@ from jobs.testbed.standing import find
 from jobs.testbed.supervisor import Supervisor
 from tests.support.processes import becomes, processes_with
 
+pytestmark = pytest.mark.together
+
 
 def test_a_broker_is_killed_and_restarted_and_the_testbed_goes_on(tmp_path: Path) -> None:
     # The controller misses a killed broker after this time; the default is 9 s.

@@ -16,6 +16,8 @@ from jobs.testbed.probe import registered_brokers
 from tests.support.exporters import Exporter
 from tests.support.processes import processes_with
 
+pytestmark = pytest.mark.together
+
 
 def test_every_broker_knows_all_brokers_and_the_controller_is_none(kafka_testbed: Testbed) -> None:
     assert kafka_testbed.broker_ids == (1, 2, 3)

@@ -19,6 +19,8 @@ from jobs.testbed.handle import Testbed
 from metrics.traffic.pattern import TrafficPattern
 from search.errors import ConfigError
 
+pytestmark = pytest.mark.together
+
 
 @pytest.fixture
 def admin(kafka_testbed: Testbed) -> Iterator[KafkaAdmin]:
