@@ -50,7 +50,8 @@ class Experiment(ConfigModel):
         description: the question, a sentence for people.
         published: what a published study saw, for people; empty where there is none.
         asks: of each case: "limit", the highest load that is sustained, by a search; "load",
-            what a fixed load gives.
+            what a fixed load gives; "fill", how long the workload's volume takes to be written;
+            "drain", how long consumer groups take to read it from the start.
         cluster, workload, goal: a file of conf each, or a path.
         set: overrides of their keys for all cases, as with --set.
         quick: more of them, with --quick: what makes the experiment short.
@@ -60,7 +61,7 @@ class Experiment(ConfigModel):
         combine: "grid", each value with each of the other axes; "one at a time", each value with
             the first values of the other axes.
         cases: instead of axes: the settings of each case, the same keys in all of them.
-        load: on the goal's axis, where "load" is asked.
+        load: on the goal's axis, where no limit is asked for.
         trials: of each case and repeat, where "load" is asked.
         repeats: how often each case is measured; between two of its repeats come all others.
         seed: of the order in which cases are measured.
@@ -70,7 +71,7 @@ class Experiment(ConfigModel):
     name: Name
     description: str = ""
     published: str = ""
-    asks: Literal["limit", "load"] = "limit"
+    asks: Literal["limit", "load", "fill", "drain"] = "limit"
     cluster: Conf = "testbed"
     workload: Conf = "1kB"
     goal: Conf = "default"
@@ -105,11 +106,16 @@ class Experiment(ConfigModel):
                 "cases do not set the same keys, or none; expected the same keys in each of them, "
                 "or nobody can tell what made a difference; complete them"
             )
-        if (self.asks == "load") != (self.load is not None):
+        if (self.asks != "limit") != (self.load is not None):
             raise ValueError(
                 "load is given, and asks is limit; remove it"
                 if self.load is not None
-                else "asks is load, and none is given; expected load: NUMBER; add it"
+                else f"asks is {self.asks}, and no load is given; expected load: NUMBER; add it"
+            )
+        if self.trials > 1 and self.asks != "load":
+            raise ValueError(
+                f"trials is {self.trials} and asks {self.asks}; expected trials only where a load "
+                "is asked; set repeats instead"
             )
         if len(self.settings) > CASES_MAX:
             raise ValueError(
@@ -237,10 +243,21 @@ def _require_one(experiment: Experiment, config: Configuration) -> None:
             "experiment each"
         )
     sizes = config.workload.message_bytes
-    if experiment.asks == "load" and len(sizes) > 1:
+    if experiment.asks != "limit" and len(sizes) > 1:
         raise ConfigError(
             f"workload {config.workload.name} has {len(sizes)} sizes; expected one where a load is "
             "held; add set: [workload.message_bytes=[1000]]"
+        )
+    volume = config.workload.trial.volume_bytes
+    if bool(volume) != (experiment.asks in {"fill", "drain"}):
+        raise ConfigError(
+            f"asks is {experiment.asks} and workload.trial.volume_bytes {volume}; expected a "
+            "volume where its time is asked, fill or drain, and none elsewhere; change one of them"
+        )
+    if experiment.asks == "drain" and not config.workload.consumers.groups:
+        raise ConfigError(
+            "asks is drain and workload.consumers.groups 0; expected 1 or more, or nobody reads "
+            "the volume; set it"
         )
 
 

@@ -288,3 +288,18 @@ def _validated(model: type[Loaded], source: ParsedFile) -> Loaded:
         return model.model_validate(source.data)
     except ValidationError as error:
         raise config_error(error, source, model) from None
+
+
+def require_endless(config: Configuration) -> None:
+    """Refuse a load that ends with its volume where one is held for as long as it takes.
+
+    Raises:
+        ConfigError: the workload has a volume.
+    """
+    volume = config.workload.trial.volume_bytes
+    if volume is not None:
+        raise ConfigError(
+            f"workload {config.workload.name} has trial.volume_bytes {volume}; expected none, as a "
+            "limit is a load that goes on; remove it, or use redline traffic, or a sweep that asks "
+            "fill or drain"
+        )

@@ -166,6 +166,8 @@ def _report(plan: TrialPlan, task: int, outcome: TaskLoad, start_wall_s: float) 
     begin, _planned_end = _window(plan, start_wall_s)
     account, pool, producers = outcome.account, pool_of(plan.pattern.producer), outcome.producers
     counts, window = account.counts, account.window
+    if account.last_acked_s is not None:
+        counts.last_acked_s = account.last_acked_s - window.start_s
     warmup_s = plan.pattern.phases.warmup_s
     due = {each.index: each.records_due_between(window.start_s, window.end_s) for each in producers}
     counts.offered_records = sum(due.values())

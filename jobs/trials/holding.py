@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import TracebackType
 
+from jobs.config import Configuration
 from jobs.trials.context import RunContext
 from jobs.trials.measure import Outlook, TrialMeasurer
 from jobs.trials.point_topics import PointTopics
@@ -25,19 +27,28 @@ class Holder:
         self._topics = PointTopics(context)
         self._gates = open_gates(context, warm_up_max_s)
 
-    def hold(self, bpm: int, load: int, reason: str = "", trials_left: int = 1) -> Trial:
+    def hold(
+        self,
+        bpm: int,
+        load: int,
+        reason: str = "",
+        trials_left: int = 1,
+        config: Configuration | None = None,
+    ) -> Trial:
         """One trial at `load` on the goal's axis, which is appended to the tables.
 
         Args:
             bpm: message size [B].
             reason: why this trial is made, for progress.
             trials_left: how many are still to come, this one included.
+            config: of this trial, on the same topic; that of the run by default.
 
         Raises:
             GuardStopError: a guard tripped; a trial that it ended is kept, as INVALID.
         """
         outlook = Outlook(reason, trials_left)
-        return TrialMeasurer(self._context, self._topics, self._gates, bpm, outlook).trial(load)
+        context = self._context if config is None else replace(self._context, config=config)
+        return TrialMeasurer(context, self._topics, self._gates, bpm, outlook).trial(load)
 
     def __enter__(self) -> Holder:
         return self

@@ -152,7 +152,7 @@ def _unjudged(
 ) -> TrafficPattern:
     """The same, measured for so long, after so long of the same load [s]."""
     trial = context.workload.trial
-    phases = replace(trial, ramp_up_s=0.0, warmup_s=begun_s, measure_s=measure_s)
+    phases = replace(trial, ramp_up_s=0.0, warmup_s=begun_s, measure_s=measure_s, volume_bytes=None)
     return replace(pattern, phases=phases)
 
 

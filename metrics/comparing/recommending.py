@@ -58,14 +58,24 @@ class Recommendation:
     alike: tuple[Mapping[str, str], ...] = ()
 
 
-def recommendations(results: Sequence[Result]) -> tuple[Recommendation, ...]:
-    """The best case for each aim, at each message size; none where fewer than two have a figure."""
+def recommendations(
+    results: Sequence[Result], less_is_better: bool = False
+) -> tuple[Recommendation, ...]:
+    """The best case for each aim, at each message size; none where fewer than two have a figure.
+
+    Args:
+        less_is_better: figures are times of a fixed volume; then throughput is the only aim.
+    """
     found: list[Recommendation] = []
     for bpm in sorted({each.bpm for each in results}):
         cases = list(_cases([each for each in results if each.bpm == bpm]))
         if len(cases) > 1:
-            found.extend(_best(cases))
+            found.extend(_quickest(cases) if less_is_better else _best(cases))
     return tuple(found)
+
+
+def _quickest(cases: Sequence[CaseFigure]) -> Iterator[Recommendation]:
+    yield Recommendation(THROUGHPUT, min(cases, key=lambda one: one.value))
 
 
 def _best(cases: Sequence[CaseFigure]) -> Iterator[Recommendation]:

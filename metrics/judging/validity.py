@@ -81,14 +81,15 @@ class Refused(ValidityRule):
 
 
 class TasksFailed(ValidityRule):
-    """Tasks that could not take part, or a window in which nothing was offered."""
+    """Tasks that could not take part, or a window in which nothing was offered or read."""
 
     def reasons(self, evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
         """One for each task."""
         client = evidence.client
         found = [Reason("task_failed", text, 1.0, 0.0) for text in client.task_errors]
-        if not found and client.counts.offered_records == 0:
-            found.append(_generator("no record was offered in the window", 0.0, 1.0))
+        was_read = any(group.records_total for group in client.groups)
+        if not found and client.counts.offered_records == 0 and not was_read:
+            found.append(_generator("no record was offered or read in the window", 0.0, 1.0))
         return found
 
 

@@ -17,6 +17,7 @@ from metrics.columns import fields_of, restored
 from metrics.tables.boundary import Boundary
 from metrics.trial.state import ALL_BROKERS
 from metrics.trial.trial import Trial
+from metrics.trial.volume import moved_s
 from metrics.units import iso_utc
 from search.errors import ConfigError
 
@@ -115,6 +116,8 @@ def trial_document(trial: Trial) -> dict[str, Any]:
         "evidence": trial.attribution,
         "handler_idle_min": evidence.handler_idle_min,
         "handler_s_per_mb": evidence.handler_s_per_mb,
+        "volume_bytes": pattern.phases.volume_bytes,
+        "moved_s": moved_s(pattern, client),
         **latencies,
     }
 

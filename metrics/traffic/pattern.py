@@ -61,6 +61,8 @@ class Phases:
         warmup_s: load before the measured window.
         measure_s: the measured window, when it is not ended early.
         drain_timeout_s: how long to wait for the last acknowledgements.
+        volume_bytes: payload that all producers offer together, in equal shares, and no more;
+            without it they offer to the window's end [B].
         sample_interval_s: between two samples of a broker.
         early_end_error_rate: a window ends as soon as its verdict would change with no
             more than this probability if it went on; 0 holds every trial for its full
@@ -71,6 +73,7 @@ class Phases:
     warmup_s: Annotated[float, Number(0, 3_600, "seconds")]
     measure_s: Annotated[float, Number(1, 86_400, "seconds")]
     drain_timeout_s: Annotated[float, Number(0, 600, "seconds", above=True)] = 10.0
+    volume_bytes: Annotated[int, Whole(0, 1_000_000_000_000_000, "bytes")] | None = None
     sample_interval_s: Annotated[float, Number(0.05, 60, "seconds")] = 1.0
     early_end_error_rate: Annotated[float, Number(0, 0.2)] = 0.01
 
@@ -160,6 +163,15 @@ class TrafficPattern:
         return records * self.bpm * self.topic.replication_factor
 
     @property
+    def records_each(self) -> int | None:
+        """Records that each producer offers where the volume is fixed; None to the end."""
+        volume = self.phases.volume_bytes
+        return None if volume is None else -(-volume // (self.np * self.bpm))
+
+    @property
     def planned_bytes(self) -> float:
         """Payload that its load writes if nothing fails and it is held to its end [B]."""
-        return self.written_bytes(self.records_per_s * self.phases.load_s)
+        records = self.records_per_s * self.phases.load_s
+        if self.records_each is not None:
+            records = min(records, self.records_each * self.np)
+        return self.written_bytes(records)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Annotated
 
 from metrics.columns import Flat, column
-from metrics.trial.adding import FIRST, POINT_BY_POINT, total
+from metrics.trial.adding import FIRST, LARGEST, POINT_BY_POINT, total
 from metrics.trial.histogram import Histogram, Quantiles
 
 LAG_INTERVAL_S = 0.5
@@ -55,6 +55,8 @@ class GroupCounts:
         notes: what the consumers want remembered, a sentence each.
         throttle_ms: throttle time that fetch responses reported over the whole trial, summed;
             None in rows of older versions.
+        last_read_s: when the last record was read, after the window's start [s]; None where none
+            was.
     """
 
     group: Annotated[int, FIRST]
@@ -67,6 +69,7 @@ class GroupCounts:
     unread_records: int = 0
     notes: tuple[str, ...] = ()
     throttle_ms: int | None = None
+    last_read_s: Annotated[float | None, LARGEST] = None
 
 
 @dataclass(frozen=True)

@@ -86,6 +86,8 @@ class Counts:
         by_broker: broker id → what there was for it; empty where a client library does not tell.
         throttle_ms: throttle time that produce responses reported over the whole trial, summed.
         loop_busy: highest share of any task's window spent outside of waiting [ratio].
+        last_acked_s: when the last record was acknowledged, after the window's start [s]; None
+            where none was.
         cpu_s: CPU time of all tasks with producers inside the window [CPU-s].
         compression_ratio: size of the batches' records before over after compression, as they
             were encoded before the trial [ratio]; None when no task took part.
@@ -109,6 +111,7 @@ class Counts:
     by_broker: dict[int, ToBroker] = field(default_factory=dict)
     throttle_ms: int = 0
     loop_busy: Annotated[float, LARGEST] = 0.0
+    last_acked_s: Annotated[float | None, LARGEST] = None
     cpu_s: float = 0.0
     compression_ratio: Annotated[float | None, FIRST] = None
 

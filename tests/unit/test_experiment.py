@@ -145,6 +145,24 @@ WRONG = {
         f"quick_axes:\n  {THREADS}: [1, 2]\naxes:\n  {ACKS}: ['1', all]\n",
         "expected some of the values that axes has of it",
     ),
+    "a volume without one": (
+        f"asks: fill\nload: 4\naxes:\n  {ACKS}: ['1', all]\n",
+        r"workload\.trial\.volume_bytes None; expected a volume",
+    ),
+    "a volume of a limit": (
+        f"set: [workload.trial.volume_bytes=1000000]\naxes:\n  {ACKS}: ['1', all]\n",
+        "and none elsewhere",
+    ),
+    "nobody reads": (
+        f"asks: drain\nload: 4\nset: [workload.trial.volume_bytes=1000000]\naxes:\n"
+        f"  {ACKS}: ['1', all]\n",
+        r"workload\.consumers\.groups 0; expected 1 or more",
+    ),
+    "a volume more than once": (
+        f"asks: fill\nload: 4\ntrials: 2\nset: [workload.trial.volume_bytes=1000000]\naxes:\n"
+        f"  {ACKS}: ['1', all]\n",
+        "set repeats instead",
+    ),
     "question": (f"asks: most\naxes:\n  {ACKS}: ['1', all]\n", "asks is"),
 }
 

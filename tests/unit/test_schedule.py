@@ -16,6 +16,7 @@ from jobs.engine.producing.schedule import (
     FixedArrivals,
     Pace,
     PacedSchedule,
+    due_between,
     schedule_of,
 )
 from metrics.traffic.producer import ProducerPattern
@@ -67,8 +68,8 @@ def test_windows_that_touch_add_up(
 ) -> None:
     schedule = schedule_of(pattern, 3, START_S, ramp_up_s)
     edges = [START_S + cut for cut in sorted(cuts)]
-    parts = [schedule.due_between(a, b) for a, b in itertools.pairwise(edges)]
-    assert sum(parts) == schedule.due_between(edges[0], edges[-1])
+    parts = [due_between(schedule, a, b) for a, b in itertools.pairwise(edges)]
+    assert sum(parts) == due_between(schedule, edges[0], edges[-1])
     assert min(parts) >= 0
 
 
@@ -82,14 +83,14 @@ def test_a_count_is_the_number_of_due_times_inside(
     inside = [t for t in times if from_s <= t < to_s]
     edge = len([t for t in times if abs(t - times[-1]) < 1e-5 / pattern.rate_records_per_s])
     near = len([t for t in times if abs(t - times[20]) < 2e-4 / pattern.rate_records_per_s])
-    assert abs(schedule.due_between(from_s, to_s) - len(inside)) <= edge + near
+    assert abs(due_between(schedule, from_s, to_s) - len(inside)) <= edge + near
 
 
 @pytest.mark.parametrize("rate", [1.0, 7.3, 1_000.0, 1_000_000.0])
 @pytest.mark.parametrize("index", [0, 1, 777])
 def test_a_fixed_rate_is_exact(rate: float, index: int) -> None:
     schedule = schedule_of(_pattern(rate), index, START_S)
-    offered = schedule.due_between(START_S + 60, START_S + 360)
+    offered = due_between(schedule, START_S + 60, START_S + 360)
     assert offered == pytest.approx(300 * rate, abs=1)
     assert isinstance(schedule, EvenSchedule)
 
@@ -100,12 +101,12 @@ def test_the_fast_schedule_is_the_general_one_without_ramp_up() -> None:
     for record in (0, 1, 999, 1_000_003):
         assert fast.due_s(record) == pytest.approx(general.due_s(record), abs=1e-9)
         assert fast.due_until(fast.due_s(record)) == general.due_until(fast.due_s(record))
-    assert fast.due_between(START_S, START_S + 99) == general.due_between(START_S, START_S + 99)
+    assert due_between(fast, START_S, START_S + 99) == due_between(general, START_S, START_S + 99)
 
 
 def test_the_rate_ramps_up_evenly_and_then_stays() -> None:
     schedule = schedule_of(_pattern(1_000.0), 0, START_S, ramp_up_s=10.0)
-    counts = [schedule.due_between(START_S + s, START_S + s + 1) for s in range(14)]
+    counts = [due_between(schedule, START_S + s, START_S + s + 1) for s in range(14)]
     assert counts == pytest.approx([1_000 * min(1.0, (s + 0.5) / 10) for s in range(14)], abs=1.5)
 
 
@@ -115,10 +116,30 @@ def test_bursts_keep_the_mean_and_pause() -> None:
         schedule = schedule_of(pattern, index, START_S)
         for cycle in range(3):
             begin_s = START_S + 2.0 * cycle
-            assert schedule.due_between(begin_s, begin_s + 2) == pytest.approx(2_000, abs=1)
-            assert schedule.due_between(begin_s, begin_s + 0.25) == pytest.approx(1_000, abs=1)
-            assert schedule.due_between(begin_s + 0.501, begin_s + 2) == 0
+            assert due_between(schedule, begin_s, begin_s + 2) == pytest.approx(2_000, abs=1)
+            assert due_between(schedule, begin_s, begin_s + 0.25) == pytest.approx(1_000, abs=1)
+            assert due_between(schedule, begin_s + 0.501, begin_s + 2) == 0
             assert schedule.due_until(begin_s + 1.9) == schedule.due_until(begin_s + 0.501)
+
+
+@given(
+    pattern=PATTERNS,
+    records=st.integers(0, 300),
+    ramp_up_s=st.sampled_from([0.0, 2.0]),
+    at_s=st.floats(min_value=-1, max_value=500),
+)
+def test_a_volume_is_the_first_records_and_none_after_them(
+    pattern: ProducerPattern, records: int, ramp_up_s: float, at_s: float
+) -> None:
+    endless = schedule_of(pattern, 2, START_S, ramp_up_s)
+    ending = schedule_of(pattern, 2, START_S, ramp_up_s, records)
+    now = START_S + at_s
+    assert ending.due_until(now) == min(records, endless.due_until(now))
+    assert ending.due_before(now) == min(records, endless.due_before(now))
+    assert due_between(ending, START_S, math.inf) == ending.due_until(math.inf) == records
+    for record in range(records - 3, records):
+        assert ending.due_s(max(0, record)) == endless.due_s(max(0, record)) or not records
+    assert ending.due_s(records) == math.inf
 
 
 def test_poisson_gaps_are_exponential_and_repeatable() -> None:
@@ -132,7 +153,7 @@ def test_poisson_gaps_are_exponential_and_repeatable() -> None:
     assert statistics.pstdev(gaps_s) == pytest.approx(0.01, rel=0.05)
     share = sum(gap > 0.01 for gap in gaps_s) / len(gaps_s)
     assert share == pytest.approx(math.exp(-1), abs=0.015)
-    counts = [one.due_between(START_S + s, START_S + s + 1) for s in range(200)]
+    counts = [due_between(one, START_S + s, START_S + s + 1) for s in range(200)]
     assert statistics.variance(counts) == pytest.approx(100, rel=0.35), "not evened out"
 
 

@@ -23,7 +23,7 @@ from jobs.engine.producing.account import Account
 from jobs.engine.producing.batch import UNACKNOWLEDGED
 from jobs.engine.producing.producer import Producer
 from jobs.engine.producing.role import TaskLoad
-from jobs.engine.producing.schedule import schedule_of
+from jobs.engine.producing.schedule import schedule_for
 from jobs.engine.task.driver_line import DriverLine
 from jobs.engine.task.plan import TrialPlan
 from jobs.engine.task.window import Window
@@ -156,7 +156,7 @@ class LibraryLoop:
         start_s: float,
     ) -> LibrarySender:
         pattern = self._plan.pattern.producer
-        times = schedule_of(pattern, index, start_s, self._plan.pattern.phases.ramp_up_s)
+        times = schedule_for(self._plan.pattern, index, start_s)
         _topic, partitions = self._plan.partitions.topic_of(index)
         schedule = Producer(index, pattern, pool.section_of(index), partitions, times)
         return LibrarySender(schedule, library, records)

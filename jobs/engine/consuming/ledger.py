@@ -63,12 +63,14 @@ class GroupLedger:
         self.counts = GroupCounts(group, members)
         self.latency = TimeLog(interval_s)
         self.throttle_ms = 0
+        self._last_read_s: float | None = None
         self._stints: list[Stint] = []
         self._lags: list[int] = []
         self.window: Window = NOT_YET
 
     def read(self, records: int, wire_bytes: int, first_age_s: float | None, now: float) -> None:
         """A batch was read; its first record was due `first_age_s` ago, if that is known."""
+        self._last_read_s = now
         if self.window.holds(now):
             self.counts.records += records
             self.counts.wire_bytes += wire_bytes
@@ -101,6 +103,8 @@ class GroupLedger:
         unread = _unread(owned, targets or {})
         points = int(self.window.duration_s / LAG_INTERVAL_S) + 1  # the window may have ended early
         counts.throttle_ms = self.throttle_ms
+        if self._last_read_s is not None:
+            counts.last_read_s = self._last_read_s - self.window.start_s
         counts.lag_records = tuple(self._lags[:points])
         counts.unread_records = sum(unread.values())
         counts.notes = _unread_notes(counts.group, unread)

@@ -69,6 +69,7 @@ class Account:
         window: the measured one.
         counts: of these producers.
         acked_in_window: producer → records acknowledged inside the measured window.
+        last_acked_s: when the last batch so far was acknowledged; None before the first.
     """
 
     def __init__(self, window: Window, interval_s: float, producers: Iterable[int] = ()) -> None:
@@ -78,6 +79,7 @@ class Account:
         self.counts.by_producer.sent.update(hosted)
         self.counts.by_producer.acked.update(hosted)
         self.acked_in_window: Counter[int] = Counter()
+        self.last_acked_s: float | None = None
         # What every batch touches, without the way there.
         self._sent_to, self._sent_by = self.counts.sent_by_partition, self.counts.by_producer.sent
         self._acked_at, self._acked_of = (
@@ -111,6 +113,7 @@ class Account:
         """A batch was acknowledged; its first record was due at `first_due_s`."""
         self._acked_at[partition] += records
         self._acked_of[producer] += records
+        self.last_acked_s = now
         if self.window.holds(now):
             counts = self.counts
             counts.acked_records += records

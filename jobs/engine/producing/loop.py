@@ -21,7 +21,7 @@ from jobs.engine.producing.network_client import NetworkClient
 from jobs.engine.producing.producer import Producer
 from jobs.engine.producing.producer_id import ProducerIdState
 from jobs.engine.producing.protocol import ProduceEncoder
-from jobs.engine.producing.schedule import schedule_of
+from jobs.engine.producing.schedule import schedule_for
 from jobs.engine.task.driver_line import DriverLine
 from jobs.engine.task.plan import TrialPlan
 from jobs.engine.task.window import Window
@@ -116,7 +116,7 @@ class WireLoop:
             pattern,
             self._pool.section_of(index),
             partitions,
-            schedule_of(pattern, index, start_s, plan.pattern.phases.ramp_up_s),
+            schedule_for(plan.pattern, index, start_s),
             client_id,
             None if producer_id is None else ProducerIdState(producer_id),
         )

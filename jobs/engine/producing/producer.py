@@ -12,7 +12,7 @@ from jobs.engine.batches.sections import Section
 from jobs.engine.producing.batch import Batch
 from jobs.engine.producing.pending import PendingBatches
 from jobs.engine.producing.producer_id import ProducerIdState
-from jobs.engine.producing.schedule import Schedule
+from jobs.engine.producing.schedule import Schedule, due_between
 from metrics.traffic.producer import ProducerPattern
 
 
@@ -151,7 +151,7 @@ class Producer:
 
     def records_due_between(self, from_s: float, to_s: float) -> int:
         """How many records are due in [from_s, to_s)."""
-        return self._schedule.due_between(from_s, to_s)
+        return due_between(self._schedule, from_s, to_s)
 
     def seal(self, records: int) -> Batch:
         """Close the open batch after this many records and open the next one."""

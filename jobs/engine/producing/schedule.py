@@ -18,6 +18,7 @@ from typing import Protocol
 
 import numpy as np
 
+from metrics.traffic.pattern import TrafficPattern
 from metrics.traffic.producer import ProducerPattern
 
 _GOLDEN = 0.6180339887498949
@@ -140,9 +141,14 @@ class Schedule(Protocol):
         """How many records are due at or before this time."""
         ...
 
-    def due_between(self, from_s: float, to_s: float) -> int:
-        """How many records are due in [from_s, to_s)."""
+    def due_before(self, at_s: float) -> int:
+        """How many records are due before this time."""
         ...
+
+
+def due_between(schedule: Schedule, from_s: float, to_s: float) -> int:
+    """How many records are due in [from_s, to_s)."""
+    return schedule.due_before(to_s) - schedule.due_before(from_s)
 
 
 class EvenSchedule:
@@ -162,11 +168,8 @@ class EvenSchedule:
         """How many records are due at or before this time."""
         return max(0, math.floor((at_s - self._first_s) * self._rate + _TOLERANCE) + 1)
 
-    def due_between(self, from_s: float, to_s: float) -> int:
-        """How many records are due in [from_s, to_s)."""
-        return self._due_before(to_s) - self._due_before(from_s)
-
-    def _due_before(self, at_s: float) -> int:
+    def due_before(self, at_s: float) -> int:
+        """How many records are due before this time."""
         return max(0, math.ceil((at_s - self._first_s) * self._rate - _TOLERANCE))
 
 
@@ -188,16 +191,46 @@ class PacedSchedule:
         """How many records are due at or before this time."""
         return self._arrivals.until(self._pace.records(at_s - self._start_s) + _TOLERANCE)
 
-    def due_between(self, from_s: float, to_s: float) -> int:
-        """How many records are due in [from_s, to_s)."""
-        return self._due_before(to_s) - self._due_before(from_s)
-
-    def _due_before(self, at_s: float) -> int:
+    def due_before(self, at_s: float) -> int:
+        """How many records are due before this time."""
         return self._arrivals.before(self._pace.records(at_s - self._start_s) - _TOLERANCE)
 
 
+class EndingSchedule:
+    """The first records of another schedule, and none after them."""
+
+    def __init__(self, whole: Schedule, records: int) -> None:
+        self._whole = whole
+        self._records = records
+
+    def due_s(self, record: int) -> float:
+        """When this record is due; never, where it is none of them."""
+        return self._whole.due_s(record) if record < self._records else math.inf
+
+    def due_until(self, at_s: float) -> int:
+        """How many records are due at or before this time."""
+        return self._records if at_s == math.inf else self._least(self._whole.due_until(at_s))
+
+    def due_before(self, at_s: float) -> int:
+        """How many records are due before this time."""
+        return self._records if at_s == math.inf else self._least(self._whole.due_before(at_s))
+
+    def _least(self, records: int) -> int:
+        return min(self._records, records)
+
+
+def schedule_for(pattern: TrafficPattern, index: int, start_s: float) -> Schedule:
+    """The schedule of one producer of a trial, see `schedule_of`."""
+    phases = pattern.phases
+    return schedule_of(pattern.producer, index, start_s, phases.ramp_up_s, pattern.records_each)
+
+
 def schedule_of(
-    pattern: ProducerPattern, index: int, start_s: float, ramp_up_s: float = 0.0
+    pattern: ProducerPattern,
+    index: int,
+    start_s: float,
+    ramp_up_s: float = 0.0,
+    records: int | None = None,
 ) -> Schedule:
     """The schedule of one of np producers.
 
@@ -208,7 +241,13 @@ def schedule_of(
         index: of the producer.
         start_s: when the load begins, on the engine's clock [s].
         ramp_up_s: time in which the rate grows evenly from 0 [s].
+        records: that it offers, and none after them; None for as many as time allows.
     """
+    whole = _endless(pattern, index, start_s, ramp_up_s)
+    return whole if records is None else EndingSchedule(whole, records)
+
+
+def _endless(pattern: ProducerPattern, index: int, start_s: float, ramp_up_s: float) -> Schedule:
     rate, phase = pattern.rate_records_per_s, pattern.records_per_batch * (index * _GOLDEN % 1.0)
     options = pattern.options
     if options.arrivals == "fixed" and not ramp_up_s:

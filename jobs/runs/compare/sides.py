@@ -10,7 +10,7 @@ from pathlib import Path
 from jobs.config import Configuration, Goal, Workload, load
 from jobs.config.fields import all_keys
 from jobs.config.files import SUFFIXES
-from jobs.config.loading import available, describe, load_cluster
+from jobs.config.loading import available, describe, load_cluster, require_endless
 from jobs.config.overrides import FILES
 from jobs.setup.preflight import Machine, memory_problem, this_machine
 from jobs.testbed.profile import profile_of
@@ -165,6 +165,7 @@ def load_sides(
                     "likes; name two cluster files instead, or another --cluster"
                 )
             config = load(cluster, workload, goal, (*overrides, *own, FULL_WINDOWS))
+        require_endless(config)
         _require_np(config)
         sides[side] = SideSetup(spec, config)
     return sides

@@ -10,13 +10,15 @@ from jobs.runs.endings import Ending
 from jobs.runs.estimate import caveat_of
 from jobs.runs.sweep.running import Sweeping
 from metrics.comparing.sweeps import Result
-from metrics.reporting.sweep.answer import SweepAnswer
+from metrics.reporting.sweep.answer import TIMED, SweepAnswer
 from metrics.traffic.axes import axis_named
 from metrics.units import iso_utc
 
 
 def unit_of(sweep: Sweep) -> str:
     """Of the figure: MB/s, or what a load on the goal's axis counts."""
+    if sweep.experiment.asks in TIMED:
+        return "s"
     axis = axis_named(sweep.cases[0].config.goal.search.axis)
     return "MB/s" if sweep.experiment.asks == "load" or axis.grows_payload else axis.words
 

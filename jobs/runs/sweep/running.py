@@ -19,9 +19,11 @@ from jobs.runs.limit import LimitRun
 from jobs.runs.opening import open_session
 from jobs.runs.sweep.results import finished
 from jobs.runs.sweep.turns import Turn, turns
+from jobs.runs.volume import VolumeRun
 from jobs.trials.context import Session
 from metrics.comparing.sweeps import Result
 from metrics.reporting.summary import write_atomic
+from metrics.reporting.sweep.answer import TIMED
 from metrics.reporting.sweep.results import results_of
 from metrics.tables.membership import Membership
 from search.errors import ConfigError, NoConclusionError
@@ -172,4 +174,6 @@ def body_of(turn: Turn) -> Body:
     if experiment.load is None:
         return LimitRun(config)
     held = FixedLoad(config.workload.message_bytes[0], experiment.load, experiment.trials)
+    if experiment.asks in TIMED:
+        return VolumeRun(config, held, reads=experiment.asks == "drain")
     return FixedLoadRun(config.in_full, held)

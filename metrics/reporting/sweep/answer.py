@@ -23,6 +23,8 @@ from search.errors import ConfigError
 
 SCHEMA_VERSION = 1
 AIMS = {THROUGHPUT: "throughput", LATENCY: "latency", BOTH: "throughput and latency"}
+TIMED = ("fill", "drain")
+"""What is asked where the figure is a time, so that less is better."""
 _OF_BROKERS = "cluster.testbed.properties."
 
 
@@ -68,12 +70,13 @@ class SweepAnswer:
     @cached_property
     def recommended(self) -> tuple[Recommendation, ...]:
         """The best case for throughput, for latency and for both, at each size."""
-        return recommendations(self.results)
+        return recommendations(self.results, less_is_better=self.asks in TIMED)
 
     @property
     def figure(self) -> str:
         """What was found of each case, with its unit."""
-        return f"{'limit' if self.asks == 'limit' else 'acknowledged'} [{self.unit}]"
+        word = {"limit": "limit", "load": "acknowledged"}.get(self.asks, "time")
+        return f"{word} [{self.unit}]"
 
     def document(self) -> str:
         """The text of sweep.json; docs/experiments.md describes it."""

@@ -9,7 +9,7 @@ from typing import Any
 from metrics.comparing.sweeps import Result
 from metrics.reporting.summary import RunSummary, trial_document
 from metrics.reporting.summary_tables import summary_of
-from metrics.reporting.sweep.answer import SweepAnswer
+from metrics.reporting.sweep.answer import TIMED, SweepAnswer
 from metrics.reporting.sweep.results import CONCLUDED, results_of
 from metrics.tables.store import TableStore
 from metrics.tables.trials import trial_from
@@ -79,6 +79,7 @@ def answer_from(runs: Sequence[Row], points: Sequence[Row], trials: Sequence[Row
             found.extend(results_of(row["settings"], row["repeat"], summary))
     first, last = min(runs, key=lambda r: r["at"]), max(runs, key=lambda r: r["at"])
     summary = summary_of([last], [])
+    asks = "limit" if points else _asked_of(trials)
     return SweepAnswer(
         first["sweep_id"],
         summary_of([first], []).started_at,
@@ -90,12 +91,20 @@ def answer_from(runs: Sequence[Row], points: Sequence[Row], trials: Sequence[Row
         first["experiment"],
         "",
         "",
-        "limit" if points else "load",
-        _unit(points),
+        asks,
+        "s" if asks in TIMED else _unit(points),
         _axes(runs),
         max(row["repeat"] for row in runs),
         tuple(found),
     )
+
+
+def _asked_of(trials: Sequence[Row]) -> str:
+    """What was asked of cases without boundaries."""
+    volumes = {row.get("volume_bytes") for row in trials} - {None}
+    if not volumes:
+        return "load"
+    return "drain" if 0 in volumes else "fill"
 
 
 def _summaries(

@@ -26,7 +26,8 @@ def results_of(settings: Mapping[str, str], repeat: int, summary: RunSummary) ->
     """
     found = [_of_limit(each) for each in summary.boundaries]
     if not found and summary.trials:
-        found = [_of_trials(summary.trials)]
+        is_volume = summary.trials[-1].get("volume_bytes") is not None
+        found = [_of_volume(summary.trials) if is_volume else _of_trials(summary.trials)]
     for each in found:
         yield replace(each, settings=settings, repeat=repeat, brokers=summary.brokers,
                       run_id=summary.run_id)  # fmt: skip
@@ -47,6 +48,20 @@ def _of_limit(boundary: Boundary) -> Result:
         *boundary.latencies_ms,
         limited_by=boundary.limited_by,
         why=why,
+    )
+
+
+def _of_volume(trials: Sequence[Mapping[str, Any]]) -> Result:
+    """Of a fixed volume the time that the last step took, writing or reading [s]."""
+    last = trials[-1]
+    took_s = last.get("moved_s")
+    return Result(
+        {},
+        1,
+        int(last["bpm"]),
+        took_s,
+        limited_by=last["limited_by"],
+        why="" if took_s else "not all of the volume was moved in time",
     )
 
 

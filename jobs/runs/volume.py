@@ -1,0 +1,74 @@
+"""How long a fixed volume takes: to be written, or to be read by consumer groups from the start."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from jobs.config import Configuration
+from jobs.console.events import Plan, note
+from jobs.runs.fixed_load import FixedLoad, FixedLoadRun
+from jobs.runs.lifecycle import Life
+from jobs.trials.holding import Holder
+from metrics.traffic.consumers import ConsumerOptions
+from metrics.trial.volume import moved_s
+from metrics.units import format_mb_per_s
+from search.errors import NoConclusionError
+
+
+class VolumeRun(FixedLoadRun):
+    """Writes the workload's `trial.volume_bytes`, and then has it read where that is asked.
+
+    Args:
+        reads: whether what was written is read in a trial of its own, in which nothing is offered;
+            the time of that trial is then the answer.
+
+    The workload has a volume, and consumer groups where it is read; see `load_sweep`.
+    """
+
+    def __init__(self, config: Configuration, load: FixedLoad, reads: bool) -> None:
+        trial = config.workload.trial
+        assert trial.volume_bytes is not None, "see load_sweep"
+        self._volume_mb = trial.volume_bytes / 1e6
+        # The volume counts from the first record on, so there is nothing before the window.
+        phases = replace(trial, warmup_s=0.0, ramp_up_s=0.0, early_end_error_rate=0.0)
+        super().__init__(_with(config, trial=phases), load)
+        self._steps = [("writing a volume", self.config)]
+        if reads:
+            silent = replace(phases, volume_bytes=0)
+            readers = replace(config.workload.consumers, start="earliest", backlog_records=0)
+            self._steps = [
+                ("writing a volume", _with(self.config, consumers=ConsumerOptions())),
+                ("reading it", _with(config, trial=silent, consumers=readers)),
+            ]
+
+    def plan(self, out: Path) -> Plan:
+        """The trials of a volume: one to write it, one more to read it."""
+        whole, count = super().plan(out), len(self._steps)
+        return replace(whole, trials_estimated=count, duration_s=whole.duration_s * count)
+
+    def measure(self, life: Life) -> None:
+        """Write, and read where that is asked.
+
+        Raises:
+            NoConclusionError: not all of it was written, or read.
+        """
+        with Holder(life.context, self.config.cluster.warm_up_max_s) as holder:
+            for index, (why, config) in enumerate(self._steps):
+                left = len(self._steps) - index
+                trial = holder.hold(self.load.bpm, self.load.load, why, left, config)
+                self.trials.append(trial)
+                took_s = moved_s(trial.pattern, trial.evidence.client)
+                if took_s is None:
+                    raise NoConclusionError(
+                        f"{why}: not all of it in {trial.pattern.phases.measure_s:g} s and the "
+                        "drain after them; expected all, or nobody knows how long it takes; raise "
+                        "workload.trial.measure_s, or move less"
+                    )
+                told = f"{self._volume_mb:,.0f} MB in {took_s:.2f} s"
+                rate = format_mb_per_s(self._volume_mb / took_s)
+                note(life.order.reporter, f"{why}: {told}, {rate} MB/s")
+
+
+def _with(config: Configuration, **parts: object) -> Configuration:
+    return replace(config, workload=config.workload.model_copy(update=parts))

@@ -1,0 +1,63 @@
+"""A fixed volume on real brokers: all of it and no more is written, then all of it is read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from jobs.console.events import RecordingReporter
+from jobs.testbed.handle import Testbed
+from metrics.reporting.sweep.from_tables import read_sweep
+from metrics.tables.store import TableStore
+from tests.kafka.test_sweep_on_brokers import sweep_of, sweeping
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+GROUPS = "workload.consumers.groups"
+RECORDS = 6_000
+TEXT = f"""
+asks: drain
+load: 8
+workload: 1kB
+set:
+  - cluster.warm_up_max_s=0
+  - workload.topic.replication_factor=1
+  - workload.trial.volume_bytes={RECORDS * 1_000}
+  - workload.trial.measure_s=4
+axes:
+  {GROUPS}: [1, 2]
+"""
+
+
+def test_a_volume_is_written_whole_and_read_whole_while_nobody_writes(
+    kafka_testbed: Testbed, spark: SparkSession, tmp_path: Path
+) -> None:
+    under_way = sweeping(sweep_of(tmp_path, kafka_testbed, TEXT), tmp_path, RecordingReporter())
+    under_way.run()
+    assert under_way.ending(None).exit_code == 0
+    assert [each.settings[GROUPS] for each in sorted(under_way.results, key=str)] == ["1", "2"]
+
+    tables = TableStore(spark, str(tmp_path / "tables"))
+    rows = tables.read("trials").orderBy("run_id", "trial").collect()
+    assert len(rows) == 4
+    for wrote, read in (rows[0:2], rows[2:4]):
+        assert wrote.offered_records == wrote.acked_total == RECORDS
+        assert wrote.end_offset_growth_records == RECORDS
+        # 8 producers of 0.25 MB/s take 3 s for it, and nothing is written afterwards.
+        assert wrote.last_acked_s == pytest.approx(3.0, abs=0.9)
+        assert (read.offered_records, read.acked_total) == (0, 0)
+        assert read.end_offset_growth_records == 0
+        for group in read.consumer_groups:
+            assert (group.records_total, group.unread_records) == (RECORDS, 0)
+            assert 0 < group.last_read_s < 4
+    took_s = {each.settings[GROUPS]: each.value for each in under_way.results}
+    for number, read in (("1", rows[1]), ("2", rows[3])):
+        assert took_s[number] == max(group.last_read_s for group in read.consumer_groups)
+
+    again = read_sweep(tables)
+    assert (again.asks, again.unit) == ("drain", "s")
+    assert {each.settings[GROUPS]: each.value for each in again.results} == took_s
+    assert again.recommended[0].best.value == min(filter(None, took_s.values()))
