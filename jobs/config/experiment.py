@@ -51,7 +51,8 @@ class Experiment(ConfigModel):
         published: what a published study saw, for people; empty where there is none.
         asks: of each case: "limit", the highest load that is sustained, by a search; "load",
             what a fixed load gives; "fill", how long the workload's volume takes to be written;
-            "drain", how long consumer groups take to read it from the start.
+            "drain", how long consumer groups take to read it from the start; "failover", how long
+            until every leader serves again after a broker of a testbed was killed under load.
         cluster, workload, goal: a file of conf each, or a path.
         set: overrides of their keys for all cases, as with --set.
         quick: more of them, with --quick: what makes the experiment short.
@@ -71,7 +72,7 @@ class Experiment(ConfigModel):
     name: Name
     description: str = ""
     published: str = ""
-    asks: Literal["limit", "load", "fill", "drain"] = "limit"
+    asks: Literal["limit", "load", "fill", "drain", "failover"] = "limit"
     cluster: Conf = "testbed"
     workload: Conf = "1kB"
     goal: Conf = "default"
@@ -254,10 +255,23 @@ def _require_one(experiment: Experiment, config: Configuration) -> None:
             f"asks is {experiment.asks} and workload.trial.volume_bytes {volume}; expected a "
             "volume where its time is asked, fill or drain, and none elsewhere; change one of them"
         )
+    if experiment.asks == "failover":
+        _require_survivors(config)
     if experiment.asks == "drain" and not config.workload.consumers.groups:
         raise ConfigError(
             "asks is drain and workload.consumers.groups 0; expected 1 or more, or nobody reads "
             "the volume; set it"
+        )
+
+
+def _require_survivors(config: Configuration) -> None:
+    """Refuse to kill a broker that is not ours, or whose partitions nobody else has."""
+    testbed, replicas = config.cluster.testbed, config.workload.topic.replication_factor
+    if testbed is None or testbed.brokers < 2 or replicas < 2:
+        have = "no testbed" if testbed is None else f"a testbed of {testbed.brokers}"
+        raise ConfigError(
+            f"asks is failover on {have} with replication_factor {replicas}; expected a testbed of "
+            "2 brokers or more, and 2 replicas or more, as one broker is killed; change them"
         )
 
 

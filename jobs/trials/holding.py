@@ -9,6 +9,7 @@ from jobs.config import Configuration
 from jobs.trials.context import RunContext
 from jobs.trials.measure import Outlook, TrialMeasurer
 from jobs.trials.point_topics import PointTopics
+from jobs.trials.unclean_stop import UncleanStop
 from jobs.trials.warm_up import open_gates
 from metrics.trial.trial import Trial
 
@@ -34,6 +35,7 @@ class Holder:
         reason: str = "",
         trials_left: int = 1,
         config: Configuration | None = None,
+        stop: UncleanStop | None = None,
     ) -> Trial:
         """One trial at `load` on the goal's axis, which is appended to the tables.
 
@@ -42,13 +44,15 @@ class Holder:
             reason: why this trial is made, for progress.
             trials_left: how many are still to come, this one included.
             config: of this trial, on the same topic; that of the run by default.
+            stop: kills a broker in the window.
 
         Raises:
             GuardStopError: a guard tripped; a trial that it ended is kept, as INVALID.
         """
         outlook = Outlook(reason, trials_left)
         context = self._context if config is None else replace(self._context, config=config)
-        return TrialMeasurer(context, self._topics, self._gates, bpm, outlook).trial(load)
+        measurer = TrialMeasurer(context, self._topics, self._gates, bpm, outlook, stop=stop)
+        return measurer.trial(load)
 
     def __enter__(self) -> Holder:
         return self

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -19,6 +19,7 @@ from jobs.trials.gates import Gates
 from jobs.trials.load import GeneratorError, StageFailedError, Target
 from jobs.trials.point_topics import PointTopics
 from jobs.trials.ticker import Ticker
+from jobs.trials.unclean_stop import UncleanStop
 from metrics.judging.verdict import judge_all
 from metrics.sources.sample import BrokerSample
 from metrics.sources.sampler import Sampler
@@ -57,6 +58,7 @@ class TrialMeasurer:
     Args:
         bpm: message size of the point [B].
         held: the load that is held already; None when there is none.
+        stop: kills a broker in the window; None where nobody does.
     """
 
     def __init__(
@@ -67,6 +69,7 @@ class TrialMeasurer:
         bpm: int,
         outlook: Outlook,
         held: int | None = None,
+        stop: UncleanStop | None = None,
     ) -> None:
         self._context = context
         self._topics = topics
@@ -74,6 +77,7 @@ class TrialMeasurer:
         self._outlook = outlook
         self._bpm = bpm
         self._held = held
+        self._stop = stop
 
     def measure(self, load: int) -> dict[str, Observation]:
         """What each goal says of a trial at `load`, as the search wants it; see `trial`."""
@@ -123,6 +127,7 @@ class TrialMeasurer:
             judgements=judge_all(evidence, context.thresholds),
             held=is_held,
             state=context.state,
+            leaders_back_s=self._stop.leaders_back_s if self._stop else None,
             warm_up=context.warm_up,
         )
         judged_s = time.time()
@@ -227,18 +232,19 @@ class TrialMeasurer:
         target = Target(topics.names, topics.leaders, context.addresses, before)
         trial_id = f"{context.run_id}-{number}"
         with Sampler(context.source, pattern.phases.sample_interval_s) as sampler:
-            watch = partial(self._watched, sampler, pattern)
+            watch = partial(self._watched, sampler, pattern, topics)
             reports = context.generator.offer(trial_id, target, pattern, watch)
             return merge(reports), sampler.stop()
 
     @contextmanager
     def _watched(
-        self, sampler: Sampler, pattern: TrafficPattern, line: TrialLine
+        self, sampler: Sampler, pattern: TrafficPattern, topics: TopicSet, line: TrialLine
     ) -> Iterator[None]:
         context = self._context
         early_end = EarlyEnd(context, pattern, line, sampler)
         ticker = Ticker(context.reporter, sampler, pattern, line)
-        with context.guards.watch(line), early_end.watch(), ticker.watch():
+        stop = nullcontext() if self._stop is None else self._stop.watch(line, pattern, topics)
+        with context.guards.watch(line), early_end.watch(), ticker.watch(), stop:
             yield
 
     def _settled_offsets(

@@ -31,6 +31,8 @@ class Trial:
         held: it is a window of a limit that was held (`search.confirm_s`).
         state: of the cluster: `all brokers`, `1 broker offline` or `catching up`.
         warm_up: what the run's warm-up read before its first trial.
+        leaders_back_s: from the kill of a broker in the window until all others knew a leader that
+            lives of every partition [s]; None where none was killed, or that was not seen.
         recovery_s: from the end of an overload until the brokers were at rest [s]; None when
             it was no overload, or when they did not come to rest.
     """
@@ -44,6 +46,7 @@ class Trial:
     evidence: Annotated[Evidence, Flat()]
     judgements: Annotated[Mapping[str, Judgement], Column("verdicts")]
     recovery_s: float | None = None
+    leaders_back_s: float | None = None
     held: bool = False
     state: str = ALL_BROKERS
     warm_up: Annotated[WarmUp, Flat("warm_up_", is_told=True)] = field(default_factory=WarmUp)

@@ -94,6 +94,8 @@ def test_options_win_over_the_file_and_lose_against_its_axes(tmp_path: Path) -> 
     assert loaded.experiment.repeats == 2
 
 
+VOLUME = "set: [workload.trial.volume_bytes=1000000]\n"
+ALONE = "set: [workload.topic.replication_factor=1]\n"
 WRONG = {
     "nothing varies": ("workload: 1kB\n", "neither axes nor cases"),
     "both": (f"axes: {{{ACKS}: ['1', all]}}\ncases: [{{{ACKS}: all}}]\n", "both axes and cases"),
@@ -150,18 +152,20 @@ WRONG = {
         r"workload\.trial\.volume_bytes None; expected a volume",
     ),
     "a volume of a limit": (
-        f"set: [workload.trial.volume_bytes=1000000]\naxes:\n  {ACKS}: ['1', all]\n",
+        f"{VOLUME}axes:\n  {ACKS}: ['1', all]\n",
         "and none elsewhere",
     ),
     "nobody reads": (
-        f"asks: drain\nload: 4\nset: [workload.trial.volume_bytes=1000000]\naxes:\n"
-        f"  {ACKS}: ['1', all]\n",
+        f"asks: drain\nload: 4\n{VOLUME}axes:\n  {ACKS}: ['1', all]\n",
         r"workload\.consumers\.groups 0; expected 1 or more",
     ),
     "a volume more than once": (
-        f"asks: fill\nload: 4\ntrials: 2\nset: [workload.trial.volume_bytes=1000000]\naxes:\n"
-        f"  {ACKS}: ['1', all]\n",
+        f"asks: fill\nload: 4\ntrials: 2\n{VOLUME}axes:\n  {ACKS}: ['1', all]\n",
         "set repeats instead",
+    ),
+    "nobody survives": (
+        f"asks: failover\nload: 4\n{ALONE}axes:\n  {ACKS}: ['1', all]\n",
+        "with replication_factor 1; expected a testbed of 2 brokers or more",
     ),
     "question": (f"asks: most\naxes:\n  {ACKS}: ['1', all]\n", "asks is"),
 }

@@ -13,6 +13,7 @@ from jobs.cluster.opening import OpenCluster, open_cluster
 from jobs.config.experiment import Sweep
 from jobs.console.events import PhaseStarted, Reporter, warn
 from jobs.runs.endings import Ending, ending_of
+from jobs.runs.failover import FailoverRun
 from jobs.runs.fixed_load import FixedLoad, FixedLoadRun
 from jobs.runs.lifecycle import Body, RunOrder, execute
 from jobs.runs.limit import LimitRun
@@ -174,6 +175,8 @@ def body_of(turn: Turn) -> Body:
     if experiment.load is None:
         return LimitRun(config)
     held = FixedLoad(config.workload.message_bytes[0], experiment.load, experiment.trials)
+    if experiment.asks == "failover":
+        return FailoverRun(config, held)
     if experiment.asks in TIMED:
         return VolumeRun(config, held, reads=experiment.asks == "drain")
     return FixedLoadRun(config.in_full, held)

@@ -23,7 +23,7 @@ from search.errors import ConfigError
 
 SCHEMA_VERSION = 1
 AIMS = {THROUGHPUT: "throughput", LATENCY: "latency", BOTH: "throughput and latency"}
-TIMED = ("fill", "drain")
+TIMED = ("fill", "drain", "failover")
 """What is asked where the figure is a time, so that less is better."""
 _OF_BROKERS = "cluster.testbed.properties."
 

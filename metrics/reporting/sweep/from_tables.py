@@ -101,6 +101,8 @@ def answer_from(runs: Sequence[Row], points: Sequence[Row], trials: Sequence[Row
 
 def _asked_of(trials: Sequence[Row]) -> str:
     """What was asked of cases without boundaries."""
+    if any(row.get("leaders_back_s") is not None for row in trials):
+        return "failover"
     volumes = {row.get("volume_bytes") for row in trials} - {None}
     if not volumes:
         return "load"

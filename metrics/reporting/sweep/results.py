@@ -26,8 +26,7 @@ def results_of(settings: Mapping[str, str], repeat: int, summary: RunSummary) ->
     """
     found = [_of_limit(each) for each in summary.boundaries]
     if not found and summary.trials:
-        is_volume = summary.trials[-1].get("volume_bytes") is not None
-        found = [_of_volume(summary.trials) if is_volume else _of_trials(summary.trials)]
+        found = [_of_held(summary.trials)]
     for each in found:
         yield replace(each, settings=settings, repeat=repeat, brokers=summary.brokers,
                       run_id=summary.run_id)  # fmt: skip
@@ -49,6 +48,15 @@ def _of_limit(boundary: Boundary) -> Result:
         limited_by=boundary.limited_by,
         why=why,
     )
+
+
+def _of_held(trials: Sequence[Mapping[str, Any]]) -> Result:
+    """Of trials of a fixed load: what a volume or a failover took, or what was acknowledged."""
+    last = trials[-1]
+    if last.get("leaders_back_s") is not None:
+        latencies = (last["latency_p50_ms"], last["latency_p99_ms"], last["latency_p999_ms"])
+        return Result({}, 1, int(last["bpm"]), last["leaders_back_s"], None, None, *latencies)
+    return _of_volume(trials) if last.get("volume_bytes") is not None else _of_trials(trials)
 
 
 def _of_volume(trials: Sequence[Mapping[str, Any]]) -> Result:

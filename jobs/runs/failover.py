@@ -1,0 +1,43 @@
+"""What clients see when a broker dies: how long until every leader serves again, and the cost."""
+
+from __future__ import annotations
+
+from jobs.console.events import note
+from jobs.runs.fixed_load import FixedLoadRun
+from jobs.runs.lifecycle import Life
+from jobs.trials.holding import Holder
+from jobs.trials.unclean_stop import UncleanStop
+from search.errors import NoConclusionError
+
+
+class FailoverRun(FixedLoadRun):
+    """Holds a load for one trial, and kills a broker of the testbed in its window."""
+
+    def measure(self, life: Life) -> None:
+        """Hold, kill, and start the broker again.
+
+        Raises:
+            NoConclusionError: not every leader served again while the load lasted.
+        """
+        testbed = life.context.cluster.testbed
+        assert testbed is not None, "see load_sweep"
+        stop = UncleanStop(testbed)
+        with Holder(life.context, self.config.cluster.warm_up_max_s) as holder:
+            try:
+                trial = holder.hold(self.load.bpm, self.load.load, "a broker is killed", stop=stop)
+            finally:
+                stop.undo()
+        self.trials.append(trial)
+        counts = trial.evidence.client.counts
+        if stop.leaders_back_s is None:
+            raise NoConclusionError(
+                "not every partition had a leader that lives again while the load lasted; expected "
+                "all, or nobody knows how long it takes; raise workload.trial.measure_s"
+            )
+        note(
+            life.order.reporter,
+            f"every leader served again {stop.leaders_back_s:.1f} s after broker {stop.victim} was "
+            f"killed; {counts.failed_total:,} records failed, "
+            f"{sum(counts.by_producer.retried.values()):,} were sent again, latency p99.9 "
+            f"{trial.evidence.client.latency.p999_ms:,.0f} ms",
+        )

@@ -1,0 +1,79 @@
+"""A broker of a testbed that is killed under load, and how long until all leaders serve again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from jobs.cluster.admin import AdminError, KafkaAdmin
+from jobs.cluster.connect import connect
+from jobs.cluster.topic_set import TopicSet
+from jobs.testbed.handle import Testbed
+from jobs.trials.driver_line import TrialLine
+from jobs.trials.watching import watching
+from metrics.traffic.pattern import TrafficPattern
+
+AFTER_SHARE = 0.2
+"""The broker is killed after so much of the window, so that the rest shows what follows."""
+
+POLL_S = 0.05
+
+
+@dataclass
+class UncleanStop:
+    """Kills the broker with the highest id once, as a power failure would: no leader moves before.
+
+    Attributes:
+        leaders_back_s: from the kill until all other brokers knew a leader that lives of every
+            partition [s]; None where that was not seen.
+    """
+
+    testbed: Testbed
+    leaders_back_s: float | None = None
+    _killed_s: float | None = None
+
+    @property
+    def victim(self) -> int:
+        """Id of the broker."""
+        return self.testbed.broker_ids[-1]
+
+    @contextmanager
+    def watch(self, line: TrialLine, pattern: TrafficPattern, topics: TopicSet) -> Iterator[None]:
+        """Kill it in the window of the load that runs, and look on while the block lasts."""
+        security = self.testbed.client_security()
+        with connect(self.testbed.bootstrap_servers, security.client_kwargs()) as admin:
+            at_s = pattern.phases.warmup_s + AFTER_SHARE * pattern.phases.measure_s
+
+            def look() -> float | None:
+                if self._killed_s is None:
+                    if line.start_s is not None and time.time() >= line.start_s + at_s:
+                        self._killed_s = time.monotonic()
+                        self.testbed.kill_broker(self.victim)
+                    return POLL_S
+                if self._all_lead(admin, topics):
+                    self.leaders_back_s = time.monotonic() - self._killed_s
+                    return None
+                return POLL_S
+
+            with watching("unclean-stop", look, POLL_S):
+                yield
+
+    def _all_lead(self, admin: KafkaAdmin, topics: TopicSet) -> bool:
+        """Whether each broker that lives knows a leader that lives of every partition."""
+        others = frozenset(self.testbed.broker_ids) - {self.victim}
+        try:
+            for broker in sorted(others):
+                known = admin.partitions_seen_by(broker, topics.names)
+                for partitions in known.values():
+                    if not partitions or not all(p.leader in others for p in partitions.values()):
+                        return False
+        except AdminError:  # a broker that has other work to do just now
+            return False
+        return True
+
+    def undo(self) -> None:
+        """Start it again, if it was killed, and return when it serves."""
+        if self._killed_s is not None:
+            self.testbed.restart_broker(self.victim)
