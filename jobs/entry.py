@@ -32,6 +32,8 @@ def run(command: click.Command, args: Sequence[str] | None = None) -> NoReturn:
 
     def interrupt(number: int, _frame: FrameType | None) -> None:
         interrupts.append(number)
+        if number == signal.SIGTERM and interrupts.count(number) > 1:
+            return  # the end is under way; a process group hears of it from several sides
         raise KeyboardInterrupt if number == signal.SIGINT else TerminatedError
 
     for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

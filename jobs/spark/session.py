@@ -24,6 +24,7 @@ from pyspark.sql import SparkSession
 
 from jobs.setup.jars import delta_jars
 from jobs.setup.preflight import java_command
+from jobs.spark.termination import pass_on_termination
 from jobs.spark.wheels import send_wheels
 from search.errors import RedlineError
 
@@ -215,6 +216,7 @@ def _submitted_session(app_name: str, settings: Mapping[str, str]) -> SparkSessi
     conf.setAll([*DELTA.items(), *settings.items()])
     with _own_interrupts():
         context = SparkContext.getOrCreate(conf)
+    pass_on_termination(_jvm(context))
     context.setLogLevel("ERROR")
     send_wheels(context)
     builder = SparkSession.builder.appName(app_name)

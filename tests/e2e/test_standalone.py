@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
+from jobs.cluster.connect import connect
+from jobs.cluster.topic_plan import PREFIX
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import start
 from jobs.testbed.model import SPARK_MASTER_ID
@@ -45,6 +47,8 @@ LOAD_S = 300.0
 """Until the next trial, on two busy cores [s]."""
 SOON_S = 15.0
 """In which what is lost must be noticed, on two busy cores [s]."""
+STOPPED_S = 2.0
+"""In which a load stops that is told to [s]."""
 STILL_S = 3.0
 """End offsets that do not grow for so long do not grow any more [s]."""
 
@@ -138,15 +142,46 @@ def test_executors_stop_sending_within_seconds_of_a_kill_of_the_driver(
         for process in [*command.family(), psutil.Process(command.pid)]:
             process.kill()
         killed_s = time.monotonic()
-        last_grown_s, written = killed_s, records_written(submitter.testbed)
-        while (looked_s := time.monotonic()) - last_grown_s < STILL_S:
-            now_written = records_written(submitter.testbed)
-            if now_written > written:
-                written, last_grown_s = now_written, looked_s
-            assert looked_s - killed_s < 60, "they still send"
+        last_grown_s = last_growth_s(submitter.testbed)
         assert last_grown_s - killed_s < SOON_S
         assert gone_within([*executors, *workers], SOON_S) == []
     submitter.testbed.check()
+
+
+def test_sigterm_to_the_jvm_of_spark_submit_ends_the_run_in_order(
+    submitter: Submitter, spark: SparkSession
+) -> None:
+    """What a scheduler sends, and what a container's runtime sends to its first process."""
+    with submitter.submit("find_limit", *QUICK, "--set=workload.trial.measure_s=30") as command:
+        command.await_line("trial-finished trial=1 ", 2 * LOAD_S)
+        command.await_line("trial-started trial=2 ", LOAD_S)
+        await_load(submitter.testbed)
+        submitted = psutil.Process(command.pid)
+        assert submitted.name() == "java"
+        submitted.terminate()
+        sent_s = time.monotonic()
+        assert last_growth_s(submitter.testbed) - sent_s < STOPPED_S
+        assert command.wait(RUN_S) == 143, command.text
+        assert "terminated; what was finished before is kept" in command.text
+        assert "Traceback" not in command.text
+    summary = summary_of(submitter.folder)
+    assert (summary["status"], summary["exit_code"]) == ("terminated", 143)
+    tables = TableStore(spark, str(submitter.folder / "out" / "tables"))
+    assert [each.trial for each in tables.trials(summary["run_id"]).collect()] == [1]
+    with connect(submitter.testbed.bootstrap_servers, {}) as admin:
+        assert [name for name in admin.topic_names() if name.startswith(PREFIX)] == []
+
+
+def last_growth_s(testbed: Testbed) -> float:
+    """When records arrived for the last time, seen once none did for `STILL_S` [s]."""
+    began_s = last_grown_s = time.monotonic()
+    written = records_written(testbed)
+    while (looked_s := time.monotonic()) - last_grown_s < STILL_S:
+        now_written = records_written(testbed)
+        if now_written > written:
+            written, last_grown_s = now_written, looked_s
+        assert looked_s - began_s < 60, "they still send"
+    return last_grown_s
 
 
 def summary_of(folder: Path) -> dict[str, Any]:

@@ -130,3 +130,21 @@ def test_an_error_that_cannot_be_kept_is_told_all_the_same(
     assert "ZeroDivisionError: by nothing" in shown
     assert "could not be kept in a file" in shown
     assert "in raise_it" in shown
+
+
+def test_a_second_sigterm_does_not_break_the_end_that_the_first_one_began(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A process group is told as a whole, and spark-submit's JVM passes its own on."""
+    ended: list[str] = []
+
+    def action() -> None:
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+        finally:
+            os.kill(os.getpid(), signal.SIGTERM)
+            ended.append("in order")
+
+    assert _ends(action) == 143
+    assert ended == ["in order"]
+    assert "terminated" in capsys.readouterr().err
