@@ -5,7 +5,7 @@ BIN := .venv/bin
 STAMP := .venv/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-long lint dist bench bench-calibration bench-sampling bench-search clean
+.PHONY: help setup demo test test-long lint dist bench bench-calibration bench-experiments bench-sampling bench-search clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -49,6 +49,10 @@ bench-sampling: $(STAMP) ## Measure what sampling 3 and 100 brokers every second
 bench-calibration: $(STAMP) ## Hold find-limit against 60 planted limits, in about 100 minutes
 	@$(BIN)/python -m jobs.setup.preflight
 	$(BIN)/python -m tests.bench.calibration
+
+bench-experiments: $(STAMP) ## Run all ready experiments in their short form, in about 80 minutes
+	@$(BIN)/python -m jobs.setup.preflight
+	$(BIN)/python -m tests.bench.experiments --out out/experiments
 
 bench-search: $(STAMP) ## Compare the search with others on simulated clusters
 	$(BIN)/python -m tests.bench.search

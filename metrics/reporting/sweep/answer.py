@@ -100,8 +100,9 @@ class SweepAnswer:
     @property
     def columns(self) -> tuple[str, ...]:
         """Headings of `rows`."""
-        return (*map(short, self.axes), "size", "repeat", self.unit, "90 % interval", "p50 ms",
-                "p99 ms", "bound by")  # fmt: skip
+        figure = ("sustained", "limit at 90 %") if self.asks == "limit" else ("", "at 90 %")
+        return (*map(short, self.axes), "size", "repeat", f"{figure[0]} {self.unit}".strip(),
+                figure[1], "p50 ms", "p99 ms", "bound by")  # fmt: skip
 
     @property
     def rows(self) -> tuple[tuple[str, ...], ...]:

@@ -24,12 +24,16 @@ _BROKERS = "cluster.testbed.brokers"
 Rows = Sequence[Mapping[str, Any]]
 
 
-def write_sweep_chart(answer: SweepAnswer, png_path: Path) -> None:
-    """Draw all charts of an experiment below each other into a PNG."""
+def write_sweep_chart(answer: SweepAnswer, png_path: Path, scale: float = _PNG_SCALE) -> None:
+    """Draw all charts of an experiment below each other into a PNG.
+
+    Args:
+        scale: pixels for each of the page's.
+    """
     panels = [each for _, each in _charts(answer)]
     chart = alt.vconcat(*panels, title=answer.experiment, padding=20, spacing=24)
     spec = _configured(chart.resolve_scale(color="independent", shape="independent"))
-    write_atomic(png_path, vl_convert.vegalite_to_png(spec, scale=_PNG_SCALE))
+    write_atomic(png_path, vl_convert.vegalite_to_png(spec, scale=scale))
 
 
 def sweep_specs(answer: SweepAnswer) -> list[tuple[str, dict[str, Any]]]:
