@@ -24,6 +24,7 @@ from kafka.protocol.producer import ProduceRequest
 
 from jobs.engine.network.frames import PRODUCE_VERSION
 from jobs.engine.network.links import TcpLink, TlsLink, dial, tls_context
+from jobs.engine.network.names import Address, Resolved, look_up
 from jobs.engine.network.refusals import LoginWantedError, why_not
 from jobs.engine.network.transport import PlainTransport, TlsTransport, Transport
 from search.errors import ConfigError, RedlineError
@@ -34,8 +35,6 @@ _SOCKET_OPTIONS = [
     (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
 ]
-
-Address = tuple[str, int]
 
 
 @dataclass(frozen=True)
@@ -146,7 +145,10 @@ def _open_all(
     opened: _Opened = {}
     refused: _Refused = {}
     try:
-        opener = kind(net, options, time.monotonic() + timeout_s)
+        deadline_s = time.monotonic() + timeout_s
+        opener = kind(net, options, deadline_s)
+        # Once for each host: all connections to it wait for the same answer.
+        opener.resolved = look_up({brokers[broker] for _, broker in wanted}, deadline_s)
         for first in range(0, len(wanted), _AT_ONCE):
             chunk = wanted[first : first + _AT_ONCE]
             net.run(_open_chunk, net, opener, chunk, brokers, opened, refused)
@@ -195,13 +197,15 @@ class _Opener:
         self._deadline_s = deadline_s
         # One context for all: reading the system's certificates takes as long as a trial's start.
         self._tls = tls_context(options)
+        self.resolved: Mapping[Address, Resolved] = {}
 
     async def open(self, client_id: str, broker_id: int, address: Address) -> Transport:
         host, port = address
         where = f"broker {broker_id} at {host}:{port}" if broker_id >= 0 else f"{host}:{port}"
         sock: socket.socket | None = None
         try:
-            sock = await dial(self._net, host, port, self._socket_options, self._deadline_s)
+            resolved = self.resolved[address]
+            sock = await dial(self._net, resolved, self._socket_options, self._deadline_s)
             transport = self._transport(sock, host)
             sock = transport._sock
             if isinstance(sock, ssl.SSLSocket):

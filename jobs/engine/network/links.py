@@ -11,6 +11,8 @@ from kafka.errors import KafkaConnectionError, KafkaTimeoutError
 from kafka.net.inet import KafkaNetSocket
 from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
 
+from jobs.engine.network.names import Resolved
+from jobs.engine.network.refusals import NotReachedError, UnknownHostError
 from search.errors import ConfigError
 
 
@@ -31,20 +33,23 @@ class TlsLink(_KeepsLastWords, KafkaSSLTransport):  # type: ignore[misc]
 
 
 async def dial(
-    net: Any, host: str, port: int, options: Sequence[tuple[int, int, int]], deadline_s: float
+    net: Any, resolved: Resolved, options: Sequence[tuple[int, int, int]], deadline_s: float
 ) -> socket.socket:
     """Connect as kafka-python does, which leaves the socket open when that fails.
 
     Args:
+        resolved: the addresses of the host; the first one that takes the connection counts.
         options: what `setsockopt` takes, set before the connection is made.
         deadline_s: on the monotonic clock [s].
 
     Raises:
-        KafkaConnectionError: no address of the host could be connected to.
+        UnknownHostError: the host has no address.
+        NotReachedError: no address of the host could be connected to.
     """
-    dialler = KafkaNetSocket()
-    failure = KafkaConnectionError("DNS Resolution failure")
-    for family, kind, protocol, _name, address in dialler.dns_lookup(host, port):
+    if not resolved.found:
+        raise UnknownHostError(resolved.why)
+    dialler, failure = KafkaNetSocket(), NotReachedError("no address")
+    for family, kind, protocol, _name, address in resolved.found:
         sock = socket.socket(family, kind, protocol)
         try:
             sock.setblocking(False)
@@ -52,9 +57,9 @@ async def dial(
                 sock.setsockopt(*option)
             await dialler.sock_connect(net, sock, address, timeout_at=deadline_s)
         except (OSError, KafkaConnectionError) as error:
-            failure = KafkaConnectionError(f"unable to connect: {error}")
+            failure = NotReachedError(str(error))
         except KafkaTimeoutError:
-            failure = KafkaConnectionError("Connection timed out")
+            failure = NotReachedError("no answer in time")
         else:
             return sock
         sock.close()

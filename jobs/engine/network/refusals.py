@@ -26,6 +26,14 @@ class LoginWantedError(Exception):
     """A broker took the connection and hung up at the first request without a login."""
 
 
+class UnknownHostError(Exception):
+    """The name of a broker's host has no address here."""
+
+
+class NotReachedError(Exception):
+    """No address of a broker's host takes connections."""
+
+
 def why_not(error: BaseException, options: Mapping[str, Any]) -> str:
     """What went wrong while a connection was opened, what was expected, and what to check.
 
@@ -36,6 +44,16 @@ def why_not(error: BaseException, options: Mapping[str, Any]) -> str:
     """
     error = _cause(error)
     protocol = str(options.get("security_protocol", "PLAINTEXT"))
+    if isinstance(error, UnknownHostError):
+        return (
+            f"the name of its host is not resolved here ({_brief(error)}); expected one that this "
+            "host and all executors can look up; correct advertised.listeners or the name service"
+        )
+    if isinstance(error, NotReachedError):
+        return (
+            f"it takes no connection ({_brief(error)}); expected a broker that listens there; "
+            "start it, or correct advertised.listeners or the firewall"
+        )
     if isinstance(error, ssl.SSLCertVerificationError):
         return _certificate(error)
     if isinstance(error, ssl.SSLError):

@@ -1,0 +1,77 @@
+"""Names of brokers' hosts: asked once for all connections, and never waited for too long."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from jobs.engine.network.connections import BrokerConnectError, open_connections
+from jobs.engine.network.names import look_up
+
+LOOPBACK = socket.getaddrinfo("127.0.0.1", 9, socket.AF_UNSPEC, socket.SOCK_STREAM)
+
+
+class NameService:
+    """Knows `known`, never answers about `silent`, and counts who was asked about."""
+
+    def __init__(self) -> None:
+        self.asked: Counter[str] = Counter()
+        self.ended = threading.Event()
+
+    def getaddrinfo(self, host: str, *_rest: Any) -> list[Any]:
+        self.asked[host] += 1
+        if host == "known":
+            return LOOPBACK
+        if host == "silent":
+            self.ended.wait()
+        raise socket.gaierror(-2, "Name or service not known")
+
+
+@pytest.fixture
+def names(monkeypatch: pytest.MonkeyPatch) -> Iterator[NameService]:
+    service = NameService()
+    monkeypatch.setattr(socket, "getaddrinfo", service.getaddrinfo)
+    yield service
+    service.ended.set()
+
+
+def test_hosts_are_looked_up_at_once_and_the_silent_one_is_given_up(names: NameService) -> None:
+    began_s = time.monotonic()
+    addresses = [("known", 9092), ("unknown", 9092), ("silent", 9092)]
+    found = look_up(addresses, began_s + 0.3)
+    assert found["known", 9092].found == tuple(LOOPBACK)
+    assert "Name or service not known" in found["unknown", 9092].why
+    assert "no answer from the name service within 0.3 s" in found["silent", 9092].why
+    assert not found["silent", 9092].found
+
+
+def test_an_answer_after_the_deadline_counts_for_nothing(names: NameService) -> None:
+    found = look_up([("silent", 9092)], time.monotonic() - 1.0)
+    assert found["silent", 9092].why
+
+
+@pytest.mark.parametrize(
+    ("host", "told"),
+    [
+        ("unknown", "broker 1 at unknown:9092: the name of its host is not resolved here"),
+        ("silent", "no answer from the name service"),
+        ("known", "it takes no connection"),
+    ],
+)
+def test_many_connections_ask_once_and_fail_with_the_reason(
+    names: NameService, host: str, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.socket() as held:  # bound and not listening: connections are refused
+        held.bind(("127.0.0.1", 0))
+        at = (*LOOPBACK[0][:4], held.getsockname())
+        monkeypatch.setattr("tests.unit.test_names.LOOPBACK", [at])
+        wanted = [(f"producer-{number}", 1) for number in range(100)]
+        with pytest.raises(BrokerConnectError, match=told):
+            open_connections(wanted, {1: (host, 9092)}, {}, timeout_s=0.5)
+    assert names.asked == {host: 1}
