@@ -124,6 +124,8 @@ setup(
     description="Finds how much traffic a Kafka cluster can take, and says why no more",
     long_description=README.read_text(encoding="utf-8") if README.exists() else "",
     long_description_content_type="text/markdown",
+    license="Apache-2.0",
+    license_files=["LICENSE"],
     python_requires=">=3.10",
     packages=PACKAGES,
     package_data={
