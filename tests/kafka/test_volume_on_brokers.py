@@ -50,12 +50,12 @@ def test_a_volume_is_written_whole_and_read_whole_while_nobody_writes(
         assert wrote.last_acked_s == pytest.approx(3.0, abs=0.9)
         assert (read.offered_records, read.acked_total) == (0, 0)
         assert read.end_offset_growth_records == 0
-        for group in read.consumer_groups:
+        for group in read.groups:
             assert (group.records_total, group.unread_records) == (RECORDS, 0)
             assert 0 < group.last_read_s < 4
     took_s = {each.settings[GROUPS]: each.value for each in under_way.results}
     for number, read in (("1", rows[1]), ("2", rows[3])):
-        assert took_s[number] == max(group.last_read_s for group in read.consumer_groups)
+        assert took_s[number] == max(group.last_read_s for group in read.groups)
 
     again = read_sweep(tables)
     assert (again.asks, again.unit) == ("drain", "s")
