@@ -8,6 +8,7 @@ from __future__ import annotations
 import click
 
 from jobs.config import load
+from jobs.config.profile import load_rate_profile
 from jobs.entry import run
 from jobs.options import Amount, pattern_options, run_options
 from jobs.runs.asked import Asked
@@ -27,7 +28,11 @@ from search.errors import ConfigError
 @click.option("--trials", type=click.IntRange(min=1),
               help="How many trials, one after another.  [default: 1]")  # fmt: skip
 @click.option("--duration", "duration_s", type=Amount(min=0, min_open=True),
-              metavar="S", help="Instead: trials for so long, the last one in full.")  # fmt: skip
+              metavar="S", help="Instead: one load without a gap, judged window by window, for so "
+                                "long.")  # fmt: skip
+@click.option("--profile", metavar="NAME|FILE",
+              help="How the load changes over time: a file of conf/profiles, or a path; once "
+                   "through it, or again and again for --duration.")  # fmt: skip
 @click.option("--fail-on", type=click.Choice(["overloaded"]),
               help="End with exit code 4 when the goal calls a trial so.")  # fmt: skip
 @run_options
@@ -39,23 +44,27 @@ def traffic(  # noqa: PLR0913, PLR0917 - one for each option
     amount: int,
     trials: int | None,
     duration_s: float | None,
+    profile: str | None,
     fail_on: str | None,
     overrides: tuple[str, ...],
     asked: Asked,
 ) -> int:
-    """Hold one traffic pattern at a fixed load, trial after trial, each judged on its own.
+    """Hold one traffic pattern at a fixed load: trials, or for hours without a gap.
 
     Nothing is searched for: use it to soak a cluster, or to see what one load does to it.
     """
-    if trials is not None and duration_s is not None:
+    if trials is not None and (duration_s is not None or profile is not None):
+        other = f"--profile {profile}" if duration_s is None else f"--duration {duration_s:g}"
         raise ConfigError(
-            f"--trials {trials} and --duration {duration_s:g} are both given; expected one of "
-            "them; leave one out"
+            f"--trials {trials} and {other} are both given; expected one of them; leave one out"
         )
+    changing = None if profile is None else load_rate_profile(profile)
+    if changing is not None and duration_s is None:
+        duration_s = changing.length_s
     sized = () if message_bytes is None else (f"workload.message_bytes=[{message_bytes}]",)
     config = load(cluster, workload, goal, (*overrides, *sized)).in_full
     size = config.workload.message_bytes[0]
-    held = FixedLoad(size, amount, trials or 1, duration_s, fail_on is not None)
+    held = FixedLoad(size, amount, trials or 1, duration_s, fail_on is not None, changing)
     deed = f"hold {config.axis.amount(amount)} on it"
     return launch(FixedLoadRun(config, held), asked, deed=deed)
 

@@ -18,16 +18,15 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 import pyarrow as pa
 
-from jobs.engine.batches.pool import pool_of
 from jobs.engine.clients.registry import client_of
 from jobs.engine.consuming.report import Acknowledged, consumer_report
 from jobs.engine.consuming.role import ConsumerClient
-from jobs.engine.producing.role import ProducerClient, TaskLoad
+from jobs.engine.producing.report import producer_report
+from jobs.engine.producing.role import ProducerClient
 from jobs.engine.task.driver_line import DriverLine, OrphanedError
 from jobs.engine.task.plan import TrialPlan
 from metrics.trial.clock import ClockOffset
-from metrics.trial.producer_shares import ProducerShares
-from metrics.trial.task import TASK_DDL, Produced, TaskReport, reports_to_batch
+from metrics.trial.task import TASK_DDL, TaskReport, reports_to_batch
 from search.errors import ConfigError, RedlineError
 
 if TYPE_CHECKING:
@@ -123,8 +122,10 @@ def _readiness(problem: str | None, now_s: float) -> str:
 
 
 def _window(plan: TrialPlan, start_wall_s: float) -> tuple[float, float]:
-    begin = start_wall_s + plan.pattern.phases.warmup_s
-    return begin, begin + plan.pattern.phases.measure_s
+    """The last one, which the tasks' rows are about."""
+    phases = plan.pattern.phases
+    begin = start_wall_s + phases.warmup_s + (plan.windows - 1) * phases.measure_s
+    return begin, begin + phases.measure_s
 
 
 def _absent(plan: TrialPlan, task: int, start_wall_s: float, problem: str) -> TaskReport:
@@ -150,34 +151,12 @@ def _run_client(
         if task >= plan.tasks:
             consumers = cast("ConsumerClient", client)
             reading = consumers.run(start_s, wall_offset_s, line, acknowledged.targets)
-            begin, _planned_end = _window(plan, start_wall_s)
-            return consumer_report(task, socket.gethostname(), reading, begin)
+            return consumer_report(task, reading, wall_offset_s)
         outcome = cast("ProducerClient", client).run(start_s, wall_offset_s, line)
-        acknowledged.mine = outcome.account.counts.acked_by_partition
-        return _report(plan, task, outcome, start_wall_s)
+        acknowledged.mine = outcome.account.acked_ever
+        return producer_report(plan, task, outcome.account, outcome.producers, wall_offset_s)
     except (RedlineError, OSError) as error:
         return _absent(plan, task, start_wall_s, f"{type(error).__name__}: {error}")
     finally:
         if plan.consumer_tasks:
             acknowledged.finish()
-
-
-def _report(plan: TrialPlan, task: int, outcome: TaskLoad, start_wall_s: float) -> TaskReport:
-    begin, _planned_end = _window(plan, start_wall_s)
-    account, pool, producers = outcome.account, pool_of(plan.pattern.producer), outcome.producers
-    counts, window = account.counts, account.window
-    if account.last_acked_s is not None:
-        counts.last_acked_s = account.last_acked_s - window.start_s
-    warmup_s = plan.pattern.phases.warmup_s
-    due = {each.index: each.records_due_between(window.start_s, window.end_s) for each in producers}
-    counts.offered_records = sum(due.values())
-    counts.offered_bytes = round(counts.offered_records * pool.mean_payload_bytes)
-    counts.compression_ratio = pool.compression_ratio
-    for each in producers:
-        whole = each.records_due_between(window.start_s - warmup_s, window.end_s)
-        counts.by_producer.offered[each.index] = whole
-    shares = ProducerShares.of(
-        (index, account.acked_in_window[index], records) for index, records in due.items()
-    )
-    produced = Produced(counts, account.latency.histogram, account.lateness.histogram, shares)
-    return TaskReport(task, socket.gethostname(), begin, begin + window.duration_s, produced)

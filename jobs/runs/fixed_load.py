@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from jobs.config import Configuration
+from jobs.config.loading import require_endless
 from jobs.console.events import Plan, RunFinished, Table
 from jobs.runs.endings import Ending, ending_of
 from jobs.runs.estimate import TESTBED_CAVEAT, describe_producer, trial_s
@@ -16,9 +17,10 @@ from jobs.runs.lifecycle import Body, Life
 from jobs.runs.results import summary_of_run
 from jobs.trials.holding import Holder
 from metrics.reporting.summary import write_summary
+from metrics.traffic.profile import RateProfile
 from metrics.trial.trial import Trial
 from metrics.units import UNKNOWN, format_mb_per_s, format_size
-from search.errors import NoConclusionError, RegressionError
+from search.errors import ConfigError, NoConclusionError, RegressionError
 from search.model import Verdict
 
 
@@ -29,8 +31,9 @@ class FixedLoad:
     Attributes:
         bpm: message size [B].
         load: on the goal's axis.
-        trials: how many, when `duration_s` is None.
-        duration_s: begin trials for so long [s].
+        trials: how many, one after the other, when `duration_s` is None.
+        duration_s: instead one load without a gap, of as many windows as it takes [s].
+        profile: what share of it is offered at which time, where it has a duration.
         must_be_sustained: whether a trial that is OVERLOADED makes the run a failure.
     """
 
@@ -39,21 +42,13 @@ class FixedLoad:
     trials: int = 1
     duration_s: float | None = None
     must_be_sustained: bool = False
+    profile: RateProfile | None = None
 
-    def trials_expected(self, one_s: float) -> int:
-        """How many trials there will be when each takes so long [s]."""
+    def trials_expected(self, window_s: float) -> int:
+        """How many trials there will be with windows of this length [s]."""
         if self.duration_s is None:
             return self.trials
-        return max(1, math.ceil(self.duration_s / one_s))
-
-    def turns(self, one_s: float) -> Iterator[int]:
-        """How many trials are left, the next one included, as long as there is one."""
-        start_s = time.monotonic()
-        if self.duration_s is None:
-            yield from range(self.trials, 0, -1)
-            return
-        while (left_s := self.duration_s - (time.monotonic() - start_s)) > 0:
-            yield max(1, math.ceil(left_s / one_s))
+        return max(1, math.ceil(self.duration_s / window_s - 1e-9))
 
 
 class FixedLoadRun(Body):
@@ -64,6 +59,8 @@ class FixedLoadRun(Body):
     """
 
     def __init__(self, config: Configuration, load: FixedLoad) -> None:
+        if load.duration_s is not None:
+            _require_windows(config, load)
         self.config = config
         self.load = load
         self.trials: list[Trial] = []
@@ -76,10 +73,15 @@ class FixedLoadRun(Body):
     def plan(self, out: Path) -> Plan:
         """Trial after trial."""
         config, one_s = self.config, trial_s(self.config.workload)
-        pattern, count = (
-            config.pattern(self.load.bpm, self.load.load),
-            self.load.trials_expected(one_s),
-        )
+        trial = config.workload.trial
+        count = self.load.trials_expected(trial.measure_s)
+        pattern = config.pattern(self.load.bpm, self.load.load)
+        duration_s, written = count * one_s, count * pattern.planned_bytes
+        if self.load.duration_s is not None:
+            length_s, beside_s = count * trial.measure_s, one_s - trial.measure_s
+            phases = replace(trial, measure_s=length_s)
+            whole = replace(pattern, phases=phases, profile=self.load.profile)
+            one_s, duration_s, written = trial.measure_s, length_s + beside_s, whole.planned_bytes
         testbed = config.cluster.testbed
         return Plan(
             cluster=config.cluster.name,
@@ -91,8 +93,8 @@ class FixedLoadRun(Body):
             resolution=None,
             trial_s=one_s,
             trials_estimated=count,
-            duration_s=count * one_s,
-            write_bytes_max=count * pattern.planned_bytes,
+            duration_s=duration_s,
+            write_bytes_max=written,
             out=out,
             notes=(TESTBED_CAVEAT,) if testbed else (),
         )
@@ -104,9 +106,14 @@ class FixedLoadRun(Body):
             NoConclusionError: no trial was valid.
         """
         with Holder(life.context, self.config.cluster.warm_up_max_s) as holder:
-            for left in self.load.turns(trial_s(self.config.workload)):
+            load = self.load
+            if load.duration_s is not None:
+                count = load.trials_expected(self.config.workload.trial.measure_s)
+                why = "a load without a gap"
+                holder.hold_on(load.bpm, load.load, count, self.trials, why, load.profile)
+            for left in range(load.trials if load.duration_s is None else 0, 0, -1):
                 why = "a fixed load" if left > 1 else "a fixed load, for the last time"
-                self.trials.append(holder.hold(self.load.bpm, self.load.load, why, left))
+                self.trials.append(holder.hold(load.bpm, load.load, why, left))
         if not any(trial.is_valid for trial in self.trials):
             first = "; ".join(f"{each.indicator}: {each.text}" for each in self.trials[0].reasons)
             raise NoConclusionError(
@@ -135,6 +142,29 @@ class FixedLoadRun(Body):
             reporter.report(trials_table(title, self.trials))
         files = (("summary", str(path)), ("tables", life.order.tables))
         reporter.report(RunFinished(summary, time.time() - life.started_s, files))
+
+
+def _require_windows(config: Configuration, load: FixedLoad) -> None:
+    """Refuse what one load without a gap cannot be made of.
+
+    Raises:
+        ConfigError: a client that a library runs, an early end, a volume, or bursts in a profile.
+    """
+    producer, consumers = config.workload.producer, config.workload.consumers
+    clients = {producer.client, *([consumers.client] if consumers.groups else [])}
+    if clients != {"wire"}:
+        raise ConfigError(
+            f"--duration with the client {', '.join(sorted(clients - {'wire'}))}; expected wire, "
+            "as libraries do not account window by window; use --trials, or the client wire"
+        )
+    require_endless(config)
+    ramp_up_s = config.workload.trial.ramp_up_s
+    if load.profile is not None and (producer.arrivals == "bursts" or ramp_up_s):
+        raise ConfigError(
+            f"--profile {load.profile.name} with producer.arrivals {producer.arrivals} and "
+            f"trial.ramp_up_s {ramp_up_s:g}; expected arrivals fixed or poisson and no ramp, as "
+            "the profile says how the rate changes; change them"
+        )
 
 
 def trials_table(title: str, trials: Sequence[Trial]) -> Table:

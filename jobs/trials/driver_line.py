@@ -15,12 +15,15 @@ import secrets
 import socket
 import threading
 import time
+import zlib
+from collections import defaultdict
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from jobs.engine.task.driver_line import ControlAddress
+from jobs.engine.task.driver_line import ControlAddress, report_in
+from metrics.trial.task import TaskReport
 from search.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -35,7 +38,9 @@ GREETING_S = 5.0
 STRANGERS_MAX = 64
 """Callers that have not said yet who they are; more are hung up on at once, as each takes a
 descriptor of the driver."""
-_NONSENSE = (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError)
+PIECES_MAX = 10_000
+"""Lines of a window's account, which no task comes near."""
+_NONSENSE = (OSError, ValueError, zlib.error, KeyError, TypeError, OverflowError, RecursionError)
 """What a message can raise that no task of ours would send."""
 
 
@@ -43,19 +48,27 @@ class TrialLine:
     """The lines to the tasks of one trial: what they said, and the way to end their window.
 
     Args:
-        tasks: how many tasks the trial has.
+        tasks: how many tasks with producers the trial has.
         post: hands a message to the server's thread, which says it to all tasks.
+        readers: how many tasks with consumers it has.
 
     Attributes:
         address: what tasks call.
         lost: where tasks were that hung up in the middle of the load.
+        windows: window → task → its account of it, of those that are over.
     """
 
     def __init__(
-        self, host: str, port: int, tasks: int, post: Callable[[Callable[[], None]], object]
+        self,
+        host: str,
+        port: int,
+        tasks: int,
+        post: Callable[[Callable[[], None]], object],
+        readers: int = 0,
     ) -> None:
         self.address = ControlAddress(host, port, secrets.token_hex(16))
         self._tasks = tasks
+        self._readers = readers
         self._post = post
         self._starts_s: dict[int, float] = {}
         self._acked: dict[int, list[tuple[float, int]]] = {}
@@ -65,6 +78,8 @@ class TrialLine:
         self._has_ended = False
         self._has_lost = threading.Event()
         self.lost: list[str] = []
+        self.windows: dict[int, dict[int, TaskReport]] = defaultdict(dict)
+        self._pieces: dict[int, list[str]] = defaultdict(list)
 
     @property
     def start_s(self) -> float | None:
@@ -83,6 +98,12 @@ class TrialLine:
             (min(at_s for at_s, _ in reports), sum(records for _, records in reports))
             for reports in zip(*told, strict=False)
         ]
+
+    def window(self, number: int) -> list[TaskReport] | None:
+        """All tasks' accounts of a window that is over, once; None while one is missing."""
+        if len(self.windows.get(number, {})) < self._tasks + self._readers:
+            return None
+        return list(self.windows.pop(number).values())
 
     def end_after(self, window_s: float) -> None:
         """End the measured window so long after it began [s], which must lie ahead."""
@@ -105,8 +126,20 @@ class TrialLine:
         if "acked" in message:
             report = (float(message["at_s"]), int(message["acked"]))
             self._acked.setdefault(task, []).append(report)
+        if "window" in message:
+            self._hear_window(task, message)
         if "done" in message:
             self._done.add(task)
+
+    def _hear_window(self, task: int, message: dict[str, Any]) -> None:
+        pieces = self._pieces[task]
+        pieces.append(str(message["piece"]))
+        if len(pieces) > PIECES_MAX:
+            raise ValueError(f"the account of a window is larger than {PIECES_MAX} lines")
+        if not int(message["left"]):
+            self._acked.pop(task, None)  # it counts from the start of each window
+            self.windows[int(message["window"])][task] = report_in("".join(pieces))
+            pieces.clear()
 
     def admit(self, task: int, writer: asyncio.StreamWriter) -> bool:
         """A task has shown its token; True for one that comes in time, and for the first time."""
@@ -202,9 +235,10 @@ class ControlServer:
         self.close()
 
     @contextmanager
-    def line(self, tasks: int) -> Iterator[TrialLine]:
+    def line(self, tasks: int, readers: int = 0) -> Iterator[TrialLine]:
         """A line for the tasks of one trial; left, none of them may go on."""
-        line = TrialLine(self._host, self._port, tasks, self._loop.call_soon_threadsafe)
+        post = self._loop.call_soon_threadsafe
+        line = TrialLine(self._host, self._port, tasks, post, readers)
         self._trials[line.address.token] = line
         try:
             yield line

@@ -129,8 +129,8 @@ class Guards:
         limits, cap = self._limits, self._limits.load_bytes_per_s_max
         if limits.np_max is not None and pattern.np > limits.np_max:
             return f"the next load has {pattern.np} producers, more than {limits.np_max}"
-        if cap is not None and pattern.mb_per_s * 1e6 > cap:
-            return f"the next load is {pattern.mb_per_s:g} MB/s, more than {cap / 1e6:g} MB/s"
+        if cap is not None and pattern.peak_mb_per_s * 1e6 > cap:
+            return f"the next load is {pattern.peak_mb_per_s:g} MB/s, more than {cap / 1e6:g} MB/s"
         most, bytes_ = limits.write_bytes_max, pattern.planned_bytes
         if most is not None and self.spent_bytes + bytes_ > most:
             return (

@@ -7,10 +7,12 @@ from types import TracebackType
 
 from jobs.config import Configuration
 from jobs.trials.context import RunContext
+from jobs.trials.continuous import ContinuousMeasurer
 from jobs.trials.measure import Outlook, TrialMeasurer
 from jobs.trials.point_topics import PointTopics
 from jobs.trials.unclean_stop import UncleanStop
 from jobs.trials.warm_up import open_gates
+from metrics.traffic.profile import RateProfile
 from metrics.trial.trial import Trial
 
 
@@ -53,6 +55,29 @@ class Holder:
         context = self._context if config is None else replace(self._context, config=config)
         measurer = TrialMeasurer(context, self._topics, self._gates, bpm, outlook, stop=stop)
         return measurer.trial(load)
+
+    def hold_on(
+        self,
+        bpm: int,
+        load: int,
+        windows: int,
+        into: list[Trial],
+        reason: str = "",
+        profile: RateProfile | None = None,
+    ) -> None:
+        """One load without a gap, of so many windows, each appended as a trial; see `hold`.
+
+        Args:
+            into: takes the trials as they are judged.
+            profile: what share of the load is offered at which time.
+
+        Raises:
+            GuardStopError: a guard tripped; the windows before are kept.
+            NoConclusionError: what was acknowledged is not what the topics hold.
+        """
+        outlook = Outlook(reason, windows)
+        measurer = ContinuousMeasurer(self._context, self._topics, self._gates, bpm, outlook)
+        measurer.hold_on(load, windows, into, profile)
 
     def __enter__(self) -> Holder:
         return self

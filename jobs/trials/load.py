@@ -108,10 +108,11 @@ class Generator:
         target: Target,
         pattern: TrafficPattern,
         watch: Watch = nullcontext,
+        windows: int = 1,
     ) -> list[TaskReport]:
-        """Run the pattern's producers and consumers through warm-up, window and drain.
+        """Run the pattern's producers and consumers through warm-up, windows and drain.
 
-        Returns one row per task.
+        Returns one row per task, of the last window; `watch` sees those before it.
 
         Raises:
             ConfigError: there is no room for the consumer groups, or a task lacks what the
@@ -125,7 +126,7 @@ class Generator:
             hosts = pattern.consumers.tasks(self._slots)
         tasks = min(pattern.np, self._slots - hosts)
         with (
-            self._control.line(tasks) as line,
+            self._control.line(tasks, hosts) as line,
             watch(line),
             watching("lost-task", partial(self._cancel_if_lost, trial_id, line)),
         ):
@@ -139,6 +140,7 @@ class Generator:
                 client_options=self._client_options,
                 control=line.address,
                 consumer_tasks=hosts,
+                windows=windows,
                 end_offsets=target.end_offsets,
             )
             return self._run(plan, line)

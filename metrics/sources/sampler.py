@@ -25,7 +25,7 @@ class Sampler:
         clock: wall clock [s since the epoch].
         wait: waits so many seconds and says True when it was told to stop; by default
             on the sampler's own event.
-        max_samples: samples of all brokers to keep at most; beyond it `stop` raises.
+        max_samples: samples of all brokers to keep at a time; beyond it `stop` raises.
     """
 
     def __init__(
@@ -46,6 +46,7 @@ class Sampler:
         self._max_samples = max_samples
         self._samples: list[BrokerSample] = []
         self._failure: BaseException | None = None
+        self._keeping = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="redline-sampler", daemon=True)
 
     def start(self) -> Sampler:
@@ -62,6 +63,11 @@ class Sampler:
         if self._failure is not None:
             raise self._failure
         return list(self._samples)
+
+    def forget_before(self, at_s: float) -> None:
+        """Keep no sample that was taken before this time [s since the epoch]."""
+        with self._keeping:
+            self._samples = [each for each in self._samples if each.at_s >= at_s]
 
     def stop(self) -> list[BrokerSample]:
         """End after the sample in progress, and all samples in the order taken.
@@ -100,7 +106,9 @@ class Sampler:
         start_s = self._clock()
         slot = 0
         while not self._stopped.is_set():
-            self._samples.extend(self._source.sample_all())
+            taken = self._source.sample_all()
+            with self._keeping:
+                self._samples.extend(taken)
             if len(self._samples) > self._max_samples:
                 raise RedlineError(
                     f"{len(self._samples)} broker samples in one trial are more than the "

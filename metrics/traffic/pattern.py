@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Annotated
 
-from metrics.columns import Column, Flat
+from metrics.columns import NO_COLUMN, Column, Flat, column
 from metrics.traffic.consumers import ConsumerOptions
 from metrics.traffic.producer import ProducerPattern
+from metrics.traffic.profile import RateProfile
 from search.bounds import Number, Properties, Whole
 from search.early_stop import StopRule
 
@@ -124,6 +125,7 @@ class TrafficPattern:
         brokers: of the cluster.
         axis, load: what was searched along, and where on it this pattern lies.
         point_bpm: message size of the boundary point that it was offered for [B].
+        profile: how the rate changes over time; None where it does not.
     """
 
     np: int
@@ -137,6 +139,18 @@ class TrafficPattern:
     axis: str = "np"
     load: int | None = None
     point_bpm: int | None = None
+    profile: Annotated[RateProfile | None, NO_COLUMN] = None
+
+    @property
+    @column
+    def rate_profile(self) -> str | None:
+        """Name of the profile by which the rate changes over time, or null."""
+        return None if self.profile is None else self.profile.name
+
+    @property
+    def peak_mb_per_s(self) -> float:
+        """The most payload that all producers offer at any time [MB/s]."""
+        return self.mb_per_s * (1.0 if self.profile is None else self.profile.peak)
 
     @property
     def bpm(self) -> int:
@@ -171,7 +185,11 @@ class TrafficPattern:
     @property
     def planned_bytes(self) -> float:
         """Payload that its load writes if nothing fails and it is held to its end [B]."""
-        records = self.records_per_s * self.phases.load_s
+        load_s = self.phases.load_s
+        if self.profile is not None:
+            before_s = -self.profile.passed_s(-self.phases.warmup_s)
+            load_s = before_s + self.profile.passed_s(self.phases.measure_s)
+        records = self.records_per_s * load_s
         if self.records_each is not None:
             records = min(records, self.records_each * self.np)
         return self.written_bytes(records)

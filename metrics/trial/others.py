@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from metrics.sources.sample import BrokerSample
+from metrics.trial.client import ClientWindow
 from metrics.trial.counts import Counts
 
 MESSAGES_LEAST_PER_S = 50.0
@@ -127,6 +128,28 @@ class OtherLoad:
         if self.bytes_per_s is None:
             return messages
         return f"{self.bytes_per_s / 1e6:,.1f} MB/s ({messages})"
+
+
+def others_at(
+    messages_per_s: float,
+    bytes_per_s: float,
+    client: ClientWindow,
+    at_rest: Written | None,
+    commits_per_s: float = 0.0,
+) -> OtherLoad:
+    """What was not ours in a window of a load that goes on, by the rates of the brokers.
+
+    Args:
+        messages_per_s, bytes_per_s: that all brokers took in the window.
+        client: what we did in it.
+        commits_per_s: offsets that our own groups committed at most.
+    """
+    counts, lasted_s = client.counts, client.duration_s
+    everything = Written(lasted_s, messages_per_s * lasted_s, bytes_per_s * lasted_s)
+    share = counts.acked_records / counts.acked_total if counts.acked_total else 0.0
+    own_bytes = None if counts.log_bytes is None else counts.log_bytes * share
+    own_messages = counts.acked_records + commits_per_s * lasted_s
+    return OtherLoad.of(everything, own_messages, own_bytes, at_rest)
 
 
 def others_in(

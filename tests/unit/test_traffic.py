@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
+import math
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,7 @@ from jobs.runs.consent import require_consent
 from jobs.runs.fixed_load import FixedLoad, FixedLoadRun, trials_table
 from jobs.traffic import traffic
 from metrics.reporting.summary import RunSummary, load_summary, trial_document, write_summary
+from metrics.traffic.profile import RateProfile
 from metrics.trial.client import ClientWindow
 from metrics.windows.broker import BrokerWindow
 from search.errors import ConfigError, RegressionError
@@ -38,24 +39,50 @@ def test_the_plan_counts_trials_time_and_bytes() -> None:
     assert plan.write_bytes_max == pytest.approx(40 * 125_000 * 10 * 2 * 3)
 
 
-def test_a_duration_is_filled_with_trials_and_the_last_one_is_made_in_full() -> None:
+def test_a_duration_is_one_load_of_whole_windows() -> None:
     body = FixedLoadRun(CONFIG, FixedLoad(1_000, 40, duration_s=40.0))
-    assert body.plan(Path("out")).trials_estimated == 3  # of 15 s each
+    plan, trial = body.plan(Path("out")), CONFIG.workload.trial
+    assert plan.trials_estimated == math.ceil(40.0 / trial.measure_s)
+    length_s = plan.trials_estimated * trial.measure_s
+    assert length_s <= plan.duration_s < length_s + 10.0, "and no gap between two of them"
+    written = 40 * 125_000 * (trial.warmup_s + length_s) * 2
+    assert plan.write_bytes_max == pytest.approx(written)
     assert FixedLoad(1_000, 40, duration_s=1.0).trials_expected(15.0) == 1
+    assert FixedLoad(1_000, 40, duration_s=0.3).trials_expected(0.1) == 3, "whatever rounding does"
 
 
-def test_turns_end_with_their_count_or_their_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert list(FixedLoad(1_000, 40, trials=3).turns(15.0)) == [3, 2, 1]
-    ticks = itertools.count(100.0, 15.0)  # each trial takes 15 s
-    monkeypatch.setattr("jobs.runs.fixed_load.time.monotonic", lambda: next(ticks))
-    # It starts at 100 s, so its trials begin 15, 30 and 45 s later, and none after 50 s.
-    assert list(FixedLoad(1_000, 40, duration_s=50.0).turns(15.0)) == [3, 2, 1]
+def test_a_profile_is_planned_by_what_it_offers() -> None:
+    half = RateProfile("half", ((0.0, 0.5), (60.0, 0.5)))
+    told = FixedLoad(1_000, 40, duration_s=60.0, profile=half)
+    whole = FixedLoad(1_000, 40, duration_s=60.0)
+    of_half, of_whole = (FixedLoadRun(CONFIG, each).plan(Path("out")) for each in (told, whole))
+    assert of_half.write_bytes_max is not None and of_whole.write_bytes_max is not None
+    assert of_half.write_bytes_max == pytest.approx(of_whole.write_bytes_max / 2)
+
+
+@pytest.mark.parametrize(
+    ("override", "told"),
+    [
+        ("workload.producer.client=kafka-python", "with the client kafka-python; expected wire"),
+        ("workload.trial.volume_bytes=1000000", "has trial.volume_bytes 1000000; expected none"),
+        ("workload.producer.arrivals=bursts", "expected arrivals fixed or poisson"),
+        ("workload.trial.ramp_up_s=1", r"trial\.ramp_up_s 1; expected arrivals"),
+    ],
+)
+def test_what_cannot_go_on_without_a_gap_is_refused(override: str, told: str) -> None:
+    calm = "workload.trial.early_end_error_rate=0"
+    config = load("testbed", "1kB", "default", [calm, "workload.trial.measure_s=6", override])
+    flat = RateProfile("flat", ((0.0, 1.0), (60.0, 1.0)))
+    with pytest.raises(ConfigError, match=told):
+        FixedLoadRun(config, FixedLoad(1_000, 4, duration_s=60.0, profile=flat))
 
 
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
         (["--np", "4", "--trials", "2", "--duration", "9"], "both given"),
+        (["--np", "4", "--trials", "2", "--profile", "day"], "both given"),
+        (["--np", "4", "--profile", "dya"], "day"),
         (["--np", "4", "--set", "workload.np=3"], "has np 3"),
         (["--np", "4", "--message-bytes", "9000000"], "raise producer.buffer_memory|pool_bytes"),
         (["--np", "4", "--cluster", "example"], "no testbed, and this would hold 4 producers"),
@@ -92,7 +119,7 @@ def test_a_dry_run_loads_nothing(tmp_path: Path) -> None:
         traffic, ["--np", "40", "--duration", "40", "--dry-run", "--out", str(tmp_path / "out")]
     )
     assert (done.exit_code, done.exception) == (0, None)
-    assert "about 3 trials of 15 s" in done.output
+    assert "about 5 trials of 8 s" in done.output
     assert not (tmp_path / "out").exists()
 
 

@@ -46,6 +46,10 @@ class Position:
         """What was read here."""
         return Stint(self.partition, self._began, self.offset, self._records)
 
+    def turn(self) -> None:
+        """The next stint begins."""
+        self._began, self._records = self.offset, 0
+
 
 class GroupLedger:
     """One group's reading in one task. Times are of the engine's clock [s].
@@ -60,13 +64,26 @@ class GroupLedger:
     """
 
     def __init__(self, group: int, members: int, interval_s: float) -> None:
+        self._interval_s = interval_s
+        self._begin(NOT_YET, group, members)
+
+    def _begin(self, window: Window, group: int, members: int) -> None:
         self.counts = GroupCounts(group, members)
-        self.latency = TimeLog(interval_s)
+        self.latency = TimeLog(self._interval_s)
         self.throttle_ms = 0
         self._last_read_s: float | None = None
         self._stints: list[Stint] = []
         self._lags: list[int] = []
-        self.window: Window = NOT_YET
+        self.window = window
+
+    def turn(self, positions: Iterable[Position], following: Window) -> GroupShare:
+        """Begin anew with the window that follows; returns the account of the one that is over."""
+        owned = list(positions)
+        over = self.share(owned)
+        for position in owned:
+            position.turn()
+        self._begin(following, self.counts.group, self.counts.members)
+        return over
 
     def read(self, records: int, wire_bytes: int, first_age_s: float | None, now: float) -> None:
         """A batch was read; its first record was due `first_age_s` ago, if that is known."""

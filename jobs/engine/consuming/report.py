@@ -7,6 +7,7 @@ tasks gather once more, and consumers know up to which offsets everything was ac
 from __future__ import annotations
 
 import json
+import socket
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -61,12 +62,17 @@ class Acknowledged:
         self._targets = {partition: end + total[partition] for partition, end in ends.items()}
 
 
-def consumer_report(task: int, host: str, reading: TaskReading, begin_wall_s: float) -> TaskReport:
-    """What a task with consumers reports; its window began at `begin_wall_s`."""
+def consumer_report(task: int, reading: TaskReading, wall_offset_s: float) -> TaskReport:
+    """What a task with consumers reports of a window.
+
+    Args:
+        wall_offset_s: what to add to the engine's clock for seconds since the epoch.
+    """
+    begin_s = reading.window.start_s + wall_offset_s
     return TaskReport(
         task,
-        host,
-        begin_wall_s,
-        begin_wall_s + reading.window.duration_s,
+        socket.gethostname(),
+        begin_s,
+        begin_s + reading.window.duration_s,
         consumed=Consumed(reading.loop_busy, reading.shares),
     )

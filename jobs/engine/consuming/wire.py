@@ -6,9 +6,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from jobs.engine.consuming.fetching import FetchEncoder
-from jobs.engine.consuming.ledger import GroupLedger
+from jobs.engine.consuming.ledger import GroupLedger, Position
 from jobs.engine.consuming.membership import GroupError, Member, await_settled
 from jobs.engine.consuming.reading import FetchChannel, Reader
+from jobs.engine.consuming.report import consumer_report
 from jobs.engine.consuming.role import Targets, TaskReading
 from jobs.engine.consuming.waker import Waker
 from jobs.engine.network.connections import SocketBuffers, open_connections
@@ -38,6 +39,7 @@ class WireConsumers:
         self, plan: TrialPlan, task: int, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._plan, self._options, self._clock = plan, plan.pattern.consumers, clock
+        self._task = task
         self._hosted = self._options.members_of(task, plan.consumer_tasks)
         self._sockets = Sockets(self, clock, _RECEIVE_BYTES)
         self._waker = Waker()
@@ -96,26 +98,40 @@ class WireConsumers:
     ) -> TaskReading:
         """See `ConsumerClient.run`."""
         phases = self._plan.pattern.phases
-        window = self._window = Window.of(phases, start_s, line)
+        self._window = Window.of(phases, start_s, line, self._plan.windows)
         for channel in self.channels:
             channel.wall_offset_s = wall_offset_s
         for ledger in self._ledgers.values():
-            ledger.window = window
+            ledger.window = self._window
         if self._options.start != "latest":
             time.sleep(max(0.0, start_s - self._clock()))  # a backlog waits for the load
-        self._turn_until(lambda: window.start_s)
-        waited_s = self._sockets.waited_s
-        self._turn_until(lambda: window.end_s)
-        busy = 1.0 - (self._sockets.waited_s - waited_s) / window.duration_s
-        deadline_s = window.end_s + 2 * phases.drain_timeout_s  # the producers' drain, then ours
+        self._turn_until(lambda: self._window.start_s)
+        busy = self._measure()
+        while (following := self._window.following()) is not None:
+            shares = tuple(
+                ledger.turn(self._positions_of(group), following)
+                for group, ledger in self._ledgers.items()
+            )
+            over, self._window = self._window, following
+            if line is not None:
+                report = consumer_report(
+                    self._plan.tasks + self._task, TaskReading(shares, over, busy), wall_offset_s
+                )
+                line.tell_window(over.number, report)
+            busy = self._measure()
+        deadline_s = self._window.end_s + 2 * phases.drain_timeout_s  # the producers', then ours
         self._turn_until(lambda: deadline_s, lambda: self._has_reached(targets))
         shares = tuple(
-            ledger.share(
-                (p for r in self._readers_of(group) for p in r.positions.values()), targets()
-            )
+            ledger.share(self._positions_of(group), targets())
             for group, ledger in self._ledgers.items()
         )
-        return TaskReading(shares, window, busy)
+        return TaskReading(shares, self._window, busy)
+
+    def _measure(self) -> float:
+        """Go through the window; the share of it spent outside of waiting [ratio]."""
+        waited_s, window = self._sockets.waited_s, self._window
+        self._turn_until(lambda: window.end_s)
+        return 1.0 - (self._sockets.waited_s - waited_s) / window.duration_s
 
     def close(self) -> None:
         """See `ConsumerClient.close`."""
@@ -132,6 +148,9 @@ class WireConsumers:
 
     def _readers_of(self, group: int) -> list[Reader]:
         return [reader for reader in self._readers if reader.ledger.counts.group == group]
+
+    def _positions_of(self, group: int) -> list[Position]:
+        return [at for r in self._readers_of(group) for at in r.positions.values()]
 
     def _has_reached(self, targets: Targets) -> bool:
         goal = targets()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from array import array
 from collections import Counter
 from collections.abc import Iterable
@@ -73,9 +74,15 @@ class Account:
     """
 
     def __init__(self, window: Window, interval_s: float, producers: Iterable[int] = ()) -> None:
+        self._interval_s = interval_s
+        self._acked_before: Counter[int] = Counter()
+        self._producers = tuple(producers)
+        self._begin(window)
+
+    def _begin(self, window: Window) -> None:
         self.window = window
         self.counts = Counts()
-        hosted = dict.fromkeys(producers, 0)
+        hosted = dict.fromkeys(self._producers, 0)
         self.counts.by_producer.sent.update(hosted)
         self.counts.by_producer.acked.update(hosted)
         self.acked_in_window: Counter[int] = Counter()
@@ -86,8 +93,26 @@ class Account:
             self.counts.acked_by_partition,
             self.counts.by_producer.acked,
         )
-        self.latency = TimeLog(interval_s)
+        self.latency = TimeLog(self._interval_s)
         self.lateness = TimeLog()
+
+    def close(self) -> None:
+        """Nothing more is counted."""
+        self.latency.fold()
+        self.lateness.fold()
+
+    def turn(self, following: Window) -> Account:
+        """Begin anew with the window that follows; returns the account of the one that is over."""
+        over = copy.copy(self)
+        over.close()
+        self._acked_before.update(self.counts.acked_by_partition)
+        self._begin(following)
+        return over
+
+    @property
+    def acked_ever(self) -> Counter[int]:
+        """Partition → records acknowledged in this window and all before it."""
+        return self._acked_before + Counter(self.counts.acked_by_partition)
 
     def sent(self, producer: int, partition: int, records: int, now: float) -> None:
         """A batch was handed to a socket for the first time."""

@@ -29,6 +29,7 @@ from jobs.engine.producing.retries import (
     Refusal,
     backoff_s,
 )
+from jobs.engine.task.window import Window
 from metrics.traffic.producer import ProducerPattern
 
 _BATCHES_PER_REQUEST = 400  # two buffers each, below the 1,024 that sendmsg takes
@@ -77,7 +78,7 @@ class Delivery:
 
     Attributes:
         is_open: False once nothing may be sent for the first time.
-        log_bytes: of the batches that were acknowledged so far [B].
+        log_bytes: of the batches that were acknowledged since the window before ended [B].
         producers: with what they wait for.
     """
 
@@ -164,7 +165,7 @@ class Delivery:
                 heapq.heappop(due)
                 continue
             request = self._advance(producer, now)
-            if producer.scheduled_s < self._account.window.end_s:
+            if producer.scheduled_s < self._account.window.load_end_s:
                 heapq.heapreplace(due, (producer.scheduled_s, next(self._order), producer))
             else:
                 heapq.heappop(due)
@@ -287,12 +288,25 @@ class Delivery:
         """See for how long each broker has not answered; to be called several times a second."""
         self._reach.look(awaited_brokers(self.producers, self._leaders), now)
 
-    def close(self, now: float) -> None:
-        """The window is over: nothing more is sent for the first time."""
+    def turn(self, following: Window, now: float) -> Account:
+        """A window is over and the load goes on; returns the account of the one that is over."""
+        self._conclude(now)
+        self._account.counts.log_bytes = self.log_bytes
+        over = self._account.turn(following)
+        self.log_bytes = 0
+        self._reach.begin(self._account.counts.by_broker, following)
+        return over
+
+    def _conclude(self, now: float) -> None:
+        """Note what is missing at the end of a window."""
         self.note_silence(now)
         self._reach.close(self.producers, self._leaders)
         unsent = sum(self._unsent_own(producer) for producer in self.producers)
         self._account.counts.unsent_own_records = unsent
+
+    def close(self, now: float) -> None:
+        """The last window is over: nothing more is sent for the first time."""
+        self._conclude(now)
         self.is_open = False
         self._due.clear()
         for connection in self.connections:
@@ -338,12 +352,12 @@ class Delivery:
 
     def _schedule(self, producer: Producer, at_s: float) -> None:
         producer.scheduled_s = at_s
-        if self.is_open and at_s < self._account.window.end_s:
+        if self.is_open and at_s < self._account.window.load_end_s:
             heapq.heappush(self._due, (at_s, next(self._order), producer))
 
     def _advance(self, producer: Producer, now: float) -> Produce | None:
         """Send or queue what of this producer is ready, and say when to look at it again."""
-        end_s = self._account.window.end_s
+        end_s = self._account.window.load_end_s
         while (ready_s := producer.ready_s) <= now and ready_s < end_s:
             connection = producer.connections[self._leaders[producer.partition]]
             is_muted = producer.partition in producer.muted

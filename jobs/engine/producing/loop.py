@@ -21,6 +21,7 @@ from jobs.engine.producing.network_client import NetworkClient
 from jobs.engine.producing.producer import Producer
 from jobs.engine.producing.producer_id import ProducerIdState
 from jobs.engine.producing.protocol import ProduceEncoder
+from jobs.engine.producing.report import producer_report
 from jobs.engine.producing.schedule import schedule_for
 from jobs.engine.task.driver_line import DriverLine
 from jobs.engine.task.plan import TrialPlan
@@ -80,7 +81,8 @@ class WireLoop:
             EndMissedError: the driver's end of the window came too late.
         """
         plan, pattern = self._plan, self._plan.pattern.producer
-        window = Window.of(plan.pattern.phases, start_s, self._line)
+        window = Window.of(plan.pattern.phases, start_s, self._line, plan.windows)
+        self._wall_offset_s = wall_offset_s
         hosted = plan.producers_of(self._task)
         self.account = Account(window, pattern.record_interval_s, hosted)
         metadata = Metadata(plan.leaders, plan.brokers, pattern.options)
@@ -128,20 +130,32 @@ class WireLoop:
         self._network.add(producer.connections, encoder, self._transports)
 
     def _run_phases(self) -> None:
-        account, delivery, sockets = self.account, self._delivery, self._network.sockets
+        account, delivery = self.account, self._delivery
+        self._turn_until(lambda: account.window.start_s)
+        self._measure()
+        while (following := account.window.following()) is not None:
+            over = delivery.turn(following, self._clock())
+            if self._line is not None:
+                report = producer_report(
+                    self._plan, self._task, over, self.producers, self._wall_offset_s
+                )
+                self._line.tell_window(over.window.number, report)
+            self._measure()
+        delivery.close(self._clock())
+        drain_s = self._plan.pattern.phases.drain_timeout_s
+        self._turn_until(lambda: account.window.end_s + drain_s)
+        delivery.end(self._clock())
+        account.counts.log_bytes = delivery.log_bytes
+        account.close()
+
+    def _measure(self) -> None:
+        """Go through the window."""
+        account, sockets = self.account, self._network.sockets
         window = account.window
-        self._turn_until(lambda: window.start_s)
         cpu_s, waited_s = time.thread_time(), sockets.waited_s
         self._turn_until(lambda: window.end_s)
         account.counts.cpu_s = time.thread_time() - cpu_s
         account.counts.loop_busy = 1.0 - (sockets.waited_s - waited_s) / window.duration_s
-        delivery.close(self._clock())
-        drain_s = self._plan.pattern.phases.drain_timeout_s
-        self._turn_until(lambda: window.end_s + drain_s)
-        delivery.end(self._clock())
-        account.counts.log_bytes = delivery.log_bytes
-        account.latency.fold()
-        account.lateness.fold()
 
     def _turn_until(self, phase_end_s: Callable[[], float]) -> None:
         clock, delivery, network = self._clock, self._delivery, self._network

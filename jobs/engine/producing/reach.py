@@ -23,6 +23,12 @@ class Reach:
         self._window = window
         self._heard_s: dict[int, float] = {}
 
+    def begin(self, by_broker: dict[int, ToBroker], window: Window) -> None:
+        """Fill in another account from now on, that of the window that follows."""
+        by_broker.update((broker, ToBroker()) for broker in self._by_broker)
+        self._by_broker = by_broker
+        self._window = window
+
     def add(self, brokers: Iterable[int]) -> None:
         """A producer has connections to these."""
         for broker in brokers:

@@ -14,7 +14,8 @@ class TaskLoad(Protocol):
     """What the producers of one task did, for the task's row.
 
     Attributes:
-        account: where every record ended up, and the measured window on the clock of `run`.
+        account: where every record of the last window ended up, and that window on the clock of
+            `run`.
     """
 
     account: Account
@@ -38,7 +39,9 @@ class ProducerClient(Protocol):
         ...
 
     def run(self, start_s: float, wall_offset_s: float, line: DriverLine | None) -> TaskLoad:
-        """Offer the load from `start_s` on, through warm-up and window, then drain.
+        """Offer the load from `start_s` on, through warm-up and windows, then drain.
+
+        The driver is told of each window that is over, but for the last.
 
         Args:
             start_s: when the schedule begins, on the monotonic clock [s].

@@ -20,6 +20,7 @@ import numpy as np
 
 from metrics.traffic.pattern import TrafficPattern
 from metrics.traffic.producer import ProducerPattern
+from metrics.traffic.profile import RateProfile
 
 _GOLDEN = 0.6180339887498949
 _TOLERANCE = 1e-6  # of a record: what rounding may make of a time that was computed from it
@@ -68,6 +69,35 @@ class Pace:
             return self.rate_records_per_s * steady_s**2 / (2 * self.ramp_up_s)
         ramped_s = self.ramp_up_s / 2 if steady_s > 0 else 0.0
         return self.rate_records_per_s * (steady_s - ramped_s)
+
+
+@dataclass(frozen=True)
+class ProfilePace:
+    """Records of the mean rate over time where a profile says what share of it is offered.
+
+    Attributes:
+        rate_records_per_s: the full rate [1/s].
+        profile: its time 0 is the start of the measured window.
+        warmup_s: load before that, at the profile's first share [s].
+    """
+
+    rate_records_per_s: float
+    profile: RateProfile
+    warmup_s: float
+
+    @property
+    def _before_s(self) -> float:
+        return -self.profile.passed_s(-self.warmup_s)
+
+    def time_s(self, records: float) -> float:
+        """When so many records have passed [s]."""
+        passed_s = records / self.rate_records_per_s - self._before_s
+        return self.warmup_s + self.profile.time_s(passed_s)
+
+    def records(self, time_s: float) -> float:
+        """How many records have passed at this time, a real number; below 0 before the start."""
+        passed_s = self._before_s + self.profile.passed_s(time_s - self.warmup_s)
+        return self.rate_records_per_s * passed_s
 
 
 class FixedArrivals:
@@ -177,7 +207,7 @@ class PacedSchedule:
     """Arrivals of any kind at any pace, see the module's text."""
 
     def __init__(
-        self, pace: Pace, arrivals: FixedArrivals | PoissonArrivals, start_s: float
+        self, pace: Pace | ProfilePace, arrivals: FixedArrivals | PoissonArrivals, start_s: float
     ) -> None:
         self._pace = pace
         self._arrivals = arrivals
@@ -221,8 +251,11 @@ class EndingSchedule:
 
 def schedule_for(pattern: TrafficPattern, index: int, start_s: float) -> Schedule:
     """The schedule of one producer of a trial, see `schedule_of`."""
-    phases = pattern.phases
-    return schedule_of(pattern.producer, index, start_s, phases.ramp_up_s, pattern.records_each)
+    phases, producer = pattern.phases, pattern.producer
+    if pattern.profile is not None:
+        pace = ProfilePace(producer.rate_records_per_s, pattern.profile, phases.warmup_s)
+        return PacedSchedule(pace, _arrivals_of(producer, index), start_s)
+    return schedule_of(producer, index, start_s, phases.ramp_up_s, pattern.records_each)
 
 
 def schedule_of(
@@ -248,14 +281,21 @@ def schedule_of(
 
 
 def _endless(pattern: ProducerPattern, index: int, start_s: float, ramp_up_s: float) -> Schedule:
-    rate, phase = pattern.rate_records_per_s, pattern.records_per_batch * (index * _GOLDEN % 1.0)
-    options = pattern.options
+    rate, options = pattern.rate_records_per_s, pattern.options
     if options.arrivals == "fixed" and not ramp_up_s:
-        return EvenSchedule(rate, start_s + phase / rate)
-    if options.arrivals == "poisson":
-        rng = random.Random(f"{pattern.payload.seed}/arrivals/{index}")
-        poisson = PoissonArrivals(pattern.payload.seed, rng)
-        return PacedSchedule(Pace(rate, ramp_up_s), poisson, start_s)
+        return EvenSchedule(rate, start_s + _phase(pattern, index) / rate)
     off_s = options.burst_off_s if options.arrivals == "bursts" else 0.0
     pace = Pace(rate, ramp_up_s, options.burst_on_s, off_s)
-    return PacedSchedule(pace, FixedArrivals(phase), start_s)
+    return PacedSchedule(pace, _arrivals_of(pattern, index), start_s)
+
+
+def _phase(pattern: ProducerPattern, index: int) -> float:
+    """Records by which a producer is out of step, within a batch."""
+    return pattern.records_per_batch * (index * _GOLDEN % 1.0)
+
+
+def _arrivals_of(pattern: ProducerPattern, index: int) -> FixedArrivals | PoissonArrivals:
+    if pattern.options.arrivals == "poisson":
+        rng = random.Random(f"{pattern.payload.seed}/arrivals/{index}")
+        return PoissonArrivals(pattern.payload.seed, rng)
+    return FixedArrivals(_phase(pattern, index))

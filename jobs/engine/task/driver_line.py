@@ -11,22 +11,29 @@ that ends in good order says so before it hangs up.
 
 from __future__ import annotations
 
+import base64
 import json
 import selectors
 import socket
 import time
+import zlib
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import IO
 
+from metrics.columns import row_of
 from metrics.trial.clock import ClockOffset, furthest
+from metrics.trial.task import TaskReport
 from search.errors import RedlineError
 
 SILENCE_MAX_S = 10.0
 """Without a word from the driver for so long, a task takes it for dead [s]."""
 
 NOT_ADMITTED = "the driver does not admit this task: its load has ended, or was begun before"
+
+PIECE_LENGTH = 3_000
+"""Of a window's account that one line holds."""
 
 _RECEIVE_BYTES = 4_096
 _CLOCK_ROUNDS = 4
@@ -123,6 +130,18 @@ class DriverLine:
         except OSError as error:
             raise OrphanedError(f"the line to the driver broke ({error}); the load ends") from error
 
+    def tell_window(self, number: int, report: TaskReport) -> None:
+        """Hand over the account of a window that is over, in pieces that fit into lines.
+
+        Args:
+            number: of the window in its load, from 1.
+        """
+        told = zlib.compress(json.dumps(row_of(report)).encode())
+        text = base64.b64encode(told).decode("ascii")
+        pieces = [text[at : at + PIECE_LENGTH] for at in range(0, len(text), PIECE_LENGTH)]
+        for index, piece in enumerate(pieces):
+            self.say(window=number, piece=piece, left=len(pieces) - 1 - index)
+
     def listen(self) -> None:
         """Take what the driver said.
 
@@ -187,6 +206,15 @@ class DriverLine:
     def close(self) -> None:
         """Hang up."""
         self._sock.close()
+
+
+def report_in(text: str) -> TaskReport:
+    """What `tell_window` handed over, its pieces joined.
+
+    Raises:
+        ValueError: it is no such account.
+    """
+    return TaskReport.from_row(json.loads(zlib.decompress(base64.b64decode(text))))
 
 
 def _line(**message: object) -> bytes:

@@ -28,6 +28,7 @@ class TrialPlan:
         consumer_tasks: tasks that host the consumer groups, after the producers' tasks; 0
             where nobody reads along.
         end_offsets: partition → end offset before the load, where there are consumers.
+        windows: measured without a gap, one after the other; the task tells the driver of each.
         start_lead_s: from the agreement of the tasks to the first record [s]; barrier
             calls poll once a second, so tasks leave them up to a second apart.
     """
@@ -43,6 +44,7 @@ class TrialPlan:
     client_options: Mapping[str, object] = field(default_factory=dict)
     control: ControlAddress | None = None
     consumer_tasks: int = 0
+    windows: int = 1
     end_offsets: Mapping[int, int] = field(default_factory=dict)
 
     @functools.cached_property

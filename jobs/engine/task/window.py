@@ -1,4 +1,4 @@
-"""The measured window as one task sees it: the driver may end it early, or the load altogether."""
+"""The measured windows as one task sees them: the driver may end one, or the load altogether."""
 
 from __future__ import annotations
 
@@ -15,25 +15,55 @@ class EndMissedError(RedlineError):
 
 
 class Window:
-    """Start and end of the window on the task's clock [s]; the end may come nearer.
+    """Start and end of a window on the task's clock [s]; the end may come nearer.
 
     Args:
         line: to the driver; None when nobody listens.
+        left: windows of the same length that follow without a gap.
+        since_s: from when on the account of this window counts, warm-up included; its start by
+            default.
+
+    Attributes:
+        number: of the window in its load, from 1.
+        load_end_s: when the load ends, with this window or a later one.
     """
 
-    __slots__ = ("_line", "_parent", "end_s", "start_s")
+    __slots__ = (
+        "_left", "_line", "_parent", "end_s", "load_end_s", "number", "since_s", "start_s",
+    )  # fmt: skip
 
-    def __init__(self, start_s: float, end_s: float, line: DriverLine | None = None) -> None:
+    def __init__(
+        self,
+        start_s: float,
+        end_s: float,
+        line: DriverLine | None = None,
+        left: int = 0,
+        since_s: float | None = None,
+        number: int = 1,
+    ) -> None:
         self.start_s = start_s
         self.end_s = end_s
+        self.load_end_s = end_s + left * (end_s - start_s) if left else end_s
+        self.since_s = start_s if since_s is None else since_s
+        self.number = number
+        self._left = left
         self._line = line
         self._parent = os.getppid()
 
     @classmethod
-    def of(cls, phases: Phases, start_s: float, line: DriverLine | None = None) -> Window:
-        """The window of a trial whose load begins at `start_s` [s]."""
+    def of(
+        cls, phases: Phases, start_s: float, line: DriverLine | None = None, count: int = 1
+    ) -> Window:
+        """The first of `count` windows of a trial whose load begins at `start_s` [s]."""
         begin_s = start_s + phases.warmup_s
-        return cls(begin_s, begin_s + phases.measure_s, line)
+        return cls(begin_s, begin_s + phases.measure_s, line, count - 1, start_s)
+
+    def following(self) -> Window | None:
+        """The window that begins where this one ends; None after the last one."""
+        if not self._left:
+            return None
+        end_s = self.end_s + self.duration_s
+        return Window(self.end_s, end_s, self._line, self._left - 1, number=self.number + 1)
 
     @property
     def duration_s(self) -> float:
@@ -71,7 +101,7 @@ class Window:
             raise EndMissedError(
                 f"the driver ended the window {now - end_s:.2f} s before this task heard of it"
             )
-        self.end_s = min(self.end_s, end_s)
+        self.end_s = self.load_end_s = min(self.end_s, end_s)
 
 
 NOT_YET = Window(math.inf, math.inf)

@@ -1,0 +1,112 @@
+"""A load without a gap on real brokers: window after window, each record in exactly one of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from jobs.config import load
+from jobs.console.events import RecordingReporter, TrialFinished
+from jobs.runs.fixed_load import FixedLoad, FixedLoadRun
+from jobs.runs.lifecycle import RunOrder, execute
+from jobs.testbed.handle import Testbed
+from jobs.testbed.use import cluster_file
+from metrics.reporting.summary import load_summary
+from metrics.tables.store import TableStore
+from metrics.traffic.profile import RateProfile
+from search.model import Verdict
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+OPTIONS = (
+    "cluster.warm_up_max_s=0",
+    "workload.topic.replication_factor=1",
+    "workload.consumers.groups=1",
+    "workload.trial.warmup_s=1",
+    "workload.trial.measure_s=3",
+    "workload.trial.sample_interval_s=0.25",
+)
+WINDOWS = 4
+NP, RECORDS_PER_S = 3, 250.0
+
+
+@pytest.mark.parametrize(
+    "profile", [None, RateProfile("step", ((0, 0.5), (6, 0.5), (6, 2), (12, 2)))]
+)
+def test_windows_follow_each_other_and_every_record_is_in_one_of_them(
+    kafka_testbed: Testbed, spark: SparkSession, tmp_path: Path, profile: RateProfile | None
+) -> None:
+    config = load(str(cluster_file(kafka_testbed.folder)), "1kB", "default", OPTIONS).in_full
+    held = FixedLoad(1_000, NP, duration_s=3.0 * WINDOWS, profile=profile)
+    run, reporter = FixedLoadRun(config, held), RecordingReporter()
+    order = RunOrder(reporter, tmp_path, str(tmp_path / "tables"), "hold")
+    execute(run, order)
+
+    trials = run.trials
+    assert len(trials) == WINDOWS
+    assert [each.number for each in trials] == [1, 2, 3, 4]
+    assert all(each.verdict is Verdict.SUSTAINED for each in trials), [t.reasons for t in trials]
+    shares = [1.0] * WINDOWS if profile is None else [0.5, 0.5, 2.0, 2.0]
+    for trial, share in zip(trials, shares, strict=True):
+        client = trial.evidence.client
+        assert client.duration_s == pytest.approx(3.0)
+        assert client.counts.offered_records == pytest.approx(
+            NP * RECORDS_PER_S * 3 * share, abs=2 * NP
+        )
+        assert client.counts.acked_records == pytest.approx(
+            client.counts.offered_records, rel=0.1
+        ), "what was on the way at one end is there at the next"
+        (group,) = client.groups
+        assert group.counts.records == pytest.approx(client.counts.offered_records, rel=0.1)
+        assert len(trial.evidence.brokers) == 3
+        assert all(each.samples_missed == 0 for each in trial.evidence.brokers)
+        others = trial.evidence.others
+        assert others is not None and others.messages_per_s < 0.1 * NP * RECORDS_PER_S
+    for one, other in pairwise(trials):
+        assert other.evidence.client.start_s == pytest.approx(one.evidence.client.end_s, abs=1e-3)
+
+    warm_up = NP * RECORDS_PER_S * shares[0]
+    offered = sum(sum(t.evidence.client.counts.by_producer.offered.values()) for t in trials)
+    assert offered == pytest.approx(warm_up + NP * RECORDS_PER_S * 3 * sum(shares), abs=NP)
+    acked = sum(trial.evidence.client.counts.acked_total for trial in trials)
+    assert acked == offered, "each record once, whatever window it was acknowledged in"
+    (group,) = trials[-1].evidence.client.groups
+    read = sum(trial.evidence.client.groups[0].records_total for trial in trials)
+    assert (read, group.counts.unread_records) == (acked, 0)
+
+    tables = TableStore(spark, str(tmp_path / "tables"))
+    rows = tables.trials("hold").orderBy("trial").collect()
+    assert [(row.trial, row.held) for row in rows] == [(n, True) for n in (1, 2, 3, 4)]
+    assert {row.rate_profile for row in rows} == {profile.name if profile else None}
+    told = tables.samples("hold").groupBy("trial", "broker_id").count().collect()
+    assert min(row["count"] for row in told) >= 10, "12 of each broker in a window"
+    assert len(load_summary(tmp_path / "hold" / "summary.json").trials) == WINDOWS
+    assert len([e for e in reporter.events if isinstance(e, TrialFinished)]) == WINDOWS
+
+
+def test_a_record_too_many_in_the_topic_is_told(
+    kafka_testbed: Testbed, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The account is that of the whole load, so one window's acknowledgements may not be lost."""
+    from jobs.trials import continuous
+    from search.errors import NoConclusionError
+
+    config = load(str(cluster_file(kafka_testbed.folder)), "1kB", "default", OPTIONS).in_full
+    run = FixedLoadRun(config, FixedLoad(1_000, NP, duration_s=6.0))
+    order = RunOrder(RecordingReporter(), tmp_path, str(tmp_path / "tables"), "lost")
+    merge = continuous.merge
+
+    def forgetful(reports):  # type: ignore[no-untyped-def]
+        client = merge(reports)
+        counts = replace(client.counts, acked_by_partition={})
+        return replace(client, counts=counts)
+
+    monkeypatch.setattr(continuous, "merge", forgetful)
+    with pytest.raises(NoConclusionError, match="the account of the whole load does not hold"):
+        execute(run, order)
+    assert len(run.trials) == 2, "what was measured is kept"
