@@ -18,6 +18,9 @@ from jobs.testbed.use import cluster_file
 from metrics.reporting.summary import load_summary
 from metrics.tables.store import TableStore
 from metrics.traffic.profile import RateProfile
+from metrics.trial.client import ClientWindow
+from metrics.trial.task import TaskReport, merge
+from search.errors import NoConclusionError
 from search.model import Verdict
 
 if TYPE_CHECKING:
@@ -33,6 +36,7 @@ OPTIONS = (
 )
 WINDOWS = 4
 NP, RECORDS_PER_S = 3, 250.0
+STEP = RateProfile("step", ((0, 0.5), (6, 0.5), (6, 2), (12, 2)))
 
 
 @pytest.mark.parametrize(
@@ -93,20 +97,15 @@ def test_a_record_too_many_in_the_topic_is_told(
     kafka_testbed: Testbed, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The account is that of the whole load, so one window's acknowledgements may not be lost."""
-    from jobs.trials import continuous
-    from search.errors import NoConclusionError
-
     config = load(str(cluster_file(kafka_testbed.folder)), "1kB", "default", OPTIONS).in_full
     run = FixedLoadRun(config, FixedLoad(1_000, NP, duration_s=6.0))
     order = RunOrder(RecordingReporter(), tmp_path, str(tmp_path / "tables"), "lost")
-    merge = continuous.merge
 
-    def forgetful(reports):  # type: ignore[no-untyped-def]
+    def forgetful(reports: list[TaskReport]) -> ClientWindow:
         client = merge(reports)
-        counts = replace(client.counts, acked_by_partition={})
-        return replace(client, counts=counts)
+        return replace(client, counts=replace(client.counts, acked_by_partition={}))
 
-    monkeypatch.setattr(continuous, "merge", forgetful)
+    monkeypatch.setattr("jobs.trials.continuous.merge", forgetful)
     with pytest.raises(NoConclusionError, match="the account of the whole load does not hold"):
         execute(run, order)
     assert len(run.trials) == 2, "what was measured is kept"

@@ -50,6 +50,7 @@ class Driven:
         leaders: broker that leads partition 0, 1, …
         full: records of a full batch.
         np: producers.
+        window: the measured one, in place of one from 0 to `end_s`.
         options: as `producer_pattern` has them.
     """
 
@@ -60,10 +61,11 @@ class Driven:
         rate: float = 1.0,
         end_s: float = 100.0,
         np: int = 1,
+        window: Window | None = None,
         **options: Any,
     ) -> None:
         pattern = producer_pattern(RECORD_BYTES, rate, **({"linger_ms": 0.0} | options))
-        self.account = Account(Window(0.0, end_s), pattern.record_interval_s)
+        self.account = Account(window or Window(0.0, end_s), pattern.record_interval_s)
         self.metadata = Metadata(leaders, BROKERS, pattern.options)
         self.delivery = Delivery(pattern, self.account, self.metadata)
         self._is_answered = pattern.options.acks != "0"

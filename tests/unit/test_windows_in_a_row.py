@@ -1,0 +1,173 @@
+"""Windows that follow each other without a gap: nothing is counted twice, and nothing is lost."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from jobs.engine.consuming.ledger import GroupLedger, Position
+from jobs.engine.producing.account import Account
+from jobs.engine.task.driver_line import PIECE_LENGTH, DriverLine
+from jobs.engine.task.window import Window
+from jobs.trials.driver_line import PIECES_MAX, TrialLine
+from metrics.traffic.pattern import Phases
+from metrics.trial.consumption import Stint
+from metrics.trial.counts import Counts
+from metrics.trial.histogram import Histogram
+from metrics.trial.task import Produced, TaskReport
+from tests.unit.test_delivery import Driven
+
+# --- the windows themselves -------------------------------------------------------
+
+
+def test_windows_of_a_load_touch_and_the_last_one_ends_it() -> None:
+    phases = Phases(warmup_s=2.0, measure_s=5.0)
+    window: Window | None = Window.of(phases, 100.0, count=3)
+    seen = []
+    while window is not None:
+        seen.append((window.number, window.since_s, window.start_s, window.end_s))
+        assert window.load_end_s == pytest.approx(117.0)
+        window = window.following()
+    assert seen == [(1, 100.0, 102.0, 107.0), (2, 107.0, 107.0, 112.0), (3, 112.0, 112.0, 117.0)]
+    assert Window.of(phases, 100.0).following() is None
+
+
+# --- producers --------------------------------------------------------------------
+
+
+def turned(driven: Driven, now: float) -> Account:
+    following = driven.account.window.following()
+    assert following is not None
+    return driven.delivery.turn(following, now)
+
+
+def test_sending_goes_on_over_the_end_of_a_window_and_each_record_is_counted_once() -> None:
+    driven = Driven(window=Window(0.0, 3.0, left=2))
+    accounts = []
+    for second in range(9):
+        if second and second % 3 == 0:
+            accounts.append(turned(driven, float(second)))
+        driven.until(float(second))
+        if second % 3 != 2:  # the answer to the last record of a window comes in the next one
+            while driven.one.in_flight:
+                driven.answer(driven.one, second + 0.5)
+    driven.until(20.0)
+    while driven.one.in_flight:
+        driven.answer(driven.one, 9.5)
+    accounts.append(driven.account)
+    assert [each.counts.sent_records for each in accounts] == [3, 3, 3]
+    assert [each.counts.acked_records for each in accounts] == [2, 3, 3]
+    assert [sum(each.counts.acked_by_partition.values()) for each in accounts] == [2, 3, 4]
+    assert driven.account.acked_ever == Counter({0: 9})
+    assert [each.counts.by_broker[1].requests for each in accounts] == [3, 3, 3]
+    assert [each.counts.by_broker[1].missing_records for each in accounts[:2]] == [1, 1]
+    assert accounts[0].latency.histogram.count == 2
+
+
+# --- consumers --------------------------------------------------------------------
+
+
+def test_a_group_begins_anew_with_each_window() -> None:
+    ledger, position = GroupLedger(3, 2, 0.001), Position(7, 100)
+    ledger.window = Window(10.0, 12.0, left=1)
+    for now in (10.5, 11.5):
+        position.read(5, position.offset + 5)
+        ledger.read(5, 500, 0.01, now)
+        ledger.sample_lag(1, now)
+    following = ledger.window.following()
+    assert following is not None
+    first = ledger.turn([position], following)
+    position.read(4, position.offset + 4)
+    ledger.read(4, 400, 0.01, 13.0)
+    second = ledger.share([position])
+    assert (first.counts.group, first.counts.members, second.counts.members) == (3, 2, 2)
+    assert (first.counts.records, second.counts.records) == (10, 4)
+    assert first.stints == (Stint(7, 100, 110, 10),)
+    assert second.stints == (Stint(7, 110, 114, 4),)
+    assert first.counts.last_read_s == pytest.approx(1.5)
+    assert second.counts.last_read_s == pytest.approx(1.0)
+    assert (first.latency_us.count, second.latency_us.count) == (10, 4)
+
+
+# --- telling the driver -----------------------------------------------------------
+
+
+class Said(DriverLine):
+    """Keeps what a task says."""
+
+    def __init__(self) -> None:
+        self.messages: list[dict[str, Any]] = []
+
+    def say(self, **message: object) -> None:
+        self.messages.append(message)
+
+
+def report(task: int, producers: int) -> TaskReport:
+    counts = Counts(offered_records=10 * producers, acked_by_partition={3: 4, 9: 1})
+    counts.by_producer.acked.update({n * 7919: n * 104_729 for n in range(producers)})
+    produced = Produced(counts, Histogram([1.0, 5e6]), Histogram([3.0]))
+    return TaskReport(task, "somewhere", 10.0, 13.0, produced)
+
+
+def trial_line(tasks: int = 1, readers: int = 0) -> TrialLine:
+    return TrialLine("127.0.0.1", 1, tasks, lambda work: work(), readers)
+
+
+def test_the_account_of_a_window_arrives_whole_once_all_tasks_have_told_it() -> None:
+    line = trial_line(tasks=1, readers=1)
+    for task, producers in ((0, 5_000), (1, 0)):
+        assert line.window(2) is None
+        said = Said()
+        said.tell_window(2, report(task, producers))
+        assert (len(said.messages) > 3) == (producers > 0), "in pieces, where it is long"
+        assert all(len(str(each["piece"])) <= PIECE_LENGTH for each in said.messages)
+        for message in said.messages:
+            line.hear(task, message)
+    found = line.window(2)
+    assert found is not None
+    assert sorted(each.task_id for each in found) == [0, 1]
+    (long,) = [each for each in found if each.task_id == 0]
+    assert long.produced is not None
+    assert long.produced.counts.by_producer.acked[4_999 * 7919] == 4_999 * 104_729
+    assert long.produced.counts.acked_by_partition == {3: 4, 9: 1}
+    assert long.produced.latency_us.count == 2
+    assert line.window(2) is None, "each window once"
+
+
+def test_what_is_acknowledged_counts_from_the_start_of_each_window() -> None:
+    line, said = trial_line(), Said()
+    line.hear(0, {"at_s": 2.0, "acked": 500})
+    assert line.acked() == [(2.0, 500)]
+    said.tell_window(1, report(0, 1))
+    for message in said.messages:
+        line.hear(0, message)
+    assert line.acked() == []
+    line.hear(0, {"at_s": 0.5, "acked": 100})
+    assert line.acked() == [(0.5, 100)]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"window": 1, "piece": "no base64", "left": 0},
+        {"window": 1, "piece": "aGVsbG8=", "left": 0},
+        {"window": 1, "piece": "", "left": 0},
+        {"window": 1, "piece": "aGVsbG8="},
+        {"window": None, "piece": "aGVsbG8=", "left": 0},
+    ],
+)
+def test_nonsense_instead_of_an_account_ends_the_line(message: dict[str, Any]) -> None:
+    from jobs.trials.driver_line import _NONSENSE
+
+    with pytest.raises(_NONSENSE):
+        trial_line().hear(0, message)
+
+
+def test_an_account_without_end_is_refused() -> None:
+    line, piece = trial_line(), {"window": 1, "piece": "x", "left": 5}
+    for _ in range(PIECES_MAX):
+        line.hear(0, piece)
+    with pytest.raises(ValueError, match="larger than"):
+        line.hear(0, piece)
