@@ -13,6 +13,7 @@ from jobs.config import Cluster, Goal, Workload
 from jobs.config.security import Security
 from jobs.console.events import PhaseStarted, Reporter
 from jobs.testbed.cores import available_cores, require_cores
+from jobs.testbed.cpu_groups import cpu_groups
 from jobs.testbed.handle import Testbed
 from jobs.testbed.known_properties import require_known
 from jobs.testbed.launcher import start
@@ -77,7 +78,7 @@ def require_startable(cluster: Cluster) -> None:
     """
     if cluster.testbed is not None:
         profile, given = profile_of(cluster.testbed), cluster.testbed.properties
-        require_cores(profile.cpus, available_cores())
+        require_cores(profile.cpus, available_cores(), cpu_groups() is not None)
         require_known([name for name in given if name in profile.broker], profile.kafka_version)
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 import psutil
 from filelock import FileLock
 
+from jobs.testbed.cpu_groups import remove_groups
 from jobs.testbed.keys import FOLDER
 from jobs.testbed.model import ProcessRecord, State, Status
 from jobs.testbed.places import (
@@ -118,6 +119,7 @@ def clean_up(folder: Path, state: State) -> Cleaned:
     """End what still runs of a testbed without a supervisor, and keep only its logs."""
     processes = node_processes(state)
     end_processes(processes)
+    remove_groups(state.spec.id)
     freed_bytes = disk_bytes(written_dirs(state.members))
     reason = state.reason or "its supervisor ended without stopping it (killed?)"
     kept = keep_logs(folder, replace(state, status=Status.FAILED, reason=reason, processes=()))

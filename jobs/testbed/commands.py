@@ -9,6 +9,7 @@ import click
 
 from jobs.testbed.cleanup import Cleaned
 from jobs.testbed.cores import available_cores, cores_of
+from jobs.testbed.cpu_groups import cpu_groups
 from jobs.testbed.handle import Testbed
 from jobs.testbed.keys import FOLDER
 from jobs.testbed.model import HOST, Spec, State
@@ -168,12 +169,19 @@ def held_lines(spec: Spec) -> list[str]:
     lines = []
     if spec.cpus is not None:
         available = available_cores()
+        if cpu_groups() is not None:
+            return [
+                f"  cores              {spec.cpus:g} a broker, by the CPU quota of a control group",
+                *_dir_lines(spec),
+            ]
         for broker in range(1, spec.brokers + 1):
             cores = ", ".join(map(str, cores_of(broker, spec.cpus, available)))
             lines.append(f"  cores, broker {broker}    {cores} (by CPU affinity)")
-    if spec.log_dirs > 1:
-        lines.append(f"  log dirs           {spec.log_dirs} a broker, on one disk")
-    return lines
+    return [*lines, *_dir_lines(spec)]
+
+
+def _dir_lines(spec: Spec) -> list[str]:
+    return [f"  log dirs           {spec.log_dirs} a broker, on one disk"] * (spec.log_dirs > 1)
 
 
 def planted_lines(spec: Spec) -> list[str]:

@@ -18,6 +18,7 @@ from jobs.testbed.authorizer_java import NAME, SOURCE
 from jobs.testbed.channel import channel_pair
 from jobs.testbed.cleanup import own_record, root_lock, sweep
 from jobs.testbed.cores import available_cores, require_cores
+from jobs.testbed.cpu_groups import cpu_groups
 from jobs.testbed.errors import TestbedStateError
 from jobs.testbed.handle import Testbed
 from jobs.testbed.known_properties import require_known
@@ -126,7 +127,7 @@ def make_spec(
         raise ConfigError(
             f"{spark_workers} Spark workers were asked for; expected 0 to {SPARK_WORKERS_MAX}"
         )
-    require_cores(profile.cpus, available_cores())
+    require_cores(profile.cpus, available_cores(), cpu_groups() is not None)
     java = java_command()
     paths = tuple(str(jar) for jar in [*jars, *_own_jars(profile, jars)])
     return Spec(

@@ -76,7 +76,7 @@ class Spec:
         security: protocols of the listeners for clients, the usual one first; none is plain.
         jmx_secured: whether JMX needs a password and speaks TLS.
         log_dirs: of each broker.
-        cpus: cores that each broker may use; None for all.
+        cpus: cores that each broker may use, or a part of one; None for all.
         produce_handler_ms: broker id → time that a handler waits in each produce request; empty
             for none [ms].
         spark_workers: workers of its Spark cluster; 0 for no Spark.
@@ -103,7 +103,7 @@ class Spec:
     security: tuple[str, ...] = ()
     jmx_secured: bool = False
     log_dirs: int = 1
-    cpus: int | None = None
+    cpus: float | None = None
     produce_handler_ms: Mapping[str, float] = field(default_factory=dict)
     spark_workers: int = 0
     spark_home: str = ""

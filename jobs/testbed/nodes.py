@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from jobs.testbed.cores import available_cores, cores_of
+from jobs.testbed.cpu_groups import cpu_groups, group_name, remove_groups
 from jobs.testbed.jvm import format_command, server_command, writes_archive
 from jobs.testbed.keys import make_security, write_secret
 from jobs.testbed.model import (
@@ -119,8 +120,13 @@ class Nodes:
             draft = Path(node.directory) / _ARCHIVE_DRAFT
         command = server_command(self._spec, node, write_archive_to=draft)
         cpus = self._spec.cpus if node.role is NodeRole.BROKER else None
-        cores = cores_of(node.node_id, cpus, available_cores())
-        process = NodeProcess(node, command, node_files(node).console, cores=cores)
+        groups = cpu_groups() if cpus is not None else None
+        if cpus is not None and groups is not None:
+            group = groups.make(group_name(self._spec.id, node.node_id), cpus)
+            process = NodeProcess(node, command, node_files(node).console, group=group)
+        else:
+            cores = cores_of(node.node_id, cpus, available_cores())
+            process = NodeProcess(node, command, node_files(node).console, cores=cores)
         self.processes[node.node_id] = process
         return process
 
@@ -180,6 +186,7 @@ class Nodes:
             process.signal(signal.SIGKILL)
         for process in self.processes.values():
             process.kill()
+        remove_groups(self._spec.id)
         if self.spark:
             # Executors end with their worker, and their Python workers with them, but not in
             # the same moment; until then they write to folders that are to be deleted.

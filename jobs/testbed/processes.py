@@ -30,6 +30,7 @@ class NodeProcess:
     Args:
         environment: its variables; ours, without those that change what a JVM does, by default.
         cores: by their numbers, those that it may use; empty for all.
+        group: folder of the control group that it runs in, for a share of the CPU time.
     """
 
     def __init__(
@@ -39,6 +40,7 @@ class NodeProcess:
         console: Path,
         environment: Mapping[str, str] | None = None,
         cores: Sequence[int] = (),
+        group: Path | None = None,
     ) -> None:
         self.node = node
         self.is_down_on_purpose = False
@@ -51,7 +53,7 @@ class NodeProcess:
                 cwd=node.directory,
                 env=jvm_environment(os.environ) if environment is None else dict(environment),
                 start_new_session=True,
-                preexec_fn=_before_exec(cores),  # noqa: PLW1509 - the supervisor has one thread
+                preexec_fn=_before_exec(cores, group),  # noqa: PLW1509 - the supervisor has one thread
             )
         created_s = psutil.Process(self._process.pid).create_time()
         self.record = ProcessRecord(self._process.pid, created_s, node.node_id)
@@ -81,7 +83,7 @@ def jvm_environment(environ: Mapping[str, str]) -> dict[str, str]:
     return {key: value for key, value in environ.items() if key not in _JVM_VARIABLES}
 
 
-def _before_exec(cores: Sequence[int]) -> Callable[[], None] | None:
+def _before_exec(cores: Sequence[int], group: Path | None) -> Callable[[], None] | None:
     """On Linux the kernel kills the child when we die, whatever kills us; and it holds it to cores.
 
     The function runs between fork and exec; all it needs is looked up before. Elsewhere the
@@ -91,10 +93,15 @@ def _before_exec(cores: Sequence[int]) -> Callable[[], None] | None:
         return None
     prctl = ctypes.CDLL(None).prctl
     parent = os.getpid()
+    joining = None if group is None else str(group / "cgroup.procs")
 
     def arm() -> None:
         if cores:
             os.sched_setaffinity(0, cores)
+        if joining is not None:
+            members = os.open(joining, os.O_WRONLY)
+            os.write(members, b"0")  # whoever writes
+            os.close(members)
         prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:  # it died before the kernel was asked
             os._exit(1)

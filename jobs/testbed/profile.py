@@ -108,7 +108,7 @@ class Profile(ConfigModel):
         security: protocols of listeners for clients, the usual one first; plain when empty.
         jmx_secured: whether JMX needs a password and speaks TLS.
         log_dirs: of each broker; Kafka gives a new partition to the one with fewest.
-        cpus: cores that each broker may use; None for all that there are.
+        cpus: cores that each broker may use, or a part of one; None for all that there are.
         produce_handler_ms: time that a request handler waits in each produce request, for all
             brokers or by broker id; None when brokers are as Kafka made them [ms].
         broker: broker properties by Kafka's names. The controller reads them too: it, and
@@ -126,7 +126,7 @@ class Profile(ConfigModel):
     security: Annotated[tuple[str, ...], BeforeValidator(_as_protocols)] = ()
     jmx_secured: bool = False
     log_dirs: Annotated[int, Whole(1, 16, "log dirs")] = 1
-    cpus: Annotated[int, Whole(1, 1_024, "cores")] | None = None
+    cpus: Annotated[float, Number(0.05, 1_024, "cores")] | None = None
     produce_handler_ms: Annotated[
         float | Mapping[int, float] | None, BeforeValidator(_as_handler_ms)
     ] = None
@@ -212,6 +212,8 @@ def _as_yaml(text: str) -> object:
     """Numbers and truth values of a text, as YAML takes them."""
     if text.isdecimal():
         return int(text)
+    if re.fullmatch(r"\d+\.\d+", text):
+        return float(text)
     return {"true": True, "false": False}.get(text, text)
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from jobs.testbed.commands import held_lines
 from jobs.testbed.cores import available_cores, cores_of, require_cores
+from jobs.testbed.cpu_groups import CpuGroups, cpu_groups
 from jobs.testbed.nodes import Nodes
 from jobs.testbed.places import log_dirs
 from jobs.testbed.profile import adapted, load_profile
@@ -26,18 +27,29 @@ def test_brokers_are_spread_over_the_cores() -> None:
 
 
 def test_more_cores_than_there_are_are_refused() -> None:
-    require_cores(None, ())
-    require_cores(2, (0, 1))
+    require_cores(None, (), False)
+    require_cores(2, (0, 1), False)
+    require_cores(0.5, (0, 1), True)
     with pytest.raises(ConfigError, match=r"cpus is 3, and this machine may use 2; expected 1 to"):
-        require_cores(3, (0, 1))
+        require_cores(3, (0, 1), True)
     with pytest.raises(ConfigError, match=r"holds no process to some of its own; .*leave cpus out"):
-        require_cores(1, ())
+        require_cores(1, (), False)
+    with pytest.raises(ConfigError, match=r"cpus is 0\.5, .*expected a whole number of cores"):
+        require_cores(0.5, (0, 1), False)
 
 
-def test_it_is_said_to_what_brokers_are_held() -> None:
+@pytest.mark.parametrize("has_quota", [False, True])
+def test_it_is_said_to_what_brokers_are_held(
+    has_quota: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert held_lines(SPEC) == []
+    groups = CpuGroups(Path("groups"), 2) if has_quota else None
+    monkeypatch.setattr("jobs.testbed.commands.cpu_groups", lambda: groups)
     first = available_cores()[0]
     lines = held_lines(replace(SPEC, brokers=1, cpus=1, log_dirs=4))
+    if has_quota:
+        assert lines[0] == "  cores              1 a broker, by the CPU quota of a control group"
+        return
     assert lines == [
         f"  cores, broker 1    {first} (by CPU affinity)",
         "  log dirs           4 a broker, on one disk",
@@ -63,5 +75,40 @@ def test_each_log_dir_is_formatted_with_an_id_of_its_own(tmp_path: Path) -> None
 def test_a_profile_takes_both_as_keys_or_as_texts() -> None:
     made = adapted(load_profile("disk-bound"), overrides={"log_dirs": "4", "cpus": 1})
     assert (made.log_dirs, made.cpus) == (4, 1)
+    assert adapted(made, overrides={"cpus": "0.5"}).cpus == 0.5
     with pytest.raises(ConfigError, match="log_dirs is 17; expected a whole number of log dirs"):
         adapted(made, overrides={"log_dirs": 17})
+
+
+@pytest.mark.parametrize(
+    ("told", "made", "version"),
+    [
+        ("4:cpu,cpuacct:/user\n0::/\n", "cpu,cpuacct/user/cpu.cfs_quota_us", 1),
+        ("1:cpu:/\n", "cpu/anything", 1),  # a group of the root has no quota of its own
+        ("0::/mine\n", "mine/cgroup.subtree_control", 2),
+        ("0::/mine\n", "mine/anything", None),  # the controller is not handed on
+        ("7:memory:/\n", "memory/anything", None),
+        ("1:cpu:/user\n", "cpu/user/anything", None),
+    ],
+)
+def test_quotas_are_given_where_groups_can_be_made(
+    tmp_path: Path, told: str, made: str, version: int | None
+) -> None:
+    own, root = tmp_path / "own", tmp_path / "cgroup"
+    own.write_text(told)
+    (root / made).parent.mkdir(parents=True)
+    (root / made).write_text("cpuset cpu io")
+    (root / "mine").mkdir(exist_ok=True)
+    (root / "mine" / "cpu.max").write_text("max 100000")
+    found = cpu_groups(root, own)
+    assert (None if found is None else found.version) == version
+    if found is None:
+        return
+    group = found.make("redline-t-1", 0.5)
+    quota = "cpu.cfs_quota_us" if version == 1 else "cpu.max"
+    assert (group / quota).read_text().split()[0] == "50000"
+    assert group.parent == (root / made).parent
+
+
+def test_no_groups_on_a_system_without_them(tmp_path: Path) -> None:
+    assert cpu_groups(tmp_path, tmp_path / "nothing") is None

@@ -1,0 +1,44 @@
+"""A broker that may use half of a core, on the real thing."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import psutil
+import pytest
+
+from jobs.testbed.cpu_groups import cpu_groups, group_name
+from jobs.testbed.launcher import start
+
+pytestmark = pytest.mark.together
+
+
+def test_a_broker_gets_its_share_and_nothing_of_it_stays(tmp_path: Path) -> None:
+    groups = cpu_groups()
+    cpus = 1.0 if groups is None else 0.5
+    with start(brokers=1, overrides={"cpus": cpus}, root=tmp_path) as testbed:
+        pid = testbed.pids[1]
+        controller = testbed.pids[testbed.controller.node_id]
+        if groups is None:
+            assert len(os.sched_getaffinity(pid)) == 1
+            return
+        group = groups.folder / group_name(testbed.id, 1)
+        assert str(pid) in (group / "cgroup.procs").read_text().split()
+        assert str(controller) not in (group / "cgroup.procs").read_text().split()
+        throttled = dict(line.split() for line in (group / "cpu.stat").read_text().splitlines())
+        assert int(throttled["nr_throttled"]) > 0, "a starting JVM takes more than half of a core"
+    assert not group.exists()
+
+
+def test_what_a_kill_leaves_is_swept_up(tmp_path: Path) -> None:
+    groups = cpu_groups()
+    if groups is None:
+        pytest.skip("nobody may make control groups here")
+    testbed = start(brokers=1, overrides={"cpus": 1}, root=tmp_path)
+    group = groups.folder / group_name(testbed.id, 1)
+    assert group.exists()
+    psutil.Process(testbed.supervisor_pid).kill()
+    testbed.reap()
+    start(brokers=1, root=tmp_path).stop()
+    assert not group.exists()
