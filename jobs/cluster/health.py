@@ -33,14 +33,25 @@ class LogDir:
         """Used share of the volume [ratio]."""
         return 1.0 - self.usable_bytes / self.total_bytes
 
+    def room_bytes(self, free_bytes_min: int, used_share_max: float | None) -> float:
+        """What may still be written before it passes a limit; below 0 once it has [B]."""
+        kept = float(free_bytes_min)
+        if used_share_max is not None:
+            kept = max(kept, (1.0 - used_share_max) * self.total_bytes)
+        return self.usable_bytes - kept
+
+    @property
+    def words(self) -> str:
+        """For people."""
+        return f"the volume of {self.path} of broker {self.broker_id}"
+
     def trouble(self, free_bytes_min: int, used_share_max: float | None) -> str | None:
         """How it passes a limit, or None."""
-        where = f"the volume of {self.path} of broker {self.broker_id}"
         if self.usable_bytes < free_bytes_min:
             free, least = format_size(self.usable_bytes), format_size(free_bytes_min)
-            return f"{where} has {free} left, less than {least}"
+            return f"{self.words} has {free} left, less than {least}"
         if used_share_max is not None and self.used_share > used_share_max:
-            return f"{where} is {self.used_share:.1%} full, more than {used_share_max:.1%}"
+            return f"{self.words} is {self.used_share:.1%} full, more than {used_share_max:.1%}"
         return None
 
 

@@ -207,7 +207,7 @@ class Topics:
         self, name: str, replicas: Assignment, wanted: TopicOptions, validate_only: bool = False
     ) -> dict[str, str | None]:
         try:
-            return self._admin.create_topic(name, replicas, wanted.config, validate_only)
+            return self._admin.create_topic(name, replicas, wanted.properties, validate_only)
         except AdminError as error:
             if error.cause in WRONG_REQUESTS:
                 raise ConfigError(str(error)) from error

@@ -127,7 +127,7 @@ def _of_cluster(admin: KafkaAdmin, info: ClusterInfo, topic: TopicOptions) -> di
         return merged("broker", prefixed)
 
     def of_topic() -> dict[str, str]:
-        would_have = admin.create_topic(PROBE_TOPIC, replicas, topic.config, validate_only=True)
+        would_have = admin.create_topic(PROBE_TOPIC, replicas, topic.properties, validate_only=True)
         return {f"topic.config.{name}": str(value) for name, value in would_have.items()}
 
     def of_features() -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
@@ -16,6 +17,7 @@ from jobs.config.goal import GuardLimits as Limits
 from jobs.console.events import Reporter, warn
 from jobs.trials.driver_line import TrialLine
 from jobs.trials.watching import watching
+from metrics.planning.disk_room import peak_log_bytes
 from metrics.traffic.pattern import TrafficPattern
 from metrics.trial.client import ClientWindow
 from metrics.units import format_volume
@@ -24,6 +26,12 @@ from search.errors import ConfigError, GuardStopError, RedlineError
 INTERVAL_S = 1.0
 INTERVAL_MAX_S = 5.0
 """Between two looks while a load runs [s]; the longer, the longer a look takes."""
+
+USED_SHARE_MAX = 0.9
+"""Share of a log dir's volume that a run may fill on brokers that others use [ratio]."""
+
+AHEAD_S, RATE_OVER_S = 10.0, 5.0
+"""A run stops when a log dir would reach its limit so soon at the rate of the last seconds [s]."""
 
 BLIND_S = 30.0
 """A cluster that does not let itself be looked at for so long stops the run [s]."""
@@ -43,8 +51,11 @@ def open_guards(
     """
     ours = f"{PREFIX}{run_id}-"
     is_testbed = config.cluster.testbed is not None  # which nobody else uses
+    limits = config.goal.guards
+    if not is_testbed and "disk_used_share_max" not in limits.model_fields_set:
+        limits = limits.model_copy(update={"disk_used_share_max": USED_SHARE_MAX})
     guards = Guards(
-        config.goal.guards,
+        limits,
         ClusterHealth(admin),
         lambda topic: is_testbed or topic.startswith(ours),
         partial(warn, reporter),
@@ -99,6 +110,7 @@ class Guards:
         self._lacking: Partitions = frozenset()
         self._watches_disks = True
         self._seen_s = clock()
+        self._rooms: dict[tuple[int, str], deque[tuple[float, float]]] = defaultdict(deque)
         self.tripped: str | None = None
         self.spent_bytes = 0.0
 
@@ -146,10 +158,49 @@ class Guards:
         Raises:
             GuardStopError: it passes a cap, or the cluster is not as it has to be.
         """
-        trouble = self.trouble_with(pattern)
+        trouble = self.trouble_with(pattern) or self._lack_of_room(pattern)
         if trouble is not None:
             self._trip(trouble)
         self.require_well()
+
+    def _lack_of_room(self, pattern: TrafficPattern) -> str | None:
+        """Which log dir it could fill beyond its limit, or None."""
+        try:
+            dirs = self._health.log_dirs() if self._watches_disks else ()
+        except AdminError:  # whoever looks next says so
+            return None
+        for each in dirs:
+            adds = peak_log_bytes(pattern) / len(dirs)
+            room = self._room(each)
+            if each.is_told and adds > room:
+                return (
+                    f"the next load can add {format_volume(adds)} to {each.words}, where "
+                    f"{format_volume(max(0.0, room))} may be written: "
+                    f"{format_volume(each.usable_bytes)} are free, of which the guards keep some; "
+                    "lower topic.config.retention.bytes, load for a shorter time, or make room"
+                )
+        return None
+
+    def _room(self, each: LogDir) -> float:
+        limits = self._limits
+        return each.room_bytes(limits.disk_free_bytes_min, limits.disk_used_share_max)
+
+    def _hurry(self, each: LogDir, now: float) -> str | None:
+        """Why a log dir will be at its limit before there is another look, or None."""
+        room, seen = self._room(each), self._rooms[each.broker_id, each.path]
+        seen.append((now, room))
+        while seen[-1][0] - seen[0][0] > RATE_OVER_S:
+            seen.popleft()
+        passed_s = seen[-1][0] - seen[0][0]
+        if passed_s < RATE_OVER_S / 2:
+            return None
+        rate = (seen[0][1] - room) / passed_s
+        if rate <= 0 or room / rate > AHEAD_S:
+            return None
+        return (
+            f"{each.words} fills at {format_volume(rate)} a second and has room for "
+            f"{max(0.0, room / rate):.0f} s"
+        )
 
     def settle(self, pattern: TrafficPattern, client: ClientWindow | None) -> None:
         """A load has ended; without an account of it, it counts as written in full.
@@ -245,6 +296,7 @@ class Guards:
         limits = self._limits
         for each in dirs:
             trouble = each.trouble(limits.disk_free_bytes_min, limits.disk_used_share_max)
+            trouble = trouble or self._hurry(each, self._seen_s)
             if each.is_told and trouble is not None:
                 self._trip(trouble)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated
 
@@ -14,6 +15,9 @@ from search.early_stop import StopRule
 
 PARTITIONS_MAX = 1_000
 """Of a topic that one broker leads."""
+
+RETENTION_BYTES = 1_073_741_824
+"""What a partition of ours keeps, unless the workload says another: brokers keep it all [B]."""
 
 SAMPLES_MIN = 4
 """Samples of a broker at least in the measured window: shares of samples need some."""
@@ -28,7 +32,7 @@ class TopicOptions:
             every consumer group reads all of them.
         partitions_per_broker: partitions that each broker leads, of each topic.
         replication_factor: replicas of a partition, the leader among them.
-        config: topic properties by Kafka's names.
+        config: topic properties by Kafka's names; `retention.bytes` is 1 GiB unless it is told.
     """
 
     count: Annotated[int, Whole(1, 1_000, "topics"), Column("topics")] = 1
@@ -37,6 +41,11 @@ class TopicOptions:
     ] = 10
     replication_factor: Annotated[int, Whole(1, 32, "replicas"), Column("replication_factor")]
     config: Properties = field(default_factory=dict)
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """Those of `config`, and a bound of what a partition keeps where they have none."""
+        return {"retention.bytes": f"{RETENTION_BYTES}", **self.config}
 
     def require_consistent(self) -> None:
         """Refuse more in-sync replicas than replicas.
@@ -148,9 +157,14 @@ class TrafficPattern:
         return None if self.profile is None else self.profile.name
 
     @property
+    def peak_share(self) -> float:
+        """The highest share of the full rate that is offered at any time [ratio]."""
+        return 1.0 if self.profile is None else self.profile.peak
+
+    @property
     def peak_mb_per_s(self) -> float:
         """The most payload that all producers offer at any time [MB/s]."""
-        return self.mb_per_s * (1.0 if self.profile is None else self.profile.peak)
+        return self.mb_per_s * self.peak_share
 
     @property
     def bpm(self) -> int:
@@ -183,8 +197,8 @@ class TrafficPattern:
         return None if volume is None else -(-volume // (self.np * self.bpm))
 
     @property
-    def planned_bytes(self) -> float:
-        """Payload that its load writes if nothing fails and it is held to its end [B]."""
+    def planned_records(self) -> float:
+        """Records that all producers offer if it is held to its end."""
         load_s = self.phases.load_s
         if self.profile is not None:
             before_s = -self.profile.passed_s(-self.phases.warmup_s)
@@ -192,4 +206,9 @@ class TrafficPattern:
         records = self.records_per_s * load_s
         if self.records_each is not None:
             records = min(records, self.records_each * self.np)
-        return self.written_bytes(records)
+        return records
+
+    @property
+    def planned_bytes(self) -> float:
+        """Payload that its load writes if nothing fails and it is held to its end [B]."""
+        return self.written_bytes(self.planned_records)

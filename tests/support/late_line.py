@@ -27,9 +27,12 @@ class LateControl:
         self._until_s = until_s
 
     @contextmanager
-    def line(self, tasks: int) -> Iterator[TrialLine]:
+    def line(self, tasks: int, readers: int = 0) -> Iterator[TrialLine]:
         """As of the server."""
-        with self._control.line(tasks) as line, socket.create_server(("127.0.0.1", 0)) as door:
+        with (
+            self._control.line(tasks, readers) as line,
+            socket.create_server(("127.0.0.1", 0)) as door,
+        ):
             driver = (line.address.host, line.address.port)
             line.address = replace(line.address, port=door.getsockname()[1])
             relay = threading.Thread(target=self._serve, args=(door, driver, line, tasks))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from jobs.config import load_workload
 from jobs.config.goal import GuardLimits as Limits
 from jobs.trials.driver_line import ControlServer
 from jobs.trials.guards import BLIND_S, Guards
+from metrics.planning.disk_room import peak_log_bytes
 from metrics.traffic.axes import NP
 from metrics.traffic.pattern import TrafficPattern
 from search.errors import ConfigError, GuardStopError, RedlineError
@@ -240,3 +242,64 @@ def test_a_load_that_ends_by_itself_is_not_ended_twice(cluster: Cluster) -> None
         with watching.watch(line):
             pass
     watching.require_untripped()
+
+
+# --- the disks' room ------------------------------------------------------------------
+
+
+def kept(retention_bytes: int) -> TrafficPattern:
+    """100 MB/s for 10 s on 30 partitions of three replicas; each keeps so much and a segment."""
+    one = traffic(100)
+    config = {"retention.bytes": f"{retention_bytes}", "segment.bytes": "1000000"}
+    return replace(one, brokers=3, topic=replace(one.topic, config=config))
+
+
+def test_the_peak_is_what_is_written_or_what_is_kept_and_deleted_late() -> None:
+    written = peak_log_bytes(kept(-1))
+    assert 3 * 1e9 < written < 3.1 * 1e9, "payload, and little besides"
+    assert peak_log_bytes(kept(10**9)) == written, "less than is kept anyway"
+    soaking = kept(10**7)
+    soaking = replace(soaking, phases=replace(soaking.phases, measure_s=86_400.0))
+    each = written / soaking.records_per_s / 10
+    late = soaking.records_per_s * each * 360
+    assert peak_log_bytes(soaking) == pytest.approx(30 * 3 * 11e6 + late, rel=0.001)
+    default = replace(soaking, topic=replace(soaking.topic, config={}))
+    assert peak_log_bytes(default) == pytest.approx(30 * 3 * 2 * 2**30 + late, rel=0.001)
+
+
+def test_a_load_that_a_disk_has_no_room_for_never_begins(cluster: Cluster) -> None:
+    watching = guards(cluster, disk_free_bytes_min=10 * GB)
+    cluster.dirs = tuple(LogDir(n, "/a", 100 * GB, 12 * GB) for n in (1, 2))
+    watching.admit(kept(-1))  # 1.5 GB for each of two
+    cluster.dirs = (*cluster.dirs, LogDir(3, "/full", 100 * GB, 10 * GB + 5))
+    with pytest.raises(GuardStopError, match="can add 1 GB to the volume of /full of broker 3"):
+        watching.admit(kept(-1))
+
+
+def test_a_share_of_the_disk_is_kept_as_well(cluster: Cluster) -> None:
+    watching = guards(cluster, disk_used_share_max=0.9)
+    cluster.dirs = (LogDir(1, "/a", 100 * GB, 12 * GB),)
+    with pytest.raises(GuardStopError, match=r"where 2 GB may be written: 12 GB are free"):
+        watching.admit(kept(-1))
+
+
+def test_a_disk_that_fills_too_fast_ends_the_load_before_it_is_full(cluster: Cluster) -> None:
+    clock = FakeTime()
+    watching = guards(cluster, clock, disk_free_bytes_min=10 * GB)
+    for free_gb in (50, 47, 44, 41, 38):  # 3 GB a second
+        cluster.dirs = (LogDir(1, "/a", 100 * GB, free_gb * GB),)
+        clock.pause(1.0)
+        watching.require_well()
+    cluster.dirs = (LogDir(1, "/a", 100 * GB, 35 * GB),)
+    clock.pause(1.0)
+    with pytest.raises(GuardStopError, match="fills at 3 GB a second and has room for 8 s"):
+        watching.require_well()
+
+
+def test_a_disk_that_fills_slowly_is_let_be(cluster: Cluster) -> None:
+    clock = FakeTime()
+    watching = guards(cluster, clock, disk_free_bytes_min=10 * GB)
+    for step in range(60):
+        cluster.dirs = (LogDir(1, "/a", 100 * GB, 50 * GB - step * GB // 10),)
+        clock.pause(1.0)
+        watching.require_well()
