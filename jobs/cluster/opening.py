@@ -30,6 +30,17 @@ def _never_ends() -> None:
     """Brokers that are not ours end without telling us; the next trial's check finds out."""
 
 
+@dataclass
+class LastLoad:
+    """When brokers were loaded by us for the last time, whatever run it was.
+
+    Attributes:
+        ended_s: its end [s since the epoch]; None before the first.
+    """
+
+    ended_s: float | None = None
+
+
 @dataclass(frozen=True)
 class OpenCluster:
     """A cluster that answers.
@@ -42,6 +53,7 @@ class OpenCluster:
         planted_handler_ms: broker id → the time that is planted in its request handlers; empty
             for brokers without [ms].
         testbed: where it is one.
+        last_load: shared by all runs on it, as what is warm stays so.
     """
 
     admin: KafkaAdmin
@@ -52,6 +64,7 @@ class OpenCluster:
     jmx_access: JmxAccess | None = None
     planted_handler_ms: Mapping[int, float] = field(default_factory=dict)
     testbed: Testbed | None = None
+    last_load: LastLoad = field(default_factory=LastLoad)
 
     def outage(self, reporter: Reporter) -> Outage:
         """What takes brokers away on purpose."""

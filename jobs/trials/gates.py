@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from jobs.cluster.opening import LastLoad
 from jobs.cluster.topic_set import TopicReport, TopicSet
 from jobs.console.events import PhaseProgress, PhaseStarted, Reporter
 from jobs.trials.recovery import Recovery, Usual, wait_until_calm, windows_between
@@ -23,7 +24,7 @@ are is how they usually are."""
 WARM_UPTIME_S = 600.0
 WARM_REQUESTS = 10_000
 """A broker that runs for less, or answered fewer produce requests since its start, is cold until
-this run has loaded it: the JVM compiles what has run some thousand times."""
+we have loaded it: the JVM compiles what has run some thousand times."""
 
 
 def cold_brokers(
@@ -32,7 +33,7 @@ def cold_brokers(
     """Brokers whose JVM has not been loaded since its start, as far as their metrics tell.
 
     Args:
-        loaded_s: when this run's last load ended [s since the epoch]; None before the first.
+        loaded_s: when our last load ended [s since the epoch]; None before the first.
     """
     cold = []
     for sample in samples:
@@ -54,6 +55,7 @@ class Gates:
         check: sees to it that the topics' ISRs are full and their preferred replicas lead.
         warm_up: loads the brokers on the topics until their JVMs are warm; None never does.
         clock, pause: wall-clock time [s], handed in for tests.
+        last_load: of the brokers, by this run or one before it in this process.
 
     Attributes:
         at_rest: what others wrote before the run; None where the brokers do not tell.
@@ -67,6 +69,7 @@ class Gates:
         warm_up: Callable[[TopicSet], None] | None,
         clock: Callable[[], float] = time.time,
         pause: Callable[[float], None] = time.sleep,
+        last_load: LastLoad | None = None,
     ) -> None:
         self._source = source
         self._check = check
@@ -77,7 +80,7 @@ class Gates:
         self._usual: Mapping[int, Usual] = {}
         self.at_rest: Written | None = None
         self._polled: Sequence[BrokerSample] = ()
-        self._loaded_s: float | None = None
+        self._last_load = LastLoad() if last_load is None else last_load
 
     def open(self) -> None:
         """See how the brokers are without our load."""
@@ -101,7 +104,7 @@ class Gates:
         Returns what was written since the brokers were seen at rest; None where they do not tell.
         """
         before, self._polled = self._polled, self._source.sample_all()
-        self._loaded_s = self._clock()
+        self._last_load.ended_s = self._clock()
         return Written.between(before, self._polled, brokers_of(self._source))
 
     def pass_all(self, topics: TopicSet) -> tuple[Reason, ...]:
@@ -118,7 +121,8 @@ class Gates:
     def _warm_reasons(self, topics: TopicSet) -> tuple[Reason, ...]:
         reasons = self._rest_reasons()
         brokers = brokers_of(self._source)
-        if self._warm_up is None or not cold_brokers(self._polled, brokers, self._loaded_s):
+        loaded_s = self._last_load.ended_s
+        if self._warm_up is None or not cold_brokers(self._polled, brokers, loaded_s):
             return reasons
         self._warm_up(topics)
         self.loaded()

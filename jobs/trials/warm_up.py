@@ -42,7 +42,8 @@ def open_gates(context: RunContext, warm_up_max_s: float) -> Gates:
         warm_up_max_s: load on brokers whose JVMs are cold, at most [s]; 0 is none.
     """
     warming = partial(warm_up, context, warm_up_max_s) if warm_up_max_s > 0 else None
-    gates = Gates(context.source, context.topics.check, context.reporter, warming)
+    last = context.cluster.last_load
+    gates = Gates(context.source, context.topics.check, context.reporter, warming, last_load=last)
     context.reporter.report(PhaseStarted("looking at the brokers at rest"))
     gates.open()
     short = gates.under_replicated_at_rest

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from jobs.cluster.opening import OpenCluster, open_cluster
+from jobs.config import Configuration
 from jobs.config.experiment import Sweep
 from jobs.console.events import PhaseStarted, Reporter, warn
 from jobs.runs.endings import Ending, ending_of
@@ -62,11 +64,13 @@ class Sweeping:
     Attributes:
         results: of the cases that have an answer, and of those that have none.
         left: turns that were not begun for want of time.
+        nearby: the limit of the case before, near which the next search begins.
     """
 
     order: SweepOrder
     results: list[Result] = field(default_factory=list)
     left: list[Turn] = field(default_factory=list)
+    nearby: int | None = None
     started_s: float = field(default_factory=time.time)
     _session: Session | None = None
 
@@ -147,12 +151,14 @@ class Sweeping:
             ),
         )
         try:
-            execute(body_of(turn), run, opened, self._session)
+            execute(body_of(turn, self.nearby), run, opened, self._session)
         except NoConclusionError as error:  # of this case; others may have an answer
             warn(order.reporter, f"case {case.name}, repeat {turn.repeat}: {error}")
         summary = finished(run.folder)
         assert summary is not None, "a run leaves its summary however it ends"
         self.results.extend(results_of(turn.case.settings, turn.repeat, summary))
+        limits = [load for each in summary.boundaries if (load := each.loads[0] or 0) > 0]
+        self.nearby = limits[0] if limits else self.nearby
 
     def ending(self, error: BaseException | None) -> Ending:
         """By the error, or by the cases without an answer."""
@@ -169,14 +175,29 @@ class Sweeping:
         return Ending()
 
 
-def body_of(turn: Turn) -> Body:
-    """What a case's run does."""
+def body_of(turn: Turn, nearby: int | None = None) -> Body:
+    """What a case's run does.
+
+    Args:
+        nearby: a limit near which a search begins; where it begins moves no answer, and saves
+            trials where the limit of another case is not far.
+    """
     experiment, config = turn.experiment, turn.case.config
     if experiment.load is None:
-        return LimitRun(config)
+        return LimitRun(config if nearby is None else _begun_near(config, nearby))
     held = FixedLoad(config.workload.message_bytes[0], experiment.load, experiment.trials)
     if experiment.asks == "failover":
         return FailoverRun(config, held)
     if experiment.asks in TIMED:
         return VolumeRun(config, held, reads=experiment.asks == "drain")
     return FixedLoadRun(config.in_full, held)
+
+
+def _begun_near(config: Configuration, limit: int) -> Configuration:
+    """The same, but for the first load of its search, which is about three quarters of this."""
+    search = config.goal.search
+    start = min(search.load_cap, max(2, math.ceil(limit / 0.75)))
+    goal = config.goal.model_copy(
+        update={"search": search.model_copy(update={"load_start_max": start})}
+    )
+    return replace(config, goals=(goal,))
