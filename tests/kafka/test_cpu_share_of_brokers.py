@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
-import psutil
 import pytest
 
 from jobs.testbed.cpu_groups import cpu_groups, group_name
 from jobs.testbed.launcher import start
+from tests.support.processes import becomes, processes_with
 
 pytestmark = pytest.mark.together
+
+GONE_S = 10.0
 
 
 def test_a_broker_gets_its_share_and_nothing_of_it_stays(tmp_path: Path) -> None:
@@ -38,7 +41,8 @@ def test_what_a_kill_leaves_is_swept_up(tmp_path: Path) -> None:
     testbed = start(brokers=1, overrides={"cpus": 1}, root=tmp_path)
     group = groups.folder / group_name(testbed.id, 1)
     assert group.exists()
-    psutil.Process(testbed.supervisor_pid).kill()
-    testbed.reap()
-    start(brokers=1, root=tmp_path).stop()
+    os.kill(testbed.supervisor_pid, signal.SIGKILL)
+    assert becomes(lambda: not processes_with(testbed.id), GONE_S)
+    assert group.exists(), "nobody is left to remove it"
+    testbed.stop()
     assert not group.exists()
