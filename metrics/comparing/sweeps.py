@@ -31,6 +31,8 @@ class Result:
         why: why there is no answer; empty where there is one.
         brokers: of the cluster; 0 where that is not known.
         run_id: of the case's run.
+        cpu_s_per_mb: of the producers for each MB of payload, at a fixed load [CPU-s/MB].
+        log_bytes_per_byte: of record batches for each byte of payload, at a fixed load [ratio].
     """
 
     settings: Mapping[str, str]
@@ -46,6 +48,8 @@ class Result:
     why: str = ""
     brokers: int = 0
     run_id: str = ""
+    cpu_s_per_mb: float | None = None
+    log_bytes_per_byte: float | None = None
 
     @property
     def has_interval(self) -> bool:

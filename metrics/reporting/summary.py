@@ -116,6 +116,8 @@ def trial_document(trial: Trial) -> dict[str, Any]:
         "evidence": trial.attribution,
         "handler_idle_min": evidence.handler_idle_min,
         "handler_s_per_mb": evidence.handler_s_per_mb,
+        "producer_cpu_s_per_mb": evidence.producer_cpu_s_per_mb,
+        "log_bytes_per_byte": evidence.log_bytes_per_byte,
         "leaders_back_s": trial.leaders_back_s,
         "retried_records": sum(client.counts.by_producer.retried.values()),
         "failed_records": client.counts.failed_total,

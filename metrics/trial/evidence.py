@@ -125,6 +125,25 @@ class Evidence:
         return busy / (achieved / len(self.brokers)) if busy > 0.0 else None
 
     @property
+    def log_bytes_per_byte(self) -> float | None:
+        """Record batches that brokers took from all producers over our payload [ratio].
+
+        Below 1 where compression saves more than the framing costs; None where a broker does not
+        tell, or nothing was acknowledged.
+        """
+        taken = [each.bytes_in_per_s for each in self.brokers]
+        achieved = self.client.achieved_mb_per_s
+        if not taken or None in taken or not achieved:
+            return None
+        return sum(filter(None, taken)) / (achieved * 1e6)
+
+    @property
+    def producer_cpu_s_per_mb(self) -> float | None:
+        """CPU time of the tasks with producers for each MB of payload acknowledged [CPU-s/MB]."""
+        counts = self.client.counts
+        return counts.cpu_s / (counts.acked_bytes / 1e6) if counts.acked_bytes else None
+
+    @property
     def lag_growth_per_s(self) -> dict[str, float]:
         """Consumer group → growth of its lag: acknowledged less read in the window [records/s].
 

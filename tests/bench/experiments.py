@@ -32,7 +32,6 @@ PAGES = ROOT / "docs" / "experiments"
 RUN_S = 1_800.0
 """An experiment that takes longer has failed [s]."""
 BEGIN, END = "<!-- measured -->", "<!-- end of measured -->"
-CHART_SCALE = 1.0
 
 
 def measure(name: str, out: Path) -> bool:
@@ -73,7 +72,7 @@ def write_page(name: str, out: Path, pages: Path = PAGES) -> None:
         raise ConfigError(f"{name} has no answer in {out}; expected one; run it first")
     answer = load_answer(path)
     (pages / "images").mkdir(parents=True, exist_ok=True)
-    write_sweep_chart(answer, pages / "images" / f"{name}.png", scale=CHART_SCALE)
+    write_sweep_chart(answer, pages / "images" / f"{name}.svg")
     page = pages / f"{name}.md"
     text = page.read_text(encoding="utf-8") if page.exists() else _fresh(answer)
     if BEGIN not in text or END not in text:
@@ -104,7 +103,7 @@ def _measured(answer: SweepAnswer, path: Path, folder: Path) -> Iterator[str]:
         f"on {environment['driver.cores']} cores and one disk{lasted}."
     )
     yield ""
-    yield f"![The figures over what varies](images/{answer.experiment}.png)"
+    yield f"![The figures over what varies](images/{answer.experiment}.svg)"
     yield ""
     yield f"| {' | '.join(answer.columns)} |"
     yield f"|{'---|' * len(answer.columns)}"

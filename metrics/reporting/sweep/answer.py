@@ -101,8 +101,9 @@ class SweepAnswer:
     def columns(self) -> tuple[str, ...]:
         """Headings of `rows`."""
         figure = ("sustained", "limit at 90 %") if self.asks == "limit" else ("", "at 90 %")
+        cost = ("CPU-s/MB", "log B/B") if self.asks == "load" else ()
         return (*map(short, self.axes), "size", "repeat", f"{figure[0]} {self.unit}".strip(),
-                figure[1], "p50 ms", "p99 ms", "bound by")  # fmt: skip
+                figure[1], "p50 ms", "p99 ms", *cost, "bound by")  # fmt: skip
 
     @property
     def rows(self) -> tuple[tuple[str, ...], ...]:
@@ -111,6 +112,7 @@ class SweepAnswer:
 
     def _row(self, each: Result) -> tuple[str, ...]:
         interval = f"{figure(each.low)} to {figure(each.high)}" if each.has_interval else UNKNOWN
+        costs = (each.cpu_s_per_mb, each.log_bytes_per_byte) if self.asks == "load" else ()
         return (
             *(each.settings[path] for path in self.axes),
             format_size(each.bpm),
@@ -119,6 +121,7 @@ class SweepAnswer:
             interval if each.value is not None else each.why,
             format_ms(each.p50_ms),
             format_ms(each.p99_ms),
+            *map(figure, costs),
             each.limited_by or UNKNOWN,
         )
 

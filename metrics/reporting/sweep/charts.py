@@ -24,16 +24,15 @@ _BROKERS = "cluster.testbed.brokers"
 Rows = Sequence[Mapping[str, Any]]
 
 
-def write_sweep_chart(answer: SweepAnswer, png_path: Path, scale: float = _PNG_SCALE) -> None:
-    """Draw all charts of an experiment below each other into a PNG.
-
-    Args:
-        scale: pixels for each of the page's.
-    """
+def write_sweep_chart(answer: SweepAnswer, path: Path) -> None:
+    """Draw all charts of an experiment below each other into a PNG, or an SVG by the path's end."""
     panels = [each for _, each in _charts(answer)]
     chart = alt.vconcat(*panels, title=answer.experiment, padding=20, spacing=24)
     spec = _configured(chart.resolve_scale(color="independent", shape="independent"))
-    write_atomic(png_path, vl_convert.vegalite_to_png(spec, scale=scale))
+    if path.suffix == ".svg":
+        write_atomic(path, vl_convert.vegalite_to_svg(spec) + "\n")
+    else:
+        write_atomic(path, vl_convert.vegalite_to_png(spec, scale=_PNG_SCALE))
 
 
 def sweep_specs(answer: SweepAnswer) -> list[tuple[str, dict[str, Any]]]:

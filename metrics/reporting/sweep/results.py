@@ -82,7 +82,7 @@ def _of_trials(trials: Sequence[Mapping[str, Any]]) -> Result:
         return Result({}, 1, bpm, None, why=reasons[0] if reasons else "no trial was valid")
 
     def middle(key: str) -> float | None:
-        known = [float(each[key]) for each in valid if _is_known(each[key])]
+        known = [float(each[key]) for each in valid if _is_known(each.get(key))]
         return median(known) if known else None
 
     bound = [each["limited_by"] for each in valid if each["limited_by"]]
@@ -95,6 +95,8 @@ def _of_trials(trials: Sequence[Mapping[str, Any]]) -> Result:
         p99_ms=middle("latency_p99_ms"),
         p999_ms=middle("latency_p999_ms"),
         limited_by=bound[-1] if bound else None,
+        cpu_s_per_mb=middle("producer_cpu_s_per_mb"),
+        log_bytes_per_byte=middle("log_bytes_per_byte"),
     )
 
 
