@@ -22,8 +22,7 @@ JOBS = {
     "report": "Write a run as one HTML page: the answer, its evidence, and how to make it again.",
     "sweep": "Measure the cases of an experiment, and say what each thing that varies does.",
     "testbed": "Real Kafka brokers on this machine, to try things on.",
-    "traffic": "Hold one traffic pattern at a fixed load, trial after trial, each judged on its "
-    "own.",
+    "traffic": "Hold one traffic pattern at a fixed load: trials, or for hours without a gap.",
 }
 """Name of each job and the first sentence of its help: `redline --help` imports none of them,
 as Spark and its libraries take seconds. A test holds each sentence against the job's own."""

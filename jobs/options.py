@@ -34,6 +34,25 @@ def duration_s(text: str) -> float:
     return float(found[1]) * _SECONDS[found[2]]
 
 
+class Lasting(click.ParamType):  # type: ignore[type-arg]  # not generic in older versions
+    """How long something lasts: a number of seconds, or a time with its unit such as 8h."""
+
+    name = "time"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Seconds; refuses what is no time, or none that ends."""
+        text = str(value).strip()
+        try:
+            seconds = float(text)
+        except ValueError:
+            return duration_s(text)
+        if not 0 < seconds < math.inf:
+            self.fail(f"{value!r} is no time above 0.", param, ctx)
+        return seconds
+
+
 class Amount(click.FloatRange):
     """A finite number in a range."""
 

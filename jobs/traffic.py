@@ -10,7 +10,7 @@ import click
 from jobs.config import load
 from jobs.config.profile import load_rate_profile
 from jobs.entry import run
-from jobs.options import Amount, pattern_options, run_options
+from jobs.options import Lasting, pattern_options, run_options
 from jobs.runs.asked import Asked
 from jobs.runs.fixed_load import FixedLoad, FixedLoadRun
 from jobs.runs.launch import launch
@@ -27,9 +27,9 @@ from search.errors import ConfigError
               help="Producers; or the load on the goal's axis, where it is another.")  # fmt: skip
 @click.option("--trials", type=click.IntRange(min=1),
               help="How many trials, one after another.  [default: 1]")  # fmt: skip
-@click.option("--duration", "duration_s", type=Amount(min=0, min_open=True),
-              metavar="S", help="Instead: one load without a gap, judged window by window, for so "
-                                "long.")  # fmt: skip
+@click.option("--duration", "duration_s", type=Lasting(), metavar="TIME",
+              help="Instead: one load without a gap, judged window by window, for so long, such "
+                   "as 90 (seconds), 30m or 8h.")  # fmt: skip
 @click.option("--profile", metavar="NAME|FILE",
               help="How the load changes over time: a file of conf/profiles, or a path; once "
                    "through it, or again and again for --duration.")  # fmt: skip

@@ -7,11 +7,12 @@ import math
 from dataclasses import replace
 from pathlib import Path
 
+import click
 import pytest
 
 from jobs.config import load
 from jobs.console.text import point_words
-from jobs.options import duration_s
+from jobs.options import Lasting, duration_s
 from jobs.runs.endings import Ending, ending_of
 from jobs.runs.estimate import line_of, plan_of
 from jobs.runs.limit import LimitRun
@@ -250,6 +251,19 @@ def test_an_answer_says_how_long_it_was_held_and_what_did_not_last() -> None:
 )
 def test_a_time_has_a_unit(text: str, seconds: float) -> None:
     assert duration_s(text) == seconds
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90", 90.0), ("1.5", 1.5), (" 30m", 1800.0), ("8h", 28_800.0)]
+)
+def test_how_long_a_load_lasts_may_be_seconds_or_a_time(text: str, seconds: float) -> None:
+    assert Lasting().convert(text, None, None) == seconds
+
+
+@pytest.mark.parametrize("text", ["0", "-5", "nan", "inf", "0h", "8d", "", "h"])
+def test_what_is_no_time_does_not_last(text: str) -> None:
+    with pytest.raises((ConfigError, click.BadParameter), match="no time"):
+        Lasting().convert(text, None, None)
 
 
 @pytest.mark.parametrize("text", ["30", "0m", "m", "-1m", "1d", "1h30m"])
