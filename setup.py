@@ -121,7 +121,7 @@ PACKAGES = [
 setup(
     name="kafka-redline",
     version=VERSION,
-    description="Finds how much traffic a Kafka cluster can take, and says why no more",
+    description="Finds how much traffic a Kafka cluster can take, and what limits it",
     long_description=README.read_text(encoding="utf-8") if README.exists() else "",
     long_description_content_type="text/markdown",
     license="Apache-2.0",

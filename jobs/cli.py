@@ -56,7 +56,7 @@ class Jobs(click.Group):
 )
 @click.version_option(__version__, prog_name="redline")
 def redline() -> None:
-    """Find how much traffic a Kafka cluster can take, and say why no more.
+    """Find how much traffic a Kafka cluster can take, and what limits it.
 
     Exit codes: 0 done, 1 unexpected error, 2 bad usage or configuration, 3 no conclusion,
     4 regression found, 5 stopped by a guard, 75 try again later (the cluster is in use),

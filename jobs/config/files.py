@@ -56,7 +56,7 @@ def read_conf(folder: str, name_or_path: str, asked_by: str) -> ConfFile:
     close = nearest(name_or_path, known)
     meant = f"the nearest is {close}; " if close else ""
     raise ConfigError(
-        f'{asked_by} "{name_or_path}" names no file of conf/{folder}; {meant}'
+        f'{asked_by} "{name_or_path}" is not found in conf/{folder}; {meant}'
         f"expected one of {', '.join(known)}, or the path of a YAML file"
     )
 

@@ -97,7 +97,7 @@ def pip_problem(log_text: str, log: Path) -> str:
     last = lines[-1].removeprefix("ERROR: ")[:300]
     return (
         f"pip could not install the packages ({last}). "
-        f"The whole story is in {log}; run make setup again when it is mended."
+        f"The whole story is in {log}; run make setup again when it is fixed."
     )
 
 

@@ -208,7 +208,7 @@ def test_a_dry_run_tells_the_cases_and_their_time(tmp_path: Path) -> None:
     [
         (["--night", "../n1"], "expected a name of at most 80"),
         (["--cluster", "example"], "no testbed, and this would load it"),
-        (["--suite", "nothing"], "names no file of conf/suites"),
+        (["--suite", "nothing"], "is not found in conf/suites"),
     ],
 )
 def test_what_makes_no_sense_is_refused_before_any_load(
