@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from jobs.config import Configuration
-from jobs.console.events import Reporter
+from jobs.console.events import PlanShown, Reporter
 from search.errors import ConfigError
 
 
@@ -15,11 +15,13 @@ def require_consent(
     reporter: Reporter,
     yes: bool,
     deed: str = "load it until it is overloaded",
+    plan: Callable[[], PlanShown] | None = None,
 ) -> None:
     """Ask for each cluster once, unless it is a testbed or the answer was given.
 
     Args:
         deed: what would be done with it.
+        plan: what whoever is asked has to know first, such as time and bytes.
 
     Raises:
         ConfigError: there is nobody to ask, or the answer is no.
@@ -36,5 +38,8 @@ def require_consent(
                 f"{told}, and this would {deed}; expected --yes, as nobody can be asked; see what "
                 "it would do with --dry-run"
             )
+        if plan is not None:
+            reporter.report(plan())
+            plan = None  # once is enough
         if not reporter.confirm(f"{told}: {deed}?"):
             raise ConfigError(f"{told}, and the answer was no; nothing was loaded")

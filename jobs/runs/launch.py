@@ -36,7 +36,7 @@ def may_begin(
     if asked.dry_run:
         reporter.report(PlanShown(plan()))
         return False
-    require_consent(configs, reporter, asked.yes, deed)
+    require_consent(configs, reporter, asked.yes, deed, lambda: PlanShown(plan()))
     return True
 
 

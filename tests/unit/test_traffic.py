@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from jobs.config import load
+from jobs.console.events import Level, Notice, PlanShown, RecordingReporter
 from jobs.console.printing import make_reporter
 from jobs.runs.consent import require_consent
 from jobs.runs.fixed_load import FixedLoad, FixedLoadRun, trials_table
@@ -129,6 +130,23 @@ def test_consent_names_the_deed() -> None:
         require_consent([config], reporter, False, "do this")
     with make_reporter() as reporter:
         require_consent([config], reporter, True)
+
+
+def test_whoever_is_asked_sees_the_plan_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Answering(RecordingReporter):
+        def confirm(self, question: str) -> bool:
+            self.events.append(Notice(Level.NOTE, question))
+            return True
+
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    config = load("example", "demo", "default", ["workload.message_bytes=[1000]"])
+    other = load("example", "demo", "default", ["cluster.bootstrap_servers=[elsewhere:9092]"])
+    plan = FixedLoadRun(config, FixedLoad(1_000, 40)).plan(Path("out"))
+    reporter = Answering()
+    require_consent([config, other], reporter, False, "do this", lambda: PlanShown(plan))
+    assert [type(each) for each in reporter.events] == [PlanShown, Notice, Notice]
+    require_consent([config, other], reporter, True, "do this", lambda: PlanShown(plan))
+    assert len(reporter.events) == 3, "whoever said yes before is not asked"
 
 
 def s_per_mb(mb_per_s: float, *brokers: BrokerWindow) -> float | None:
