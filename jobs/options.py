@@ -11,11 +11,15 @@ from typing import Any, TypeVar
 
 import click
 
+from jobs.config.loading import available, load_cluster
 from jobs.runs.asked import Asked
 from metrics.reporting.summary import write_atomic
 from search.errors import ConfigError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+
+USUAL_WORKLOAD = "demo"
+"""Of a testbed."""
 
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
@@ -108,10 +112,8 @@ _CLUSTER = click.option(
 )
 _WORKLOAD = click.option(
     "--workload",
-    default="demo",
-    show_default=True,
     metavar="NAME|FILE",
-    help="The traffic pattern: a file of conf/workloads, or a path.",
+    help="The traffic pattern: a file of conf/workloads, or a path.  [default: demo, on a testbed]",
 )
 _SET = click.option(
     "--set",
@@ -154,8 +156,34 @@ lock_option = click.option(
 
 
 def pattern_options(command: Command) -> Command:
-    """`--cluster` and `--workload`."""
-    return _CLUSTER(_WORKLOAD(command))
+    """`--cluster` and `--workload`, which only a testbed has a default of."""
+
+    @functools.wraps(command)
+    def gathered(*, workload: str | None, **own: Any) -> Any:
+        named = workload or _usual_workload(own["cluster"], own["overrides"])
+        return command(workload=named, **own)
+
+    return _CLUSTER(_WORKLOAD(gathered))  # type: ignore[return-value]
+
+
+def _usual_workload(cluster: str, overrides: tuple[str, ...]) -> str:
+    """The laptop's, where the brokers are on one.
+
+    Raises:
+        ConfigError: they are not, and nobody wants that load by mistake.
+    """
+    try:
+        is_testbed = load_cluster(cluster, overrides).testbed is not None
+    except ConfigError:  # whoever loads it next says what is wrong
+        return USUAL_WORKLOAD
+    if not is_testbed:
+        known = ", ".join(available("workload"))
+        raise ConfigError(
+            f"cluster {cluster} is no testbed, and no --workload is given; expected one of {known},"
+            " or the path of a YAML file, as what a laptop's brokers get says nothing of others; "
+            "name one, such as --workload 100B-to-100kB"
+        )
+    return USUAL_WORKLOAD
 
 
 def place_options(command: Command) -> Command:

@@ -202,7 +202,7 @@ def expel(testbed: Testbed) -> list[str]:
 # --- the command ----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("job", ["traffic --np=1", "nightly --night=n1"])
+@pytest.mark.parametrize("job", ["traffic --np=1 --workload=demo", "nightly --night=n1"])
 def test_a_command_on_a_cluster_in_use_ends_with_75_before_spark_is_started(
     job: str, kafka_testbed: Testbed, tmp_path: Path
 ) -> None:
@@ -223,7 +223,13 @@ def test_a_command_on_a_cluster_in_use_ends_with_75_before_spark_is_started(
 def test_a_run_that_another_one_took_the_lock_from_ends_and_its_trial_is_invalid(
     kafka_testbed: Testbed, tmp_path: Path
 ) -> None:
-    options = ("traffic", "--np=2", f"--cluster={cluster_file(kafka_testbed.folder)}", "--yes")
+    options = (
+        "traffic",
+        "--np=2",
+        "--workload=demo",
+        f"--cluster={cluster_file(kafka_testbed.folder)}",
+        "--yes",
+    )
     long = ("--set=cluster.warm_up_max_s=0", "--set=workload.trial.measure_s=120")
     with (
         RunningCommand(*options, *long, folder=tmp_path) as command,

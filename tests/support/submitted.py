@@ -60,6 +60,7 @@ class Submitter:
         program = [SPARK_SUBMIT, "--master", master, "--properties-file", properties, *conf]
         program += ["--py-files", str(self.wheel)]
         cluster = ["--cluster", str(cluster_file(self.testbed.folder)), "--yes"]
+        cluster += [] if job == "cleanup" else ["--workload=demo"]
         return RunningCommand(
             *cluster,
             *options,

@@ -86,7 +86,12 @@ def test_what_cannot_go_on_without_a_gap_is_refused(override: str, told: str) ->
         (["--np", "4", "--profile", "dya"], "day"),
         (["--np", "4", "--set", "workload.np=3"], "has np 3"),
         (["--np", "4", "--message-bytes", "9000000"], "raise producer.buffer_memory|pool_bytes"),
-        (["--np", "4", "--cluster", "example"], "no testbed, and this would hold 4 producers"),
+        (
+            ["--np", "4", "--cluster", "example", "--workload", "1kB"],
+            "no testbed, and this would hold 4 producers",
+        ),
+        (["--np", "4", "--cluster", "example"], "no --workload is given; expected one of"),
+        (["--np", "4", "--cluster", "exampel"], "the nearest is example"),
     ],
 )
 def test_what_makes_no_sense_is_refused_before_any_load(
