@@ -20,13 +20,15 @@ JOBS = {
     "nightly": "Measure the cases of a suite, and tell which of them are worse than before.",
     "plan": "Say how many brokers a load needs, with what headroom, and what binds first.",
     "report": "Write a run as one HTML page: the answer, its evidence, and how to make it again.",
+    "runs": "List the runs of a folder, show one, tag it or delete it.",
     "sweep": "Measure the cases of an experiment, and say what each thing that varies does.",
     "testbed": "Real Kafka brokers on this machine, to try things on.",
     "traffic": "Hold one traffic pattern at a fixed load: trials, or for hours without a gap.",
 }
 """Name of each job and the first sentence of its help: `redline --help` imports none of them,
 as Spark and its libraries take seconds. A test holds each sentence against the job's own."""
-_ELSEWHERE = {"testbed": "jobs.testbed.commands"}
+ELSEWHERE = {"runs": "jobs.list_runs", "testbed": "jobs.testbed.commands"}
+"""Jobs whose module has another name than they have."""
 
 
 class Jobs(click.Group):
@@ -41,7 +43,7 @@ class Jobs(click.Group):
         if cmd_name not in JOBS:
             return None
         attribute = cmd_name.replace("-", "_")
-        module = importlib.import_module(_ELSEWHERE.get(cmd_name, f"jobs.{attribute}"))
+        module = importlib.import_module(ELSEWHERE.get(cmd_name, f"jobs.{attribute}"))
         command: click.Command = getattr(module, attribute)
         return command
 

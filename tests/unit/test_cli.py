@@ -8,7 +8,7 @@ import sys
 import pytest
 from click.testing import CliRunner
 
-from jobs.cli import JOBS, redline
+from jobs.cli import ELSEWHERE, JOBS, redline
 from tests.support.commands import ROOT, job
 
 
@@ -26,7 +26,9 @@ def test_the_list_has_each_job_with_its_whole_sentence() -> None:
 
 def test_every_module_of_a_job_is_on_the_list() -> None:
     files = {path.stem.replace("_", "-") for path in (ROOT / "jobs").glob("*.py")}
-    assert files - {"--init--", "cli", "entry", "notebook", "options"} == set(JOBS) - {"testbed"}
+    helpers = {"--init--", "cli", "entry", "notebook", "options"}
+    named = {ELSEWHERE.get(job, f"jobs.{job}").removeprefix("jobs.") for job in JOBS}
+    assert files - helpers == {each.replace("_", "-") for each in named} - {"testbed.commands"}
 
 
 def test_an_unknown_job_is_refused() -> None:
