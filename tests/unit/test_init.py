@@ -1,0 +1,78 @@
+"""`redline init`: five questions, and a file that a run takes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from jobs.config.loading import load_cluster
+from jobs.init import init
+from search.errors import ConfigError
+
+
+def asked(file: Path, *options: str, answers: str = "") -> Result:
+    return CliRunner().invoke(init, [str(file), *options], input=answers, standalone_mode=False)
+
+
+def test_five_answers_make_a_file_that_loads(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    answers = "broker-1:9092, broker-2:9092\nSASL_SSL\nSCRAM-SHA-256\n\nprometheus\n"
+    done = asked(file, answers=answers)
+    assert done.exception is None, done.output
+    cluster = load_cluster(str(file))
+    assert cluster.bootstrap_servers == ("broker-1:9092", "broker-2:9092")
+    assert cluster.security.protocol == "SASL_SSL"
+    assert cluster.security.sasl_mechanism == "SCRAM-SHA-256"
+    assert cluster.security.username_from == "env:KAFKA_USERNAME"
+    assert cluster.security.cafile is None
+    assert "9404" in file.read_text()
+    assert "set KAFKA_PASSWORD where runs start" in done.output
+    assert f"redline doctor --cluster {file}" in done.output
+
+
+@pytest.mark.parametrize("metrics", ["jmx", "none"])
+def test_options_answer_beforehand(tmp_path: Path, metrics: str) -> None:
+    file = tmp_path / "mine.yaml"
+    options = ("--servers=b:9092", "--protocol=SSL", "--cafile=/ca.pem", f"--metrics={metrics}")
+    done = asked(file, *options)
+    assert done.exception is None, done.output
+    cluster = load_cluster(str(file))
+    assert (cluster.security.protocol, cluster.security.cafile) == ("SSL", "/ca.pem")
+    assert ("9999" in file.read_text()) == (metrics == "jmx")
+
+
+def test_plain_brokers_have_no_security(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    assert (
+        asked(file, "--servers=b:9092", "--protocol=PLAINTEXT", "--metrics=jmx").exception is None
+    )
+    assert "security" not in file.read_text().split("never written here.")[1]
+
+
+def test_a_file_that_is_there_stays(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text("mine")
+    options = ("--servers=b:9092", "--protocol=PLAINTEXT", "--metrics=jmx")
+    done = asked(file, *options)
+    assert isinstance(done.exception, ConfigError) and "there already" in str(done.exception)
+    assert file.read_text() == "mine"
+    assert asked(file, *options, "--force").exception is None
+
+
+@pytest.mark.parametrize("servers", ["", " , ", "no port", "b:99999999"])
+def test_what_a_run_would_refuse_is_not_left(tmp_path: Path, servers: str) -> None:
+    file = tmp_path / "mine.yaml"
+    options = (f"--servers={servers}", "--protocol=PLAINTEXT", "--metrics=jmx")
+    assert isinstance(asked(file, *options).exception, ConfigError)
+    assert not file.exists()
+    file.write_text("before")
+    assert isinstance(asked(file, *options, "--force").exception, ConfigError)
+    assert file.read_text() == "before"
+
+
+def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
+    options = ("--servers=b:9092", "--protocol=PLAINTEXT", "--metrics=jmx")
+    done = asked(tmp_path / "nothing" / "mine.yaml", *options)
+    assert done.exception is None or isinstance(done.exception, ConfigError)
