@@ -149,6 +149,16 @@ def test_the_page_says_all_of_it_and_loads_nothing() -> None:
     assert "src=" not in page.split("<script>")[0]
 
 
+def test_what_is_many_times_as_much_is_called_so() -> None:
+    results = [
+        Result({ACKS: each}, 1, 1000, value, low=value * 0.9, high=value * 1.1)
+        for each, value in (("1", 1.0), ("all", 11.0))
+    ]
+    (told,) = answer(results, {ACKS: ("1", "all")}).sentences
+    assert told.startswith("acks all against 1, 1 kB: 11 times as much, 95% interval 9.")
+    assert told.endswith(" times")
+
+
 def test_a_sweep_without_figures_has_a_page_without_charts() -> None:
     missing = [Result({ACKS: each}, 1, 1000, None, why="no disk") for each in ("1", "all")]
     page = sweep_page(answer(missing, {ACKS: ("1", "all")}))

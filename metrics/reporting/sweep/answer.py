@@ -25,6 +25,8 @@ SCHEMA_VERSION = 1
 AIMS = {THROUGHPUT: "throughput", LATENCY: "latency", BOTH: "throughput and latency"}
 TIMED = ("fill", "drain", "failover")
 """What is asked where the figure is a time, so that less is better."""
+MANIFOLD = 2.0
+"""From this ratio on people read times as much, and no percent."""
 _OF_BROKERS = "cluster.testbed.properties."
 
 
@@ -196,6 +198,9 @@ def sentence(each: AxisEffect) -> str:
             f"{where}: no effect seen ({effect.change:+.1%}, {interval}); a loss of "
             f"{effect.smallest_visible:.0%} would have been"
         )
+    if effect.ratio >= MANIFOLD:
+        span = f"{effect.low:.3g} to {effect.high:.3g}"
+        return f"{where}: {effect.ratio:.3g} times as much, {CONFIDENCE:.0%} interval {span} times"
     word = "less" if effect.change < 0 else "more"
     return f"{where}: {abs(effect.change):.1%} {word}, {interval}"
 
