@@ -88,6 +88,8 @@ def _fresh(answer: SweepAnswer) -> str:
         f"# {question}\n\n```sh\nredline sweep {answer.experiment}            # as published\n"
         f"redline sweep {answer.experiment} --quick    # as below\n```\n\n"
         f"{answer.published or 'No published study asks this.'}\n\n"
+        f"The experiment is [{answer.experiment}.yaml]"
+        f"(../../conf/experiments/{answer.experiment}.yaml).\n\n"
         f"## Measured\n\n{BEGIN}\n{END}\n\n"
         "## What it says\n\n"
     )

@@ -49,7 +49,7 @@ def test_each_ready_experiment_stands_in_the_docs_with_its_question() -> None:
     text = (ROOT / "docs" / "experiments.md").read_text(encoding="utf-8")
     for name in names_in("experiments"):
         found = load_sweep(name).experiment
-        row = f"| [{name}](../conf/experiments/{name}.yaml) | {found.description} |"
+        row = f"| [{name}](experiments/{name}.md) | {found.description} |"
         assert f"{row} {found.published or '–'} |" in text, name
 
 
