@@ -42,11 +42,12 @@ def leftovers(topics: Iterable[str], groups: Iterable[str]) -> list[Leftover]:
     """
     named = [("topic", name) for name in topics if _TOPIC.fullmatch(name)]
     named += [("group", name) for name in groups if _GROUP.fullmatch(name)]
-    found = (Leftover(kind, name, _begun_s(name)) for kind, name in named)
+    found = (Leftover(kind, name, begun_s(name)) for kind, name in named)
     return sorted(found, key=lambda each: (each.begun_s or 0.0, each.kind, each.name))
 
 
-def _begun_s(name: str) -> float | None:
+def begun_s(name: str) -> float | None:
+    """When a run of this id, or what is named after it, began [s since the epoch], or None."""
     told = _BEGUN.search(name)
     if told is None:
         return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
+from jobs.cluster.leftovers import begun_s
 from jobs.config.experiment import Sweep
 from jobs.runs.endings import Ending
 from jobs.runs.estimate import caveat_of
@@ -37,7 +38,8 @@ def answer_of(sweeping: Sweeping, ending: Ending) -> SweepAnswer:
     sweep, experiment = order.sweep, order.sweep.experiment
     return SweepAnswer(
         order.sweep_id,
-        iso_utc(sweeping.started_s),
+        # Also of a sweep that was resumed: its id says when it began.
+        iso_utc(begun_s(order.sweep_id) or sweeping.started_s),
         iso_utc(time.time()),
         ending.status,
         ending.exit_code,
