@@ -39,7 +39,7 @@ NP, RECORDS_PER_S = 3, 250.0
 STEP = RateProfile("step", ((0, 0.5), (6, 0.5), (6, 2), (12, 2)))
 
 
-@pytest.mark.parametrize("profile", [None, STEP])
+@pytest.mark.parametrize("profile", [pytest.param(None, marks=pytest.mark.long), STEP])
 def test_windows_follow_each_other_and_every_record_is_in_one_of_them(
     kafka_testbed: Testbed, spark: SparkSession, tmp_path: Path, profile: RateProfile | None
 ) -> None:
