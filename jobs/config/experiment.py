@@ -62,6 +62,8 @@ class Experiment(ConfigModel):
         combine: "grid", each value with each of the other axes; "one at a time", each value with
             the first values of the other axes.
         cases: instead of axes: the settings of each case, the same keys in all of them.
+        cold: whether a testbed's machine forgets what was written before it is read, where "drain"
+            is asked.
         load: on the goal's axis, where no limit is asked for.
         trials: of each case and repeat, where "load" is asked.
         repeats: how often each case is measured; between two of its repeats come all others.
@@ -83,6 +85,7 @@ class Experiment(ConfigModel):
     axes: Mapping[str, Values] = Field(default_factory=dict)
     combine: Literal["grid", "one at a time"] = "grid"
     cases: Annotated[tuple[Settings, ...], Field(strict=False)] = ()
+    cold: bool = False
     load: Annotated[int, Whole(1, 10_000_000, "on the goal's axis")] | None = None
     trials: Annotated[int, Whole(1, 100, "trials")] = 1
     repeats: Annotated[int, Whole(1, 100, "repeats")] = 1
@@ -257,6 +260,11 @@ def _require_one(experiment: Experiment, config: Configuration) -> None:
         )
     if experiment.asks == "failover":
         _require_survivors(config)
+    if experiment.cold and (experiment.asks != "drain" or config.cluster.testbed is None):
+        raise ConfigError(
+            f"cold is true, asks is {experiment.asks} and cluster {config.cluster.name}; expected "
+            "asks: drain on a testbed, as only there the page cache is ours; remove it"
+        )
     if experiment.asks == "drain" and not config.workload.consumers.groups:
         raise ConfigError(
             "asks is drain and workload.consumers.groups 0; expected 1 or more, or nobody reads "

@@ -9,10 +9,12 @@ from jobs.config import Configuration
 from jobs.console.events import Plan, note
 from jobs.runs.fixed_load import FixedLoad, FixedLoadRun
 from jobs.runs.lifecycle import Life
+from jobs.testbed.page_cache import forget
+from jobs.testbed.places import node_files
 from jobs.trials.holding import Holder
 from metrics.traffic.consumers import ConsumerOptions
 from metrics.trial.volume import moved_s
-from metrics.units import format_mb_per_s
+from metrics.units import format_mb_per_s, format_volume
 from search.errors import NoConclusionError
 
 
@@ -22,11 +24,16 @@ class VolumeRun(FixedLoadRun):
     Args:
         reads: whether what was written is read in a trial of its own, in which nothing is offered;
             the time of that trial is then the answer.
+        cold: whether the brokers' machine forgets the volume before it is read, so that it comes
+            from the disk; of a testbed.
 
     The workload has a volume, and consumer groups where it is read; see `load_sweep`.
     """
 
-    def __init__(self, config: Configuration, load: FixedLoad, reads: bool) -> None:
+    def __init__(
+        self, config: Configuration, load: FixedLoad, reads: bool, cold: bool = False
+    ) -> None:
+        self._cold = cold
         trial = config.workload.trial
         assert trial.volume_bytes is not None, "see load_sweep"
         self._volume_mb = trial.volume_bytes / 1e6
@@ -56,6 +63,8 @@ class VolumeRun(FixedLoadRun):
         with Holder(life.context, self.config.cluster.warm_up_max_s) as holder:
             for index, (why, config) in enumerate(self._steps):
                 left = len(self._steps) - index
+                if self._cold and index:
+                    self._forget(life)
                 trial = holder.hold(self.load.bpm, self.load.load, why, left, config)
                 self.trials.append(trial)
                 took_s = moved_s(trial.pattern, trial.evidence.client)
@@ -68,6 +77,14 @@ class VolumeRun(FixedLoadRun):
                 told = f"{self._volume_mb:,.0f} MB in {took_s:.2f} s"
                 rate = format_mb_per_s(self._volume_mb / took_s)
                 note(life.order.reporter, f"{why}: {told}, {rate} MB/s")
+
+    def _forget(self, life: Life) -> None:
+        testbed = life.context.cluster.testbed
+        assert testbed is not None, "see load_sweep"
+        forgotten = forget(node_files(node).data for node in testbed.brokers.values())
+        note(
+            life.order.reporter, f"the page cache forgot {format_volume(forgotten)} of log segments"
+        )
 
 
 def _with(config: Configuration, **parts: object) -> Configuration:

@@ -163,6 +163,10 @@ WRONG = {
         f"asks: fill\nload: 4\ntrials: 2\n{VOLUME}axes:\n  {ACKS}: ['1', all]\n",
         "set repeats instead",
     ),
+    "cold without a drain": (
+        f"cold: true\naxes:\n  {ACKS}: ['1', all]\n",
+        "asks: drain on a testbed",
+    ),
     "nobody survives": (
         f"asks: failover\nload: 4\n{ALONE}axes:\n  {ACKS}: ['1', all]\n",
         "with replication_factor 1; expected a testbed of 2 brokers or more",

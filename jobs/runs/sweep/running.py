@@ -189,7 +189,7 @@ def body_of(turn: Turn, nearby: int | None = None) -> Body:
     if experiment.asks == "failover":
         return FailoverRun(config, held)
     if experiment.asks in TIMED:
-        return VolumeRun(config, held, reads=experiment.asks == "drain")
+        return VolumeRun(config, held, experiment.asks == "drain", experiment.cold)
     return FixedLoadRun(config.in_full, held)
 
 
