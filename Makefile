@@ -5,7 +5,7 @@ BIN := .venv/bin
 STAMP := .venv/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-long lint dist bench bench-calibration bench-experiments bench-sampling bench-search clean
+.PHONY: help setup demo test test-long flaky lint dist bench bench-calibration bench-experiments bench-sampling bench-search clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,6 +27,9 @@ test: $(STAMP) ## Run all tests, those without a JVM first
 test-long: $(STAMP) ## Run the validations that take minutes each
 	@$(BIN)/python -m jobs.setup.preflight
 	$(BIN)/python -m pytest -m long --timeout 3600
+
+flaky: $(STAMP) ## Run the unit tests 20 times beside a process that takes a core
+	$(BIN)/python -m tests.bench.flaky --times 20 tests/unit
 
 lint: $(STAMP) ## Check style and types
 	$(BIN)/ruff check .
