@@ -8,7 +8,7 @@ STAMP := .venv/.ready
 .PHONY: help setup demo test test-long flaky lint dist bench bench-calibration bench-experiments bench-sampling bench-search clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo "Set-up happens on the first use, with PYTHON=$(PYTHON) (3.10 or newer) and Java 17 or newer."
 
 setup: $(STAMP) ## Make .venv with its redline command, and resolve all jars once

@@ -2,7 +2,8 @@
 
     python -m tests.bench.flaky --times 20 tests/unit
 
-Beside the tests a process takes one core the whole time. Ends at the first run that fails, with what
+Beside the tests a process takes one core the whole time. Ends at the first run that fails, with
+what
 pytest said of it.
 """
 
