@@ -65,6 +65,7 @@ EXTRAS = {
         "grpcio>=1.76",
         "hypothesis",
         "ipykernel>=6.29",
+        "jsonschema",
         "MLRsearch",
         "mypy",
         "nbclient",

@@ -22,7 +22,7 @@ from metrics.units import iso_utc
 from search.errors import ConfigError
 
 SCHEMA_VERSION = 1
-_DERIVED = (
+DERIVED = (
     "mb_per_s_overloaded",
     "mb_per_s_per_broker_overloaded",
     "relative_width",
@@ -208,4 +208,4 @@ def write_atomic(path: Path, content: str | bytes) -> None:
 
 
 def _boundary_document(boundary: Boundary) -> dict[str, Any]:
-    return asdict(boundary) | {name: getattr(boundary, name) for name in _DERIVED}
+    return asdict(boundary) | {name: getattr(boundary, name) for name in DERIVED}

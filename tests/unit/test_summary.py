@@ -6,9 +6,11 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import jsonschema
 import pytest
 
-from metrics.reporting.summary import RunSummary, load_summary, write_summary
+from metrics.reporting.summary import RunSummary, load_summary, trial_document, write_summary
+from metrics.reporting.summary_schema import schema_text, summary_schema
 from metrics.tables.boundary import Boundary, make_boundary
 from metrics.traffic.axes import AXES, NP, Axis
 from metrics.trial.judgement import Reason
@@ -26,7 +28,9 @@ from metrics.windows.resource import Resource
 from search.errors import ConfigError
 from search.interval import Interval
 from search.model import Bracket
-from tests.support.rows import traffic
+from tests.support.commands import ROOT
+from tests.support.reported import summary_of_sizes
+from tests.support.rows import traffic, trial
 
 IDLE = Reason("request_handler_idle", "broker 2 idle 0.12, below 0.20", 0.12, 0.2, 2, Resource.DISK)
 
@@ -301,3 +305,26 @@ def test_ratios_counts_volumes_and_times() -> None:
     assert format_volume(12_345_678_900) == "12 GB"
     assert format_volume(999_600) == "1 MB"
     assert iso_utc(0) == "1970-01-01T00:00:00Z"
+
+
+# --- its schema -------------------------------------------------------------------------
+
+
+def test_the_schema_in_the_docs_is_that_of_the_code() -> None:
+    kept = (ROOT / "docs" / "summary.schema.json").read_text(encoding="utf-8")
+    due = "renew it: python -m metrics.reporting.summary_schema docs/summary.schema.json"
+    assert kept == schema_text(), due
+
+
+def test_what_a_run_writes_is_what_the_schema_says(tmp_path: Path) -> None:
+    told = replace(summary_of_sizes([100, 1000]), trials=(trial_document(trial()),))
+    write_summary(told, tmp_path / "summary.json")
+    document = json.loads((tmp_path / "summary.json").read_text(encoding="utf-8"))
+    schema = summary_schema()
+    jsonschema.validate(document, schema)
+    jsonschema.validate(document | {"of a newer version": 1}, schema)
+    wrong = document | {"boundaries": [document["boundaries"][0] | {"np_sustained": "many"}]}
+    bad: dict[str, object]
+    for bad in (wrong, {}, document | {"schema_version": 2}):
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate(bad, schema)
