@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-from typing import NoReturn
 
 import click
 
@@ -68,7 +67,7 @@ def redline() -> None:
     """
 
 
-def main() -> NoReturn:
+def main() -> None:
     """The console command's entry point."""
     run(redline)
 

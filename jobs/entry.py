@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import sys
 import traceback
 from collections.abc import Sequence
 from types import FrameType
-from typing import NoReturn
 
 import click
 
@@ -16,11 +16,13 @@ from jobs.setup.places import cache_dir
 from search.errors import ConfigError, RedlineError, TerminatedError
 
 INTERRUPTED = 130
+DATABRICKS = "DATABRICKS_RUNTIME_VERSION"
+"""Set where Databricks runs the job, which takes any SystemExit, one of 0 too, for a failure."""
 UNEXPECTED = 1
 
 
-def run(command: click.Command, args: Sequence[str] | None = None) -> NoReturn:
-    """Run a job's command and exit with its code.
+def run(command: click.Command, args: Sequence[str] | None = None) -> None:
+    """Run a job's command and exit with its code; on Databricks a job that is done just returns.
 
     0 done, 1 unexpected error, 2 bad usage or configuration, 3 no conclusion,
     4 regression found, 5 stopped by a guard, 75 try again later (the cluster is in use),
@@ -38,7 +40,9 @@ def run(command: click.Command, args: Sequence[str] | None = None) -> NoReturn:
 
     for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(name, interrupt)
-    sys.exit(_code_of(command, args, interrupts))
+    code = _code_of(command, args, interrupts)
+    if code or DATABRICKS not in os.environ:
+        sys.exit(code)
 
 
 def _code_of(command: click.Command, args: Sequence[str] | None, interrupts: Sequence[int]) -> int:

@@ -148,3 +148,13 @@ def test_a_second_sigterm_does_not_break_the_end_that_the_first_one_began(
     assert _ends(action) == 143
     assert ended == ["in order"]
     assert "terminated" in capsys.readouterr().err
+
+
+def test_on_databricks_a_job_that_is_done_returns_and_another_one_exits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", "17.3")
+    run(_command(lambda: 0), [])
+    with pytest.raises(SystemExit) as ended:
+        run(_command(lambda: 4), [])
+    assert ended.value.code == 4
