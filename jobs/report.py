@@ -84,8 +84,8 @@ def read_rows(store: TableStore, run_id: str) -> tuple[Rows, Rows, list[Trial]]:
         )
     except AnalysisException as error:
         raise ConfigError(
-            f"{store.address('runs')} cannot be read as a Delta table ({_first_line(error)}); "
-            "expected the tables that redline find-limit wrote; give their place by --tables"
+            f"{store.address('runs')} {_why(error)}; expected the tables that redline find-limit "
+            "wrote; give their place by --tables"
         ) from error
 
 
@@ -96,8 +96,11 @@ def _known(store: TableStore) -> str:
     return f"a run of these tables, of which the last are {names}" if names else "a run"
 
 
-def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0].rstrip(".")
+def _why(error: AnalysisException) -> str:
+    """What is wrong with a table, without Spark's name of it where it is just not there."""
+    text = str(error).partition("\n")[0].rstrip(".")
+    is_absent = "PATH_NOT_FOUND" in text or "TABLE_OR_VIEW_NOT_FOUND" in text
+    return "is not there" if is_absent else f"cannot be read as a Delta table ({text})"
 
 
 if __name__ == "__main__":

@@ -50,7 +50,7 @@ def connect(
     if not answering:
         told = "; ".join(f"{server} {trouble}" for server, trouble in troubles.items())
         raise ConfigError(
-            f"no broker of cluster bootstrap_servers can be reached: {told}; expected a Kafka "
+            f"none of the cluster's bootstrap_servers can be reached: {told}; expected a Kafka "
             "broker there; start it, or correct the addresses"
         )
     options = dict(client_kwargs or {})

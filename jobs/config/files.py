@@ -53,6 +53,12 @@ def read_conf(folder: str, name_or_path: str, asked_by: str) -> ConfFile:
         own = next(each for each in found if each.is_file())
         label = f"conf/{folder}/{own.name}"
         return ConfFile(label, name_or_path, own.read_text(encoding="utf-8"))
+    if path.is_file():
+        raise ConfigError(
+            f'{asked_by} "{name_or_path}" is a file, and its name does not end in '
+            f"{' or '.join(SUFFIXES)}; expected a YAML file with keys of ours, and no file of "
+            "another program; redline init writes that of a cluster"
+        )
     close = nearest(name_or_path, known)
     meant = f"the nearest is {close}; " if close else ""
     raise ConfigError(

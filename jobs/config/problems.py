@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_origin
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
@@ -112,6 +112,8 @@ def _wanted(model: Model, path: tuple[Any, ...]) -> str:
     checks = [check for check in field.metadata if isinstance(check, Checked)] if field else []
     if checks:
         return checks[0].expected()
+    if field is not None and get_origin(field.annotation) in {tuple, list}:
+        return "a list of one or more, each of them a map of keys and values"
     return "a map of keys and values" if model_at(model, path) else "a value"
 
 

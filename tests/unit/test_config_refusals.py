@@ -9,9 +9,11 @@ import pytest
 
 from jobs.config import (
     available,
+    load_cluster,
     load_goal,
     load_workload,
 )
+from jobs.config.suite import load_suite
 from search.errors import ConfigError
 
 ALIAS_BOMB = "a: &a [1, 2, 3, 4, 5, 6, 7, 8, 9]\n" + "".join(
@@ -169,3 +171,18 @@ def test_an_unknown_name_gets_the_nearest_and_all() -> None:
     assert "the nearest is demo" in message
     assert all(name in message for name in available("workload"))
     assert caught.value.exit_code == 2
+
+
+def test_a_file_of_another_program_is_no_cluster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "client.properties").write_text("security.protocol=SASL_SSL")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match="is a file, and its name does not end in .yaml or .yml"):
+        load_cluster("client.properties")
+
+
+def test_a_suite_without_cases_is_told_what_they_are(tmp_path: Path) -> None:
+    (tmp_path / "suite.yaml").write_text("description: nothing")
+    with pytest.raises(ConfigError, match="cases is missing; expected a list of one or more"):
+        load_suite(str(tmp_path / "suite.yaml"))
