@@ -17,6 +17,8 @@ from scipy import stats
 CONFIDENCE = 0.95
 POWER = 0.8
 """Chance to see the effect that is called the smallest visible one."""
+ALIKE_P = 0.01
+"""Less likely than this, effects in several places are not the same."""
 PAIRS_MIN = 3
 """With fewer pairs their scatter is a guess."""
 
@@ -44,6 +46,23 @@ class Effect:
     def change(self) -> float:
         """The estimate as a share: -0.1 is a loss of 10 %."""
         return self.ratio - 1.0
+
+
+def are_alike(effects: Sequence[Effect]) -> bool:
+    """Whether effects of the same change in several places may be one and the same.
+
+    Cochran's Q: the scatter of their logarithms around the weighted mean, against what their
+    intervals let expect; not alike where chance makes so much of it once in a hundred times.
+    """
+    spreads = [math.log(each.high / each.low) for each in effects]
+    if len(effects) < 2 or not all(0 < each < math.inf for each in spreads):
+        return True
+    errors = [each / (2 * stats.norm.ppf((1 + CONFIDENCE) / 2)) for each in spreads]
+    weights = [1 / each**2 for each in errors]
+    logs = [math.log(each.ratio) for each in effects]
+    middle = sum(w * x for w, x in zip(weights, logs, strict=True)) / sum(weights)
+    scatter = sum(w * (x - middle) ** 2 for w, x in zip(weights, logs, strict=True))
+    return float(stats.chi2.sf(scatter, len(effects) - 1)) > ALIKE_P
 
 
 def paired_effect(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from metrics.comparing.effects import (
     PAIRS_MIN,
     Conclusion,
     Effect,
+    are_alike,
     conclude,
     interval_effect,
     paired_effect,
@@ -66,6 +67,10 @@ class Result:
         return self.value
 
 
+Pairs = list[tuple[Result, Result]]
+"""Results that differ in one axis alone: with its first value, and with another one."""
+
+
 @dataclass(frozen=True)
 class AxisEffect:
     """One value of an axis against its first one.
@@ -79,6 +84,8 @@ class AxisEffect:
         count: pairs of cases, alike in all but this axis and measured in the same repeat.
         by_repeats: True where the interval is that of the pairs' scatter; else it follows from
             the intervals of the figures, and does not know what changes from start to start.
+        where: the other keys that vary, and their values, where the effect is not the same for
+            all of them; empty where it is over all.
     """
 
     axis: str
@@ -89,6 +96,7 @@ class AxisEffect:
     conclusion: Conclusion
     count: int
     by_repeats: bool
+    where: Mapping[str, str] = field(default_factory=dict)
 
 
 def effects_of(
@@ -101,27 +109,44 @@ def effects_of(
         axes: full path → its values, the one that others are held against first.
         min_effect: the least change that matters [share].
     """
-    found: list[tuple[str, int, str, str, Effect | None, int, bool]] = []
+    found: list[AxisEffect] = []
     for axis, values in axes.items():
         for bpm in sorted({each.bpm for each in results}):
             own = [each for each in results if each.bpm == bpm and each.value]
             for value in values[1:]:
-                pairs = _pairs(own, axis, values[0], value)
-                by_repeats = len(pairs) >= PAIRS_MIN
-                effect = _effect(pairs, by_repeats)
-                found.append((axis, bpm, values[0], value, effect, len(pairs), by_repeats))
-    conclusions = conclude([each[4] for each in found], min_effect)
+                found.extend(_against(own, axis, bpm, values[0], value))
+    conclusions = conclude([each.effect for each in found], min_effect)
     return tuple(
-        AxisEffect(axis, bpm, before, after, effect, conclusion, count, by_repeats)
-        for (axis, bpm, before, after, effect, count, by_repeats), conclusion in zip(
-            found, conclusions, strict=True
-        )
+        replace(each, conclusion=conclusion)
+        for each, conclusion in zip(found, conclusions, strict=True)
     )
 
 
-def _pairs(
-    results: Sequence[Result], axis: str, before: str, after: str
-) -> list[tuple[Result, Result]]:
+def _against(
+    results: Sequence[Result], axis: str, bpm: int, before: str, after: str
+) -> Iterator[AxisEffect]:
+    """One value against the first: over all that else varies, or apart where that differs."""
+
+    def told(pairs: Pairs, where: Mapping[str, str]) -> AxisEffect:
+        by_repeats = len(pairs) >= PAIRS_MIN
+        effect = _effect(pairs, by_repeats)
+        known = (effect, Conclusion.NO_ANSWER, len(pairs), by_repeats, where)
+        return AxisEffect(axis, bpm, before, after, *known)
+
+    pairs = _pairs(results, axis, before, after)
+    places: dict[tuple[tuple[str, str], ...], Pairs] = {}
+    for pair in pairs:
+        rest = tuple((k, v) for k, v in pair[0].settings.items() if k != axis)
+        places.setdefault(rest, []).append(pair)
+    apart = [told(own, dict(rest)) for rest, own in places.items()]
+    effects = [each.effect for each in apart if each.effect is not None]
+    if len(apart) > 1 and len(effects) == len(apart) and not are_alike(effects):
+        yield from apart
+    else:
+        yield told(pairs, {})
+
+
+def _pairs(results: Sequence[Result], axis: str, before: str, after: str) -> Pairs:
     """Results that differ in this axis alone, of the same repeat."""
 
     def place(each: Result) -> tuple[object, ...]:

@@ -188,7 +188,8 @@ def load_answer(path: Path) -> SweepAnswer:
 
 def sentence(each: AxisEffect) -> str:
     """What a value does, against the first of its axis."""
-    where = f"{short(each.axis)} {each.after} against {each.before}, {format_size(each.bpm)}"
+    with_ = f" with {case_words(each.where)}" if each.where else ""
+    where = f"{short(each.axis)} {each.after} against {each.before}{with_}, {format_size(each.bpm)}"
     effect = each.effect
     if effect is None:
         return f"{where}: no answer, as too few cases have one"
