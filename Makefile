@@ -3,6 +3,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.ready
+# Of tests that bear company: many of them wait for brokers, so one more than there are cores.
+WORKERS ?= 3
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-long flaky lint dist bench bench-calibration bench-experiments bench-sampling bench-search clean
@@ -20,7 +22,7 @@ demo: $(STAMP) ## Find the throughput limit that is planted in three real Kafka 
 
 test: $(STAMP) ## Run all tests, those without a JVM first
 	@$(BIN)/python -m jobs.setup.preflight
-	$(BIN)/python -m pytest -m "together and not long" -n logical --maxprocesses 4 \
+	$(BIN)/python -m pytest -m "together and not long" -n $(WORKERS) \
 		--dist loadfile --no-loadscope-reorder
 	$(BIN)/python -m pytest -m "not together and not long"
 

@@ -49,7 +49,7 @@ def test_the_summary_keeps_its_contract(run: Run) -> None:
         assert point["mb_per_s_per_broker"] == pytest.approx(point["mb_per_s"] / 3)
         assert point["overload_reasons"]
         width = 1 - point["np_sustained"] / point["np_overloaded"]
-        assert width <= 0.15 or point["np_overloaded"] - point["np_sustained"] == 1
+        assert width <= 0.2 or point["np_overloaded"] - point["np_sustained"] == 1
 
 
 def test_it_finds_the_limit_that_was_planted(run: Run) -> None:
@@ -114,8 +114,8 @@ def test_the_chart_is_there(run: Run) -> None:
 def test_an_interruption_leaves_finished_trials_and_nothing_running(
     tmp_path: Path, spark: SparkSession
 ) -> None:
-    with RunningCommand(*QUICK, *CALM, folder=tmp_path) as command:
-        _interrupt_second_trial(command, signal.SIGINT)
+    with RunningCommand(*SMALL, *CALM, folder=tmp_path) as command:
+        _interrupt_second_trial(command, signal.SIGINT, nodes=2)
         assert command.wait(deadline_s=90) == 130, command.text
         assert "interrupted" in command.text
         assert "Traceback" not in command.text
@@ -144,6 +144,13 @@ def test_kill_9_leaves_nothing_running_and_is_resumed_by_spark_submit(
     assert code == 0 or "the budget of 3 trials is used up" in summary["error"]
 
 
+SMALL = (
+    "find-limit",
+    "--workload=1kB",
+    "--set=cluster.testbed.brokers=1",
+    "--set=workload.topic.replication_factor=1",
+    "--set=workload.trial.measure_s=2",
+)
 CALM = ("--set=cluster.warm_up_max_s=0", "--set=goal.search.load_start_max=8")
 """Trials that brokers recover from at once, where it does not matter what they find."""
 
@@ -156,13 +163,13 @@ def _kill_in_second_trial(folder: Path, spark: SparkSession) -> str:
     return _assert_one_trial_kept(folder, spark, status="running")
 
 
-def _interrupt_second_trial(command: RunningCommand, number: int) -> None:
+def _interrupt_second_trial(command: RunningCommand, number: int, nodes: int = 4) -> None:
     command.await_line("trial-finished trial=1 ", START_S + TRIAL_S)
     command.await_line("trial-started trial=2 ", TRIAL_S)
     family = command.family()
     ports = listening_ports(family)
-    assert len(family) > 5, "a supervisor, four nodes, Spark"
-    assert len(ports) >= 8, "listeners and JMX of four nodes"
+    assert len(family) > 1 + nodes, "a supervisor, its nodes, Spark"
+    assert len(ports) >= 2 * nodes, "listeners and JMX of each"
     command.signal(number)
     assert gone_within(family, deadline_s=90 if number != signal.SIGKILL else 15) == []
     for port in ports:
