@@ -10,24 +10,28 @@ from pathlib import Path
 
 import click
 
+from jobs.console.printing import make_reporter
 from jobs.entry import run
-from jobs.options import Amount, run_options
+from jobs.options import Amount, RunId, run_options
 from jobs.runs.asked import Asked
 from jobs.runs.compare.body import ComparisonRun
+from jobs.runs.compare.finished import compare_finished
 from jobs.runs.compare.pairs import Effort
 from jobs.runs.compare.sides import load_sides, require_memory
 from jobs.runs.launch import launch
 from metrics.comparing.effects import PAIRS_MIN
 from metrics.comparing.pairs import Side
+from search.errors import ConfigError
 
 
 @click.command("compare")
-@click.option("--a", required=True, metavar="NAME|FILE|SETTINGS",
+@click.argument("run_ids", nargs=-1, type=RunId(), metavar="[RUN_ID RUN_ID]")
+@click.option("--a", metavar="NAME|FILE|SETTINGS",
               help="The side to compare with: a cluster (a file of conf/clusters, or a path), or "
                    "settings: of the testbed's brokers, such as kafka=3.9.2 or num.io.threads=2, "
                    "or a key by its full path, such as workload.producer.acks=all; several, "
                    "separated by commas.")  # fmt: skip
-@click.option("--b", required=True, metavar="NAME|FILE|SETTINGS",
+@click.option("--b", metavar="NAME|FILE|SETTINGS",
               help="The side that is judged, in the same forms.")  # fmt: skip
 @click.option("--cluster", default="testbed", show_default=True, metavar="NAME|FILE",
               help="The testbed that settings change.")  # fmt: skip
@@ -49,8 +53,9 @@ from metrics.comparing.pairs import Side
 @click.option("--json", "json_file", metavar="FILE", type=click.Path(path_type=Path),
               help="Write compare.json here, too.")  # fmt: skip
 def compare(  # noqa: PLR0913, PLR0917 - one for each option
-    a: str,
-    b: str,
+    run_ids: tuple[str, ...],
+    a: str | None,
+    b: str | None,
     cluster: str,
     workload: str,
     goal: str,
@@ -66,7 +71,22 @@ def compare(  # noqa: PLR0913, PLR0917 - one for each option
 
     Both sides run at the same time and are loaded in turns, A B B A, so that a slow hour of the
     machine hits both. Exit code 4 when B is worse.
+
+    With two RUN_ID the limits that these runs of OUT found are compared, and nothing is loaded.
     """
+    if run_ids:
+        if len(run_ids) != 2 or a is not None or b is not None:
+            raise ConfigError(
+                f"{len(run_ids)} RUN_ID{' and a side' if a or b else ''} are given; expected two "
+                "runs, or --a and --b; leave the others out"
+            )
+        with make_reporter() as reporter:
+            compare_finished(run_ids, asked.out, min_effect, json_file, reporter)
+        return 0
+    if a is None or b is None:
+        raise ConfigError(
+            f"--{'b' if a else 'a'} is missing; expected --a and --b, or two RUN_ID; add it"
+        )
     sides = load_sides({Side.A: a, Side.B: b}, cluster, workload, goal, overrides)
     body = ComparisonRun(sides, Effort(pairs, steady_pairs), min_effect, budget_s, json_file)
     return launch(body, asked, check=partial(require_memory, sides))
