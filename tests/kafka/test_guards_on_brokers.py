@@ -36,6 +36,8 @@ from tests.support.patterns import pattern, plan, producer_pattern
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.together
+
 WORKLOAD = load_workload(
     "demo",
     [

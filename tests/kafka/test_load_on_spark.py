@@ -28,6 +28,8 @@ from tests.support.processes import becomes
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.together
+
 WORKLOAD = load_workload(
     "demo",
     [

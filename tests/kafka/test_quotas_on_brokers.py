@@ -32,6 +32,8 @@ from tests.support.patterns import producer_pattern
 if TYPE_CHECKING:
     pass
 
+pytestmark = pytest.mark.together
+
 REPLICAS = {0: [1], 1: [2]}
 BYTES_PER_S = 30_000.0
 FETCH_BYTES_PER_S = 15_000.0

@@ -21,6 +21,8 @@ from tests.support.relay import relay_to
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.together
+
 PARTITIONS = {0: [1], 1: [2], 2: [3]}
 ON_TWO = {0: [1], 1: [2]}
 WITH_FOLLOWER = {0: [1, 2], 1: [3, 1]}
