@@ -86,6 +86,7 @@ class AxisEffect:
             the intervals of the figures, and does not know what changes from start to start.
         where: the other keys that vary, and their values, where the effect is not the same for
             all of them; empty where it is over all.
+        seen: the ratio of the figures, where too little was measured for an effect too.
     """
 
     axis: str
@@ -97,6 +98,7 @@ class AxisEffect:
     count: int
     by_repeats: bool
     where: Mapping[str, str] = field(default_factory=dict)
+    seen: float | None = None
 
 
 def effects_of(
@@ -115,6 +117,8 @@ def effects_of(
             own = [each for each in results if each.bpm == bpm and each.value]
             for value in values[1:]:
                 found.extend(_against(own, axis, bpm, values[0], value))
+    if not any(each.count for each in found):  # the cases change several keys at a time
+        found = list(_between_cases(results, axes)) or found
     conclusions = conclude([each.effect for each in found], min_effect)
     return tuple(
         replace(each, conclusion=conclusion)
@@ -131,7 +135,7 @@ def _against(
         by_repeats = len(pairs) >= PAIRS_MIN
         effect = _effect(pairs, by_repeats)
         known = (effect, Conclusion.NO_ANSWER, len(pairs), by_repeats, where)
-        return AxisEffect(axis, bpm, before, after, *known)
+        return AxisEffect(axis, bpm, before, after, *known, seen=_seen(pairs))
 
     pairs = _pairs(results, axis, before, after)
     places: dict[tuple[tuple[str, str], ...], Pairs] = {}
@@ -144,6 +148,31 @@ def _against(
         yield from apart
     else:
         yield told(pairs, {})
+
+
+def _between_cases(
+    results: Sequence[Result], axes: Mapping[str, Sequence[str]]
+) -> Iterator[AxisEffect]:
+    """Each case against the first one, where no two of them differ in one key alone."""
+    for bpm in sorted({each.bpm for each in results}):
+        by_case: dict[str, list[Result]] = {}
+        for each in results:
+            if each.bpm == bpm and each.value:
+                by_case.setdefault(", ".join(each.settings[axis] for axis in axes), []).append(each)
+        names = list(by_case)
+        for name in names[1:]:
+            first = {each.repeat: each for each in by_case[names[0]]}
+            pairs = [(first[b.repeat], b) for b in by_case[name] if b.repeat in first]
+            by_repeats = len(pairs) >= PAIRS_MIN
+            known = (_effect(pairs, by_repeats), Conclusion.NO_ANSWER, len(pairs), by_repeats)
+            seen = _seen(pairs)
+            yield AxisEffect(", ".join(axes), bpm, names[0], name, *known, seen=seen)
+
+
+def _seen(pairs: Pairs) -> float | None:
+    """The mean ratio of the figures, however little is known of chance."""
+    logs = [math.log(b.estimate / a.estimate) for a, b in pairs if a.estimate and b.estimate]
+    return math.exp(sum(logs) / len(logs)) if logs else None
 
 
 def _pairs(results: Sequence[Result], axis: str, before: str, after: str) -> Pairs:

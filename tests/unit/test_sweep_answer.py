@@ -6,6 +6,7 @@ import json
 import math
 import random
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -185,6 +186,24 @@ def test_an_effect_that_may_be_the_same_everywhere_is_one() -> None:
         "compression zstd against none, 1 kB",
     ]
     assert "15.6% less" in told[1]
+
+
+def test_cases_that_change_several_keys_at_a_time_are_held_against_the_first() -> None:
+    figures = {"100": 8.0, "1000": 6.0}
+    results = [
+        Result({KIND: size, CODEC: size}, 1, 1000, value, low=value * 0.95, high=value / 0.95)
+        for size, value in figures.items()
+    ]
+    (told,) = answer(results, {KIND: ("100", "1000"), CODEC: ("100", "1000")}).sentences
+    assert told.startswith("kind, compression 1000, 1000 against 100, 100, 1 kB: 25.0% less")
+
+
+def test_times_without_an_interval_are_told_with_what_is_not_known() -> None:
+    results = [Result({ACKS: each}, 1, 1000, value) for each, value in (("1", 8.0), ("all", 10.0))]
+    found = replace(answer(results, {ACKS: ("1", "all")}), asks="fill", unit="s")
+    (told,) = found.sentences
+    assert told.startswith("acks all against 1, 1 kB: +25.0%, with 1 of each measured")
+    assert found.advices == ("the shortest time: acks 1 (8 s)",)
 
 
 def test_what_is_many_times_as_much_is_called_so() -> None:

@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from metrics.comparing.effects import CONFIDENCE, Conclusion
+from metrics.comparing.effects import CONFIDENCE, PAIRS_MIN, Conclusion
 from metrics.comparing.recommending import (
     BOTH,
     LATENCY,
@@ -145,9 +145,10 @@ class SweepAnswer:
             f", {figure(best.low)} to {figure(best.high)} at 90 %" if best.low and best.high else ""
         )
         latency = f", p99 {format_ms(best.p99_ms)} ms" if best.p99_ms else ""
+        aim = "the shortest time" if self.asks in TIMED else f"best for {AIMS[each.aim]}"
         alike = [case_words(settings) for settings in each.alike]
         text = (
-            f"best for {AIMS[each.aim]}{at}: {case_words(best.settings)} "
+            f"{aim}{at}: {case_words(best.settings)} "
             f"({figure(best.value)} {self.unit}{interval}{latency})"
         )
         return f"{text}; not to be told from {'; or '.join(alike)}" if alike else text
@@ -189,8 +190,14 @@ def load_answer(path: Path) -> SweepAnswer:
 def sentence(each: AxisEffect) -> str:
     """What a value does, against the first of its axis."""
     with_ = f" with {case_words(each.where)}" if each.where else ""
-    where = f"{short(each.axis)} {each.after} against {each.before}{with_}, {format_size(each.bpm)}"
+    names = ", ".join(map(short, each.axis.split(", ")))
+    where = f"{names} {each.after} against {each.before}{with_}, {format_size(each.bpm)}"
     effect = each.effect
+    if effect is None and each.seen is not None:
+        return (
+            f"{where}: {each.seen - 1:+.1%}, with {each.count} of each measured, which says "
+            f"nothing of chance; {PAIRS_MIN} repeats or more do"
+        )
     if effect is None:
         return f"{where}: no answer, as too few cases have one"
     interval = f"{CONFIDENCE:.0%} interval {effect.low - 1:+.1%} to {effect.high - 1:+.1%}"
