@@ -13,8 +13,6 @@ from jobs.testbed.handle import Testbed
 from tests.support.engine_bench import Bench
 from tests.support.processes import becomes
 
-pytestmark = pytest.mark.together
-
 
 @pytest.fixture
 def admin(kafka_testbed: Testbed) -> Any:
