@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from chispa import assert_df_equality
 from pyspark import SparkConf
 from pyspark.sql import SparkSession
