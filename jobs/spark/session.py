@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pyspark
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
@@ -136,8 +136,20 @@ def run_interruptibly(session: SparkSession, group: str, action: Callable[[], An
         try:
             return future.result()
         except KeyboardInterrupt:
-            session.sparkContext.cancelJobGroup(group)
+            cancel_group(session, group)
             raise
+
+
+def cancel_group(session: SparkSession, group: str) -> None:
+    """End the jobs of a group, also one that is on its way to Spark and not there yet.
+
+    Spark before 4.0 only ends those that run.
+    """
+    context = session.sparkContext
+    try:
+        _java_context(context).cancelJobGroupAndFutureJobs(group)
+    except Py4JError:
+        context.cancelJobGroup(group)
 
 
 def cause_of(error: Py4JJavaError) -> str:

@@ -12,7 +12,7 @@ from py4j.protocol import Py4JJavaError
 
 from jobs.engine.stage import stage_frame
 from jobs.engine.task.plan import TrialPlan
-from jobs.spark.session import cause_of, run_interruptibly
+from jobs.spark.session import cancel_group, cause_of, run_interruptibly
 from jobs.trials.driver_line import ControlServer, TrialLine
 from jobs.trials.watching import watching
 from metrics.traffic.pattern import TrafficPattern
@@ -149,7 +149,7 @@ class Generator:
         """End the stage now: Spark may not know yet, where it is a machine that was lost."""
         if not line.lost:
             return LOST_LOOK_S
-        self._spark.sparkContext.cancelJobGroup(trial_id)
+        cancel_group(self._spark, trial_id)
         return None
 
     def _run(self, plan: TrialPlan, line: TrialLine) -> list[TaskReport]:
