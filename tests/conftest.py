@@ -32,7 +32,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Every test has the marker of its folder; folders run in order of their cost."""
     for item in items:
         item.add_marker(_folder(item))
-        if _folder(item) in BEAR_COMPANY and not item.get_closest_marker("alone"):
+        if _folder(item) in BEAR_COMPANY:
             item.add_marker(pytest.mark.together)
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(PYSPARK_LEAK)

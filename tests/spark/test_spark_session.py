@@ -7,7 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 from chispa import assert_df_equality
 from pyspark import SparkConf
 from pyspark.sql import SparkSession
@@ -59,14 +58,12 @@ def test_an_active_session_is_taken_and_has_not_littered(spark: SparkSession) ->
     assert not [path for path in litter if path.exists()]
 
 
-@pytest.mark.alone
 def test_closing_ends_the_jvm_and_leaves_no_files_and_no_words(tmp_path: Path) -> None:
     done = _in_a_process_of_its_own(LIFE, tmp_path)
     assert (done.returncode, done.stderr, done.stdout) == (0, "", "ended\n")
     assert not list(tmp_path.glob("redline-spark-*"))
 
 
-@pytest.mark.alone
 def test_an_interrupt_in_a_job_is_one_and_the_session_still_closes(tmp_path: Path) -> None:
     done = _in_a_process_of_its_own(INTERRUPT, tmp_path)
     assert (done.returncode, done.stderr, done.stdout) == (0, "", "interrupted, ended\n")
@@ -88,6 +85,7 @@ import logging, os, signal, threading, time
 from jobs.spark.session import close_session, local_session, run_interruptibly
 from pyspark import SparkContext
 logging.getLogger().addHandler(logging.NullHandler())  # Py4J tells of the interrupt there
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where a shell began us with &
 
 def interrupt_when_it_runs():
     while not session.sparkContext.statusTracker().getActiveStageIds():

@@ -5,6 +5,7 @@ Prints the testbed's id as soon as its folder exists, and `ready` once it is.
 
 from __future__ import annotations
 
+import signal
 import sys
 import threading
 import time
@@ -25,6 +26,8 @@ def say_id(root: Path) -> None:
 
 
 if __name__ == "__main__":
+    # Ignored, and so in all that it starts, where a shell began the tests with &.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     ROOT = Path(sys.argv[1])
     threading.Thread(target=say_id, args=(ROOT,), daemon=True).start()
     with start(brokers=1, name="owned", root=ROOT):
