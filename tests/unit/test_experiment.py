@@ -53,6 +53,16 @@ def test_each_ready_experiment_stands_in_the_docs_with_its_question() -> None:
         assert f"{row} {found.published or '–'} |" in text, name
 
 
+@pytest.mark.parametrize("name", names_in("experiments"))
+def test_each_ready_experiment_has_a_page_with_what_it_found(name: str) -> None:
+    pages = ROOT / "docs" / "experiments"
+    text = (pages / f"{name}.md").read_text(encoding="utf-8")
+    measured, says = text.split("<!-- measured -->")[1].split("<!-- end of measured -->")
+    assert f"images/{name}.svg" in measured and "| size |" in measured
+    assert (pages / "images" / f"{name}.svg").read_text(encoding="utf-8").startswith("<svg")
+    assert len(says.split("## What it says")[1].strip()) > 50
+
+
 def test_a_grid_has_each_value_with_each_other(tmp_path: Path) -> None:
     loaded = load_sweep(write(tmp_path, WHOLE))
     assert [case.name for case in loaded.cases][:3] == [
