@@ -8,30 +8,39 @@ then its own, as it is of any other run (`org.apache.spark.deploy.PythonRunner`)
 
 from __future__ import annotations
 
+import logging
 import os
 from typing import Any
 
+from py4j.protocol import Py4JError
+
 from metrics.sources.java_class import compiled
 
+_log = logging.getLogger(__name__)
 _NAME = "RedlineTermination"
 _SOURCE = """
 public class RedlineTermination implements sun.misc.SignalHandler {
-    private long pid;
+    private String pid;
 
-    public void passOnTo(long driver) {
+    public void passOnTo(String driver) {
         pid = driver;
         sun.misc.Signal.handle(new sun.misc.Signal("TERM"), this);
     }
 
     public void handle(sun.misc.Signal signal) {
-        java.util.Optional driver = ProcessHandle.of(pid);
-        if (!driver.isPresent() || !((ProcessHandle) driver.get()).destroy()) {
-            System.exit(143);
+        try {
+            String[] command = new String[] {"/bin/sh", "-c", "kill -TERM " + pid};
+            if (new ProcessBuilder(command).start().waitFor() == 0) {
+                return;
+            }
+        } catch (Exception gone) {
+            // Then there is nobody to tell.
         }
+        System.exit(143);
     }
 }
 """
-"""Compiled by Janino, hence the plain style. `destroy` is SIGTERM to another process."""
+"""Compiled by Janino, hence the plain style. The shell has a `kill` where the system has none."""
 
 
 def pass_on_termination(jvm: Any) -> None:
@@ -40,4 +49,7 @@ def pass_on_termination(jvm: Any) -> None:
     Args:
         jvm: py4j's view of the JVM.
     """
-    compiled(jvm, _NAME, _SOURCE).passOnTo(os.getpid())
+    try:
+        compiled(jvm, _NAME, _SOURCE).passOnTo(str(os.getpid()))
+    except Py4JError as error:  # a JVM without Janino, or without signals
+        _log.warning("SIGTERM is not passed on to the driver: %s", str(error)[:300])
