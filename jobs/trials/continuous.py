@@ -20,7 +20,6 @@ from metrics.judging.validity import AccountingMismatch
 from metrics.judging.verdict import judge_all
 from metrics.sources.sample import BrokerSample
 from metrics.sources.sampler import Sampler
-from metrics.sources.source import brokers_of, controllers_of
 from metrics.traffic.pattern import TrafficPattern
 from metrics.traffic.profile import RateProfile
 from metrics.trial.adding import total
@@ -32,7 +31,6 @@ from metrics.trial.others import OtherLoad, others_at
 from metrics.trial.task import merge
 from metrics.trial.trial import Trial
 from metrics.windows.broker import BrokerWindow
-from metrics.windows.cluster import any_isr_changed_share
 from search.errors import NoConclusionError
 
 LOOK_S = 0.25
@@ -163,32 +161,10 @@ class ContinuousMeasurer(TrialMeasurer):
         own = [each for each in samples if client.start_s <= each.at_s < client.end_s]
         under.judged += 1
         under.counts = total([each for each in (under.counts, client.counts) if each is not None])
-        evidence = self._evidence_of(under.pattern, client, samples)
+        evidence = self._evidence(under.pattern, client, samples)
+        others = self._others(under.pattern, client, evidence.brokers)
         sampler.forget_before(client.end_s - SAMPLES_AFTER * interval_s)
-        return self._keep(under, evidence, own, client.start_s)
-
-    def _evidence_of(
-        self, pattern: TrafficPattern, client: ClientWindow, samples: list[BrokerSample]
-    ) -> Evidence:
-        context = self._context
-        brokers = brokers_of(context.source)
-        seen = partial(self._windows, samples, client, pattern.phases.sample_interval_s)
-        return Evidence(
-            client,
-            seen(brokers),
-            seen(controllers_of(context.source) - brokers),
-            context.source.name,
-            others=self._others(pattern, client, seen(brokers)),
-            any_isr_changed_share=any_isr_changed_share(
-                samples,
-                brokers,
-                client.start_s,
-                client.end_s,
-                context.facts.under_replicated_at_rest,
-            ),
-            planned_s=pattern.phases.measure_s,
-            cluster=context.facts,
-        )
+        return self._keep(under, replace(evidence, others=others), own, client.start_s)
 
     def _others(
         self, pattern: TrafficPattern, client: ClientWindow, brokers: Sequence[BrokerWindow]

@@ -182,21 +182,37 @@ class TrialMeasurer:
         grown = sum(after.values()) - sum(before.values())
         if client.counts.failed_total:  # what brokers still had in their queues comes to the logs
             grown = sum(context.topics.end_offsets(topics).values()) - sum(before.values())
+        others = others_in(
+            written,
+            grown,
+            client.counts,
+            self._gates.at_rest,
+            pattern.consumers.commits_per_s(len(topics.leaders)),
+        )
+        evidence = replace(
+            self._evidence(pattern, client, samples),
+            end_offsets={each: (begin, after[each]) for each, begin in before.items()},
+            others=others,
+        )
+        return evidence, samples
+
+    def _tripped(self) -> Reason | None:
+        """Why the trial says nothing of the cluster, or None."""
+        why = self._context.guards.tripped
+        return None if why is None else Reason("guard", f"ended by a guard: {why}", 1.0, 0.0)
+
+    def _evidence(
+        self, pattern: TrafficPattern, client: ClientWindow, samples: Sequence[BrokerSample]
+    ) -> Evidence:
+        """What clients and nodes say of one window; not what the logs grew by."""
+        context = self._context
         brokers = brokers_of(context.source)
         windows = partial(self._windows, samples, client, pattern.phases.sample_interval_s)
-        evidence = Evidence(
+        return Evidence(
             client,
             windows(brokers),
             windows(controllers_of(context.source) - brokers),
             context.source.name,
-            {partition: (begin, after[partition]) for partition, begin in before.items()},
-            others=others_in(
-                written,
-                grown,
-                client.counts,
-                self._gates.at_rest,
-                pattern.consumers.commits_per_s(len(topics.leaders)),
-            ),
             any_isr_changed_share=any_isr_changed_share(
                 samples,
                 brokers,
@@ -207,12 +223,6 @@ class TrialMeasurer:
             planned_s=pattern.phases.measure_s,
             cluster=context.facts,
         )
-        return evidence, samples
-
-    def _tripped(self) -> Reason | None:
-        """Why the trial says nothing of the cluster, or None."""
-        why = self._context.guards.tripped
-        return None if why is None else Reason("guard", f"ended by a guard: {why}", 1.0, 0.0)
 
     def _windows(
         self,
