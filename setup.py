@@ -92,6 +92,7 @@ PACKAGES = [
     "metrics.reporting.page",
     "metrics.reporting.sweep",
     "metrics.sources",
+    "metrics.sources.hosts",
     "metrics.tables",
     "metrics.traffic",
     "metrics.trial",

@@ -54,7 +54,7 @@ class Cluster(ConfigModel):
         testbed: brokers to start here.
         bootstrap_servers: addresses of some brokers of a real cluster.
         jmx: of a real cluster's brokers; a testbed brings its own.
-        metrics: another way to a real cluster's metrics.
+        metrics: another way to a real cluster's metrics, and the way to its hosts'.
         security: of the connections to a real cluster.
         link_mbit_per_s: speed of each broker's network interface, one direction [Mbit/s];
             unknown when left out, and then its use is unknown too.
@@ -91,7 +91,8 @@ class Cluster(ConfigModel):
     @model_validator(mode="after")
     def _metrics_of_real_brokers(self) -> Cluster:
         if self.testbed is None:
-            if (self.jmx is None) == (self.metrics is None):
+            names_a_way = self.metrics is not None and self.metrics.names_a_way
+            if (self.jmx is None) != names_a_way:
                 what = "jmx is missing" if self.jmx is None else "jmx and metrics are both given"
                 raise ValueError(
                     f"{what}; the brokers' metrics decide what they sustain; start the "
@@ -109,7 +110,8 @@ class Cluster(ConfigModel):
     def _leaves_testbed_its_own(self) -> bool:
         """Metrics of a testbed can only be done without."""
         brings = self.jmx is not None or self.planted_handler_ms or self.security != Security()
-        return not brings and (self.metrics is None or self.metrics.client_only)
+        way = self.metrics
+        return not brings and (way is None or (way.client_only and way.host is None))
 
     def client_kwargs(self) -> dict[str, Any]:
         """Connection options of kafka-python's clients, secrets resolved: never log them.

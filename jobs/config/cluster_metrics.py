@@ -129,22 +129,48 @@ class Prometheus(Places):
     rules: Annotated[str, Text(r"\S.*", "the name of a rule set, such as strimzi")]
 
 
+class NodeExporter(Places):
+    """node_exporter on each broker's host; brokers that share a host may share an endpoint."""
+
+    key: ClassVar[str] = "metrics.host.prometheus"
+
+
+class HostMetrics(ConfigModel):
+    """The way to what the brokers' hosts show.
+
+    Attributes:
+        prometheus: node_exporter on each of them.
+    """
+
+    prometheus: NodeExporter
+
+
 class Metrics(ConfigModel):
-    """The way to the brokers' metrics where it is not their JMX; exactly one.
+    """The way to the brokers' metrics where it is not their JMX, and to their hosts'.
 
     Attributes:
         prometheus: exporters that are scraped.
         client_only: there is no way, and only what clients see judges.
+        host: their hosts' own metrics, beside whichever way to the brokers'.
     """
 
     prometheus: Prometheus | None = None
     client_only: bool = False
+    host: HostMetrics | None = None
+
+    @property
+    def names_a_way(self) -> bool:
+        """True where it says how to get to the brokers' metrics, or that there is no way."""
+        return self.prometheus is not None or self.client_only
 
     @model_validator(mode="after")
     def _one_way(self) -> Metrics:
-        if (self.prometheus is not None) == self.client_only:
+        if self.prometheus is not None and self.client_only:
             raise ValueError(
-                "expected exactly one of prometheus and client_only: true; set one and leave the "
-                "other out"
+                "expected one of prometheus and client_only: true; set one and leave the other out"
+            )
+        if not self.names_a_way and self.host is None:
+            raise ValueError(
+                "expected prometheus, client_only: true or host; set one, or remove metrics"
             )
         return self

@@ -24,7 +24,9 @@ from jobs.engine.consuming.role import ConsumerClient
 from jobs.engine.producing.report import producer_report
 from jobs.engine.producing.role import ProducerClient
 from jobs.engine.task.driver_line import DriverLine, OrphanedError
+from jobs.engine.task.host_watch import HostWatch
 from jobs.engine.task.plan import TrialPlan
+from metrics.sources.hosts.proc import LocalHost
 from metrics.trial.clock import ClockOffset
 from metrics.trial.task import TASK_DDL, TaskReport, reports_to_batch
 from search.errors import ConfigError, RedlineError
@@ -94,11 +96,11 @@ def run_task(
         if problems or client is None:
             absent = _absent(plan, task, start_wall_s, problem or f"another task: {problems[0]}")
             return replace(absent, is_refused=is_refused)
-        if line is not None:
-            line.say(start_s=start_wall_s)
         acknowledged = Acknowledged(plan, barrier.allGather)
-        wall_offset_s = wall_clock() - time.monotonic()
-        report = _run_client(plan, task, client, start_wall_s, wall_offset_s, line, acknowledged)
+        offset_s = wall_clock() - time.monotonic()
+        first = [each["host"] for each in answers].index(socket.gethostname())
+        with HostWatch(LocalHost(clock=wall_clock), is_on=first == task) as watch:
+            report = _watched(plan, task, client, start_wall_s, offset_s, line, acknowledged, watch)
         return replace(report, clock=_clock_seen(line))
     finally:
         if line is not None:
@@ -118,7 +120,7 @@ def _clock_seen(line: DriverLine | None) -> ClockOffset | None:
 
 
 def _readiness(problem: str | None, now_s: float) -> str:
-    return json.dumps({"now_s": now_s, "problem": problem})
+    return json.dumps({"now_s": now_s, "problem": problem, "host": socket.gethostname()})
 
 
 def _window(plan: TrialPlan, start_wall_s: float) -> tuple[float, float]:
@@ -131,6 +133,24 @@ def _window(plan: TrialPlan, start_wall_s: float) -> tuple[float, float]:
 def _absent(plan: TrialPlan, task: int, start_wall_s: float, problem: str) -> TaskReport:
     begin, end = _window(plan, start_wall_s)
     return TaskReport(task, socket.gethostname(), begin, end, error=problem)
+
+
+def _watched(
+    plan: TrialPlan,
+    task: int,
+    client: ProducerClient | ConsumerClient,
+    start_wall_s: float,
+    wall_offset_s: float,
+    line: DriverLine | None,
+    acknowledged: Acknowledged,
+    watch: HostWatch,
+) -> TaskReport:
+    """The load, and what its host showed meanwhile."""
+    if line is not None:
+        line.of_host = watch.taken
+        line.say(start_s=start_wall_s)
+    report = _run_client(plan, task, client, start_wall_s, wall_offset_s, line, acknowledged)
+    return replace(report, host_samples=watch.taken())
 
 
 def _run_client(

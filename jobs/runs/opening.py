@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from jobs.checks.finding import Severity, require_ready
 from jobs.checks.session import Addresses, SessionReport, look_at_session
+from jobs.cluster.hosts import open_hosts
 from jobs.cluster.lock import ClusterLock, RunLocks
 from jobs.cluster.opening import (
     OpenCluster,
@@ -122,6 +123,8 @@ class Opening:
         require_room(pattern, ready.slots)
         tables, source = self._tables_and_metrics(session, opened, stack)
         require_throttling_seen(opened, workload, source.nodes.values())
+        hosts = open_hosts(config.cluster, opened)
+        stack.callback(hosts.close)
         guards = open_guards(
             config,
             opened.admin,
@@ -147,6 +150,7 @@ class Opening:
             guards=guards,
             addresses=addresses,
             source=source,
+            hosts=hosts,
             tables=tables,
             environment={
                 **environment_of(spark, source.nodes, opened.admin, opened.info, workload.topic),

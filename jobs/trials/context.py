@@ -16,6 +16,7 @@ from jobs.trials.driver_line import ControlServer
 from jobs.trials.guards import Guards
 from jobs.trials.load import Generator
 from metrics.judging.thresholds import Thresholds
+from metrics.sources.hosts.source import HostSource, NoHosts
 from metrics.sources.source import MetricsSource
 from metrics.tables.membership import Membership
 from metrics.tables.store import TableStore
@@ -52,6 +53,7 @@ class RunContext:
         config: what the run was told.
         guards: what ends the run to protect the cluster.
         addresses: broker id → advertised (host, port).
+        hosts: of the brokers.
         facts: what trials are judged by beside the thresholds.
         numbers: numbers the trials of the run, from 1.
         trials: the finished ones, oldest first.
@@ -75,6 +77,7 @@ class RunContext:
     source: MetricsSource
     tables: TableStore
     environment: dict[str, str]
+    hosts: HostSource = field(default_factory=NoHosts)
     facts: ClusterFacts = field(default_factory=ClusterFacts)
     caveats: tuple[str, ...] = ()
     numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))

@@ -14,12 +14,12 @@ from jobs.console.events import TrialFinished
 from jobs.trials.driver_line import TrialLine
 from jobs.trials.load import GeneratorError, StageFailedError, Target
 from jobs.trials.measure import TrialMeasurer
+from jobs.trials.sampling import Samples, TrialSampler
 from jobs.trials.ticker import Ticker
 from jobs.trials.watching import watching
 from metrics.judging.validity import AccountingMismatch
 from metrics.judging.verdict import judge_all
-from metrics.sources.sample import BrokerSample
-from metrics.sources.sampler import Sampler
+from metrics.sources.hosts.sample import HostSample
 from metrics.traffic.pattern import TrafficPattern
 from metrics.traffic.profile import RateProfile
 from metrics.trial.adding import total
@@ -49,6 +49,7 @@ class _Under:
         number: of the trial that the window under way will be.
         judged: windows that are.
         counts: of those that are judged, added up.
+        of_generator: what the hosts with tasks showed around the window under way.
     """
 
     pattern: TrafficPattern
@@ -57,6 +58,7 @@ class _Under:
     number: int
     judged: int = 0
     counts: Counts | None = None
+    of_generator: tuple[HostSample, ...] = ()
 
 
 class ContinuousMeasurer(TrialMeasurer):
@@ -90,11 +92,11 @@ class ContinuousMeasurer(TrialMeasurer):
         under = _Under(one, topics, windows, next(context.numbers))
         self._announce(under.number, one)
         if refusals:
-            into.append(self._keep(under, self._refused(*refusals), [], time.time()))
+            into.append(self._keep(under, self._refused(*refusals), Samples(), time.time()))
             return
         try:
             before = context.topics.end_offsets(topics)
-            with Sampler(context.source, one.phases.sample_interval_s) as sampler:
+            with self._sampler(one) as sampler:
                 watch = partial(self._watched_windows, under, sampler, whole, into)
                 target = Target(topics.names, topics.leaders, context.addresses, before)
                 trial_id = f"{context.run_id}-{under.number}"
@@ -103,7 +105,7 @@ class ContinuousMeasurer(TrialMeasurer):
         except (StageFailedError, GeneratorError, AdminError) as error:
             context.guards.settle(whole, None)
             why = self._tripped() or Reason("task_failed", str(error), 1.0, 0.0)
-            into.append(self._keep(under, self._refused(why), [], time.time()))
+            into.append(self._keep(under, self._refused(why), Samples(), time.time()))
             context.guards.require_untripped()
             return
         assert under.counts is not None, "the last window was judged"
@@ -134,12 +136,12 @@ class ContinuousMeasurer(TrialMeasurer):
     def _watched_windows(
         self,
         under: _Under,
-        sampler: Sampler,
+        sampler: TrialSampler,
         whole: TrafficPattern,
         held: list[Trial],
         line: TrialLine,
     ) -> Iterator[None]:
-        ticker = Ticker(self._context.reporter, sampler, whole, line)
+        ticker = Ticker(self._context.reporter, sampler.nodes, whole, line)
 
         def look() -> float:
             while (reports := line.window(under.judged + 1)) is not None:
@@ -152,18 +154,21 @@ class ContinuousMeasurer(TrialMeasurer):
             yield
         look()  # the last but one may be over since the last look
 
-    def _judge(self, under: _Under, sampler: Sampler, client: ClientWindow) -> Trial:
+    def _judge(self, under: _Under, sampler: TrialSampler, client: ClientWindow) -> Trial:
         """A window is over: judge it, keep it, and forget its samples."""
         interval_s = under.pattern.phases.sample_interval_s
         wait_s = client.end_s + SAMPLES_AFTER * interval_s - time.time()
         time.sleep(min(max(0.0, wait_s), SAMPLES_AFTER * interval_s))
-        samples = sampler.so_far()
-        own = [each for each in samples if client.start_s <= each.at_s < client.end_s]
+        of_generator = (*under.of_generator, *client.host_samples)
+        samples = sampler.so_far().and_hosts(of_generator)
+        own = samples.within(client.start_s, client.end_s)
         under.judged += 1
         under.counts = total([each for each in (under.counts, client.counts) if each is not None])
         evidence = self._evidence(under.pattern, client, samples)
         others = self._others(under.pattern, client, evidence.brokers)
-        sampler.forget_before(client.end_s - SAMPLES_AFTER * interval_s)
+        kept_s = client.end_s - SAMPLES_AFTER * interval_s
+        under.of_generator = tuple(each for each in of_generator if each.at_s >= kept_s)
+        sampler.forget_before(kept_s)
         return self._keep(under, replace(evidence, others=others), own, client.start_s)
 
     def _others(
@@ -182,9 +187,7 @@ class ContinuousMeasurer(TrialMeasurer):
             pattern.consumers.commits_per_s(partitions),
         )
 
-    def _keep(
-        self, under: _Under, evidence: Evidence, samples: Sequence[BrokerSample], started_s: float
-    ) -> Trial:
+    def _keep(self, under: _Under, evidence: Evidence, samples: Samples, started_s: float) -> Trial:
         """Append the window under way as a trial, and tell of it."""
         context = self._context
         trial = Trial(
@@ -200,7 +203,7 @@ class ContinuousMeasurer(TrialMeasurer):
             state=context.state,
             warm_up=context.warm_up,
         )
-        context.tables.append_trial_meanwhile(trial, samples)
+        context.tables.append_trial_meanwhile(trial, samples.nodes, samples.hosts)
         context.trials.append(trial)
         left = under.windows - under.judged
         context.reporter.report(TrialFinished(trial, evidence.client.duration_s, left))

@@ -11,6 +11,7 @@ from jobs.trials.driver_line import TrialLine
 from jobs.trials.watching import watching
 from metrics.judging.slices import Slices
 from metrics.judging.verdict import progress_of, window_least_s
+from metrics.sources.sample import BrokerSample
 from metrics.sources.sampler import Sampler
 from metrics.sources.source import brokers_of
 from metrics.traffic.pattern import TrafficPattern
@@ -24,7 +25,11 @@ class EarlyEnd:
     """Watches a running trial, and ends its window early when no goal needs more of it."""
 
     def __init__(
-        self, context: RunContext, pattern: TrafficPattern, line: TrialLine, sampler: Sampler
+        self,
+        context: RunContext,
+        pattern: TrafficPattern,
+        line: TrialLine,
+        sampler: Sampler[BrokerSample],
     ) -> None:
         self._context = context
         self._phases = pattern.phases

@@ -18,11 +18,11 @@ from jobs.trials.early_end import EarlyEnd
 from jobs.trials.gates import Gates
 from jobs.trials.load import GeneratorError, StageFailedError, Target
 from jobs.trials.point_topics import PointTopics
+from jobs.trials.sampling import Samples, TrialSampler
 from jobs.trials.ticker import Ticker
 from jobs.trials.unclean_stop import UncleanStop
 from metrics.judging.verdict import judge_all
 from metrics.sources.sample import BrokerSample
-from metrics.sources.sampler import Sampler
 from metrics.sources.source import brokers_of, controllers_of
 from metrics.traffic.pattern import TrafficPattern
 from metrics.trial.client import ClientWindow
@@ -33,6 +33,7 @@ from metrics.trial.task import merge
 from metrics.trial.trial import Trial
 from metrics.windows.broker import BrokerWindow, broker_windows
 from metrics.windows.cluster import any_isr_changed_share
+from metrics.windows.host import host_windows
 from search.model import Observation, Verdict
 
 STAGE_LAUNCH_S = 1.0
@@ -111,7 +112,7 @@ class TrialMeasurer:
         context.tables.settle()  # the trial before, which was appended while this one prepared
         number, started_s = next(context.numbers), time.time()
         self._announce(number, pattern)
-        samples: list[BrokerSample] = []
+        samples = Samples()
         if refusals:
             evidence = self._refused(*refusals)
         else:
@@ -135,7 +136,7 @@ class TrialMeasurer:
             trial = self._recovered(trial)
         finally:
             started_s += time.time() - judged_s  # rest is no work of the trial's
-            context.tables.append_trial_meanwhile(trial, samples)
+            context.tables.append_trial_meanwhile(trial, samples.nodes, samples.hosts)
         context.trials.append(trial)
         left = max(0, self._outlook.trials_left - 1)
         context.reporter.report(TrialFinished(trial, time.time() - started_s, left))
@@ -165,7 +166,7 @@ class TrialMeasurer:
 
     def _run(
         self, number: int, pattern: TrafficPattern, topics: TopicSet
-    ) -> tuple[Evidence, list[BrokerSample]]:
+    ) -> tuple[Evidence, Samples]:
         context = self._context
         try:
             before = context.topics.end_offsets(topics)
@@ -174,10 +175,10 @@ class TrialMeasurer:
         except (StageFailedError, GeneratorError, AdminError) as error:
             context.guards.settle(pattern, None)
             tripped = self._tripped()
-            return self._refused(tripped or Reason("task_failed", str(error), 1.0, 0.0)), []
+            return self._refused(tripped or Reason("task_failed", str(error), 1.0, 0.0)), Samples()
         context.guards.settle(pattern, client)
         if (tripped := self._tripped()) is not None:
-            return self._refused(tripped), []
+            return self._refused(tripped), Samples()
         written = self._gates.loaded()
         grown = sum(after.values()) - sum(before.values())
         if client.counts.failed_total:  # what brokers still had in their queues comes to the logs
@@ -202,19 +203,27 @@ class TrialMeasurer:
         return None if why is None else Reason("guard", f"ended by a guard: {why}", 1.0, 0.0)
 
     def _evidence(
-        self, pattern: TrafficPattern, client: ClientWindow, samples: Sequence[BrokerSample]
+        self, pattern: TrafficPattern, client: ClientWindow, samples: Samples
     ) -> Evidence:
-        """What clients and nodes say of one window; not what the logs grew by."""
+        """What clients, nodes and hosts say of one window; not what the logs grew by."""
         context = self._context
         brokers = brokers_of(context.source)
-        windows = partial(self._windows, samples, client, pattern.phases.sample_interval_s)
+        windows = partial(self._windows, samples.nodes, client, pattern.phases.sample_interval_s)
         return Evidence(
             client,
             windows(brokers),
             windows(controllers_of(context.source) - brokers),
             context.source.name,
+            host_windows(
+                samples.hosts,
+                client.start_s,
+                client.end_s,
+                context.hosts.brokers,
+                {each.host for each in client.host_samples},
+                context.hosts.machines,
+            ),
             any_isr_changed_share=any_isr_changed_share(
-                samples,
+                samples.nodes,
                 brokers,
                 client.start_s,
                 client.end_s,
@@ -237,22 +246,30 @@ class TrialMeasurer:
 
     def _offer(
         self, number: int, pattern: TrafficPattern, topics: TopicSet, before: Mapping[int, int]
-    ) -> tuple[ClientWindow, list[BrokerSample]]:
+    ) -> tuple[ClientWindow, Samples]:
         context = self._context
         target = Target(topics.names, topics.leaders, context.addresses, before)
         trial_id = f"{context.run_id}-{number}"
-        with Sampler(context.source, pattern.phases.sample_interval_s) as sampler:
+        with self._sampler(pattern) as sampler:
             watch = partial(self._watched, sampler, pattern, topics)
-            reports = context.generator.offer(trial_id, target, pattern, watch)
-            return merge(reports), sampler.stop()
+            client = merge(context.generator.offer(trial_id, target, pattern, watch))
+            return client, sampler.stop().and_hosts(client.host_samples)
+
+    def _sampler(self, pattern: TrafficPattern) -> TrialSampler:
+        context = self._context
+        return TrialSampler(context.source, context.hosts, pattern.phases.sample_interval_s)
 
     @contextmanager
     def _watched(
-        self, sampler: Sampler, pattern: TrafficPattern, topics: TopicSet, line: TrialLine
+        self,
+        sampler: TrialSampler,
+        pattern: TrafficPattern,
+        topics: TopicSet,
+        line: TrialLine,
     ) -> Iterator[None]:
         context = self._context
-        early_end = EarlyEnd(context, pattern, line, sampler)
-        ticker = Ticker(context.reporter, sampler, pattern, line)
+        early_end = EarlyEnd(context, pattern, line, sampler.nodes)
+        ticker = Ticker(context.reporter, sampler.nodes, pattern, line)
         stop = nullcontext() if self._stop is None else self._stop.watch(line, pattern, topics)
         with context.guards.watch(line), early_end.watch(), ticker.watch(), stop:
             yield

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 from jobs.console.events import Reporter, TrialProgress
 from jobs.trials.driver_line import TrialLine
 from jobs.trials.watching import watching
+from metrics.sources.sample import BrokerSample
 from metrics.sources.sampler import Sampler
 from metrics.traffic.pattern import Phases, TrafficPattern
 from metrics.windows.broker import BrokerWindow, broker_windows, busiest_of
@@ -22,7 +23,7 @@ class Ticker:
     def __init__(
         self,
         reporter: Reporter,
-        sampler: Sampler,
+        sampler: Sampler[BrokerSample],
         pattern: TrafficPattern,
         line: TrialLine,
     ) -> None:

@@ -90,7 +90,7 @@ GOVERNORS = (
         0,
         "decides how code is compiled and garbage collected",
     ),
-    Governor(r"memory_bytes", (_D,), 1, "bounds the page cache"),
+    Governor(r"memory_bytes", (_D, Resource.MEMORY), 1, "bounds the page cache"),
     Governor(
         r"num\.replica\.fetchers",
         (Resource.REPLICATION,),

@@ -9,12 +9,24 @@ the resource. The numbers are those of `metrics.windows.use`, their limits those
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from metrics.judging.nearness import CPU_SATURATED, GC_SHARE_HIGH, is_at_limit, nearness
+from metrics.judging.nearness import (
+    CPU_SATURATED,
+    DISK_BUSY_HIGH,
+    DISK_QUEUE_HIGH,
+    DROPPED_SHARE_HIGH,
+    GC_SHARE_HIGH,
+    LINK_SHARE_HIGH,
+    RETRANSMITTED_SHARE_HIGH,
+    SWAPPED_PAGES_HIGH,
+    is_at_limit,
+    nearness,
+)
 from metrics.judging.thresholds import Thresholds
 from metrics.trial.evidence import Evidence
 from metrics.windows.broker import BrokerWindow
+from metrics.windows.host import DiskWindow, HostWindow
 from metrics.windows.resource import Resource
 from metrics.windows.use import (
     ResourceUse,
@@ -58,12 +70,34 @@ class Attribution:
 
 @dataclass(frozen=True)
 class _Broker:
-    """What the rules read: one broker's window and table, and the whole evidence."""
+    """What the rules read: one broker's window and table, its host, and the whole evidence."""
 
     window: BrokerWindow
     rows: Mapping[Resource, ResourceUse]
     evidence: Evidence
     thresholds: Thresholds
+    hosts: tuple[HostWindow, ...] = ()
+
+    @classmethod
+    def of(cls, window: BrokerWindow, evidence: Evidence, thresholds: Thresholds) -> _Broker:
+        """A broker of a trial; its host says how busy the CPU is where the broker does not."""
+        hosts = evidence.hosts_of(window.broker_id)
+        rows = {row.resource: row for row in use_of(window)}
+        busy = max((each.cpu_busy for each in hosts if each.cpu_busy is not None), default=None)
+        if busy is not None and rows[Resource.CPU].utilization is None:
+            rows[Resource.CPU] = replace(rows[Resource.CPU], utilization=busy)
+        return cls(window, rows, evidence, thresholds, hosts)
+
+    @property
+    def full_disk(self) -> DiskWindow | None:
+        """The disk of its host that has more than it can do at a time; None: no such disk."""
+        full = [
+            disk
+            for host in self.hosts
+            for disk in host.disks
+            if (disk.busy_share or 0.0) >= DISK_BUSY_HIGH and (disk.queue or 0.0) >= DISK_QUEUE_HIGH
+        ]
+        return max(full, key=lambda disk: disk.queue or 0.0, default=None)
 
     def is_at_limit(self, resource: Resource) -> bool:
         return is_at_limit(self.rows[resource], self.thresholds)
@@ -103,7 +137,7 @@ def attribute(evidence: Evidence, thresholds: Thresholds) -> Attribution:
     if evidence.cluster.is_blind:
         return Attribution(Resource.UNKNOWN, "unknown: the cluster shows no broker metrics")
     brokers = [
-        _Broker(window, {row.resource: row for row in use_of(window)}, evidence, thresholds)
+        _Broker.of(window, evidence, thresholds)
         for window in sorted(
             evidence.brokers, key=lambda each: (_idle_or_one(each), each.broker_id)
         )
@@ -153,7 +187,7 @@ def _busy_with(broker: _Broker) -> Resource | None:
     if not broker.is_at_limit(Resource.REQUEST_HANDLERS):
         return None
     gc_share = broker.window.gc_share
-    if _is_flushing(broker):
+    if _is_flushing(broker) or _waits_at_full_disk(broker):
         return Resource.DISK
     if gc_share is not None and gc_share >= GC_SHARE_HIGH:
         return Resource.HEAP
@@ -170,10 +204,22 @@ def _is_flushing(broker: _Broker) -> bool:
     return flushing >= (FLUSH_SHARE_LOW if never_rests else HANDLERS_SHARE_HIGH)
 
 
+def _waits_at_full_disk(broker: _Broker) -> bool:
+    """True where handlers wait without using CPU while a disk of their host has a queue."""
+    waiting = waiting_share(broker.window)
+    waits = waiting is not None and waiting >= HANDLERS_SHARE_HIGH
+    return waits and broker.full_disk is not None
+
+
 def _handlers_that_flush(broker: _Broker) -> str | None:
     if _busy_with(broker) is not Resource.DISK:
         return None
     window = broker.window
+    if not _is_flushing(broker):
+        return (
+            f"{_idle(window)}, and for at least {waiting_share(window):.0%} of their time they "
+            f"waited without using CPU while {_queue_of(broker)}; {_times(window)}"
+        )
     each = "" if window.flush_ms is None else f" ({window.flush_ms:.1f} ms each)"
     return (
         f"{_idle(window)}, and flushes took {flush_share(window):.0%} of their time{each}; "
@@ -192,9 +238,16 @@ def _handlers_without_cpu(broker: _Broker) -> str | None:
         return None
     window = broker.window
     return (
-        f"{_idle(window)} on a machine {cpu_share(window):.0%} busy, of which the broker "
+        f"{_idle(window)} on a machine {_busy(broker)}, of which the broker "
         f"used {window.cpu_cores or 0:.2f} cores; {_times(window)}"
     )
+
+
+def _busy(broker: _Broker) -> str:
+    """`97% busy, with 4.2 threads waiting for a core`."""
+    waiting = max((each.waiting_threads or 0.0 for each in broker.hosts), default=0.0)
+    queue = f", with {waiting:.1f} threads waiting for a core" if waiting >= 0.5 else ""
+    return f"{broker.rows[Resource.CPU].utilization:.0%} busy{queue}"
 
 
 def _handlers(broker: _Broker) -> str | None:
@@ -246,6 +299,57 @@ def _link(broker: _Broker) -> str | None:
     )
 
 
+def _swapping(broker: _Broker) -> str | None:
+    for host in broker.hosts:
+        swapped = host.swapped_pages_per_s or 0.0
+        if host.oom_kills:
+            return f"the kernel of host {host.host} ended {host.oom_kills:.0f} processes for memory"
+        if swapped >= SWAPPED_PAGES_HIGH:
+            return (
+                f"host {host.host} moved {swapped:.0f} pages/s to and from swap, with "
+                f"{_share(host.memory_used_share)} of its memory in use; lower the heap, or give "
+                "it more memory"
+            )
+    return None
+
+
+def _interface_full(broker: _Broker) -> str | None:
+    """An interface that carries what it can, or drops what it cannot."""
+    for host in broker.hosts:
+        for each in host.interfaces:
+            used, dropped = each.used_share or 0.0, each.dropped_share or 0.0
+            if used < LINK_SHARE_HIGH and dropped < DROPPED_SHARE_HIGH:
+                continue
+            full = f" of which {used:.0%} was used" if each.used_share is not None else ""
+            speed = f" at {_mbit(each.speed_bytes_per_s)}{full}" if each.speed_bytes_per_s else ""
+            return (
+                f"interface {each.device} of host {host.host}{speed} carried "
+                f"{_mbit(each.received_bytes_per_s)} in and {_mbit(each.sent_bytes_per_s)} out, "
+                f"and dropped {dropped:.2%} of its packets{_sent_again(host)}"
+            )
+    return None
+
+
+def _segments_lost(broker: _Broker) -> str | None:
+    """Loss on the way that no interface here counts: TCP sends again, and slows down."""
+    for host in broker.hosts:
+        if (host.retransmitted_share or 0.0) >= RETRANSMITTED_SHARE_HIGH:
+            return (
+                f"packets were lost on the way from host {host.host}{_sent_again(host)}; see the "
+                "network between it and the clients and brokers that it serves"
+            )
+    return None
+
+
+def _sent_again(host: HostWindow) -> str:
+    share = host.retransmitted_share
+    return "" if not share else f"; TCP sent {share:.2%} of its segments again"
+
+
+def _share(share: float | None) -> str:
+    return "an unknown share" if share is None else f"{share:.0%}"
+
+
 def _network_threads(broker: _Broker) -> str | None:
     if not broker.is_at_limit(Resource.NETWORK_THREADS):
         return None
@@ -258,9 +362,7 @@ def _collecting(broker: _Broker) -> str | None:
 
 
 def _cpu(broker: _Broker) -> str | None:
-    if not broker.is_out_of_cpu:
-        return None
-    return f"the machine was {cpu_share(broker.window):.0%} busy"
+    return f"the machine was {_busy(broker)}" if broker.is_out_of_cpu else None
 
 
 def _cpu_of_others(broker: _Broker) -> str | None:
@@ -268,19 +370,29 @@ def _cpu_of_others(broker: _Broker) -> str | None:
     if not broker.is_at_limit(Resource.CPU):
         return None
     return (
-        f"the machine was {cpu_share(broker.window):.0%} busy, of which brokers used "
-        f"{broker.own_cpu_share:.0%}: keep other work away; {_not_known([broker])}"
+        f"the machine was {_busy(broker)}, of which brokers used "
+        f"{_share(broker.own_cpu_share)}: keep other work away; {_not_known([broker])}"
     )
 
 
 def _disk(broker: _Broker) -> str | None:
     """A disk that others than the handlers wait for: threads that copy from leaders flush too."""
-    if not broker.is_at_limit(Resource.DISK):
-        return None
-    window = broker.window
+    if broker.is_at_limit(Resource.DISK):
+        return (
+            f"on average {broker.window.flush_threads:.1f} threads were in a flush, those that "
+            "copy from leaders among them"
+        )
+    return _queue_of(broker) if broker.full_disk is not None else None
+
+
+def _queue_of(broker: _Broker) -> str:
+    disk = broker.full_disk
+    assert disk is not None, "asked of a broker whose host has a full disk"
+    moved = [each or 0.0 for each in (disk.read_bytes_per_s, disk.written_bytes_per_s)]
     return (
-        f"on average {window.flush_threads:.1f} threads were in a flush, those that copy from "
-        f"leaders among them"
+        f"disk {disk.device} of its host was busy {disk.busy_share:.0%} of the time, with "
+        f"{disk.queue:.1f} operations at a time; it read {moved[0] / 1e6:.1f} MB/s and wrote "
+        f"{moved[1] / 1e6:.1f}"
     )
 
 
@@ -320,14 +432,17 @@ def _waits_for_followers(broker: _Broker) -> str | None:
 _Rule = Callable[[_Broker], "str | None"]
 _RULES: tuple[tuple[Resource, _Rule], ...] = (
     (Resource.QUOTA, _quota),
+    (Resource.MEMORY, _swapping),
     (Resource.DISK, _handlers_that_flush),
     (Resource.HEAP, _handlers_that_collections_stop),
     (Resource.REQUEST_HANDLERS, _handlers),
     (Resource.NETWORK, _link),
+    (Resource.NETWORK, _interface_full),
     (Resource.CPU, _handlers_without_cpu),
     (Resource.NETWORK_THREADS, _network_threads),
     (Resource.HEAP, _collecting),
     (Resource.CPU, _cpu),
+    (Resource.NETWORK, _segments_lost),
     (Resource.DISK, _disk),
     (Resource.REPLICATION, _followers_behind),
     (Resource.CPU, _cpu_of_others),
@@ -453,7 +568,10 @@ def _not_known(brokers: list[_Broker]) -> str:
     if missing:
         source = brokers[0].evidence.metrics_source or "this source"
         told.append(f"the metrics of {source} do not show {missing}")
-    if any(each.link_mbit_per_s is None for each in windows):
+    hosts = [host for each in brokers for host in each.hosts]
+    speeds = [link.speed_bytes_per_s for host in hosts for link in host.interfaces]
+    if any(each.link_mbit_per_s is None for each in windows) and not any(speeds):
         told.append("the speed of the network interface is not stated (link_mbit_per_s)")
-    told.append("the disk's own busy time is not among Kafka's metrics")
+    if not any(host.disks for host in hosts):
+        told.append("what the brokers' hosts do is not shown (metrics.host)")
     return f"not known: {'; '.join(told)}"

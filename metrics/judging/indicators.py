@@ -495,13 +495,16 @@ class Achieved(Indicator):
 
 ACHIEVED = Achieved()
 CONSUMER_LAG = ConsumerLag()
+LATENCIES = tuple(ProduceLatency(quantile) for quantile in LATENCY_QUANTILES)
+SEEN_BY_CLIENTS: Sequence[Indicator] = (*LATENCIES, ACHIEVED)
+"""Those that a generator in trouble would set off as well as brokers."""
 INDICATORS: Sequence[Indicator] = (
     RequestHandlerIdle(),
     Isr(),
     NetworkIdle(),
     RequestQueue(),
     ProduceResponseTime(),
-    *(ProduceLatency(quantile) for quantile in LATENCY_QUANTILES),
+    *LATENCIES,
     CONSUMER_LAG,
     ACHIEVED,
 )

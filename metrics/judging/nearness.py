@@ -31,6 +31,19 @@ LINK_SHARE_HIGH = 0.90
 """Use of the network interface by Kafka's own bytes from which on it is full [ratio]: headers
 of TCP, IP and Ethernet take 4 to 6 % of it."""
 
+DISK_QUEUE_HIGH = 1.0
+"""Operations that a busy disk holds at a time, on average, from which on some wait [operations]."""
+
+DROPPED_SHARE_HIGH = 0.001
+"""Share of a host's packets that it drops from which on TCP slows down for it [ratio]."""
+
+RETRANSMITTED_SHARE_HIGH = 0.01
+"""Share of TCP's segments that are sent again from which on loss bounds a connection [ratio]:
+Reno's throughput falls with the root of the loss (Mathis et al., 1997)."""
+
+SWAPPED_PAGES_HIGH = 256.0
+"""Pages to and from swap from which on a host lacks memory, 1 MiB/s of 4 KiB each [1/s]."""
+
 _UTILIZATION_MAX = {
     Resource.NETWORK_THREADS: 1.0 - NETWORK_IDLE_LOW,
     Resource.CPU: CPU_SATURATED,

@@ -9,9 +9,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from metrics.judging.indicators import ACHIEVED, CONSUMER_LAG, INDICATORS, Indicator
+from metrics.judging.indicators import (
+    ACHIEVED,
+    CONSUMER_LAG,
+    INDICATORS,
+    SEEN_BY_CLIENTS,
+    Indicator,
+)
+from metrics.judging.nearness import CPU_SATURATED, DROPPED_SHARE_HIGH, SWAPPED_PAGES_HIGH
 from metrics.judging.thresholds import Thresholds
 from metrics.trial.clock import OFFSET_MAX_S
 from metrics.trial.consumption import GroupWindow, Stint
@@ -19,6 +26,7 @@ from metrics.trial.counts import ToBroker
 from metrics.trial.evidence import ClusterFacts, Evidence
 from metrics.trial.judgement import Reason
 from metrics.windows.broker import BrokerWindow
+from metrics.windows.host import HostWindow
 from metrics.windows.resource import Resource
 from metrics.windows.use import produce_throttle_ms
 
@@ -136,6 +144,44 @@ class GeneratorLimited(ValidityRule):
             )
             found.append(_generator(text, busy, limits.loop_busy_max))
         return found
+
+
+class GeneratorHost(ValidityRule):
+    """A shortfall, or a latency too long, while a host of the generator had trouble of its own.
+
+    It dropped packets, swapped, or had no CPU left. Hosts that share their machine with brokers
+    are the brokers' too, and for the attribution to judge; what their own interfaces drop is not.
+    """
+
+    def reasons(self, evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
+        """One for each host and trouble."""
+        limits = thresholds.indicators
+        if not any(each.reasons(evidence, limits) for each in SEEN_BY_CLIENTS):
+            return []
+        return [
+            _generator(
+                f"the generator was the limit: host {host.host} {text}; {remedy}", value, most
+            )
+            for host in evidence.hosts
+            if host.generates and not host.brokers
+            for text, remedy, value, most in _troubles(host)
+        ]
+
+
+def _troubles(host: HostWindow) -> Iterator[tuple[str, str, float, float]]:
+    """What keeps a host from making its load: in words, what to do, its value and its limit."""
+    for each in host.interfaces:
+        if (dropped := each.dropped_share or 0.0) >= DROPPED_SHARE_HIGH:
+            text = f"dropped {dropped:.2%} of the packets of its interface {each.device}"
+            yield text, "see its network, or use more hosts", dropped, DROPPED_SHARE_HIGH
+    if host.shares_machine:
+        return
+    if (swapped := host.swapped_pages_per_s or 0.0) >= SWAPPED_PAGES_HIGH:
+        text = f"moved {swapped:.0f} pages/s to and from swap"
+        yield text, "give executors less memory, or their hosts more", swapped, SWAPPED_PAGES_HIGH
+    if (busy := host.cpu_busy or 0.0) >= CPU_SATURATED and host.waiting_threads:
+        text = f"was {busy:.0%} busy, with {host.waiting_threads:.1f} threads waiting for a core"
+        yield text, "use more executors on more hosts", busy, CPU_SATURATED
 
 
 class Unreachable(ValidityRule):
@@ -548,6 +594,7 @@ RULES: Sequence[ValidityRule] = (
     TasksFailed(),
     ClocksApart(),
     GeneratorLimited(),
+    GeneratorHost(),
     Unreachable(),
     MetricsIncomplete(),
     MetricsContradictory(),

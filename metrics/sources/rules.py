@@ -128,16 +128,24 @@ def rule_set(name: str, data: Mapping[str, Any]) -> RuleSet:
     Raises:
         ConfigError: a name is no reading of ours, or a selector is none.
     """
-    selectors = {}
-    for reading, given in data.items():
+    for reading in data:
         if reading not in READINGS and reading not in OF_THE_NODE:
             raise ConfigError(
                 f"{name} maps {reading}, which is no reading; expected one of "
                 f"{', '.join((*READINGS, *OF_THE_NODE))}; correct it"
             )
-        entries = given if isinstance(given, list) else [given]
-        selectors[reading] = tuple(_selector(f"{name}, {reading}", entry) for entry in entries)
-    return RuleSet(name, selectors)
+    return RuleSet(name, selectors_of(data, name))
+
+
+def selectors_of(data: Mapping[str, Any], name: str = "") -> dict[str, tuple[Selector, ...]]:
+    """Reading → its selectors, from what a rule set says of each; raises as `rule_set` does."""
+    return {
+        reading: tuple(
+            _selector(f"{name}, {reading}", entry)
+            for entry in (given if isinstance(given, list) else [given])
+        )
+        for reading, given in data.items()
+    }
 
 
 def _selector(where: str, given: Any) -> Selector:

@@ -1,20 +1,40 @@
-"""A thread that samples all brokers at intended times and keeps what it saw."""
+"""A thread that samples all brokers, or all hosts, at intended times and keeps what it saw."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import TracebackType
+from typing import Generic, Protocol, TypeVar
 
-from metrics.sources.sample import BrokerSample
-from metrics.sources.source import MetricsSource
 from search.errors import RedlineError
 
 MAX_SAMPLES = 500_000
 
 
-class Sampler:
+class Timed(Protocol):
+    """Anything that was seen at a moment."""
+
+    @property
+    def at_s(self) -> float:
+        """When [s since the epoch]."""
+        ...
+
+
+Seen = TypeVar("Seen", bound=Timed)
+Seen_co = TypeVar("Seen_co", bound=Timed, covariant=True)
+
+
+class Sampled(Protocol[Seen_co]):
+    """What can be looked at: the brokers' metrics, or their hosts."""
+
+    def sample_all(self) -> Sequence[Seen_co]:
+        """One look at everything."""
+        ...
+
+
+class Sampler(Generic[Seen]):
     """Samples at start + i·interval until stopped; a slot that it was late for is left out.
 
     A slot left out shows as a missed sample in the windows, which count by the interval.
@@ -25,12 +45,12 @@ class Sampler:
         clock: wall clock [s since the epoch].
         wait: waits so many seconds and says True when it was told to stop; by default
             on the sampler's own event.
-        max_samples: samples of all brokers to keep at a time; beyond it `stop` raises.
+        max_samples: samples to keep at a time; beyond it `stop` raises.
     """
 
     def __init__(
         self,
-        source: MetricsSource,
+        source: Sampled[Seen],
         interval_s: float,
         clock: Callable[[], float] = time.time,
         wait: Callable[[float], bool] | None = None,
@@ -44,17 +64,17 @@ class Sampler:
         self._stopped = threading.Event()
         self._wait = wait if wait is not None else self._stopped.wait
         self._max_samples = max_samples
-        self._samples: list[BrokerSample] = []
+        self._samples: list[Seen] = []
         self._failure: BaseException | None = None
         self._keeping = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="redline-sampler", daemon=True)
 
-    def start(self) -> Sampler:
+    def start(self) -> Sampler[Seen]:
         """Begin; the first sample is due now."""
         self._thread.start()
         return self
 
-    def so_far(self) -> list[BrokerSample]:
+    def so_far(self) -> list[Seen]:
         """A copy of the samples until now, for progress and guards.
 
         Raises:
@@ -69,7 +89,7 @@ class Sampler:
         with self._keeping:
             self._samples = [each for each in self._samples if each.at_s >= at_s]
 
-    def stop(self) -> list[BrokerSample]:
+    def stop(self) -> list[Seen]:
         """End after the sample in progress, and all samples in the order taken.
 
         Raises:
@@ -81,7 +101,7 @@ class Sampler:
             self._thread.join()
         return self.so_far()
 
-    def __enter__(self) -> Sampler:
+    def __enter__(self) -> Sampler[Seen]:
         return self.start()
 
     def __exit__(
@@ -111,7 +131,7 @@ class Sampler:
                 self._samples.extend(taken)
             if len(self._samples) > self._max_samples:
                 raise RedlineError(
-                    f"{len(self._samples)} broker samples in one trial are more than the "
+                    f"{len(self._samples)} samples in one trial are more than the "
                     f"{self._max_samples} that are kept; sample less often (sample_interval_s "
                     f"is {self._interval_s:g}) or make the trial shorter"
                 )

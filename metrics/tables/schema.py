@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import pyarrow as pa
 
 from metrics.columns import Column, Flat, Moment, schema_of
+from metrics.sources.hosts.sample import HostSample
 from metrics.sources.sample import BrokerSample
 from metrics.tables.boundary import BoundaryRow
 from metrics.tables.cases import CaseRow
@@ -71,14 +72,30 @@ class SampleRow:
     sample: Annotated[BrokerSample, Flat()]
 
 
+@dataclass(frozen=True)
+class HostRow:
+    """One look at one host, of brokers or of the generator.
+
+    Attributes:
+        run_id: the run that it belongs to.
+        trial: number of the trial within the run.
+        sample: what was read.
+    """
+
+    run_id: str
+    trial: int
+    sample: Annotated[HostSample, Flat()]
+
+
 ROWS: Mapping[str, type[Any]] = {
     "runs": RunRow,
     "trials": Trial,
     "samples": SampleRow,
+    "hosts": HostRow,
     "boundaries": BoundaryRow,
     "cases": CaseRow,
 }
 """Table → the record that each of its rows is made of."""
 
 SCHEMAS: Mapping[str, pa.Schema] = {table: schema_of(row) for table, row in ROWS.items()}
-"""Arrow schema of each table: `runs`, `trials`, `samples`, `boundaries`, `cases`."""
+"""Arrow schema of each table: `runs`, `trials`, `samples`, `hosts`, `boundaries`, `cases`."""

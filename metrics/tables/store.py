@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from metrics.columns import ddl, restored, row_of
+from metrics.sources.hosts.sample import HostSample
 from metrics.sources.sample import BrokerSample
 from metrics.tables.boundary import BoundaryRow
 from metrics.tables.cases import CaseRow
-from metrics.tables.schema import SCHEMAS, RunRow, SampleRow
+from metrics.tables.schema import SCHEMAS, HostRow, RunRow, SampleRow
 from metrics.tables.trials import trial_from
 from metrics.tables.views import newest_cases, newest_runs
 from metrics.trial.state import ALL_BROKERS
@@ -143,20 +144,30 @@ class TableStore:
         """Append the start or the end of a run; one that was resumed has several of each."""
         self._append("runs", row.run_id, int(row.at_s * 1000), row)
 
-    def append_trial(self, trial: Trial, samples: Sequence[BrokerSample] = ()) -> None:
+    def append_trial(
+        self,
+        trial: Trial,
+        samples: Sequence[BrokerSample] = (),
+        hosts: Sequence[HostSample] = (),
+    ) -> None:
         """Append a trial's samples and then its row, so that a row's samples are all there.
 
         Trials of a run are appended in the order of their numbers: a lower number than the
         last counts as appended. A resumed run goes on with `next_trial`.
         """
-        self.append_trial_meanwhile(trial, samples)
+        self.append_trial_meanwhile(trial, samples, hosts)
         self.settle()
 
-    def append_trial_meanwhile(self, trial: Trial, samples: Sequence[BrokerSample] = ()) -> None:
+    def append_trial_meanwhile(
+        self,
+        trial: Trial,
+        samples: Sequence[BrokerSample] = (),
+        hosts: Sequence[HostSample] = (),
+    ) -> None:
         """The same, without waiting until it is durable: `settle` does, and raises its errors."""
         self.settle()
         pool = ThreadPoolExecutor(1, thread_name_prefix="redline-append")
-        self._meanwhile = pool.submit(self._commit_trial, trial, samples)
+        self._meanwhile = pool.submit(self._commit_trial, trial, samples, hosts)
         pool.shutdown(wait=False)
 
     def settle(self) -> None:
@@ -173,17 +184,23 @@ class TableStore:
             if pending.done():  # else an interrupt ended the wait, not the append
                 self._meanwhile = None
 
-    def _commit_trial(self, trial: Trial, samples: Sequence[BrokerSample]) -> None:
+    def _commit_trial(
+        self, trial: Trial, samples: Sequence[BrokerSample], hosts: Sequence[HostSample]
+    ) -> None:
         run_id, number = trial.run_id, trial.number
         if samples:
             rows = (SampleRow(run_id, number, sample) for sample in samples)
             self._commit("samples", run_id, number, *rows)
+        if hosts:
+            looks = (HostRow(run_id, number, sample) for sample in hosts)
+            self._commit("hosts", run_id, number, *looks)
         self._commit("trials", run_id, number, trial)
 
     def next_trial(self, run_id: str) -> int:
         """The number after the last trial of a run that left anything behind; 1 at first."""
         numbers = self.read("trials", run_id).select("trial")
-        numbers = numbers.union(self.read("samples", run_id).select("trial"))
+        for table in ("samples", "hosts"):
+            numbers = numbers.union(self.read(table, run_id).select("trial"))
         last = numbers.agg({"trial": "max"}).collect()[0][0]
         return 1 if last is None else int(last) + 1
 
@@ -245,6 +262,10 @@ class TableStore:
     def samples(self, run_id: str) -> DataFrame:
         """A run's samples in order."""
         return self.read("samples", run_id).orderBy("trial", "at", "broker_id")
+
+    def hosts(self, run_id: str) -> DataFrame:
+        """What a run saw of hosts, in order."""
+        return self.read("hosts", run_id).orderBy("trial", "at", "host")
 
     def boundaries(self, run_id: str) -> DataFrame:
         """A run's boundary points by message size."""

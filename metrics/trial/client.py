@@ -6,7 +6,8 @@ import math
 from dataclasses import dataclass, field
 from typing import Annotated
 
-from metrics.columns import Column, Flat, Moment
+from metrics.columns import NO_COLUMN, Column, Flat, Moment
+from metrics.sources.hosts.sample import HostSample
 from metrics.trial.clock import HostClock
 from metrics.trial.consumption import GroupWindow
 from metrics.trial.counts import Counts
@@ -29,6 +30,7 @@ class ClientWindow:
         groups: what each consumer group read, and how far it was behind.
         consumer_loop_busy: as `loop_busy`, of the tasks with consumers [ratio].
         clocks: of the hosts with tasks, against the driver's.
+        host_samples: what these hosts showed, also before and after the window.
     """
 
     start_s: Annotated[float, Moment(), Column("window_start")]
@@ -43,6 +45,7 @@ class ClientWindow:
     groups: tuple[GroupWindow, ...] = ()
     consumer_loop_busy: float = 0.0
     clocks: tuple[HostClock, ...] = ()
+    host_samples: Annotated[tuple[HostSample, ...], NO_COLUMN] = ()
 
     @property
     def duration_s(self) -> float:

@@ -12,6 +12,8 @@ from metrics.trial.client import ClientWindow
 from metrics.trial.judgement import Reason
 from metrics.trial.others import OtherLoad
 from metrics.windows.broker import BrokerWindow, busiest_of
+from metrics.windows.host import HostWindow
+from metrics.windows.host_use import HostUse, host_use_table
 from metrics.windows.use import ResourceUse, use_table
 
 
@@ -45,6 +47,7 @@ class Evidence:
         brokers: what each broker did in the window.
         controllers: the same of controllers whose metrics are known.
         metrics_source: `driver-jvm`, `jmxquery`, …
+        hosts: what the machines of brokers and of tasks did, as far as they show it.
         end_offsets: partition → (before, after) the trial, to be compared with what was
             acknowledged and read; None when they were not read.
         others: what others wrote to the brokers meanwhile; None where the brokers do not tell.
@@ -59,6 +62,7 @@ class Evidence:
     brokers: Annotated[tuple[BrokerWindow, ...], Column("broker_windows")] = ()
     controllers: Annotated[tuple[BrokerWindow, ...], Column("controller_windows")] = ()
     metrics_source: str = ""
+    hosts: tuple[HostWindow, ...] = ()
     end_offsets: Annotated[Mapping[int, tuple[int, int]] | None, NO_COLUMN] = None
     others: OtherLoad | None = None
     any_isr_changed_share: float | None = None
@@ -78,6 +82,16 @@ class Evidence:
     def resources(self) -> tuple[ResourceUse, ...]:
         """The USE table, a row for each resource of each broker."""
         return use_table(self.brokers)
+
+    @property
+    @column
+    def host_resources(self) -> tuple[HostUse, ...]:
+        """The USE table of the hosts, a row for each resource of each host."""
+        return host_use_table(self.hosts)
+
+    def hosts_of(self, broker_id: int) -> tuple[HostWindow, ...]:
+        """The host of a broker; of several names for one machine all."""
+        return tuple(each for each in self.hosts if broker_id in each.brokers)
 
     @property
     def growth_by_partition(self) -> dict[int, int] | None:

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import pyarrow as pa
 
 from metrics.columns import ddl, restored, row_of, schema_of
+from metrics.sources.hosts.sample import HostSample
 from metrics.trial.adding import LARGEST, total
 from metrics.trial.client import ClientWindow
 from metrics.trial.clock import ClockOffset, host_clocks
@@ -65,6 +66,7 @@ class TaskReport:
         clock: its host's clock, when it was the furthest off before or after the load.
         error: why the task could not take part or did not finish, or None.
         is_refused: the error is one of the configuration, which comes again with each try.
+        host_samples: what its host showed meanwhile; one task of each host tells.
     """
 
     task_id: int
@@ -76,6 +78,7 @@ class TaskReport:
     clock: ClockOffset | None = None
     error: str | None = None
     is_refused: bool = False
+    host_samples: tuple[HostSample, ...] = ()
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> TaskReport:
@@ -127,4 +130,5 @@ def merge(reports: Iterable[TaskReport]) -> ClientWindow:
         group_windows(consumed.groups),
         consumed.loop_busy,
         host_clocks((each.host, each.clock) for each in tasks),
+        tuple(sample for each in tasks for sample in each.host_samples),
     )

@@ -12,6 +12,7 @@ class Resource(str, Enum):
     NETWORK_THREADS = "network threads"
     CPU = "CPU"
     HEAP = "heap"
+    MEMORY = "memory"
     DISK = "disk"
     NETWORK = "network"
     REPLICATION = "replication"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
+from typing import Protocol
 
 from metrics.sources.beans import GC_MS, HANDLER_IDLE_NS, SILENT_MS, UPTIME_MS
 from metrics.sources.sample import BrokerSample
@@ -25,10 +26,24 @@ _COUNTERS = (
 )
 
 
-class Span:
-    """Differences between the first and the last of some samples of one broker."""
+class Look(Protocol):
+    """One look at one broker or host."""
 
-    def __init__(self, samples: Sequence[BrokerSample]) -> None:
+    @property
+    def at_s(self) -> float:
+        """When [s since the epoch]."""
+        ...
+
+    @property
+    def values(self) -> Mapping[str, float]:
+        """What was read."""
+        ...
+
+
+class Span:
+    """Differences between the first and the last of some samples of one broker or host."""
+
+    def __init__(self, samples: Sequence[Look]) -> None:
         self._samples = samples
         self._first, self._last = samples[0].values, samples[-1].values
         self.duration_s = seconds_between(samples[0], samples[-1])
@@ -89,7 +104,7 @@ def over(part: float | None, whole: float | None) -> float | None:
     return None if part is None or not whole else part / whole
 
 
-def seconds_between(first: BrokerSample, last: BrokerSample) -> float:
+def seconds_between(first: Look, last: Look) -> float:
     """Time between two samples, by the broker's own uptime where both have it [s].
 
     The poll's wall-clock time is some milliseconds off; uptime is read with the counters.

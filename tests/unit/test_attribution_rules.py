@@ -219,8 +219,8 @@ def test_unknown_says_which_evidence_is_missing() -> None:
     assert bare.limited_by is Resource.UNKNOWN
     assert (
         "the metrics of driver-jvm do not show the machines' CPU, garbage collection, flushes, "
-        "ISR changes; the speed of the network interface is not stated (link_mbit_per_s); the "
-        "disk's own busy time is not among Kafka's metrics" in bare.attribution
+        "ISR changes; the speed of the network interface is not stated (link_mbit_per_s); what the "
+        "brokers' hosts do is not shown (metrics.host)" in bare.attribution
     )
     stated = judged(client(acked_records=9_000), [broker(1, link_mbit_per_s=1_000.0)])
     assert "link_mbit_per_s" not in stated.attribution

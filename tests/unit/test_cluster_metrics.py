@@ -40,10 +40,10 @@ def test_a_testbed_can_be_judged_without_its_metrics_but_not_by_others() -> None
     [
         ((), r"jmx is missing.*metrics\.client_only: true"),
         (("cluster.jmx={port: 1}", PROMETHEUS), "jmx and metrics are both given"),
-        (("cluster.metrics={}",), "exactly one of prometheus and client_only"),
+        (("cluster.metrics={}",), "expected prometheus, client_only: true or host"),
         (
             ("cluster.metrics={prometheus: {port: 1, rules: msk}, client_only: true}",),
-            "exactly one of prometheus and client_only",
+            "expected one of prometheus and client_only",
         ),
         (("cluster.metrics={jmx: {port: 1}}",), r"the known key of that name is jmx; move it"),
         (("cluster.metrics={prometheus: {port: 1}}",), "rules is missing"),

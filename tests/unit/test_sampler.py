@@ -87,7 +87,7 @@ def test_an_error_of_the_source_comes_out_of_stop() -> None:
         sampler.stop()
 
 
-def fail_while_sampling(sampler: Sampler) -> None:
+def fail_while_sampling(sampler: Sampler[BrokerSample]) -> None:
     with sampler:
         sampler._thread.join()
         raise KeyError("mine")
@@ -109,7 +109,7 @@ def test_too_many_samples_are_an_error_and_not_a_full_memory() -> None:
     source = FakeSource(time)
     sampler = Sampler(source, 1.0, time.clock, time.wait, max_samples=9).start()
     sampler._thread.join()
-    with pytest.raises(RedlineError, match=r"10 broker samples .* sample less often"):
+    with pytest.raises(RedlineError, match=r"10 samples .* sample less often"):
         sampler.stop()
     assert source.polls == 5
 

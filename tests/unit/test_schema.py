@@ -24,9 +24,10 @@ from metrics.columns import (
     schema_of,
     utc,
 )
+from metrics.sources.hosts.sample import HostSample
 from metrics.sources.sample import BrokerSample
 from metrics.tables.boundary import Boundary, BoundaryRow
-from metrics.tables.schema import ROWS, SCHEMAS, RunRow, SampleRow
+from metrics.tables.schema import ROWS, SCHEMAS, HostRow, RunRow, SampleRow
 from metrics.tables.trials import trial_from
 from metrics.traffic.consumers import ConsumerOptions
 from metrics.traffic.pattern import TopicOptions, TrafficPattern
@@ -146,6 +147,7 @@ RECORDS: dict[str, Any] = {
     "runs": RunRow("r", "started", 5.0, *NAMES, "g", environment={"a": "b"}),
     "trials": trial(),
     "samples": SampleRow("r", 1, BrokerSample(1, 5.5, {"bytes_in": 1.0})),
+    "hosts": HostRow("r", 1, HostSample("broker-1", 5.5, {"cores": 8.0})),
     "boundaries": BoundaryRow("r", 5.0, *NAMES, BOUNDARY),
     "cases": case_row(),
 }
@@ -175,7 +177,7 @@ def test_trials_keep_pattern_counts_judgement_and_windows() -> None:
     assert schema_of(TrafficPattern).names == list(row_of(trial().pattern))
     assert row.items() >= row_of(trial().pattern).items()
     assert {field.name for field in fields(Counts)} <= row.keys()
-    flat = {"start_s", "end_s", "counts", "latency", "producer_share"}
+    flat = {"start_s", "end_s", "counts", "latency", "producer_share", "host_samples"}
     assert {field.name for field in fields(ClientWindow)} - row.keys() == flat
     assert {f"latency_{field.name}" for field in fields(Quantiles)} <= row.keys()
     assert (row["window_start"], row["window_end"]) == (utc(1_000_000), utc(1_000_010))

@@ -97,6 +97,8 @@ def test_a_group_begins_anew_with_each_window() -> None:
 class Said(DriverLine):
     """Keeps what a task says."""
 
+    of_host = tuple
+
     def __init__(self) -> None:
         self.messages: list[dict[str, Any]] = []
 

@@ -51,7 +51,7 @@ class Cluster:
             raise RedlineError("connection refused")
         return {key: PlainTransport(self.brokers[key[1]].connect()) for key in wanted}
 
-    def run(self, rate: float = 2_000.0, drain_timeout_s: float = 2.0, **options: Any) -> WireLoop:
+    def run(self, rate: float = 2_000.0, drain_timeout_s: float = 20.0, **options: Any) -> WireLoop:
         fields: dict[str, Any] = {"pool_bytes": 200_000, **QUICK}
         trial = plan(
             leaders=(1,) * PARTITIONS,

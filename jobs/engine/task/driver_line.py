@@ -19,10 +19,11 @@ import time
 import zlib
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import IO
 
 from metrics.columns import row_of
+from metrics.sources.hosts.sample import HostSample
 from metrics.trial.clock import ClockOffset, furthest
 from metrics.trial.task import TaskReport
 from search.errors import RedlineError
@@ -61,6 +62,7 @@ class DriverLine:
         end_after_s: the length of the window that the driver set, once it has [s].
         clock_offset: the furthest that this host's clock was seen off the driver's, once
             `compare_clocks` has seen it.
+        of_host: what this task saw of its host since it was asked last.
     """
 
     def __init__(
@@ -75,6 +77,7 @@ class DriverLine:
         self._wall_clock = wall_clock
         self._driver_s: float | None = None
         self.clock_offset: ClockOffset | None = None
+        self.of_host: Callable[[], tuple[HostSample, ...]] = tuple
         self._heard_s = clock()
         self._unread = b""
         self._unwritten = b""
@@ -136,7 +139,8 @@ class DriverLine:
         Args:
             number: of the window in its load, from 1.
         """
-        told = zlib.compress(json.dumps(row_of(report)).encode())
+        whole = replace(report, host_samples=self.of_host())
+        told = zlib.compress(json.dumps(row_of(whole)).encode())
         text = base64.b64encode(told).decode("ascii")
         pieces = [text[at : at + PIECE_LENGTH] for at in range(0, len(text), PIECE_LENGTH)]
         for index, piece in enumerate(pieces):

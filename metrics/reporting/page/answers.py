@@ -36,6 +36,7 @@ _GAVE_OUT = {
     Resource.NETWORK_THREADS.value: "the network threads gave out",
     Resource.CPU.value: "the CPU gave out",
     Resource.HEAP.value: "the heap gave out",
+    Resource.MEMORY.value: "the memory gave out",
     Resource.DISK.value: "the disk gave out",
     Resource.NETWORK.value: "the network gave out",
     Resource.REPLICATION.value: "replication fell behind",

@@ -1,0 +1,47 @@
+"""Opening the source of what the brokers' hosts show."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+
+import psutil
+
+from jobs.cluster.opening import OpenCluster
+from jobs.config import Cluster
+from metrics.sources.hosts.node_exporter import NodeExporters
+from metrics.sources.hosts.proc import LocalHost, LocalHosts
+from metrics.sources.hosts.source import HostSource, NoHosts
+
+SCRAPE_DEADLINE_S = 5.0
+"""How long a host's exporter may take for one answer [s]."""
+
+
+def open_hosts(cluster: Cluster, opened: OpenCluster) -> HostSource:
+    """An open source of the brokers' hosts; of none where there is no way to them.
+
+    Brokers that run on this machine need no exporter.
+
+    Raises:
+        ConfigError: an exporter that the cluster's file names does not answer.
+    """
+    way = None if cluster.metrics is None else cluster.metrics.host
+    hosts = opened.info.hosts
+    if way is not None:
+        return NodeExporters(way.prometheus.addresses(hosts), SCRAPE_DEADLINE_S).open()
+    testbed = opened.testbed
+    if testbed is not None:
+        return LocalHosts(LocalHost(), opened.info.broker_ids, lambda: testbed.pids)
+    if hosts and all(map(_is_here, set(hosts.values()))):
+        return LocalHosts(LocalHost(), opened.info.broker_ids)
+    return NoHosts()
+
+
+def _is_here(host: str) -> bool:
+    """True of an address of this machine."""
+    try:
+        told = {each[4][0] for each in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)}
+    except OSError:
+        return False
+    own = {each.address for listed in psutil.net_if_addrs().values() for each in listed}
+    return all(ipaddress.ip_address(each).is_loopback or each in own for each in map(str, told))

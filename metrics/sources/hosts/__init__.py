@@ -1,0 +1,1 @@
+"""What the machines themselves show: of brokers, and of executors."""

@@ -1,0 +1,195 @@
+"""Hosts from Prometheus' node_exporter: one HTTP scrape each a sample.
+
+Its default collectors show all that is read here; the names are those of release 1.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from metrics.sources.hosts.readings import (
+    CORES,
+    CPU_S,
+    CPU_STATES,
+    DISK_BUSY_S,
+    DISK_QUEUED_S,
+    DISK_READ_BYTES,
+    DISK_READS,
+    DISK_WRITES,
+    DISK_WRITTEN_BYTES,
+    MEMORY_AVAILABLE_BYTES,
+    MEMORY_TOTAL_BYTES,
+    NET_RECEIVE_DROPS,
+    NET_RECEIVE_ERRORS,
+    NET_RECEIVED_BYTES,
+    NET_RECEIVED_PACKETS,
+    NET_SEND_DROPS,
+    NET_SEND_ERRORS,
+    NET_SENT_BYTES,
+    NET_SENT_PACKETS,
+    NET_SPEED_BYTES_PER_S,
+    OOM_KILLS,
+    PAGE_CACHE_BYTES,
+    PRESSURE_S,
+    RUNNING_THREADS,
+    SWAPPED_IN_PAGES,
+    SWAPPED_OUT_PAGES,
+    TCP_LISTEN_OVERFLOWS,
+    TCP_RETRANSMITTED_SEGMENTS,
+    TCP_SENT_SEGMENTS,
+    is_disk,
+    is_interface,
+)
+from metrics.sources.hosts.sample import HostSample
+from metrics.sources.rules import RuleSet, selectors_of
+from metrics.sources.scraper import PATH, ScrapeError, Scraper
+from metrics.sources.source import Endpoint
+from search.errors import ConfigError
+
+_OPEN_DEADLINE_S = 10.0
+_THREADS = 32
+_OF_DEVICE = '{device="*"}'
+
+_SERIES: Mapping[str, str] = {
+    CPU_S: 'node_cpu_seconds_total{cpu="*",mode="*"}',
+    RUNNING_THREADS: "node_procs_running",
+    MEMORY_TOTAL_BYTES: "node_memory_MemTotal_bytes",
+    MEMORY_AVAILABLE_BYTES: "node_memory_MemAvailable_bytes",
+    PAGE_CACHE_BYTES: "node_memory_Cached_bytes",
+    SWAPPED_IN_PAGES: "node_vmstat_pswpin",
+    SWAPPED_OUT_PAGES: "node_vmstat_pswpout",
+    OOM_KILLS: "node_vmstat_oom_kill",
+    DISK_READ_BYTES: f"node_disk_read_bytes_total{_OF_DEVICE}",
+    DISK_WRITTEN_BYTES: f"node_disk_written_bytes_total{_OF_DEVICE}",
+    DISK_READS: f"node_disk_reads_completed_total{_OF_DEVICE}",
+    DISK_WRITES: f"node_disk_writes_completed_total{_OF_DEVICE}",
+    DISK_BUSY_S: f"node_disk_io_time_seconds_total{_OF_DEVICE}",
+    DISK_QUEUED_S: f"node_disk_io_time_weighted_seconds_total{_OF_DEVICE}",
+    NET_RECEIVED_BYTES: f"node_network_receive_bytes_total{_OF_DEVICE}",
+    NET_SENT_BYTES: f"node_network_transmit_bytes_total{_OF_DEVICE}",
+    NET_RECEIVED_PACKETS: f"node_network_receive_packets_total{_OF_DEVICE}",
+    NET_SENT_PACKETS: f"node_network_transmit_packets_total{_OF_DEVICE}",
+    NET_RECEIVE_DROPS: f"node_network_receive_drop_total{_OF_DEVICE}",
+    NET_SEND_DROPS: f"node_network_transmit_drop_total{_OF_DEVICE}",
+    NET_RECEIVE_ERRORS: f"node_network_receive_errs_total{_OF_DEVICE}",
+    NET_SEND_ERRORS: f"node_network_transmit_errs_total{_OF_DEVICE}",
+    NET_SPEED_BYTES_PER_S: f"node_network_speed_bytes{_OF_DEVICE}",
+    TCP_SENT_SEGMENTS: "node_netstat_Tcp_OutSegs",
+    TCP_RETRANSMITTED_SEGMENTS: "node_netstat_Tcp_RetransSegs",
+    TCP_LISTEN_OVERFLOWS: "node_netstat_TcpExt_ListenOverflows",
+    f"{PRESSURE_S}:cpu": "node_pressure_cpu_waiting_seconds_total",
+    f"{PRESSURE_S}:io": "node_pressure_io_waiting_seconds_total",
+    f"{PRESSURE_S}:memory": "node_pressure_memory_waiting_seconds_total",
+}
+RULES = RuleSet("node_exporter", selectors_of(_SERIES))
+
+
+class NodeExporters:
+    """Scrapes all brokers' hosts in parallel.
+
+    Args:
+        addresses: broker id → host:port of the exporter on its host; brokers may share one.
+        deadline_s: time after which a host's sample counts as missed [s].
+        clock: wall clock [s since the epoch].
+    """
+
+    def __init__(
+        self,
+        addresses: Mapping[int, str],
+        deadline_s: float,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        first = {address: broker for broker, address in sorted(addresses.items(), reverse=True)}
+        self._scrapers = [
+            Scraper(Endpoint.parse(broker, address), RULES, clock)
+            for address, broker in sorted(first.items(), key=lambda each: each[1])
+        ]
+        self._deadline_s = deadline_s
+        self._clock = clock
+        self._threads: ThreadPoolExecutor | None = None
+        self.brokers: Mapping[str, tuple[int, ...]] = {
+            scraper.endpoint.host: tuple(
+                sorted(b for b, a in addresses.items() if a == scraper.endpoint.address)
+            )
+            for scraper in self._scrapers
+        }
+        self.machines = frozenset(self.brokers)
+
+    def open(self) -> NodeExporters:
+        """Ask each exporter once.
+
+        Raises:
+            ConfigError: one does not answer, or is no node_exporter.
+        """
+        self._threads = ThreadPoolExecutor(
+            min(_THREADS, len(self._scrapers)), thread_name_prefix="redline-hosts"
+        )
+        try:
+            list(self._threads.map(self._probe, self._scrapers))
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def _probe(self, scraper: Scraper) -> None:
+        endpoint = scraper.endpoint
+        try:
+            found = scraper.ask_only_for_what_is_known(_OPEN_DEADLINE_S).values
+            problem = None if found else "it answers without any series of node_exporter"
+        except ScrapeError as error:
+            problem = str(error)
+        if problem is not None:
+            raise ConfigError(
+                f"the host of broker {endpoint.node_id} shows no metrics at "
+                f"http://{endpoint.address}{PATH}: {problem}. Start node_exporter there, open the "
+                f"port to this machine, or correct metrics.host.prometheus of the cluster's file"
+            )
+
+    def sample_all(self) -> Sequence[HostSample]:
+        """See `HostSource.sample_all`."""
+        if self._threads is None:
+            raise RuntimeError("the source is not open")
+        return list(self._threads.map(self._look, self._scrapers))
+
+    def _look(self, scraper: Scraper) -> HostSample:
+        host = scraper.endpoint.host
+        try:
+            scrape = scraper.scrape(self._deadline_s)
+        except ScrapeError as error:
+            return HostSample(host, self._clock(), error=str(error))
+        return HostSample(host, scrape.at_s, _as_of_a_host(scrape.values))
+
+    def close(self) -> None:
+        """See `HostSource.close`."""
+        threads, self._threads = self._threads, None
+        if threads is not None:
+            threads.shutdown(wait=False, cancel_futures=True)
+            for scraper in self._scrapers:
+                scraper.close()
+
+
+def _as_of_a_host(values: Mapping[str, float]) -> dict[str, float]:
+    """The readings of a host: of the cores together, and of disks and interfaces that count."""
+    found: dict[str, float] = {}
+    cores = set()
+    for name, value in values.items():
+        reading, _, part = name.partition(":")
+        if reading == CPU_S:
+            core, _, state = part.partition("/")
+            cores.add(core)
+            if state in CPU_STATES:
+                total = f"{CPU_S}:{state}"
+                found[total] = found.get(total, 0.0) + value
+        elif _is_kept(reading, part, value):
+            found[name] = value
+    return {**found, CORES: float(len(cores))} if cores else found
+
+
+def _is_kept(reading: str, part: str, value: float) -> bool:
+    if reading == NET_SPEED_BYTES_PER_S:
+        return is_interface(part) and value > 0
+    if reading.startswith("disk_"):
+        return is_disk(part)
+    return not reading.startswith("net_") or is_interface(part)

@@ -1,0 +1,268 @@
+"""This machine as Linux shows it in /proc and /sys: proc(5), Documentation/admin-guide/iostats.rst.
+
+psutil knows most of it, but no retransmits, no queue of a disk and no pressure; and network
+counters of another namespace are under the process that lives there.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from metrics.sources.hosts.readings import (
+    CORES,
+    CPU_S,
+    CPU_STATES,
+    DISK_BUSY_S,
+    DISK_QUEUED_S,
+    DISK_READ_BYTES,
+    DISK_READS,
+    DISK_WRITES,
+    DISK_WRITTEN_BYTES,
+    MEMORY_AVAILABLE_BYTES,
+    MEMORY_TOTAL_BYTES,
+    NET_RECEIVE_DROPS,
+    NET_RECEIVE_ERRORS,
+    NET_RECEIVED_BYTES,
+    NET_RECEIVED_PACKETS,
+    NET_SEND_DROPS,
+    NET_SEND_ERRORS,
+    NET_SENT_BYTES,
+    NET_SENT_PACKETS,
+    NET_SPEED_BYTES_PER_S,
+    OOM_KILLS,
+    PAGE_CACHE_BYTES,
+    PRESSURE_S,
+    RESIDENT_BYTES,
+    RUNNING_THREADS,
+    SWAPPED_IN_PAGES,
+    SWAPPED_OUT_PAGES,
+    TCP_LISTEN_OVERFLOWS,
+    TCP_RETRANSMITTED_SEGMENTS,
+    TCP_SENT_SEGMENTS,
+    is_disk,
+    is_interface,
+)
+from metrics.sources.hosts.sample import HostSample
+
+_PROC = Path("/proc")
+_SYS = Path("/sys")
+_SECTOR_BYTES = 512
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
+
+_OF_MEMORY = {
+    "MemTotal:": MEMORY_TOTAL_BYTES,
+    "MemAvailable:": MEMORY_AVAILABLE_BYTES,
+    "Cached:": PAGE_CACHE_BYTES,
+}
+_OF_VMSTAT = {
+    "pswpin": SWAPPED_IN_PAGES,
+    "pswpout": SWAPPED_OUT_PAGES,
+    "oom_kill": OOM_KILLS,
+}
+# Columns of /proc/diskstats behind the device's name, and what one unit of them is.
+_OF_DISKS = {
+    0: (DISK_READS, 1.0),
+    2: (DISK_READ_BYTES, _SECTOR_BYTES),
+    4: (DISK_WRITES, 1.0),
+    6: (DISK_WRITTEN_BYTES, _SECTOR_BYTES),
+    9: (DISK_BUSY_S, 1e-3),
+    10: (DISK_QUEUED_S, 1e-3),
+}
+# Columns of /proc/net/dev behind the colon.
+_OF_INTERFACES = {
+    0: NET_RECEIVED_BYTES,
+    1: NET_RECEIVED_PACKETS,
+    2: NET_RECEIVE_ERRORS,
+    3: NET_RECEIVE_DROPS,
+    8: NET_SENT_BYTES,
+    9: NET_SENT_PACKETS,
+    10: NET_SEND_ERRORS,
+    11: NET_SEND_DROPS,
+}
+
+
+class LocalHost:
+    """This machine; what the system does not show is left out, and on no Linux that is all.
+
+    Args:
+        name: of the host; that of the machine by default.
+        network_of: id of a process in the network namespace to read; None for our own.
+        speeds: interface → its speed where the system does not tell [B/s].
+        clock: wall clock [s since the epoch].
+        proc, sys: where the kernel shows itself.
+    """
+
+    def __init__(
+        self,
+        name: str | None = None,
+        network_of: Callable[[], int | None] = lambda: None,
+        speeds: Mapping[str, float] | None = None,
+        clock: Callable[[], float] = time.time,
+        proc: Path = _PROC,
+        sys: Path = _SYS,
+    ) -> None:
+        self.name = name or socket.gethostname()
+        self._network_of = network_of
+        self._speeds = dict(speeds or {})
+        self._clock = clock
+        self._proc = proc
+        self._sys = sys
+
+    def look(self, processes: Mapping[int, int] | None = None) -> HostSample:
+        """What the machine shows now.
+
+        Args:
+            processes: broker id → id of its process, to be looked at too.
+        """
+        at_s = self._clock()
+        own_network = self._network_of()
+        net = self._proc / ("self" if own_network is None else str(own_network)) / "net"
+        values = {
+            **self._cpu(),
+            **_named(self._lines("meminfo"), _OF_MEMORY, 1024.0),
+            **_named(self._lines("vmstat"), _OF_VMSTAT),
+            **self._disks(),
+            **self._interfaces(net, is_own=own_network is None),
+            **_tcp(_read(net / "snmp"), _read(net / "netstat")),
+            **self._pressure(),
+            **self._resident(processes or {}),
+        }
+        return HostSample(self.name, at_s, values)
+
+    def _lines(self, name: str) -> list[str]:
+        return _read(self._proc / name).splitlines()
+
+    def _cpu(self) -> dict[str, float]:
+        found: dict[str, float] = {}
+        cores = 0
+        for line in self._lines("stat"):
+            key, *numbers = line.split()
+            if key == "cpu":
+                for state, ticks in zip(CPU_STATES, numbers, strict=False):
+                    found[f"{CPU_S}:{state}"] = int(ticks) / _TICKS_PER_S
+            elif key.startswith("cpu"):
+                cores += 1
+            elif key == "procs_running":
+                found[RUNNING_THREADS] = float(numbers[0])
+        return {**found, CORES: float(cores)} if cores else found
+
+    def _disks(self) -> dict[str, float]:
+        found = {}
+        for line in self._lines("diskstats"):
+            _, _, device, *numbers = line.split()
+            if is_disk(device) and any(number != "0" for number in numbers):
+                for column, (reading, unit) in _OF_DISKS.items():
+                    found[f"{reading}:{device}"] = int(numbers[column]) * unit
+        return found
+
+    def _interfaces(self, net: Path, *, is_own: bool) -> dict[str, float]:
+        found = {}
+        for line in _read(net / "dev").splitlines()[2:]:
+            name, _, rest = line.partition(":")
+            device, numbers = name.strip(), rest.split()
+            if not is_interface(device):
+                continue
+            for column, reading in _OF_INTERFACES.items():
+                found[f"{reading}:{device}"] = float(numbers[column])
+            speed = self._speeds.get(device) or (self._speed(device) if is_own else None)
+            if speed is not None:
+                found[f"{NET_SPEED_BYTES_PER_S}:{device}"] = speed
+        return found
+
+    def _speed(self, device: str) -> float | None:
+        """As the driver of a card tells it [B/s]; virtual ones tell nothing, or what is not so."""
+        if not (self._sys / "class/net" / device / "device").exists():
+            return None
+        told = _read(self._sys / "class/net" / device / "speed").strip()
+        return int(told) * 125_000.0 if told.isdecimal() else None  # Mbit/s
+
+    def _pressure(self) -> dict[str, float]:
+        found = {}
+        for resource in ("cpu", "io", "memory"):
+            for line in self._lines(f"pressure/{resource}"):
+                kind, *parts = line.split()
+                told = dict(part.split("=") for part in parts)
+                if kind == "some":
+                    found[f"{PRESSURE_S}:{resource}"] = int(told["total"]) / 1e6
+        return found
+
+    def _resident(self, processes: Mapping[int, int]) -> dict[str, float]:
+        found = {}
+        for broker, pid in processes.items():
+            told = _named(self._lines(f"{pid}/status"), {"VmRSS:": RESIDENT_BYTES}, 1024.0)
+            found.update({f"{name}:{broker}": value for name, value in told.items()})
+        return found
+
+
+class LocalHosts:
+    """The one machine on which all brokers run, when it is this one.
+
+    Args:
+        host: how to look at it.
+        brokers: ids of all brokers.
+        processes: broker id → id of its process now, where that is known.
+    """
+
+    def __init__(
+        self,
+        host: LocalHost,
+        brokers: Sequence[int],
+        processes: Callable[[], Mapping[int, int]] = dict,
+    ) -> None:
+        self._host = host
+        self._processes = processes
+        self.brokers: Mapping[str, tuple[int, ...]] = {host.name: tuple(brokers)}
+        self.machines = frozenset({socket.gethostname()})
+
+    def sample_all(self) -> Sequence[HostSample]:
+        """See `HostSource.sample_all`."""
+        (own,) = self.brokers.values()
+        pids = {broker: pid for broker, pid in self._processes().items() if broker in own}
+        return [self._host.look(pids)]
+
+    def close(self) -> None:
+        """See `HostSource.close`."""
+
+
+def _read(path: Path) -> str:
+    """The text of a file of the kernel; empty where this system has none, or its process ended."""
+    try:
+        return path.read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return ""
+
+
+def _named(lines: Sequence[str], names: Mapping[str, str], unit: float = 1.0) -> dict[str, float]:
+    """The numbers of `name number …` lines."""
+    found = {}
+    for line in lines:
+        key, *rest = line.split()
+        if key in names and rest:
+            found[names[key]] = float(rest[0]) * unit
+    return found
+
+
+def _tcp(*texts: str) -> dict[str, float]:
+    """Counters of /proc/net/snmp and netstat: a line of names, then one of numbers."""
+    found = {}
+    wanted = {
+        ("Tcp:", "OutSegs"): TCP_SENT_SEGMENTS,
+        ("Tcp:", "RetransSegs"): TCP_RETRANSMITTED_SEGMENTS,
+        ("TcpExt:", "ListenOverflows"): TCP_LISTEN_OVERFLOWS,
+    }
+    for names, numbers in _pairs(text.splitlines() for text in texts):
+        protocol = names[0]
+        for name, number in zip(names[1:], numbers[1:], strict=False):
+            if (protocol, name) in wanted:
+                found[wanted[protocol, name]] = float(number)
+    return found
+
+
+def _pairs(texts: Iterator[list[str]]) -> Iterator[tuple[list[str], list[str]]]:
+    for lines in texts:
+        for names, numbers in zip(lines[::2], lines[1::2], strict=False):
+            yield names.split(), numbers.split()

@@ -1,0 +1,328 @@
+"""Exact windows of hosts: what one machine did between two moments, from samples of its counters.
+
+As of brokers: counters are subtracted, what is of now is taken from the samples inside, and what
+the samples do not show is None, never 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from metrics.columns import column
+from metrics.sources.hosts.readings import (
+    CORES,
+    CPU_S,
+    DISK_BUSY_S,
+    DISK_QUEUED_S,
+    DISK_READ_BYTES,
+    DISK_READS,
+    DISK_WRITES,
+    DISK_WRITTEN_BYTES,
+    MEMORY_AVAILABLE_BYTES,
+    MEMORY_TOTAL_BYTES,
+    NET_RECEIVE_DROPS,
+    NET_RECEIVE_ERRORS,
+    NET_RECEIVED_BYTES,
+    NET_RECEIVED_PACKETS,
+    NET_SEND_DROPS,
+    NET_SEND_ERRORS,
+    NET_SENT_BYTES,
+    NET_SENT_PACKETS,
+    NET_SPEED_BYTES_PER_S,
+    OOM_KILLS,
+    PAGE_CACHE_BYTES,
+    PRESSURE_S,
+    RESIDENT_BYTES,
+    RUNNING_THREADS,
+    SWAPPED_IN_PAGES,
+    SWAPPED_OUT_PAGES,
+    TCP_LISTEN_OVERFLOWS,
+    TCP_RETRANSMITTED_SEGMENTS,
+    TCP_SENT_SEGMENTS,
+)
+from metrics.sources.hosts.sample import HostSample
+from metrics.windows.spans import Span, mean, over
+
+_AT_REST = ("idle", "iowait")
+
+
+@dataclass(frozen=True)
+class DiskWindow:
+    """One disk of a host.
+
+    Attributes:
+        device: its name.
+        read_bytes_per_s, written_bytes_per_s: moved [B/s].
+        operations_per_s: reads and writes that ended [1/s].
+        busy_share: share of the time in which it had work; a disk that takes many operations at
+            a time is not full at 1 [ratio].
+        queue: operations that waited or were served at a time, on average [operations].
+    """
+
+    device: str
+    read_bytes_per_s: float | None = None
+    written_bytes_per_s: float | None = None
+    operations_per_s: float | None = None
+    busy_share: float | None = None
+    queue: float | None = None
+
+
+@dataclass(frozen=True)
+class InterfaceWindow:
+    """One network interface of a host.
+
+    Attributes:
+        device: its name.
+        received_bytes_per_s, sent_bytes_per_s: with all headers [B/s].
+        packets: both ways [packets].
+        dropped: packets that the host dropped, either way [packets].
+        errors: packets that were damaged or could not be sent [packets].
+        speed_bytes_per_s: of the interface, one direction [B/s].
+    """
+
+    device: str
+    received_bytes_per_s: float | None = None
+    sent_bytes_per_s: float | None = None
+    packets: float | None = None
+    dropped: float | None = None
+    errors: float | None = None
+    speed_bytes_per_s: float | None = None
+
+    @property
+    def busiest_bytes_per_s(self) -> float | None:
+        """Of its busier direction [B/s]."""
+        known = [r for r in (self.received_bytes_per_s, self.sent_bytes_per_s) if r is not None]
+        return max(known, default=None)
+
+    @property
+    @column
+    def dropped_share(self) -> float | None:
+        """Packets dropped, of all that came or went and of those [ratio]."""
+        if self.dropped is None or self.packets is None:
+            return None
+        return over(self.dropped, self.packets + self.dropped) or 0.0
+
+    @property
+    @column
+    def used_share(self) -> float | None:
+        """Share of its speed that its busier direction used [ratio]."""
+        return over(self.busiest_bytes_per_s, self.speed_bytes_per_s)
+
+
+@dataclass(frozen=True)
+class HostWindow:
+    """One host over the measured window; None where nothing is known.
+
+    Attributes:
+        host: its name.
+        brokers: ids of the brokers that run on it.
+        generates: tasks of the load ran on it.
+        shares_machine: brokers run on the same machine, under this name or another.
+        start_s, end_s: the first and the last good sample inside [s since the epoch].
+        samples: good ones inside.
+        cores: how many [cores].
+        cpu_busy: share of the cores' time that was neither idle nor waiting for a disk [ratio].
+        cpu_system: share in the kernel, interrupts included [ratio].
+        cpu_iowait: share idle while a disk was waited for [ratio].
+        cpu_steal: share that other machines on the same hardware took [ratio].
+        running_threads: threads that ran or waited for a core, mean of the samples [threads].
+        memory_total_bytes: memory [B].
+        memory_available_bytes: the least that programs could still get [B].
+        page_cache_bytes: the most that held pages of files [B].
+        swapped_pages_per_s: pages moved to and from swap [1/s].
+        oom_kills: processes that the kernel ended for want of memory [count].
+        pressure_cpu, pressure_io, pressure_memory: share of the time in which some task waited
+            for it [ratio].
+        retransmitted_share: TCP segments that were sent again, of all that were sent [ratio].
+        retransmits_per_s: the same per second [1/s].
+        listen_overflows: connections turned away because a listener's queue was full [count].
+        disks: that did anything.
+        interfaces: that moved anything.
+        resident_bytes: broker id → the most memory that its process had [B].
+    """
+
+    host: str
+    brokers: tuple[int, ...] = ()
+    generates: bool = False
+    shares_machine: bool = False
+    start_s: float | None = None
+    end_s: float | None = None
+    samples: int = 0
+    cores: float | None = None
+    cpu_busy: float | None = None
+    cpu_system: float | None = None
+    cpu_iowait: float | None = None
+    cpu_steal: float | None = None
+    running_threads: float | None = None
+    memory_total_bytes: float | None = None
+    memory_available_bytes: float | None = None
+    page_cache_bytes: float | None = None
+    swapped_pages_per_s: float | None = None
+    oom_kills: float | None = None
+    pressure_cpu: float | None = None
+    pressure_io: float | None = None
+    pressure_memory: float | None = None
+    retransmitted_share: float | None = None
+    retransmits_per_s: float | None = None
+    listen_overflows: float | None = None
+    disks: tuple[DiskWindow, ...] = ()
+    interfaces: tuple[InterfaceWindow, ...] = ()
+    resident_bytes: Mapping[int, float] = field(default_factory=dict)
+
+    @property
+    def waiting_threads(self) -> float | None:
+        """Threads that waited for a core, on average, at least [threads]."""
+        if self.running_threads is None or self.cores is None:
+            return None
+        return max(0.0, self.running_threads - self.cores)
+
+    @property
+    def memory_used_share(self) -> float | None:
+        """Share of the memory that programs could not get [ratio]."""
+        free = over(self.memory_available_bytes, self.memory_total_bytes)
+        return None if free is None else 1.0 - free
+
+
+def host_window(
+    samples: Iterable[HostSample],
+    host: str,
+    start_s: float,
+    end_s: float,
+    brokers: Sequence[int] = (),
+    *,
+    generates: bool = False,
+    shares_machine: bool = False,
+) -> HostWindow:
+    """One host's window inside [start_s, end_s].
+
+    Args:
+        samples: of any hosts, in any order, also from before and after the window.
+        start_s, end_s: the measured window [s since the epoch].
+        brokers: that run on it.
+        generates: tasks of the load ran on it.
+        shares_machine: brokers run on the same machine.
+    """
+    own = [each for each in samples if each.host == host and each.values]
+    inside = sorted(
+        (each for each in own if start_s <= each.at_s <= end_s), key=lambda each: each.at_s
+    )
+    named = HostWindow(host, tuple(brokers), generates, shares_machine)
+    if len(inside) < 2 or inside[-1].at_s <= inside[0].at_s:
+        return named
+    span = Span(inside)
+    cpu = span.deltas(CPU_S)
+    whole_s = sum(cpu.values())
+    in_state = {name.partition(":")[2]: over(spent_s, whole_s) for name, spent_s in cpu.items()}
+    at_rest = [in_state.get(state) for state in _AT_REST]
+    sent, again = span.delta(TCP_SENT_SEGMENTS), span.delta(TCP_RETRANSMITTED_SEGMENTS)
+    swapped = [span.per_s(name) for name in (SWAPPED_IN_PAGES, SWAPPED_OUT_PAGES)]
+    kernel = [in_state.get(state) for state in ("system", "irq", "softirq")]
+    return HostWindow(
+        host=host,
+        brokers=tuple(brokers),
+        generates=generates,
+        shares_machine=shares_machine,
+        start_s=inside[0].at_s,
+        end_s=inside[-1].at_s,
+        samples=len(inside),
+        cores=span.gauge_max(CORES),
+        cpu_busy=None if at_rest[0] is None else 1.0 - sum(filter(None, at_rest)),
+        cpu_system=_sum(kernel),
+        cpu_iowait=in_state.get("iowait"),
+        cpu_steal=in_state.get("steal"),
+        running_threads=mean(span.gauges(RUNNING_THREADS)),
+        memory_total_bytes=span.gauge_max(MEMORY_TOTAL_BYTES),
+        memory_available_bytes=min(span.gauges(MEMORY_AVAILABLE_BYTES), default=None),
+        page_cache_bytes=span.gauge_max(PAGE_CACHE_BYTES),
+        swapped_pages_per_s=_sum(swapped),
+        oom_kills=span.delta(OOM_KILLS),
+        pressure_cpu=span.per_s(f"{PRESSURE_S}:cpu"),
+        pressure_io=span.per_s(f"{PRESSURE_S}:io"),
+        pressure_memory=span.per_s(f"{PRESSURE_S}:memory"),
+        retransmitted_share=over(again, _sum([sent, again])),
+        retransmits_per_s=over(again, span.duration_s),
+        listen_overflows=span.delta(TCP_LISTEN_OVERFLOWS),
+        disks=tuple(_disks(span)),
+        interfaces=tuple(_interfaces(span)),
+        resident_bytes={
+            int(name.partition(":")[2]): max(span.gauges(name))
+            for name in inside[-1].values
+            if name.startswith(f"{RESIDENT_BYTES}:")
+        },
+    )
+
+
+def host_windows(
+    samples: Sequence[HostSample],
+    start_s: float,
+    end_s: float,
+    brokers: Mapping[str, Sequence[int]],
+    generators: Iterable[str] = (),
+    of_brokers: Iterable[str] = (),
+) -> tuple[HostWindow, ...]:
+    """The windows of all hosts, those with brokers first.
+
+    Args:
+        samples: of all of them.
+        brokers: host → ids of the brokers that run on it.
+        generators: hosts with tasks of the load.
+        of_brokers: names of machines with brokers, which may differ from their hosts'.
+    """
+    tasks_on = set(generators)
+    machines = {*brokers, *of_brokers}
+    return tuple(
+        host_window(
+            samples,
+            host,
+            start_s,
+            end_s,
+            brokers.get(host, ()),
+            generates=host in tasks_on,
+            shares_machine=host in machines,
+        )
+        for host in [*brokers, *sorted(tasks_on - set(brokers))]
+    )
+
+
+def _disks(span: Span) -> Iterable[DiskWindow]:
+    for device in _parts(span, DISK_BUSY_S):
+        operations = [span.per_s(f"{name}:{device}") for name in (DISK_READS, DISK_WRITES)]
+        window = DiskWindow(
+            device,
+            span.per_s(f"{DISK_READ_BYTES}:{device}"),
+            span.per_s(f"{DISK_WRITTEN_BYTES}:{device}"),
+            _sum(operations),
+            span.per_s(f"{DISK_BUSY_S}:{device}"),
+            span.per_s(f"{DISK_QUEUED_S}:{device}"),
+        )
+        if window.busy_share or window.operations_per_s:
+            yield window
+
+
+def _interfaces(span: Span) -> Iterable[InterfaceWindow]:
+    for device in _parts(span, NET_RECEIVED_BYTES):
+        both = (NET_RECEIVED_PACKETS, NET_SENT_PACKETS)
+        packets = [span.delta(f"{name}:{device}") for name in both]
+        dropped = [span.delta(f"{name}:{device}") for name in (NET_RECEIVE_DROPS, NET_SEND_DROPS)]
+        errors = [span.delta(f"{name}:{device}") for name in (NET_RECEIVE_ERRORS, NET_SEND_ERRORS)]
+        window = InterfaceWindow(
+            device,
+            span.per_s(f"{NET_RECEIVED_BYTES}:{device}"),
+            span.per_s(f"{NET_SENT_BYTES}:{device}"),
+            _sum(packets),
+            _sum(dropped),
+            _sum(errors),
+            span.gauge_max(f"{NET_SPEED_BYTES_PER_S}:{device}"),
+        )
+        if window.packets or window.dropped:
+            yield window
+
+
+def _parts(span: Span, reading: str) -> list[str]:
+    return sorted(name.partition(":")[2] for name in span.deltas(reading))
+
+
+def _sum(parts: Sequence[float | None]) -> float | None:
+    known = [part for part in parts if part is not None]
+    return sum(known) if known else None

@@ -1,0 +1,186 @@
+"""What hosts show becomes causes with evidence, or trials that are no answer."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from metrics.judging.attribution import attribute
+from metrics.judging.thresholds import Thresholds
+from metrics.trial.judgement import Judgement
+from metrics.windows.broker import RequestWindow
+from metrics.windows.host import DiskWindow, HostWindow, InterfaceWindow
+from metrics.windows.resource import Resource
+from search.model import Verdict
+from tests.support.evidence import broker, client, evidence, goal, judged, rules
+
+HOST = HostWindow(
+    "h",
+    (1, 2, 3),
+    shares_machine=True,
+    start_s=0.0,
+    end_s=10.0,
+    samples=10,
+    cores=4.0,
+    cpu_busy=0.3,
+    running_threads=2.0,
+    swapped_pages_per_s=0.0,
+    oom_kills=0.0,
+    retransmitted_share=0.0001,
+    disks=(DiskWindow("sda", 0.0, 1e6, 20.0, 0.2, 0.1),),
+    interfaces=(InterfaceWindow("eth0", 50e6, 10e6, 60_000.0, 0.0, 0.0, 125e6),),
+)
+FULL_DISK = (DiskWindow("sda", 90e6, 1e6, 800.0, 0.99, 7.5),)
+WAITING: dict[str, Any] = {
+    "handler_idle": 0.05,
+    "produce": RequestWindow(per_s=100.0, total_ms=20.0, local_ms=18.0, request_queue_ms=1.5),
+    "cpu_cores": 0.2,
+}
+
+
+def overload(host: HostWindow, **changes: Any) -> Judgement:
+    """A shortfall on brokers of which the first differs so, and all are on this host."""
+    brokers = (broker(1, **changes), broker(2), broker(3))
+    return judged(client(acked_records=9_000), brokers, hosts=(host,))
+
+
+def links(**changes: Any) -> tuple[InterfaceWindow, ...]:
+    return (replace(HOST.interfaces[0], **changes),)
+
+
+CASES: dict[str, tuple[dict[str, Any], dict[str, Any], Resource, str]] = {
+    "nothing at its limit": ({}, {}, Resource.UNKNOWN, "no resource that the metrics show"),
+    "a full interface": (
+        {"interfaces": links(received_bytes_per_s=118e6)},
+        {},
+        Resource.NETWORK,
+        (
+            "interface eth0 of host h at 1000 Mbit/s of which 94% was used carried 944 Mbit/s in and "
+            "80 Mbit/s out, and dropped 0.00% of its packets"
+        ),
+    ),
+    "packets that the host drops": (
+        {"interfaces": links(dropped=3_000.0, speed_bytes_per_s=None), "retransmitted_share": 0.03},
+        {},
+        Resource.NETWORK,
+        "and dropped 4.76% of its packets; TCP sent 3.00% of its segments again",
+    ),
+    "packets lost elsewhere": (
+        {"retransmitted_share": 0.03},
+        {},
+        Resource.NETWORK,
+        "packets were lost on the way from host h; TCP sent 3.00% of its segments again",
+    ),
+    "a slow disk by its queue": (
+        {"disks": FULL_DISK},
+        WAITING,
+        Resource.DISK,
+        (
+            "while disk sda of its host was busy 99% of the time, with 7.5 operations at a time; it "
+            "read 90.0 MB/s and wrote 1.0"
+        ),
+    ),
+    "a slow disk that handlers do not wait for": (
+        {"disks": FULL_DISK},
+        {},
+        Resource.DISK,
+        "disk sda of its host was busy 99% of the time",
+    ),
+    "the CPU by its run queue": (
+        {"cpu_busy": 0.97, "running_threads": 9.0},
+        {"cpu_machine_share": None},
+        Resource.CPU,
+        "the machine was 97% busy, with 5.0 threads waiting for a core",
+    ),
+    "memory that swaps": (
+        {"swapped_pages_per_s": 900.0, "memory_total_bytes": 10.0, "memory_available_bytes": 1.0},
+        WAITING,
+        Resource.MEMORY,
+        "host h moved 900 pages/s to and from swap, with 90% of its memory in use",
+    ),
+    "a process that was killed for memory": (
+        {"oom_kills": 1.0},
+        {},
+        Resource.MEMORY,
+        "the kernel of host h ended 1 processes for memory",
+    ),
+    # Against a wrong one never: what else binds comes first.
+    "handlers that use the CPU beside a busy disk": (
+        {"disks": FULL_DISK},
+        {"handler_idle": 0.05, "produce": WAITING["produce"], "cpu_cores": 1.75},
+        Resource.REQUEST_HANDLERS,
+        "too few of them",
+    ),
+    "few packets that are sent again": ({"retransmitted_share": 0.005}, {}, Resource.UNKNOWN, ""),
+    "a disk that is busy with one operation at a time": (
+        {"disks": (replace(FULL_DISK[0], queue=0.97),)},
+        {},
+        Resource.UNKNOWN,
+        "",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_the_host_shows_is_named_with_its_numbers(case: str) -> None:
+    of_host, of_broker, resource, words = CASES[case]
+    judgement = overload(replace(HOST, **of_host), **of_broker)
+    assert judgement.verdict is Verdict.OVERLOADED
+    assert judgement.limited_by is resource, judgement.attribution
+    assert words in judgement.attribution
+
+
+def test_the_host_of_another_broker_is_no_evidence() -> None:
+    full = replace(HOST, brokers=(9,), interfaces=links(received_bytes_per_s=124e6))
+    assert overload(full).limited_by is Resource.UNKNOWN
+
+
+def test_what_hosts_show_is_not_said_to_be_missing() -> None:
+    told = attribute(evidence(client(acked_records=1), hosts=(HOST,)), Thresholds()).text
+    assert "link_mbit_per_s" not in told
+    assert "metrics.host" not in told
+    bare = replace(HOST, disks=(), interfaces=links(speed_bytes_per_s=None))
+    told = attribute(evidence(client(acked_records=1), hosts=(bare,)), Thresholds()).text
+    assert "link_mbit_per_s" in told
+    assert "metrics.host" in told
+
+
+TROUBLES: dict[str, tuple[dict[str, Any], str]] = {
+    "drops": ({"interfaces": links(dropped=600.0)}, "host g dropped 0.99% of the packets of its"),
+    "swaps": ({"swapped_pages_per_s": 300.0}, "host g moved 300 pages/s to and from swap"),
+    "no CPU": (
+        {"cpu_busy": 0.95, "running_threads": 6.0},
+        "host g was 95% busy, with 2.0 threads waiting for a core; use more executors",
+    ),
+}
+GENERATOR = replace(HOST, host="g", brokers=(), generates=True, shares_machine=False)
+
+
+@pytest.mark.parametrize("case", TROUBLES)
+def test_trouble_of_a_generator_host_makes_a_shortfall_no_answer(case: str) -> None:
+    changes, words = TROUBLES[case]
+    host = replace(GENERATOR, **changes)
+    short = judged(client(acked_records=9_000), hosts=(HOST, host))
+    assert short.verdict is Verdict.INVALID
+    assert rules(short) == {"generator_limited"}
+    assert words in short.reasons[0].text
+    slow = judged(
+        client(latency_p99_ms=900.0), thresholds=goal(latency_p99_ms_max=100.0), hosts=(host,)
+    )
+    assert slow.verdict is Verdict.INVALID
+    well = judged(hosts=(host,))
+    assert well.verdict is Verdict.SUSTAINED, "what was delivered was delivered"
+
+
+def test_a_machine_shared_with_brokers_is_judged_as_theirs() -> None:
+    busy = replace(GENERATOR, cpu_busy=0.99, running_threads=9.0, swapped_pages_per_s=900.0)
+    short = client(acked_records=9_000)
+    shared = replace(busy, shares_machine=True)
+    assert judged(short, hosts=(shared,)).verdict is Verdict.OVERLOADED
+    drops = replace(shared, interfaces=links(dropped=600.0))
+    assert judged(short, hosts=(drops,)).verdict is Verdict.INVALID, "its own end of a link"
+    own = replace(drops, brokers=(1, 2, 3))
+    assert judged(short, hosts=(own,)).verdict is Verdict.OVERLOADED
+    assert judged(short, hosts=(replace(drops, generates=False),)).verdict is Verdict.OVERLOADED

@@ -1,0 +1,331 @@
+"""Reading hosts from /proc and node_exporter, and their windows: one truth whichever way."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from metrics.sources.hosts.node_exporter import NodeExporters
+from metrics.sources.hosts.proc import LocalHost, LocalHosts
+from metrics.sources.hosts.sample import HostSample
+from metrics.windows.host import HostWindow, host_window, host_windows
+from metrics.windows.host_use import host_use_of
+from metrics.windows.resource import Resource
+from search.errors import ConfigError
+from tests.support.served_exporter import Exporter, serving
+
+STAT = """cpu  100 0 50 800 40 0 10 0 0 0
+cpu0 50 0 25 400 20 0 5 0 0 0
+cpu1 50 0 25 400 20 0 5 0 0 0
+procs_running 5
+procs_blocked 0
+"""
+FILES = {
+    "stat": STAT,
+    "meminfo": "MemTotal: 2000 kB\nMemFree: 100 kB\nMemAvailable: 500 kB\nCached: 300 kB\n",
+    "vmstat": "pswpin 3\npswpout 4\noom_kill 1\n",
+    "diskstats": (
+        " 254 0 vda 10 0 16 9 20 0 32 9 0 1500 6000 0 0 0 0\n"
+        " 254 1 vda1 10 0 16 9 20 0 32 9 0 1500 6000 0 0 0 0\n"
+        "   7 0 loop0 1 0 1 1 1 0 1 1 0 1 1 0 0 0 0\n"
+    ),
+    "pressure/cpu": "some avg10=0.00 avg60=0.00 avg300=0.00 total=2500000\nfull total=9\n",
+    "self/net/dev": (
+        "Inter-| Receive | Transmit\n face |bytes packets …\n"
+        "  eth0: 1000 10 1 2 0 0 0 0 2000 20 3 4 0 0 0 0\n"
+        "  ifb0: 5 5 0 0 0 0 0 0 5 5 0 0 0 0 0 0\n"
+    ),
+    "77/net/dev": "a\nb\n tun0: 7 1 0 0 0 0 0 0 9 1 0 0 0 0 0 0\n",
+    "self/net/snmp": ("Ip: Forwarding\nIp: 1\nTcp: RtoMin OutSegs RetransSegs\nTcp: 200 1000 25\n"),
+    "self/net/netstat": "TcpExt: SyncookiesSent ListenOverflows\nTcpExt: 0 6\n",
+    "4242/status": "Name: java\nVmRSS: 1024 kB\nRssAnon: 1000 kB\n",
+}
+EXPORTED = """
+node_cpu_seconds_total{cpu="0",mode="user"} 0.5
+node_cpu_seconds_total{cpu="1",mode="user"} 0.5
+node_cpu_seconds_total{cpu="0",mode="idle"} 4
+node_cpu_seconds_total{cpu="1",mode="idle"} 4
+node_procs_running 5
+node_memory_MemTotal_bytes 2.048e+06
+node_memory_MemAvailable_bytes 512000
+node_memory_Cached_bytes 307200
+node_vmstat_pswpin 3
+node_disk_io_time_seconds_total{device="vda"} 1.5
+node_disk_io_time_seconds_total{device="vda1"} 1.5
+node_disk_io_time_weighted_seconds_total{device="vda"} 6
+node_network_receive_drop_total{device="eth0"} 2
+node_network_receive_bytes_total{device="ifb0"} 9
+node_network_speed_bytes{device="eth0"} 1.25e+08
+node_network_speed_bytes{device="tun0"} -125000
+node_netstat_Tcp_RetransSegs 25
+node_pressure_cpu_waiting_seconds_total 2.5
+go_goroutines 9
+"""
+
+
+@pytest.fixture
+def proc(tmp_path: Path) -> Path:
+    for name, text in FILES.items():
+        path = tmp_path / "proc" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return tmp_path / "proc"
+
+
+def local(proc: Path, **options: object) -> LocalHost:
+    return LocalHost("me", clock=lambda: 50.0, proc=proc, sys=proc / "sys", **options)  # type: ignore[arg-type]
+
+
+def test_what_the_kernel_counts_is_read_by_our_names_and_units(proc: Path) -> None:
+    sample = local(proc).look({1: 4242, 2: 999})
+    assert (sample.host, sample.at_s) == ("me", 50.0)
+    assert sample.values == pytest.approx(
+        {
+            "cpu_s:user": 1.0,
+            "cpu_s:nice": 0.0,
+            "cpu_s:system": 0.5,
+            "cpu_s:idle": 8.0,
+            "cpu_s:iowait": 0.4,
+            "cpu_s:irq": 0.0,
+            "cpu_s:softirq": 0.1,
+            "cpu_s:steal": 0.0,
+            "cores": 2,
+            "running_threads": 5,
+            "memory_total_bytes": 2_048_000,
+            "memory_available_bytes": 512_000,
+            "page_cache_bytes": 307_200,
+            "swapped_in_pages": 3,
+            "swapped_out_pages": 4,
+            "oom_kills": 1,
+            "disk_reads:vda": 10,
+            "disk_read_bytes:vda": 16 * 512,
+            "disk_writes:vda": 20,
+            "disk_written_bytes:vda": 32 * 512,
+            "disk_busy_s:vda": 1.5,
+            "disk_queued_s:vda": 6.0,
+            "net_received_bytes:eth0": 1000,
+            "net_received_packets:eth0": 10,
+            "net_receive_errors:eth0": 1,
+            "net_receive_drops:eth0": 2,
+            "net_sent_bytes:eth0": 2000,
+            "net_sent_packets:eth0": 20,
+            "net_send_errors:eth0": 3,
+            "net_send_drops:eth0": 4,
+            "tcp_sent_segments": 1000,
+            "tcp_retransmitted_segments": 25,
+            "tcp_listen_overflows": 6,
+            "pressure_s:cpu": 2.5,
+            "resident_bytes:1": 1_048_576,
+        }
+    )
+
+
+def test_network_counters_are_those_of_the_namespace_of_a_process(proc: Path) -> None:
+    values = local(proc, network_of=lambda: 77, speeds={"tun0": 5e6}).look().values
+    assert values["net_received_bytes:tun0"] == 7
+    assert values["net_speed_bytes_per_s:tun0"] == 5e6
+    assert "net_received_bytes:eth0" not in values
+    assert "tcp_sent_segments" not in values
+
+
+def test_the_speed_is_that_of_a_card_and_of_nothing_virtual(proc: Path) -> None:
+    card = proc / "sys/class/net/eth0"
+    card.mkdir(parents=True)
+    (card / "speed").write_text("1000\n", encoding="ascii")
+    assert "net_speed_bytes_per_s:eth0" not in local(proc).look().values
+    (card / "device").mkdir()
+    assert local(proc).look().values["net_speed_bytes_per_s:eth0"] == 125e6
+    (card / "speed").write_text("-1\n", encoding="ascii")
+    assert "net_speed_bytes_per_s:eth0" not in local(proc).look().values
+
+
+def test_a_system_without_proc_shows_nothing_and_that_is_no_error(tmp_path: Path) -> None:
+    source = LocalHosts(LocalHost("me", proc=tmp_path / "none"), [1])
+    (sample,) = source.sample_all()
+    assert (sample.values, sample.error) == ({}, None)
+    (window,) = host_windows([sample], 0.0, 2e9, source.brokers)
+    assert (window.host, window.brokers, window.cpu_busy) == ("me", (1,), None)
+    assert host_use_of(window) == ()
+
+
+def test_this_machine_is_read_for_real() -> None:
+    sample = LocalHost().look()
+    if not Path("/proc/stat").exists():
+        pytest.skip("this system has no /proc")
+    assert sample.values["cores"] >= 1
+    assert sample.values["memory_total_bytes"] > sample.values["memory_available_bytes"] > 0
+    assert sample.values["cpu_s:idle"] > 0
+    assert sample.values["net_received_bytes:lo"] >= 0
+
+
+def test_an_exporter_tells_the_same_under_the_same_names(proc: Path) -> None:
+    with serving(Exporter(EXPORTED)) as exporter:
+        address = f"127.0.0.1:{exporter.port}"
+        source = NodeExporters({2: address, 1: address}, 1.0, clock=lambda: 50.0)
+        with closing(source):
+            (sample,) = source.open().sample_all()
+    assert source.brokers == {"127.0.0.1": (1, 2)}
+    own = local(proc).look().values
+    speed = sample.values["net_speed_bytes_per_s:eth0"]
+    assert speed == 1.25e8
+    assert {name: own[name] for name in sample.values.keys() & own.keys()} == {
+        name: value for name, value in sample.values.items() if name in own
+    }
+    assert sample.values.keys() - own.keys() == {"net_speed_bytes_per_s:eth0"}
+    assert {"cores", "cpu_s:user", "disk_queued_s:vda", "pressure_s:cpu"} <= sample.values.keys()
+
+
+def test_exporters_that_fail_say_so() -> None:
+    with serving(Exporter("go_goroutines 9\n")) as other:
+        source = NodeExporters({7: f"127.0.0.1:{other.port}"}, 1.0)
+        with pytest.raises(ConfigError, match=r"host of broker 7 .*without any series of node_exp"):
+            source.open()
+    with serving(Exporter(EXPORTED)) as exporter:
+        source = NodeExporters({1: f"127.0.0.1:{exporter.port}"}, 1.0)
+        with closing(source):
+            source.open()
+            exporter.status = 500
+            (sample,) = source.sample_all()
+    assert sample.values == {}
+    assert sample.error is not None and "HTTP 500" in sample.error
+
+
+# --- windows ------------------------------------------------------------------
+
+
+FIRST = {
+    "cpu_s:user": 10.0,
+    "cpu_s:system": 5.0,
+    "cpu_s:softirq": 1.0,
+    "cpu_s:idle": 80.0,
+    "cpu_s:iowait": 4.0,
+    "cores": 2.0,
+    "running_threads": 3.0,
+    "memory_total_bytes": 1000.0,
+    "memory_available_bytes": 400.0,
+    "page_cache_bytes": 100.0,
+    "swapped_in_pages": 0.0,
+    "swapped_out_pages": 0.0,
+    "disk_busy_s:vda": 1.0,
+    "disk_queued_s:vda": 2.0,
+    "disk_reads:vda": 0.0,
+    "disk_writes:vda": 0.0,
+    "disk_written_bytes:vda": 0.0,
+    "disk_busy_s:idle": 1.0,
+    "net_received_bytes:eth0": 0.0,
+    "net_sent_bytes:eth0": 0.0,
+    "net_received_packets:eth0": 0.0,
+    "net_sent_packets:eth0": 0.0,
+    "net_receive_drops:eth0": 0.0,
+    "net_send_drops:eth0": 0.0,
+    "net_speed_bytes_per_s:eth0": 1_000_000.0,
+    "tcp_sent_segments": 0.0,
+    "tcp_retransmitted_segments": 0.0,
+    "tcp_listen_overflows": 0.0,
+    "pressure_s:io": 0.0,
+    "resident_bytes:1": 500.0,
+}
+GROWN = {
+    "cpu_s:user": 10.0,
+    "cpu_s:system": 4.0,
+    "cpu_s:softirq": 1.0,
+    "cpu_s:idle": 4.0,
+    "cpu_s:iowait": 1.0,
+    "running_threads": 4.0,
+    "memory_available_bytes": -200.0,
+    "page_cache_bytes": 50.0,
+    "swapped_in_pages": 1000.0,
+    "swapped_out_pages": 4000.0,
+    "disk_busy_s:vda": 9.5,
+    "disk_queued_s:vda": 60.0,
+    "disk_writes:vda": 500.0,
+    "disk_written_bytes:vda": 5e6,
+    "net_received_bytes:eth0": 9.6e6,
+    "net_sent_bytes:eth0": 1e6,
+    "net_received_packets:eth0": 900.0,
+    "net_sent_packets:eth0": 90.0,
+    "net_receive_drops:eth0": 10.0,
+    "tcp_sent_segments": 980.0,
+    "tcp_retransmitted_segments": 20.0,
+    "tcp_listen_overflows": 3.0,
+    "pressure_s:io": 4.0,
+    "resident_bytes:1": 100.0,
+}
+
+
+def two_looks() -> list[HostSample]:
+    later = {name: value + GROWN.get(name, 0.0) for name, value in FIRST.items()}
+    return [
+        HostSample("b1", 100.0, FIRST),
+        HostSample("b1", 110.0, later),
+        HostSample("b1", 90.0, dict.fromkeys(FIRST, 0.0)),  # before the window
+        HostSample("b1", 105.0, error="no answer"),
+        HostSample("other", 105.0, FIRST),
+    ]
+
+
+def window() -> HostWindow:
+    return host_window(two_looks(), "b1", 99.0, 111.0, (1, 2))
+
+
+def test_a_window_is_exact_in_what_the_kernel_counts() -> None:
+    found = window()
+    assert (found.start_s, found.end_s, found.samples) == (100.0, 110.0, 2)
+    assert found.cpu_busy == pytest.approx(15 / 20)
+    assert (found.cpu_system, found.cpu_iowait) == pytest.approx((5 / 20, 1 / 20))
+    assert found.cpu_steal is None
+    assert (found.running_threads, found.waiting_threads) == (5.0, 3.0)
+    assert found.memory_available_bytes == 200.0
+    assert found.memory_used_share == pytest.approx(0.8)
+    assert found.page_cache_bytes == 150.0
+    assert found.swapped_pages_per_s == 500.0
+    assert found.retransmitted_share == pytest.approx(0.02)
+    assert (found.retransmits_per_s, found.listen_overflows) == (2.0, 3.0)
+    assert (found.pressure_io, found.pressure_cpu) == (0.4, None)
+    assert found.resident_bytes == {1: 600.0}
+
+
+def test_disks_and_interfaces_that_did_something_are_told() -> None:
+    (disk,), (link,) = window().disks, window().interfaces
+    assert (disk.device, disk.busy_share, disk.queue) == ("vda", 0.95, 6.0)
+    assert (disk.operations_per_s, disk.written_bytes_per_s) == (50.0, 5e5)
+    assert disk.read_bytes_per_s is None
+    assert (link.device, link.received_bytes_per_s, link.sent_bytes_per_s) == ("eth0", 9.6e5, 1e5)
+    assert link.used_share == pytest.approx(0.96)
+    assert link.dropped_share == pytest.approx(10 / 1000)
+    assert link.errors is None
+
+
+def test_the_use_table_asks_each_resource_all_three_questions() -> None:
+    rows = {(row.resource, row.device): row for row in host_use_of(window())}
+    assert list(rows) == [
+        (Resource.CPU, ""),
+        (Resource.MEMORY, ""),
+        (Resource.DISK, "vda"),
+        (Resource.NETWORK, "eth0"),
+        (Resource.NETWORK, "TCP"),
+    ]
+    told = {key: (row.utilization, row.saturation, row.errors) for key, row in rows.items()}
+    assert told[Resource.CPU, ""] == pytest.approx((0.75, 3.0, None))
+    assert told[Resource.MEMORY, ""] == pytest.approx((0.8, 500.0, None))
+    assert told[Resource.DISK, "vda"] == pytest.approx((0.95, 6.0, None))
+    assert told[Resource.NETWORK, "eth0"] == pytest.approx((0.96, 10.0, None))
+    assert told[Resource.NETWORK, "TCP"] == pytest.approx((None, 3.0, 0.02))
+
+
+def test_a_host_with_one_look_is_named_and_says_nothing() -> None:
+    found = host_window(two_looks()[:1], "b1", 0.0, 200.0, (1,))
+    assert (found.brokers, found.samples, found.cpu_busy) == ((1,), 0, None)
+
+
+def test_who_runs_where() -> None:
+    looks = [*two_looks(), HostSample("gen", 100.0, FIRST), HostSample("gen", 110.0, FIRST)]
+    brokers = {"b1": (1, 2), "b1/link": (1, 2)}
+    found = host_windows(looks, 99.0, 111.0, brokers, {"gen", "b1"}, {"gen"})
+    assert [(each.host, each.brokers, each.generates, each.shares_machine) for each in found] == [
+        ("b1", (1, 2), True, True),
+        ("b1/link", (1, 2), False, True),
+        ("gen", (), True, True),
+    ]
