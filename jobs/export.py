@@ -8,7 +8,7 @@ import click
 
 from jobs.config.exporter_rules import load_rules, rule_names
 from jobs.config.loading import load_goal
-from jobs.options import Amount, RunId, write_file
+from jobs.options import Amount, RunId, out_option, write_file
 from jobs.plan import limits_of
 from metrics.planning.exports import Allowance, alert_rules, capacity, lowest, quotas
 from metrics.planning.provisioning import limit_at
@@ -25,9 +25,7 @@ FORMATS = ("capacity", "quotas", "alerts")
 @click.option("--as", "form", required=True, type=click.Choice(FORMATS),
               help="Cruise Control's capacity.json, commands that set Kafka's quotas, or alert "
                    "rules for Prometheus.")  # fmt: skip
-@click.option("--out", default="out", show_default=True, metavar="DIR",
-              type=click.Path(file_okay=False, path_type=Path),
-              help="Where the runs' folders are.")  # fmt: skip
+@out_option
 @click.option("--goal", metavar="NAME", help="Of a run with several goals, the one to export.")
 @click.option("--message-bytes", type=click.IntRange(min=1),
               help="Size of a message.  "

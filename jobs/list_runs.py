@@ -14,7 +14,7 @@ import click
 from jobs.console.events import Table, note
 from jobs.console.printing import make_reporter
 from jobs.entry import run
-from jobs.options import RunId, write_file
+from jobs.options import RunId, out_option, write_file
 from metrics.reporting.known_runs import (
     COLUMNS,
     KnownRun,
@@ -27,14 +27,6 @@ from metrics.reporting.known_runs import (
 )
 from search.errors import ConfigError
 
-_OUT = click.option(
-    "--out",
-    default="out",
-    show_default=True,
-    metavar="DIR",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Where the runs' folders are.",
-)
 _RUN = click.argument("run_id", type=RunId())
 
 
@@ -44,7 +36,7 @@ def runs() -> None:
 
 
 @runs.command("list")
-@_OUT
+@out_option
 @click.option("--tag", metavar="TAG", help="Only those that are called so.")
 @click.option("--json", "json_file", metavar="FILE", type=click.Path(path_type=Path),
               help="Write them for programs, too.")  # fmt: skip
@@ -65,7 +57,7 @@ def list_runs(out: Path, tag: str | None, json_file: Path | None) -> int:
 
 @runs.command("show")
 @_RUN
-@_OUT
+@out_option
 def show(run_id: str, out: Path) -> int:
     """Show a run: what it was, what it found, and where its files are."""
     one = _known(out, run_id)
@@ -91,7 +83,7 @@ def show(run_id: str, out: Path) -> int:
 @runs.command("tag")
 @_RUN
 @click.argument("tags", nargs=-1, required=True, metavar="TAG...")
-@_OUT
+@out_option
 @click.option("--remove", is_flag=True, help="Take the tags away.")
 def tag_run(run_id: str, tags: tuple[str, ...], out: Path, remove: bool) -> int:
     """Call a run something, so that it is found again; `baseline` for example."""
@@ -106,7 +98,7 @@ def tag_run(run_id: str, tags: tuple[str, ...], out: Path, remove: bool) -> int:
 
 @runs.command("delete")
 @_RUN
-@_OUT
+@out_option
 @click.option("--yes", is_flag=True, help="Delete it; else it is only said what would go.")
 def delete(run_id: str, out: Path, yes: bool) -> int:
     """Delete the folder of a run with all of its files; its rows in the Delta tables stay."""

@@ -122,15 +122,15 @@ _SET = click.option(
     metavar="FILE.KEY=VALUE",
     help="Override a key, as workload.producer.acks=all; may be repeated.",
 )
-_OUT = click.option(
+out_option = click.option(
     "--out",
     default="out",
     show_default=True,
     metavar="DIR",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Where the run's own folder is made.",
+    help="Where runs have their folders.",
 )
-_TABLES = click.option(
+tables_option = click.option(
     "--tables",
     metavar="PATH|SCHEMA",
     help="The Delta tables: any path of Spark's, or a catalog's schema.  [default: OUT/tables]",
@@ -188,7 +188,7 @@ def _usual_workload(cluster: str, overrides: tuple[str, ...]) -> str:
 
 def place_options(command: Command) -> Command:
     """`--set`, `--out`, `--tables` and `--slots`."""
-    return _SET(_OUT(_TABLES(_SLOTS(command))))
+    return _SET(out_option(tables_option(_SLOTS(command))))
 
 
 def run_options(command: Callable[..., Any]) -> Callable[..., Any]:

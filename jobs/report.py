@@ -14,7 +14,7 @@ from pyspark.errors import AnalysisException
 from jobs.console.events import Level, Notice, PhaseStarted
 from jobs.console.printing import make_reporter
 from jobs.entry import run
-from jobs.options import RunId
+from jobs.options import RunId, out_option, tables_option
 from jobs.runs.results import REPORT, write_report
 from jobs.spark.session import close_session, local_session
 from metrics.reporting.summary import load_summary
@@ -30,12 +30,8 @@ Rows = list[dict[str, Any]]
 
 @click.command("report")
 @click.argument("run_id", type=RunId())
-@click.option("--out", default="out", show_default=True, metavar="DIR",
-              type=click.Path(file_okay=False, path_type=Path),
-              help="Where the runs' folders are.")  # fmt: skip
-@click.option("--tables", metavar="PATH|SCHEMA",
-              help="The Delta tables: any path of Spark's, or a catalog's schema.  "
-                   "[default: OUT/tables]")  # fmt: skip
+@out_option
+@tables_option
 @click.option("--to", "target", metavar="FILE",
               type=click.Path(dir_okay=False, path_type=Path),
               help="The page to write.  [default: OUT/RUN_ID/report.html]")  # fmt: skip
