@@ -240,11 +240,17 @@ def _cases(
 
 
 def _require_one(experiment: Experiment, config: Configuration) -> None:
-    """One goal, and for a fixed load one size: a case is one figure, or one for each size."""
+    """A case is one figure, or one for each size: one goal, and for a fixed load one size."""
     if len(config.goals) > 1:
         raise ConfigError(
             f"goal {config.goal_names} are several; expected one; make goal an axis of its own "
             "experiment each"
+        )
+    away = config.goal.search.brokers_offline
+    if away is not None:
+        raise ConfigError(
+            f"goal.search.brokers_offline is {away}; expected none in an experiment, as a case is "
+            "one limit for each size; leave it out, and ask redline find-limit --offline"
         )
     sizes = config.workload.message_bytes
     if experiment.asks != "limit" and len(sizes) > 1:

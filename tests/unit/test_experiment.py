@@ -181,6 +181,10 @@ WRONG = {
         f"asks: failover\nload: 4\n{ALONE}axes:\n  {ACKS}: ['1', all]\n",
         "with replication_factor 1; expected a testbed of 2 brokers or more",
     ),
+    "several states": (
+        f"set: [goal.search.brokers_offline=1]\naxes:\n  {ACKS}: ['1', all]\n",
+        "brokers_offline is 1; expected none in an experiment",
+    ),
     "question": (f"asks: most\naxes:\n  {ACKS}: ['1', all]\n", "asks is"),
 }
 
