@@ -17,9 +17,10 @@ from jobs.checks.finding import Finding, Severity, problems_of
 from jobs.console.events import Level, Notice, Reporter, Table, note
 from jobs.console.printing import make_reporter
 from jobs.entry import run
-from jobs.options import lock_option, pattern_options, place_options, write_file
+from jobs.options import lock_option, pattern_options, place_options
 from jobs.runs.examination import Examination, ExaminationScope
 from jobs.setup.version import __version__
+from metrics.reporting.summary import write_file
 from metrics.units import iso_utc
 from search.errors import ConfigError
 

@@ -8,11 +8,11 @@ import click
 
 from jobs.config.exporter_rules import load_rules, rule_names
 from jobs.config.loading import load_goal
-from jobs.options import Amount, RunId, out_option, write_file
+from jobs.options import Amount, RunId, out_option
 from jobs.plan import limits_of
 from metrics.planning.exports import Allowance, alert_rules, capacity, lowest, quotas
 from metrics.planning.provisioning import limit_at
-from metrics.reporting.summary import load_summary
+from metrics.reporting.summary import load_summary, write_file
 from metrics.units import format_size
 from search.errors import ConfigError
 

@@ -17,7 +17,7 @@ from jobs.config.loading import load_cluster
 from jobs.console.events import note
 from jobs.console.printing import make_reporter
 from jobs.entry import run
-from jobs.options import write_file
+from metrics.reporting.summary import write_file
 from search.errors import ConfigError
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")

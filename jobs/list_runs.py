@@ -14,7 +14,7 @@ import click
 from jobs.console.events import Table, note
 from jobs.console.printing import make_reporter
 from jobs.entry import run
-from jobs.options import RunId, out_option, write_file
+from jobs.options import RunId, out_option
 from metrics.reporting.known_runs import (
     COLUMNS,
     KnownRun,
@@ -25,6 +25,7 @@ from metrics.reporting.known_runs import (
     write_index,
     write_tags,
 )
+from metrics.reporting.summary import write_file
 from search.errors import ConfigError
 
 _RUN = click.argument("run_id", type=RunId())

@@ -13,7 +13,6 @@ import click
 
 from jobs.config.loading import available, load_cluster
 from jobs.runs.asked import Asked
-from metrics.reporting.summary import write_atomic
 from search.errors import ConfigError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -85,22 +84,6 @@ class RunId(click.ParamType):  # type: ignore[type-arg]  # not generic in older 
                 ctx,
             )
         return str(value)
-
-
-def write_file(option: str, path: Path, text: str) -> None:
-    """Write what an option asks for into a file.
-
-    Raises:
-        ConfigError: it cannot be written there.
-    """
-    try:
-        write_atomic(path, text)
-    except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or error
-        raise ConfigError(
-            f"{option} {path} cannot be written ({why}); expected a file in a folder that can be "
-            "written to; name another"
-        ) from None
 
 
 _CLUSTER = click.option(

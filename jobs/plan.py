@@ -10,11 +10,11 @@ import click
 
 from jobs.console.events import Level, Notice, Table
 from jobs.console.printing import make_reporter
-from jobs.options import Amount, write_file
+from jobs.options import Amount
 from metrics.planning.provisioning import Demand, MeasuredLimit, Provision, provision
 from metrics.planning.setups import DAY_S, setups_of, smallest
 from metrics.reporting.limit_words import AT_LEVEL, doubt_words
-from metrics.reporting.summary import RunSummary, load_summary
+from metrics.reporting.summary import RunSummary, load_summary, write_file
 from metrics.reporting.sweep.answer import SweepAnswer, case_words, load_answer, short
 from metrics.tables.boundary import Boundary
 from metrics.trial.state import ALL_BROKERS

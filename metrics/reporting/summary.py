@@ -207,5 +207,24 @@ def write_atomic(path: Path, content: str | bytes) -> None:
         temporary.unlink(missing_ok=True)
 
 
+def write_file(name: str, path: Path, content: str | bytes) -> None:
+    """Write what somebody asks for into a file, whole or not at all.
+
+    Args:
+        name: what the file is, or the option that names it, for whoever reads the error.
+
+    Raises:
+        ConfigError: it cannot be written there.
+    """
+    try:
+        write_atomic(path, content)
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise ConfigError(
+            f"{name} {path} cannot be written ({why}); expected a file in a folder that can be "
+            "written to; make it so, or name another"
+        ) from None
+
+
 def _boundary_document(boundary: Boundary) -> dict[str, Any]:
     return asdict(boundary) | {name: getattr(boundary, name) for name in DERIVED}

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from jobs.cli import JOBS, redline
-from jobs.options import write_file
+from metrics.reporting.summary import write_file
 from search.errors import ConfigError
 from tests.support.commands import job
 

@@ -27,7 +27,7 @@ from jobs.runs.estimate import caveat_of
 from jobs.runs.lifecycle import Body, Life
 from jobs.trials.holding import Holder
 from metrics.comparing.pairs import Side
-from metrics.reporting.summary import write_atomic
+from metrics.reporting.summary import write_file
 from metrics.trial.trial import Trial
 from search.errors import NoConclusionError
 
@@ -153,14 +153,14 @@ class ComparisonRun(Body):
         """Leave compare.json, and tell what was found."""
         file = life.order.folder / "compare.json"
         write_answer(self._answer, self._head(life, ending), file)
-        if self._json_file is not None:
-            write_atomic(self._json_file, file.read_bytes())
         reporter = life.order.reporter
         for table in answer_tables(self._answer):
             reporter.report(table)
         for text in sentences(self._answer):
             note(reporter, text)
         note(reporter, f"all of it is in {file}")
+        if self._json_file is not None:
+            write_file("--json", self._json_file, file.read_bytes())
 
     def _head(self, life: Life, ending: Ending) -> dict[str, Any]:
         config, (started_at, finished_at) = self._sides[Side.A].config, life.times

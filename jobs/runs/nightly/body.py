@@ -200,9 +200,9 @@ class NightRun(Body):
         )
         file = life.order.folder / "nightly.json"
         write_night(report, file)
+        self._tell(life, file)
         if self._junit is not None:
             write_junit(report, self._junit)
-        self._tell(life, file)
 
     def _tell(self, life: Life, file: Path) -> None:
         reporter = life.order.reporter

@@ -9,7 +9,7 @@ from pathlib import Path
 from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 
 from metrics.reporting.nightly import CaseReport, NightReport
-from metrics.reporting.summary import write_atomic
+from metrics.reporting.summary import write_file
 from metrics.tables.cases import Outcome
 
 _NO_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -31,7 +31,7 @@ def write_junit(report: NightReport, path: Path) -> None:
     xml.add_testsuite(suite)
     buffer = BytesIO()
     xml.write(buffer, pretty=True)
-    write_atomic(path, buffer.getvalue())
+    write_file("--junit", path, buffer.getvalue())
 
 
 def _test_case(report: NightReport, case: CaseReport) -> TestCase:
