@@ -56,6 +56,11 @@ class Axis:
         """Its heading where there is little room."""
         return self.column or self.name
 
+    @property
+    def unit(self) -> str:
+        """Of a limit's figure: MB/s, where more load is more payload, or what a load counts."""
+        return "MB/s" if self.grows_payload else self.words
+
     def amount(self, load: int) -> str:
         """`95 producers`: a load in words."""
         is_one = load == 1 and self.singular

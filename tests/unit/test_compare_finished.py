@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from click.testing import CliRunner, Result
 
 from jobs.compare import compare
 from metrics.reporting.summary import RunSummary, write_summary
+from metrics.trial.state import ALL_BROKERS, offline_state
 from search.errors import ConfigError, NoConclusionError, RegressionError
 from tests.support.reported import summary_of_sizes
 
@@ -67,6 +69,44 @@ def test_runs_without_a_size_or_an_interval_in_common_have_no_answer(tmp_path: P
     bare = replace(run_of("d", 1.0), boundaries=limits)
     unsure = asked(tmp_path, run_of("c", 1.0), bare)
     assert isinstance(unsure.exception, NoConclusionError)
+
+
+def goals_of(name: str, shares: Mapping[str, float], state: str = ALL_BROKERS) -> RunSummary:
+    """A run with a limit at 1 kB for each goal, each another share."""
+    found = [
+        replace(each, goal=goal, state=state)
+        for goal, share in shares.items()
+        for each in run_of(name, share, (1000,)).boundaries
+    ]
+    return replace(run_of(name, 1.0), goal=", ".join(shares), boundaries=tuple(found))
+
+
+def test_each_goal_is_held_against_itself_alone(tmp_path: Path) -> None:
+    options = ("--json", str(tmp_path / "found.json"))
+    before = goals_of("before", {"strict": 0.5, "tolerant": 1.0, "default": 1.0})
+    after = goals_of("after", {"tolerant": 1.0, "strict": 0.4})
+    done = asked(tmp_path, before, after, options=options)
+    assert isinstance(done.exception, RegressionError)
+    assert "run after against before with goal strict" in str(done.exception)
+    told = json.loads((tmp_path / "found.json").read_text())["effects"]
+    found = {each["where"]["goal"]: (each["conclusion"], each["count"]) for each in told}
+    assert found == {"strict": ("regression", 1), "tolerant": ("no difference seen", 1)}
+    assert len(told) == 2
+    assert "only one of the runs has it: default, all brokers, 1 kB" in done.output
+
+
+def test_limits_in_other_states_of_the_cluster_are_not_compared(tmp_path: Path) -> None:
+    away = goals_of("after", {"default": 0.5}, offline_state(1))
+    done = asked(tmp_path, goals_of("before", {"default": 1.0}), away)
+    assert isinstance(done.exception, ConfigError)
+    assert "no limit of one goal, state of the cluster and message size" in str(done.exception)
+
+
+def test_an_answer_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    options = ("--json", str(tmp_path / "before" / "summary.json" / "found.json"))
+    done = asked(tmp_path, run_of("before", 1.0), run_of("after", 0.8), options=options)
+    assert isinstance(done.exception, ConfigError)
+    assert "--json" in str(done.exception) and "cannot be written" in str(done.exception)
 
 
 @pytest.mark.parametrize(

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from jobs.console.events import Reporter, Table, note
-from metrics.comparing.effects import Conclusion
-from metrics.comparing.sweeps import AxisEffect, effects_of
-from metrics.reporting.summary import RunSummary, load_summary
+from metrics.comparing.effects import Conclusion, conclude
+from metrics.comparing.sweeps import AxisEffect, Result, effects_of
+from metrics.reporting.summary import RunSummary, load_summary, write_file
 from metrics.reporting.sweep.answer import figure, sentence
 from metrics.reporting.sweep.results import results_of
+from metrics.tables.boundary import Boundary
 from metrics.tables.environment import Difference, difference
-from metrics.units import format_size
+from metrics.traffic.axes import axis_named
+from metrics.units import UNKNOWN, format_size
 from search.errors import ConfigError, NoConclusionError, RegressionError
 
 AXIS = "run"
 DIFFERENCES_SHOWN = 12
+
+Kind = tuple[str, str, str]
+"""What a limit is one of: its goal, the state of the cluster, and the axis of the search. Limits of
+different kinds do not compare."""
 
 
 def compare_finished(
@@ -31,38 +37,84 @@ def compare_finished(
         min_effect: the least loss that matters [share].
 
     Raises:
-        ConfigError: there is no such run, or the two have no size in common.
+        ConfigError: there is no such run, the two have no limit of one goal, state and size in
+            common, or the file cannot be written.
         NoConclusionError: no size has a limit with an interval in both.
         RegressionError: the second one takes less.
     """
     first, second = (load_summary(out / run_id / "summary.json") for run_id in run_ids)
     names = (first.run_id, second.run_id)
-    results = [each for run in (first, second) for each in results_of({AXIS: run.run_id}, 1, run)]
-    sizes = {each.bpm for each in first.boundaries} & {each.bpm for each in second.boundaries}
-    if not sizes:
+    results = _results_in_common(first, second)
+    if not results:
         raise ConfigError(
-            f"{names[0]} and {names[1]} have the limit of no message size in common; expected two "
-            "runs of redline find-limit with one at least; name others"
+            f"{names[0]} and {names[1]} have no limit of one goal, state of the cluster and "
+            "message size in common; expected two runs of redline find-limit with one at least; "
+            "name others"
         )
-    effects = effects_of([each for each in results if each.bpm in sizes], {AXIS: names}, min_effect)
+    effects = _effects(results, names, min_effect)
     changed = difference(first.environment, second.environment)
     if json_file is not None:
         _write(json_file, names, effects, changed)
-    rows = (
-        (
-            each.settings[AXIS],
-            format_size(each.bpm),
-            figure(each.value),
-            f"{figure(each.low)} to {figure(each.high)}",
-        )
-        for each in results
-        if each.bpm in sizes
-    )
-    columns = ("run", "size", "sustained MB/s", "limit at 90 %")
-    reporter.report(Table("Limits", columns, tuple(rows)))
+    columns = ("run", *(("goal", "state") if len(results) > 1 else ()), "size", "sustained",
+               "limit at 90 %")  # fmt: skip
+    reporter.report(Table("Limits", columns, tuple(_rows(results))))
     for text in _sentences(first, second, effects, changed):
         note(reporter, text)
     _end(effects)
+
+
+def _limits(run: RunSummary) -> dict[tuple[Kind, int], Boundary]:
+    """Its limits by their kind and size [B]; those of the first versions name no goal."""
+    return {
+        ((each.goal or run.goal, each.state, each.axis), each.bpm): each for each in run.boundaries
+    }
+
+
+def _results_in_common(first: RunSummary, second: RunSummary) -> dict[Kind, list[Result]]:
+    """The figures of both runs at the sizes that both have, each kind by itself."""
+    common = _limits(first).keys() & _limits(second).keys()
+    found: dict[Kind, list[Result]] = {}
+    for run in (first, second):
+        for (kind, bpm), limit in _limits(run).items():
+            if (kind, bpm) in common:
+                one = replace(run, boundaries=(limit,))
+                found.setdefault(kind, []).extend(results_of({AXIS: run.run_id}, 1, one))
+    return found
+
+
+def _effects(
+    results: Mapping[Kind, Sequence[Result]], names: tuple[str, str], min_effect: float
+) -> list[AxisEffect]:
+    """Of each kind and size, called what they are among all of them."""
+    found = [
+        replace(each, where=_where(kind) if len(results) > 1 else {})
+        for kind, own in results.items()
+        for each in effects_of(own, {AXIS: names})
+    ]
+    conclusions = conclude([each.effect for each in found], min_effect)
+    return [
+        replace(each, conclusion=conclusion)
+        for each, conclusion in zip(found, conclusions, strict=True)
+    ]
+
+
+def _where(kind: Kind) -> dict[str, str]:
+    goal, state, _ = kind
+    return {"goal": goal, "state": state}
+
+
+def _rows(results: Mapping[Kind, Sequence[Result]]) -> Iterator[tuple[str, ...]]:
+    for kind, own in results.items():
+        unit = axis_named(kind[-1]).unit
+        for each in own:
+            interval = f"{figure(each.low)} to {figure(each.high)} {unit}"
+            yield (
+                each.settings[AXIS],
+                *(_where(kind).values() if len(results) > 1 else ()),
+                format_size(each.bpm),
+                f"{figure(each.value)} {unit}" if each.value else each.why or UNKNOWN,
+                interval if each.has_interval else UNKNOWN,
+            )
 
 
 def _sentences(
@@ -72,10 +124,14 @@ def _sentences(
     changed: Sequence[Difference],
 ) -> Iterator[str]:
     yield from map(sentence, effects)
-    for name in ("cluster", "workload", "goal"):
+    for name in ("cluster", "workload"):
         before, after = getattr(first, name), getattr(second, name)
         if before != after:
             yield f"read with care: {name} {before} in the first run, {after} in the second"
+    before, after = _limits(first), _limits(second)
+    if alone := [each for each in (*before, *after) if (each in before) != (each in after)]:
+        told = "; ".join(f"{goal}, {state}, {format_size(bpm)}" for (goal, state, _), bpm in alone)
+        yield f"not compared, as only one of the runs has it: {told}"
     for each in changed[:DIFFERENCES_SHOWN]:
         yield f"differs: {each.name} {each.before} → {each.after}"
     if len(changed) > DIFFERENCES_SHOWN:
@@ -97,7 +153,7 @@ def _write(
         "effects": [asdict(each) | {"words": sentence(each)} for each in effects],
         "differences": [asdict(each) for each in changed],
     }
-    path.write_text(json.dumps(told, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_file("--json", path, json.dumps(told, indent=2, ensure_ascii=False) + "\n")
 
 
 def _end(effects: Sequence[AxisEffect]) -> None:

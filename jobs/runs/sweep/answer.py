@@ -20,8 +20,9 @@ def unit_of(sweep: Sweep) -> str:
     """Of the figure: MB/s, or what a load on the goal's axis counts."""
     if sweep.experiment.asks in TIMED:
         return "s"
-    axis = axis_named(sweep.cases[0].config.goal.search.axis)
-    return "MB/s" if sweep.experiment.asks == "load" or axis.grows_payload else axis.words
+    if sweep.experiment.asks == "load":
+        return "MB/s"
+    return axis_named(sweep.cases[0].config.goal.search.axis).unit
 
 
 def axes_of(sweep: Sweep) -> dict[str, tuple[str, ...]]:

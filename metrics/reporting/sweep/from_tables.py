@@ -13,6 +13,7 @@ from metrics.reporting.sweep.answer import TIMED, SweepAnswer
 from metrics.reporting.sweep.results import CONCLUDED, results_of
 from metrics.tables.store import TableStore
 from metrics.tables.trials import trial_from
+from metrics.traffic.axes import axis_named
 from search.errors import ConfigError
 
 Row = Mapping[str, Any]
@@ -127,8 +128,5 @@ def _axes(runs: Sequence[Row]) -> dict[str, tuple[str, ...]]:
 
 
 def _unit(points: Sequence[Row]) -> str:
-    from metrics.traffic.axes import axis_named
-
     axes = {row["axis"] for row in points}
-    axis = axis_named(axes.pop()) if len(axes) == 1 else None
-    return "MB/s" if axis is None or axis.grows_payload else axis.words
+    return axis_named(axes.pop()).unit if len(axes) == 1 else "MB/s"
