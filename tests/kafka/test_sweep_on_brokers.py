@@ -8,16 +8,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jobs.config.experiment import Sweep, load_sweep
 from jobs.console.events import RecordingReporter, TrialFinished
 from jobs.runs.sweep.answer import answer_of
-from jobs.runs.sweep.running import Sweeping, SweepOrder
 from jobs.testbed.handle import Testbed
-from jobs.testbed.use import cluster_file
 from metrics.comparing.sweeps import Result
 from metrics.reporting.sweep.from_tables import read_sweep
 from metrics.tables.store import TableStore
 from search.errors import ConfigError
+from tests.support.sweeps import sweep_of, sweeping
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,12 +35,6 @@ axes:
 """
 
 
-def sweep_of(folder: Path, testbed: Testbed, text: str = TEXT) -> Sweep:
-    file = folder / "mine.yaml"
-    file.write_text(text, encoding="utf-8")
-    return load_sweep(str(file), (), str(cluster_file(testbed.folder)))
-
-
 class Killed(RecordingReporter):
     """Interrupts once so many trials were made."""
 
@@ -58,14 +50,10 @@ class Killed(RecordingReporter):
                 raise KeyboardInterrupt
 
 
-def sweeping(sweep: Sweep, folder: Path, reporter: RecordingReporter) -> Sweeping:
-    return Sweeping(SweepOrder(sweep, reporter, "s1", folder / "s1", str(folder / "tables")))
-
-
 def test_a_sweep_that_was_interrupted_measures_no_case_twice(
     kafka_testbed: Testbed, spark: SparkSession, tmp_path: Path
 ) -> None:
-    sweep = sweep_of(tmp_path, kafka_testbed)
+    sweep = sweep_of(tmp_path, kafka_testbed, TEXT)
     with pytest.raises(KeyboardInterrupt):
         sweeping(sweep, tmp_path, Killed(after=2)).run()
     reporter = RecordingReporter()

@@ -11,7 +11,7 @@ from jobs.console.events import RecordingReporter
 from jobs.testbed.handle import Testbed
 from metrics.reporting.sweep.from_tables import read_sweep
 from metrics.tables.store import TableStore
-from tests.kafka.test_sweep_on_brokers import sweep_of, sweeping
+from tests.support.sweeps import sweep_of, sweeping
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -209,3 +209,13 @@ def test_the_wheel_has_the_command_and_the_extras(wheel: zipfile.Path) -> None:
     metadata = (info / "METADATA").read_text()
     assert "Name: kafka-redline\n" in metadata
     assert {"Provides-Extra: dev", "Provides-Extra: librdkafka"} <= set(metadata.splitlines())
+
+
+def test_what_tests_share_is_in_support() -> None:
+    of_a_test = re.compile(r"^\s*(?:from|import) tests\b.*\btest_\w+", re.M)
+    found = {
+        str(path.relative_to(ROOT)): lines
+        for path in (ROOT / "tests").rglob("*.py")
+        if (lines := of_a_test.findall(path.read_text()))
+    }
+    assert found == {}

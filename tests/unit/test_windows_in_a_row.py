@@ -17,7 +17,7 @@ from metrics.trial.consumption import Stint
 from metrics.trial.counts import Counts
 from metrics.trial.histogram import Histogram
 from metrics.trial.task import Produced, TaskReport
-from tests.unit.test_delivery import Driven
+from tests.support.driven_delivery import Driven
 
 # --- the windows themselves -------------------------------------------------------
 

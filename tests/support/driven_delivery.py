@@ -1,0 +1,106 @@
+"""A delivery whose brokers and whose time are the test's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from jobs.engine.batches.sections import PlainSection
+from jobs.engine.producing.account import Account
+from jobs.engine.producing.delivery import Action, Delivery, Produce
+from jobs.engine.producing.metadata import Metadata
+from jobs.engine.producing.producer import Connection, Producer
+from jobs.engine.producing.producer_id import ProducerIdState
+from jobs.engine.producing.schedule import EvenSchedule
+from jobs.engine.task.window import Window
+from tests.support.patterns import producer_pattern
+
+BROKERS = (1, 2)
+RECORD_BYTES = 100
+
+
+class Driven:
+    """A delivery, what it has decided so far, and brokers 1 and 2 whose words are the test's.
+
+    Record k is due k seconds after the start, and a batch holds one record, unless told
+    otherwise.
+
+    Args:
+        leaders: broker that leads partition 0, 1, …
+        full: records of a full batch.
+        np: producers.
+        window: the measured one, in place of one from 0 to `end_s`.
+        options: as `producer_pattern` has them.
+    """
+
+    def __init__(
+        self,
+        leaders: Sequence[int] = (1,),
+        full: int = 1,
+        rate: float = 1.0,
+        end_s: float = 100.0,
+        np: int = 1,
+        window: Window | None = None,
+        **options: Any,
+    ) -> None:
+        pattern = producer_pattern(RECORD_BYTES, rate, **({"linger_ms": 0.0} | options))
+        self.account = Account(window or Window(0.0, end_s), pattern.record_interval_s)
+        self.metadata = Metadata(leaders, BROKERS, pattern.options)
+        self.delivery = Delivery(pattern, self.account, self.metadata)
+        self._is_answered = pattern.options.acks != "0"
+        ends = [RECORD_BYTES * records for records in range(full + 1)]
+        for index in range(np):
+            producer = Producer(
+                index,
+                pattern,
+                PlainSection(b"", ends, ends),
+                range(len(leaders)),
+                EvenSchedule(rate, 0.0),
+                id_state=ProducerIdState(index) if pattern.options.enable_idempotence else None,
+            )
+            self.delivery.add(producer, BROKERS)
+        self.now = 0.0
+        self.producer = self.delivery.producers[0]
+        self.one, self.two = (self.producer.connections[broker] for broker in BROKERS)
+
+    @property
+    def counts(self) -> Any:
+        """What was counted so far."""
+        return self.account.counts
+
+    def until(self, now: float) -> list[Action]:
+        """Let time pass, and have everything done that it decides, each at its time."""
+        done = []
+        while (at_s := max(self.now, self.delivery.next_s)) <= now:
+            self.now = at_s
+            action = self.delivery.next(at_s)
+            if action is None:
+                continue
+            done.append(action)
+            if isinstance(action, Produce) and not self._is_answered:
+                self.delivery.written(action.connection, at_s)
+        self.now = now
+        return done
+
+    def answer(self, connection: Connection, now: float, code: int = 0) -> None:
+        """The broker answers the oldest request, with one code for all of its batches."""
+        self.now = now
+        _sent_s, batches = connection.in_flight[0]
+        errors = {batch.partition: code for batch in batches}
+        self.delivery.answered(connection, errors, 0, now)
+
+    def learn(self, connection: Connection, now: float, leaders: dict[int, int]) -> None:
+        """The broker answers the oldest request, which asked for leaders."""
+        self.now = now
+        assert connection.in_flight[0][1] == []
+        self.delivery.learned(connection, leaders, now)
+
+    def lose(self, connection: Connection, now: float, error: str = "ConnectionClosed") -> None:
+        """The connection breaks."""
+        self.now = now
+        self.delivery.lost(connection, error, now)
+
+    def reopen(self, connection: Connection, now: float) -> None:
+        """The connection is there again."""
+        self.now = now
+        self.delivery.reopened(connection, now)

@@ -1,0 +1,23 @@
+"""Sweeps of a test's own, on its testbed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from jobs.config.experiment import Sweep, load_sweep
+from jobs.console.events import Reporter
+from jobs.runs.sweep.running import Sweeping, SweepOrder
+from jobs.testbed.handle import Testbed
+from jobs.testbed.use import cluster_file
+
+
+def sweep_of(folder: Path, testbed: Testbed, text: str) -> Sweep:
+    """An experiment, as its YAML says."""
+    file = folder / "mine.yaml"
+    file.write_text(text, encoding="utf-8")
+    return load_sweep(str(file), (), str(cluster_file(testbed.folder)))
+
+
+def sweeping(sweep: Sweep, folder: Path, reporter: Reporter) -> Sweeping:
+    """The sweep `s1` on its way, with its tables in the same folder."""
+    return Sweeping(SweepOrder(sweep, reporter, "s1", folder / "s1", str(folder / "tables")))
