@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, get_origin
+from typing import Any, get_args, get_origin
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
@@ -109,12 +109,14 @@ def _wanted(model: Model, path: tuple[Any, ...]) -> str:
     """What the field of a missing key expects."""
     parent = model_at(model, path[:-1])
     field = parent.model_fields.get(str(path[-1])) if parent else None
-    checks = [check for check in field.metadata if isinstance(check, Checked)] if field else []
-    if checks:
-        return checks[0].expected()
-    if field is not None and get_origin(field.annotation) in {tuple, list}:
-        return "a list of one or more, each of them a map of keys and values"
-    return "a map of keys and values" if model_at(model, path) else "a value"
+    kind, metadata = (field.annotation, field.metadata) if field else (None, ())
+    is_list = get_origin(kind) is tuple
+    if is_list:  # what an item expects stands with the type of the items
+        metadata = getattr(get_args(kind)[0], "__metadata__", ())
+    checks = [check for check in metadata if isinstance(check, Checked)]
+    one = "a map of keys and values" if model_at(model, path) else "a value"
+    one = checks[0].expected() if checks else one
+    return f"a list of one or more, each of them {one}" if is_list else one
 
 
 def _remedy(model: Model, path: tuple[Any, ...]) -> str:

@@ -184,5 +184,13 @@ def test_a_file_of_another_program_is_no_cluster(
 
 def test_a_suite_without_cases_is_told_what_they_are(tmp_path: Path) -> None:
     (tmp_path / "suite.yaml").write_text("description: nothing")
-    with pytest.raises(ConfigError, match="cases is missing; expected a list of one or more"):
+    told = "cases is missing; expected a list of one or more, each of them a map of keys and values"
+    with pytest.raises(ConfigError, match=told):
         load_suite(str(tmp_path / "suite.yaml"))
+
+
+def test_a_missing_list_is_told_with_what_its_items_are(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text("description: nothing")
+    told = "message_bytes is missing; expected a list of one or more, each of them a whole number"
+    with pytest.raises(ConfigError, match=told):
+        load_workload(str(tmp_path / "mine.yaml"))
