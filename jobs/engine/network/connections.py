@@ -137,7 +137,7 @@ def _open_all(
     brokers: Mapping[int, Address],
     options: Mapping[str, Any],
     timeout_s: float,
-    kind: Callable[[Any, Mapping[str, Any], float], _Opener],
+    kind: Callable[[Any, Mapping[Address, Resolved], Mapping[str, Any], float], _Opener],
 ) -> tuple[_Opened, _Refused]:
     """What could be opened and what not; nothing more is tried after a chunk with a refusal."""
     ensure_descriptors(len(wanted))
@@ -146,9 +146,9 @@ def _open_all(
     refused: _Refused = {}
     try:
         deadline_s = time.monotonic() + timeout_s
-        opener = kind(net, options, deadline_s)
         # Once for each host: all connections to it wait for the same answer.
-        opener.resolved = look_up({brokers[broker] for _, broker in wanted}, deadline_s)
+        resolved = look_up({brokers[broker] for _, broker in wanted}, deadline_s)
+        opener = kind(net, resolved, options, deadline_s)
         for first in range(0, len(wanted), _AT_ONCE):
             chunk = wanted[first : first + _AT_ONCE]
             net.run(_open_chunk, net, opener, chunk, brokers, opened, refused)
@@ -187,25 +187,27 @@ class _Opener:
     def __init__(
         self,
         net: Any,
+        resolved: Mapping[Address, Resolved],
         options: Mapping[str, Any],
         deadline_s: float,
         buffers: SocketBuffers = KERNEL_TUNED,
     ) -> None:
         self._net = net
+        self._resolved = resolved
         self._socket_options = [*_SOCKET_OPTIONS, *buffers.options]
         self._options = options
         self._deadline_s = deadline_s
         # One context for all: reading the system's certificates takes as long as a trial's start.
         self._tls = tls_context(options)
-        self.resolved: Mapping[Address, Resolved] = {}
 
     async def open(self, client_id: str, broker_id: int, address: Address) -> Transport:
         host, port = address
         where = f"broker {broker_id} at {host}:{port}" if broker_id >= 0 else f"{host}:{port}"
         sock: socket.socket | None = None
         try:
-            resolved = self.resolved[address]
-            sock = await dial(self._net, resolved, self._socket_options, self._deadline_s)
+            sock = await dial(
+                self._net, self._resolved[address], self._socket_options, self._deadline_s
+            )
             transport = self._transport(sock, host)
             sock = transport._sock
             if isinstance(sock, ssl.SSLSocket):
