@@ -8,8 +8,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from metrics.reporting.summary import write_atomic
+from metrics.columns import restored
+from metrics.reporting.summary import write_file
 from metrics.reporting.templating import render
+from metrics.tables.boundary import Boundary
+from metrics.tables.cases import Outcome
 from metrics.units import format_mb_per_s, format_size
 
 TAGS = "tags.json"
@@ -95,8 +98,13 @@ def tags_of(folder: Path) -> tuple[str, ...]:
 
 
 def write_tags(folder: Path, tags: Sequence[str]) -> None:
-    """Keep what people call a run."""
-    write_atomic(folder / TAGS, json.dumps(list(tags), ensure_ascii=False) + "\n")
+    """Keep what people call a run.
+
+    Raises:
+        ConfigError: its folder cannot be written to.
+    """
+    text = json.dumps(list(tags), ensure_ascii=False) + "\n"
+    write_file("the file of a run's tags", folder / TAGS, text)
 
 
 def _read(run_id: str, file: Path, job: str, page: str, tags: tuple[str, ...]) -> KnownRun:
@@ -119,14 +127,24 @@ def _kind_of(told: Mapping[str, Any]) -> str:
 
 
 def _limits(told: Mapping[str, Any]) -> str:
-    return ", ".join(_limit_words(each) for each in told["boundaries"] if not each.get("gave_up"))
+    limits = [restored(Boundary, each) for each in told["boundaries"]]
+    kinds = dict.fromkeys((each.goal, each.state) for each in limits)
+    parts = []
+    for goal, state in kinds:
+        own = [each for each in limits if (each.goal, each.state) == (goal, state)]
+        words = ", ".join(_limit_words(each) for each in own if not each.gave_up)
+        if words:
+            parts.append(f"{goal}, {state}: {words}" if len(kinds) > 1 else words)
+    return "; ".join(parts)
 
 
-def _limit_words(each: Mapping[str, Any]) -> str:
-    at = format_size(each["bpm"])
-    if each.get("mb_per_s"):
-        return f"{at}: {format_mb_per_s(each['mb_per_s'])} MB/s"
-    return f"{at}: {each.get('np_sustained') or 'nothing'} sustained"
+def _limit_words(limit: Boundary) -> str:
+    at, (load, _) = format_size(limit.bpm), limit.loads
+    if not load:
+        return f"{at}: nothing sustained"
+    if limit.along.grows_payload:
+        return f"{at}: {format_mb_per_s(limit.mb_per_s)} MB/s"
+    return f"{at}: {limit.along.amount(load)}"
 
 
 def _held(told: Mapping[str, Any]) -> str:
@@ -141,11 +159,20 @@ def _swept(told: Mapping[str, Any]) -> str:
 
 
 def _compared(told: Mapping[str, Any]) -> str:
-    return str(told.get("conclusion") or "")
+    cases = ", ".join(f"{format_size(case['bpm'])}: {case['conclusion']}" for case in told["cases"])
+    return f"{told['b']['label']} against {told['a']['label']}: {cases}" if cases else ""
 
 
 def _night(told: Mapping[str, Any]) -> str:
-    return f"suite {told.get('suite', '')}, night {told.get('night', '')}"
+    cases: dict[Outcome, list[str]] = {}
+    for each in told["cases"]:
+        cases.setdefault(Outcome(each["outcome"]), []).append(each["case"])
+    found = [
+        f"{len(names)} {outcome.value}" + (f" ({', '.join(names)})" if outcome.stands_out else "")
+        for outcome in Outcome
+        if (names := cases.get(outcome))
+    ]
+    return f"suite {told['suite']}, night {told['night']}: {', '.join(found)}"
 
 
 _ANSWERS = {
@@ -163,9 +190,13 @@ def as_documents(runs: Sequence[KnownRun]) -> list[dict[str, Any]]:
 
 
 def write_index(out: Path) -> Path:
-    """The page of all runs, anew; its path."""
+    """The page of all runs, anew; its path.
+
+    Raises:
+        ConfigError: it cannot be written there.
+    """
     path = out / INDEX
-    write_atomic(path, render("index.html", runs=known_runs(out)))
+    write_file("the page of all runs", path, render("index.html", runs=known_runs(out)))
     return path
 
 

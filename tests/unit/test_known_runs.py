@@ -10,11 +10,28 @@ import pytest
 from click.testing import CliRunner, Result
 
 from jobs.list_runs import runs
-from metrics.reporting.known_runs import known_runs, write_index, write_tags
+from jobs.runs.compare.answer import ComparisonAnswer, SideFacts, answer_of, write_answer
+from jobs.runs.compare.pairs import CaseComparer, ComparedSize, Effort
+from metrics.comparing.pairs import Side
+from metrics.comparing.sweeps import Result as Figure
+from metrics.reporting.known_runs import KnownRun, known_runs, write_index, write_tags
+from metrics.reporting.nightly import CaseReport, NightReport, write_night
 from metrics.reporting.summary import trial_document, write_summary
+from metrics.reporting.sweep.answer import SweepAnswer
+from metrics.tables.cases import Outcome
+from metrics.trial.state import offline_state
 from search.errors import ConfigError
 from tests.support.reported import RUN_ID, summary_of_sizes
 from tests.support.rows import trial
+from tests.support.two_sides import TwoSides
+
+
+def swept() -> SweepAnswer:
+    results = tuple(Figure({"acks": acks}, 1, 1000, 5.0) for acks in ("1", "all"))
+    return SweepAnswer(
+        "swept", "2026-11-23T00:00:00Z", "2026-11-23T01:00:00Z", "no conclusion", 3, None, "",
+        "acks", "", "", "load", "MB/s", {"acks": ("1", "all")}, 1, results,
+    )  # fmt: skip
 
 
 @pytest.fixture
@@ -28,14 +45,8 @@ def out(tmp_path: Path) -> Path:
         folder.mkdir()
         write_summary(one, folder / "summary.json")
     (tmp_path / RUN_ID / "report.html").write_text("a page")
-    sweep = {
-        "experiment": "acks",
-        "status": "no conclusion",
-        "started_at": "2026-11-23T00:00:00Z",
-        "results": [{"settings": {"acks": "1"}}, {"settings": {"acks": "all"}}],
-    }
     for name, file, text in (
-        ("swept", "sweep.json", json.dumps(sweep)),
+        ("swept", "sweep.json", swept().document()),
         ("killed", "run.log", "begun"),
         ("broken", "summary.json", "{"),
         ("odd", "summary.json", "[]"),
@@ -63,6 +74,80 @@ def test_every_run_is_found_the_newest_first_and_a_broken_file_hides_none(out: P
     assert found["killed"].status == "running or killed"
     assert {found[name].status for name in ("broken", "odd")} == {"unreadable"}
     assert known_runs(out / "nothing") == []
+
+
+def test_a_limit_is_told_by_what_its_search_went_along(tmp_path: Path) -> None:
+    found = summary_of_sizes([1000])
+    (limit,) = found.boundaries
+    along = replace(limit, axis="partitions", load_sustained=95, goal="strict")
+    away = replace(limit, np_sustained=0, load_sustained=0, state=offline_state(1))
+    several = replace(found, boundaries=(limit, along, away))
+    for name, one in (("one", replace(found, boundaries=(along,))), ("several", several)):
+        write_summary(one, tmp_path / name / "summary.json")
+    told = {each.run_id: each.answer for each in known_runs(tmp_path)}
+    assert told["one"] == "1 kB: 95 partitions per broker"
+    assert told["several"] == (
+        f"default, all brokers: 1 kB: 14.5 MB/s; strict, all brokers: {told['one']}; "
+        "default, 1 broker offline: 1 kB: nothing sustained"
+    )
+
+
+def compared(out: Path, capacity_of_b: float) -> KnownRun:
+    """A comparison of made-up brokers, as its file tells it."""
+    sizes = [ComparedSize(100), ComparedSize(1000)]
+    for size, b in zip(sizes, (10.0, capacity_of_b), strict=True):
+        CaseComparer(TwoSides({Side.A: 10.0, Side.B: b}), Effort(4, 0), 128, 10_000).measure(size)
+    facts = {
+        side: SideFacts(f"num.io.threads={threads}", f"id-{side.value}", "testbed", 1, {})
+        for side, threads in ((Side.A, 2), (Side.B, 1))
+    }
+    head = {"status": "done", "started_at": "2026-11-22T00:00:00Z", "workload": "1kB"}
+    write_answer(answer_of(facts, sizes, 0.05), head, out / "compared" / "compare.json")
+    (found,) = known_runs(out)
+    return found
+
+
+def test_a_comparison_tells_what_each_size_came_to(tmp_path: Path) -> None:
+    found = compared(tmp_path, 8.0)
+    assert found.answer == (
+        "num.io.threads=1 against num.io.threads=2: 100 B: no difference seen, 1 kB: regression"
+    )
+    assert (found.job, found.started_at, found.workload) == (
+        "compare",
+        "2026-11-22T00:00:00Z",
+        "1kB",
+    )
+    assert "1 kB: improvement" in compared(tmp_path, 12.0).answer
+    nothing = ComparisonAnswer({}, (), (), 0.05)
+    error = "side B did not start"
+    write_answer(nothing, {"status": "failed", "error": error}, tmp_path / "compared/compare.json")
+    assert [each.answer for each in known_runs(tmp_path)] == [error]
+
+
+def test_a_night_tells_the_outcomes_of_its_cases(tmp_path: Path) -> None:
+    outcomes = {"acks": Outcome.NO_CHANGE, "small": Outcome.REGRESSION, "large": Outcome.NO_CHANGE}
+    cases = tuple(CaseReport(name, "limit", 1000, each, "") for name, each in outcomes.items())
+    night = NightReport(
+        "n", "2026-11-22", "testbed", "c", "w", "g", "2026-11-22T00:00:00Z", "", "regression", 4,
+        cases,
+    )  # fmt: skip
+    write_night(night, tmp_path / "n" / "nightly.json")
+    (found,) = known_runs(tmp_path)
+    assert found.answer == ("suite testbed, night 2026-11-22: 1 regression (small), 2 no change")
+    assert (found.job, found.cluster, found.status) == ("nightly", "c", "regression")
+
+
+@pytest.mark.parametrize(
+    ("file", "command"),
+    [("index.html", ("list",)), (f"{RUN_ID}/tags.json", ("tag", RUN_ID, "baseline"))],
+)
+def test_a_folder_that_cannot_be_written_to_is_told(
+    out: Path, file: str, command: tuple[str, ...]
+) -> None:
+    (out / file).mkdir()  # no file can take its place, whoever runs this
+    done = asked(out, *command)
+    assert isinstance(done.exception, ConfigError)
+    assert f"{out / file} cannot be written" in str(done.exception)
 
 
 def test_the_page_of_all_runs_escapes_and_links(out: Path) -> None:
