@@ -3,8 +3,7 @@
     python -m tests.bench.flaky --times 20 tests/unit
 
 Beside the tests a process takes one core the whole time. Ends at the first run that fails, with
-what
-pytest said of it.
+what pytest said of it.
 """
 
 from __future__ import annotations
