@@ -37,7 +37,8 @@ LOOK_S = 0.25
 """How often it is looked whether a window is over [s]."""
 
 SAMPLES_AFTER = 2.0
-"""A window is judged so many sampling intervals after its end, when samples lie on both sides."""
+"""For so many sampling intervals a window waits for the samples behind its end, and keeps those
+before it for the next window, so that samples lie on both sides of each edge."""
 
 
 @dataclass
@@ -157,8 +158,7 @@ class ContinuousMeasurer(TrialMeasurer):
     def _judge(self, under: _Under, sampler: TrialSampler, client: ClientWindow) -> Trial:
         """A window is over: judge it, keep it, and forget its samples."""
         interval_s = under.pattern.phases.sample_interval_s
-        wait_s = client.end_s + SAMPLES_AFTER * interval_s - time.time()
-        time.sleep(min(max(0.0, wait_s), SAMPLES_AFTER * interval_s))
+        sampler.wait_past(client.end_s, SAMPLES_AFTER * interval_s)
         of_generator = (*under.of_generator, *client.host_samples)
         samples = sampler.so_far().and_hosts(of_generator)
         own = samples.within(client.start_s, client.end_s)

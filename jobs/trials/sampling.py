@@ -67,6 +67,11 @@ class TrialSampler:
         """Until now; raises what ended the sampling early."""
         return Samples(self.nodes.so_far(), self._hosts.so_far())
 
+    def wait_past(self, at_s: float, timeout_s: float) -> None:
+        """As `Sampler.wait_past`, for the nodes and then for the hosts."""
+        self.nodes.wait_past(at_s, timeout_s)
+        self._hosts.wait_past(at_s, timeout_s)
+
     def forget_before(self, at_s: float) -> None:
         """Keep no sample that was taken before this time [s since the epoch]."""
         self.nodes.forget_before(at_s)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -66,7 +67,9 @@ class Sampler(Generic[Seen]):
         self._max_samples = max_samples
         self._samples: list[Seen] = []
         self._failure: BaseException | None = None
-        self._keeping = threading.Lock()
+        # When the last round began that is kept; after inf there is no other.
+        self._round_s = -math.inf
+        self._keeping = threading.Condition()
         self._thread = threading.Thread(target=self._run, name="redline-sampler", daemon=True)
 
     def start(self) -> Sampler[Seen]:
@@ -83,6 +86,16 @@ class Sampler(Generic[Seen]):
         if self._failure is not None:
             raise self._failure
         return list(self._samples)
+
+    def wait_past(self, at_s: float, timeout_s: float) -> None:
+        """Until all brokers were asked once more after this time, or will not be any more.
+
+        Args:
+            at_s: seconds since the epoch.
+            timeout_s: not longer than so [s].
+        """
+        with self._keeping:
+            self._keeping.wait_for(lambda: self._round_s >= at_s, timeout_s)
 
     def forget_before(self, at_s: float) -> None:
         """Keep no sample that was taken before this time [s since the epoch]."""
@@ -121,14 +134,21 @@ class Sampler(Generic[Seen]):
             self._sample_on_schedule()
         except BaseException as error:  # noqa: BLE001 - raised again by stop, in the caller's thread
             self._failure = error
+        finally:
+            with self._keeping:
+                self._round_s = math.inf
+                self._keeping.notify_all()
 
     def _sample_on_schedule(self) -> None:
         start_s = self._clock()
         slot = 0
         while not self._stopped.is_set():
+            began_s = self._clock()
             taken = self._source.sample_all()
             with self._keeping:
                 self._samples.extend(taken)
+                self._round_s = began_s
+                self._keeping.notify_all()
             if len(self._samples) > self._max_samples:
                 raise RedlineError(
                     f"{len(self._samples)} samples in one trial are more than the "

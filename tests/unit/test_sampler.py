@@ -129,6 +129,43 @@ def test_stop_ends_the_wait_at_once() -> None:
     assert not sampler._thread.is_alive()
 
 
+@pytest.mark.parametrize("has_end", [False, True])
+def test_who_waits_for_a_time_goes_on_once_it_was_sampled(has_end: bool) -> None:
+    time, waited = FakeTime(stop_at_s=1.5 if has_end else 1e9), threading.Event()
+
+    class Announcing(threading.Condition):
+        def wait(self, timeout: float | None = None) -> bool:
+            waited.set()
+            return super().wait(timeout)
+
+    class Held(FakeSource):
+        def sample_all(self) -> list[BrokerSample]:
+            if self.polls >= 1:  # not before somebody waits for it
+                waited.wait(10)
+            return super().sample_all()
+
+    sampler = Sampler(Held(time), 1.0, time.clock, time.wait, max_samples=1000)
+    sampler._keeping = Announcing()
+    sampler.start().wait_past(1002.0, 60.0)
+    newest_s = max(each.at_s for each in sampler._samples)
+    assert newest_s == 1001.0 if has_end else newest_s >= 1002.0
+    sampler._thread.join()
+
+
+def test_nobody_waits_longer_for_a_sample_than_asked() -> None:
+    time, ended = FakeTime(stop_at_s=0.5), threading.Event()
+
+    class Silent(FakeSource):
+        def sample_all(self) -> list[BrokerSample]:
+            ended.wait(10)
+            return super().sample_all()
+
+    with Sampler(Silent(time), 1.0, time.clock, time.wait) as sampler:
+        sampler.wait_past(1000.0, 0.01)
+        assert sampler.so_far() == []
+        ended.set()
+
+
 def test_an_interval_of_nothing_is_refused() -> None:
     time = FakeTime(1)
     with pytest.raises(ValueError, match="interval_s is 0"):
