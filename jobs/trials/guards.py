@@ -189,7 +189,7 @@ class Guards:
         """Why a log dir will be at its limit before there is another look, or None."""
         room, seen = self._room(each), self._rooms[each.broker_id, each.path]
         seen.append((now, room))
-        while seen[-1][0] - seen[0][0] > RATE_OVER_S:
+        while len(seen) > 2 and seen[-1][0] - seen[1][0] >= RATE_OVER_S:
             seen.popleft()
         passed_s = seen[-1][0] - seen[0][0]
         if passed_s < RATE_OVER_S / 2:

@@ -296,6 +296,19 @@ def test_a_disk_that_fills_too_fast_ends_the_load_before_it_is_full(cluster: Clu
         watching.require_well()
 
 
+def test_a_disk_that_fills_too_fast_is_seen_by_rare_looks_too(cluster: Cluster) -> None:
+    clock = FakeTime()
+    watching = guards(cluster, clock, disk_free_bytes_min=10 * GB)
+    for free_gb in (110, 80, 50):
+        cluster.dirs = (LogDir(1, "/a", 200 * GB, free_gb * GB),)
+        clock.pause(8.0)
+        watching.require_well()
+    cluster.dirs = (LogDir(1, "/a", 200 * GB, 20 * GB),)
+    clock.pause(8.0)
+    with pytest.raises(GuardStopError, match="and has room for 3 s"):
+        watching.require_well()
+
+
 def test_a_disk_that_fills_slowly_is_let_be(cluster: Cluster) -> None:
     clock = FakeTime()
     watching = guards(cluster, clock, disk_free_bytes_min=10 * GB)
