@@ -101,8 +101,18 @@ class AxisEffect:
     seen: float | None = None
 
 
+_OF_TIMES = {
+    Conclusion.REGRESSION: Conclusion.IMPROVEMENT,
+    Conclusion.IMPROVEMENT: Conclusion.REGRESSION,
+}
+"""What a change is called where less is better; any other conclusion is the same."""
+
+
 def effects_of(
-    results: Sequence[Result], axes: Mapping[str, Sequence[str]], min_effect: float = 0.0
+    results: Sequence[Result],
+    axes: Mapping[str, Sequence[str]],
+    min_effect: float = 0.0,
+    less_is_better: bool = False,
 ) -> tuple[AxisEffect, ...]:
     """Each value of each axis against the axis's first one, at each size.
 
@@ -110,6 +120,7 @@ def effects_of(
         results: of all cases and repeats.
         axes: full path → its values, the one that others are held against first.
         min_effect: the least change that matters [share].
+        less_is_better: figures are times.
     """
     found: list[AxisEffect] = []
     for axis, values in axes.items():
@@ -120,8 +131,9 @@ def effects_of(
     if not any(each.count for each in found):  # the cases change several keys at a time
         found = list(_between_cases(results, axes)) or found
     conclusions = conclude([each.effect for each in found], min_effect)
+    names = _OF_TIMES if less_is_better else {}
     return tuple(
-        replace(each, conclusion=conclusion)
+        replace(each, conclusion=names.get(conclusion, conclusion))
         for each, conclusion in zip(found, conclusions, strict=True)
     )
 

@@ -17,10 +17,15 @@ from jobs.runs.sweep.answer import axes_of, in_order
 from metrics.comparing.effects import Conclusion
 from metrics.comparing.recommending import recommendations
 from metrics.comparing.sweeps import Result, effects_of
+from metrics.reporting.summary import RunSummary, trial_document
 from metrics.reporting.sweep.answer import SweepAnswer, sentence
 from metrics.reporting.sweep.charts import sweep_specs, write_sweep_chart
 from metrics.reporting.sweep.from_tables import answer_from
 from metrics.reporting.sweep.page import sweep_page
+from metrics.reporting.sweep.results import results_of
+from metrics.trial.trial import Trial
+from tests.support.reported import summary_of_sizes
+from tests.support.rows import PATTERN, trial
 from tests.support.sweep_rows import ACKS, as_rows, point_row, run_rows
 
 THREADS = "cluster.testbed.properties.num.io.threads"
@@ -204,6 +209,37 @@ def test_times_without_an_interval_are_told_with_what_is_not_known() -> None:
     (told,) = found.sentences
     assert told.startswith("acks all against 1, 1 kB: +25.0%, with 1 of each measured")
     assert found.advices == ("the shortest time: acks 1 (8 s)",)
+
+
+def test_a_longer_time_is_the_worse_one() -> None:
+    times = figures(1.5, 4, 0.01)
+    acks, threads = replace(answer(times, AXES), asks="drain", unit="s").effects
+    assert acks.conclusion is Conclusion.REGRESSION
+    assert threads.conclusion is Conclusion.NONE_SEEN
+    assert answer(times, AXES).effects[0].conclusion is Conclusion.IMPROVEMENT
+
+
+def held(*trials: Trial) -> RunSummary:
+    told = tuple(map(trial_document, trials))
+    return replace(summary_of_sizes([]), trials=told, status="no conclusion")
+
+
+@pytest.mark.parametrize(("back_s", "why"), [(2.5, ""), (None, "not every leader served again")])
+def test_a_failover_is_a_time_or_nothing(back_s: float | None, why: str) -> None:
+    (found,) = results_of({}, 1, held(trial(leaders_back_s=back_s)), "failover")
+    assert (found.value, found.bpm) == (back_s, 100)
+    assert found.why.startswith(why) and bool(found.why) == bool(why)
+    assert found.p99_ms is not None
+
+
+def test_the_time_of_writing_is_none_of_reading() -> None:
+    phases = replace(PATTERN.phases, volume_bytes=100)
+    written = held(trial(pattern=replace(PATTERN, phases=phases)))
+    moved = replace(written, trials=({**written.trials[0], "moved_s": 2.0},))
+    (wrote,) = results_of({}, 1, moved, "fill")
+    assert wrote.value == 2.0
+    (read,) = results_of({}, 1, moved, "drain")
+    assert read.value is None and "not all of the volume was moved" in read.why
 
 
 def test_what_is_many_times_as_much_is_called_so() -> None:

@@ -25,7 +25,7 @@ from jobs.runs.sweep.turns import Turn, turns
 from jobs.runs.volume import VolumeRun
 from jobs.trials.context import Session
 from metrics.comparing.sweeps import Result
-from metrics.reporting.summary import write_atomic
+from metrics.reporting.summary import RunSummary, write_atomic
 from metrics.reporting.sweep.answer import TIMED
 from metrics.reporting.sweep.results import results_of
 from metrics.tables.membership import Membership
@@ -122,9 +122,13 @@ class Sweeping:
         for folder in self.folders(turn):
             summary = finished(folder)
             if summary is not None:
-                self.results.extend(results_of(turn.case.settings, turn.repeat, summary))
+                self._take(turn, summary)
                 return True
         return False
+
+    def _take(self, turn: Turn, summary: RunSummary) -> None:
+        asks = turn.experiment.asks
+        self.results.extend(results_of(turn.case.settings, turn.repeat, summary, asks))
 
     def _measure(self, turn: Turn, opened: OpenCluster) -> None:
         order, case = self.order, turn.case
@@ -156,8 +160,8 @@ class Sweeping:
             warn(order.reporter, f"case {case.name}, repeat {turn.repeat}: {error}")
         summary = finished(run.folder)
         assert summary is not None, "a run leaves its summary however it ends"
-        self.results.extend(results_of(turn.case.settings, turn.repeat, summary))
-        limits = [load for each in summary.boundaries if (load := each.loads[0] or 0) > 0]
+        self._take(turn, summary)
+        limits = [load for each in summary.boundaries if (load := each.loads[0])]
         self.nearby = limits[0] if limits else self.nearby
 
     def ending(self, error: BaseException | None) -> Ending:

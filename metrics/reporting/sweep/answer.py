@@ -67,7 +67,7 @@ class SweepAnswer:
     @cached_property
     def effects(self) -> tuple[AxisEffect, ...]:
         """What each value of each axis does to the figure."""
-        return effects_of(self.results, self.axes)
+        return effects_of(self.results, self.axes, less_is_better=self.asks in TIMED)
 
     @cached_property
     def recommended(self) -> tuple[Recommendation, ...]:

@@ -71,16 +71,16 @@ def answer_from(runs: Sequence[Row], points: Sequence[Row], trials: Sequence[Row
         runs: rows of the table `runs`, of all runs of one sweep.
         points, trials: rows of `boundaries` and, of runs without any, of `trials`.
     """
+    asks = "limit" if points else _asked_of(trials)
     found: list[Result] = []
     seen: set[tuple[str, int]] = set()
     for row, summary in _summaries(runs, points, trials):
         turn = (row["case"], row["repeat"])
         if summary.status in CONCLUDED and turn not in seen:
             seen.add(turn)
-            found.extend(results_of(row["settings"], row["repeat"], summary))
+            found.extend(results_of(row["settings"], row["repeat"], summary, asks))
     first, last = min(runs, key=lambda r: r["at"]), max(runs, key=lambda r: r["at"])
     summary = summary_of([last], [])
-    asks = "limit" if points else _asked_of(trials)
     return SweepAnswer(
         first["sweep_id"],
         summary_of([first], []).started_at,

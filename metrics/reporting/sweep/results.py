@@ -10,6 +10,7 @@ from typing import Any
 
 from metrics.comparing.sweeps import Result
 from metrics.reporting.summary import RunSummary
+from metrics.reporting.sweep.answer import TIMED
 from metrics.tables.boundary import Boundary
 from search.model import Verdict
 
@@ -17,16 +18,19 @@ CONCLUDED = ("done", "no conclusion")
 """How runs end that have an answer, or know why they have none."""
 
 
-def results_of(settings: Mapping[str, str], repeat: int, summary: RunSummary) -> Iterator[Result]:
+def results_of(
+    settings: Mapping[str, str], repeat: int, summary: RunSummary, asks: str = "limit"
+) -> Iterator[Result]:
     """A case's figure at each message size.
 
     Args:
         settings: full path of each key that varies → its value.
         repeat: which measurement of the case, from 1.
+        asks: what was asked of it, as of `SweepAnswer`.
     """
     found = [_of_limit(each) for each in summary.boundaries]
     if not found and summary.trials:
-        found = [_of_held(summary.trials)]
+        found = [_of_held(summary.trials, asks)]
     for each in found:
         yield replace(each, settings=settings, repeat=repeat, brokers=summary.brokers,
                       run_id=summary.run_id)  # fmt: skip
@@ -50,19 +54,32 @@ def _of_limit(boundary: Boundary) -> Result:
     )
 
 
-def _of_held(trials: Sequence[Mapping[str, Any]]) -> Result:
+def _of_held(trials: Sequence[Mapping[str, Any]], asks: str) -> Result:
     """Of trials of a fixed load: what a volume or a failover took, or what was acknowledged."""
-    last = trials[-1]
-    if last.get("leaders_back_s") is not None:
-        latencies = (last["latency_p50_ms"], last["latency_p99_ms"], last["latency_p999_ms"])
-        return Result({}, 1, int(last["bpm"]), last["leaders_back_s"], None, None, *latencies)
-    return _of_volume(trials) if last.get("volume_bytes") is not None else _of_trials(trials)
+    if asks == "failover":
+        return _of_failover(trials[-1])
+    return _of_volume(trials[-1], asks) if asks in TIMED else _of_trials(trials)
 
 
-def _of_volume(trials: Sequence[Mapping[str, Any]]) -> Result:
+def _of_failover(trial: Mapping[str, Any]) -> Result:
+    """Of a broker that was killed the time until every leader served again [s]."""
+    back_s = trial.get("leaders_back_s")
+    return Result(
+        {},
+        1,
+        int(trial["bpm"]),
+        back_s,
+        p50_ms=trial["latency_p50_ms"],
+        p99_ms=trial["latency_p99_ms"],
+        p999_ms=trial["latency_p999_ms"],
+        why="" if back_s else "not every leader served again while the load lasted",
+    )
+
+
+def _of_volume(last: Mapping[str, Any], asks: str) -> Result:
     """Of a fixed volume the time that the last step took, writing or reading [s]."""
-    last = trials[-1]
-    took_s = last.get("moved_s")
+    is_writing = bool(last.get("volume_bytes"))
+    took_s = last.get("moved_s") if is_writing == (asks == "fill") else None
     return Result(
         {},
         1,
