@@ -17,7 +17,8 @@ class FailoverRun(FixedLoadRun):
         """Hold, kill, and start the broker again.
 
         Raises:
-            NoConclusionError: not every leader served again while the load lasted.
+            NoConclusionError: no broker was killed, or not every leader served again while the
+                load lasted.
         """
         testbed = life.context.cluster.testbed
         assert testbed is not None, "see load_sweep"
@@ -29,6 +30,9 @@ class FailoverRun(FixedLoadRun):
                 stop.undo()
         self.trials.append(trial)
         counts = trial.evidence.client.counts
+        if not stop.has_killed:
+            why = "; ".join(each.text for each in trial.reasons)
+            raise NoConclusionError(f"no broker was killed, as the load did not come so far: {why}")
         if stop.leaders_back_s is None:
             raise NoConclusionError(
                 "not every partition had a leader that lives again while the load lasted; expected "

@@ -69,10 +69,11 @@ class VolumeRun(FixedLoadRun):
                 self.trials.append(trial)
                 took_s = moved_s(trial.pattern, trial.evidence.client)
                 if took_s is None:
+                    invalid = "" if trial.is_valid else f" ({trial.reasons[0].text})"
                     raise NoConclusionError(
                         f"{why}: not all of it in {trial.pattern.phases.measure_s:g} s and the "
-                        "drain after them; expected all, or nobody knows how long it takes; raise "
-                        "workload.trial.measure_s, or move less"
+                        f"drain after them{invalid}; expected all, or nobody knows how long it "
+                        "takes; raise workload.trial.measure_s, or move less"
                     )
                 told = f"{self._volume_mb:,.0f} MB in {took_s:.2f} s"
                 rate = format_mb_per_s(self._volume_mb / took_s)

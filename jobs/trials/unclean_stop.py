@@ -39,6 +39,11 @@ class UncleanStop:
         """Id of the broker."""
         return self.testbed.broker_ids[-1]
 
+    @property
+    def has_killed(self) -> bool:
+        """Whether the load came so far."""
+        return self._killed_s is not None
+
     @contextmanager
     def watch(self, line: TrialLine, pattern: TrafficPattern, topics: TopicSet) -> Iterator[None]:
         """Kill it in the window of the load that runs, and look on while the block lasts."""
