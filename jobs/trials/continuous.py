@@ -165,26 +165,25 @@ class ContinuousMeasurer(TrialMeasurer):
         under.judged += 1
         under.counts = total([each for each in (under.counts, client.counts) if each is not None])
         evidence = self._evidence(under.pattern, client, samples)
-        others = self._others(under.pattern, client, evidence.brokers)
+        others = self._others(under, client, evidence.brokers)
         kept_s = client.end_s - SAMPLES_AFTER * interval_s
         under.of_generator = tuple(each for each in of_generator if each.at_s >= kept_s)
         sampler.forget_before(kept_s)
         return self._keep(under, replace(evidence, others=others), own, client.start_s)
 
     def _others(
-        self, pattern: TrafficPattern, client: ClientWindow, brokers: Sequence[BrokerWindow]
+        self, under: _Under, client: ClientWindow, brokers: Sequence[BrokerWindow]
     ) -> OtherLoad | None:
         messages = [each.messages_in_per_s for each in brokers]
         sizes = [each.bytes_in_per_s for each in brokers]
         if not brokers or None in messages or None in sizes:
             return None
-        partitions = pattern.brokers * pattern.topic.partitions_per_broker * pattern.topic.count
         return others_at(
             sum(filter(None, messages)),
             sum(filter(None, sizes)),
             client,
             self._gates.at_rest,
-            pattern.consumers.commits_per_s(partitions),
+            under.pattern.consumers.commits_per_s(len(under.topics.leaders)),
         )
 
     def _keep(self, under: _Under, evidence: Evidence, samples: Samples, started_s: float) -> Trial:

@@ -70,9 +70,7 @@ class RateProfile:
         if passed_s <= 0:
             return passed_s / first if first else 0.0
         cycles, rest = divmod(passed_s, self._passed[-1])
-        if (
-            cycles and rest < _ROUNDING_S
-        ):  # the end of a cycle, and not where the next one's first record is
+        if cycles and rest < _ROUNDING_S:  # the end of a cycle, before the next one's first record
             cycles, rest = cycles - 1, self._passed[-1]
         index = max(1, bisect_left(self._passed, rest)) - 1
         (begin_s, share), (end_s, later) = self.points[index], self.points[index + 1]
