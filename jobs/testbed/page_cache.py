@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterable
 from pathlib import Path
+
+from search.errors import ConfigError
 
 
 def forget(folders: Iterable[Path]) -> int:
@@ -14,10 +17,16 @@ def forget(folders: Iterable[Path]) -> int:
     Pages that a broker has mapped stay: those of its indexes, which hold no records.
 
     Returns:
-        Size of the segments [B]; 0 where the system knows no such advice.
+        Size of the segments [B].
+
+    Raises:
+        ConfigError: the system takes no such advice, so what is read next may be in memory.
     """
     if not hasattr(os, "posix_fadvise"):
-        return 0
+        raise ConfigError(
+            f"cold is true on {sys.platform}, which takes no advice to drop what it caches; "
+            "expected Linux; remove cold, or run on another system"
+        )
     forgotten = 0
     for folder in folders:
         for file in folder.rglob("*.log"):

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from jobs.testbed.page_cache import forget
+from search.errors import ConfigError
 
 
 def is_cached(file: Path) -> bool:
@@ -54,3 +55,11 @@ def test_log_segments_are_forgotten_and_other_files_stay(tmp_path: Path) -> None
     assert not is_cached(segment)
     assert is_cached(index)
     assert segment.stat().st_size == 1_000_000
+
+
+def test_a_system_that_takes_no_advice_is_told_and_not_taken_for_cold(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(os, "posix_fadvise", raising=False)
+    with pytest.raises(ConfigError, match=r"cold is true on .*; expected Linux"):
+        forget([tmp_path])
