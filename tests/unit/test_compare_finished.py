@@ -107,6 +107,7 @@ def test_an_answer_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     done = asked(tmp_path, run_of("before", 1.0), run_of("after", 0.8), options=options)
     assert isinstance(done.exception, ConfigError)
     assert "--json" in str(done.exception) and "cannot be written" in str(done.exception)
+    assert "20.0% less" in done.output, "the answer is told all the same"
 
 
 @pytest.mark.parametrize(
@@ -118,6 +119,7 @@ def test_an_answer_that_cannot_be_written_is_told(tmp_path: Path) -> None:
         (["--a", "kafka=4.3.1"], "--b is missing"),
         ([], "--a is missing"),
         (["one", "two"], "does not exist"),
+        (["one", "one"], "the run one is given twice"),
     ],
 )
 def test_what_is_neither_is_told(tmp_path: Path, arguments: list[str], told: str) -> None:

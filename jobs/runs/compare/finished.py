@@ -37,11 +37,13 @@ def compare_finished(
         min_effect: the least loss that matters [share].
 
     Raises:
-        ConfigError: there is no such run, the two have no limit of one goal, state and size in
-            common, or the file cannot be written.
+        ConfigError: there is no such run, it is the same one twice, the two have no limit of one
+            goal, state and size in common, or the file cannot be written.
         NoConclusionError: no size has a limit with an interval in both.
         RegressionError: the second one takes less.
     """
+    if len(set(run_ids)) < len(run_ids):
+        raise ConfigError(f"the run {run_ids[0]} is given twice; expected two runs; name another")
     first, second = (load_summary(out / run_id / "summary.json") for run_id in run_ids)
     names = (first.run_id, second.run_id)
     results = _results_in_common(first, second)
@@ -53,13 +55,13 @@ def compare_finished(
         )
     effects = _effects(results, names, min_effect)
     changed = difference(first.environment, second.environment)
-    if json_file is not None:
-        _write(json_file, names, effects, changed)
     columns = ("run", *(("goal", "state") if len(results) > 1 else ()), "size", "sustained",
                "limit at 90 %")  # fmt: skip
     reporter.report(Table("Limits", columns, tuple(_rows(results))))
     for text in _sentences(first, second, effects, changed):
         note(reporter, text)
+    if json_file is not None:
+        _write(json_file, names, effects, changed)
     _end(effects)
 
 
