@@ -318,7 +318,8 @@ def _read(hint: Any, told: Any) -> Any:
     if told is None:  # inside a list or map, where NaN was written as null
         return math.nan if bare(hint) is float else None
     if any(isinstance(mark, Moment) for mark in _marks(hint)):
-        return told.timestamp()
+        at = datetime.fromisoformat(told) if isinstance(told, str) else told  # JSON has a text
+        return at.timestamp()
     hint = bare(hint)
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is tuple:

@@ -12,6 +12,7 @@ from jobs.engine.producing.account import Account
 from jobs.engine.task.driver_line import PIECE_LENGTH, DriverLine
 from jobs.engine.task.window import Window
 from jobs.trials.driver_line import PIECES_MAX, TrialLine
+from metrics.sources.hosts.sample import HostSample
 from metrics.traffic.pattern import Phases
 from metrics.trial.consumption import Stint
 from metrics.trial.counts import Counts
@@ -94,10 +95,17 @@ def test_a_group_begins_anew_with_each_window() -> None:
 # --- telling the driver -----------------------------------------------------------
 
 
+HOST_SAMPLES = (
+    HostSample("somewhere", 11.25, {"cpu_s": 3.5}),
+    HostSample("somewhere", 12.0, {}, "no such file"),
+)
+
+
 class Said(DriverLine):
     """Keeps what a task says."""
 
-    of_host = tuple
+    def of_host(self) -> tuple[HostSample, ...]:
+        return HOST_SAMPLES
 
     def __init__(self) -> None:
         self.messages: list[dict[str, Any]] = []
@@ -135,6 +143,7 @@ def test_the_account_of_a_window_arrives_whole_once_all_tasks_have_told_it() -> 
     assert long.produced.counts.by_producer.acked[4_999 * 7919] == 4_999 * 104_729
     assert long.produced.counts.acked_by_partition == {3: 4, 9: 1}
     assert long.produced.latency_us.count == 2
+    assert long.host_samples == HOST_SAMPLES
     assert line.window(2) is None, "each window once"
 
 

@@ -20,6 +20,7 @@ import zlib
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import IO
 
 from metrics.columns import row_of
@@ -140,7 +141,7 @@ class DriverLine:
             number: of the window in its load, from 1.
         """
         whole = replace(report, host_samples=self.of_host())
-        told = zlib.compress(json.dumps(row_of(whole)).encode())
+        told = zlib.compress(json.dumps(row_of(whole), default=datetime.isoformat).encode())
         text = base64.b64encode(told).decode("ascii")
         pieces = [text[at : at + PIECE_LENGTH] for at in range(0, len(text), PIECE_LENGTH)]
         for index, piece in enumerate(pieces):
