@@ -57,8 +57,8 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], Resource, str]] = {
         {},
         Resource.NETWORK,
         (
-            "interface eth0 of host h at 1000 Mbit/s of which 94% was used carried 944 Mbit/s in and "
-            "80 Mbit/s out, and dropped 0.00% of its packets"
+            "interface eth0 of host h at 1000 Mbit/s of which 94% was used carried 944 Mbit/s in "
+            "and 80 Mbit/s out, and dropped 0.00% of its packets"
         ),
     ),
     "packets that the host drops": (
@@ -78,8 +78,8 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], Resource, str]] = {
         WAITING,
         Resource.DISK,
         (
-            "while disk sda of its host was busy 99% of the time, with 7.5 operations at a time; it "
-            "read 90.0 MB/s and wrote 1.0"
+            "while disk sda of its host was busy 99% of the time, with 7.5 operations at a time; "
+            "it read 90.0 MB/s and wrote 1.0"
         ),
     ),
     "a slow disk that handlers do not wait for": (
