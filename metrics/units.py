@@ -53,6 +53,11 @@ def format_mb_per_s(mb_per_s: float | None) -> str:
     return f"{mb_per_s:,.{decimals}f}"
 
 
+def format_megabytes(size_bytes: float | None) -> str:
+    """A size in whole MB without its unit: `1,234`."""
+    return UNKNOWN if size_bytes is None else f"{size_bytes / 1e6:,.0f}"
+
+
 def format_beside(value: float, limit: float, digits: int = 2) -> str:
     """A value that is held against a limit: with so many digits that it does not read as the limit.
 

@@ -89,6 +89,8 @@ def boundary_of(
         latency_p50_ms=_known(latency.p50_ms),
         latency_p99_ms=_known(latency.p99_ms),
         latency_p999_ms=_known(latency.p999_ms),
+        broker_resident_bytes=held.evidence.broker_resident_bytes if held else None,
+        page_cache_bytes=held.evidence.page_cache_bytes if held else None,
     )
     if isinstance(point.result, GaveUp):
         return boundary

@@ -61,12 +61,30 @@ def _cpu_ms_per_mb(trial: Trial) -> float | None:
     return 1000.0 * sum(cores) / rate if rate and len(cores) == len(brokers) else None
 
 
+def _requests_per_1000_records(trial: Trial) -> float | None:
+    """Of the producers; of all that write where their library does not tell its requests."""
+    own = trial.evidence.client.counts.records_per_request
+    if own:
+        return 1000.0 / own
+    requests = [window.produce.per_s for window in trial.evidence.brokers]
+    records = [window.messages_in_per_s for window in trial.evidence.brokers]
+    if None in requests or None in records or not sum(filter(None, records)):
+        return None
+    return 1000.0 * sum(filter(None, requests)) / sum(filter(None, records))
+
+
 CAPACITY = Quantity("capacity_mb_per_s_per_broker", "capacity", "MB/s/broker", _capacity)
 """What brokers acknowledge while more is offered than they take; the quantity that decides."""
 
 STEADY = (
     Quantity("handlers_busy", "request handlers busy", "", _handlers_busy),
     Quantity("broker_cpu_ms_per_mb", "broker CPU per MB", "ms", _cpu_ms_per_mb),
+    Quantity(
+        "produce_requests_per_1000_records",
+        "produce requests for 1,000 records",
+        "",
+        _requests_per_1000_records,
+    ),
     Quantity("latency_p50_ms", "latency p50", "ms", lambda t: t.evidence.client.latency.p50_ms),
     Quantity("latency_p99_ms", "latency p99", "ms", lambda t: t.evidence.client.latency.p99_ms),
 )

@@ -34,6 +34,8 @@ class Result:
         run_id: of the case's run.
         cpu_s_per_mb: of the producers for each MB of payload, at a fixed load [CPU-s/MB].
         log_bytes_per_byte: of record batches for each byte of payload, at a fixed load [ratio].
+        broker_resident_bytes, page_cache_bytes: the most memory of a broker's process, and of a
+            host's page cache, at the figure; None where the hosts do not tell [B].
     """
 
     settings: Mapping[str, str]
@@ -51,6 +53,8 @@ class Result:
     run_id: str = ""
     cpu_s_per_mb: float | None = None
     log_bytes_per_byte: float | None = None
+    broker_resident_bytes: float | None = None
+    page_cache_bytes: float | None = None
 
     @property
     def has_interval(self) -> bool:

@@ -118,6 +118,8 @@ def trial_document(trial: Trial) -> dict[str, Any]:
         "handler_s_per_mb": evidence.handler_s_per_mb,
         "producer_cpu_s_per_mb": evidence.producer_cpu_s_per_mb,
         "log_bytes_per_byte": evidence.log_bytes_per_byte,
+        "broker_resident_bytes": evidence.broker_resident_bytes,
+        "page_cache_bytes": evidence.page_cache_bytes,
         "leaders_back_s": trial.leaders_back_s,
         "retried_records": sum(client.counts.by_producer.retried.values()),
         "failed_records": client.counts.failed_total,

@@ -19,6 +19,7 @@ from metrics.units import (
     format_count,
     format_duration,
     format_mb_per_s,
+    format_megabytes,
     format_ms,
     format_ratio,
     format_size,
@@ -37,6 +38,10 @@ def render(template: str, **values: Any) -> str:
         jinja2.UndefinedError: the template asks for a value that is not there.
     """
     return environment().get_template(template).render(**values)
+
+
+HOSTS_MAX = 12
+"""Hosts that a trial of a report shows at most."""
 
 
 @lru_cache(maxsize=1)
@@ -59,11 +64,14 @@ def environment() -> jinja2.Environment:
         ms=format_ms,
         span=span_words,
         two=format_two,
+        hundredths=format_hundredths,
+        megabytes=format_megabytes,
         sentence=as_sentence,
         script_json=script_json,
     )
     made.globals.update(
         unknown=UNKNOWN,
+        most_hosts=HOSTS_MAX,
         level=format_ratio(LEVEL),
         load_title=load_title,
         file=_source,
@@ -98,6 +106,11 @@ def load_title(axis: str) -> str:
 def as_sentence(text: str) -> str:
     """`text` with a capital at its front and a full stop at its end."""
     return f"{text[:1].upper()}{text[1:].rstrip('.')}." if text else ""
+
+
+def format_hundredths(share: float | None) -> str:
+    """A small share in hundredths of a percent: `0.13 %`; `–` when not known."""
+    return "–" if share is None else f"{100 * share:.2f} %"
 
 
 def format_two(value: float | None) -> str:

@@ -59,6 +59,9 @@ class Boundary:
             sustained it; None when nothing was sustained.
         latency_p99_ms: what 99 % of them did not exceed.
         latency_p999_ms: what 99.9 % of them did not exceed.
+        broker_resident_bytes: memory of the broker's process that had most in that trial, heap and
+            mapped files included; None where the hosts do not tell [B].
+        page_cache_bytes: of the brokers' host that had most, likewise [B].
         confirmed_s: for how long the limit was held, and lasted, or None when it was not
             held (`search.confirm_s`); time counts while the brokers are loaded [s].
         state: of the cluster: `all brokers`, `1 broker offline` or `catching up`.
@@ -91,6 +94,8 @@ class Boundary:
     latency_p50_ms: float | None = None
     latency_p99_ms: float | None = None
     latency_p999_ms: float | None = None
+    broker_resident_bytes: float | None = None
+    page_cache_bytes: float | None = None
     confirmed_s: float | None = None
     state: str = ALL_BROKERS
     pattern: Mapping[str, str] = field(default_factory=dict)

@@ -94,6 +94,19 @@ class Evidence:
         return tuple(each for each in self.hosts if broker_id in each.brokers)
 
     @property
+    def broker_resident_bytes(self) -> float | None:
+        """Memory of the broker's process that had most [B]; None where hosts do not tell."""
+        return max(
+            (size for each in self.hosts for size in each.resident_bytes.values()), default=None
+        )
+
+    @property
+    def page_cache_bytes(self) -> float | None:
+        """Page cache of the brokers' host that had most [B]; None where hosts do not tell."""
+        known = [each.page_cache_bytes for each in self.hosts if each.brokers]
+        return max(filter(None, known), default=None)
+
+    @property
     def growth_by_partition(self) -> dict[int, int] | None:
         """Partition → growth of its end offset over the whole trial; None when it was not read."""
         if self.end_offsets is None:

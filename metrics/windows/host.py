@@ -171,6 +171,16 @@ class HostWindow:
     resident_bytes: Mapping[int, float] = field(default_factory=dict)
 
     @property
+    def busiest_disk(self) -> DiskWindow | None:
+        """The one that had work for most of the time."""
+        return max(self.disks, key=lambda each: each.busy_share or 0.0, default=None)
+
+    @property
+    def busiest_interface(self) -> InterfaceWindow | None:
+        """The one that carried most."""
+        return max(self.interfaces, key=lambda each: each.busiest_bytes_per_s or 0.0, default=None)
+
+    @property
     def waiting_threads(self) -> float | None:
         """Threads that waited for a core, on average, at least [threads]."""
         if self.running_threads is None or self.cores is None:

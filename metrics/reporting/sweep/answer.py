@@ -18,7 +18,7 @@ from metrics.comparing.recommending import (
     recommendations,
 )
 from metrics.comparing.sweeps import AxisEffect, Result, effects_of
-from metrics.units import UNKNOWN, format_ms, format_size
+from metrics.units import UNKNOWN, format_megabytes, format_ms, format_size
 from search.errors import ConfigError
 
 SCHEMA_VERSION = 1
@@ -104,8 +104,14 @@ class SweepAnswer:
         """Headings of `rows`."""
         figure = ("sustained", "limit at 90 %") if self.asks == "limit" else ("", "at 90 %")
         cost = ("CPU-s/MB", "log B/B") if self.asks == "load" else ()
+        memory = ("broker MB", "page cache MB") if self._tells_memory else ()
         return (*map(short, self.axes), "size", "repeat", f"{figure[0]} {self.unit}".strip(),
-                figure[1], "p50 ms", "p99 ms", *cost, "bound by")  # fmt: skip
+                figure[1], "p50 ms", "p99 ms", *cost, *memory, "bound by")  # fmt: skip
+
+    @cached_property
+    def _tells_memory(self) -> bool:
+        """Whether the hosts of any case told the memory that brokers took."""
+        return any(each.broker_resident_bytes for each in self.results)
 
     @property
     def rows(self) -> tuple[tuple[str, ...], ...]:
@@ -115,6 +121,7 @@ class SweepAnswer:
     def _row(self, each: Result) -> tuple[str, ...]:
         interval = f"{figure(each.low)} to {figure(each.high)}" if each.has_interval else UNKNOWN
         costs = (each.cpu_s_per_mb, each.log_bytes_per_byte) if self.asks == "load" else ()
+        memory = (each.broker_resident_bytes, each.page_cache_bytes)
         return (
             *(each.settings[path] for path in self.axes),
             format_size(each.bpm),
@@ -124,6 +131,7 @@ class SweepAnswer:
             format_ms(each.p50_ms),
             format_ms(each.p99_ms),
             *map(figure, costs),
+            *(map(format_megabytes, memory) if self._tells_memory else ()),
             each.limited_by or UNKNOWN,
         )
 

@@ -51,6 +51,8 @@ def _of_limit(boundary: Boundary) -> Result:
         *boundary.latencies_ms,
         limited_by=boundary.limited_by,
         why=why,
+        broker_resident_bytes=boundary.broker_resident_bytes,
+        page_cache_bytes=boundary.page_cache_bytes,
     )
 
 
@@ -114,6 +116,8 @@ def _of_trials(trials: Sequence[Mapping[str, Any]]) -> Result:
         limited_by=bound[-1] if bound else None,
         cpu_s_per_mb=middle("producer_cpu_s_per_mb"),
         log_bytes_per_byte=middle("log_bytes_per_byte"),
+        broker_resident_bytes=middle("broker_resident_bytes"),
+        page_cache_bytes=middle("page_cache_bytes"),
     )
 
 
