@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated
 
@@ -13,6 +14,7 @@ from metrics.trial.consumption import GroupWindow
 from metrics.trial.counts import Counts
 from metrics.trial.histogram import Quantiles
 from metrics.trial.producer_shares import ProducerSpan
+from metrics.trial.sockets import KernelBuffers, SocketCounts
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,10 @@ class ClientWindow:
         consumer_loop_busy: as `loop_busy`, of the tasks with consumers [ratio].
         clocks: of the hosts with tasks, against the driver's.
         host_samples: what these hosts showed, also before and after the window.
+        producer_sockets: broker id → the producers' sockets to it; empty where a client library
+            does not tell.
+        consumer_sockets: likewise of the consumers.
+        kernel_buffers: what the hosts with tasks let the buffers of sockets be.
     """
 
     start_s: Annotated[float, Moment(), Column("window_start")]
@@ -46,6 +52,9 @@ class ClientWindow:
     consumer_loop_busy: float = 0.0
     clocks: tuple[HostClock, ...] = ()
     host_samples: Annotated[tuple[HostSample, ...], NO_COLUMN] = ()
+    producer_sockets: Mapping[int, SocketCounts] = field(default_factory=dict)
+    consumer_sockets: Mapping[int, SocketCounts] = field(default_factory=dict)
+    kernel_buffers: tuple[KernelBuffers, ...] = ()
 
     @property
     def duration_s(self) -> float:

@@ -63,6 +63,12 @@ class Connection:
         return in_time and self.is_open and not self.is_congested
 
     @property
+    def awaits_answers(self) -> bool:
+        """True when something waits here until one of `max_in_flight` requests is answered."""
+        is_full = len(self.in_flight) >= self.max_in_flight
+        return is_full and self.is_open and not self.is_congested and self.has_waiting
+
+    @property
     def has_waiting(self) -> bool:
         """True when something waits for room here."""
         return bool(self.pending) or self.open_batch_waits or bool(self.waiting)
