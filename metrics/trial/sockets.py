@@ -20,8 +20,9 @@ class SocketCounts:
         connections: that were open.
         watched: those of them that were looked at.
         looks: all of them together.
-        waiting_looks: those at which something waited to be sent and all requests that
-            `max_in_flight` allows were unanswered; 0 of consumers.
+        waiting_looks: those at which something waited to be sent until one of the requests was
+            answered, as `max_in_flight` allows no more; 0 of consumers.
+        unanswered_max: the most requests that one of them waited for at a look; 0 of consumers.
         rtt_min_us: shortest round trip of any of them since it was opened [µs].
         rtt_sum_us: smoothed round trips at the looks, summed [µs].
         cwnd_sum_bytes: congestion windows at the looks, summed [B].
@@ -44,6 +45,7 @@ class SocketCounts:
     watched: int = 0
     looks: int = 0
     waiting_looks: int = 0
+    unanswered_max: Annotated[int, LARGEST] = 0
     rtt_min_us: Annotated[int | None, SMALLEST] = None
     rtt_sum_us: int = 0
     cwnd_sum_bytes: int = 0
@@ -105,7 +107,7 @@ class SocketCounts:
     @property
     @column
     def waiting_share(self) -> float | None:
-        """Share of the looks with something to send and all of `max_in_flight` unanswered."""
+        """Share of the looks at which something waited until a request was answered."""
         return self.waiting_looks / self.looks if self.looks else None
 
 

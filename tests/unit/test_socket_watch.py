@@ -131,12 +131,13 @@ def test_buffers_are_seen_now_and_then_and_at_the_end(kernel: Kernel) -> None:
 
 
 def test_looks_at_which_requests_wait_for_answers_are_counted(kernel: Kernel) -> None:
-    waits = iter([True, False, True, True])
-    watch = SocketWatch([(1, kernel.channel())], lambda _: next(waits))
+    told = iter([(5, True), (2, False), (5, True), (5, True)])
+    watch = SocketWatch([(1, kernel.channel())], lambda _: next(told))
     watch.begin()
     for _ in range(3):
         watch.look()
-    assert watch.end(1.0)[1].waiting_share == 0.75
+    found = watch.end(1.0)[1]
+    assert (found.waiting_share, found.unanswered_max) == (0.75, 5)
 
 
 def test_a_second_window_begins_anew(kernel: Kernel) -> None:

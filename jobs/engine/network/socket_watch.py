@@ -52,16 +52,16 @@ class SocketWatch:
 
     Args:
         channels: (broker id, connection) of all of them.
-        is_waiting: whether a connection has something to send and may not, as too many of its
-            requests are unanswered.
+        unanswered: the requests of a connection without an answer, and whether something waits
+            to be sent until one of them has it.
     """
 
     def __init__(
         self,
         channels: Sequence[tuple[int, Channel]],
-        is_waiting: Callable[[Channel], bool] = lambda _: False,
+        unanswered: Callable[[Channel], tuple[int, bool]] = lambda _: (0, False),
     ) -> None:
-        self._is_waiting = is_waiting
+        self._unanswered = unanswered
         self._open = Counter(broker for broker, _ in channels)
         by_broker: dict[int, list[tuple[int, Channel]]] = defaultdict(list)
         for each in channels:
@@ -114,7 +114,9 @@ class SocketWatch:
         counts.watched += not seen.is_counted
         seen.is_counted = True
         counts.looks += 1
-        counts.waiting_looks += self._is_waiting(seen.channel)
+        requests, waits = self._unanswered(seen.channel)
+        counts.waiting_looks += waits
+        counts.unanswered_max = max(counts.unanswered_max, requests)
         counts.rtt_min_us = _chosen(min, counts.rtt_min_us, info.rtt_min_us)
         counts.rtt_sum_us += info.rtt_us
         counts.cwnd_sum_bytes += info.cwnd_bytes

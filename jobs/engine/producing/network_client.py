@@ -89,12 +89,12 @@ class NetworkClient:
     def watch(self) -> SocketWatch:
         """What looks at the sockets of all connections."""
 
-        def is_waiting(channel: Channel) -> bool:
+        def unanswered(channel: Channel) -> tuple[int, bool]:
             assert isinstance(channel, ProducerChannel), "nothing else was added"
-            return channel.connection.awaits_answers
+            return len(channel.connection.in_flight), channel.connection.awaits_answers
 
         channels = [(each.broker, channel) for each, channel in self._channels.items()]
-        return SocketWatch(channels, is_waiting)
+        return SocketWatch(channels, unanswered)
 
     def close(self) -> None:
         """Stop listening; what was opened again is closed, the rest belongs to its opener."""
