@@ -230,6 +230,7 @@ class TrialMeasurer:
                 context.facts.under_replicated_at_rest,
             ),
             planned_s=pattern.phases.measure_s,
+            closed_loop=pattern.producer.closed_loop,
             cluster=context.facts,
         )
 
@@ -271,7 +272,7 @@ class TrialMeasurer:
         early_end = EarlyEnd(context, pattern, line, sampler.nodes)
         ticker = Ticker(context.reporter, sampler.nodes, pattern, line)
         stop = nullcontext() if self._stop is None else self._stop.watch(line, pattern, topics)
-        with context.guards.watch(line), early_end.watch(), ticker.watch(), stop:
+        with context.guards.watch(pattern, line), early_end.watch(), ticker.watch(), stop:
             yield
 
     def _settled_offsets(

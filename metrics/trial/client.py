@@ -63,16 +63,17 @@ class ClientWindow:
 
     @property
     def offered_mb_per_s(self) -> float | None:
-        """Payload that the schedule asked for [MB/s]; None when nothing was offered."""
-        return self._mb_per_s(self.counts.offered_bytes)
+        """Payload that the schedule asked for [MB/s]; None when it asked for nothing."""
+        return self._mb_per_s(self.counts.offered_bytes) if self.counts.offered_records else None
 
     @property
     def achieved_mb_per_s(self) -> float | None:
-        """Payload that was acknowledged [MB/s]; None when nothing was offered."""
+        """Payload that was acknowledged [MB/s]; None when nothing was offered or sent."""
         return self._mb_per_s(self.counts.acked_bytes)
 
     def _mb_per_s(self, size_bytes: int) -> float | None:
-        if not self.counts.offered_records or self.duration_s <= 0:
+        counts = self.counts
+        if not (counts.offered_records or counts.sent_records) or self.duration_s <= 0:
             return None
         return size_bytes / self.duration_s / 1e6
 

@@ -58,6 +58,7 @@ class Evidence:
             counters are of the time between the first look and the last.
         refusals: why the trial was not made, or was ended, and so is no answer.
         planned_s: length of the window as it was planned; 0 when that is not known [s].
+        closed_loop: producers sent as fast as they were let, so nothing is missing and none late.
         cluster: what is known of it.
     """
 
@@ -72,6 +73,7 @@ class Evidence:
     broker_sockets: Mapping[int, SocketCounts] = field(default_factory=dict)
     refusals: Annotated[tuple[Reason, ...], NO_COLUMN] = ()
     planned_s: Annotated[float, NO_COLUMN] = 0.0
+    closed_loop: Annotated[bool, NO_COLUMN] = False
     cluster: Annotated[ClusterFacts, NO_COLUMN] = ClusterFacts()
 
     @property

@@ -93,8 +93,8 @@ class WireConsumers:
             self._sockets.add(channel, transport)
 
     def _open_all(self, wanted: Sequence[Key]) -> Mapping[Key, Transport]:
-        plan = self._plan
-        buffers = SocketBuffers(-1, self._options.receive_buffer_bytes)
+        plan, own = self._plan, self._options
+        buffers = SocketBuffers(own.send_buffer_bytes, own.receive_buffer_bytes)
         options = dict(plan.client_options)
         return open_connections(wanted, plan.brokers, options, plan.connect_timeout_s, buffers)
 

@@ -117,6 +117,11 @@ class Account:
         """Partition → records acknowledged in this window and all before it."""
         return self._acked_before + Counter(self.counts.acked_by_partition)
 
+    @property
+    def acked_all(self) -> int:
+        """Records acknowledged in this window and all before it."""
+        return self._acked_before.total() + self.counts.acked_total
+
     def sent(self, producer: int, partition: int, records: int, now: float) -> None:
         """A batch was handed to a socket for the first time."""
         self._sent_to[partition] += records

@@ -178,7 +178,8 @@ class WireLoop:
             network.sockets.wait(max(0.0, wake_s - now))
 
     def _check(self, now: float) -> None:
-        self.account.window.heed(now, self.account.counts.acked_records)
+        account = self.account
+        account.window.heed(now, account.counts.acked_records, account.acked_all)
         for connection in self._delivery.overdue(now):
             self._network.lose(connection, "RequestTimedOutError")
         self._delivery.expire(now)

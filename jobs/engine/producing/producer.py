@@ -94,6 +94,8 @@ class Producer:
         muted: partitions to which nothing can simply be sent, because a batch failed or the
             leader's connection is lost.
         id_state: of an idempotent producer.
+        closed_loop: records are there whenever there is room, so they count from when they are
+            taken, and none is late.
     """
 
     __slots__ = (
@@ -106,6 +108,7 @@ class Producer:
         "blocked",
         "buffered_bytes",
         "client_id",
+        "closed_loop",
         "connections",
         "full_records",
         "full_s",
@@ -137,6 +140,7 @@ class Producer:
         self.blocked = False
         self.client_id = client_id
         self.id_state = id_state
+        self.closed_loop = pattern.closed_loop
         self.muted: dict[int, MutedPartition] = {}
         self._schedule = schedule
         self._linger_s = pattern.options.linger_ms / 1000.0
@@ -159,9 +163,10 @@ class Producer:
         """How many records are due in [from_s, to_s)."""
         return due_between(self._schedule, from_s, to_s)
 
-    def seal(self, records: int) -> Batch:
+    def seal(self, records: int, now: float) -> Batch:
         """Close the open batch after this many records and open the next one."""
-        batch = Batch(self.partition, self.opened, records, self.section, self._first_due_s)
+        since_s = now if self.closed_loop else self._first_due_s
+        batch = Batch(self.partition, self.opened, records, self.section, since_s)
         self.opened += records
         self.section = self.section.following
         self._partition_bytes += batch.size
