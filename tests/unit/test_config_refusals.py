@@ -43,7 +43,7 @@ def refusal(*overrides: str, workload: str = "demo") -> str:
         ("producer.rate_bytes_per_s=.inf", ("is inf", "up to 10000000000")),
         (
             "producer.rate_records_per_s=5",
-            ("rate_bytes_per_s and rate_records_per_s are given", "exactly one"),
+            ("and rate_records_per_s are given", "exactly one"),
         ),
         ("producer.rate_bytes_per_s=null", ("none is given", "exactly one")),
         ("producer.rate_bytes_per_s=10", ("0.8 messages of 100 B", "raise the producer's rate")),
