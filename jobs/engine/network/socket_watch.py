@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from itertools import islice, zip_longest
 
 from jobs.engine.network.sockets import Channel
-from jobs.engine.network.tcp_info import TcpInfo, socket_memory, tcp_info
+from jobs.engine.network.tcp_info import SocketMemory, TcpInfo, socket_memory, tcp_info
 from metrics.trial.sockets import SocketCounts
 
 WATCHED_MAX = 64
@@ -27,24 +27,72 @@ _COUNTERS = (
 """What `TcpInfo` and `SocketCounts` both have, and grows."""
 
 
-class _Seen:
-    """One connection over a window: what its sockets did, as it may be opened again.
+class SocketTally:
+    """What the sockets of one connection did in a window; it may be opened again within it.
 
-    Attributes:
-        first: of the socket at the window's start; None of one that was opened in it.
-        last: of the same socket at the newest look.
-        acked_bytes: of those that it had before in the window [B].
+    Args:
+        counts: of the broker, into which it goes.
+        first: the socket at the window's start; None of one that was opened in it.
     """
 
-    __slots__ = ("acked_bytes", "broker", "channel", "first", "is_counted", "last", "transport")
+    __slots__ = ("_acked_bytes", "_counts", "_first", "_is_counted", "_last")
 
-    def __init__(self, broker: int, channel: Channel) -> None:
+    def __init__(self, counts: SocketCounts, first: TcpInfo | None) -> None:
+        self._counts = counts
+        self._first = self._last = first
+        self._acked_bytes = 0
+        self._is_counted = False
+
+    def see(self, info: TcpInfo, memory: SocketMemory | None) -> None:
+        """It was looked at."""
+        self._last = info
+        counts = self._counts
+        counts.watched += not self._is_counted
+        self._is_counted = True
+        counts.looks += 1
+        counts.rtt_min_us = _chosen(min, counts.rtt_min_us, info.rtt_min_us)
+        counts.rtt_sum_us += info.rtt_us
+        counts.cwnd_sum_bytes += info.cwnd_bytes
+        counts.in_flight_sum_bytes += info.in_flight_bytes
+        counts.in_flight_max_bytes = max(counts.in_flight_max_bytes, info.in_flight_bytes)
+        if memory is not None:
+            for name, size in memory._asdict().items():
+                setattr(counts, name, _chosen(max, getattr(counts, name), size))
+
+    def renew(self) -> None:
+        """Its socket is gone: count what that did up to its last look."""
+        self._settle()
+        self._first = None
+
+    def end(self, duration_s: float) -> None:
+        """The window is over, so long after its start [s]."""
+        self._settle()
+        per_s = self._acked_bytes / duration_s
+        self._counts.fastest_bytes_per_s = max(self._counts.fastest_bytes_per_s, per_s)
+
+    def _settle(self) -> None:
+        first, last, counts = self._first, self._last, self._counts
+        if last is None:
+            return
+        self._acked_bytes += last.acked_bytes - (first.acked_bytes if first else 0)
+        for name in _COUNTERS:
+            grown = _growth(name, first, last)
+            if grown is not None:
+                setattr(counts, name, (getattr(counts, name) or 0) + grown)
+        self._last = None
+
+
+class _Watched:
+    """A connection of the panel, with the socket that it had at the last look."""
+
+    __slots__ = ("broker", "channel", "tally", "transport")
+
+    def __init__(self, broker: int, channel: Channel, counts: SocketCounts) -> None:
         self.broker = broker
         self.channel = channel
         self.transport = channel.transport
-        self.first = self.last = None if self.transport is None else tcp_info(self.transport.sock)
-        self.acked_bytes = 0
-        self.is_counted = False
+        first = None if self.transport is None else tcp_info(self.transport.sock)
+        self.tally = SocketTally(counts, first)
 
 
 class SocketWatch:
@@ -68,22 +116,24 @@ class SocketWatch:
             by_broker[each[0]].append(each)
         in_turns = (each for turn in zip_longest(*by_broker.values()) for each in turn if each)
         self._panel = list(islice(in_turns, WATCHED_MAX))
-        self._seen: list[_Seen] = []
+        self._watched: list[_Watched] = []
         self._counts: dict[int, SocketCounts] = {}
         self._looks = 0
 
     def begin(self) -> None:
         """The window begins."""
         self._counts = {broker: SocketCounts(count) for broker, count in self._open.items()}
-        self._seen = [_Seen(*each) for each in self._panel]
+        self._watched = [
+            _Watched(broker, channel, self._counts[broker]) for broker, channel in self._panel
+        ]
         self._looks = 0
 
     def look(self) -> None:
         """See how they are; nothing before a window begins."""
         sees_memory = self._looks % MEMORY_EVERY == 0
         self._looks += 1
-        for seen in self._seen:
-            self._look_at(seen, sees_memory)
+        for each in self._watched:
+            self._look_at(each, sees_memory)
 
     def end(self, duration_s: float) -> dict[int, SocketCounts]:
         """The window is over: broker id → what was seen; empty where the system tells nothing.
@@ -93,51 +143,24 @@ class SocketWatch:
         """
         self._looks = 0
         self.look()
-        for seen in self._seen:
-            self._settle(seen)
-            counts = self._counts[seen.broker]
-            per_s = seen.acked_bytes / duration_s
-            counts.fastest_bytes_per_s = max(counts.fastest_bytes_per_s, per_s)
-        self._seen = []
+        for each in self._watched:
+            each.tally.end(duration_s)
+        self._watched = []
         return {broker: counts for broker, counts in self._counts.items() if counts.looks}
 
-    def _look_at(self, seen: _Seen, sees_memory: bool) -> None:
-        transport = seen.channel.transport
-        if transport is not seen.transport:
-            self._settle(seen)
-            seen.transport, seen.first = transport, None
+    def _look_at(self, each: _Watched, sees_memory: bool) -> None:
+        transport = each.channel.transport
+        if transport is not each.transport:
+            each.tally.renew()
+            each.transport = transport
         info = None if transport is None else tcp_info(transport.sock)
         if transport is None or info is None:
             return
-        seen.last = info
-        counts = self._counts[seen.broker]
-        counts.watched += not seen.is_counted
-        seen.is_counted = True
-        counts.looks += 1
-        requests, waits = self._unanswered(seen.channel)
+        each.tally.see(info, socket_memory(transport.sock) if sees_memory else None)
+        requests, waits = self._unanswered(each.channel)
+        counts = self._counts[each.broker]
         counts.waiting_looks += waits
         counts.unanswered_max = max(counts.unanswered_max, requests)
-        counts.rtt_min_us = _chosen(min, counts.rtt_min_us, info.rtt_min_us)
-        counts.rtt_sum_us += info.rtt_us
-        counts.cwnd_sum_bytes += info.cwnd_bytes
-        counts.in_flight_sum_bytes += info.in_flight_bytes
-        counts.in_flight_max_bytes = max(counts.in_flight_max_bytes, info.in_flight_bytes)
-        memory = socket_memory(transport.sock) if sees_memory else None
-        if memory is not None:
-            for name, size in memory._asdict().items():
-                setattr(counts, name, _chosen(max, getattr(counts, name), size))
-
-    def _settle(self, seen: _Seen) -> None:
-        """Count what a socket did between the window's start, or its own, and its last look."""
-        first, last, counts = seen.first, seen.last, self._counts[seen.broker]
-        if last is None:
-            return
-        seen.acked_bytes += last.acked_bytes - (first.acked_bytes if first else 0)
-        for name in _COUNTERS:
-            grown = _growth(name, first, last)
-            if grown is not None:
-                setattr(counts, name, (getattr(counts, name) or 0) + grown)
-        seen.last = None
 
 
 def _growth(name: str, first: TcpInfo | None, last: TcpInfo) -> int | None:
