@@ -109,9 +109,12 @@ def test_the_brokers_ends_are_seen_while_a_window_lasts(
     kafka_testbed: Testbed, bench: Bench
 ) -> None:
     looking = BrokerSockets(kafka_testbed.pids, bench.brokers)
-    with ControlServer("127.0.0.1", "127.0.0.1") as server, server.line(1) as line:
-        with looking.watch(line, Phases(warmup_s=0.5, measure_s=3.0)):
-            client = bench.run(np=3, measure_s=3.0, control=line.address)
+    with (
+        ControlServer("127.0.0.1", "127.0.0.1") as server,
+        server.line(1) as line,
+        looking.watch(line, Phases(warmup_s=0.5, measure_s=3.0)),
+    ):
+        client = bench.run(np=3, measure_s=3.0, control=line.address)
     seen = looking.seen()
     assert set(seen) == set(client.producer_sockets) == set(kafka_testbed.broker_ids)
     for broker, ends in seen.items():
