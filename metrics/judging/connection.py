@@ -17,8 +17,14 @@ RTT_LEAST_MS = 2.0
 """Shortest round trip from which on a link can be what binds [ms]. Within one machine it is some
 hundredths, within a data centre below 1; there a full window means that nobody reads it."""
 
-LIMITED_SHARE_LEAST = 0.5
-"""Share of the busy time, or of the looks, that is most of it [ratio]."""
+LIMITED_SHARE_LEAST = 0.2
+"""Share of the busy time for which a full window or buffer binds [ratio]. The kernel counts the
+time in which nothing more would have fitted: with buffers of 100 kB at 50 ms 0.4 of a window and
+0.75 of a send buffer, though both carry a twentieth of what the link does; 0 of those that are
+large enough."""
+
+WAITING_SHARE_LEAST = 0.5
+"""Share of the looks that is most of them [ratio]."""
 
 RTT_SHARE_LEAST = 0.5
 """Share of the time to an answer that the round trip takes at least where it sets the pace
@@ -76,7 +82,7 @@ def _waits_for_answers(evidence: Evidence, broker_id: int, sockets: SocketCounts
     if account is None or waiting is None or rtt_ms is None or not sockets.unanswered_max:
         return None
     per_s = account.requests / evidence.client.duration_s / max(1, sockets.connections)
-    if waiting < LIMITED_SHARE_LEAST or per_s <= 0:
+    if waiting < WAITING_SHARE_LEAST or per_s <= 0:
         return None
     answer_ms = 1000.0 * sockets.unanswered_max / per_s  # by Little's law
     if rtt_ms < RTT_SHARE_LEAST * answer_ms:

@@ -96,11 +96,40 @@ def test_requests_in_flight() -> None:
 
 
 @pytest.mark.parametrize(
+    ("receiver", "sender", "waiting", "named"),
+    [
+        (0.39, 0.00, 0.00, "socket.receive.buffer.bytes"),  # 100 kB at the far end: 2.3 MB/s
+        (0.30, 0.00, 0.06, "socket.receive.buffer.bytes"),  # 1 MiB: 28 MB/s
+        (0.43, 0.00, 1.00, "socket.receive.buffer.bytes"),  # 100 kB, and requests wait behind it
+        (0.00, 0.75, 0.00, "send_buffer_bytes"),  # 64 kB here: 2.3 MB/s
+        (0.00, 0.41, 0.65, "send_buffer_bytes"),  # 4 MiB there, so that ours of 4 MiB bind: 47 MB/s
+        (0.00, 0.00, 1.00, "max_in_flight"),  # one request of 16 kB at a time: 0.3 MB/s
+    ],
+)
+def test_what_a_real_link_of_50_ms_showed(
+    receiver: float, sender: float, waiting: float, named: str
+) -> None:
+    """Shares as read over two namespaces with a delay line between them, Linux 6.18."""
+    busy_us = 4_000_000
+    sockets = link(
+        busy_us=busy_us,
+        receiver_limited_us=round(receiver * busy_us),
+        send_buffer_limited_us=round(sender * busy_us),
+        waiting_looks=round(waiting * 800),
+        unanswered_max=1,
+    )
+    resource, text = bound(seen(sockets, requests=1_500))
+    assert resource is Resource.CONNECTION
+    ways = ("socket.receive.buffer.bytes", "send_buffer_bytes", "max_in_flight")
+    assert [way for way in ways if way in text] == [named]
+
+
+@pytest.mark.parametrize(
     "sockets",
     [
         link(receiver_limited_us=79_000_000, rtt_min_us=900),
         link(receiver_limited_us=79_000_000, rtt_min_us=None),
-        link(receiver_limited_us=30_000_000),
+        link(receiver_limited_us=12_000_000),
         link(receiver_limited_us=None, send_buffer_limited_us=None, busy_us=None),
         link(),
         link(waiting_looks=300, unanswered_max=1),
