@@ -18,8 +18,8 @@ from jobs.trials.broker_sockets import BrokerSockets
 from jobs.trials.driver_line import ControlServer
 from metrics.tables.store import TableStore
 from metrics.traffic.pattern import Phases
-from tests.kafka.test_sweep_on_brokers import sweep_of, sweeping
 from tests.support.engine_bench import Bench
+from tests.support.sweeps import sweep_of, sweeping
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
