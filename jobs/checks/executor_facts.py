@@ -14,16 +14,20 @@ import json
 import os
 import platform
 import socket
+import struct
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 CLOCK_ROUNDS = 8
 """Round trips of which the shortest counts: it says the most about the clocks."""
 _LINE_BYTES = 4_096
+_TCP_INFO, _RTT_OFFSET = 11, 68  # tcpi_rtt in include/uapi/linux/tcp.h
 
 
 def probe_task(order: str, _ids: Iterable[int]) -> Iterator[str]:
@@ -61,7 +65,10 @@ def facts(order: Mapping[str, Any], task: int, place: str, is_first: bool) -> di
         "clock": _or_error(partial(clock_offset, order["clock"], task, order["timeout_s"])),
     }
     if is_first:
-        found["unreachable"] = unreachable(order["brokers"], order["timeout_s"])
+        links = look_at(order["brokers"], order["timeout_s"])
+        found["unreachable"] = {broker: why for broker, (why, _) in links.items() if why}
+        found["round_trip_ms"] = {broker: ms for broker, (_, ms) in links.items() if ms is not None}
+        found["kernel_buffers"] = kernel_buffers()
     return found
 
 
@@ -90,11 +97,24 @@ def digest(packages: Iterable[str]) -> str:
     return whole.hexdigest()[:12]
 
 
-def unreachable(brokers: Mapping[str, Any], timeout_s: float) -> dict[str, str]:
-    """Broker id → why its address takes no connection from here; those that do are left out."""
+def look_at(brokers: Mapping[str, Any], timeout_s: float) -> dict[str, tuple[str, float | None]]:
+    """Broker id → why its address takes no connection from here, or empty; and the round trip [ms].
+
+    The round trip is the kernel's of the connection's first packets; None where it does not tell.
+    """
     with ThreadPoolExecutor(max_workers=min(32, max(1, len(brokers)))) as pool:
-        tried = pool.map(lambda place: _trouble(place, timeout_s), brokers.values())
-        return {broker: why for broker, why in zip(brokers, tried, strict=True) if why}
+        tried = pool.map(lambda place: _try(place, timeout_s), brokers.values())
+        return dict(zip(brokers, tried, strict=True))
+
+
+def kernel_buffers(settings: Path = Path("/proc/sys/net")) -> dict[str, list[int]]:
+    """What the kernel here lets the buffers of sockets be [B], as far as it tells."""
+    found = {}
+    for name in ("ipv4/tcp_rmem", "ipv4/tcp_wmem", "core/rmem_max", "core/wmem_max"):
+        with suppress(OSError, ValueError):
+            told = (settings / name).read_text(encoding="ascii")
+            found[name.partition("/")[2]] = [int(number) for number in told.split()]
+    return found
 
 
 def clock_offset(line: Mapping[str, Any], task: int, timeout_s: float) -> dict[str, float]:
@@ -131,16 +151,25 @@ def _clock_in(answers: Any) -> float:
     raise ConnectionError("the driver hung up")
 
 
-def _trouble(place: Any, timeout_s: float) -> str:
+def _try(place: Any, timeout_s: float) -> tuple[str, float | None]:
     try:
-        socket.create_connection((place[0], place[1]), timeout_s).close()
+        with socket.create_connection((place[0], place[1]), timeout_s) as sock:
+            return "", _round_trip_ms(sock)
     except socket.gaierror:
-        return "the host name does not resolve"
+        return "the host name does not resolve", None
     except TimeoutError:
-        return f"no answer within {timeout_s:g} s"
+        return f"no answer within {timeout_s:g} s", None
     except OSError as error:
-        return (error.strerror or str(error)).lower()
-    return ""
+        return (error.strerror or str(error)).lower(), None
+
+
+def _round_trip_ms(sock: socket.socket) -> float | None:
+    if sys.platform != "linux":
+        return None
+    with suppress(OSError, struct.error):
+        told = sock.getsockopt(socket.IPPROTO_TCP, _TCP_INFO, _RTT_OFFSET + 4)
+        return float(struct.unpack_from("=I", told, _RTT_OFFSET)[0]) / 1000.0
+    return None
 
 
 def _importable(modules: Iterable[str]) -> str:

@@ -9,6 +9,7 @@ from jobs.checks.finding import Finding, ok, problem, warning
 from jobs.checks.survey import ExecutorFacts
 from jobs.console.text import count_words
 from metrics.trial.clock import OFFSET_MAX_S, ClockOffset
+from metrics.units import format_ms
 
 BOUNDS_S = (0.05, 0.1, OFFSET_MAX_S)
 """Steps in which the environment of a run tells the clocks [s]: two runs on the same machines
@@ -33,6 +34,7 @@ def executor_findings(
         *_files(executors),
         *_clocks(executors),
         *_brokers(executors, brokers),
+        *_links(executors),
     ]
 
 
@@ -193,6 +195,24 @@ def _brokers(
     return found or [
         ok(check, f"{count_words(len(brokers), 'broker')} reached from {_count(executors)}")
     ]
+
+
+def _links(executors: Sequence[ExecutorFacts]) -> list[Finding]:
+    """Round trips to the brokers, and what the hosts' kernels let the buffers of sockets be."""
+    trips = [
+        (ms, broker, each.host)
+        for each in executors
+        for broker, ms in sorted(each.round_trip_ms.items())
+    ]
+    if not trips:
+        return []
+    (least_ms, near, _), (most_ms, far, host) = min(trips), max(trips)
+    told = f"round trips of {format_ms(least_ms)} ms (broker {near})"
+    if len(trips) > 1:
+        told += f" to {format_ms(most_ms)} ms (broker {far} from {host})"
+    known = {each.kernel_buffers.text: each.host for each in executors if each.kernel_buffers}
+    buffers = [f"socket buffers on {at}: {text}" for text, at in known.items()]
+    return [ok("links to brokers", "; ".join([told, *buffers[:NAMED_MAX]]))]
 
 
 def _hosts_by(

@@ -21,6 +21,7 @@ from jobs.engine.batches.compression import CODECS
 from jobs.engine.clients.registry import CLIENTS
 from jobs.engine.task.driver_line import ControlAddress
 from jobs.spark.session import cause_of, run_interruptibly
+from metrics.trial.sockets import KernelBuffers
 from search.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -86,6 +87,8 @@ class ExecutorFacts:
             None where the driver was not reached.
         line_trouble: why the driver was not reached, or empty.
         unreachable: broker id → why no connection came about.
+        round_trip_ms: broker id → of a new connection to it, where the system tells.
+        kernel_buffers: what its host lets the buffers of sockets be.
         unreadable: paths of `Needs.files` that cannot be read.
     """
 
@@ -100,6 +103,8 @@ class ExecutorFacts:
     offset_error_s: float | None = None
     line_trouble: str = ""
     unreachable: Mapping[str, str] = field(default_factory=dict)
+    round_trip_ms: Mapping[str, float] = field(default_factory=dict)
+    kernel_buffers: KernelBuffers | None = None
     unreadable: tuple[str, ...] = ()
 
     @classmethod
@@ -119,8 +124,18 @@ class ExecutorFacts:
             offset_error_s=clock.get("error_s"),
             line_trouble=told["clock"].get("error", ""),
             unreachable=told.get("unreachable", {}),
+            round_trip_ms=told.get("round_trip_ms", {}),
+            kernel_buffers=_buffers(told["host"], told.get("kernel_buffers", {})),
             unreadable=tuple(told["unreadable"]),
         )
+
+
+def _buffers(host: str, told: Mapping[str, Sequence[int]]) -> KernelBuffers | None:
+    if not told:
+        return None
+    caps = [next(iter(told.get(name, ())), None) for name in ("rmem_max", "wmem_max")]
+    rmem, wmem = (tuple(told.get(name, ())) for name in ("tcp_rmem", "tcp_wmem"))
+    return KernelBuffers(host, rmem, wmem, *caps)
 
 
 def own_facts(needs: Needs) -> ExecutorFacts:

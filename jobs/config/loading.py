@@ -18,7 +18,7 @@ from jobs.config.overrides import apply_overrides, parse_overrides
 from jobs.config.problems import config_error
 from jobs.config.source import ParsedFile, parse_map
 from jobs.config.workload import Workload
-from metrics.traffic.axes import AXES, MESSAGE_BYTES, NP, PARTITIONS, Axis
+from metrics.traffic.axes import AXES, MESSAGE_BYTES, NP, PARTITIONS, RATE, Axis
 from metrics.traffic.pattern import TrafficPattern
 from search.errors import ConfigError
 
@@ -153,6 +153,12 @@ def load(cluster: str, workload: str, goal: str, overrides: Sequence[str] = ()) 
 
 def _require_axis(config: Configuration) -> None:
     workload, search, axis = config.workload, config.goal.search, config.axis
+    if axis is RATE and workload.producer.rate is not None:
+        raise ConfigError(
+            f"goal.search.axis is {axis.name} and workload {workload.name} has producer.rate "
+            f"{workload.producer.rate}; expected a rate to change; set rate_records_per_s and set "
+            "rate to null, or choose another axis"
+        )
     if axis is NP:
         if workload.np is not None:
             raise ConfigError(
@@ -288,6 +294,21 @@ def _validated(model: type[Loaded], source: ParsedFile) -> Loaded:
         return model.model_validate(source.data)
     except ValidationError as error:
         raise config_error(error, source, model) from None
+
+
+def require_open_loop(config: Configuration) -> None:
+    """Refuse a closed loop where a load is searched for: it has none to choose.
+
+    Raises:
+        ConfigError: the producers send as fast as they are let.
+    """
+    if config.workload.producer.rate is not None:
+        raise ConfigError(
+            f"workload {config.workload.name} has producer.rate {config.workload.producer.rate}; "
+            "expected rate_bytes_per_s or rate_records_per_s, as a limit is the highest rate that "
+            "is sustained, and a closed loop offers none; set one and set rate to null, or use "
+            "redline traffic, or a sweep that asks load, fill or drain"
+        )
 
 
 def require_endless(config: Configuration) -> None:

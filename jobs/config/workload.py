@@ -117,6 +117,17 @@ class Workload(ConfigModel):
         return self
 
     @model_validator(mode="after")
+    def _closed_loop_has_no_times(self) -> Workload:
+        producer, trial = self.producer, self.trial
+        if producer.rate is not None and (producer.arrivals != "fixed" or trial.ramp_up_s):
+            raise ValueError(
+                f"producer.rate is {producer.rate} with producer.arrivals {producer.arrivals} and "
+                f"trial.ramp_up_s {trial.ramp_up_s:g}; expected arrivals fixed and no ramp, as a "
+                "closed loop sends when it is let and not at given times; leave them out"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _windows_suit_arrivals(self) -> Workload:
         producer, trial = self.producer, self.trial
         if producer.arrivals != "fixed" and trial.early_end_error_rate:

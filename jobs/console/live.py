@@ -10,7 +10,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from jobs.console.events import PhaseProgress, PhaseStarted, TrialProgress, TrialStarted
-from jobs.console.text import clean, idle_words
+from jobs.console.text import clean, idle_words, offered_words
 from metrics.units import format_duration, format_mb_per_s, format_size
 
 _FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
@@ -78,11 +78,13 @@ def _trial_lines(
 
 
 def _reading(trial: TrialStarted, progress: TrialProgress | None) -> str:
-    offered = format_mb_per_s(trial.pattern.mb_per_s)
+    offered = offered_words(trial.pattern)
     if progress is None or progress.achieved_mb_per_s is None:
-        rates = f"offering {offered} MB/s"
+        rates = f"offering {offered}"
+    elif trial.pattern.producer.closed_loop:
+        rates = f"{format_mb_per_s(progress.achieved_mb_per_s)} MB/s, {offered}"
     else:
-        rates = f"{format_mb_per_s(progress.achieved_mb_per_s)} of {offered} MB/s"
+        rates = f"{format_mb_per_s(progress.achieved_mb_per_s)} of {offered}"
     if progress is None or progress.busiest is None:
         return rates
     return f"{rates}, lowest idle (broker) {idle_words(progress.busiest)}"

@@ -16,7 +16,7 @@ from jobs.console.events import (
     TrialFinished,
     TrialStarted,
 )
-from jobs.console.text import clean, plan_rows, point_words
+from jobs.console.text import clean, offered_words, plan_rows, point_words
 from metrics.traffic.pattern import TrafficPattern
 from metrics.units import UNKNOWN, format_duration, format_mb_per_s, format_ratio, format_size
 
@@ -55,7 +55,7 @@ def _pattern_pairs(number: int, pattern: TrafficPattern) -> list[tuple[str, str]
         ("trial", str(number)),
         ("size", format_size(pattern.bpm)),
         (pattern.axis, str(pattern.on_axis)),
-        ("offered", f"{format_mb_per_s(pattern.mb_per_s)} MB/s"),
+        ("offered", offered_words(pattern)),
     ]
 
 

@@ -21,6 +21,7 @@ from metrics.reporting.limit_words import (
 from metrics.reporting.summary import RunSummary
 from metrics.tables.boundary import Boundary
 from metrics.traffic.axes import NP, Axis, axis_named
+from metrics.traffic.pattern import TrafficPattern
 from metrics.trial.state import ALL_BROKERS
 from metrics.units import (
     UNKNOWN,
@@ -71,13 +72,20 @@ def trial_cells(event: TrialFinished) -> tuple[str, ...]:
         str(trial.number),
         format_size(trial.pattern.bpm),
         str(trial.load),
-        format_mb_per_s(trial.pattern.mb_per_s),
+        "closed" if trial.pattern.producer.closed_loop else format_mb_per_s(trial.pattern.mb_per_s),
         format_mb_per_s(evidence.client.achieved_mb_per_s),
         idle_words(evidence.busiest_broker),
         format_ratio(evidence.isr_changed_share),
         trial.verdict.value,
         left_words(event.trials_left, event.time_left_s),
     )
+
+
+def offered_words(pattern: TrafficPattern) -> str:
+    """`20.0 MB/s`; of a closed loop `closed loop`, which offers no rate."""
+    if pattern.producer.closed_loop:
+        return "closed loop"
+    return f"{format_mb_per_s(pattern.mb_per_s)} MB/s"
 
 
 def trial_line(event: TrialFinished) -> str:

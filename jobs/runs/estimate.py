@@ -116,11 +116,12 @@ def plan_of(config: Configuration, out: Path | None = None) -> Plan:
 def describe_producer(workload: Workload) -> str:
     """One producer's pattern in words."""
     producer = workload.producer
-    rate = (
-        f"{producer.rate_bytes_per_s / 1e6:g} MB/s"
-        if producer.rate_bytes_per_s is not None
-        else f"{producer.rate_records_per_s:g} records/s"
-    )
+    if producer.rate is not None:
+        rate = "closed loop, as fast as it is let"
+    elif producer.rate_bytes_per_s is not None:
+        rate = f"{producer.rate_bytes_per_s / 1e6:g} MB/s"
+    else:
+        rate = f"{producer.rate_records_per_s:g} records/s"
     topics = workload.topic.count
     in_turns = f", {topics} topics in turns" if topics > 1 else ""
     return (

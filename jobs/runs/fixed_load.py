@@ -94,7 +94,7 @@ class FixedLoadRun(Body):
             trial_s=one_s,
             trials_estimated=count,
             duration_s=duration_s,
-            write_bytes_max=written,
+            write_bytes_max=written if math.isfinite(written) else None,
             out=out,
             notes=(TESTBED_CAVEAT,) if testbed else (),
         )
@@ -159,6 +159,12 @@ def _require_windows(config: Configuration, load: FixedLoad) -> None:
         )
     require_endless(config)
     ramp_up_s = config.workload.trial.ramp_up_s
+    if load.profile is not None and producer.rate is not None:
+        raise ConfigError(
+            f"--profile {load.profile.name} with producer.rate {producer.rate}; expected a rate "
+            "that the profile can change; set rate_bytes_per_s or rate_records_per_s, or leave "
+            "--profile out"
+        )
     if load.profile is not None and (producer.arrivals == "bursts" or ramp_up_s):
         raise ConfigError(
             f"--profile {load.profile.name} with producer.arrivals {producer.arrivals} and "
@@ -182,13 +188,19 @@ def _cells(trial: Trial) -> tuple[str, ...]:
         str(trial.number),
         format_size(trial.pattern.bpm),
         str(trial.load),
-        format_mb_per_s(client.offered_mb_per_s),
+        _offered(trial),
         format_mb_per_s(client.achieved_mb_per_s),
         _number(trial.evidence.handler_idle_min, 2),
         _number(client.latency.p50_ms, 1),
         _number(client.latency.p99_ms, 1),
         trial.verdict.value,
     )
+
+
+def _offered(trial: Trial) -> str:
+    if trial.pattern.producer.closed_loop:
+        return "closed loop"
+    return format_mb_per_s(trial.evidence.client.offered_mb_per_s)
 
 
 def _number(value: float | None, digits: int) -> str:

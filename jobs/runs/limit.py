@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from jobs.config import Configuration
-from jobs.config.loading import require_endless
+from jobs.config.loading import require_endless, require_open_loop
 from jobs.console.events import Plan, PointFinished, RunFinished, warn
 from jobs.runs.endings import NO_CONCLUSION, Ending, ending_of
 from jobs.runs.estimate import line_of, plan_of
@@ -54,6 +54,7 @@ class LimitRun(Body):
 
     def __init__(self, config: Configuration) -> None:
         require_endless(config)
+        require_open_loop(config)
         self.config = config
         self.boundaries: list[Boundary] = []
         self._lines: Mapping[str, Line] = {}

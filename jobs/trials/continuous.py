@@ -151,7 +151,8 @@ class ContinuousMeasurer(TrialMeasurer):
                 self._announce(under.number, under.pattern)
             return LOOK_S
 
-        with self._context.guards.watch(line), ticker.watch(), watching("windows", look, LOOK_S):
+        guarded = self._context.guards.watch(whole, line)
+        with guarded, ticker.watch(), watching("windows", look, LOOK_S):
             yield
         look()  # the last but one may be over since the last look
 

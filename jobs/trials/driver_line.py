@@ -72,6 +72,7 @@ class TrialLine:
         self._post = post
         self._starts_s: dict[int, float] = {}
         self._acked: dict[int, list[tuple[float, int]]] = {}
+        self._written: dict[int, int] = {}
         self._writers: dict[asyncio.StreamWriter, int] = {}
         self._admitted: set[int] = set()
         self._done: set[int] = set()
@@ -98,6 +99,11 @@ class TrialLine:
             (min(at_s for at_s, _ in reports), sum(records for _, records in reports))
             for reports in zip(*told, strict=False)
         ]
+
+    @property
+    def written(self) -> int:
+        """Records acknowledged since the start of the load, as far as tasks have told."""
+        return sum(list(self._written.values()))
 
     def window(self, number: int) -> list[TaskReport] | None:
         """All tasks' accounts of a window that is over, once; None while one is missing."""
@@ -126,6 +132,8 @@ class TrialLine:
         if "acked" in message:
             report = (float(message["at_s"]), int(message["acked"]))
             self._acked.setdefault(task, []).append(report)
+        if "written" in message:
+            self._written[task] = int(message["written"])
         if "window" in message:
             self._hear_window(task, message)
         if "done" in message:

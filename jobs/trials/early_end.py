@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
+from math import isinf
 
 from jobs.trials.context import RunContext
 from jobs.trials.driver_line import TrialLine
@@ -40,7 +41,7 @@ class EarlyEnd:
 
     def watch(self) -> AbstractContextManager[None]:
         """Watch while the block lasts; looks, and speaks at most once."""
-        if self._phases.stop_rule is None:
+        if self._phases.stop_rule is None or isinf(self._offered_per_s):
             return nullcontext()
         return watching("early-end", self._look, self._phases.sample_interval_s / 2)
 

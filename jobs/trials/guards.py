@@ -7,6 +7,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
+from math import isfinite
 from typing import Protocol
 
 from jobs.cluster.admin import AdminError, KafkaAdmin
@@ -113,6 +114,7 @@ class Guards:
         self._rooms: dict[tuple[int, str], deque[tuple[float, float]]] = defaultdict(deque)
         self.tripped: str | None = None
         self.spent_bytes = 0.0
+        self._under_way_bytes = 0.0
 
     def open(self) -> None:
         """See how the cluster is before any load.
@@ -141,9 +143,16 @@ class Guards:
         limits, cap = self._limits, self._limits.load_bytes_per_s_max
         if limits.np_max is not None and pattern.np > limits.np_max:
             return f"the next load has {pattern.np} producers, more than {limits.np_max}"
+        if cap is not None and pattern.producer.closed_loop:
+            return (
+                f"the next load is as fast as the brokers let it be, and may be more than "
+                f"{cap / 1e6:g} MB/s"
+            )
         if cap is not None and pattern.peak_mb_per_s * 1e6 > cap:
             return f"the next load is {pattern.peak_mb_per_s:g} MB/s, more than {cap / 1e6:g} MB/s"
         most, bytes_ = limits.write_bytes_max, pattern.planned_bytes
+        if most is not None and not isfinite(bytes_):
+            return self._overspent(0.0)
         if most is not None and self.spent_bytes + bytes_ > most:
             return (
                 f"{format_volume(self.spent_bytes)} of payload are written, all replicas counted, "
@@ -151,6 +160,16 @@ class Guards:
                 f"{format_volume(most)} in all"
             )
         return None
+
+    def _overspent(self, under_way_bytes: float) -> str | None:
+        """That a load has written as much as may be, where nobody could tell before, or None."""
+        most, written = self._limits.write_bytes_max, self.spent_bytes + under_way_bytes
+        if most is None or written < most:
+            return None
+        return (
+            f"{format_volume(written)} of payload are written, all replicas counted, of "
+            f"{format_volume(most)} in all"
+        )
 
     def admit(self, pattern: TrafficPattern) -> None:
         """Let a load begin.
@@ -169,8 +188,9 @@ class Guards:
             dirs = self._health.log_dirs() if self._watches_disks else ()
         except AdminError:  # whoever looks next says so
             return None
-        for each in dirs:
-            adds = peak_log_bytes(pattern) / len(dirs)
+        peak = peak_log_bytes(pattern)
+        for each in dirs if isfinite(peak) else ():  # else whoever looks on ends it in time
+            adds = peak / len(dirs)
             room = self._room(each)
             if each.is_told and adds > room:
                 return (
@@ -208,10 +228,13 @@ class Guards:
         What it measured says nothing where another run may have loaded the cluster with it.
         """
         self._look_at_lock()
-        records = None if client is None else client.counts.acked_total + client.counts.failed_total
-        self.spent_bytes += (
-            pattern.planned_bytes if records is None else pattern.written_bytes(records)
-        )
+        planned, seen = pattern.planned_bytes, self._under_way_bytes
+        self._under_way_bytes = 0.0
+        if client is None:
+            self.spent_bytes += planned if isfinite(planned) else seen
+            return
+        records = client.counts.acked_total + client.counts.failed_total
+        self.spent_bytes += pattern.written_bytes(records)
 
     def require_well(self) -> None:
         """Look once.
@@ -251,11 +274,14 @@ class Guards:
 
     # --- while a load runs --------------------------------------------------
 
-    def watch(self, line: TrialLine) -> AbstractContextManager[None]:
+    def watch(self, pattern: TrafficPattern, line: TrialLine) -> AbstractContextManager[None]:
         """Look on while a load runs, and end it when something trips."""
 
         def look() -> float | None:
             began_s = self._clock()
+            self._under_way_bytes = pattern.written_bytes(line.written)
+            if (overspent := self._overspent(self._under_way_bytes)) is not None:
+                self._trip(overspent)
             try:
                 self._look()
             except Exception as error:  # noqa: BLE001 - whatever it is: no load goes on unwatched

@@ -12,6 +12,7 @@ from jobs.cluster.admin import AdminError
 from jobs.cluster.topic_set import TopicSet
 from jobs.console.events import TrialFinished, TrialStarted
 from jobs.engine.task.plan import TrialPlan
+from jobs.trials.broker_sockets import BrokerSockets
 from jobs.trials.context import RunContext
 from jobs.trials.driver_line import TrialLine
 from jobs.trials.early_end import EarlyEnd
@@ -79,6 +80,7 @@ class TrialMeasurer:
         self._bpm = bpm
         self._held = held
         self._stop = stop
+        self._ends: BrokerSockets | None = None
 
     def measure(self, load: int) -> dict[str, Observation]:
         """What each goal says of a trial at `load`, as the search wants it; see `trial`."""
@@ -194,6 +196,7 @@ class TrialMeasurer:
             self._evidence(pattern, client, samples),
             end_offsets={each: (begin, after[each]) for each, begin in before.items()},
             others=others,
+            broker_sockets=self._ends.seen() if self._ends else {},
         )
         return evidence, samples
 
@@ -230,6 +233,7 @@ class TrialMeasurer:
                 context.facts.under_replicated_at_rest,
             ),
             planned_s=pattern.phases.measure_s,
+            closed_loop=pattern.producer.closed_loop,
             cluster=context.facts,
         )
 
@@ -250,6 +254,8 @@ class TrialMeasurer:
         context = self._context
         target = Target(topics.names, topics.leaders, context.addresses, before)
         trial_id = f"{context.run_id}-{number}"
+        testbed = context.cluster.testbed
+        self._ends = BrokerSockets(testbed.pids, context.addresses) if testbed else None
         with self._sampler(pattern) as sampler:
             watch = partial(self._watched, sampler, pattern, topics)
             client = merge(context.generator.offer(trial_id, target, pattern, watch))
@@ -271,7 +277,8 @@ class TrialMeasurer:
         early_end = EarlyEnd(context, pattern, line, sampler.nodes)
         ticker = Ticker(context.reporter, sampler.nodes, pattern, line)
         stop = nullcontext() if self._stop is None else self._stop.watch(line, pattern, topics)
-        with context.guards.watch(line), early_end.watch(), ticker.watch(), stop:
+        ends = self._ends.watch(line, pattern.phases) if self._ends else nullcontext()
+        with context.guards.watch(pattern, line), early_end.watch(), ticker.watch(), stop, ends:
             yield
 
     def _settled_offsets(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from jobs.cluster.topic_set import TopicSet
 from jobs.trials.context import RunContext
 from jobs.trials.load import GeneratorError, StageFailedError, Target
@@ -31,7 +33,7 @@ def windows_under(
     with guards.required(), Sampler(context.source, interval_s) as sampler:
         try:
             rows = context.generator.offer(
-                f"{context.run_id}-{name}", target, pattern, guards.watch
+                f"{context.run_id}-{name}", target, pattern, partial(guards.watch, pattern)
             )
         except (StageFailedError, GeneratorError):
             guards.settle(pattern, None)

@@ -50,7 +50,7 @@ GOVERNORS = (
     ),
     Governor(
         r"socket\.(send|receive)\.buffer\.bytes",
-        (_N, Resource.NETWORK),
+        (_N, Resource.NETWORK, Resource.CONNECTION),
         0,  # -1 leaves it to the system, which is usually the most
         "bounds what a connection can have under way",
     ),

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from metrics.judging.connection import connection_limit
 from metrics.judging.nearness import (
     CPU_SATURATED,
     DISK_BUSY_HIGH,
@@ -417,6 +418,14 @@ def _heap_full(broker: _Broker) -> str | None:
     return f"never less than {broker.window.heap_used_share_min:.0%} of the heap was in use"
 
 
+def _connection(broker: _Broker) -> str | None:
+    """A long link: nothing is at its limit here, as the rules before would have said."""
+    text = connection_limit(broker.evidence, broker.window.broker_id)
+    if text is None or any(broker.is_at_limit(resource) for resource in broker.rows):
+        return None
+    return text
+
+
 def _waits_for_followers(broker: _Broker) -> str | None:
     """The weakest sign: with acks=all most requests wait for followers most of their time."""
     window, remote = broker.window, remote_share(broker.window)
@@ -447,6 +456,7 @@ _RULES: tuple[tuple[Resource, _Rule], ...] = (
     (Resource.REPLICATION, _followers_behind),
     (Resource.CPU, _cpu_of_others),
     (Resource.HEAP, _heap_full),
+    (Resource.CONNECTION, _connection),
     (Resource.REPLICATION, _waits_for_followers),
 )
 """What explains the rest first: what is one broker's own, what brokers on one machine share,

@@ -12,6 +12,7 @@ from metrics.judging.validity import RULES
 from metrics.trial.evidence import ClusterFacts, Evidence
 from metrics.trial.judgement import Judgement, Reason
 from metrics.trial.task import WINDOW_TOLERANCE_S
+from metrics.units import format_mb_per_s
 from search.early_stop import Progress
 from search.model import Verdict
 
@@ -34,13 +35,31 @@ def judge(evidence: Evidence, thresholds: Thresholds) -> Judgement:
     if invalid:
         return Judgement(Verdict.INVALID, (*invalid, *cut), near)
     overloaded = [reason for each in active for reason in each.reasons(evidence, limits)]
+    closed = _closed_loop(evidence)
     if overloaded:
         found = attribute(evidence, thresholds)
-        reasons = (*overloaded, *cut)
+        reasons = (*overloaded, *closed, *cut)
         return Judgement(Verdict.OVERLOADED, reasons, near, found.resource, found.text)
     shown = [each.sustained(evidence, limits) for each in active]
     told = [reason for reason in shown if reason is not None]
+    if closed:  # something sets its pace, whether or not that is too much for the brokers
+        found = attribute(evidence, thresholds)
+        reasons = (*closed, *told, *cut)
+        return Judgement(Verdict.SUSTAINED, reasons, near, found.resource, found.text)
     return Judgement(Verdict.SUSTAINED, (*told, *cut), near)
+
+
+def _closed_loop(evidence: Evidence) -> tuple[Reason, ...]:
+    """What a closed loop gave, and how far the generator itself was from its end."""
+    if not evidence.closed_loop:
+        return ()
+    client = evidence.client
+    busy, achieved = client.counts.loop_busy, client.achieved_mb_per_s
+    text = (
+        f"closed loop: {format_mb_per_s(achieved)} MB/s as fast as it was let, the busiest task "
+        f"busy {busy:.0%} of the window; latencies leave out waiting before the send"
+    )
+    return (Reason("closed_loop", text, achieved or 0.0, 0.0),)
 
 
 def _cut_short(evidence: Evidence) -> tuple[Reason, ...]:

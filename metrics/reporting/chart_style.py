@@ -22,6 +22,7 @@ RESOURCE_COLORS = {
     Resource.NETWORK.value: "#56b4e9",
     Resource.REPLICATION.value: "#cc79a7",
     Resource.QUOTA.value: "#b59f00",
+    Resource.CONNECTION.value: "#882255",
     Resource.UNKNOWN.value: "#8a8a8a",
 }
 
@@ -35,6 +36,7 @@ RESOURCE_SHAPES = {
     Resource.NETWORK.value: "triangle-down",
     Resource.REPLICATION.value: "cross",
     Resource.QUOTA.value: "triangle-right",
+    Resource.CONNECTION.value: "arrow",
     Resource.UNKNOWN.value: "wedge",
 }
 

@@ -108,6 +108,7 @@ def trial_document(trial: Trial) -> dict[str, Any]:
         "axis": pattern.axis,
         "load": trial.load,
         "duration_s": client.duration_s,
+        "closed_loop": pattern.producer.closed_loop,
         "offered_mb_per_s": client.offered_mb_per_s,
         "achieved_mb_per_s": client.achieved_mb_per_s,
         "verdict": trial.verdict.value,

@@ -57,7 +57,7 @@ def trial_facts(trial: Mapping[str, Any]) -> Shown:
         ("What bound the brokers", trial["limited_by"] or "–"),
         ("Evidence", trial["attribution"] or "–"),
         ("Pattern", _pattern(trial)),
-        ("Offered", _rates(trial["offered_records"], trial["offered_bytes"], passed_s)),
+        ("Offered", _offered(trial, passed_s)),
         ("Achieved", _achieved(trial, passed_s)),
         ("Failed", f"{format_count(trial['failed_total'])} records over the whole trial"),
         ("Accounting", _accounting(trial)),
@@ -68,10 +68,17 @@ def trial_facts(trial: Mapping[str, Any]) -> Shown:
     return Shown(table_html(("what", "value"), facts))
 
 
+def _offered(trial: Mapping[str, Any], passed_s: float) -> str:
+    if trial.get("closed_loop"):
+        return "as fast as it was let: closed loop, latencies leave out waiting before the send"
+    return _rates(trial["offered_records"], trial["offered_bytes"], passed_s)
+
+
 def _pattern(trial: Mapping[str, Any]) -> str:
-    rate = format_count(trial["rate_records_per_s"])
+    told = trial["rate_records_per_s"]
+    rate = "in a closed loop" if told is None else f"of {format_count(told)} records/s each"
     return (
-        f"{format_count(trial['np'])} producers of {rate} records/s each, messages of "
+        f"{format_count(trial['np'])} producers {rate}, messages of "
         f"{format_size(trial['bpm'])}, acks={trial['acks']}, compression {trial['compression']}, "
         f"{trial['replication_factor']} replicas, {_partitions(trial)} on "
         f"each of {trial['brokers']} brokers, consumer groups: {trial['consumer_groups']}"
@@ -93,6 +100,8 @@ def _rates(records: int, size_bytes: int, passed_s: float) -> str:
 
 def _achieved(trial: Mapping[str, Any], passed_s: float) -> str:
     offered = trial["offered_records"]
+    if trial.get("closed_loop"):
+        return _rates(trial["acked_records"], trial["acked_bytes"], passed_s)
     share = format_ratio(trial["acked_records"] / offered) if offered else UNKNOWN
     return f"{_rates(trial['acked_records'], trial['acked_bytes'], passed_s)}, {share} of it"
 

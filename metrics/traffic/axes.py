@@ -83,6 +83,13 @@ NP = Axis(
 )
 """The axis of a search when its goal names no other."""
 
+RATE = Axis(
+    "rate",
+    "producer.rate_records_per_s",
+    "records/s of each producer",
+    grows_payload=True,
+)
+
 MESSAGE_BYTES = Axis(
     "message_bytes",
     "producer.bpm",
@@ -105,12 +112,7 @@ AXES: Mapping[str, Axis] = {
     axis.name: axis
     for axis in (
         NP,
-        Axis(
-            "rate",
-            "producer.rate_records_per_s",
-            "records/s of each producer",
-            grows_payload=True,
-        ),
+        RATE,
         MESSAGE_BYTES,
         PARTITIONS,
         Axis(

@@ -26,7 +26,7 @@ class ConsumerOptions:
         fetch_max_wait_ms: … and no longer than this.
         fetch_max_bytes: upper bound of a response, one batch excepted.
         max_partition_fetch_bytes: upper bound of one partition's part in it.
-        receive_buffer_bytes: the socket's receive buffer; -1 leaves it to the kernel.
+        send_buffer_bytes, receive_buffer_bytes: of the sockets, -1 for the kernel's tuning.
         check_crcs: whether the CRC of each batch is verified.
         auto_commit_interval_ms: between two commits of a member's offsets.
     """
@@ -40,6 +40,7 @@ class ConsumerOptions:
     fetch_max_wait_ms: Annotated[int, Whole(0, 60_000, "milliseconds")] = 500
     fetch_max_bytes: Annotated[int, Whole(1_024, 1_000_000_000, "bytes")] = 52_428_800
     max_partition_fetch_bytes: Annotated[int, Whole(1_024, 1_000_000_000, "bytes")] = 1_048_576
+    send_buffer_bytes: Annotated[int, Whole(-1, 1_000_000_000, "bytes")] = -1
     receive_buffer_bytes: Annotated[int, Whole(-1, 1_000_000_000, "bytes")] = -1
     check_crcs: bool = False
     auto_commit_interval_ms: Annotated[int, Whole(100, 3_600_000, "milliseconds")] = 5_000

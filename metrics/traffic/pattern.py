@@ -178,7 +178,7 @@ class TrafficPattern:
 
     @property
     def records_per_s(self) -> float:
-        """Records that all producers offer [1/s]."""
+        """Records that all producers offer [1/s]; inf in a closed loop."""
         return self.np * self.producer.rate_records_per_s
 
     @property
@@ -198,7 +198,7 @@ class TrafficPattern:
 
     @property
     def planned_records(self) -> float:
-        """Records that all producers offer if it is held to its end."""
+        """Records that all producers offer if it is held to its end; inf where nobody can tell."""
         load_s = self.phases.load_s
         if self.profile is not None:
             before_s = -self.profile.passed_s(-self.phases.warmup_s)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
-from metrics.columns import NO_COLUMN, Column, Flat
+from metrics.columns import NO_COLUMN, Column, Flat, column
 from metrics.traffic.clients import ClientName
 from metrics.traffic.payload import Payload
 from metrics.traffic.record_format import records_that_fit
@@ -21,6 +22,7 @@ LINGER_MS_MAX = 60_000
 BATCH_SIZE_MAX = 16_777_216
 
 _INT_MAX = 2_147_483_647
+_MORE_THAN_FIT = _INT_MAX
 _SPELLINGS = {0: "0", 1: "1", -1: "all", "0": "0", "1": "1", "-1": "all", "all": "all"}
 
 
@@ -46,7 +48,9 @@ class ProducerOptions:
 
     Attributes:
         client: what sends: "wire", batches that were encoded before, or a library.
-        rate_bytes_per_s: payload that it offers [B/s]; this or the next, not both.
+        rate: "unlimited" for a closed loop, which sends as fast as it is let; this or one of the
+            next two.
+        rate_bytes_per_s: payload that it offers [B/s].
         rate_records_per_s: records that it offers [1/s].
         acks: "0", "1" or "all".
         linger_ms: how long an unfilled batch waits for more records.
@@ -76,6 +80,7 @@ class ProducerOptions:
     """
 
     client: Annotated[ClientName, OURS] = "wire"
+    rate: Annotated[Literal["unlimited"] | None, OURS, NO_COLUMN] = None
     rate_bytes_per_s: Annotated[
         Annotated[float, Number(0, 10_000_000_000, "bytes per second", above=True)] | None,
         OURS,
@@ -132,7 +137,9 @@ class ProducerOptions:
         return level
 
     def records_per_s(self, message_bytes: int) -> float:
-        """Records that one producer offers at this message size [1/s]."""
+        """Records that one producer offers at this message size [1/s]; inf in a closed loop."""
+        if self.rate is not None:
+            return math.inf
         if self.rate_records_per_s is not None:
             return self.rate_records_per_s
         assert self.rate_bytes_per_s is not None, "see require_consistent"
@@ -155,12 +162,17 @@ class ProducerOptions:
             )
 
     def _require_one_rate(self) -> None:
-        given = [rate for rate in (self.rate_bytes_per_s, self.rate_records_per_s) if rate]
+        rates = {
+            "rate_bytes_per_s": self.rate_bytes_per_s,
+            "rate_records_per_s": self.rate_records_per_s,
+            "rate": self.rate,
+        }
+        given = [name for name, rate in rates.items() if rate]
         if len(given) != 1:
-            have = "both are given" if given else "neither is given"
+            have = f"{' and '.join(given)} are given" if given else "none is given"
             raise ValueError(
-                f"{have}; expected exactly one of rate_bytes_per_s and rate_records_per_s; "
-                "set one and leave the other out, or set it to null"
+                f"{have}; expected exactly one of rate_bytes_per_s, rate_records_per_s and rate; "
+                "set one and leave the others out, or set them to null"
             )
 
     def _require_possible_idempotence(self) -> None:
@@ -185,15 +197,22 @@ class ProducerPattern:
 
     Attributes:
         bpm: mean bytes per message, key and value [B].
-        rate_records_per_s: that each of them offers, fixed, open loop.
+        rate_records_per_s: that each of them offers, fixed, open loop; in a closed loop None in
+            tables and without bound here.
         options: of each of them.
         payload: what the records hold.
     """
 
     bpm: int
-    rate_records_per_s: float
+    rate_records_per_s: float = math.inf
     options: Annotated[ProducerOptions, Flat()] = field(default_factory=ProducerOptions)
     payload: Annotated[Payload, Flat("payload_")] = field(default_factory=Payload)
+
+    @property
+    @column
+    def closed_loop(self) -> bool:
+        """Sent as fast as it was let: latencies leave out the waiting before the send."""
+        return self.rate_records_per_s == math.inf
 
     @property
     def records_per_full_batch(self) -> int:
@@ -205,6 +224,8 @@ class ProducerPattern:
     @property
     def lingered_records(self) -> int:
         """Records due in `linger_ms`, with the one that opens the batch."""
+        if self.closed_loop:
+            return _MORE_THAN_FIT
         return int(self.rate_records_per_s * self.options.linger_ms / 1000.0) + 1
 
     @property

@@ -14,10 +14,13 @@ from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
 LARGEST = "largest"
 """Of all tasks the largest value counts."""
+SMALLEST = "smallest"
+"""Of all tasks the smallest value counts."""
 FIRST = "first"
 """All tasks say the same, or nothing."""
 POINT_BY_POINT = "point by point"
 """A series: sums of the points with the same place, as far as all series go."""
+_WORDS = (LARGEST, SMALLEST, FIRST, POINT_BY_POINT)
 
 Part = TypeVar("Part")
 
@@ -41,6 +44,8 @@ def _added(parts: Sequence[Any], rule: str | None) -> Any:
         return known[0] if known else None
     if rule == LARGEST:
         return max(known)
+    if rule == SMALLEST:
+        return min(known)
     first = known[0]
     if isinstance(first, tuple):
         if rule == POINT_BY_POINT:
@@ -77,4 +82,6 @@ def _rules(kind: Any) -> dict[str, str | None]:
 
 def _rule(hint: Any) -> str | None:
     marks = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
-    return next((mark for mark in marks if mark in (LARGEST, FIRST, POINT_BY_POINT)), None)
+    return next(
+        (mark for mark in marks if mark in (LARGEST, SMALLEST, FIRST, POINT_BY_POINT)), None
+    )

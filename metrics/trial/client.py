@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated
 
@@ -13,6 +14,7 @@ from metrics.trial.consumption import GroupWindow
 from metrics.trial.counts import Counts
 from metrics.trial.histogram import Quantiles
 from metrics.trial.producer_shares import ProducerSpan
+from metrics.trial.sockets import KernelBuffers, SocketCounts
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,10 @@ class ClientWindow:
         consumer_loop_busy: as `loop_busy`, of the tasks with consumers [ratio].
         clocks: of the hosts with tasks, against the driver's.
         host_samples: what these hosts showed, also before and after the window.
+        producer_sockets: broker id → the producers' sockets to it; empty where a client library
+            does not tell.
+        consumer_sockets: likewise of the consumers.
+        kernel_buffers: what the hosts with tasks let the buffers of sockets be.
     """
 
     start_s: Annotated[float, Moment(), Column("window_start")]
@@ -46,6 +52,9 @@ class ClientWindow:
     consumer_loop_busy: float = 0.0
     clocks: tuple[HostClock, ...] = ()
     host_samples: Annotated[tuple[HostSample, ...], NO_COLUMN] = ()
+    producer_sockets: Mapping[int, SocketCounts] = field(default_factory=dict)
+    consumer_sockets: Mapping[int, SocketCounts] = field(default_factory=dict)
+    kernel_buffers: tuple[KernelBuffers, ...] = ()
 
     @property
     def duration_s(self) -> float:
@@ -54,16 +63,17 @@ class ClientWindow:
 
     @property
     def offered_mb_per_s(self) -> float | None:
-        """Payload that the schedule asked for [MB/s]; None when nothing was offered."""
-        return self._mb_per_s(self.counts.offered_bytes)
+        """Payload that the schedule asked for [MB/s]; None when it asked for nothing."""
+        return self._mb_per_s(self.counts.offered_bytes) if self.counts.offered_records else None
 
     @property
     def achieved_mb_per_s(self) -> float | None:
-        """Payload that was acknowledged [MB/s]; None when nothing was offered."""
+        """Payload that was acknowledged [MB/s]; None when nothing was offered or sent."""
         return self._mb_per_s(self.counts.acked_bytes)
 
     def _mb_per_s(self, size_bytes: int) -> float | None:
-        if not self.counts.offered_records or self.duration_s <= 0:
+        counts = self.counts
+        if not (counts.offered_records or counts.sent_records) or self.duration_s <= 0:
             return None
         return size_bytes / self.duration_s / 1e6
 

@@ -11,6 +11,7 @@ from metrics.columns import NO_COLUMN, Column, Flat, column
 from metrics.trial.client import ClientWindow
 from metrics.trial.judgement import Reason
 from metrics.trial.others import OtherLoad
+from metrics.trial.sockets import SocketCounts
 from metrics.windows.broker import BrokerWindow, busiest_of
 from metrics.windows.host import HostWindow
 from metrics.windows.host_use import HostUse, host_use_table
@@ -53,8 +54,11 @@ class Evidence:
         others: what others wrote to the brokers meanwhile; None where the brokers do not tell.
         any_isr_changed_share: share of the samplings in which at least one broker shows an ISR
             change or under-replicated partitions [ratio].
+        broker_sockets: broker id → its ends of the connections to clients, of a testbed; its
+            counters are of the time between the first look and the last.
         refusals: why the trial was not made, or was ended, and so is no answer.
         planned_s: length of the window as it was planned; 0 when that is not known [s].
+        closed_loop: producers sent as fast as they were let, so nothing is missing and none late.
         cluster: what is known of it.
     """
 
@@ -66,8 +70,10 @@ class Evidence:
     end_offsets: Annotated[Mapping[int, tuple[int, int]] | None, NO_COLUMN] = None
     others: OtherLoad | None = None
     any_isr_changed_share: float | None = None
+    broker_sockets: Mapping[int, SocketCounts] = field(default_factory=dict)
     refusals: Annotated[tuple[Reason, ...], NO_COLUMN] = ()
     planned_s: Annotated[float, NO_COLUMN] = 0.0
+    closed_loop: Annotated[bool, NO_COLUMN] = False
     cluster: Annotated[ClusterFacts, NO_COLUMN] = ClusterFacts()
 
     @property

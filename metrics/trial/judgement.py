@@ -38,7 +38,7 @@ class Judgement:
         reasons: of the verdict, the most telling first.
         utilization: how near each indicator is to its threshold, 1 at it; what guides the
             search (`search.model.Observation.indicators`).
-        limited_by: the resource that bound the brokers, of an overload.
+        limited_by: the resource that bound the brokers, of an overload or a closed loop.
         attribution: the evidence for it in one sentence.
     """
 

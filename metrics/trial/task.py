@@ -17,6 +17,7 @@ from metrics.trial.consumption import GroupShare, group_windows
 from metrics.trial.counts import Counts
 from metrics.trial.histogram import Histogram, Quantiles
 from metrics.trial.producer_shares import ProducerShares, ProducerSpan
+from metrics.trial.sockets import KernelBuffers, SocketCounts, kernel_buffers_of
 
 WINDOW_TOLERANCE_S = 0.001
 """How far the windows of two tasks of one trial may lie apart [s]."""
@@ -31,12 +32,14 @@ class Produced:
         latency_us: intended send time to acknowledgement [µs].
         lateness_us: intended to actual send time, of sends that no broker had blocked [µs].
         shares: how well each of them kept its rate.
+        sockets: broker id → their sockets; empty where a client library does not tell.
     """
 
     counts: Counts = field(default_factory=Counts)
     latency_us: Histogram = field(default_factory=Histogram)
     lateness_us: Histogram = field(default_factory=Histogram)
     shares: ProducerShares = field(default_factory=ProducerShares)
+    sockets: dict[int, SocketCounts] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -46,10 +49,12 @@ class Consumed:
     Attributes:
         loop_busy: share of the window spent outside of waiting [ratio].
         groups: what the members read, by group.
+        sockets: broker id → their sockets; empty where a client library does not tell.
     """
 
     loop_busy: Annotated[float, LARGEST] = 0.0
     groups: tuple[GroupShare, ...] = ()
+    sockets: dict[int, SocketCounts] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -64,6 +69,7 @@ class TaskReport:
         start_s, end_s: the measured window, the same for all tasks [s since the epoch].
         produced, consumed: what it did.
         clock: its host's clock, when it was the furthest off before or after the load.
+        kernel_buffers: what its host lets the buffers of sockets be; None where it does not tell.
         error: why the task could not take part or did not finish, or None.
         is_refused: the error is one of the configuration, which comes again with each try.
         host_samples: what its host showed meanwhile; one task of each host tells.
@@ -76,6 +82,7 @@ class TaskReport:
     produced: Produced | None = None
     consumed: Consumed | None = None
     clock: ClockOffset | None = None
+    kernel_buffers: KernelBuffers | None = None
     error: str | None = None
     is_refused: bool = False
     host_samples: tuple[HostSample, ...] = ()
@@ -131,4 +138,7 @@ def merge(reports: Iterable[TaskReport]) -> ClientWindow:
         consumed.loop_busy,
         host_clocks((each.host, each.clock) for each in tasks),
         tuple(sample for each in tasks for sample in each.host_samples),
+        produced.sockets,
+        consumed.sockets,
+        kernel_buffers_of(each.kernel_buffers for each in tasks),
     )

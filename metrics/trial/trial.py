@@ -71,7 +71,7 @@ class Trial:
     @property
     @column
     def limited_by(self) -> Resource | None:
-        """The resource that bound the brokers, of an overload."""
+        """The resource that bound the brokers, of an overload or a closed loop."""
         return self.judgement.limited_by
 
     @property

@@ -6,7 +6,7 @@ from enum import Enum
 
 
 class Resource(str, Enum):
-    """What can bind a broker."""
+    """What can bind a broker, or the connections to it."""
 
     REQUEST_HANDLERS = "request handlers"
     NETWORK_THREADS = "network threads"
@@ -17,4 +17,5 @@ class Resource(str, Enum):
     NETWORK = "network"
     REPLICATION = "replication"
     QUOTA = "quota"
+    CONNECTION = "connection"
     UNKNOWN = "unknown"

@@ -150,7 +150,7 @@ def _used(idle: float | None) -> float | None:
 
 
 def use_of(window: BrokerWindow) -> tuple[ResourceUse, ...]:
-    """One broker's table, one row for each resource but the unknown one."""
+    """One broker's table, one row for each resource of its own."""
     requests = requests_of(window)
     flushing = window.flush_threads
     rows = (

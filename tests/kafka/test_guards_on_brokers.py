@@ -73,7 +73,7 @@ def test_a_guard_ends_a_load_that_hurts_a_topic_of_others(
             brokers=admin.describe_cluster().addresses,
             control=line.address,
         )
-        with guards.watch(line), hurt_once_loaded(of_others, other, line) as hurt_s:
+        with guards.watch(trial.pattern, line), hurt_once_loaded(of_others, other, line) as hurt_s:
             row = run_task(trial, OneTask())
         assert time.monotonic() - hurt_s[0] < 60.0
         assert row.error is not None and "OrphanedError" in row.error

@@ -26,9 +26,9 @@ def row(window: BrokerWindow, resource: Resource) -> ResourceUse:
 
 def test_every_resource_has_a_row_and_nothing_is_made_up() -> None:
     rows = use_of(EMPTY)
-    of_hosts = {Resource.MEMORY}
+    of_none = {Resource.MEMORY, Resource.CONNECTION}
     assert [r.resource for r in rows] == [
-        r for r in Resource if r is not Resource.UNKNOWN and r not in of_hosts
+        r for r in Resource if r is not Resource.UNKNOWN and r not in of_none
     ]
     assert {(r.utilization, r.saturation, r.errors) for r in rows} == {(None, None, None)}
     assert {r.broker_id for r in rows} == {7}

@@ -167,6 +167,7 @@ def test_the_consumers_options_are_those_of_kafkas_consumer() -> None:
         "fetch.min.bytes",
         "max.partition.fetch.bytes",
         "receive.buffer.bytes",
+        "send.buffer.bytes",
     }
 
 

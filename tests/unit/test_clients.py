@@ -98,7 +98,7 @@ def test_partitions_are_those_that_the_wire_client_would_take() -> None:
     while len(expected) < len(shelf.partitions):
         records = producer.records_by(producer.ready_s)
         expected += [producer.partition] * records
-        producer.seal(records)
+        producer.seal(records, 0.0)
     assert shelf.partitions == expected[: len(shelf.partitions)]
     assert len(set(expected)) > 1
 

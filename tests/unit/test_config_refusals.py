@@ -41,8 +41,11 @@ def refusal(*overrides: str, workload: str = "demo") -> str:
         ("producer.linger_ms=.nan", ("a number of milliseconds",)),
         ("producer.rate_bytes_per_s=0", ("is 0", "above 0")),
         ("producer.rate_bytes_per_s=.inf", ("is inf", "up to 10000000000")),
-        ("producer.rate_records_per_s=5", ("both are given", "exactly one")),
-        ("producer.rate_bytes_per_s=null", ("neither is given", "exactly one")),
+        (
+            "producer.rate_records_per_s=5",
+            ("and rate_records_per_s are given", "exactly one"),
+        ),
+        ("producer.rate_bytes_per_s=null", ("none is given", "exactly one")),
         ("producer.rate_bytes_per_s=10", ("0.8 messages of 100 B", "raise the producer's rate")),
         ("producer.acks=2", ("producer.acks is 2", "expected 0, 1 or all")),
         ("producer.acks=true", ("expected 0, 1 or all",)),

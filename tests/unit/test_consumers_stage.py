@@ -80,13 +80,13 @@ def test_the_window_is_the_plans_until_the_driver_ends_it() -> None:
     assert seen.end_s == 106.0, "heard in time, once is enough"
 
 
-def test_only_producers_say_how_far_they_are_and_only_inside_the_window() -> None:
+def test_only_producers_say_how_far_they_are_and_before_the_window_what_is_written() -> None:
     line = SomeLine()
     seen = window(line)
     seen.heed(103.0)
     for now in (101.0, 102.5, 112.0):
-        seen.heed(now, acked=7)
-    assert line.said == [{"at_s": 0.5, "acked": 7}]
+        seen.heed(now, acked=7, written=9)
+    assert line.said == [{"written": 9}, {"at_s": 0.5, "acked": 7, "written": 9}]
 
 
 def test_an_end_that_has_passed_is_an_error_and_so_is_a_driver_that_is_gone() -> None:

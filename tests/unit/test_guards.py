@@ -213,7 +213,7 @@ def test_a_guard_ends_the_load_while_it_runs(cluster: Cluster) -> None:
     with ControlServer("127.0.0.1", "127.0.0.1") as server, server.line(1) as line:
         ended: list[float] = []
         line.end_now = lambda: ended.append(time.monotonic())  # type: ignore[method-assign]
-        with watching.watch(line):
+        with watching.watch(traffic(1), line):
             cluster.lacking = frozenset({("orders", 0)})
             began = time.monotonic()
             while not ended and time.monotonic() - began < 10.0:
@@ -229,7 +229,7 @@ def test_a_load_that_can_no_longer_be_watched_is_ended(cluster: Cluster) -> None
         ended = threading.Event()
         line.end_now = ended.set  # type: ignore[method-assign]
         cluster.error = ValueError("an answer that nobody expected")
-        with watching.watch(line):
+        with watching.watch(traffic(1), line):
             assert ended.wait(10.0)
     with pytest.raises(GuardStopError, match="could not be watched: ValueError: an answer"):
         watching.require_untripped()
@@ -239,7 +239,7 @@ def test_a_load_that_ends_by_itself_is_not_ended_twice(cluster: Cluster) -> None
     watching = guards(cluster)
     with ControlServer("127.0.0.1", "127.0.0.1") as server, server.line(1) as line:
         line.end_now = lambda: pytest.fail("ended")  # type: ignore[method-assign]
-        with watching.watch(line):
+        with watching.watch(traffic(1), line):
             pass
     watching.require_untripped()
 

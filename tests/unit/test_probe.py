@@ -54,10 +54,19 @@ def test_brokers_are_tried_side_by_side() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
         brokers = {"1": ["127.0.0.1", port], "2": ["127.0.0.1", 1], "3": ["no.such.invalid", 9092]}
-        found = executor_facts.unreachable(brokers, 1.0)
-    assert sorted(found) == ["2", "3"]
-    assert found["2"] == "connection refused"
-    assert "resolve" in found["3"]
+        found = executor_facts.look_at(brokers, 1.0)
+    assert found["1"][0] == ""
+    assert found["2"] == ("connection refused", None)
+    assert "resolve" in found["3"][0]
+    if sys.platform == "linux":
+        assert found["1"][1] is not None and 0 < found["1"][1] < 1_000
+
+
+def test_the_kernels_limits_are_told_as_far_as_they_are_shown(tmp_path: Path) -> None:
+    assert executor_facts.kernel_buffers(tmp_path) == {}
+    (tmp_path / "ipv4").mkdir()
+    (tmp_path / "ipv4/tcp_rmem").write_text("4096\t131072\t6291456\n")
+    assert executor_facts.kernel_buffers(tmp_path) == {"tcp_rmem": [4_096, 131_072, 6_291_456]}
 
 
 def test_the_clock_is_compared_over_the_line_of_a_load(control: ControlServer) -> None:

@@ -27,7 +27,7 @@ def test_a_lingering_batch_is_ready_after_linger() -> None:
     producer = _producer(linger_ms=5.0)
     assert producer.ready_s == pytest.approx(100.005)
     assert producer.records_by(producer.ready_s) == 6
-    producer.seal(6)
+    producer.seal(6, 0.0)
     assert producer.ready_s == pytest.approx(100.006 + 0.005)
 
 
@@ -42,7 +42,7 @@ def test_without_linger_each_record_goes_alone_while_brokers_keep_up() -> None:
     for record in range(50):
         assert producer.ready_s == pytest.approx(100.0 + record / 1_000)
         assert producer.records_by(producer.ready_s) == 1
-        producer.seal(1)
+        producer.seal(1, 0.0)
 
 
 @given(
@@ -55,7 +55,7 @@ def test_no_record_is_lost_or_sent_early(rate: float, full: int, linger_ms: floa
     for _ in range(200):
         ready_s = producer.ready_s
         records = producer.records_by(ready_s)
-        batch = producer.seal(records)
+        batch = producer.seal(records, 0.0)
         assert batch.records == records <= full
         assert producer.opened == batch.first + records
         assert producer.due_s(batch.first + records - 1) <= ready_s + 1e-6 / rate + 1e-9
@@ -75,7 +75,7 @@ def test_windows_that_touch_add_up(rate: float, cuts: list[float]) -> None:
 @pytest.mark.parametrize("index", [0, 7, 31])
 def test_in_turn_every_partition_gets_as_many_batches(index: int) -> None:
     producer = _producer(index=index, batch_size=16_000, sticky_partition="round_robin")
-    seen = [producer.seal(16).partition for _ in range(90)]
+    seen = [producer.seal(16, 0.0).partition for _ in range(90)]
     first = index % 30
     assert seen[:30] == [*range(first, 30), *range(first)]
     assert seen[30:60] == seen[60:] == seen[:30]
@@ -86,13 +86,13 @@ def test_the_partition_sticks_until_batch_size_and_then_all_get_their_share() ->
     seen: Counter[int] = Counter()
     for _ in range(6_000):
         before = producer.partition
-        producer.seal(6)
+        producer.seal(6, 0.0)
         seen[before] += 1
         second = producer.partition
         assert second == before, "6.2 kB do not fill 16 kB"
-        producer.seal(6)
+        producer.seal(6, 0.0)
         assert producer.partition == before, "12.4 kB do not fill 16 kB"
-        producer.seal(6)
+        producer.seal(6, 0.0)
     assert set(seen) == set(range(30))
     assert max(seen.values()) < 1.4 * min(seen.values())
 

@@ -25,6 +25,7 @@ from jobs.checks.slots import SETTLED_S, Slots, await_slots
 from jobs.checks.survey import ExecutorFacts
 from jobs.spark.session import cause_in
 from metrics.trial.clock import OFFSET_MAX_S
+from metrics.trial.sockets import KernelBuffers
 from search.errors import ConfigError, GuardStopError
 
 PACKAGES = {"kafka-python": "3.0.12", "crc32c": "2.9"}
@@ -187,6 +188,19 @@ def test_executors_without_our_wheel_or_with_an_older_one_are_named() -> None:
     )
     assert "--py-files" in first.remedy
     assert second.found.startswith("host-3 would run other code")
+
+
+def test_round_trips_and_buffers_are_told() -> None:
+    buffers = KernelBuffers("h", (4_096, 131_072, 6_291_456), (4_096, 16_384, 4_194_304), 1, 2)
+    near = replace(WELL, round_trip_ms={"1": 0.02, "2": 0.4}, kernel_buffers=buffers)
+    far = replace(WELL, host="host-2", round_trip_ms={"1": 50.2}, kernel_buffers=buffers)
+    found = {each.check: each for each in executor_findings([near, far], WELL, {})}
+    links = found["links to brokers"]
+    assert links.found.startswith(
+        "round trips of 0.02 ms (broker 1) to 50.2 ms (broker 1 from host-2); socket buffers on "
+        "host-2: receive up to 6.3 MB by tuning"
+    )
+    assert "links to brokers" not in {each.check for each in executor_findings([WELL], WELL, {})}
 
 
 def test_unreachable_brokers_are_named_by_host_and_broker() -> None:

@@ -211,7 +211,7 @@ def test_every_option_of_a_pattern_has_a_column_but_the_rates_that_it_follows_fr
     of_payloads = {field.name for field in fields(Payload)}
     columns = dict.fromkeys(schema_of(TrafficPattern).names, "")
     assert of_producers - columns.keys() == {
-        *("rate_bytes_per_s", "batch_size", "buffer_memory", "max_request_size")
+        *("rate", "rate_bytes_per_s", "batch_size", "buffer_memory", "max_request_size")
     }
     assert {"batch_size_bytes", "buffer_memory_bytes", "max_request_bytes"} <= columns.keys()
     named = {name for name in of_payloads if f"payload_{name}" not in columns}

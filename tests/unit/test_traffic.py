@@ -186,7 +186,7 @@ def test_trials_survive_the_summary(tmp_path: Path) -> None:
     assert held["handler_s_per_mb"] == pytest.approx(0.55 / 0.05)
     latencies = ("latency_p50_ms", "latency_p99_ms", "latency_p999_ms", "latency_max_ms")
     assert [held[name] for name in latencies] == [2.0, 8.0, None, 20.0]
-    nothing = trial_document(trial(client=client(offered_records=0)))
+    nothing = trial_document(trial(client=client(offered_records=0, sent_records=0)))
     assert (nothing["offered_mb_per_s"], nothing["achieved_mb_per_s"]) == (None, None)
     not_made = trial_document(trial(client=ClientWindow(START_S, START_S), brokers=()))
     summary = RunSummary("r", "a", "b", "c", "w", "g", (), trials=(held, nothing, not_made))

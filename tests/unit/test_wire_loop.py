@@ -4,40 +4,18 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Any
 
 import pytest
 
 from jobs.engine.batches.compression import CODECS
-from jobs.engine.batches.pool import BatchPool
-from jobs.engine.network.transport import PlainTransport
-from jobs.engine.producing.loop import WireLoop
 from jobs.engine.task.driver_line import OrphanedError
 from metrics.traffic.payload import Payload
-from search.errors import RedlineError
-from tests.support.patterns import plan
-from tests.support.scripted_broker import Answer, Script, ScriptedBroker
-
-
-def _refused(_wanted: object) -> dict[tuple[str, int], PlainTransport]:
-    raise RedlineError("connection refused")
-
-
-def _run(script: Script, rate: float = 2_000.0, **options: Any) -> tuple[WireLoop, ScriptedBroker]:
-    fields: dict[str, Any] = {"pool_bytes": 200_000, "linger_ms": 2.0, "retries": 0}
-    trial = plan(rate_records_per_s=rate, drain_timeout_s=1.0, **(fields | options))
-    with ScriptedBroker(script) as broker:
-        transports = {(trial.client_id(0), 7): PlainTransport(broker.client_socket)}
-        pool = BatchPool(trial.pattern.producer)
-        loop = WireLoop(trial, 0, transports, pool, opener=_refused)
-        now = time.monotonic()
-        with broker.client_socket:
-            loop.run(now + 0.05, time.time() - now)
-    return loop, broker
+from tests.support.scripted_broker import Answer
+from tests.support.wire_loops import run_loop
 
 
 def test_what_is_acknowledged_is_what_the_broker_got() -> None:
-    loop, broker = _run(lambda _: Answer())
+    loop, broker = run_loop(lambda _: Answer())
     counts, window = loop.account.counts, loop.account.window
     offered = loop.producers[0].records_due_between(window.start_s, window.end_s)
     assert offered == 1_000
@@ -52,7 +30,7 @@ def test_what_is_acknowledged_is_what_the_broker_got() -> None:
 
 
 def test_a_slow_broker_makes_batches_wait_and_grow() -> None:
-    loop, broker = _run(lambda _: Answer(delay_s=0.05), max_in_flight=1)
+    loop, broker = run_loop(lambda _: Answer(delay_s=0.05), max_in_flight=1)
     counts = loop.account.counts
     assert counts.unsent_own_records == 0, "the broker held them up, not the generator"
     assert counts.acked_records == pytest.approx(1_000, rel=0.2), "full batches keep up"
@@ -61,7 +39,7 @@ def test_a_slow_broker_makes_batches_wait_and_grow() -> None:
 
 
 def test_a_broker_that_cannot_keep_up_leaves_a_shortfall() -> None:
-    loop, broker = _run(lambda _: Answer(delay_s=0.05), max_in_flight=1, batch_size=1_000)
+    loop, broker = run_loop(lambda _: Answer(delay_s=0.05), max_in_flight=1, batch_size=1_000)
     counts = loop.account.counts
     assert counts.acked_records < 0.5 * 1_000
     assert counts.unsent_own_records == 0
@@ -69,7 +47,7 @@ def test_a_broker_that_cannot_keep_up_leaves_a_shortfall() -> None:
 
 
 def test_buffer_memory_blocks_the_producer_and_nothing_is_lost_from_the_account() -> None:
-    loop, broker = _run(
+    loop, broker = run_loop(
         lambda _: Answer(delay_s=0.05), max_in_flight=1, batch_size=1_000, buffer_memory=4_000
     )
     counts = loop.account.counts
@@ -79,7 +57,7 @@ def test_buffer_memory_blocks_the_producer_and_nothing_is_lost_from_the_account(
 
 
 def test_an_error_code_is_counted_by_its_name() -> None:
-    loop, broker = _run(lambda number: Answer(error_code=6 if number % 2 else 0))
+    loop, broker = run_loop(lambda number: Answer(error_code=6 if number % 2 else 0))
     counts = loop.account.counts
     assert set(counts.errors) == {"NotLeaderForPartitionError"}
     assert counts.acked_total + counts.failed_total == broker.records
@@ -87,7 +65,7 @@ def test_an_error_code_is_counted_by_its_name() -> None:
 
 
 def test_a_lost_connection_fails_what_was_in_flight_and_what_follows_waits() -> None:
-    loop, _ = _run(lambda number: Answer() if number < 20 else None)
+    loop, _ = run_loop(lambda number: Answer() if number < 20 else None)
     counts, producer = loop.account.counts, loop.producers[0]
     assert set(counts.errors) <= {"ConnectionClosed", "BrokenPipeError", "ConnectionResetError"}
     assert 0 < counts.failed_total < 100
@@ -97,19 +75,19 @@ def test_a_lost_connection_fails_what_was_in_flight_and_what_follows_waits() -> 
 
 
 def test_a_request_without_an_answer_times_out() -> None:
-    loop, _ = _run(lambda number: Answer(silent=number >= 10), request_timeout_ms=100)
+    loop, _ = run_loop(lambda number: Answer(silent=number >= 10), request_timeout_ms=100)
     counts = loop.account.counts
     assert set(counts.errors) == {"RequestTimedOutError"}
     assert counts.failed_total > 0 < counts.acked_total
 
 
 def test_throttling_is_reported() -> None:
-    loop, _ = _run(lambda _: Answer(throttle_ms=3))
+    loop, _ = run_loop(lambda _: Answer(throttle_ms=3))
     assert loop.account.counts.throttle_ms > 0
 
 
 def test_acks_0_counts_what_was_handed_over() -> None:
-    loop, broker = _run(lambda _: Answer(silent=True, delay_s=0.002), acks="0")
+    loop, broker = run_loop(lambda _: Answer(silent=True, delay_s=0.002), acks="0")
     assert broker.questions == 1, "the broker has to say that it took all, or a close may lose it"
     assert loop.account.counts.acked_total == broker.records > 1_000
 
@@ -118,7 +96,7 @@ def test_the_load_ends_when_its_parent_does(monkeypatch: pytest.MonkeyPatch) -> 
     parents = iter([os.getppid()])
     monkeypatch.setattr(os, "getppid", lambda: next(parents, 1))
     with pytest.raises(OrphanedError):
-        _run(lambda _: Answer())
+        run_loop(lambda _: Answer())
 
 
 @pytest.mark.parametrize("compression", CODECS)
@@ -126,7 +104,7 @@ def test_batches_of_any_codec_are_taken_and_their_payload_counted(compression: s
     payload = Payload(
         "mixed", compressibility=0.5, sizes="uniform", size_spread=1.0, key_bytes=4, headers=1
     )
-    loop, broker = _run(
+    loop, broker = run_loop(
         lambda _: Answer(delay_s=0.01), compression=compression, payload=payload, max_in_flight=1
     )
     counts = loop.account.counts

@@ -166,6 +166,7 @@ class KafkaPythonConsumer:
         given = _in_python(kafka_options(options, known=_in_kafka(KafkaConsumer.DEFAULT_CONFIG)))
         given |= {
             "fetch_min_bytes": max(1, options.fetch_min_bytes),
+            "send_buffer_bytes": _kernels_or(options.send_buffer_bytes),
             "receive_buffer_bytes": _kernels_or(options.receive_buffer_bytes),
             "max_poll_records": _MESSAGES,
             **group_options(self._plan, self._group, self._member),

@@ -2,7 +2,8 @@
 
 Each producer follows the engine's schedule record by record: the same intended times, the
 same sticky partitions, the same payload. The loop is open: what the library has no room for
-stays due, and its latency counts from the intended time. A library forms its batches
+stays due, and its latency counts from the intended time; in a closed loop, from when the
+library has room. A library forms its batches
 itself; the partition is named for each record, because libraries differ in when they
 choose another one.
 """
@@ -78,12 +79,13 @@ class LibrarySender:
         """True while some record that was accepted has no answer."""
         return any(self.unsettled.values())
 
-    def offer(self, wall_offset_s: float, room_bytes: int) -> bool:
+    def offer(self, wall_offset_s: float, room_bytes: int, now: float) -> bool:
         """Hand over the next record; False when there is no room."""
-        schedule, due_s = self.schedule, self.next_due_s
+        schedule = self.schedule
+        due_s = now if schedule.closed_loop else self.next_due_s
         if self.offered >= self._batch_end:
             records = self._batch_end - schedule.opened
-            schedule.seal(records)
+            schedule.seal(records, now)
             self._batch_end = schedule.opened + schedule.records_by(schedule.ready_s)
         record = self._records[(self._first + self.offered) % len(self._records)]
         size = len(record[0] or b"") + len(record[1] or b"")
@@ -183,11 +185,11 @@ class LibraryLoop:
                 return
             was_blocked = source.blocked
             if not source.offer(
-                self._wall_offset_s, self._plan.pattern.producer.options.buffer_memory
+                self._wall_offset_s, self._plan.pattern.producer.options.buffer_memory, now
             ):
                 return
             account.sent(source.schedule.index, source.schedule.partition, 1, now)
-            if not was_blocked:
+            if not was_blocked and not source.schedule.closed_loop:
                 account.late(now - due_s, 1, now)
 
     def _look_around(self) -> None:
@@ -199,7 +201,8 @@ class LibraryLoop:
         if now < self._next_check_s:
             return
         self._next_check_s = now + _CHECK_INTERVAL_S
-        self.account.window.heed(now, self.account.counts.acked_records)
+        account = self.account
+        account.window.heed(now, account.counts.acked_records, account.acked_all)
 
     def _settle(self, source: LibrarySender) -> None:
         now, account, producer = self._clock(), self.account, source.schedule.index

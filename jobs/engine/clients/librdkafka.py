@@ -171,6 +171,7 @@ def consumer_options(plan: TrialPlan, group: int, member: int) -> dict[str, obje
         "fetch.wait.max.ms": options.fetch_max_wait_ms,
         "fetch.message.max.bytes": options.max_partition_fetch_bytes,
         "receive.message.max.bytes": options.fetch_max_bytes + _FRAME_SPARE_BYTES,
+        "socket.send.buffer.bytes": max(0, options.send_buffer_bytes),
         "socket.receive.buffer.bytes": max(0, options.receive_buffer_bytes),
         "enable.partition.eof": False,
     }

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 
 from jobs.engine.consuming.role import TaskReading
+from jobs.engine.network.tcp_info import kernel_buffers
 from jobs.engine.task.plan import TrialPlan
 from metrics.trial.task import Consumed, TaskReport
 
@@ -74,5 +75,6 @@ def consumer_report(task: int, reading: TaskReading, wall_offset_s: float) -> Ta
         socket.gethostname(),
         begin_s,
         begin_s + reading.window.duration_s,
-        consumed=Consumed(reading.loop_busy, reading.shares),
+        consumed=Consumed(reading.loop_busy, reading.shares, reading.sockets),
+        kernel_buffers=kernel_buffers(),
     )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from jobs.engine.task.driver_line import DriverLine
 from jobs.engine.task.window import Window
 from metrics.trial.consumption import GroupShare
+from metrics.trial.sockets import SocketCounts
 
 Targets = Callable[[], Mapping[int, int] | None]
 """Partition → offset to read to; None while producers may still be acknowledged more."""
@@ -22,11 +23,13 @@ class TaskReading:
         shares: one for each group with a member here.
         window: the measured one, on the clock of `run`.
         loop_busy: share of the window spent outside of waiting [ratio]; 0 when unknown.
+        sockets: broker id → the sockets to it in the window; empty when unknown.
     """
 
     shares: tuple[GroupShare, ...]
     window: Window
     loop_busy: float
+    sockets: dict[int, SocketCounts] = field(default_factory=dict)
 
 
 class ConsumerClient(Protocol):

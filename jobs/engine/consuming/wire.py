@@ -14,14 +14,17 @@ from jobs.engine.consuming.role import Targets, TaskReading
 from jobs.engine.consuming.waker import Waker
 from jobs.engine.network.connections import SocketBuffers, open_connections
 from jobs.engine.network.reopening import Key, Reopener
+from jobs.engine.network.socket_watch import SocketWatch
 from jobs.engine.network.sockets import Channel, Sockets
 from jobs.engine.network.transport import Transport
 from jobs.engine.task.driver_line import DriverLine
 from jobs.engine.task.plan import TrialPlan
 from jobs.engine.task.window import NOT_YET, Window
+from metrics.trial.sockets import SocketCounts
 
 _RECEIVE_BYTES = 1_048_576
 _CHECK_INTERVAL_S = 0.1
+_LOOK_EVERY = 3
 _LEAVE_S = 10.0
 _LOOK_UP_S = 1.0
 
@@ -51,6 +54,8 @@ class WireConsumers:
         self._sockets.call_when_readable(self._reopener.fileno(), self._take_changes)
         self._window = NOT_YET
         self._next_check_s = 0.0
+        self._checks = 0
+        self._watch = SocketWatch([])
 
     @property
     def channels(self) -> list[FetchChannel]:
@@ -88,8 +93,8 @@ class WireConsumers:
             self._sockets.add(channel, transport)
 
     def _open_all(self, wanted: Sequence[Key]) -> Mapping[Key, Transport]:
-        plan = self._plan
-        buffers = SocketBuffers(-1, self._options.receive_buffer_bytes)
+        plan, own = self._plan, self._options
+        buffers = SocketBuffers(own.send_buffer_bytes, own.receive_buffer_bytes)
         options = dict(plan.client_options)
         return open_connections(wanted, plan.brokers, options, plan.connect_timeout_s, buffers)
 
@@ -105,8 +110,9 @@ class WireConsumers:
             ledger.window = self._window
         if self._options.start != "latest":
             time.sleep(max(0.0, start_s - self._clock()))  # a backlog waits for the load
+        self._watch = SocketWatch([(channel.broker, channel) for channel in self.channels])
         self._turn_until(lambda: self._window.start_s)
-        busy = self._measure()
+        busy, sockets = self._measure()
         while (following := self._window.following()) is not None:
             shares = tuple(
                 ledger.turn(self._positions_of(group), following)
@@ -115,23 +121,27 @@ class WireConsumers:
             over, self._window = self._window, following
             if line is not None:
                 report = consumer_report(
-                    self._plan.tasks + self._task, TaskReading(shares, over, busy), wall_offset_s
+                    self._plan.tasks + self._task,
+                    TaskReading(shares, over, busy, sockets),
+                    wall_offset_s,
                 )
                 line.tell_window(over.number, report)
-            busy = self._measure()
+            busy, sockets = self._measure()
         deadline_s = self._window.end_s + 2 * phases.drain_timeout_s  # the producers', then ours
         self._turn_until(lambda: deadline_s, lambda: self._has_reached(targets))
         shares = tuple(
             ledger.share(self._positions_of(group), targets())
             for group, ledger in self._ledgers.items()
         )
-        return TaskReading(shares, self._window, busy)
+        return TaskReading(shares, self._window, busy, sockets)
 
-    def _measure(self) -> float:
-        """Go through the window; the share of it spent outside of waiting [ratio]."""
+    def _measure(self) -> tuple[float, dict[int, SocketCounts]]:
+        """Go through the window: the share spent outside of waiting [ratio], and the sockets."""
         waited_s, window = self._sockets.waited_s, self._window
+        self._watch.begin()
         self._turn_until(lambda: window.end_s)
-        return 1.0 - (self._sockets.waited_s - waited_s) / window.duration_s
+        sockets = self._watch.end(window.duration_s)
+        return 1.0 - (self._sockets.waited_s - waited_s) / window.duration_s, sockets
 
     def close(self) -> None:
         """See `ConsumerClient.close`."""
@@ -173,6 +183,9 @@ class WireConsumers:
     def _check(self, now: float) -> None:
         self._window.heed(now)
         self._take_changes()
+        self._checks += 1
+        if self._checks % _LOOK_EVERY == 0:
+            self._watch.look()
         timeout_s = self._plan.pattern.producer.options.request_timeout_ms / 1000.0
         for channel in self.channels:
             if channel.sent_s is None:

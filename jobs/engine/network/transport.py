@@ -23,6 +23,11 @@ _JOIN_BYTES = 8 * TLS_RECORD_BYTES
 class Transport(Protocol):
     """A connected, authenticated, non-blocking way to one broker; a selector takes it."""
 
+    @property
+    def sock(self) -> socket.socket:
+        """The socket, for what only the kernel knows of it."""
+        ...
+
     def fileno(self) -> int:
         """The socket's file descriptor."""
         ...
@@ -53,11 +58,7 @@ class Transport(Protocol):
 
 
 class PlainTransport:
-    """A TCP socket as it is.
-
-    Attributes:
-        sock: the socket, for what only a plain one can do.
-    """
+    """A TCP socket as it is."""
 
     __slots__ = ("sock",)
 

@@ -12,6 +12,7 @@ import numpy as np
 from jobs.engine.task.window import Window
 from metrics.trial.counts import Counts
 from metrics.trial.histogram import Histogram
+from metrics.trial.sockets import SocketCounts
 
 _CHUNK = 16_384
 _POINTS = 4
@@ -71,6 +72,7 @@ class Account:
         counts: of these producers.
         acked_in_window: producer → records acknowledged inside the measured window.
         last_acked_s: when the last batch so far was acknowledged; None before the first.
+        sockets: broker id → the sockets to it, once the window is over.
     """
 
     def __init__(self, window: Window, interval_s: float, producers: Iterable[int] = ()) -> None:
@@ -87,6 +89,7 @@ class Account:
         self.counts.by_producer.acked.update(hosted)
         self.acked_in_window: Counter[int] = Counter()
         self.last_acked_s: float | None = None
+        self.sockets: dict[int, SocketCounts] = {}
         # What every batch touches, without the way there.
         self._sent_to, self._sent_by = self.counts.sent_by_partition, self.counts.by_producer.sent
         self._acked_at, self._acked_of = (
@@ -113,6 +116,11 @@ class Account:
     def acked_ever(self) -> Counter[int]:
         """Partition → records acknowledged in this window and all before it."""
         return self._acked_before + Counter(self.counts.acked_by_partition)
+
+    @property
+    def acked_all(self) -> int:
+        """Records acknowledged in this window and all before it."""
+        return self._acked_before.total() + self.counts.acked_total
 
     def sent(self, producer: int, partition: int, records: int, now: float) -> None:
         """A batch was handed to a socket for the first time."""

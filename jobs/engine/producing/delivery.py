@@ -5,7 +5,8 @@ to do next. The rules are those of Kafka's own producer: up to `max_in_flight` r
 connection, batches that wait while it has no room, retries after a back-off until `retries` or
 `delivery_timeout_ms` are used up, leaders that are asked for again when they may have moved,
 and sequences that an idempotent producer keeps. The schedule is open loop: a slow broker never
-slows it down, it only makes batches wait.
+slows it down, it only makes batches wait. In a closed loop records are there whenever
+`buffer_memory` has room for them, and nothing else sets the pace.
 """
 
 from __future__ import annotations
@@ -363,9 +364,10 @@ class Delivery:
             is_muted = producer.partition in producer.muted
             if connection.has_room and not connection.pending and not is_muted:
                 records = producer.records_by(ready_s)
-                batch = producer.seal(records)
+                batch = producer.seal(records, now)
                 connection.open_batch_waits = False
-                self._account.late(now - ready_s, records, now)
+                if not producer.closed_loop:
+                    self._account.late(now - ready_s, records, now)
                 producer.scheduled_s = producer.ready_s
                 return self._send(connection, [batch], now)
             waiting: Connection | MutedPartition = connection
@@ -375,7 +377,7 @@ class Delivery:
                 waiting.open_batch_waits = True
                 producer.scheduled_s = producer.full_s
                 return None
-            batch = producer.seal(producer.full_records)
+            batch = producer.seal(producer.full_records, now)
             waiting.pending.append(batch)
             waiting.open_batch_waits = False
             producer.buffer(batch)
@@ -405,7 +407,7 @@ class Delivery:
             and producer.partition not in producer.muted
             and all(batch.partition != producer.partition for batch in batches)
         ):
-            batches.append(producer.seal(producer.records_by(now)))
+            batches.append(producer.seal(producer.records_by(now), now))
             connection.open_batch_waits = False
             self._schedule(producer, producer.ready_s)
         self._unblock(producer)

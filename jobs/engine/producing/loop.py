@@ -98,6 +98,7 @@ class WireLoop:
         )
         for index in hosted:
             self._add_producer(index, start_s)
+        self._watch = self._network.watch()
         was_enabled = gc.isenabled()
         gc.disable()  # nothing here makes cycles, and a collection would stall the schedule
         try:
@@ -153,7 +154,9 @@ class WireLoop:
         account, sockets = self.account, self._network.sockets
         window = account.window
         cpu_s, waited_s = time.thread_time(), sockets.waited_s
+        self._watch.begin()
         self._turn_until(lambda: window.end_s)
+        account.sockets = self._watch.end(window.duration_s)
         account.counts.cpu_s = time.thread_time() - cpu_s
         account.counts.loop_busy = 1.0 - (sockets.waited_s - waited_s) / window.duration_s
 
@@ -175,8 +178,10 @@ class WireLoop:
             network.sockets.wait(max(0.0, wake_s - now))
 
     def _check(self, now: float) -> None:
-        self.account.window.heed(now, self.account.counts.acked_records)
+        account = self.account
+        account.window.heed(now, account.counts.acked_records, account.acked_all)
         for connection in self._delivery.overdue(now):
             self._network.lose(connection, "RequestTimedOutError")
         self._delivery.expire(now)
         self._delivery.note_silence(now)
+        self._watch.look()

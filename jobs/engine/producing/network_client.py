@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from jobs.engine.batches.pool import BatchPool
 from jobs.engine.network.frames import Buffer, FrameReader, correlation_id_of
 from jobs.engine.network.reopening import Key, Reopener
+from jobs.engine.network.socket_watch import SocketWatch
 from jobs.engine.network.sockets import Channel, Sockets
 from jobs.engine.network.transport import Transport
 from jobs.engine.producing.asking import leaders_in, metadata_request
@@ -84,6 +85,16 @@ class NetworkClient:
             channel = self._channels[connection] = ProducerChannel(connection, encoder)
             self._by_key[key] = channel
             self.sockets.add(channel, transports[key])
+
+    def watch(self) -> SocketWatch:
+        """What looks at the sockets of all connections."""
+
+        def unanswered(channel: Channel) -> tuple[int, bool]:
+            assert isinstance(channel, ProducerChannel), "nothing else was added"
+            return len(channel.connection.in_flight), channel.connection.awaits_answers
+
+        channels = [(each.broker, channel) for each, channel in self._channels.items()]
+        return SocketWatch(channels, unanswered)
 
     def close(self) -> None:
         """Stop listening; what was opened again is closed, the rest belongs to its opener."""

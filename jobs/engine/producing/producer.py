@@ -63,6 +63,12 @@ class Connection:
         return in_time and self.is_open and not self.is_congested
 
     @property
+    def awaits_answers(self) -> bool:
+        """True when something waits here until one of `max_in_flight` requests is answered."""
+        is_full = len(self.in_flight) >= self.max_in_flight
+        return is_full and self.is_open and not self.is_congested and self.has_waiting
+
+    @property
     def has_waiting(self) -> bool:
         """True when something waits for room here."""
         return bool(self.pending) or self.open_batch_waits or bool(self.waiting)
@@ -88,6 +94,8 @@ class Producer:
         muted: partitions to which nothing can simply be sent, because a batch failed or the
             leader's connection is lost.
         id_state: of an idempotent producer.
+        closed_loop: records are there whenever there is room, so they count from when they are
+            taken, and none is late.
     """
 
     __slots__ = (
@@ -100,6 +108,7 @@ class Producer:
         "blocked",
         "buffered_bytes",
         "client_id",
+        "closed_loop",
         "connections",
         "full_records",
         "full_s",
@@ -131,6 +140,7 @@ class Producer:
         self.blocked = False
         self.client_id = client_id
         self.id_state = id_state
+        self.closed_loop = pattern.closed_loop
         self.muted: dict[int, MutedPartition] = {}
         self._schedule = schedule
         self._linger_s = pattern.options.linger_ms / 1000.0
@@ -153,9 +163,10 @@ class Producer:
         """How many records are due in [from_s, to_s)."""
         return due_between(self._schedule, from_s, to_s)
 
-    def seal(self, records: int) -> Batch:
+    def seal(self, records: int, now: float) -> Batch:
         """Close the open batch after this many records and open the next one."""
-        batch = Batch(self.partition, self.opened, records, self.section, self._first_due_s)
+        since_s = now if self.closed_loop else self._first_due_s
+        batch = Batch(self.partition, self.opened, records, self.section, since_s)
         self.opened += records
         self.section = self.section.following
         self._partition_bytes += batch.size

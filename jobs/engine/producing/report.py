@@ -6,6 +6,7 @@ import socket
 from collections.abc import Iterable
 
 from jobs.engine.batches.pool import pool_of
+from jobs.engine.network.tcp_info import kernel_buffers
 from jobs.engine.producing.account import Account
 from jobs.engine.producing.producer import Producer
 from jobs.engine.task.plan import TrialPlan
@@ -41,6 +42,15 @@ def producer_report(
     shares = ProducerShares.of(
         (index, account.acked_in_window[index], records) for index, records in due.items()
     )
-    produced = Produced(counts, account.latency.histogram, account.lateness.histogram, shares)
+    produced = Produced(
+        counts, account.latency.histogram, account.lateness.histogram, shares, account.sockets
+    )
     begin_s = window.start_s + wall_offset_s
-    return TaskReport(task, socket.gethostname(), begin_s, begin_s + window.duration_s, produced)
+    return TaskReport(
+        task,
+        socket.gethostname(),
+        begin_s,
+        begin_s + window.duration_s,
+        produced,
+        kernel_buffers=kernel_buffers(),
+    )

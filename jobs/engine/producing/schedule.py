@@ -25,6 +25,7 @@ from metrics.traffic.profile import RateProfile
 _GOLDEN = 0.6180339887498949
 _TOLERANCE = 1e-6  # of a record: what rounding may make of a time that was computed from it
 _CYCLE = 262_144
+_ENDLESS = 2**62
 
 
 @dataclass(frozen=True)
@@ -203,6 +204,25 @@ class EvenSchedule:
         return max(0, math.ceil((at_s - self._first_s) * self._rate - _TOLERANCE))
 
 
+class ClosedLoop:
+    """Records that are there whenever there is room for them, from a time on: none is ever due."""
+
+    def __init__(self, start_s: float) -> None:
+        self._start_s = start_s
+
+    def due_s(self, record: int) -> float:
+        """From when on this record is there."""
+        return self._start_s
+
+    def due_until(self, at_s: float) -> int:
+        """How many records are there at this time: more than anybody takes."""
+        return _ENDLESS if at_s >= self._start_s else 0
+
+    def due_before(self, at_s: float) -> int:
+        """None, as no schedule asks for any."""
+        return 0
+
+
 class PacedSchedule:
     """Arrivals of any kind at any pace, see the module's text."""
 
@@ -282,6 +302,8 @@ def schedule_of(
 
 def _endless(pattern: ProducerPattern, index: int, start_s: float, ramp_up_s: float) -> Schedule:
     rate, options = pattern.rate_records_per_s, pattern.options
+    if pattern.closed_loop:
+        return ClosedLoop(start_s)
     if options.arrivals == "fixed" and not ramp_up_s:
         return EvenSchedule(rate, start_s + _phase(pattern, index) / rate)
     off_s = options.burst_off_s if options.arrivals == "bursts" else 0.0

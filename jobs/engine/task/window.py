@@ -74,11 +74,12 @@ class Window:
         """True inside of it."""
         return self.start_s <= now < self.end_s
 
-    def heed(self, now: float, acked: int | None = None) -> None:
+    def heed(self, now: float, acked: int | None = None, written: int = 0) -> None:
         """See whether the load is still wanted, and for how long; then say how far it is.
 
         Args:
             acked: records acknowledged inside the window, which the driver is told.
+            written: records acknowledged since the start of the load.
 
         Raises:
             OrphanedError: the parent process or the driver is gone.
@@ -93,8 +94,12 @@ class Window:
             return
         if self._line.end_after_s is not None:
             self._end_at(self.start_s + self._line.end_after_s, now)
-        if now >= self.start_s and acked is not None:
-            self._line.say(at_s=now - self.start_s, acked=acked)
+        if acked is None:
+            return
+        if now >= self.start_s:
+            self._line.say(at_s=now - self.start_s, acked=acked, written=written)
+        else:
+            self._line.say(written=written)
 
     def _end_at(self, end_s: float, now: float) -> None:
         if end_s < min(now, self.end_s):

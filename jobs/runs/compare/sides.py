@@ -10,7 +10,13 @@ from pathlib import Path
 from jobs.config import Configuration, Goal, Workload, load
 from jobs.config.fields import all_keys
 from jobs.config.files import SUFFIXES
-from jobs.config.loading import available, describe, load_cluster, require_endless
+from jobs.config.loading import (
+    available,
+    describe,
+    load_cluster,
+    require_endless,
+    require_open_loop,
+)
 from jobs.config.overrides import FILES
 from jobs.setup.preflight import Machine, memory_problem, this_machine
 from jobs.testbed.profile import profile_of
@@ -29,6 +35,7 @@ TESTBED_KEYS = {
 SAME_ON_BOTH = (
     ("workload", "message_bytes"),
     ("workload", "np"),
+    ("workload", "producer", "rate"),
     ("workload", "producer", "rate_bytes_per_s"),
     ("workload", "producer", "rate_records_per_s"),
     ("goal", "search"),
@@ -166,6 +173,7 @@ def load_sides(
                 )
             config = load(cluster, workload, goal, (*overrides, *own, FULL_WINDOWS))
         require_endless(config)
+        require_open_loop(config)
         _require_np(config)
         sides[side] = SideSetup(spec, config)
     return sides

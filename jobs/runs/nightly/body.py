@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from jobs.config import Configuration
+from jobs.config.loading import require_open_loop
 from jobs.config.suite import Case, Suite
 from jobs.console.events import Level, Notice, PhaseStarted, Plan, Table
 from jobs.runs.endings import Ending
@@ -46,6 +47,7 @@ class NightRun(Body):
         budget_s: float | None = None,
         junit: Path | None = None,
     ) -> None:
+        require_open_loop(config)
         self.suite = suite
         self.config = config
         self.night = night

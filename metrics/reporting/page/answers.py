@@ -41,6 +41,7 @@ _GAVE_OUT = {
     Resource.NETWORK.value: "the network gave out",
     Resource.REPLICATION.value: "replication fell behind",
     Resource.QUOTA.value: "a quota held the producers back",
+    Resource.CONNECTION.value: "the connections could carry no more",
 }
 
 

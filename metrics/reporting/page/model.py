@@ -82,6 +82,11 @@ class Report:
     held: str = ""
 
     @property
+    def has_closed_loop(self) -> bool:
+        """Whether a trial sent as fast as it was let."""
+        return any(each.trial.pattern.producer.closed_loop for each in self.trials)
+
+    @property
     def goals(self) -> tuple[str, ...]:
         """The goals by name."""
         return tuple(part.goal for part in self.parts)

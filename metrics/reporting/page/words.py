@@ -20,7 +20,7 @@ WORDS = {
     "boundary point": "a bracket no wider than the resolution; its value is the sustained side",
     "boundary line": "the boundary points over a range of bpm",
     "resource": "what bound the brokers: request handlers, network threads, CPU, heap, disk, "
-    "network, replication or quota",
+    "network, replication or quota, or the connections to them",
     "MB": "10⁶ bytes of payload",
 }
 """Word → meaning; a test holds them against the glossary."""

@@ -1,0 +1,160 @@
+"""Sockets to real brokers from both ends, and producers that send as fast as they are let."""
+
+from __future__ import annotations
+
+import math
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from jobs.cluster.admin import KafkaAdmin
+from jobs.cluster.connect import connect
+from jobs.console.events import RecordingReporter
+from jobs.testbed.handle import Testbed
+from jobs.trials.broker_sockets import BrokerSockets
+from jobs.trials.driver_line import ControlServer
+from metrics.tables.store import TableStore
+from metrics.traffic.pattern import Phases
+from tests.support.engine_bench import Bench
+from tests.support.sweeps import sweep_of, sweeping
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the kernel's figures are Linux's")
+
+UNLIMITED = """
+  - cluster.warm_up_max_s=0
+  - workload.topic.replication_factor=1
+  - workload.producer.rate_bytes_per_s=null
+  - workload.producer.rate=unlimited
+"""
+HELD = f"""
+asks: load
+load: 2
+workload: 1kB
+set:{UNLIMITED}
+  - workload.trial.warmup_s=1
+  - workload.trial.measure_s=4
+  - workload.producer.send_buffer_bytes=200000
+axes:
+  workload.producer.max_in_flight: [1, 5]
+"""
+VOLUME = 60_000_000
+FILLED = f"""
+asks: fill
+load: 2
+workload: 1kB
+set:{UNLIMITED}
+  - workload.trial.volume_bytes={VOLUME}
+  - workload.trial.measure_s=20
+axes:
+  workload.producer.acks: ["1", all]
+"""
+
+
+@pytest.fixture
+def admin(kafka_testbed: Testbed) -> Any:
+    with connect(kafka_testbed.bootstrap_servers) as connected:
+        yield connected
+
+
+@pytest.fixture
+def bench(kafka_testbed: Testbed, admin: KafkaAdmin) -> Any:
+    made = Bench(kafka_testbed, admin, replicas=1)
+    yield made
+    admin.delete_topic(made.topic)
+
+
+def test_a_window_tells_of_the_sockets_to_each_broker(bench: Bench) -> None:
+    client = bench.run(np=3, send_buffer_bytes=100_000, receive_buffer_bytes=50_000)
+    assert set(client.producer_sockets) == set(bench.brokers)
+    for found in client.producer_sockets.values():
+        assert (found.connections, found.watched) == (3, 3)
+        assert found.looks >= 3 * 4, "four a second in 1.5 s, and one at its end"
+        assert (found.send_buffer_bytes, found.receive_buffer_bytes) == (200_000, 100_000)
+        assert found.rtt_min_ms is not None and 0 < found.rtt_min_ms < 2
+        assert found.retransmitted_bytes <= found.sent_bytes
+    sent = sum(found.sent_bytes for found in client.producer_sockets.values())
+    assert sent >= 0.9 * client.counts.acked_bytes, "payload, and what frames it"
+    (host,) = client.kernel_buffers
+    assert len(host.tcp_rmem) == len(host.tcp_wmem) == 3
+
+
+def test_a_closed_loop_arrives_whole_and_is_faster_than_any_rate_that_was_asked_for(
+    bench: Bench,
+) -> None:
+    paced = bench.run(np=2)
+    before = sum(bench.end_offsets().values())
+    client = bench.run(
+        np=2, rate_records_per_s=math.inf, buffer_memory=500_000, pool_bytes=2_000_000
+    )
+    counts = client.counts
+    assert counts.acked_total == sum(bench.end_offsets().values()) - before > 0
+    assert counts.failed_total == 0
+    assert counts.acked_records > 5 * paced.counts.acked_records
+    assert (counts.offered_records, client.offered_mb_per_s) == (0, None)
+    assert client.achieved_mb_per_s is not None and client.achieved_mb_per_s > 3
+    assert math.isnan(client.lateness_p99_ms)
+    # What waits is bounded by buffer_memory, so this is what it takes to drain that, and no more.
+    drain_ms = 1000 * 2 * 2 * 516_384 / 1e6 / client.achieved_mb_per_s
+    assert client.latency.p50_ms < drain_ms + 200
+
+
+@pytest.mark.skipif(shutil.which("ss") is None, reason="ss of iproute2 shows the brokers' ends")
+def test_the_brokers_ends_are_seen_while_a_window_lasts(
+    kafka_testbed: Testbed, bench: Bench
+) -> None:
+    looking = BrokerSockets(kafka_testbed.pids, bench.brokers)
+    with (
+        ControlServer("127.0.0.1", "127.0.0.1") as server,
+        server.line(1) as line,
+        looking.watch(line, Phases(warmup_s=0.5, measure_s=3.0)),
+    ):
+        client = bench.run(np=3, measure_s=3.0, control=line.address)
+    seen = looking.seen()
+    assert set(seen) == set(client.producer_sockets) == set(kafka_testbed.broker_ids)
+    for broker, ends in seen.items():
+        ours = client.producer_sockets[broker]
+        assert ends.connections >= ours.connections == 3, "and those of whoever asks besides"
+        # Kafka asks for 102,400 unless its properties say otherwise; the kernel doubles it.
+        assert ends.receive_buffer_bytes == 204_800
+        assert 0 < ends.received_bytes <= ours.sent_bytes + 100_000
+        assert ends.rtt_min_ms is not None
+
+
+def test_trials_of_a_closed_loop_are_marked_and_name_what_binds(
+    kafka_testbed: Testbed, spark: SparkSession, tmp_path: Path
+) -> None:
+    under_way = sweeping(sweep_of(tmp_path, kafka_testbed, HELD), tmp_path, RecordingReporter())
+    under_way.run()
+    assert under_way.ending(None).exit_code == 0
+    rows = TableStore(spark, str(tmp_path / "tables")).read("trials").collect()
+    assert len(rows) == 2
+    for row in rows:
+        assert (row.closed_loop, row.rate_records_per_s) == (True, None)
+        assert row.offered_records == 0
+        assert row.end_offset_growth_records == row.acked_total > row.acked_records > 0
+        assert row.verdict in {"SUSTAINED", "OVERLOADED"}, row.reasons
+        assert "closed_loop" in {reason.indicator for reason in row.reasons}
+        assert row.limited_by, "something sets the pace, and the row says what or that it cannot"
+        assert row.limited_by != "connection", "nobody's buffers bind within one machine"
+        sockets = row.producer_sockets
+        assert set(sockets) == set(kafka_testbed.broker_ids)
+        assert {each.send_buffer_bytes for each in sockets.values()} == {400_000}
+
+
+def test_a_volume_in_a_closed_loop_is_written_whole(
+    kafka_testbed: Testbed, spark: SparkSession, tmp_path: Path
+) -> None:
+    under_way = sweeping(sweep_of(tmp_path, kafka_testbed, FILLED), tmp_path, RecordingReporter())
+    under_way.run()
+    assert under_way.ending(None).exit_code == 0
+    rows = TableStore(spark, str(tmp_path / "tables")).read("trials").collect()
+    assert [row.acked_total for row in rows] == [VOLUME // 1_000] * 2
+    assert [row.end_offset_growth_records for row in rows] == [VOLUME // 1_000] * 2
+    took_s = [each.value for each in under_way.results]
+    assert all(each is not None and 0 < each < 20 for each in took_s)

@@ -1,0 +1,38 @@
+"""The event loop of a task's producers against a scripted broker, on a socket pair."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from jobs.engine.batches.pool import BatchPool
+from jobs.engine.network.transport import PlainTransport
+from jobs.engine.producing.loop import WireLoop
+from search.errors import RedlineError
+from tests.support.patterns import plan
+from tests.support.scripted_broker import Script, ScriptedBroker
+
+
+def _refused(_wanted: object) -> dict[tuple[str, int], PlainTransport]:
+    raise RedlineError("connection refused")
+
+
+def run_loop(
+    script: Script, rate: float = 2_000.0, **options: Any
+) -> tuple[WireLoop, ScriptedBroker]:
+    """One producer of messages of 100 B, from its first record to its last answer.
+
+    Args:
+        rate: of it [records/s].
+        options: as `tests.support.patterns.plan` has them.
+    """
+    fields: dict[str, Any] = {"pool_bytes": 200_000, "linger_ms": 2.0, "retries": 0}
+    trial = plan(rate_records_per_s=rate, drain_timeout_s=1.0, **(fields | options))
+    with ScriptedBroker(script) as broker:
+        transports = {(trial.client_id(0), 7): PlainTransport(broker.client_socket)}
+        pool = BatchPool(trial.pattern.producer)
+        loop = WireLoop(trial, 0, transports, pool, opener=_refused)
+        now = time.monotonic()
+        with broker.client_socket:
+            loop.run(now + 0.05, time.time() - now)
+    return loop, broker

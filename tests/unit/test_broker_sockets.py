@@ -1,0 +1,122 @@
+"""The brokers' ends of connections, from what `ss` writes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+
+import pytest
+
+from jobs.trials import broker_sockets as module
+from jobs.trials.broker_sockets import (
+    BrokerSockets,
+    client_ends,
+    seen_sockets,
+    ss_commands,
+)
+from metrics.traffic.pattern import Phases
+
+# ss of iproute2 6.1 on Linux 6.18; the second line is of a dual-stack socket on a slow link.
+TEXT = """\
+0      0               127.0.0.1:27302          127.0.0.1:56474 users:(("java",pid=3934,fd=79)) skmem:(r0,rb204800,t0,tb204800,f0,w0,o0,bl0,d0) bbr wscale:10,1 rto:204 rtt:0.157/0.264 ato:40 mss:32768 pmtu:65535 rcvmss:536 advmss:65483 cwnd:18 bytes_sent:1274 bytes_acked:1274 bytes_received:1701 segs_out:39 segs_in:75 bbr:(bw:26214390624bps,mrtt:0.01,pacing_gain:2.88672,cwnd_gain:2.88672) send 30054726115bps lastsnd:1896 lastrcv:1912 lastack:1896 busy:104ms reordering:18 rcv_space:65483 rcv_ssthresh:101856 minrtt:0.01 snd_wnd:65536
+0      0      [::ffff:10.9.0.2]:9092   [::ffff:10.9.0.1]:40112 users:(("java",pid=3934,fd=80)) skmem:(r4352,rb321844,t0,tb4194304,f0,w2304,o0,bl0,d0) bbr wscale:10,10 rto:224 rtt:50.373/22.853 ato:40 mss:1448 cwnd:20 bytes_sent:29770 bytes_retrans:222 bytes_acked:29548 bytes_received:756625 unacked:4 retrans:0/6 busy:9256ms rwnd_limited:9000ms(97.2%) sndbuf_limited:4ms(0.0%) rcv_space:72776 minrtt:50.008
+0      0               127.0.0.1:33333          127.0.0.1:27302 users:(("java",pid=3935,fd=12)) skmem:(r0,rb131072,t0,tb4194304,f0,w0,o0,bl0,d0) cubic mss:1448 cwnd:10 rtt:0.2/0.1
+"""  # noqa: E501
+
+
+def test_a_line_is_a_socket() -> None:
+    near, far, follower = seen_sockets(TEXT)
+    assert (near.local, near.peer, near.pids) == (
+        "127.0.0.1:27302",
+        "127.0.0.1:56474",
+        frozenset({3934}),
+    )
+    assert (near.info.rtt_us, near.info.rtt_min_us, near.info.received_bytes) == (157, 10, 1_701)
+    assert near.memory is not None
+    assert near.memory.receive_buffer_bytes == 204_800
+    assert (far.local, far.peer) == ("10.9.0.2:9092", "10.9.0.1:40112")
+    assert far.memory is not None
+    assert far.memory == (321_844, 4_194_304, 4_352 + 2_304)
+    assert (far.info.in_flight_bytes, far.info.cwnd_bytes) == (4 * 1_448, 20 * 1_448)
+    assert (far.info.busy_us, far.info.receiver_limited_us) == (9_256_000, 9_000_000)
+    assert (far.info.retransmitted_bytes, far.info.sent_bytes) == (222, 29_770)
+    assert far.info.rtt_min_us == 50_008
+    assert follower.info.rtt_min_us is None
+    assert seen_sockets("nonsense\n\n") == []
+
+
+def test_connections_between_brokers_are_none_of_clients() -> None:
+    text = TEXT + TEXT.splitlines()[0].replace("56474", "33333")
+    ends = client_ends(seen_sockets(text), {1: 3934, 2: 3935}, {1: ":27302", 2: ":27303"})
+    assert [(broker, each.peer) for broker, each in ends] == [(1, "127.0.0.1:56474")]
+
+
+class Time:
+    now = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+PHASES = Phases(warmup_s=2.0, measure_s=4.0)
+
+
+def test_looks_are_in_the_window_and_what_grew_between_them_counts() -> None:
+    first, last = (
+        seen_sockets(TEXT)[0],
+        seen_sockets(TEXT.replace("received:1701", "received:9701"))[0],
+    )
+    shown, clock = [first], Time()
+    looking = BrokerSockets(
+        {1: 3934}, {1: ("127.0.0.1", 27302)}, show=lambda: list(shown), clock=clock
+    )
+    assert looking.step(None, PHASES) is not None
+    assert looking.step(1_000.0, PHASES) is not None
+    assert looking.seen() == {}, "the load has begun and the window has not"
+    clock.now = 1_002.0
+    assert looking.step(1_000.0, PHASES) == 1.0
+    clock.now, shown = 1_005.5, [last]
+    assert looking.step(1_000.0, PHASES) == pytest.approx(0.4), "one more look before its end"
+    clock.now = 1_006.1
+    assert looking.step(1_000.0, PHASES) is None
+    (found,) = looking.seen().values()
+    assert (found.connections, found.watched, found.looks) == (1, 1, 2)
+    assert (found.received_bytes, found.sent_bytes) == (8_000, 0)
+    assert found.receive_buffer_bytes == 204_800
+
+
+def test_a_connection_that_came_within_the_window_counts_from_its_beginning() -> None:
+    sockets, clock = seen_sockets(TEXT), Time()
+    shown = [sockets[0]]
+    looking = BrokerSockets(
+        {1: 3934}, {1: ("10.9.0.2", 9092)}, show=lambda: list(shown), clock=clock
+    )
+    clock.now = 1_002.0
+    looking.step(1_000.0, PHASES)
+    clock.now, shown = 1_003.0, [sockets[1]]
+    looking.step(1_000.0, PHASES)
+    assert looking.seen()[1].received_bytes == 756_625
+
+
+def test_a_namespace_is_asked_once_and_ours_without_entering_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    spaces = {"self": "net:[1]", "10": "net:[1]", "11": "net:[1]", "20": "net:[2]", "21": "net:[2]"}
+    monkeypatch.setattr(module, "_namespace", spaces.get)
+    monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    commands = ss_commands([10, 11, 20, 21, 99])
+    assert [each[0] for each in commands] == ["ss", "nsenter"]
+    assert commands[1][:4] == ("nsenter", "-t", "21", "-n")
+    monkeypatch.setattr(os, "geteuid", lambda: 1_000)
+    assert [each[0] for each in ss_commands([10, 20])] == ["ss"]
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+    assert ss_commands([10, 20]) == []
+
+
+def test_without_ss_nothing_is_watched_and_nothing_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+    looking = BrokerSockets({1: os.getpid()}, {1: ("127.0.0.1", 9092)})
+    with looking.watch(None, PHASES):  # type: ignore[arg-type]
+        pass
+    assert looking.seen() == {}

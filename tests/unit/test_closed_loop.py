@@ -1,0 +1,278 @@
+"""A closed loop: producers that send as fast as they are let, and what is said of it."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from jobs.cluster.health import LogDir
+from jobs.config import Configuration, load, load_workload
+from jobs.config.goal import GuardLimits
+from jobs.config.loading import require_open_loop
+from jobs.engine.clients.library_producers import LibrarySender
+from jobs.engine.producing.producer import Producer
+from jobs.engine.producing.schedule import EndingSchedule, schedule_for
+from jobs.runs.estimate import describe_producer
+from jobs.runs.fixed_load import FixedLoad, FixedLoadRun
+from jobs.runs.limit import LimitRun
+from jobs.trials.driver_line import ControlServer
+from jobs.trials.guards import Guards
+from metrics.columns import restored, row_of
+from metrics.judging.thresholds import Thresholds
+from metrics.judging.verdict import judge
+from metrics.traffic.pattern import TrafficPattern
+from metrics.traffic.producer import ProducerOptions, ProducerPattern
+from metrics.traffic.profile import RateProfile
+from metrics.windows.resource import Resource
+from search.errors import ConfigError, GuardStopError
+from search.model import Verdict
+from tests.support.evidence import broker, client, evidence
+from tests.support.patterns import pattern
+from tests.support.scripted_broker import Answer
+from tests.support.wire_loops import run_loop
+
+UNLIMITED = [
+    "workload.producer.rate_bytes_per_s=null",
+    "workload.producer.rate=unlimited",
+]
+
+
+def unlimited(**fields: Any) -> TrafficPattern:
+    return pattern(rate_records_per_s=math.inf, **fields)
+
+
+def configured(*more: str) -> Configuration:
+    return load("testbed", "1kB", "default", [*UNLIMITED, *more])
+
+
+# --- what it sends ------------------------------------------------------------------------
+
+
+def test_every_batch_is_full_and_as_many_requests_wait_as_may() -> None:
+    loop, seen = run_loop(
+        lambda _: Answer(delay_s=0.01), math.inf, max_in_flight=2, buffer_memory=64_000
+    )
+    counts = loop.account.counts
+    assert counts.acked_total == seen.records > 1_000
+    full = loop.producers[0].section.full_records
+    assert seen.records / seen.requests >= full
+    assert (counts.offered_records, counts.unsent_own_records) == (0, 0)
+    assert loop.producers[0].buffered_bytes <= 64_000 + 16_384, "buffer_memory bounds what waits"
+    assert loop.producers[0].blocked or loop.producers[0].opened == seen.records
+
+
+def test_it_waits_for_answers_and_for_nothing_else() -> None:
+    began_s = time.monotonic()
+    loop, seen = run_loop(lambda _: Answer(delay_s=0.04), math.inf, max_in_flight=1)
+    took_s = time.monotonic() - began_s
+    assert seen.requests <= took_s / 0.04 + 1, "one request at a time"
+    assert seen.records / seen.requests > 2 * loop.producers[0].section.full_records
+    assert loop.account.counts.unsent_own_records == 0
+
+
+def test_latency_counts_from_when_a_record_was_taken() -> None:
+    loop, _ = run_loop(
+        lambda _: Answer(delay_s=0.02), math.inf, max_in_flight=1, buffer_memory=1_024
+    )
+    latency_ms = loop.account.latency.histogram.quantile(50) / 1000
+    assert 20 <= latency_ms < 200, "and not from the start of the load, 0.1 s and more before"
+    assert loop.account.lateness.histogram.count == 0, "nothing is late that was never due"
+
+
+def test_a_volume_is_sent_whole_and_no_more() -> None:
+    loop, seen = run_loop(lambda _: Answer(), math.inf, volume_bytes=100_050)
+    assert seen.records == loop.account.counts.acked_total == 1_001, "of 100 B, rounded up"
+
+
+def test_a_volume_ends_a_closed_loop_as_any_schedule() -> None:
+    schedule = schedule_for(unlimited(volume_bytes=1_000), 0, 5.0)
+    assert isinstance(schedule, EndingSchedule)
+    assert (schedule.due_s(9), schedule.due_s(10)) == (5.0, math.inf)
+    assert (schedule.due_until(4.9), schedule.due_until(5.0)) == (0, 10)
+    assert schedule.due_before(100.0) == 0
+
+
+def test_a_library_gets_records_as_long_as_it_has_room() -> None:
+    class Library:
+        taken = 0
+
+        def offer(self, *_: object) -> bool:
+            self.taken += 1
+            return self.taken <= 30
+
+    schedule = schedule_for(unlimited(), 0, 5.0)
+    producer = Producer(0, unlimited().producer, _section(), range(4), schedule)
+    library: Any = Library()
+    sender = LibrarySender(producer, library, [(None, b"x" * 100, [])])
+    while sender.offer(0.0, 2_000, 7.5):
+        continue
+    assert sender.offered == 20, "so many fit into buffer_memory"
+    assert sender.blocked
+
+
+def _section() -> Any:
+    from jobs.engine.batches.sections import PlainSection
+
+    ends = [100 * records for records in range(17)]
+    return PlainSection(b"x" * 1_600, ends, ends)
+
+
+# --- what it is in configuration and tables ------------------------------------------------
+
+
+def test_it_is_one_of_three_ways_to_give_a_rate() -> None:
+    workload = load_workload("1kB", UNLIMITED)
+    assert workload.pattern(1_000).producer.closed_loop
+    assert not load_workload("1kB").pattern(1_000).producer.closed_loop
+    with pytest.raises(ConfigError, match="rate_bytes_per_s and rate are given; expected exactly"):
+        load_workload("1kB", ["workload.producer.rate=unlimited"])
+    with pytest.raises(ConfigError, match="unlimited"):
+        load_workload("1kB", ["workload.producer.rate=fast"])
+    assert ProducerOptions(rate="unlimited").records_per_s(1_000) == math.inf
+    assert describe_producer(workload).startswith("closed loop, as fast as it is let, acks=1")
+
+
+@pytest.mark.parametrize(
+    "override", ["workload.producer.arrivals=bursts", "workload.trial.ramp_up_s=1"]
+)
+def test_times_of_records_contradict_it(override: str) -> None:
+    more = ["workload.trial.early_end_error_rate=0", override]
+    with pytest.raises(ConfigError, match="expected arrivals fixed and no ramp"):
+        load_workload("1kB", [*UNLIMITED, *more])
+
+
+def test_a_row_marks_it_and_has_no_rate() -> None:
+    told = row_of(unlimited().producer)
+    assert (told["closed_loop"], told["rate_records_per_s"]) == (True, None)
+    assert restored(ProducerPattern, told) == unlimited().producer
+    open_loop = row_of(pattern().producer)
+    assert (open_loop["closed_loop"], open_loop["rate_records_per_s"]) == (False, 1_000.0)
+
+
+def test_a_batch_is_as_large_as_it_may_be() -> None:
+    producer = unlimited(linger_ms=0.0, batch_size=16_384).producer
+    assert producer.records_per_batch == producer.records_per_full_batch > 100
+    assert (producer.record_interval_s, producer.batch_interval_s) == (0.0, 0.0)
+
+
+# --- who takes it ---------------------------------------------------------------------------
+
+
+def test_a_search_refuses_it_with_a_way_out() -> None:
+    with pytest.raises(ConfigError, match=r"a closed loop offers none; .* or use redline traffic"):
+        LimitRun(configured())
+    assert ConfigError.exit_code == 2
+    require_open_loop(load("testbed", "1kB", "default", []))
+
+
+def test_an_axis_of_rates_refuses_it() -> None:
+    with pytest.raises(ConfigError, match=r"goal.search.axis is rate .* producer.rate unlimited"):
+        configured("goal.search.axis=rate", "workload.np=4")
+
+
+def test_a_fixed_load_takes_it_and_promises_no_bytes(tmp_path: Any) -> None:
+    planned = FixedLoadRun(configured(), FixedLoad(1_000, 4)).plan(tmp_path)
+    assert planned.write_bytes_max is None
+    whole = configured("workload.trial.volume_bytes=2000000")
+    planned = FixedLoadRun(whole, FixedLoad(1_000, 4)).plan(tmp_path)
+    replicas = whole.workload.topic.replication_factor
+    assert planned.write_bytes_max == 2_000_000 * replicas
+
+
+def test_a_profile_has_no_rate_to_change(tmp_path: Any) -> None:
+    profile = RateProfile("day", ((0.0, 1.0), (10.0, 0.5)))
+    with pytest.raises(ConfigError, match=r"--profile day with producer.rate unlimited"):
+        FixedLoadRun(configured(), FixedLoad(1_000, 4, duration_s=20.0, profile=profile))
+
+
+# --- guards -----------------------------------------------------------------------------------
+
+
+class Cluster:
+    """One disk of 1 TB with half of it free."""
+
+    def under_replicated(self) -> frozenset[tuple[str, int]]:
+        return frozenset()
+
+    def log_dirs(self) -> tuple[LogDir, ...]:
+        return (LogDir(1, "/data", 10**12, 5 * 10**11),)
+
+
+def guarding(**limits: Any) -> Guards:
+    made = Guards(GuardLimits(**limits), Cluster(), lambda _: True, pytest.fail)
+    made.open()
+    return made
+
+
+def test_guards_let_it_begin_and_end_it_once_enough_is_written() -> None:
+    guards, traffic = guarding(write_bytes_max=1_000_000), unlimited()
+    guards.admit(traffic)
+    with ControlServer("127.0.0.1", "127.0.0.1") as server, server.line(2) as line:
+        ended = threading.Event()
+        line.end_now = ended.set  # type: ignore[method-assign]
+        line.hear(0, {"written": 4_000})
+        with guards.watch(traffic, line):
+            assert not ended.wait(0.3)
+            line.hear(1, {"at_s": 1.0, "acked": 10, "written": 6_000})
+            assert line.written == 10_000
+            assert ended.wait(10.0)
+    with pytest.raises(GuardStopError, match=r"1 MB of payload are written.* of 1 MB in all"):
+        guards.require_untripped()
+
+
+def test_what_an_unfinished_one_wrote_counts_as_far_as_it_was_heard_of() -> None:
+    guards, traffic = guarding(write_bytes_max=1_000_000), unlimited()
+    with ControlServer("127.0.0.1", "127.0.0.1") as server, server.line(1) as line:
+        line.hear(0, {"written": 7_000})
+        with guards.watch(traffic, line):
+            pass
+    guards.settle(traffic, None)
+    assert guards.spent_bytes == 700_000
+    guards.admit(traffic)
+    guards.settle(traffic, client(acked_by_partition={0: 3_000}))
+    with pytest.raises(GuardStopError, match="1 MB of payload"):
+        guards.admit(traffic)
+
+
+def test_a_cap_on_the_rate_cannot_be_promised() -> None:
+    with pytest.raises(GuardStopError, match="as fast as the brokers let it be"):
+        guarding(load_bytes_per_s_max=1_000_000).admit(unlimited())
+
+
+# --- what is said of it ---------------------------------------------------------------------
+
+
+def held(**changes: Any) -> Any:
+    seen = client(offered_records=0, offered_bytes=0, **changes)
+    return evidence(seen, [broker(1)], closed_loop=True)
+
+
+def test_nothing_is_missing_and_the_pace_has_a_reason() -> None:
+    judged = judge(held(), Thresholds())
+    assert judged.verdict is Verdict.SUSTAINED
+    assert judged.reasons[0].text == (
+        "closed loop: 0.100 MB/s as fast as it was let, the busiest task busy 20% of the window; "
+        "latencies leave out waiting before the send"
+    )
+    assert judged.limited_by is Resource.UNKNOWN, "nothing was at its limit, and that is said"
+    seen = held().client
+    assert (seen.offered_mb_per_s, seen.achieved_share) == (None, None)
+    assert seen.achieved_mb_per_s == pytest.approx(0.1)
+
+
+def test_brokers_that_it_fills_are_overloaded_as_ever() -> None:
+    full = replace(held(), brokers=(broker(1, handler_idle=0.02, cpu_machine_share=0.97),))
+    judged = judge(full, Thresholds())
+    assert judged.verdict is Verdict.OVERLOADED
+    assert judged.limited_by is Resource.CPU
+    assert [each.indicator for each in judged.reasons] == ["request_handler_idle", "closed_loop"]
+
+
+def test_a_closed_loop_that_sent_nothing_is_no_answer() -> None:
+    judged = judge(held(sent_records=0, acked_records=0), Thresholds())
+    assert judged.verdict is Verdict.INVALID

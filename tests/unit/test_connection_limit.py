@@ -1,0 +1,200 @@
+"""A long link is named where it binds, with the setting to change, and nowhere else."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from metrics.judging.attribution import attribute
+from metrics.judging.thresholds import Thresholds
+from metrics.trial.counts import ToBroker
+from metrics.trial.evidence import Evidence
+from metrics.trial.sockets import SocketCounts
+from metrics.windows.broker import RequestWindow
+from metrics.windows.resource import Resource
+from metrics.windows.use import use_table
+from search.model import Verdict
+from tests.support.evidence import broker, client, evidence, judged
+
+LINK = SocketCounts(
+    connections=8,
+    watched=8,
+    looks=800,
+    rtt_min_us=50_000,
+    rtt_sum_us=800 * 50_000,
+    in_flight_max_bytes=128_000,
+    in_flight_sum_bytes=800 * 120_000,
+    send_buffer_bytes=262_144,
+    sent_bytes=200_000_000,
+    fastest_bytes_per_s=2_560_000.0,
+    busy_us=80_000_000,
+    receiver_limited_us=0,
+    send_buffer_limited_us=0,
+)
+"""Eight connections over 50 ms that are busy all the time of a window of 10 s."""
+
+
+def link(**changes: Any) -> SocketCounts:
+    return replace(LINK, **changes)
+
+
+def seen(sockets: SocketCounts, requests: int = 1_000, **changes: Any) -> Evidence:
+    """Of one broker with nothing at its limit, of which half of the load was acknowledged."""
+    told = client(
+        acked_records=5_000,
+        producer_sockets={1: sockets},
+        by_broker={1: ToBroker(requests=requests)},
+    )
+    return evidence(told, [broker(1)], **changes)
+
+
+def bound(found: Evidence) -> tuple[Resource, str]:
+    named = attribute(found, Thresholds())
+    return named.resource, named.text
+
+
+def test_the_brokers_receive_window() -> None:
+    resource, text = bound(seen(link(receiver_limited_us=74_400_000)))
+    assert resource is Resource.CONNECTION
+    assert text.startswith(
+        "connection: broker 1: one connection had at most 128 kB in flight at 50.0 ms: 2.56 MB/s; "
+        "the broker's receive window was full for 93% of the time in which there was something to "
+        "send: the socket's buffer binds, not the broker; raise the broker's "
+        "socket.receive.buffer.bytes, or net.ipv4.tcp_rmem of its host where that is -1"
+    )
+
+
+def test_the_brokers_own_buffer_is_told_where_its_end_is_seen() -> None:
+    ends = {1: SocketCounts(8, 8, 8, receive_buffer_bytes=204_800)}
+    _, text = bound(seen(link(receiver_limited_us=74_400_000), broker_sockets=ends))
+    assert "socket.receive.buffer.bytes (its buffers are 102 kB), or net.ipv4" in text
+
+
+def test_our_send_buffer() -> None:
+    resource, text = bound(
+        seen(link(send_buffer_limited_us=60_000_000, receiver_limited_us=20_000_000))
+    )
+    assert resource is Resource.CONNECTION
+    assert "our send buffer (131 kB) was full for 75% of the time" in text
+    assert "raise producer.send_buffer_bytes (Kafka's send.buffer.bytes), or" in text
+
+
+def test_requests_in_flight() -> None:
+    # One request at a time of 16 kB on each of 8 connections: 20 a second at 50 ms.
+    waits = link(waiting_looks=780, unanswered_max=1, sent_bytes=25_600_000, busy_us=79_000_000)
+    resource, text = bound(seen(waits, requests=1_560))
+    assert resource is Resource.CONNECTION
+    assert (
+        "in 98% of the looks a connection had something to send and waited for an answer to the 1 "
+        "request that it may have unanswered: 20 requests/s of 16 kB at a round trip of 50.0 ms"
+    ) in text
+    assert "raise producer.max_in_flight" in text
+
+
+@pytest.mark.parametrize(
+    ("receiver", "sender", "waiting", "named"),
+    [
+        (0.39, 0.00, 0.00, "socket.receive.buffer.bytes"),  # 100 kB at the far end: 2.3 MB/s
+        (0.30, 0.00, 0.06, "socket.receive.buffer.bytes"),  # 1 MiB: 28 MB/s
+        (0.43, 0.00, 1.00, "socket.receive.buffer.bytes"),  # 100 kB, and requests wait behind it
+        (0.00, 0.75, 0.00, "send_buffer_bytes"),  # 64 kB here: 2.3 MB/s
+        (0.00, 0.41, 0.65, "send_buffer_bytes"),  # 4 MiB there, so that ours of 4 MiB bind: 47 MB/s
+        (0.00, 0.00, 1.00, "max_in_flight"),  # one request of 16 kB at a time: 0.3 MB/s
+    ],
+)
+def test_what_a_real_link_of_50_ms_showed(
+    receiver: float, sender: float, waiting: float, named: str
+) -> None:
+    """Shares as read over two namespaces with a delay line between them, Linux 6.18."""
+    busy_us = 4_000_000
+    sockets = link(
+        busy_us=busy_us,
+        receiver_limited_us=round(receiver * busy_us),
+        send_buffer_limited_us=round(sender * busy_us),
+        waiting_looks=round(waiting * 800),
+        unanswered_max=1,
+    )
+    resource, text = bound(seen(sockets, requests=1_500))
+    assert resource is Resource.CONNECTION
+    ways = ("socket.receive.buffer.bytes", "send_buffer_bytes", "max_in_flight")
+    assert [way for way in ways if way in text] == [named]
+
+
+@pytest.mark.parametrize(
+    "sockets",
+    [
+        link(receiver_limited_us=79_000_000, rtt_min_us=900),
+        link(receiver_limited_us=79_000_000, rtt_min_us=None),
+        link(receiver_limited_us=12_000_000),
+        link(receiver_limited_us=None, send_buffer_limited_us=None, busy_us=None),
+        link(),
+        link(waiting_looks=300, unanswered_max=1),
+    ],
+    ids=["in one machine", "no round trip", "seldom", "an old kernel", "idle", "seldom waits"],
+)
+def test_what_the_link_does_not_explain_stays_unknown(sockets: SocketCounts) -> None:
+    assert bound(seen(sockets, requests=1_600))[0] is Resource.UNKNOWN
+
+
+def test_a_broker_that_takes_long_to_answer_is_no_link() -> None:
+    waits = link(waiting_looks=780, unanswered_max=5)
+    # Five requests unanswered and 20 answers a second: an answer takes 250 ms, not 50.
+    assert bound(seen(waits, requests=1_600))[0] is Resource.UNKNOWN
+    assert bound(seen(waits, requests=8_000))[0] is Resource.CONNECTION
+
+
+def test_it_comes_before_the_wait_for_followers_which_says_least() -> None:
+    remote = RequestWindow(per_s=100.0, total_ms=4.0, local_ms=0.5, remote_ms=3.0)
+    told = seen(link(receiver_limited_us=74_400_000))
+    slow = replace(told, brokers=(broker(1, produce=remote),))
+    assert bound(slow)[0] is Resource.CONNECTION
+    assert bound(replace(slow, client=client(acked_records=5_000)))[0] is Resource.REPLICATION
+
+
+def test_an_overload_by_its_shortfall_has_the_name_in_its_judgement() -> None:
+    told = seen(link(receiver_limited_us=74_400_000))
+    found = judged(told.client, told.brokers)
+    assert found.verdict is Verdict.OVERLOADED
+    assert [each.indicator for each in found.reasons] == ["achieved"]
+    assert found.limited_by is Resource.CONNECTION
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(
+    st.fixed_dictionaries(
+        {
+            "handler_idle": st.floats(0.0, 1.0),
+            "network_idle": st.floats(0.0, 1.0),
+            "cpu_machine_share": st.floats(0.0, 1.0),
+            "gc_share": st.floats(0.0, 0.5),
+            "heap_used_share_min": st.floats(0.0, 1.0),
+            "flush_threads": st.floats(0.0, 2.0),
+            "isr_changed_share": st.floats(0.0, 1.0),
+        }
+    )
+)
+def test_it_is_never_named_where_a_resource_of_the_broker_is_at_its_limit(
+    changes: dict[str, float],
+) -> None:
+    told = replace(seen(link(receiver_limited_us=80_000_000)), brokers=(broker(1, **changes),))
+    resource, text = bound(told)
+    limits = {
+        Resource.REQUEST_HANDLERS: 0.8,
+        Resource.NETWORK_THREADS: 0.8,
+        Resource.CPU: 0.9,
+        Resource.HEAP: 0.95,
+        Resource.DISK: 0.9,
+        Resource.REPLICATION: 0.5,
+    }
+    full = [
+        row.resource
+        for row in use_table(told.brokers)
+        if (row.utilization or 0.0) > limits.get(row.resource, 2.0) + 1e-9
+    ]
+    assert (resource is Resource.CONNECTION) == ("in flight at" in text)
+    if full:
+        assert resource is not Resource.CONNECTION
