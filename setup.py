@@ -116,6 +116,7 @@ PACKAGES = [
     "jobs.setup",
     "jobs.spark",
     "jobs.testbed",
+    "jobs.testbed.link",
     "jobs.trials",
     "conf",
 ]

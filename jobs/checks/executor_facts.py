@@ -65,10 +65,9 @@ def facts(order: Mapping[str, Any], task: int, place: str, is_first: bool) -> di
         "clock": _or_error(partial(clock_offset, order["clock"], task, order["timeout_s"])),
     }
     if is_first:
-        links = look_at(order["brokers"], order["timeout_s"])
-        found["unreachable"] = {broker: why for broker, (why, _) in links.items() if why}
-        found["round_trip_ms"] = {broker: ms for broker, (_, ms) in links.items() if ms is not None}
-        found["kernel_buffers"] = kernel_buffers()
+        look = partial(links_of, order["brokers"], order["timeout_s"])
+        there = order.get("network_namespace")
+        found |= _from_within(there, look, order["brokers"]) if there else look()
     return found
 
 
@@ -97,6 +96,16 @@ def digest(packages: Iterable[str]) -> str:
     return whole.hexdigest()[:12]
 
 
+def links_of(brokers: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
+    """What the way to the brokers is like from here, as far as this task looks at it."""
+    links = look_at(brokers, timeout_s)
+    return {
+        "unreachable": {broker: why for broker, (why, _) in links.items() if why},
+        "round_trip_ms": {broker: ms for broker, (_, ms) in links.items() if ms is not None},
+        "kernel_buffers": kernel_buffers(),
+    }
+
+
 def look_at(brokers: Mapping[str, Any], timeout_s: float) -> dict[str, tuple[str, float | None]]:
     """Broker id → why its address takes no connection from here, or empty; and the round trip [ms].
 
@@ -115,6 +124,20 @@ def kernel_buffers(settings: Path = Path("/proc/sys/net")) -> dict[str, list[int
             told = (settings / name).read_text(encoding="ascii")
             found[name.partition("/")[2]] = [int(number) for number in told.split()]
     return found
+
+
+def _from_within(
+    namespace: str, look: Callable[[], dict[str, Any]], brokers: Iterable[str]
+) -> dict[str, Any]:
+    """What is seen from within a network namespace; nobody is reached where it cannot be entered.
+
+    Our own code enters it, which may not be here: another check tells that.
+    """
+    try:
+        with importlib.import_module("jobs.engine.network.namespaces").inside(namespace):
+            return look()
+    except Exception as error:  # noqa: BLE001 - told as data, see above
+        return {"unreachable": dict.fromkeys(brokers, str(error))}
 
 
 def clock_offset(line: Mapping[str, Any], task: int, timeout_s: float) -> dict[str, float]:

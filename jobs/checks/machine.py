@@ -7,10 +7,12 @@ import platform
 import shutil
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from jobs.checks.finding import Finding, checked, ok, problem, skipped
 from jobs.config import TestbedOptions
+from jobs.config.link import Link
 from jobs.setup.jars import delta_jars, kafka_jars
 from jobs.setup.preflight import (
     MIN_DISK_BYTES,
@@ -25,6 +27,7 @@ from jobs.setup.preflight import (
     this_machine,
 )
 from jobs.testbed.known_properties import require_known
+from jobs.testbed.link.devices import require_link
 from jobs.testbed.ports import free_ports
 from jobs.testbed.profile import profile_of
 
@@ -112,7 +115,13 @@ def _kafka(testbed: TestbedOptions) -> list[Finding]:
     version = testbed.kafka_version
     profile = profile_of(testbed)
     require_known({**profile.broker, **profile.controller}, version)
-    return [ok("jars of Kafka", f"{version}, {_count(kafka_jars(version))}")]
+    found = [ok("jars of Kafka", f"{version}, {_count(kafka_jars(version))}")]
+    return found + ([] if profile.link is None else checked("link", partial(_link, profile.link)))
+
+
+def _link(link: Link) -> list[Finding]:
+    require_link(link)
+    return [ok("link", f"{link.words()} can be made")]
 
 
 def _count(jars: Sequence[Path]) -> str:

@@ -43,6 +43,7 @@ def look_at_session(
     workload: Workload,
     addresses: Addresses,
     slots: int | None = None,
+    network_namespace: str = "",
 ) -> SessionReport:
     """Check settings, slots, and every executor from inside.
 
@@ -50,6 +51,8 @@ def look_at_session(
         control: where tasks report to the driver.
         addresses: broker id → advertised (host, port), to be reached from every executor.
         slots: tasks that were asked for; None for all that the session has.
+        network_namespace: file of the one from which brokers are to be reached; empty for the
+            executors' own.
 
     Raises:
         ConfigError: the executors could not be looked at.
@@ -71,7 +74,9 @@ def look_at_session(
     usable = min(ready.count, slots or ready.count)
     needs = Needs.of(workload, cluster)
     with control.line(ready.count) as line:
-        executors = survey(spark, ready.count, order_of(needs, addresses, line.address))
+        executors = survey(
+            spark, ready.count, order_of(needs, addresses, line.address, network_namespace)
+        )
     places = {str(broker): place for broker, place in addresses.items()}
     found += executor_findings(executors, own_facts(needs), places)
     environment = {

@@ -152,7 +152,10 @@ def own_facts(needs: Needs) -> ExecutorFacts:
 
 
 def order_of(
-    needs: Needs, brokers: Mapping[int, tuple[str, int]], line: ControlAddress
+    needs: Needs,
+    brokers: Mapping[int, tuple[str, int]],
+    line: ControlAddress,
+    network_namespace: str = "",
 ) -> dict[str, Any]:
     """What a task of the probe is told, as plain values: it may lack our classes."""
     return {
@@ -161,6 +164,7 @@ def order_of(
         "code": CODE,
         "engine": _ENGINE,
         "brokers": {str(broker): list(place) for broker, place in brokers.items()},
+        "network_namespace": network_namespace,
         "clock": {"host": line.host, "port": line.port, "token": line.token},
         "timeout_s": TIMEOUT_S,
     }

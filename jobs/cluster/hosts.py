@@ -9,6 +9,7 @@ import psutil
 
 from jobs.cluster.opening import OpenCluster
 from jobs.config import Cluster
+from jobs.testbed.handle import Testbed
 from metrics.sources.hosts.node_exporter import NodeExporters
 from metrics.sources.hosts.proc import LocalHost, LocalHosts
 from metrics.sources.hosts.source import HostSource, NoHosts
@@ -31,10 +32,23 @@ def open_hosts(cluster: Cluster, opened: OpenCluster) -> HostSource:
         return NodeExporters(way.prometheus.addresses(hosts), SCRAPE_DEADLINE_S).open()
     testbed = opened.testbed
     if testbed is not None:
-        return LocalHosts(LocalHost(), opened.info.broker_ids, lambda: testbed.pids)
+        return LocalHosts(_host_of(testbed, opened), opened.info.broker_ids, lambda: testbed.pids)
     if hosts and all(map(_is_here, set(hosts.values()))):
         return LocalHosts(LocalHost(), opened.info.broker_ids)
     return NoHosts()
+
+
+def _host_of(testbed: Testbed, opened: OpenCluster) -> LocalHost:
+    """This machine; behind a link with the brokers' own network, and so under another name."""
+    if not testbed.network_namespace:
+        return LocalHost()
+
+    def a_broker() -> int | None:
+        pids = testbed.pids
+        return next((pids[each] for each in testbed.broker_ids if each in pids), None)
+
+    name = f"{socket.gethostname()}/brokers"
+    return LocalHost(name, network_of=a_broker, speeds=opened.interface_speeds)
 
 
 def _is_here(host: str) -> bool:

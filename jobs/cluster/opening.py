@@ -10,6 +10,7 @@ from jobs.cluster.admin import ClusterInfo, KafkaAdmin
 from jobs.cluster.connect import connect
 from jobs.cluster.outage import AnnouncedOutage, Outage, TestbedOutage
 from jobs.config import Cluster, Goal, Workload
+from jobs.config.link import RATE
 from jobs.config.security import Security
 from jobs.console.events import PhaseStarted, Reporter
 from jobs.testbed.cores import available_cores, require_cores
@@ -17,6 +18,7 @@ from jobs.testbed.cpu_groups import cpu_groups
 from jobs.testbed.handle import Testbed
 from jobs.testbed.known_properties import require_known
 from jobs.testbed.launcher import start
+from jobs.testbed.link.devices import DEVICE, require_link
 from jobs.testbed.profile import profile_of
 from metrics.sources.access import JmxAccess
 from search.errors import ConfigError
@@ -53,6 +55,9 @@ class OpenCluster:
         planted_handler_ms: broker id → the time that is planted in its request handlers; empty
             for brokers without [ms].
         testbed: where it is one.
+        network_namespace: file of the one from which executors open connections to the brokers;
+            empty for their own.
+        link: what lies between the two, by the keys of a testbed's link; empty where unknown.
         last_load: shared by all runs on it, as what is warm stays so.
     """
 
@@ -64,7 +69,15 @@ class OpenCluster:
     jmx_access: JmxAccess | None = None
     planted_handler_ms: Mapping[int, float] = field(default_factory=dict)
     testbed: Testbed | None = None
+    network_namespace: str = ""
+    link: Mapping[str, str] = field(default_factory=dict)
     last_load: LastLoad = field(default_factory=LastLoad)
+
+    @property
+    def interface_speeds(self) -> dict[str, float]:
+        """Interface at the ends of the link → its speed, which no card tells [B/s]."""
+        rate = self.link.get("rate")
+        return {} if rate is None else {DEVICE: RATE.of(rate)}
 
     def outage(self, reporter: Reporter) -> Outage:
         """What takes brokers away on purpose."""
@@ -86,12 +99,14 @@ def require_startable(cluster: Cluster) -> None:
     The properties of its profile are checked when it starts, as Kafka has to be there for that.
 
     Raises:
-        ConfigError: the profile or a value is wrong, this machine has too few cores, or its Kafka
-            does not know a property that the cluster's file or an option gives.
+        ConfigError: the profile or a value is wrong, this machine has too few cores or not what a
+            link needs, or its Kafka does not know a property that the cluster's file or an option
+            gives.
     """
     if cluster.testbed is not None:
         profile, given = profile_of(cluster.testbed), cluster.testbed.properties
         require_cores(profile.cpus, available_cores(), cpu_groups() is not None)
+        require_link(profile.link)
         require_known([name for name in given if name in profile.broker], profile.kafka_version)
 
 
@@ -119,7 +134,8 @@ def open_cluster(cluster: Cluster, reporter: Reporter, stack: ExitStack) -> Open
     admin = stack.enter_context(connect(testbed.bootstrap_servers, security.client_kwargs()))
     controller = testbed.controller
     jmx = {**testbed.jmx_endpoints, controller.node_id: controller.jmx_endpoint}
-    planted = {int(i): each for i, each in testbed.state.spec.produce_handler_ms.items()}
+    spec = testbed.state.spec
+    planted = {int(i): each for i, each in spec.produce_handler_ms.items()}
     return OpenCluster(
         admin,
         admin.describe_cluster(),
@@ -129,6 +145,8 @@ def open_cluster(cluster: Cluster, reporter: Reporter, stack: ExitStack) -> Open
         testbed.jmx_access,
         planted,
         testbed,
+        testbed.state.network_namespace,
+        spec.link.facts if spec.link else {},
     )
 
 
@@ -147,6 +165,8 @@ def _running(cluster: Cluster, reporter: Reporter, stack: ExitStack) -> OpenClus
         security=cluster.security,
         jmx_access=None if jmx is None else jmx.access(),
         planted_handler_ms=cluster.planted_handler_ms,
+        network_namespace=cluster.network_namespace or "",
+        link=cluster.link,
     )
 
 

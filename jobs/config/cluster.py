@@ -62,6 +62,9 @@ class Cluster(ConfigModel):
             ends earlier when more load makes them no faster.
         planted_handler_ms: broker id → the time that its request handlers wait in each produce
             request; a testbed that stands on its own writes it into its file [ms].
+        network_namespace: file of the network namespace from which executors open connections
+            to the brokers; a testbed behind a link writes it into its file.
+        link: what lies between the two, by the keys of a testbed's link, for the record.
     """
 
     name: Name
@@ -78,6 +81,8 @@ class Cluster(ConfigModel):
     planted_handler_ms: dict[int, Annotated[float, Number(0, 1_000, "milliseconds")]] = Field(
         default_factory=dict
     )
+    network_namespace: Annotated[str, Text(r"/\S+", "the path of a namespace's file")] | None = None
+    link: dict[str, str] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _one_kind(self) -> Cluster:
@@ -102,14 +107,15 @@ class Cluster(ConfigModel):
                 )
         elif not self._leaves_testbed_its_own():
             raise ValueError(
-                "a testbed brings its own jmx, security and planted_handler_ms; expected none of "
-                "them next to testbed; remove them"
+                "a testbed brings its own jmx, security, planted_handler_ms, network_namespace "
+                "and link; expected none of them next to testbed; remove them"
             )
         return self
 
     def _leaves_testbed_its_own(self) -> bool:
         """Metrics of a testbed can only be done without."""
-        brings = self.jmx is not None or self.planted_handler_ms or self.security != Security()
+        parts = (self.jmx, self.planted_handler_ms, self.network_namespace, self.link)
+        brings = any(parts) or self.security != Security()
         way = self.metrics
         return not brings and (way is None or (way.client_only and way.host is None))
 

@@ -12,7 +12,7 @@ import json
 import socket
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol, cast
 
@@ -21,6 +21,7 @@ import pyarrow as pa
 from jobs.engine.clients.registry import client_of
 from jobs.engine.consuming.report import Acknowledged, consumer_report
 from jobs.engine.consuming.role import ConsumerClient
+from jobs.engine.network.namespaces import inside
 from jobs.engine.producing.report import producer_report
 from jobs.engine.producing.role import ProducerClient
 from jobs.engine.task.driver_line import DriverLine, OrphanedError
@@ -73,16 +74,28 @@ def run_task(
     Args:
         wall_clock: of this host [s since the epoch].
     """
+    with ExitStack() as namespaces:
+        return _run_task(plan, barrier, wall_clock, namespaces)
+
+
+def _run_task(
+    plan: TrialPlan, barrier: Barrier, wall_clock: Callable[[], float], namespaces: ExitStack
+) -> TaskReport:
+    """As `run_task`; leaves behind a link, and from where it calls Spark, on `namespaces`."""
     task = barrier.partitionId()
     client: ProducerClient | ConsumerClient | None = None
     problem: str | None = None
     is_refused = False
     line: DriverLine | None = None
+    gather = barrier.allGather
     try:
         if plan.control is not None:
             wait_s = plan.connect_timeout_s
             line = DriverLine.connect(plan.control, task, wait_s, time.monotonic, wall_clock)
             line.compare_clocks()
+        # The line above stays in the namespace where it was opened, the client's are behind a link.
+        there = namespaces.enter_context(inside(plan.network_namespace))
+        gather = there.at_home(barrier.allGather)
         client = client_of(plan, task)
         client.open()
     except ConfigError as error:
@@ -90,16 +103,17 @@ def run_task(
     except (RedlineError, OSError, MemoryError) as error:
         problem = f"{type(error).__name__}: {error}"
     try:
-        answers = [json.loads(a) for a in barrier.allGather(_readiness(problem, wall_clock()))]
+        answers = [json.loads(a) for a in gather(_readiness(problem, wall_clock()))]
         start_wall_s = max(a["now_s"] for a in answers) + plan.start_lead_s
         problems = [a["problem"] for a in answers if a["problem"]]
         if problems or client is None:
             absent = _absent(plan, task, start_wall_s, problem or f"another task: {problems[0]}")
             return replace(absent, is_refused=is_refused)
-        acknowledged = Acknowledged(plan, barrier.allGather)
+        acknowledged = Acknowledged(plan, gather)
         offset_s = wall_clock() - time.monotonic()
         first = [each["host"] for each in answers].index(socket.gethostname())
-        with HostWatch(LocalHost(clock=wall_clock), is_on=first == task) as watch:
+        host = LocalHost(clock=wall_clock, speeds=plan.interface_speeds)
+        with HostWatch(host, is_on=first == task) as watch:
             report = _watched(plan, task, client, start_wall_s, offset_s, line, acknowledged, watch)
         return replace(report, clock=_clock_seen(line))
     finally:

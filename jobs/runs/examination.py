@@ -121,7 +121,13 @@ class Examination:
         report = self._try(
             "Spark's executors",
             lambda: look_at_session(
-                session.spark, session.control, cluster, workload, addresses, self.order.slots
+                session.spark,
+                session.control,
+                cluster,
+                workload,
+                addresses,
+                self.order.slots,
+                opened.network_namespace if opened else "",
             ),
         )
         if report is None:

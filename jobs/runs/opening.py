@@ -12,7 +12,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from jobs.checks.finding import Severity, require_ready
-from jobs.checks.session import Addresses, SessionReport, look_at_session
+from jobs.checks.session import SessionReport, look_at_session
 from jobs.cluster.hosts import open_hosts
 from jobs.cluster.lock import ClusterLock, RunLocks
 from jobs.cluster.opening import (
@@ -118,7 +118,7 @@ class Opening:
             self._phase("starting Spark")
             session = open_session(stack, self.slots, self.folder / "spark.log")
         spark, addresses = session.spark, opened.info.addresses
-        ready = self._require_ready(session, addresses)
+        ready = self._require_ready(session, opened)
         pattern = config.pattern(workload.message_bytes[0], 1, len(addresses))
         require_room(pattern, ready.slots)
         tables, source = self._tables_and_metrics(session, opened, stack)
@@ -145,7 +145,14 @@ class Opening:
             config=config,
             facts=self._facts(opened, source),
             reporter=self.reporter,
-            generator=Generator(spark, ready.slots, options, session.control),
+            generator=Generator(
+                spark,
+                ready.slots,
+                options,
+                session.control,
+                opened.network_namespace,
+                opened.interface_speeds,
+            ),
             topics=topics,
             guards=guards,
             addresses=addresses,
@@ -155,6 +162,7 @@ class Opening:
             environment={
                 **environment_of(spark, source.nodes, opened.admin, opened.info, workload.topic),
                 **planted.told(opened.planted_handler_ms, opened.info.broker_ids),
+                **{f"link.{key}": value for key, value in opened.link.items()},
                 **ready.environment,
             },
             caveats=caveats,
@@ -181,11 +189,17 @@ class Opening:
                 session.stores[self.tables] = tables_open.result()
         return tables, source
 
-    def _require_ready(self, session: Session, addresses: Addresses) -> SessionReport:
+    def _require_ready(self, session: Session, opened: OpenCluster) -> SessionReport:
         self._phase("looking at Spark's executors")
         cluster, workload = self.config.cluster, self.config.workload
         report = look_at_session(
-            session.spark, session.control, cluster, workload, addresses, self.slots
+            session.spark,
+            session.control,
+            cluster,
+            workload,
+            opened.info.addresses,
+            self.slots,
+            opened.network_namespace,
         )
         require_ready(report.findings)
         for each in report.findings:

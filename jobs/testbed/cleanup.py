@@ -18,6 +18,7 @@ from filelock import FileLock
 
 from jobs.testbed.cpu_groups import remove_groups
 from jobs.testbed.keys import FOLDER
+from jobs.testbed.link.devices import remove_device
 from jobs.testbed.model import ProcessRecord, State, Status
 from jobs.testbed.places import (
     FAILED,
@@ -120,6 +121,7 @@ def clean_up(folder: Path, state: State) -> Cleaned:
     processes = node_processes(state)
     end_processes(processes)
     remove_groups(state.spec.id)
+    remove_device(state.spec.id)
     freed_bytes = disk_bytes(written_dirs(state.members))
     reason = state.reason or "its supervisor ended without stopping it (killed?)"
     kept = keep_logs(folder, replace(state, status=Status.FAILED, reason=reason, processes=()))

@@ -12,7 +12,9 @@ from jobs.testbed.cores import available_cores, cores_of
 from jobs.testbed.cpu_groups import cpu_groups
 from jobs.testbed.handle import Testbed
 from jobs.testbed.keys import FOLDER
+from jobs.testbed.link.carrying import passed, round_trip_s
 from jobs.testbed.model import HOST, Spec, State
+from jobs.testbed.places import line_counts
 from jobs.testbed.profile import BROKERS_MAX
 from jobs.testbed.properties import handlers_of
 from jobs.testbed.spark import SPARK_WORKERS_MAX, WORKER_SLOTS
@@ -55,7 +57,7 @@ def testbed() -> None:
     multiple=True,
     metavar="KEY=VALUE",
     help="A broker property by Kafka's name, or heap_mb, jvm_options, log_dirs, cpus, "
-    "produce_handler_ms; may be repeated.",
+    "produce_handler_ms, link.delay and the like; may be repeated.",
 )
 @click.option(
     "--spark-workers",
@@ -64,6 +66,12 @@ def testbed() -> None:
     show_default=True,
     help=f"Workers of a standalone Spark cluster, with {WORKER_SLOTS} slots each.",
 )
+@click.option(
+    "--link",
+    metavar="KEY=VALUE,…",
+    help="Between brokers and what loads them: delay=25ms (one way), jitter, rate, loss, "
+    "queue_bytes, mtu, seed, and maxima of TCP's buffers. Needs root and iproute2.",
+)
 @_name_option
 def up_command(
     profile: str,
@@ -71,6 +79,7 @@ def up_command(
     kafka_version: str | None,
     settings: Sequence[str],
     spark_workers: int,
+    link: str | None,
     name: str,
 ) -> None:
     """Start brokers, and if asked Spark, that run until `redline testbed down`."""
@@ -78,7 +87,7 @@ def up_command(
         profile,
         brokers=brokers,
         kafka_version=kafka_version,
-        overrides=parse_settings(settings),
+        overrides={**({"link": link} if link else {}), **parse_settings(settings)},
         name=name,
         spark_workers=spark_workers,
     )
@@ -135,8 +144,39 @@ def up_lines(started: Testbed) -> list[str]:
         *_security_lines(started),
         *held_lines(started.state.spec),
         *planted_lines(started.state.spec),
+        *link_lines(started.state),
         *_spark_lines(started),
         f"stop it with: redline testbed down --name {started.name}",
+    ]
+
+
+def link_lines(state: State) -> list[str]:
+    """What lies between brokers and what loads them, and what it is seen to do."""
+    link, line = state.spec.link, state.line
+    if link is None or line is None or not state.brokers:
+        return []
+    broker = state.brokers[0]
+    try:
+        took_s = round_trip_s(state.network_namespace, broker.host, broker.port)
+        seen = f"a round trip takes {took_s * 1000:.1f} ms"
+    except OSError as error:
+        seen = f"no round trip was measured ({error})"
+    lines = [f"  link               {link.words()}; {seen}"]
+    if link.rate is not None:
+        lines.append(
+            f"  rate of the link   bursts of {link.rate_burst_bytes:,} B, "
+            f"a queue of {link.rate_queue_bytes:,} B"
+        )
+    return lines
+
+
+def passed_lines(state: State) -> list[str]:
+    """What has crossed the link so far."""
+    counts = passed(line_counts(state.line)) if state.line else {}
+    return [
+        f"  {name.replace('_', ' '):17}  {each.packets:,} packets, {each.bytes / 1e6:,.1f} MB; "
+        f"{each.lost:,} lost as asked"
+        for name, each in counts.items()
     ]
 
 
@@ -218,6 +258,8 @@ def status_lines(reports: Sequence[StandingTestbed], failed: Sequence[Path]) -> 
             f"  memory             {report.memory_bytes / 1e6:.0f} MB",
             f"  disk               {used:.0f} MB of at most {limit:.0f} MB",
             f"  logs               {report.folder}",
+            *link_lines(state),
+            *passed_lines(state),
         ]
         if state.spark_master is not None:
             lines.append(f"  Spark master       {state.spark_master}")

@@ -127,6 +127,11 @@ class Testbed:
         return {each.node_id: each.pid for each in records if each.node_id is not None}
 
     @property
+    def network_namespace(self) -> str:
+        """File of the namespace from which clients reach the brokers over the link; else empty."""
+        return self._state.network_namespace
+
+    @property
     def supervisor_pid(self) -> int:
         """Process id of the supervisor."""
         return self._process.pid

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from jobs.testbed.keys import SecurityFiles, write_secret
 from jobs.testbed.listeners import scram_arguments
-from jobs.testbed.model import HOST, Node, NodeRole, Spec
+from jobs.testbed.model import Node, NodeRole, Spec
 from jobs.testbed.places import NodeFiles, log4j2_configuration, node_files
 
 MARKER = "-Dredline.testbed="
@@ -48,9 +48,7 @@ def server_command(spec: Spec, node: Node, *, write_archive_to: Path | None = No
         *_class_archive_options(spec, write_archive_to),
         f"{MARKER}{spec.id}",
         *_common(paths.log),
-        *jmx_options(
-            node.jmx_port, SecurityFiles(paths.folder.parent) if spec.jmx_secured else None
-        ),
+        *jmx_options(node, SecurityFiles(paths.folder.parent) if spec.jmx_secured else None),
         *spec.node_jvm_options.get(str(node.node_id), ()),
         "-cp",
         ":".join(spec.jars),
@@ -89,18 +87,18 @@ def _format_arguments(spec: Spec, paths: NodeFiles, arguments: list[str]) -> lis
     return [f"@{paths.format_arguments}"]
 
 
-def jmx_options(port: int, security: SecurityFiles | None = None) -> list[str]:
-    """JMX bound to the loopback interface; with a password and TLS where there are files for it.
+def jmx_options(node: Node, security: SecurityFiles | None = None) -> list[str]:
+    """JMX bound to the node's address; with a password and TLS where there are files for it.
 
     The JVM also opens the port of its attach API (`jconsole PID`); it cannot be bound, but
     refuses every peer that is not of this machine.
     """
     prefix = "-Dcom.sun.management.jmxremote"
     return [
-        f"{prefix}.port={port}",
-        f"{prefix}.rmi.port={port}",
-        f"{prefix}.host={HOST}",
-        f"-Djava.rmi.server.hostname={HOST}",
+        f"{prefix}.port={node.jmx_port}",
+        f"{prefix}.rmi.port={node.jmx_port}",
+        f"{prefix}.host={node.host}",
+        f"-Djava.rmi.server.hostname={node.host}",
         *(_open_jmx(prefix) if security is None else _closed_jmx(prefix, security)),
     ]
 

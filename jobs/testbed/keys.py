@@ -56,8 +56,8 @@ class SecurityFiles:
         self.jmx_store = self.folder / "jmx.p12"
 
 
-def make_security(testbed_folder: Path) -> SecurityFiles:
-    """Make everything that the testbed's listeners and JMX need."""
+def make_security(testbed_folder: Path, host: str = HOST) -> SecurityFiles:
+    """Make everything that the testbed's listeners and JMX need at this address."""
     files = SecurityFiles(testbed_folder)
     files.folder.mkdir(mode=0o700)
     password = secrets.token_urlsafe(18)
@@ -65,7 +65,7 @@ def make_security(testbed_folder: Path) -> SecurityFiles:
     write_secret(files.password, password)
     write_secret(files.token, unsecured_token(USER, time.time(), _VALID_S))
     authority = trustme.CA(organization_name=_ORGANIZATION)
-    broker = authority.issue_cert(HOST, "localhost", organization_name=_ORGANIZATION)
+    broker = authority.issue_cert(host, "localhost", organization_name=_ORGANIZATION)
     client = authority.issue_cert("localhost", common_name=USER, organization_name=_ORGANIZATION)
     files.ca.write_bytes(authority.cert_pem.bytes())
     write_secret(files.broker, key_and_certificates(broker))

@@ -22,6 +22,7 @@ from jobs.testbed.cpu_groups import cpu_groups
 from jobs.testbed.errors import TestbedStateError
 from jobs.testbed.handle import Testbed
 from jobs.testbed.known_properties import require_known
+from jobs.testbed.link.devices import require_link
 from jobs.testbed.model import Spec, State, Status
 from jobs.testbed.places import (
     SUPERVISOR_LOG,
@@ -116,7 +117,8 @@ def make_spec(
 
     Raises:
         ConfigError: the name cannot be that of a folder, or there is no Java, or too few cores,
-            or no compiler for what brokers with a stated handler time need.
+            or no compiler for what brokers with a stated handler time need, or not what a link
+            needs.
     """
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,40}", name):
         raise ConfigError(
@@ -128,6 +130,7 @@ def make_spec(
             f"{spark_workers} Spark workers were asked for; expected 0 to {SPARK_WORKERS_MAX}"
         )
     require_cores(profile.cpus, available_cores(), cpu_groups() is not None)
+    require_link(profile.link)
     java = java_command()
     paths = tuple(str(jar) for jar in [*jars, *_own_jars(profile, jars)])
     return Spec(
@@ -157,6 +160,7 @@ def make_spec(
         produce_handler_ms={str(node): time_ms for node, time_ms in profile.handler_ms.items()},
         spark_workers=spark_workers,
         spark_home=spark_home() if spark_workers else "",
+        link=profile.link,
     )
 
 

@@ -1,6 +1,6 @@
 """What a broker listens on: plain for the testbed itself, and secured for its clients.
 
-Brokers and the supervisor talk over a plain listener on the loopback interface whatever
+Brokers and the supervisor talk over a plain listener of this machine whatever
 clients speak, so a secured testbed starts, replicates and is watched as any other.
 """
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from jobs.config.security import Security
 from jobs.testbed.keys import USER, SecurityFiles
-from jobs.testbed.model import HOST, Node, Spec
+from jobs.testbed.model import Node, Spec
 
 _JAAS = "org.apache.kafka.common.security"
 SCRAM_MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -21,7 +21,7 @@ MECHANISMS = ("PLAIN", *SCRAM_MECHANISMS, "OAUTHBEARER")
 def listener_properties(node: Node) -> dict[str, str]:
     """All listeners of a broker and what they need; passwords included."""
     places = {"PLAINTEXT": node.port, **node.secured_ports}
-    listeners = ",".join(f"{name}://{HOST}:{port}" for name, port in places.items())
+    listeners = ",".join(f"{name}://{node.host}:{port}" for name, port in places.items())
     properties = {"listeners": listeners, "advertised.listeners": listeners}
     files = SecurityFiles(Path(node.directory).parent)
     if node.secured_ports:

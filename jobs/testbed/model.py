@@ -11,12 +11,20 @@ from dataclasses import asdict, dataclass, field
 from enum import Enum
 from typing import Any
 
+from jobs.config.link import Link
+from jobs.testbed.link.devices import LinkAddresses
+
 HOST = "127.0.0.1"
+"""Where everything listens but brokers behind a link."""
+
 CONTROLLER_ID = 100
 """Node id of the controller, apart from the brokers' 1 to 5."""
 
 SPARK_MASTER_ID = 200
 """Node id of the Spark master; its workers have the ids that follow."""
+
+LINE_ID = 300
+"""Node id of the delay line of a link."""
 
 
 class NodeRole(str, Enum):
@@ -26,6 +34,7 @@ class NodeRole(str, Enum):
     CONTROLLER = "controller"
     SPARK_MASTER = "spark-master"
     SPARK_WORKER = "spark-worker"
+    DELAY_LINE = "delay-line"
 
 
 class Status(str, Enum):
@@ -81,6 +90,7 @@ class Spec:
             for none [ms].
         spark_workers: workers of its Spark cluster; 0 for no Spark.
         spark_home: folder of the Spark that the cluster runs; empty for no Spark.
+        link: between the brokers and what loads them; None for the loopback interface.
     """
 
     id: str
@@ -107,6 +117,7 @@ class Spec:
     produce_handler_ms: Mapping[str, float] = field(default_factory=dict)
     spark_workers: int = 0
     spark_home: str = ""
+    link: Link | None = None
 
     @property
     def title(self) -> str:
@@ -114,12 +125,14 @@ class Spec:
         parts = [_counted(self.brokers, "broker"), f"Kafka {self.kafka_version}"]
         if self.spark_workers:
             parts.append(_counted(self.spark_workers, "Spark worker"))
+        if self.link is not None:
+            parts.append(f"a link of {self.link.words()}")
         return f"testbed {self.name} ({', '.join(parts)})"
 
 
 @dataclass(frozen=True)
 class Node:
-    """One Kafka process of the testbed, on `HOST`.
+    """One Kafka process of the testbed.
 
     Attributes:
         node_id: Kafka's node id.
@@ -128,6 +141,7 @@ class Node:
         jmx_port: port of its JMX registry and of its JMX objects.
         directory: its properties, data and logs.
         secured_ports: protocol → port of the listeners for clients, if they are secured.
+        host: address of all its listeners and of its JMX.
     """
 
     node_id: int
@@ -136,21 +150,22 @@ class Node:
     jmx_port: int
     directory: str
     secured_ports: Mapping[str, int] = field(default_factory=dict)
+    host: str = HOST
 
     @property
     def address(self) -> str:
         """The plain listener as host:port."""
-        return f"{HOST}:{self.port}"
+        return f"{self.host}:{self.port}"
 
     @property
     def client_address(self) -> str:
         """The listener for clients as host:port."""
-        return f"{HOST}:{next(iter(self.secured_ports.values()), self.port)}"
+        return f"{self.host}:{next(iter(self.secured_ports.values()), self.port)}"
 
     @property
     def jmx_endpoint(self) -> str:
         """JMX as host:port."""
-        return f"{HOST}:{self.jmx_port}"
+        return f"{self.host}:{self.jmx_port}"
 
     @property
     def title(self) -> str:
@@ -189,7 +204,27 @@ class SparkNode:
         return f"Spark worker {self.node_id - SPARK_MASTER_ID}"
 
 
-Member = Node | SparkNode
+@dataclass(frozen=True)
+class LineNode:
+    """The process of a link that holds packets back; it is in the generator's namespace.
+
+    Attributes:
+        directory: of its log and its counts.
+        addresses: of the link's ends.
+    """
+
+    directory: str
+    addresses: LinkAddresses
+    node_id: int = LINE_ID
+    role: NodeRole = NodeRole.DELAY_LINE
+
+    @property
+    def title(self) -> str:
+        """For people."""
+        return "the delay line of the link"
+
+
+Member = Node | SparkNode | LineNode
 """Any process that a testbed keeps."""
 
 
@@ -207,6 +242,7 @@ class State:
         nodes: the Kafka processes that belong to it, once ports are known.
         processes: those that have been started and not yet reaped.
         spark: the Spark master and its workers, once ports are known.
+        line: the delay line, once the link is there; None without a link.
     """
 
     spec: Spec
@@ -218,11 +254,21 @@ class State:
     nodes: tuple[Node, ...] = ()
     processes: tuple[ProcessRecord, ...] = field(default=())
     spark: tuple[SparkNode, ...] = ()
+    line: LineNode | None = None
 
     @property
     def members(self) -> tuple[Member, ...]:
-        """All processes that belong to it, Kafka's and Spark's."""
-        return (*self.nodes, *self.spark)
+        """All processes that belong to it: Kafka's, Spark's, and the link's."""
+        return (*self.nodes, *self.spark, *([self.line] if self.line else []))
+
+    @property
+    def network_namespace(self) -> str:
+        """File of the namespace from which clients reach the brokers over the link.
+
+        Empty without a link, or while nobody keeps it.
+        """
+        pids = (each.pid for each in self.processes if each.node_id == LINE_ID)
+        return next((f"/proc/{pid}/ns/net" for pid in pids), "")
 
     @property
     def spark_master(self) -> str | None:
@@ -256,6 +302,8 @@ class State:
             spec[key] = tuple(spec.get(key, ()))
         options = spec.get("node_jvm_options", {})
         spec["node_jvm_options"] = {node: tuple(given) for node, given in options.items()}
+        link, line = spec.get("link"), data.get("line")
+        spec["link"] = None if link is None else Link(**link)
         return cls(
             spec=Spec(**spec),
             status=Status(data["status"]),
@@ -269,6 +317,9 @@ class State:
                 SparkNode(**{**node, "role": NodeRole(node["role"])})
                 for node in data.get("spark", ())
             ),
+            line=None
+            if line is None
+            else LineNode(line["directory"], LinkAddresses(**line["addresses"])),
         )
 
 

@@ -7,15 +7,20 @@ import shutil
 import signal
 import uuid
 from base64 import urlsafe_b64encode
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from jobs.testbed.cores import available_cores, cores_of
 from jobs.testbed.cpu_groups import cpu_groups, group_name, remove_groups
-from jobs.testbed.jvm import format_command, server_command, writes_archive
+from jobs.testbed.jvm import MARKER, format_command, server_command, writes_archive
 from jobs.testbed.keys import make_security, write_secret
+from jobs.testbed.link.carrying import line_command, round_trip_s
+from jobs.testbed.link.devices import LinkDevices
 from jobs.testbed.model import (
     CONTROLLER_ID,
+    HOST,
+    LINE_ID,
+    LineNode,
     Member,
     Node,
     NodeRole,
@@ -23,7 +28,7 @@ from jobs.testbed.model import (
     SparkNode,
     Spec,
 )
-from jobs.testbed.places import disk_bytes, log_dirs, node_files, written_dirs
+from jobs.testbed.places import disk_bytes, line_counts, log_dirs, node_files, written_dirs
 from jobs.testbed.ports import PortAllocator
 from jobs.testbed.probe import registered_brokers
 from jobs.testbed.processes import NodeProcess, jvm_environment
@@ -42,6 +47,9 @@ _EXIT_BY_SIGTERM = 143
 _PROBE_TIMEOUT_S = 1.0
 _ARCHIVE_DRAFT = "classes.jsa"
 
+Accepts = Callable[[int, float, str], bool]
+"""Whether somebody accepts connections on this port within this time [s] at this host."""
+
 
 class Nodes:
     """Carries out what the supervisor decides; waits for nothing.
@@ -49,20 +57,40 @@ class Nodes:
     Attributes:
         nodes: the Kafka nodes, the controller first.
         spark: the Spark nodes, the master first.
+        line: the delay line of the link; None without a link.
         processes: node id → its process, once started.
     """
 
     def __init__(self, spec: Spec, folder: Path) -> None:
         self.nodes: tuple[Node, ...] = ()
         self.spark: tuple[SparkNode, ...] = ()
+        self.line: LineNode | None = None
+        self._devices: LinkDevices | None = None
         self.processes: dict[int, NodeProcess] = {}
         self._spec = spec
         self._folder = folder
 
     @property
     def members(self) -> tuple[Member, ...]:
-        """All nodes, Kafka's and Spark's."""
-        return (*self.nodes, *self.spark)
+        """All nodes: Kafka's, Spark's, and the link's."""
+        return (*self.nodes, *self.spark, *self._of_link)
+
+    @property
+    def turns(self) -> tuple[tuple[Member, ...], tuple[Member, ...]]:
+        """What is started at once, and what waits until that is ready: Spark's workers.
+
+        A worker that finds no master waits for 5 to 15 s before it asks again.
+        """
+        return (*self._of_link, *self.nodes, *self.spark[:1]), self.spark[1:]
+
+    @property
+    def _of_link(self) -> list[LineNode]:
+        return [self.line] if self.line else []
+
+    @property
+    def host(self) -> str:
+        """Address of Kafka's nodes."""
+        return self.line.addresses.brokers if self.line else HOST
 
     @property
     def brokers(self) -> list[Node]:
@@ -74,10 +102,27 @@ class Nodes:
         running = (each for each in self.processes.values() if each.exit_code() is None)
         return tuple(each.record for each in running)
 
+    def make_link(self) -> None:
+        """Make the namespaces and devices of the link, if there is to be one.
+
+        Raises:
+            LinkError: this machine does not let us.
+        """
+        if self._spec.link is not None:
+            self._devices = LinkDevices(self._spec.link, self._spec.id)
+            folder = self._folder / NodeRole.DELAY_LINE.value
+            folder.mkdir()
+            self.line = LineNode(str(folder), self._devices.addresses)
+
+    def close_link(self) -> None:
+        """Let go of the link; all processes have ended."""
+        if self._devices is not None:
+            self._devices.close()
+
     def make_security(self) -> None:
         """Make the keys and users that secured listeners and JMX need, if any are."""
         if self._spec.security or self._spec.jmx_secured:
-            make_security(self._folder)
+            make_security(self._folder, self.host)
 
     def lay_out(self, allocate: PortAllocator) -> None:
         """Choose ports and write all files of all nodes, over what was there before."""
@@ -85,7 +130,8 @@ class Nodes:
         secured = self._spec.brokers * len(self._spec.security)
         ports = iter(allocate(2 * len(ids) + secured + spark_ports(self._spec)))
         for each in self.members:
-            shutil.rmtree(each.directory)
+            if each is not self.line:  # it stays
+                shutil.rmtree(each.directory)
         self.nodes = tuple(self._node(node_id, ports) for node_id in ids)
         self.cluster_id = random_id()
         for node in self.nodes:
@@ -115,18 +161,39 @@ class Nodes:
         """Begin to start a node."""
         if isinstance(node, SparkNode):
             return self._start_spark(node)
+        if isinstance(node, LineNode):
+            return self._start_line(node)
         draft = None
         if writes_archive(self._spec, node):
             draft = Path(node.directory) / _ARCHIVE_DRAFT
         command = server_command(self._spec, node, write_archive_to=draft)
         cpus = self._spec.cpus if node.role is NodeRole.BROKER else None
         groups = cpu_groups() if cpus is not None else None
+        namespace = self._devices.brokers if self._devices else None
         if cpus is not None and groups is not None:
             group = groups.make(group_name(self._spec.id, node.node_id), cpus)
-            process = NodeProcess(node, command, node_files(node).console, group=group)
+            process = NodeProcess(
+                node, command, node_files(node).console, group=group, namespace=namespace
+            )
         else:
             cores = cores_of(node.node_id, cpus, available_cores())
-            process = NodeProcess(node, command, node_files(node).console, cores=cores)
+            process = NodeProcess(
+                node, command, node_files(node).console, cores=cores, namespace=namespace
+            )
+        self.processes[node.node_id] = process
+        return process
+
+    def _start_line(self, node: LineNode) -> NodeProcess:
+        devices, link = self._devices, self._spec.link
+        assert devices is not None and link is not None, "a line is laid out with its link"
+        command = line_command(link, devices.tuns, line_counts(node), f"{MARKER}{self._spec.id}")
+        process = NodeProcess(
+            node,
+            command,
+            node_files(node).console,
+            namespace=devices.generator,
+            inherited=devices.tuns,
+        )
         self.processes[node.node_id] = process
         return process
 
@@ -144,12 +211,12 @@ class Nodes:
                 return process
         return None
 
-    def missing(self, accepts: Callable[[int, float], bool]) -> str | None:
+    def missing(self, accepts: Accepts) -> str | None:
         """What the nodes that should run lack to be ready, in words; None when nothing.
 
         Ready: every listener and JMX port accepts, and every broker names exactly the
         brokers that should run as registered and unfenced. A Spark master accepts, and its
-        workers, once they are started, are registered there.
+        workers, once they are started, are registered there. A link lets a connection through.
         """
         up = [node for node in self.nodes if not self.processes[node.node_id].is_down_on_purpose]
         for node in up:
@@ -157,13 +224,13 @@ class Nodes:
                 (port, "its listener") for port in (node.port, *node.secured_ports.values())
             ]
             for port, what in ((node.jmx_port, "JMX"), *listeners):
-                if not accepts(port, _PROBE_TIMEOUT_S):
+                if not accepts(port, _PROBE_TIMEOUT_S, node.host):
                     return f"{node.title} does not accept connections to {what} at port {port}"
         brokers = [node for node in up if node.role is NodeRole.BROKER]
         wanted = {node.node_id for node in brokers}
         for node in brokers:
             try:
-                known = registered_brokers(node.port, _PROBE_TIMEOUT_S)
+                known = registered_brokers(node.port, _PROBE_TIMEOUT_S, node.host)
             except OSError as error:
                 return f"{node.title} does not answer Metadata ({error!r})"
             if known != wanted:
@@ -171,12 +238,22 @@ class Nodes:
                     f"{node.title} sees brokers {sorted(known)} registered and unfenced, "
                     f"expected {sorted(wanted)}"
                 )
-        return self._missing_spark(accepts)
+        return self._missing_link(brokers) or self._missing_spark(accepts)
 
-    def _missing_spark(self, accepts: Callable[[int, float], bool]) -> str | None:
+    def _missing_link(self, brokers: Sequence[Node]) -> str | None:
+        line = self.processes.get(LINE_ID)
+        if line is None or not brokers:
+            return None
+        try:
+            round_trip_s(f"/proc/{line.record.pid}/ns/net", brokers[0].host, brokers[0].port)
+        except OSError as error:
+            return f"the link lets no connection to {brokers[0].title} through ({error})"
+        return None
+
+    def _missing_spark(self, accepts: Accepts) -> str | None:
         started = [node for node in self.spark if node.node_id in self.processes]
         for node in started:
-            if not accepts(node.port, _PROBE_TIMEOUT_S):
+            if not accepts(node.port, _PROBE_TIMEOUT_S, HOST):
                 return f"{node.title} does not accept connections at port {node.port}"
         return missing_workers(started, _PROBE_TIMEOUT_S) if started else None
 
@@ -218,7 +295,7 @@ class Nodes:
         port, jmx_port = next(ports), next(ports)
         protocols = self._spec.security if role is NodeRole.BROKER else ()
         secured = {protocol: next(ports) for protocol in protocols}
-        return Node(node_id, role, port, jmx_port, str(directory), secured)
+        return Node(node_id, role, port, jmx_port, str(directory), secured, self.host)
 
 
 def random_id() -> str:

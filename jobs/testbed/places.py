@@ -18,7 +18,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from jobs.setup.places import cache_dir
-from jobs.testbed.model import Member, State
+from jobs.testbed.model import LineNode, Member, State
 
 STATE_FILE = "state.json"
 SUPERVISOR_LOG = "supervisor.log"
@@ -55,6 +55,11 @@ def node_files(node: Member) -> NodeFiles:
         format_log=folder / "format.log",
         format_arguments=folder / "format.arguments",
     )
+
+
+def line_counts(line: LineNode) -> Path:
+    """Where the delay line of a link tells what it has passed on."""
+    return Path(line.directory) / "counts.json"
 
 
 def log_dirs(data: Path, count: int) -> tuple[Path, ...]:

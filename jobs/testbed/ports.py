@@ -54,8 +54,8 @@ def free_ports(count: int, rng: random.Random | None = None) -> list[int]:
     )
 
 
-def accepts(port: int, timeout_s: float) -> bool:
-    """True when somebody accepts connections on this port of `HOST`."""
+def accepts(port: int, timeout_s: float, host: str = HOST) -> bool:
+    """True when somebody accepts connections on this port."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.settimeout(timeout_s)
-        return probe.connect_ex((HOST, port)) == 0
+        return probe.connect_ex((host, port)) == 0

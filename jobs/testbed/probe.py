@@ -13,8 +13,8 @@ _VERSION = 7
 _CLIENT_ID = "redline-testbed"
 
 
-def registered_brokers(port: int, timeout_s: float) -> frozenset[int]:
-    """Ids of the brokers that the broker at this port of `HOST` knows as alive.
+def registered_brokers(port: int, timeout_s: float, host: str = HOST) -> frozenset[int]:
+    """Ids of the brokers that the broker at this port knows as alive.
 
     In KRaft these are the registered ones that the controller has unfenced.
 
@@ -23,7 +23,7 @@ def registered_brokers(port: int, timeout_s: float) -> frozenset[int]:
     """
     request = MetadataRequest(topics=[], allow_auto_topic_creation=False, version=_VERSION)
     request.with_header(correlation_id=1, client_id=_CLIENT_ID)
-    with socket.create_connection((HOST, port), timeout=timeout_s) as connection:
+    with socket.create_connection((host, port), timeout=timeout_s) as connection:
         connection.settimeout(timeout_s)
         connection.sendall(request.encode(header=True, framed=True))
         with connection.makefile("rb") as stream:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psutil
 
+from jobs.engine.network.namespaces import enter
 from jobs.testbed.model import Member, ProcessRecord
 
 _PR_SET_PDEATHSIG = 1
@@ -21,7 +22,7 @@ _JVM_VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "CLA
 
 
 class NodeProcess:
-    """A JVM of the testbed.
+    """A JVM of the testbed, or the delay line of its link.
 
     Attributes:
         node: which node it is.
@@ -31,6 +32,8 @@ class NodeProcess:
         environment: its variables; ours, without those that change what a JVM does, by default.
         cores: by their numbers, those that it may use; empty for all.
         group: folder of the control group that it runs in, for a share of the CPU time.
+        namespace: descriptor of the network namespace that it runs in; None for ours.
+        inherited: descriptors that it gets, by the same numbers.
     """
 
     def __init__(
@@ -41,6 +44,8 @@ class NodeProcess:
         environment: Mapping[str, str] | None = None,
         cores: Sequence[int] = (),
         group: Path | None = None,
+        namespace: int | None = None,
+        inherited: Sequence[int] = (),
     ) -> None:
         self.node = node
         self.is_down_on_purpose = False
@@ -53,7 +58,8 @@ class NodeProcess:
                 cwd=node.directory,
                 env=jvm_environment(os.environ) if environment is None else dict(environment),
                 start_new_session=True,
-                preexec_fn=_before_exec(cores, group),  # noqa: PLW1509 - the supervisor has one thread
+                pass_fds=tuple(inherited),
+                preexec_fn=_before_exec(cores, group, namespace),  # noqa: PLW1509 - the supervisor has one thread
             )
         created_s = psutil.Process(self._process.pid).create_time()
         self.record = ProcessRecord(self._process.pid, created_s, node.node_id)
@@ -83,7 +89,9 @@ def jvm_environment(environ: Mapping[str, str]) -> dict[str, str]:
     return {key: value for key, value in environ.items() if key not in _JVM_VARIABLES}
 
 
-def _before_exec(cores: Sequence[int], group: Path | None) -> Callable[[], None] | None:
+def _before_exec(
+    cores: Sequence[int], group: Path | None, namespace: int | None
+) -> Callable[[], None] | None:
     """On Linux the kernel kills the child when we die, whatever kills us; and it holds it to cores.
 
     The function runs between fork and exec; all it needs is looked up before. Elsewhere the
@@ -102,6 +110,8 @@ def _before_exec(cores: Sequence[int], group: Path | None) -> Callable[[], None]
             members = os.open(joining, os.O_WRONLY)
             os.write(members, b"0")  # whoever writes
             os.close(members)
+        if namespace is not None:
+            enter(namespace)
         prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:  # it died before the kernel was asked
             os._exit(1)

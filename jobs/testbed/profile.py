@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
-from jobs.config.base import ConfigModel, Name
+from jobs.config.base import ConfigModel, FileSection, Name
 from jobs.config.cluster import TestbedOptions
 from jobs.config.fields import nearest
 from jobs.config.files import names_in, read_conf
+from jobs.config.link import Link
 from jobs.config.problems import config_error
 from jobs.config.source import parse_map
 from jobs.setup.kafka_release import DEFAULT_RELEASE, RELEASE
@@ -111,6 +113,7 @@ class Profile(ConfigModel):
         cpus: cores that each broker may use, or a part of one; None for all that there are.
         produce_handler_ms: time that a request handler waits in each produce request, for all
             brokers or by broker id; None when brokers are as Kafka made them [ms].
+        link: between the brokers and what loads them; None for the loopback interface.
         broker: broker properties by Kafka's names. The controller reads them too: it, and
             not the brokers, applies the defaults of new topics.
         controller: properties of the controller alone.
@@ -130,6 +133,7 @@ class Profile(ConfigModel):
     produce_handler_ms: Annotated[
         float | Mapping[int, float] | None, BeforeValidator(_as_handler_ms)
     ] = None
+    link: Annotated[Link, FileSection()] | None = None
     broker: Properties = Field(default_factory=dict)
     controller: Properties = Field(default_factory=dict)
 
@@ -217,6 +221,32 @@ def _as_yaml(text: str) -> object:
     return {"true": True, "false": False}.get(text, text)
 
 
+def _scalar(value: object) -> object:
+    """A value of a link's key; `none` is the absence of one."""
+    if isinstance(value, str):
+        return None if value.strip() == "none" else _as_yaml(value.strip())
+    return value
+
+
+def _as_link(value: object) -> Any:
+    """A whole link, as a map or as the text `delay=25ms,rate=100MB/s`; `none` for no link."""
+    if not isinstance(value, str):
+        return value
+    if value.strip() == "none":
+        return None
+    link: dict[str, Any] = {}
+    for part in value.split(","):
+        key, _, given = (text.strip() for text in part.partition("="))
+        if not key or not given or key in link:
+            raise ConfigError(
+                f"link {value} has {part.strip()!r}, which is no setting or one that was given "
+                "before; expected for example delay=25ms,jitter=1ms,rate=100MB/s,loss=0.1%; "
+                "correct it"
+            )
+        link[key] = _scalar(given)
+    return link
+
+
 def adapted(
     profile: Profile,
     *,
@@ -230,23 +260,29 @@ def adapted(
         profile: what to start from.
         brokers: 1 to 5.
         kafka_version: any release from 3.9.0 on.
-        overrides: a key of the profile (`heap_mb`, `security`, …) or a broker property by
-            Kafka's name, with its value; text is taken as YAML would take it.
+        overrides: a key of the profile (`heap_mb`, `security`, …), of its link (`link.delay`),
+            or a broker property by Kafka's name, with its value; text is taken as YAML would
+            take it.
 
     Raises:
         ConfigError: a value is not what its key expects, or the launcher decides it.
     """
-    data = profile.model_dump()
+    data = profile.model_dump(exclude={"link"})
+    link = None if profile.link is None else asdict(profile.link)
     properties = dict(profile.broker)
     given: dict[str, object] = {"brokers": brokers, "kafka_version": kafka_version}
     data.update({key: value for key, value in given.items() if value is not None})
     for key, value in (overrides or {}).items():
         if key in _ADAPTABLE:
             data[key] = _as_yaml(value) if isinstance(value, str) else value
+        elif key == "link":
+            link = _as_link(value)
+        elif key.startswith("link."):
+            link = {**(link or {}), key.removeprefix("link."): _scalar(value)}
         else:
             _check_properties({key: value}, "testbed override")
             properties[key] = str(value).lower() if isinstance(value, bool) else str(value)
-    data["broker"] = properties
+    data["broker"], data["link"] = properties, link
     source = parse_map("name: override", "testbed override")
     try:
         return Profile.model_validate(data)

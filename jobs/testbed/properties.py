@@ -8,7 +8,7 @@ import javaproperties
 
 from jobs.testbed.authorizer_java import HANDLER_TIME_PROPERTY, NAME
 from jobs.testbed.listeners import listener_properties
-from jobs.testbed.model import CONTROLLER_ID, HOST, Node, NodeRole, Spec
+from jobs.testbed.model import CONTROLLER_ID, Node, NodeRole, Spec
 from metrics.planning.planted import HANDLERS_DEFAULT, HANDLERS_PROPERTY
 
 AUTHORIZER_PROPERTY = "authorizer.class.name"
@@ -36,7 +36,7 @@ def node_properties(spec: Spec, node: Node, controller_port: int, data_dirs: str
             "process.roles": node.role.value,
             "node.id": str(node.node_id),
             # Static voters: the one way that every release from 3.9 on takes without more.
-            "controller.quorum.voters": f"{CONTROLLER_ID}@{HOST}:{controller_port}",
+            "controller.quorum.voters": f"{CONTROLLER_ID}@{node.host}:{controller_port}",
             "controller.listener.names": "CONTROLLER",
             "log.dirs": data_dirs,
         }

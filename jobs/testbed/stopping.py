@@ -14,6 +14,7 @@ POLL_S = 0.1
 BROKER_STOP_S = 10.0
 CONTROLLER_STOP_S = 5.0
 SPARK_STOP_S = 5.0
+LINE_STOP_S = 5.0
 ARCHIVE_STOP_S = 60.0
 """For a controller that writes the class archive as it ends, on a busy machine."""
 
@@ -52,6 +53,7 @@ class Stopper:
             (NodeRole.SPARK_MASTER, SPARK_STOP_S),
             (NodeRole.BROKER, BROKER_STOP_S),
             (NodeRole.CONTROLLER, ARCHIVE_STOP_S if leaves_archive else CONTROLLER_STOP_S),
+            (NodeRole.DELAY_LINE, LINE_STOP_S),
         ):
             for process in by_role[role]:
                 process.terminate()

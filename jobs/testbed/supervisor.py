@@ -29,6 +29,7 @@ from jobs.testbed.endings import (
     words_of,
 )
 from jobs.testbed.inbox import Inbox
+from jobs.testbed.link.devices import LinkError
 from jobs.testbed.logs import says_address_in_use
 from jobs.testbed.model import Member, State, Status
 from jobs.testbed.nodes import Nodes
@@ -90,18 +91,21 @@ class Supervisor:
             raise
         finally:
             self._nodes.kill_all()
+            self._nodes.close_link()
 
     def _bring_up(self) -> None:
         deadline_s = self._clock_s() + self._state.spec.ready_deadline_s
+        try:
+            self._nodes.make_link()
+        except LinkError as error:
+            raise FailureError("start", str(error)) from None
         self._nodes.make_security()
         for attempt in range(1, PORT_ATTEMPTS + 1):
             self._nodes.lay_out(self._allocate)
-            self._save(nodes=self._nodes.nodes, spark=self._nodes.spark)
+            self._save(nodes=self._nodes.nodes, spark=self._nodes.spark, line=self._nodes.line)
             try:
                 self._format(deadline_s)
-                # A worker that finds no master waits for 5 to 15 s before it asks again.
-                early = len(self._nodes.nodes) + 1
-                for members in (self._nodes.members[:early], self._nodes.members[early:]):
+                for members in self._nodes.turns:
                     self._start_all(members, deadline_s)
             except NodeEndedError as ended:
                 if not says_address_in_use(ended.process.node):

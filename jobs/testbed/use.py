@@ -38,6 +38,9 @@ def cluster_text(folder: Path, state: State) -> str:
         cluster["security"] = security_part(files, spec.security[0], SCRAM_MECHANISMS[-1])
     if spec.produce_handler_ms:
         cluster["planted_handler_ms"] = {int(i): t for i, t in spec.produce_handler_ms.items()}
+    if spec.link is not None:
+        cluster["network_namespace"] = state.network_namespace
+        cluster["link"] = spec.link.facts
     return yaml_text(cluster)
 
 

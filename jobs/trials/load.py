@@ -88,6 +88,9 @@ class Generator:
         slots: tasks that can run at the same time; a trial uses at most as many.
         client_options: connection options of kafka-python, secrets resolved.
         control: where tasks report; without it they end their load.
+        network_namespace: file of the one from which tasks open their connections to the brokers;
+            empty for the executors' own.
+        interface_speeds: interface → its speed, where the tasks' system does not tell [B/s].
     """
 
     def __init__(
@@ -96,11 +99,15 @@ class Generator:
         slots: int,
         client_options: Mapping[str, object],
         control: ControlServer,
+        network_namespace: str = "",
+        interface_speeds: Mapping[str, float] | None = None,
     ) -> None:
         self._spark = spark
         self._slots = slots
         self._client_options = client_options
         self._control = control
+        self._network_namespace = network_namespace
+        self._interface_speeds = interface_speeds or {}
 
     def offer(
         self,
@@ -142,6 +149,8 @@ class Generator:
                 consumer_tasks=hosts,
                 windows=windows,
                 end_offsets=target.end_offsets,
+                network_namespace=self._network_namespace,
+                interface_speeds=self._interface_speeds,
             )
             return self._run(plan, line)
 

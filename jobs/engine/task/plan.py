@@ -28,6 +28,9 @@ class TrialPlan:
         consumer_tasks: tasks that host the consumer groups, after the producers' tasks; 0
             where nobody reads along.
         end_offsets: partition → end offset before the load, where there are consumers.
+        network_namespace: file of the one from which tasks open their connections to the brokers;
+            empty for their own.
+        interface_speeds: interface → its speed, where the system does not tell [B/s].
         windows: measured without a gap, one after the other; the task tells the driver of each.
         start_lead_s: from the agreement of the tasks to the first record [s]; barrier
             calls poll once a second, so tasks leave them up to a second apart.
@@ -46,6 +49,8 @@ class TrialPlan:
     consumer_tasks: int = 0
     windows: int = 1
     end_offsets: Mapping[int, int] = field(default_factory=dict)
+    network_namespace: str = ""
+    interface_speeds: Mapping[str, float] = field(default_factory=dict)
 
     @functools.cached_property
     def partitions(self) -> Partitions:

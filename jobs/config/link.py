@@ -1,0 +1,196 @@
+"""A link between a testbed's brokers and what loads them: what it can be asked to be."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Annotated, Any
+
+from search.bounds import Checked, UnexpectedError, Whole
+
+PACKETS_MIN = 64
+"""Packets of full size that the queue in front of a rate holds at least."""
+QUEUE_S = 0.05
+"""For so long a rate's queue fills at that rate, unless its size is given [s]."""
+BURST_S = 0.001
+"""So much of a rate may leave at once [s], and ten packets at least."""
+
+_SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
+_BYTES_PER_S = {
+    "kB/s": 1e3,
+    "MB/s": 1e6,
+    "GB/s": 1e9,
+    "kbit/s": 1e3 / 8,
+    "Mbit/s": 1e6 / 8,
+    "Gbit/s": 1e9 / 8,
+}
+_SHARES = {"%": 0.01, "": 1.0}
+
+
+@dataclass(frozen=True)
+class Measure(Checked):
+    """A text of a number and its unit.
+
+    Attributes:
+        units: unit → how much of the measure it is.
+        low, high: bounds of the measure, both within.
+        what: a noun phrase with an example.
+        is_optional: whether `none`, or nothing, stands for its absence.
+    """
+
+    units: Mapping[str, float] = field(hash=False)
+    low: float
+    high: float
+    what: str
+    is_optional: bool = False
+
+    def expected(self) -> str:
+        """The noun phrase for messages and docs."""
+        return f"{self.what}, or none" if self.is_optional else self.what
+
+    def accepts(self, value: Any) -> bool:
+        """True for a text of a number inside the bounds and its unit, and for 0 without one."""
+        if value in (None, "none"):
+            return self.is_optional
+        return self.low <= self.of(value) <= self.high
+
+    def of(self, value: Any) -> float:
+        """The measure that a value states; NaN where it states none."""
+        if isinstance(value, bool) or not isinstance(value, str | int | float):
+            return math.nan
+        found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-zA-Z/%]*)", _text(value))
+        if found is None:
+            return math.nan
+        number, unit = float(found[1]), found[2]
+        if unit not in self.units and number:
+            return math.nan
+        return number * self.units.get(unit, 1.0)
+
+    def _check(self, value: Any) -> Any:
+        if not self.accepts(value):
+            raise UnexpectedError(self.expected())
+        return None if value in (None, "none") else _text(value)
+
+
+def _text(value: str | float) -> str:
+    """A number of the YAML as people write it, 0.00001 and not 1e-05."""
+    return value.strip() if isinstance(value, str) else f"{value:.12f}".rstrip("0").rstrip(".")
+
+
+DELAY = Measure(_SECONDS, 0, 1, "a time from 0 to 1s, one way, such as 25ms")
+JITTER = Measure(_SECONDS, 0, 1, "a time from 0 up to the delay, such as 2ms")
+RATE = Measure(
+    _BYTES_PER_S,
+    1e4,
+    1.25e10,
+    "a rate from 10kB/s on, such as 100MB/s or 1Gbit/s",
+    is_optional=True,
+)
+LOSS = Measure(_SHARES, 0, 0.5, "a share of the packets from 0 to 50%, such as 0.1% or 0.001")
+_MAXIMUM = Whole(4_096, 2**31 - 1, "bytes")
+
+
+@dataclass(frozen=True)
+class Link:
+    """What lies between the two ends: brokers here, producers and consumers there.
+
+    Attributes:
+        delay: one way, so that a round trip takes twice as long.
+        jitter: by how much the delay varies, up and down; packets keep their order.
+        rate: of each direction; as fast as this machine is where there is none.
+        loss: share of packets that do not arrive, in each direction.
+        queue_bytes: packets that wait in front of the rate, beyond which they are dropped.
+        held_bytes: packets on their way in one direction; more wait in front of the device …
+        device_packets: … so many at most, beyond which it drops and counts them itself.
+        mtu: largest packet [B].
+        seed: of what is drawn: which packets are lost, and how the delay varies.
+        brokers_tcp_rmem_max, brokers_tcp_wmem_max: up to where the brokers' kernel grows a
+            socket's buffers by itself; the machine's when left out.
+        generator_tcp_rmem_max, generator_tcp_wmem_max: the same at the other end.
+    """
+
+    delay: Annotated[str, DELAY] = "0ms"
+    jitter: Annotated[str, JITTER] = "0ms"
+    rate: Annotated[str | None, RATE] = None
+    loss: Annotated[str, LOSS] = "0%"
+    queue_bytes: Annotated[int, Whole(10_000, 10**9, "bytes")] | None = None
+    held_bytes: Annotated[int, Whole(10_000, 10**10, "bytes")] = 256_000_000
+    device_packets: Annotated[int, Whole(2, 1_000_000, "packets")] = 10_000
+    mtu: Annotated[int, Whole(576, 65_000, "bytes")] = 9_000
+    seed: Annotated[int, Whole(0, 2**31 - 1)] = 1
+    brokers_tcp_rmem_max: Annotated[int, _MAXIMUM] | None = None
+    brokers_tcp_wmem_max: Annotated[int, _MAXIMUM] | None = None
+    generator_tcp_rmem_max: Annotated[int, _MAXIMUM] | None = None
+    generator_tcp_wmem_max: Annotated[int, _MAXIMUM] | None = None
+
+    @property
+    def delay_s(self) -> float:
+        """One way [s]."""
+        return DELAY.of(self.delay)
+
+    @property
+    def jitter_s(self) -> float:
+        """Up and down [s]."""
+        return JITTER.of(self.jitter)
+
+    @property
+    def rate_bytes_per_s(self) -> float | None:
+        """Of each direction, headers of IP and TCP included [B/s]; None without a bound."""
+        return None if self.rate is None else RATE.of(self.rate)
+
+    @property
+    def loss_share(self) -> float:
+        """Of the packets of each direction [ratio]."""
+        return LOSS.of(self.loss)
+
+    @property
+    def rate_queue_bytes(self) -> int:
+        """What waits in front of the rate at most [B]; 0 without a rate."""
+        if self.rate_bytes_per_s is None:
+            return 0
+        usual = max(PACKETS_MIN * self.mtu, round(self.rate_bytes_per_s * QUEUE_S))
+        return self.queue_bytes or usual
+
+    @property
+    def rate_burst_bytes(self) -> int:
+        """What may leave at once after a pause [B]; 0 without a rate."""
+        if self.rate_bytes_per_s is None:
+            return 0
+        return max(10 * self.mtu, round(self.rate_bytes_per_s * BURST_S))
+
+    def require_consistent(self) -> None:
+        """Refuse options that contradict each other.
+
+        Raises:
+            ValueError: they do.
+        """
+        if self.jitter_s > self.delay_s:
+            raise ValueError(
+                f"jitter is {self.jitter} and delay {self.delay}; expected a jitter up to the "
+                "delay, as no packet arrives before it is sent; lower it or raise the delay"
+            )
+        if self.queue_bytes is not None and self.rate is None:
+            raise ValueError(
+                f"queue_bytes is {self.queue_bytes} and there is no rate in front of which packets "
+                "could wait; expected both or neither; add a rate or remove it"
+            )
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """The delay, and whatever else differs from its default, by their keys."""
+        values = {each.name: (getattr(self, each.name), each.default) for each in fields(self)}
+        return {
+            key: f"{value}"
+            for key, (value, default) in values.items()
+            if key == "delay" or value != default
+        }
+
+    def words(self) -> str:
+        """For people: `25ms one way, loss 0.1%`."""
+        parts = [f"{self.delay} one way"]
+        parts += [f"jitter {self.jitter}"] * (self.jitter_s > 0)
+        parts += [f"{self.rate} each way"] * (self.rate is not None)
+        parts += [f"loss {self.loss}"] * (self.loss_share > 0)
+        return ", ".join(parts)

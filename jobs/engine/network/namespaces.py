@@ -1,0 +1,125 @@
+"""Network namespaces of Linux: a thread's new sockets belong to the one that the thread is in.
+
+So whoever may enter one (CAP_SYS_ADMIN) opens connections from there, while those that it has
+stay where they are. Threads that it starts begin in the same one. See namespaces(7), setns(2).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any, TypeVar
+
+from search.errors import ConfigError
+
+Answer = TypeVar("Answer")
+
+OWN = "/proc/thread-self/ns/net"
+"""Of the thread that asks."""
+
+_CLONE_NEWNET = 0x40000000
+
+
+class Namespaces:
+    """The one that a thread came from, and the one that it is in.
+
+    Args:
+        there: a descriptor of the one that is entered; None to stay.
+        home: a descriptor of the other.
+    """
+
+    def __init__(self, there: int | None, home: int | None) -> None:
+        self._there = there
+        self._home = home
+
+    def at_home(self, call: Callable[..., Answer]) -> Callable[..., Answer]:
+        """The same call, made where the thread came from; whichever thread of ours calls it."""
+
+        def called(*arguments: Any) -> Answer:
+            if self._home is None or self._there is None:
+                return call(*arguments)
+            enter(self._home)
+            try:
+                return call(*arguments)
+            finally:
+                enter(self._there)
+
+        return called
+
+
+@contextmanager
+def inside(path: str) -> Iterator[Namespaces]:
+    """Be in the namespace of this file, such as /run/netns/NAME; stay where one is if empty.
+
+    Raises:
+        ConfigError: it is not there, or may not be entered.
+    """
+    if not path:
+        yield Namespaces(None, None)
+        return
+    try:
+        there = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        raise _refused(path, error) from error
+    home = os.open(OWN, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        try:
+            enter(there)
+        except OSError as error:
+            raise _refused(path, error) from error
+        try:
+            yield Namespaces(there, home)
+        finally:
+            enter(home)
+    finally:
+        os.close(there)
+        os.close(home)
+
+
+def enter(descriptor: int) -> None:
+    """Put the calling thread into the network namespace of this descriptor.
+
+    Raises:
+        OSError: it is none, or this process may not.
+    """
+    if _libc().setns(descriptor, _CLONE_NEWNET) != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+
+
+def new_namespace() -> int:
+    """A descriptor of a new namespace, which lasts as long as somebody is in it or holds one.
+
+    Raises:
+        OSError: this system has none, or this process may not make one.
+    """
+    if sys.platform != "linux":
+        raise OSError("this system has no network namespaces")
+    home = os.open(OWN, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        if _libc().unshare(_CLONE_NEWNET) != 0:
+            code = ctypes.get_errno()
+            raise OSError(code, os.strerror(code))
+        try:
+            return os.open(OWN, os.O_RDONLY | os.O_CLOEXEC)
+        finally:
+            enter(home)
+    finally:
+        os.close(home)
+
+
+@cache
+def _libc() -> Any:
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def _refused(path: str, error: OSError) -> ConfigError:
+    return ConfigError(
+        f"{os.uname().nodename} cannot enter the network namespace {path} ({error.strerror}); "
+        "expected one of this machine, and the rights of root; run Spark's executors where the "
+        "testbed is, as root"
+    )

@@ -1,0 +1,413 @@
+"""The link of a testbed: what it can be asked to be, and what its delay line does. No root here."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import random
+import shutil
+import socket
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from jobs.checks import machine
+from jobs.checks.executor_facts import facts
+from jobs.checks.finding import problems_of
+from jobs.checks.machine import machine_findings
+from jobs.cluster.opening import require_startable
+from jobs.config import load_cluster
+from jobs.config.link import LOSS, RATE, Link
+from jobs.engine.network import namespaces
+from jobs.engine.network.namespaces import Namespaces, inside
+from jobs.testbed import commands
+from jobs.testbed.link import devices
+from jobs.testbed.link.carrying import line_command, passed
+from jobs.testbed.link.delay_line import DelayLine, Order
+from jobs.testbed.link.delaying import Direction, Passed, VaryingDelay
+from jobs.testbed.link.devices import NETWORK, LinkAddresses, link_problem, require_link
+from jobs.testbed.model import HOST, LINE_ID, LineNode, ProcessRecord, State, Status
+from jobs.testbed.nodes import Nodes
+from jobs.testbed.places import node_files
+from jobs.testbed.profile import Profile, adapted, load_profile, profile_of
+from jobs.testbed.use import cluster_text
+from search.errors import ConfigError
+from tests.support import patterns
+from tests.support.testbed_spec import SPEC
+from tests.support.threads_barrier import run_stage
+
+ADDRESSES = LinkAddresses("198.18.0.5", "198.18.0.6", "198.18.0.7")
+LINKED = replace(SPEC, link=Link(delay="25ms", rate="100MB/s"))
+
+
+def with_link(**keys: Any) -> Profile:
+    overrides = {f"link.{key}": value for key, value in keys.items()}
+    return adapted(load_profile("disk-bound"), overrides=overrides)
+
+
+# --- what it is asked to be -------------------------------------------------
+
+
+def test_a_link_as_an_option_has_it() -> None:
+    text = "delay=25ms, jitter=500us,rate=1Gbit/s,loss=0.1%,mtu=1500,brokers_tcp_rmem_max=67108864"
+    link = adapted(load_profile("disk-bound"), overrides={"link": text}).link
+    assert link == Link(
+        "25ms", "500us", "1Gbit/s", "0.1%", mtu=1500, brokers_tcp_rmem_max=67_108_864
+    )
+    assert (link.delay_s, link.jitter_s, link.rate_bytes_per_s) == (0.025, 0.0005, 125e6)
+    assert link.loss_share == pytest.approx(0.001)
+    assert link.words() == "25ms one way, jitter 500us, 1Gbit/s each way, loss 0.1%"
+    assert link.facts == {
+        "delay": "25ms",
+        "jitter": "500us",
+        "rate": "1Gbit/s",
+        "loss": "0.1%",
+        "mtu": "1500",
+        "brokers_tcp_rmem_max": "67108864",
+    }
+
+
+def test_single_keys_replace_those_of_the_profile(tmp_path: Path) -> None:
+    path = tmp_path / "far.yaml"
+    path.write_text("brokers: 1\nlink: {delay: 25ms, loss: 0.00001, rate: 10MB/s}\n")
+    profile = load_profile(str(path))
+    assert profile.link == Link("25ms", loss="0.00001", rate="10MB/s")
+    other = adapted(profile, overrides={"link.delay": "0", "link.rate": "none"})
+    assert other.link == Link("0", loss="0.00001")
+    assert other.link.delay_s == 0 and other.link.rate_bytes_per_s is None
+    assert adapted(profile, overrides={"link": "none"}).link is None
+    assert adapted(profile, brokers=2).link == profile.link
+    assert load_profile("disk-bound").link is None
+    assert with_link(seed="7").link == Link(seed=7)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        ({"link": "25ms"}, "link 25ms has '25ms', which is no setting or one that was given bef"),
+        ({"link": "delay=1ms,delay=2ms"}, "has 'delay=2ms', which is no setting or one that was"),
+        ({"link": 25}, "link is 25"),
+        ({"link.delay": "25"}, "delay is 25; expected a time from 0 to 1s, one way"),
+        ({"link.delay": "2s"}, "expected a time from 0 to 1s, one way, such as 25ms"),
+        ({"link.delay": "-1ms"}, "expected a time from 0 to 1s"),
+        ({"link.dely": "1ms"}, "dely is an unknown key; the nearest known key is .*delay"),
+        ({"link.jitter": "2ms"}, "jitter is 2ms and delay 0ms; expected a jitter up to the delay"),
+        (
+            {"link.rate": "100"},
+            "expected a rate from 10kB/s on, such as .*, or none",
+        ),
+        ({"link.rate": "1B/s"}, "expected a rate from 10kB/s on"),
+        ({"link.loss": "51%"}, "expected a share of the packets from 0 to 50%"),
+        ({"link.loss": 0.51}, "expected a share of the packets from 0 to 50%"),
+        ({"link.mtu": 9}, "mtu is 9; expected a whole number of bytes from 576 to 65000"),
+        ({"link.queue_bytes": 20_000}, "queue_bytes is 20000 and there is no rate in front of wh"),
+        ({"link.generator_tcp_wmem_max": 1}, "expected a whole number of bytes from 4096 to"),
+    ],
+)
+def test_wrong_links_say_what_was_expected(overrides: dict[str, object], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        adapted(load_profile("disk-bound"), overrides=overrides)
+
+
+def test_numbers_of_a_rate_are_known() -> None:
+    link = Link(rate="100MB/s")
+    assert (link.rate_queue_bytes, link.rate_burst_bytes) == (5_000_000, 100_000)
+    slow = Link(rate="1MB/s", mtu=9_000)
+    assert (slow.rate_queue_bytes, slow.rate_burst_bytes) == (64 * 9_000, 90_000)
+    assert Link(rate="1MB/s", queue_bytes=30_000).rate_queue_bytes == 30_000
+    assert (Link().rate_queue_bytes, Link().rate_burst_bytes) == (0, 0)
+    assert RATE.of("8Mbit/s") == RATE.of("1000kB/s") == RATE.of("1MB/s") == 1e6
+    assert LOSS.of("2.5%") == LOSS.of("0.025") == LOSS.of(0.025)
+
+
+# --- what a delay line does -------------------------------------------------
+
+
+def direction(
+    delay_s: float = 0.025, jitter_s: float = 0.0, loss: float = 0.0, bytes_max: int = 10**9
+) -> Direction:
+    delay = VaryingDelay(delay_s, jitter_s, random.Random(1))
+    return Direction(delay, loss, random.Random(2), bytes_max)
+
+
+def test_packets_leave_in_their_order_and_not_before_their_time() -> None:
+    way = direction()
+    way.take(b"one", 10.0)
+    way.take(b"two", 10.001)
+    assert way.next_s == pytest.approx(10.025) and way.held_bytes == 6
+    assert way.due(10.0249) is None
+    assert (way.due(10.0255), way.due(10.0255)) == (b"one", None)
+    assert way.due(10.5) == b"two"
+    assert way.due(10.5) is None and way.next_s is None and way.held_bytes == 0
+
+
+def test_no_more_is_taken_than_it_holds() -> None:
+    way = direction(bytes_max=10)
+    way.take(b"123456789", 0.0)
+    assert way.has_room
+    way.take(b"0", 0.0)
+    assert not way.has_room
+    assert way.due(1.0) is not None and way.has_room
+
+
+def test_jitter_varies_the_delay_and_never_the_order() -> None:
+    """For packets as near together as 10 us and as far apart as a second."""
+    rng, way = random.Random(3), direction(0.025, 0.010)
+    now_s, sent, arrived = 100.0, [], []
+    for number in range(20_000):
+        now_s += rng.choice([1e-5, 1e-4, 1e-3]) if number % 1_000 else 1.0
+        sent.append(now_s)
+        way.take(number.to_bytes(4, "big"), now_s)
+        arrived.append((way.next_s, way.due(1e9)))
+    delays = [at_s - began_s for (at_s, _), began_s in zip(arrived, sent, strict=True) if at_s]
+    assert [packet for _, packet in arrived] == [n.to_bytes(4, "big") for n in range(20_000)]
+    times = [at_s for at_s, _ in arrived if at_s]
+    assert times == sorted(times) and len(times) == 20_000
+    assert min(delays) >= 0.015 - 1e-9 and max(delays) <= 0.035 + 1e-9
+    assert min(delays) < 0.018 and max(delays) > 0.032
+    assert sum(delays) / len(delays) == pytest.approx(0.025, abs=0.002)
+
+
+def test_a_delay_changes_slower_than_time_passes() -> None:
+    varying = VaryingDelay(0.025, 0.010, random.Random(4))
+    times = [50.0 + step * 1e-4 for step in range(30_000)]
+    delays = [varying.at(each) for each in times]
+    steps = [abs(after - before) for before, after in itertools.pairwise(delays)]
+    assert max(steps) <= 0.5 * 1e-4 + 1e-9
+    assert max(delays) - min(delays) > 0.01
+
+
+def test_loss_is_of_the_share_that_was_asked_and_the_same_again() -> None:
+    def kept() -> list[int]:
+        way = direction(0.0, loss=0.1)
+        for number in range(5_000):
+            way.take(number.to_bytes(4, "big"), 1.0)
+        left = iter(lambda: way.due(2.0), None)
+        assert way.passed.lost == 5_000 - way.held_bytes // 4
+        return [int.from_bytes(packet, "big") for packet in left]
+
+    first = kept()
+    assert first == kept()
+    assert 4_400 < len(first) < 4_600 and first == sorted(first)
+
+
+@pytest.fixture
+def ends() -> Iterator[dict[str, socket.socket]]:
+    """Both devices, by whoever is behind them, and what the delay line has of them."""
+    pairs = [socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM) for _ in range(2)]
+    flat = dict(zip(("brokers", "line_b", "generator", "line_g"), sum(pairs, ()), strict=True))
+    for each in flat.values():
+        each.setblocking(False)
+    yield flat
+    for each in flat.values():
+        each.close()
+
+
+def test_the_line_carries_both_ways_and_counts(
+    ends: dict[str, socket.socket], tmp_path: Path
+) -> None:
+    counts, clock = tmp_path / "counts.json", [50.0]
+    order = Order(ends["line_b"].fileno(), ends["line_g"].fileno(), 0.02, 0.0, 0.0, 10**6,
+                  9_000, 1, str(counts))  # fmt: skip
+    line = DelayLine(order, lambda: clock[0])
+    ends["generator"].send(b"produce")
+    ends["brokers"].send(b"answer")
+    line.step(0.0)
+    clock[0] += 0.019
+    line.step(0.0)
+    for end in ("brokers", "generator"):
+        with pytest.raises(BlockingIOError):
+            ends[end].recv(100)
+    clock[0] += 0.002
+    line.step(0.0)
+    assert (ends["brokers"].recv(100), ends["generator"].recv(100)) == (b"produce", b"answer")
+    assert passed(counts) == {}
+    line.tell()
+    assert passed(counts) == {"to_brokers": Passed(1, 7), "to_generator": Passed(1, 6)}
+
+
+def test_each_direction_loses_packets_of_its_own() -> None:
+    def lost(name: str, seed: int) -> list[int]:
+        way = Order(0, 0, 0.0, 0.0, 0.5, 10**6, 9_000, seed, "").direction(name)
+        seen = []
+        for _ in range(100):
+            way.take(b"x", 1.0)
+            seen.append(way.passed.lost)
+        return seen
+
+    assert lost("to brokers", 1) == lost("to brokers", 1)
+    assert lost("to brokers", 1) != lost("to generator", 1) != lost("to generator", 2)
+
+
+def test_the_command_of_the_line_tells_the_order_and_whose_it_is(tmp_path: Path) -> None:
+    link = Link("25ms", "1ms", loss="1%", mtu=1_500, held_bytes=99_999, seed=4)
+    *_, order, marker = line_command(link, (7, 9), tmp_path / "c", "-Dredline.testbed=x")
+    assert marker == "-Dredline.testbed=x"
+    assert Order(**json.loads(order)) == Order(
+        7, 9, 0.025, 0.001, 0.01, 99_999, 1_500, 4, f"{tmp_path}/c"
+    )
+
+
+# --- where it is, and who may make it ---------------------------------------
+
+
+def test_without_root_or_iproute2_one_sentence_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    require_link(None)
+    monkeypatch.setattr(os, "geteuid", lambda: 1_000)
+    monkeypatch.setattr(shutil, "which", lambda name: None if name == "tc" else "/sbin/ip")
+    said = link_problem(Link()) or ""
+    assert "a link needs Linux, root and iproute2" in said and "here there is no root;" in said
+    assert "leave the link out, and everything else works" in said
+    with pytest.raises(ConfigError, match="there is no root and no tc of iproute2; expected"):
+        require_link(Link(rate="1MB/s"))
+
+
+def test_root_that_may_not_make_namespaces_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused() -> int:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(shutil, "which", lambda name: f"/sbin/{name}")
+    monkeypatch.setattr(devices, "new_namespace", refused)
+    monkeypatch.setattr(devices, "TUN", "/nowhere/tun")
+    said = link_problem(Link()) or ""
+    assert "no right to make a network namespace (Operation not permitted)" in said
+    assert "no /nowhere/tun" in said
+
+
+def test_blocks_of_addresses_do_not_overlap_and_stay_in_the_network() -> None:
+    last = NETWORK.num_addresses // 4 - 1
+    blocks = [LinkAddresses.block(number) for number in (0, 1, last)]
+    flat = [address for block in blocks for address in asdict(block).values()]
+    assert len(set(flat)) == 9 and blocks[0].brokers == "198.18.0.1"
+    assert blocks[-1].generator == "198.19.255.255"
+
+
+def test_a_maximum_leaves_what_is_below_it(tmp_path: Path) -> None:
+    path = tmp_path / "tcp_rmem"
+    for maximum, written in ((67_108_864, "4096 131072 67108864"), (65_536, "4096 65536 65536")):
+        path.write_text("4096\t131072\t33554432\n")
+        devices.set_maximum(path, maximum)
+        assert path.read_text() == written
+
+
+@pytest.fixture
+def linked(tmp_path: Path) -> Nodes:
+    nodes = Nodes(LINKED, tmp_path)
+    nodes.line = LineNode(str(tmp_path / "delay-line"), ADDRESSES)
+    nodes.lay_out(lambda count: list(range(22_000, 22_000 + count)))
+    return nodes
+
+
+def test_brokers_listen_on_the_address_behind_the_link(linked: Nodes) -> None:
+    early, late = linked.turns
+    assert [node.title for node in early] == [
+        "the delay line of the link", "the controller", "broker 1", "broker 2",
+    ]  # fmt: skip
+    assert late == ()
+    for node in linked.nodes:
+        assert node.host == "198.18.0.5" and node.jmx_endpoint.startswith("198.18.0.5:")
+        properties = node_files(node).properties.read_text()
+        assert "198.18.0.5" in properties and HOST not in properties
+
+
+def test_a_state_with_a_link_survives_its_file_and_tells_runs_of_it(
+    linked: Nodes, tmp_path: Path
+) -> None:
+    state = State(LINKED, Status.READY, 0.0, nodes=linked.nodes, line=linked.line)
+    assert state.network_namespace == ""
+    state = replace(state, processes=(ProcessRecord(4_711, 1.0, LINE_ID),))
+    assert State.from_json(json.loads(json.dumps(state.to_json()))) == state
+    assert state.spec.title.endswith(", Kafka 4.1.2, a link of 25ms one way, 100MB/s each way)")
+    assert state.members[-1] is linked.line
+    path = tmp_path / "cluster.yaml"
+    path.write_text(cluster_text(path.parent, state))
+    cluster = load_cluster(str(path))
+    assert cluster.network_namespace == "/proc/4711/ns/net"
+    assert cluster.link == {"delay": "25ms", "rate": "100MB/s"}
+    assert cluster.bootstrap_servers == ("198.18.0.5:22002", "198.18.0.5:22004")
+
+
+# --- connections from the other end -----------------------------------------
+
+
+def test_without_a_namespace_everything_stays_where_it_is() -> None:
+    with inside("") as there:
+        assert there.at_home(lambda text: [text])("x") == ["x"]
+
+
+@pytest.mark.parametrize("path", ["/nowhere/net", "/dev/null"])
+def test_a_namespace_that_cannot_be_entered_is_refused(path: str) -> None:
+    with (
+        pytest.raises(ConfigError, match=rf"cannot enter the network namespace {path} \("),
+        inside(path),
+    ):
+        raise AssertionError("entered")
+
+
+def test_calls_at_home_are_made_there_even_when_they_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    entered: list[int] = []
+    monkeypatch.setattr(namespaces, "enter", entered.append)
+    there = Namespaces(there=7, home=8)
+    assert there.at_home(lambda: list(entered))() == [8]
+    assert entered == [8, 7]
+
+    def fail() -> None:
+        raise KeyError("gone")
+
+    with pytest.raises(KeyError, match="gone"):
+        there.at_home(fail)()
+    assert entered == [8, 7, 8, 7]
+
+
+def test_an_executor_that_cannot_enter_reaches_no_broker() -> None:
+    order = {
+        "packages": {},
+        "code": ("search",),
+        "engine": (),
+        "files": [],
+        "clock": {"host": "127.0.0.1", "port": 1, "token": ""},
+        "timeout_s": 1.0,
+        "brokers": {"1": ["127.0.0.1", 1], "2": ["127.0.0.1", 1]},
+        "network_namespace": "/nowhere/net",
+    }
+    found = facts(order, 0, "here:1", is_first=True)["unreachable"]
+    assert set(found) == {"1", "2"}
+    assert "cannot enter the network namespace /nowhere/net" in found["1"]
+
+
+def test_a_task_that_cannot_enter_says_so_in_its_row_and_the_others_follow() -> None:
+    plan = patterns.plan(
+        tasks=2, np=2, brokers={7: ("127.0.0.1", 1)}, network_namespace="/nowhere/net"
+    )
+    rows = run_stage(plan)
+    assert [row.is_refused for row in rows] == [True, True]
+    assert all("cannot enter the network namespace /nowhere" in (row.error or "") for row in rows)
+
+
+def test_a_run_is_refused_before_anything_starts_and_doctor_tells(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1_000)
+    monkeypatch.setattr(machine, "kafka_jars", lambda version: [tmp_path / "kafka.jar"])
+    monkeypatch.setattr(machine, "require_known", lambda names, version: None)
+    far = load_cluster("testbed", ["cluster.testbed.properties.link.delay=25ms"])
+    assert far.testbed is not None and profile_of(far.testbed).link == Link("25ms")
+    with pytest.raises(ConfigError, match="a link needs Linux, root and iproute2"):
+        require_startable(far)
+    found = machine_findings(tmp_path, far.testbed)
+    (told,) = [each for each in problems_of(found) if each.check == "link"]
+    assert "there is no root" in told.found
+    near = machine_findings(tmp_path, load_cluster("testbed").testbed)
+    assert "link" not in [each.check for each in near]
+
+
+def test_the_option_is_the_link_and_a_wrong_one_ends_with_code_2() -> None:
+    done = CliRunner().invoke(commands.testbed, ["up", "--link", "delay=25"])
+    assert isinstance(done.exception, ConfigError) and done.exception.exit_code == 2
+    assert "delay is 25; expected a time from 0 to 1s" in str(done.exception)
