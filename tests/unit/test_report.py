@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import fields, replace
 from html.parser import HTMLParser
@@ -24,6 +25,7 @@ from metrics.tables.boundary import Boundary, BoundaryRow
 from metrics.tables.schema import RunRow
 from metrics.trial.client import ClientWindow
 from metrics.trial.judgement import Judgement, Reason
+from metrics.trial.sockets import KernelBuffers, SocketCounts
 from metrics.windows.resource import Resource
 from search.model import Verdict
 from tests.support.evidence import START_S, client
@@ -392,3 +394,28 @@ def test_the_words_are_those_of_the_glossary() -> None:
     told = dict(re.findall(r"^\| (.+?) \| (.+?) \|$", GLOSSARY.read_text("utf-8"), re.MULTILINE))
     for word, meaning in WORDS.items():
         assert told[word].replace("`", "") == meaning
+
+
+def test_a_trial_shows_the_connections_and_a_closed_loop_no_offered_rate() -> None:
+    trials = trials_of_sizes([1000])
+    sockets = SocketCounts(8, 8, 10, rtt_min_us=50_000, rtt_sum_us=520_000, busy_us=100)
+    sockets.in_flight_max_bytes, sockets.receiver_limited_us = 128_000, 40
+    host = KernelBuffers("gen-1", (4_096, 131_072, 6_291_456), (4_096, 16_384, 4_194_304), 1, 2)
+    seen = replace(trials[0].evidence.client, producer_sockets={3: sockets}, kernel_buffers=(host,))
+    closed = replace(trials[0].pattern.producer, rate_records_per_s=math.inf)
+    first = replace(
+        trials[0],
+        pattern=replace(trials[0].pattern, producer=closed),
+        evidence=replace(trials[0].evidence, client=seen, broker_sockets={3: SocketCounts(9)}),
+    )
+    page = report_page(build_report(ONE, [first, *trials[1:]], SETTINGS))
+    text = Shown(page).text
+    assert "Producers' connections, as our kernel sees them" in text
+    assert "Clients' connections, as the brokers' kernel sees them" in text
+    assert "Consumers' connections" not in text
+    assert "3850.052.0128 kB0 B0 B??0?40 %?0 %" in text, (
+        "the cells of broker 3, one after the other"
+    )
+    assert "Socket buffers of gen-1: receive up to 6.3 MB by tuning" in text
+    assert "closed loop" in text
+    assert "in a closed loop without its waiting before the send" in text
