@@ -8,6 +8,7 @@ import pytest
 
 from metrics.comparing.effects import Conclusion, Effect, conclude, paired_effect
 from metrics.comparing.pairs import CAPACITY, STEADY, Side, TrialPair, compared
+from metrics.trial.counts import ToBroker
 from tests.support.evidence import broker, client
 from tests.support.rows import trial
 
@@ -17,7 +18,8 @@ def effect(ratio: float, p_value: float) -> Effect:
 
 
 def test_the_values_of_a_trial() -> None:
-    window = client(acked_bytes=60_000_000, latency_p99_ms=12.5)
+    asked = {1: ToBroker(requests=30), 2: ToBroker(requests=20)}
+    window = client(acked_bytes=60_000_000, latency_p99_ms=12.5, by_broker=asked)
     brokers = (
         broker(1, handler_idle=0.4, cpu_cores=0.5),
         broker(2, handler_idle=0.25, cpu_cores=0.7),
@@ -28,6 +30,7 @@ def test_the_values_of_a_trial() -> None:
     assert {each.name: each.of(made) for each in STEADY} == {
         "handlers_busy": pytest.approx(0.75),
         "broker_cpu_ms_per_mb": pytest.approx(1000 * 1.2 / rate),
+        "produce_requests_per_1000_records": 5.0,
         "latency_p50_ms": 2.0,
         "latency_p99_ms": 12.5,
     }
