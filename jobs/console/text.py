@@ -49,6 +49,11 @@ def clean(text: str) -> str:
     return " ".join(printable.split())
 
 
+def sentences(text: str) -> list[str]:
+    """The lines of a text, each as `clean` has it; at least one."""
+    return [clean(line) for line in text.splitlines() if line.strip()] or [""]
+
+
 def align(cells: Sequence[str], widths: Sequence[int]) -> str:
     """One line of columns; a negative width aligns left. Too long a cell pushes the rest."""
     padded = [

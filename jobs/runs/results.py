@@ -252,7 +252,8 @@ def write_results(
     """Write summary.json, the chart and the report; returns what was left, as (what, where).
 
     Args:
-        trials, settings: as `write_report` takes them; without trials there is no report.
+        trials, settings: as `write_report` takes them; None of a run that opened no tables, which
+            has no report either.
     """
     path = folder / "summary.json"
     write_summary(summary, path)
@@ -266,10 +267,10 @@ def write_results(
         )
     ]
     files = [("summary", str(path)), *(("chart", str(each)) for each in drawn)]
-    if trials is not None:
-        write_report(folder / REPORT, summary, trials, settings or {})
-        files.insert(0, ("report", str(folder / REPORT)))
-    return (*files, ("tables", tables))
+    if trials is None:
+        return tuple(files)
+    write_report(folder / REPORT, summary, trials, settings or {})
+    return (("report", str(folder / REPORT)), *files, ("tables", tables))
 
 
 def write_report(
