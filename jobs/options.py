@@ -164,7 +164,7 @@ def _usual_workload(cluster: str, overrides: tuple[str, ...]) -> str:
         raise ConfigError(
             f"cluster {cluster} is no testbed, and no --workload is given; expected one of {known},"
             " or the path of a YAML file, as what a laptop's brokers get says nothing of others; "
-            "name one, such as --workload 100B-to-100kB"
+            "name one, such as --workload quick"
         )
     return USUAL_WORKLOAD
 

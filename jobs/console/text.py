@@ -129,10 +129,19 @@ def plan_rows(plan: Plan) -> list[tuple[str, str]]:
     sizes = ", ".join(format_size(size) for size in plan.message_bytes)
     forecast = (
         f"about {count_words(plan.trials_estimated, 'trial')} of "
-        f"{format_duration(plan.trial_s)}, {format_duration(plan.duration_s)} in all"
+        f"{format_duration(plan.trial_s)}, {format_duration(plan.duration_s + plan.starting_s)} "
+        f"{'with the start and the end' if plan.starting_s else 'in all'}"
     )
     if plan.write_bytes_max is not None:
-        forecast += f", at most {format_volume(plan.write_bytes_max)} of payload written"
+        forecast += f", at most {format_volume(plan.write_bytes_max)} written with all replicas"
+    peaks = []
+    if plan.peak_mb_per_s is not None:
+        peaks.append(f"load up to {format_mb_per_s(plan.peak_mb_per_s)} MB/s from producers")
+    if plan.disk_bytes_max is not None:
+        peaks.append(
+            f"up to {format_volume(plan.disk_bytes_max)} on the brokers' disks at a time, all "
+            "together"
+        )
     width = plan.resolution
     goal = plan.goal if width is None else f"{plan.goal}: brackets within {format_ratio(width)}"
     rows = [
@@ -141,6 +150,7 @@ def plan_rows(plan: Plan) -> list[tuple[str, str]]:
         ("producer", plan.producer),
         ("goal", goal),
         ("forecast", forecast),
+        *([("peak", "; ".join(peaks))] if peaks else []),
     ]
     if plan.out is not None:
         rows.append(("results", str(plan.out)))

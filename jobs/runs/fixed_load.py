@@ -12,7 +12,7 @@ from jobs.config import Configuration
 from jobs.config.loading import require_endless
 from jobs.console.events import Plan, RunFinished, Table
 from jobs.runs.endings import Ending, ending_of
-from jobs.runs.estimate import TESTBED_CAVEAT, describe_producer, trial_s
+from jobs.runs.estimate import TESTBED_CAVEAT, describe_producer, on_disk, starting_s, trial_s
 from jobs.runs.lifecycle import Body, Life
 from jobs.runs.results import summary_of_run
 from jobs.trials.holding import Holder
@@ -83,11 +83,14 @@ class FixedLoadRun(Body):
             whole = replace(pattern, phases=phases, profile=self.load.profile)
             one_s, duration_s, written = trial.measure_s, length_s + beside_s, whole.planned_bytes
         testbed = config.cluster.testbed
+        brokers, topic = testbed.brokers if testbed else None, config.workload.topic
+        peak = pattern.mb_per_s * (1.0 if self.load.profile is None else self.load.profile.peak)
+        replicated = 1e6 * peak * topic.replication_factor
         return Plan(
             cluster=config.cluster.name,
             workload=config.workload.name,
             goal=config.goal_names,
-            brokers=testbed.brokers if testbed else None,
+            brokers=brokers,
             message_bytes=(pattern.bpm,),
             producer=describe_producer(config.workload),
             resolution=None,
@@ -97,6 +100,9 @@ class FixedLoadRun(Body):
             write_bytes_max=written if math.isfinite(written) else None,
             out=out,
             notes=(TESTBED_CAVEAT,) if testbed else (),
+            starting_s=starting_s(config.cluster),
+            peak_mb_per_s=peak,
+            disk_bytes_max=on_disk(topic, brokers, written, replicated),
         )
 
     def measure(self, life: Life) -> None:

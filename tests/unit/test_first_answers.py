@@ -114,4 +114,4 @@ def test_a_cluster_of_others_wants_a_workload(tmp_path: Path) -> None:
     cluster.write_text("bootstrap_servers: ['broker:9092']\nmetrics: {client_only: true}")
     said = refusal("find-limit", "--dry-run", "--cluster", str(cluster))
     assert "no --workload is given" in said
-    assert "--workload 100B-to-100kB" in said
+    assert "--workload quick" in said

@@ -13,7 +13,7 @@ from jobs.config.loading import require_open_loop
 from jobs.config.suite import Case, Suite
 from jobs.console.events import Level, Notice, PhaseStarted, Plan, Table
 from jobs.runs.endings import Ending
-from jobs.runs.estimate import TESTBED_CAVEAT, describe_producer, trial_s
+from jobs.runs.estimate import TESTBED_CAVEAT, describe_producer, starting_s, trial_s
 from jobs.runs.lifecycle import Body, Life
 from jobs.runs.nightly.concluding import case_reports, ending_of_night, judged_row, rule_of
 from jobs.runs.nightly.junit import write_junit
@@ -83,6 +83,7 @@ class NightRun(Body):
             duration_s=all_s,
             out=out,
             notes=tuple(notes),
+            starting_s=starting_s(cluster),
         )
 
     # --- measuring ----------------------------------------------------------

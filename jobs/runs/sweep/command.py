@@ -108,7 +108,10 @@ class SweepPlan:
         return replace(
             first,
             trials_estimated=sum(each.trials_estimated for each in plans),
-            duration_s=sum(each.duration_s for each in plans) + starting_s,
+            duration_s=sum(each.duration_s for each in plans),
+            starting_s=starting_s,
+            peak_mb_per_s=max((each.peak_mb_per_s or 0.0 for each in plans), default=None),
+            disk_bytes_max=max((each.disk_bytes_max or 0.0 for each in plans), default=None),
             write_bytes_max=sum(each or 0.0 for each in written) if all(written) else None,
             notes=(
                 f"experiment {experiment.name}: {experiment.description}",
