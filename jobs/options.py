@@ -14,13 +14,12 @@ import click
 from jobs.config.loading import available, load_cluster
 from jobs.runs.asked import Asked
 from search.errors import ConfigError
+from search.quantities import amount
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 USUAL_WORKLOAD = "demo"
 """Of a testbed."""
-
-_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 def duration_s(text: str) -> float:
@@ -29,12 +28,12 @@ def duration_s(text: str) -> float:
     Raises:
         ConfigError: it is none.
     """
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", text.strip())
-    if found is None or not float(found[1]):
+    seconds = amount(text, "seconds")
+    if not seconds:
         raise ConfigError(
             f"{text!r} is no time; expected a number above 0 and s, m or h, such as 30m"
         )
-    return float(found[1]) * _SECONDS[found[2]]
+    return float(seconds)
 
 
 class Lasting(click.ParamType):  # type: ignore[type-arg]  # not generic in older versions
@@ -143,7 +142,10 @@ def pattern_options(command: Command) -> Command:
 
     @functools.wraps(command)
     def gathered(*, workload: str | None, **own: Any) -> Any:
-        named = workload or _usual_workload(own["cluster"], own["overrides"])
+        is_resumed = own.get("resume") is not None  # and has its workload
+        named = workload
+        if named is None and not is_resumed:
+            named = _usual_workload(own["cluster"], own["overrides"])
         return command(workload=named, **own)
 
     return _CLUSTER(_WORKLOAD(gathered))  # type: ignore[return-value]

@@ -9,21 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import click
-from pyspark.errors import AnalysisException
 
 from jobs.console.events import Level, Notice, PhaseStarted
 from jobs.console.printing import make_reporter
 from jobs.entry import run
 from jobs.options import RunId, out_option, tables_option
+from jobs.runs.recorded import not_there, tables_wanted
 from jobs.runs.results import REPORT, write_report
 from jobs.spark.session import close_session, local_session
 from metrics.reporting.summary import load_summary
 from metrics.reporting.summary_tables import configuration_of_row, summary_of
 from metrics.tables.store import TableStore
 from metrics.trial.trial import Trial
-from search.errors import ConfigError
-
-_LAST_RUNS = 5
 
 Rows = list[dict[str, Any]]
 
@@ -65,38 +62,16 @@ def read_rows(store: TableStore, run_id: str) -> tuple[Rows, Rows, list[Trial]]:
     Raises:
         ConfigError: there are no tables, or they do not know the run.
     """
-    try:
+    with tables_wanted(store):
         runs = store.read("runs", run_id).orderBy("at").collect()
         if not runs:
-            raise ConfigError(
-                f"the run {run_id} is not in {store.address('runs')}; expected {_known(store)}; "
-                "name one of them, or give its --tables"
-            )
+            raise not_there(store, run_id)
         boundaries = store.boundaries(run_id).collect()
         return (
             [row.asDict(recursive=True) for row in runs],
             [row.asDict(recursive=True) for row in boundaries],
             store.trials_of(run_id),
         )
-    except AnalysisException as error:
-        raise ConfigError(
-            f"{store.address('runs')} {_why(error)}; expected the tables that redline find-limit "
-            "wrote; give their place by --tables"
-        ) from error
-
-
-def _known(store: TableStore) -> str:
-    """The newest runs of the tables, in words."""
-    newest = store.runs().orderBy("at", ascending=False).limit(_LAST_RUNS).collect()
-    names = ", ".join(row.run_id for row in newest)
-    return f"a run of these tables, of which the last are {names}" if names else "a run"
-
-
-def _why(error: AnalysisException) -> str:
-    """What is wrong with a table, without Spark's name of it where it is just not there."""
-    text = str(error).partition("\n")[0].rstrip(".")
-    is_absent = "PATH_NOT_FOUND" in text or "TABLE_OR_VIEW_NOT_FOUND" in text
-    return "is not there" if is_absent else f"cannot be read as a Delta table ({text})"
 
 
 if __name__ == "__main__":

@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
+from search.quantities import amount
+
 
 class UnexpectedError(ValueError):
     """A value is not what its field expects, a noun phrase."""
@@ -44,6 +46,12 @@ class Checked(ABC):
         return {"type": "function-before", "function": check, "schema": handler(source)}
 
 
+def _in_unit(value: Any, unit: str) -> Any:
+    """A text with a unit of its own, such as `30s`, as the number of units that it stands for."""
+    number = amount(value, unit) if isinstance(value, str) else None
+    return value if number is None else number
+
+
 @dataclass(frozen=True)
 class Whole(Checked):
     """A whole number from `low` to `high`, or `also`; `unit` is a plural noun, or empty."""
@@ -58,6 +66,9 @@ class Whole(Checked):
         of = f" of {self.unit}" if self.unit else ""
         also = "" if self.also is None else f", or {self.also}"
         return f"a whole number{of} from {self.low} to {self.high}{also}"
+
+    def _check(self, value: Any) -> Any:
+        return super()._check(_in_unit(value, self.unit))
 
     def accepts(self, value: Any) -> bool:
         """True for an int inside the bounds; a bool is none."""
@@ -82,6 +93,9 @@ class Number(Checked):
         if self.below:
             return f"a number{of} {low} to below {self.high:.12g}"
         return f"a number{of} {low} {'up ' if self.above else ''}to {self.high:.12g}"
+
+    def _check(self, value: Any) -> Any:
+        return super()._check(_in_unit(value, self.unit))
 
     def accepts(self, value: Any) -> bool:
         """True for an int or float inside the bounds; NaN and bool are none."""
@@ -141,11 +155,17 @@ class KafkaProperties(Checked):
         for name, given in read.items():
             if not isinstance(name, str) or not isinstance(given, (str, int, float, bool)):
                 raise UnexpectedError("Kafka property names with a text, number or boolean each")
-        return {name: _as_property(given) for name, given in read.items()}
+        return {name: _as_property(name, given) for name, given in read.items()}
 
 
-def _as_property(value: Any) -> Any:
+_PROPERTY_UNITS = {"bytes": "bytes", "ms": "milliseconds"}
+"""By the last part of a property's name: `retention.bytes`, `max.compaction.lag.ms`."""
+
+
+def _as_property(name: str, value: Any) -> Any:
     """Kafka's properties are text; YAML's numbers and booleans are written as Kafka reads them."""
+    unit = _PROPERTY_UNITS.get(name.rpartition(".")[2])
+    value = value if unit is None else _in_unit(value, unit)
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value) if isinstance(value, (int, float)) else value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
@@ -133,11 +134,69 @@ def load(cluster: str, workload: str, goal: str, overrides: Sequence[str] = ()) 
     Raises:
         ConfigError: see `load_cluster`.
     """
-    loaded = Configuration(
-        load_cluster(cluster, overrides),
-        load_workload(workload, overrides),
-        load_goals(goal, overrides),
+    return _fitting(
+        Configuration(
+            load_cluster(cluster, overrides),
+            load_workload(workload, overrides),
+            load_goals(goal, overrides),
+        )
     )
+
+
+Settings = Mapping[str, Mapping[str, Any]]
+"""A configuration as a run recorded it: `cluster`, `workload`, `goal`, and `goal NAME` for each
+further goal, each by the keys of `describe`."""
+
+
+def load_recorded(
+    settings: Settings,
+    cluster: str | None = None,
+    workload: str | None = None,
+    goal: str | None = None,
+    overrides: Sequence[str] = (),
+) -> Configuration:
+    """The configuration that a run recorded, with what replaces parts of it.
+
+    Args:
+        cluster, workload, goal: as of `load`, in place of what was recorded; None for that.
+        overrides: hold for the recorded parts, too.
+
+    Raises:
+        ConfigError: see `load`; or an older version recorded what this one does not know.
+    """
+    kept = (_recorded(Goal, kind, settings, overrides) for kind in settings if "goal" in kind[:5])
+    return _fitting(
+        Configuration(
+            load_cluster(cluster, overrides)
+            if cluster is not None
+            else _recorded(Cluster, "cluster", settings, overrides),
+            load_workload(workload, overrides)
+            if workload is not None
+            else _recorded(Workload, "workload", settings, overrides),
+            load_goals(goal, overrides) if goal is not None else tuple(kept),
+        )
+    )
+
+
+def _recorded(
+    model: type[Loaded], kind: str, settings: Settings, overrides: Sequence[str]
+) -> Loaded:
+    source = ParsedFile(f"the run's {kind}, as the tables have it", {})
+    for path, value in settings[kind].items():
+        *above, key = path.split(".")
+        place = source.data
+        for part in above:
+            place = place.setdefault(part, {})
+        place[key] = value
+    _replace_keys(source, model, kind.partition(" ")[0], overrides)
+    try:  # JSON made lists of tuples and texts of ids, which pydantic knows of JSON
+        return model.model_validate_json(json.dumps(source.data))
+    except ValidationError as error:
+        raise config_error(error, source, model) from None
+
+
+def _fitting(loaded: Configuration) -> Configuration:
+    """Check what only cluster, workload and goal together can tell."""
     testbed, replicas = loaded.cluster.testbed, loaded.workload.topic.replication_factor
     if testbed is not None and replicas > testbed.brokers:
         raise ConfigError(
@@ -273,7 +332,6 @@ def _keys(config: Any) -> tuple[str, ...]:
 
 
 def _load(model: type[Loaded], kind: str, name_or_path: str, overrides: Sequence[str]) -> Loaded:
-    parsed = [each for each in parse_overrides(overrides) if each.file == kind]
     is_foreign = model is Workload and name_or_path.startswith(PREFIX)
     path = name_or_path.removeprefix(PREFIX) if is_foreign else name_or_path
     file = read_conf(f"{kind}s", path, f"--{kind}")
@@ -284,9 +342,18 @@ def _load(model: type[Loaded], kind: str, name_or_path: str, overrides: Sequence
     source.data.setdefault("name", file.stem)
     if model is Workload:
         with_own_names(source)
+    _replace_keys(source, model, kind, overrides)
+    return _validated(model, source)
+
+
+def _replace_keys(
+    source: ParsedFile, model: type[Loaded], kind: str, overrides: Sequence[str]
+) -> None:
+    """Put the `--set` options for a file of this kind into it."""
+    parsed = [each for each in parse_overrides(overrides) if each.file == kind]
+    if model is Workload:
         parsed = [option_with_own_name(each) for each in parsed]
     apply_overrides(source, model, parsed)
-    return _validated(model, source)
 
 
 def _validated(model: type[Loaded], source: ParsedFile) -> Loaded:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, get_args, get_origin
 
@@ -12,6 +13,7 @@ from jobs.config.fields import Model, hint, model_at, nearest_key
 from jobs.config.source import ParsedFile, kind_of
 from search.bounds import Checked, UnexpectedError
 from search.errors import ConfigError
+from search.quantities import EXAMPLES
 
 LINES_MAX = 5
 LITERAL_SECRETS = ("password", "passwd", "secret", "token", "username", "credential")
@@ -106,7 +108,7 @@ def _expected(details: ErrorDetails) -> str:
     context: Mapping[str, Any] = details.get("ctx") or {}
     kind = details["type"]
     if isinstance(context.get("error"), UnexpectedError):
-        return str(context["error"].expected)
+        return f"{context['error'].expected}{_unit_hint(details, str(context['error'].expected))}"
     if kind == "literal_error":
         return str(context["expected"]).replace("'", "")
     if kind == "too_short":
@@ -114,6 +116,14 @@ def _expected(details: ErrorDetails) -> str:
     if kind == "too_long":
         return f"at most {context['max_length']} items"
     return KINDS.get(kind, details["msg"])
+
+
+def _unit_hint(details: ErrorDetails, expected: str) -> str:
+    """Of a text where a number with a unit would do: what one looks like."""
+    if not isinstance(details["input"], str):
+        return ""
+    unit = re.search(r" of (bytes per second|bytes|seconds|milliseconds)\b", expected)
+    return f", or with its unit, such as {EXAMPLES[unit[1]]}" if unit else ""
 
 
 def _wanted(model: Model, path: tuple[Any, ...]) -> str:
