@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from jobs.config import client_properties
 from jobs.config.cluster import Cluster
 from jobs.config.files import names_in, read_conf
 from jobs.config.goal import Goal
@@ -18,6 +19,7 @@ from jobs.config.omb import PREFIX, finder, translated
 from jobs.config.overrides import apply_overrides, parse_overrides
 from jobs.config.problems import config_error
 from jobs.config.source import ParsedFile, parse_map
+from jobs.config.variables import as_written, with_values
 from jobs.config.workload import Workload
 from metrics.traffic.axes import AXES, MESSAGE_BYTES, NP, PARTITIONS, RATE, Axis
 from metrics.traffic.pattern import TrafficPattern
@@ -188,11 +190,7 @@ def _recorded(
         for part in above:
             place = place.setdefault(part, {})
         place[key] = value
-    _replace_keys(source, model, kind.partition(" ")[0], overrides)
-    try:  # JSON made lists of tuples and texts of ids, which pydantic knows of JSON
-        return model.model_validate_json(json.dumps(source.data))
-    except ValidationError as error:
-        raise config_error(error, source, model) from None
+    return _made(model, source, kind.partition(" ")[0], overrides, is_json=True)
 
 
 def _fitting(loaded: Configuration) -> Configuration:
@@ -310,7 +308,8 @@ def available(kind: str) -> tuple[str, ...]:
 def describe(config: Any) -> dict[str, Any]:
     """The keys of a configuration by their paths, for tables: `producer.linger_ms` → 10.
 
-    Maps with free keys stay one value; unset keys are left out.
+    Maps with free keys stay one value; unset keys are left out. Environment variables of a
+    cluster's file stand as they were written.
 
     Args:
         config: a model, or the dataclass of one of its sections.
@@ -322,7 +321,7 @@ def describe(config: Any) -> dict[str, Any]:
             flat.update({f"{name}.{key}": part for key, part in describe(value).items()})
         elif value is not None:
             flat[name] = dict(value) if isinstance(value, Mapping) else value
-    return flat
+    return as_written(flat, config.written) if isinstance(config, Cluster) else flat
 
 
 def _keys(config: Any) -> tuple[str, ...]:
@@ -342,25 +341,46 @@ def _load(model: type[Loaded], kind: str, name_or_path: str, overrides: Sequence
     source.data.setdefault("name", file.stem)
     if model is Workload:
         with_own_names(source)
-    _replace_keys(source, model, kind, overrides)
-    return _validated(model, source)
+    return _made(model, source, kind, overrides)
 
 
-def _replace_keys(
-    source: ParsedFile, model: type[Loaded], kind: str, overrides: Sequence[str]
-) -> None:
-    """Put the `--set` options for a file of this kind into it."""
+def _made(
+    model: type[Loaded],
+    source: ParsedFile,
+    kind: str,
+    overrides: Sequence[str],
+    is_json: bool = False,
+) -> Loaded:
+    """The checked object of a file's data, with the `--set` options for its kind.
+
+    Args:
+        is_json: whether the data went through JSON, which has no tuples and no numbers as keys.
+    """
     parsed = [each for each in parse_overrides(overrides) if each.file == kind]
     if model is Workload:
         parsed = [option_with_own_name(each) for each in parsed]
     apply_overrides(source, model, parsed)
-
-
-def _validated(model: type[Loaded], source: ParsedFile) -> Loaded:
+    written = with_values(source) if model is Cluster else {}
+    if model is Cluster:
+        _read_client_properties(source)
     try:
-        return model.model_validate(source.data)
+        if is_json:
+            made = model.model_validate_json(json.dumps(source.data))
+        else:
+            made = model.model_validate(source.data)
     except ValidationError as error:
         raise config_error(error, source, model) from None
+    if isinstance(made, Cluster):
+        made.keep_written(written)
+    return made
+
+
+def _read_client_properties(source: ParsedFile) -> None:
+    """Put in what the cluster's file of client properties says and the cluster itself does not."""
+    named = source.data.get(client_properties.KEY)
+    if isinstance(named, str):
+        for key, value in client_properties.keys_of(named).items():
+            source.data.setdefault(key, value)
 
 
 def require_open_loop(config: Configuration) -> None:

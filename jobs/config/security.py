@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, model_validator
 
+from jobs.config import client_properties
 from jobs.config.base import ConfigModel
 from jobs.config.tokens import ClientCredentials, ReferencedToken
 from jobs.engine.network.options import ClientOptions
@@ -21,7 +22,7 @@ REFERENCE = "env:NAME or file:PATH (a secret is never written into a file or an 
 def _as_reference(value: Any) -> Any:
     if isinstance(value, str):
         kind, _, place = value.partition(":")
-        if kind in ("env", "file") and place.strip():
+        if kind in ("env", "file", client_properties.REFERENCE) and place.strip():
             return value
     raise UnexpectedError(REFERENCE)
 
@@ -34,7 +35,8 @@ def read_secret(reference: str, key: str) -> str:
     """The secret that `reference` points at.
 
     Args:
-        reference: `env:NAME` or `file:PATH`; of a file, the end of line does not count.
+        reference: `env:NAME` or `file:PATH`; of a file, the end of line does not count. What a
+            cluster's `client_properties` holds is `properties:PATH#NAME`.
         key: the configuration's key, for messages.
 
     Raises:
@@ -45,6 +47,10 @@ def read_secret(reference: str, key: str) -> str:
         secret = os.environ.get(place, "")
         found = f"the environment variable {place} is not set or empty"
         remedy = f"set {place} before the run"
+    elif kind == client_properties.REFERENCE:
+        secret = client_properties.secret(place)
+        file, _, name = place.rpartition("#")
+        found, remedy = f"the file {file} has no {name}", "write it there"
     else:
         path = Path(place).expanduser()
         found, remedy = f"the file {path} is empty", "write the secret into it"
