@@ -18,8 +18,6 @@ README = ROOT / "README.md"
 
 # Why each of these: docs/decisions/libraries.md.
 REQUIRES = [
-    "pyspark==4.1.4",
-    "delta-spark==4.4.0",
     "kafka-python==3.0.12",
     "crc32c>=2.7",
     "lz4>=4.3",
@@ -34,7 +32,6 @@ REQUIRES = [
     "trustme>=1.2",
     "cryptography>=42",
     "altair>=5.5",
-    "vl-convert-python>=1.7",
     "hdrhistogram>=0.10.3",
     "psutil>=6.0",
     "filelock>=3.15",
@@ -43,10 +40,14 @@ REQUIRES = [
     "numpy>=2.0",
     "pyarrow>=18.0",
     "pandas>=2.2,<3",
-    "scipy>=1.15",
+    "mpmath>=1.3",
 ]
 
 EXTRAS = {
+    # For machines that have no Spark; Databricks, EMR and the like bring their own.
+    "spark": ["pyspark==4.1.4", "delta-spark==4.4.0"],
+    # Pictures, and the charts of pages; without it pages have tables.
+    "charts": ["vl-convert-python>=1.7"],
     "librdkafka": ["confluent-kafka>=2.6"],
     # A Jupyter kernel, and what PySpark needs to be a client of Spark Connect.
     "notebooks": [
@@ -75,11 +76,14 @@ EXTRAS = {
         "pytest-timeout",
         "pytest-xdist",
         "ruff",
+        "scipy>=1.15",
         "setuptools",
         "types-psutil",
         "wheel",
     ],
 }
+
+EXTRAS["dev"] += [*EXTRAS["spark"], *EXTRAS["charts"]]
 
 # Flat, so that a Git checkout works as it is; a test checks that none is forgotten.
 PACKAGES = [
@@ -127,6 +131,13 @@ setup(
     description="Finds how much traffic a Kafka cluster can take, and what limits it",
     long_description=README.read_text(encoding="utf-8") if README.exists() else "",
     long_description_content_type="text/markdown",
+    classifiers=[
+        "Development Status :: 4 - Beta",
+        "Environment :: Console",
+        "Intended Audience :: System Administrators",
+        "Operating System :: POSIX :: Linux",
+        "Topic :: System :: Benchmark",
+    ],
     license="Apache-2.0",
     license_files=["LICENSE"],
     python_requires=">=3.10",
