@@ -58,8 +58,10 @@ EXTRAS = {
     ],
     "dev": [
         "build",
+        "check-jsonschema",
         "chispa",
         "confluent-kafka>=2.6",
+        "databricks-bundles",
         "deltalake",
         "googleapis-common-protos>=1.71",
         "grpcio-status>=1.76",
@@ -67,6 +69,7 @@ EXTRAS = {
         "hypothesis",
         "ipykernel>=6.29",
         "jsonschema",
+        "kubernetes-validate",
         "MLRsearch",
         "mypy",
         "nbclient",
