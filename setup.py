@@ -48,6 +48,8 @@ EXTRAS = {
     "spark": ["pyspark==4.1.4", "delta-spark==4.4.0"],
     # Pictures, and the charts of pages; without it pages have tables.
     "charts": ["vl-convert-python>=1.7"],
+    # --metrics-port and --notify.
+    "live": ["prometheus-client>=0.21", "apprise>=1.9"],
     "librdkafka": ["confluent-kafka>=2.6"],
     # A Jupyter kernel, and what PySpark needs to be a client of Spark Connect.
     "notebooks": [
@@ -86,7 +88,7 @@ EXTRAS = {
     ],
 }
 
-EXTRAS["dev"] += [*EXTRAS["spark"], *EXTRAS["charts"]]
+EXTRAS["dev"] += [*EXTRAS["spark"], *EXTRAS["charts"], *EXTRAS["live"]]
 
 # Flat, so that a Git checkout works as it is; a test checks that none is forgotten.
 PACKAGES = [
@@ -116,6 +118,7 @@ PACKAGES = [
     "jobs.engine.network",
     "jobs.engine.producing",
     "jobs.engine.task",
+    "jobs.live",
     "jobs.runs",
     "jobs.runs.compare",
     "jobs.runs.nightly",
@@ -146,7 +149,7 @@ setup(
     python_requires=">=3.10",
     packages=PACKAGES,
     package_data={
-        "conf": ["**/*.yaml", "**/*.txt", "**/*.properties"],
+        "conf": ["**/*.yaml", "**/*.txt", "**/*.properties", "**/*.json"],
         "metrics.reporting": ["templates/*"],
     },
     install_requires=REQUIRES,

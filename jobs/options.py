@@ -128,6 +128,38 @@ _DRY_RUN = click.option(
 _YES = click.option(
     "--yes", is_flag=True, help="Load a cluster that is not a testbed without asking."
 )
+
+
+class Listening(click.ParamType):  # type: ignore[type-arg]  # not generic in older versions
+    """A port of this machine, alone or after a host: 9464, 0.0.0.0:9464."""
+
+    name = "port"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, int]:
+        """Host and port; refuses what is none."""
+        host, _, port = str(value).rpartition(":")
+        if not port.isdecimal() or int(port) > 65_535:
+            self.fail(f"{value!r} is no port; expected one such as 9464 or 0.0.0.0:9464.")
+        return host or "127.0.0.1", int(port)
+
+
+_METRICS_PORT = click.option(
+    "--metrics-port",
+    "metrics_at",
+    type=Listening(),
+    metavar="[HOST:]PORT",
+    help="Serve live values for Prometheus there; on loopback unless a HOST is given.",
+)
+_NOTIFY = click.option(
+    "--notify",
+    "notify_from",
+    multiple=True,
+    metavar="env:NAME|file:PATH",
+    help="Send messages at the start and the end, to the addresses of apprise that are there; may "
+    "be repeated.",
+)
 lock_option = click.option(
     "--no-lock",
     "locks",
@@ -188,8 +220,11 @@ def run_options(command: Callable[..., Any]) -> Callable[..., Any]:
         dry_run: bool,
         yes: bool,
         locks: bool,
+        metrics_at: tuple[str, int] | None,
+        notify_from: tuple[str, ...],
         **own: Any,
     ) -> Any:
-        return command(asked=Asked(out, tables, slots, dry_run, yes, locks), **own)
+        asked = Asked(out, tables, slots, dry_run, yes, locks, metrics_at, notify_from)
+        return command(asked=asked, **own)
 
-    return place_options(_DRY_RUN(_YES(lock_option(gathered))))
+    return place_options(_DRY_RUN(_YES(lock_option(_METRICS_PORT(_NOTIFY(gathered))))))

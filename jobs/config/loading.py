@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from jobs.config import client_properties
+from jobs.config.client_properties import KEY as CLIENT_PROPERTIES
+from jobs.config.client_properties import keys_of
 from jobs.config.cluster import Cluster
 from jobs.config.files import names_in, read_conf
 from jobs.config.goal import Goal
@@ -377,9 +378,9 @@ def _made(
 
 def _read_client_properties(source: ParsedFile) -> None:
     """Put in what the cluster's file of client properties says and the cluster itself does not."""
-    named = source.data.get(client_properties.KEY)
+    named = source.data.get(CLIENT_PROPERTIES)
     if isinstance(named, str):
-        for key, value in client_properties.keys_of(named).items():
+        for key, value in keys_of(named).items():
             source.data.setdefault(key, value)
 
 

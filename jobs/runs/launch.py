@@ -9,7 +9,7 @@ from functools import partial
 from jobs.cluster.opening import require_startable
 from jobs.config import Configuration
 from jobs.console.events import Plan, PlanShown, Reporter
-from jobs.console.printing import make_reporter
+from jobs.live.following import reporter_of
 from jobs.runs.asked import Asked
 from jobs.runs.consent import require_consent
 from jobs.runs.lifecycle import Body, RunOrder, execute, new_run_id
@@ -66,7 +66,7 @@ def launch(
         ConfigError: a testbed's settings are wrong, or nobody consents.
         RedlineError: see `execute`.
     """
-    with make_reporter() as reporter:
+    with reporter_of(asked.metrics_at, asked.notify_from) as reporter:
         configs = tuple(body.configurations.values())
         if not may_begin(configs, partial(body.plan, asked.out), asked, reporter, deed):
             return 0

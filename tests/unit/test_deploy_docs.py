@@ -96,7 +96,7 @@ def _spark_extra() -> dict[str, str]:
     """Package → requirement of the extra `spark`, from setup.py."""
     for node in ast.parse((ROOT / "setup.py").read_text()).body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "EXTRAS":
-            texts: list[str] = ast.literal_eval(node.value)["spark"]  # type: ignore[call-overload]
+            texts: list[str] = ast.literal_eval(node.value)["spark"]
             return {re.split(r"[<>=]", text)[0]: text for text in texts}
     raise AssertionError("setup.py has no extra spark")
 

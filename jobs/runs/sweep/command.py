@@ -9,7 +9,7 @@ from pathlib import Path
 from jobs.cluster.lock import holder_words
 from jobs.config.experiment import Sweep
 from jobs.console.events import Plan, RunStarted, Table, note
-from jobs.console.printing import make_reporter
+from jobs.live.following import reporter_of
 from jobs.runs.asked import Asked
 from jobs.runs.endings import Ending
 from jobs.runs.launch import may_begin
@@ -37,7 +37,7 @@ def carry_out(sweep: Sweep, asked: Asked, resume: str | None, budget_s: float | 
     """
     configs = [case.config for case in sweep.cases]
     plan = SweepPlan(sweep, asked.out)
-    with make_reporter() as reporter:
+    with reporter_of(asked.metrics_at, asked.notify_from) as reporter:
         if not may_begin(configs, plan.whole, asked, reporter):
             return 0
         sweep_id = resume or new_run_id(time.time())
