@@ -27,6 +27,9 @@ rows of older and newer versions, and what a version did not know yet is null. N
 known, never 0. Times are UTC. A rate is per second of the measured window. MB is 10⁶ bytes of
 payload.
 
+Columns have these meanings as comments, which `DESCRIBE TABLE` shows. In a catalog
+(`--tables main.redline`) there are views for SQL: `latest_limits`, `nights` and `effects`.
+
 Read them with Spark, `spark.read.format("delta").load("out/tables/trials")`, also through
 Spark Connect; or without Spark, `deltalake.DeltaTable("out/tables/trials").to_pandas()`.
 
