@@ -45,6 +45,20 @@ class Checked(ABC):
         check = {"type": "no-info", "function": self._check}
         return {"type": "function-before", "function": check, "schema": handler(source)}
 
+    def __get_pydantic_json_schema__(self, core: Any, handler: Any) -> dict[str, Any]:
+        """Pydantic's word for what an editor is told of a value."""
+        return {**handler(core), **self.for_editors()}
+
+    def for_editors(self) -> dict[str, Any]:
+        """What a JSON Schema says beside the type, or in its place."""
+        return {"description": self.expected()}
+
+
+def _numeric(kind: str, unit: str, bounds: Mapping[str, float]) -> dict[str, Any]:
+    """A number, or a text with its unit or an environment variable, for editors."""
+    texts = [r"^\$\{", *([r"^[0-9.]+ *[A-Za-z/]+$"] if unit else [])]
+    return {"anyOf": [{"type": kind, **bounds}, {"type": "string", "pattern": "|".join(texts)}]}
+
 
 def _in_unit(value: Any, unit: str) -> Any:
     """A text with a unit of its own, such as `30s`, as the number of units that it stands for."""
@@ -69,6 +83,12 @@ class Whole(Checked):
 
     def _check(self, value: Any) -> Any:
         return super()._check(_in_unit(value, self.unit))
+
+    def for_editors(self) -> dict[str, Any]:
+        """A whole number in its bounds, or a text with its unit."""
+        low = self.low if self.also is None else min(self.low, self.also)
+        whole = _numeric("integer", self.unit, {"minimum": low, "maximum": self.high})
+        return {**super().for_editors(), "type": ["integer", "string"], **whole}
 
     def accepts(self, value: Any) -> bool:
         """True for an int inside the bounds; a bool is none."""
@@ -97,6 +117,13 @@ class Number(Checked):
     def _check(self, value: Any) -> Any:
         return super()._check(_in_unit(value, self.unit))
 
+    def for_editors(self) -> dict[str, Any]:
+        """A number in its bounds, or a text with its unit."""
+        low = "exclusiveMinimum" if self.above else "minimum"
+        high = "exclusiveMaximum" if self.below else "maximum"
+        number = _numeric("number", self.unit, {low: self.low, high: self.high})
+        return {**super().for_editors(), "type": ["number", "string"], **number}
+
     def accepts(self, value: Any) -> bool:
         """True for an int or float inside the bounds; NaN and bool are none."""
         if not isinstance(value, (int, float)) or isinstance(value, bool):
@@ -116,6 +143,10 @@ class Text(Checked):
     def expected(self) -> str:
         """The noun phrase for messages and docs."""
         return self.what
+
+    def for_editors(self) -> dict[str, Any]:
+        """A text of the pattern."""
+        return {**super().for_editors(), "pattern": rf"^(?:{self.pattern})$"}
 
     def accepts(self, value: Any) -> bool:
         """True for a str that matches."""
@@ -145,6 +176,11 @@ class KafkaProperties(Checked):
     def expected(self) -> str:
         """The noun phrase for messages and docs."""
         return "a map of Kafka property names to values, such as {retention.bytes: 1000}"
+
+    def for_editors(self) -> dict[str, Any]:
+        """Any properties, each a text, a number or a boolean."""
+        each = {"type": ["string", "number", "boolean"]}
+        return {**super().for_editors(), "additionalProperties": each}
 
     def accepts(self, value: Any) -> bool:
         """True for a map of names."""

@@ -65,9 +65,14 @@ class DescribedColumn:
 
 def described(row: type[Any]) -> dict[str, str]:
     """Attribute → what the `Attributes:` of a docstring say of it."""
+    return attributes_of(inspect.getdoc(row) or "")
+
+
+def attributes_of(docstring: str) -> dict[str, str]:
+    """The same of a docstring without its indentation."""
     found: dict[str, str] = {}
     names: list[str] = []
-    for line in (inspect.getdoc(row) or "").splitlines():
+    for line in docstring.splitlines():
         item = re.fullmatch(r" {4}(\w+(?:, \w+)*): (.+)", line)
         if item:
             names = item[1].split(", ")
