@@ -176,7 +176,7 @@ def limit_table(boundaries: Sequence[Boundary]) -> tuple[str, list[tuple[str, li
 
 
 def _limit_header(axis: Axis) -> tuple[str, ...]:
-    name = axis.heading
+    name = axis.words if axis is NP else axis.heading
     return (
         "size",
         name,
@@ -184,7 +184,7 @@ def _limit_header(axis: Axis) -> tuple[str, ...]:
         "MB/s",
         "MB/s/broker",
         "bracket",
-        f"{name} {AT_LEVEL}",
+        AT_LEVEL,
         "p99 ms",
     )
 

@@ -7,7 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, start_http_server
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    disable_created_metrics,
+    start_http_server,
+)
 
 from jobs.console.events import (
     Event,
@@ -65,6 +71,7 @@ class LiveMetrics:
     """
 
     def __init__(self, at: tuple[str, int]) -> None:
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # a run's start is in its id
         self.registry = CollectorRegistry()
         self._gauges = {
             name: Gauge(name, told, labels, registry=self.registry)

@@ -237,7 +237,7 @@ def planted_table(boundaries: Sequence[Boundary]) -> Table | None:
         return None
     return Table(
         "Planted in these brokers, and found",
-        ("size", "planted np", "found np", AT_LEVEL, "off by"),
+        ("size", "planted producers", "found", AT_LEVEL, "off by"),
         tuple(rows),
     )
 

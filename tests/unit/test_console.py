@@ -135,7 +135,7 @@ def test_the_final_table_says_limit_bracket_and_what_bound_it(render: object) ->
     )
     assert closed.split() in limits
     assert unclosed.split() in limits
-    assert re.search(r"bracket +np at 90 % +p99 ms", text)
+    assert re.search(r"producers +messages/s.*bracket +at 90 % +p99 ms", text)
     told = " ".join(text.split())
     assert "bracket 30.0-31.5 MB/s, 4.8 % wide; 28.6 to 31.8 MB/s (9.54 to 10.6 a" in told
     assert "latency at the limit: p50 3.10 ms, p99 12.0 ms, p99.9 140 ms" in told
