@@ -5,6 +5,7 @@ The same as a script for schedulers: spark-submit --py-files WHEEL jobs/report.p
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,18 @@ from jobs.entry import run
 from jobs.options import RunId, out_option, tables_option
 from jobs.runs.recorded import not_there, tables_wanted
 from jobs.runs.results import REPORT, write_report
+from jobs.runs.sole_driver import is_driven
 from jobs.spark.session import close_session, local_session
 from metrics.reporting.summary import load_summary
 from metrics.reporting.summary_tables import configuration_of_row, summary_of
 from metrics.tables.store import TableStore
 from metrics.trial.trial import Trial
+
+RUNNING = "running"
+KILLED = (
+    "its driver ended without a word; what was finished before is kept, and "
+    "redline find-limit --resume {} goes on"
+)
 
 Rows = list[dict[str, Any]]
 
@@ -52,6 +60,8 @@ def report(run_id: str, out: Path, tables: str | None, target: Path | None) -> N
         kept = folder / "summary.json"
         if kept.exists():
             summary = load_summary(kept)
+        if summary.status == RUNNING and folder.is_dir() and not is_driven(folder):
+            summary = replace(summary, status="killed", error=KILLED.format(run_id))
         write_report(page, summary, trials, configuration_of_row(runs[-1]))
         reporter.report(Notice(Level.NOTE, f"report: {page}"))
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from metrics.reporting.page.answers import SizeAnswer, answer_of, headline
-from metrics.reporting.page.binding import Binding, binding_of
+from metrics.reporting.page.binding import Binding, Ceilings, binding_of, ceilings_of
 from metrics.reporting.page.facts import (
     FactGroup,
     configuration_of,
@@ -106,12 +106,17 @@ def build_report(
             keeps them; empty when not known.
     """
     rows = listed_trials(trials, summary.boundaries)
+    ceilings = {
+        str(keys.get("name", "")): ceilings_of(keys)
+        for kind, keys in configuration.items()
+        if kind.partition(" ")[0] == "goal"
+    }
     held = _held(summary, rows)
     what = "Traffic held on" if held else "Throughput limit of"
     return Report(
         title=f"{what} {summary.cluster} with {summary.workload}",
         summary=summary,
-        parts=tuple(_part(part, rows) for _, part in by_goal(summary) if part.boundaries),
+        parts=tuple(_part(part, rows, ceilings) for _, part in by_goal(summary) if part.boundaries),
         trials=rows,
         facts=(*_run_facts(summary, rows), *key_facts(summary, configuration)),
         environment=environment_of(summary.environment),
@@ -134,7 +139,9 @@ def _held(summary: RunSummary, trials: Sequence[ListedTrial]) -> str:
     return f"Fixed loads were held in {len(trials)} trials: {counts}."
 
 
-def _part(summary: RunSummary, trials: Sequence[ListedTrial]) -> GoalPart:
+def _part(
+    summary: RunSummary, trials: Sequence[ListedTrial], ceilings: Mapping[str, Ceilings]
+) -> GoalPart:
     boundaries: tuple[Boundary, ...] = summary.boundaries
     is_whole = boundaries[0].state == ALL_BROKERS
     goal = (boundaries[0].goal if is_whole else "") or summary.goal
@@ -143,7 +150,10 @@ def _part(summary: RunSummary, trials: Sequence[ListedTrial]) -> GoalPart:
         summary=summary,
         headline=headline(boundaries, summary.brokers),
         answers=tuple(answer_of(each, summary.brokers) for each in boundaries),
-        bindings=tuple(binding_of(each, trials) for each in boundaries),
+        bindings=tuple(
+            binding_of(each, trials, ceilings.get(each.goal or summary.goal, {}))
+            for each in boundaries
+        ),
     )
 
 
