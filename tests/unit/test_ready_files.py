@@ -16,6 +16,7 @@ import pytest
 from databricks.bundles.jobs import Job, JobDict
 from ruamel.yaml import YAML
 
+from jobs.config import load
 from jobs.setup.version import __version__
 from tests.support.commands import ROOT, job
 
@@ -152,5 +153,23 @@ def test_cron_submits_a_job_that_exists() -> None:
 
 def test_each_ready_file_stands_on_the_page() -> None:
     page = (ROOT / "docs" / "deploy" / "README.md").read_text(encoding="utf-8")
-    for path in READY.iterdir():
+    for path in filter(Path.is_file, READY.iterdir()):
         assert f"](ready/{path.name})" in page
+
+
+CLUSTERS = sorted((READY / "clusters").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("path", CLUSTERS, ids=lambda path: path.stem)
+def test_a_cluster_of_a_provider_is_one_and_says_whether_it_was_tested(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BOOTSTRAP", "b-1.example.com:9096")
+    monkeypatch.setenv("CLUSTER", "events")
+    monkeypatch.setenv("NAMESPACE", "kafka")
+    cluster = load(str(path), "quick", "quick").cluster
+    assert cluster.bootstrap_servers is not None
+    assert cluster.metrics is not None
+    assert re.search(r"^# .*\b(NOT )?TESTED:", path.read_text(encoding="utf-8"), re.M)
+    page = (ROOT / "docs" / "deploy" / "README.md").read_text(encoding="utf-8")
+    assert f"](ready/clusters/{path.name})" in page
