@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from metrics.reporting.page.answers import SizeAnswer, answer_of, headline
@@ -15,6 +15,7 @@ from metrics.reporting.page.facts import (
     key_facts,
     seconds_between,
 )
+from metrics.reporting.page.series import Panels
 from metrics.reporting.page.trials import ListedTrial, listed_trials
 from metrics.reporting.summary import RunSummary, by_goal
 from metrics.tables.boundary import Boundary
@@ -62,6 +63,7 @@ class Report:
     Attributes:
         title: what the run was for.
         summary: of the whole run.
+        series: the readings of trials over time, as far as they are known.
         held: where fixed loads were held instead of searched for a limit, their verdicts in a
             sentence; else empty.
         parts: one for each goal.
@@ -80,6 +82,7 @@ class Report:
     configuration: tuple[FactGroup, ...]
     command: Command | None = None
     held: str = ""
+    series: Panels = field(default_factory=dict)
 
     @property
     def has_closed_loop(self) -> bool:
@@ -97,6 +100,7 @@ def build_report(
     trials: Sequence[Trial],
     configuration: Mapping[str, Mapping[str, Any]],
     command: Command | None = None,
+    series: Panels | None = None,
 ) -> Report:
     """The report of a run.
 
@@ -104,6 +108,7 @@ def build_report(
         trials: all that it made.
         configuration: cluster, workload and goal, each key → value, as the table `runs`
             keeps them; empty when not known.
+        series: readings over time by trial, where they were read.
     """
     rows = listed_trials(trials, summary.boundaries)
     ceilings = {
@@ -123,6 +128,7 @@ def build_report(
         configuration=configuration_of(configuration),
         command=command,
         held=held,
+        series=series or {},
     )
 
 
