@@ -12,7 +12,7 @@ from click.core import ParameterSource
 
 from jobs.config import load, load_recorded
 from jobs.entry import run
-from jobs.options import RunId, duration_s, pattern_options, run_options
+from jobs.options import ConfName, RunId, duration_s, pattern_options, run_options
 from jobs.runs.asked import Asked
 from jobs.runs.launch import launch
 from jobs.runs.limit import LimitRun
@@ -21,7 +21,8 @@ from jobs.runs.recorded import open_recorded
 
 @click.command("find-limit")
 @pattern_options
-@click.option("--goal", default="default", show_default=True, metavar="NAME|FILE",
+@click.option("--goal", type=ConfName("goals"), default="default", show_default=True,
+              metavar="NAME|FILE",
               help="What counts as sustained: a file of conf/goals, or a path; several, "
                    "separated by commas, are judged from the same trials.")  # fmt: skip
 @click.option("--confirm", "confirm_s", type=duration_s, metavar="TIME",

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
 
+from jobs.config.files import names_in
 from jobs.config.loading import available, load_cluster
 from jobs.runs.asked import Asked
 from search.errors import ConfigError
@@ -55,6 +57,22 @@ class Lasting(click.ParamType):  # type: ignore[type-arg]  # not generic in olde
         return seconds
 
 
+class ConfName(click.ParamType):  # type: ignore[type-arg]  # not generic in older versions
+    """The name of a file of a folder of conf, or the path of another; shells complete both."""
+
+    name = "text"
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """The names that begin so, and whatever files do."""
+        names = [each for each in names_in(self._folder) if each.startswith(incomplete)]
+        return [*map(CompletionItem, names), CompletionItem(incomplete, type="file")]
+
+
 class Amount(click.FloatRange):
     """A finite number in a range."""
 
@@ -84,9 +102,19 @@ class RunId(click.ParamType):  # type: ignore[type-arg]  # not generic in older 
             )
         return str(value)
 
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """The folders in --out that begin so, the newest first."""
+        out = Path(ctx.params.get("out") or "out")
+        found = [each.name for each in out.iterdir() if each.is_dir()] if out.is_dir() else []
+        own = (each for each in found if each.startswith(incomplete) and each[:1].isalnum())
+        return [CompletionItem(each) for each in sorted(own, reverse=True) if each != "tables"]
+
 
 _CLUSTER = click.option(
     "--cluster",
+    type=ConfName("clusters"),
     default="testbed",
     show_default=True,
     metavar="NAME|FILE",
@@ -94,6 +122,7 @@ _CLUSTER = click.option(
 )
 _WORKLOAD = click.option(
     "--workload",
+    type=ConfName("workloads"),
     metavar="NAME|FILE",
     help="The traffic pattern: a file of conf/workloads, or a path.  [default: demo, on a testbed]",
 )
