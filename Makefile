@@ -7,7 +7,7 @@ STAMP := .venv/.ready
 WORKERS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-long flaky lint dist bench bench-calibration bench-experiments bench-sampling bench-search clean
+.PHONY: help setup demo test test-long flaky lint dist bench bench-calibration bench-experiments bench-sampling bench-search release-check clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -61,6 +61,9 @@ bench-experiments: $(STAMP) ## Run all ready experiments in their short form, in
 
 bench-search: $(STAMP) ## Compare the search with others on simulated clusters
 	$(BIN)/python -m tests.bench.search
+
+release-check: $(STAMP) ## Check all that a release consists of, wheels in empty environments among it (needs the network)
+	$(BIN)/python -m tests.bench.release
 
 clean: ## Delete build products and the virtual environment, but not the cached jars
 	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

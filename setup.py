@@ -18,8 +18,6 @@ README = ROOT / "README.md"
 
 # Why each of these: docs/decisions/libraries.md.
 REQUIRES = [
-    "pyspark==4.1.4",
-    "delta-spark==4.4.0",
     "kafka-python==3.0.12",
     "crc32c>=2.7",
     "lz4>=4.3",
@@ -34,7 +32,6 @@ REQUIRES = [
     "trustme>=1.2",
     "cryptography>=42",
     "altair>=5.5",
-    "vl-convert-python>=1.7",
     "hdrhistogram>=0.10.3",
     "psutil>=6.0",
     "filelock>=3.15",
@@ -43,10 +40,16 @@ REQUIRES = [
     "numpy>=2.0",
     "pyarrow>=18.0",
     "pandas>=2.2,<3",
-    "scipy>=1.15",
+    "mpmath>=1.3",
 ]
 
 EXTRAS = {
+    # For machines that have no Spark; Databricks, EMR and the like bring their own.
+    "spark": ["pyspark==4.1.4", "delta-spark==4.4.0"],
+    # Pictures, and the charts of pages; without it pages have tables.
+    "charts": ["vl-convert-python>=1.7"],
+    # --metrics-port and --notify.
+    "live": ["prometheus-client>=0.21", "apprise>=1.9"],
     "librdkafka": ["confluent-kafka>=2.6"],
     # A Jupyter kernel, and what PySpark needs to be a client of Spark Connect.
     "notebooks": [
@@ -57,8 +60,10 @@ EXTRAS = {
     ],
     "dev": [
         "build",
+        "check-jsonschema",
         "chispa",
         "confluent-kafka>=2.6",
+        "databricks-bundles",
         "deltalake",
         "googleapis-common-protos>=1.71",
         "grpcio-status>=1.76",
@@ -66,6 +71,7 @@ EXTRAS = {
         "hypothesis",
         "ipykernel>=6.29",
         "jsonschema",
+        "kubernetes-validate",
         "MLRsearch",
         "mypy",
         "nbclient",
@@ -75,11 +81,14 @@ EXTRAS = {
         "pytest-timeout",
         "pytest-xdist",
         "ruff",
+        "scipy>=1.15",
         "setuptools",
         "types-psutil",
         "wheel",
     ],
 }
+
+EXTRAS["dev"] += [*EXTRAS["spark"], *EXTRAS["charts"], *EXTRAS["live"]]
 
 # Flat, so that a Git checkout works as it is; a test checks that none is forgotten.
 PACKAGES = [
@@ -109,6 +118,7 @@ PACKAGES = [
     "jobs.engine.network",
     "jobs.engine.producing",
     "jobs.engine.task",
+    "jobs.live",
     "jobs.runs",
     "jobs.runs.compare",
     "jobs.runs.nightly",
@@ -127,12 +137,19 @@ setup(
     description="Finds how much traffic a Kafka cluster can take, and what limits it",
     long_description=README.read_text(encoding="utf-8") if README.exists() else "",
     long_description_content_type="text/markdown",
+    classifiers=[
+        "Development Status :: 4 - Beta",
+        "Environment :: Console",
+        "Intended Audience :: System Administrators",
+        "Operating System :: POSIX :: Linux",
+        "Topic :: System :: Benchmark",
+    ],
     license="Apache-2.0",
     license_files=["LICENSE"],
     python_requires=">=3.10",
     packages=PACKAGES,
     package_data={
-        "conf": ["**/*.yaml", "**/*.txt", "**/*.properties"],
+        "conf": ["**/*.yaml", "**/*.txt", "**/*.properties", "**/*.json"],
         "metrics.reporting": ["templates/*"],
     },
     install_requires=REQUIRES,

@@ -8,6 +8,7 @@ import click
 
 from jobs.entry import run
 from jobs.setup.version import __version__
+from search.errors import ConfigError
 
 JOBS = {
     "cleanup": "List what runs that died left on a cluster, and delete it with --yes.",
@@ -32,6 +33,9 @@ ELSEWHERE = {"runs": "jobs.list_runs", "testbed": "jobs.testbed.commands"}
 """Jobs whose module has another name than they have."""
 
 
+SPARK = ("pyspark", "py4j", "delta")
+
+
 class Jobs(click.Group):
     """The jobs, each imported when it is asked for."""
 
@@ -44,7 +48,17 @@ class Jobs(click.Group):
         if cmd_name not in JOBS:
             return None
         attribute = cmd_name.replace("-", "_")
-        module = importlib.import_module(ELSEWHERE.get(cmd_name, f"jobs.{attribute}"))
+        try:
+            module = importlib.import_module(ELSEWHERE.get(cmd_name, f"jobs.{attribute}"))
+        except ModuleNotFoundError as error:
+            missing = (error.name or "").partition(".")[0]
+            if missing not in SPARK:
+                raise
+            raise ConfigError(
+                f"redline {cmd_name} needs Spark, and {missing} is not installed here; expected "
+                "it, or a Spark of the platform's own; pip install 'kafka-redline[spark]', or use "
+                "spark-submit where Spark is"
+            ) from None
         command: click.Command = getattr(module, attribute)
         return command
 

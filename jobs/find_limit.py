@@ -5,19 +5,24 @@ The same as a script for schedulers: spark-submit --py-files WHEEL jobs/find_lim
 
 from __future__ import annotations
 
-import click
+from contextlib import ExitStack
 
-from jobs.config import load
+import click
+from click.core import ParameterSource
+
+from jobs.config import load, load_recorded
 from jobs.entry import run
-from jobs.options import RunId, duration_s, pattern_options, run_options
+from jobs.options import ConfName, RunId, duration_s, pattern_options, run_options
 from jobs.runs.asked import Asked
 from jobs.runs.launch import launch
 from jobs.runs.limit import LimitRun
+from jobs.runs.recorded import open_recorded
 
 
 @click.command("find-limit")
 @pattern_options
-@click.option("--goal", default="default", show_default=True, metavar="NAME|FILE",
+@click.option("--goal", type=ConfName("goals"), default="default", show_default=True,
+              metavar="NAME|FILE",
               help="What counts as sustained: a file of conf/goals, or a path; several, "
                    "separated by commas, are judged from the same trials.")  # fmt: skip
 @click.option("--confirm", "confirm_s", type=duration_s, metavar="TIME",
@@ -28,10 +33,11 @@ from jobs.runs.limit import LimitRun
                    "these catch up; as --set goal.search.brokers_offline=BROKERS.")  # fmt: skip
 @run_options
 @click.option("--resume", metavar="RUN_ID", type=RunId(),
-              help="Go on with a run that stopped; same options as it had.")  # fmt: skip
+              help="Go on with a run that stopped, with the options that it had; --set may change "
+                   "its budget and its guards.")  # fmt: skip
 def find_limit(
     cluster: str,
-    workload: str,
+    workload: str | None,
     goal: str,
     confirm_s: float | None,
     offline: int | None,
@@ -46,8 +52,22 @@ def find_limit(
     """
     held = () if confirm_s is None else (f"goal.search.confirm_s={confirm_s:g}",)
     away = () if offline is None else (f"goal.search.brokers_offline={offline}",)
-    config = load(cluster, workload, goal, (*overrides, *held, *away))
-    return launch(LimitRun(config), asked, run_id=resume, resumes=resume is not None)
+    changed = (*overrides, *held, *away)
+    if resume is not None:
+        given = {"cluster": cluster, "workload": workload, "goal": goal}
+        named = {name: value for name, value in given.items() if _is_named(name)}
+        with ExitStack() as stack:
+            session, settings = open_recorded(asked, resume, stack)
+            config = load_recorded(settings, **named, overrides=changed)
+            return launch(LimitRun(config), asked, run_id=resume, resumes=True, session=session)
+    assert workload is not None, "only a run that is resumed brings its own"
+    return launch(LimitRun(load(cluster, workload, goal, changed)), asked)
+
+
+def _is_named(option: str) -> bool:
+    """Whether an option stands on the command line."""
+    source = click.get_current_context().get_parameter_source(option)
+    return source is ParameterSource.COMMANDLINE
 
 
 if __name__ == "__main__":

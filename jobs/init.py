@@ -79,7 +79,7 @@ def init(
         note(reporter, f"written: {file}")
         for name in _named(told):
             note(reporter, f"set {name} where runs start")
-        note(reporter, f"next: redline doctor --cluster {file} --workload 1kB")
+        note(reporter, f"next: redline doctor --cluster {file} --workload quick")
     return 0
 
 

@@ -13,7 +13,7 @@ import click
 from jobs.config.base import is_name
 from jobs.config.suite import configuration_of, load_suite
 from jobs.entry import run
-from jobs.options import Amount, run_options
+from jobs.options import Amount, ConfName, run_options
 from jobs.runs.asked import Asked
 from jobs.runs.launch import launch
 from jobs.runs.lifecycle import new_run_id
@@ -22,14 +22,15 @@ from search.errors import ConfigError
 
 
 @click.command("nightly")
-@click.option("--suite", default="testbed", show_default=True, metavar="NAME|FILE",
+@click.option("--suite", type=ConfName("suites"), default="testbed", show_default=True,
+              metavar="NAME|FILE",
               help="The cases: a file of conf/suites, or a path.")  # fmt: skip
 @click.option("--cluster", metavar="NAME|FILE",
               help="The brokers, instead of the suite's.")  # fmt: skip
 @click.option("--night", metavar="NAME",
               help="Names the night, such as its date: tried again, it goes on where it "
                    "stopped.  [default: the run's id]")  # fmt: skip
-@click.option("--budget-s", type=Amount(min=0, min_open=True), metavar="S",
+@click.option("--budget-s", type=Amount(min=0, min_open=True), metavar="SECONDS",
               help="Begin no case that would end later, instead of the suite's.")  # fmt: skip
 @click.option("--junit", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path),
               help="Write JUnit XML for a CI server, too.")  # fmt: skip

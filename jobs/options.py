@@ -10,17 +10,18 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
 
+from jobs.config.files import names_in
 from jobs.config.loading import available, load_cluster
 from jobs.runs.asked import Asked
 from search.errors import ConfigError
+from search.quantities import amount
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 USUAL_WORKLOAD = "demo"
 """Of a testbed."""
-
-_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 def duration_s(text: str) -> float:
@@ -29,12 +30,12 @@ def duration_s(text: str) -> float:
     Raises:
         ConfigError: it is none.
     """
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", text.strip())
-    if found is None or not float(found[1]):
+    seconds = amount(text, "seconds")
+    if not seconds:
         raise ConfigError(
             f"{text!r} is no time; expected a number above 0 and s, m or h, such as 30m"
         )
-    return float(found[1]) * _SECONDS[found[2]]
+    return float(seconds)
 
 
 class Lasting(click.ParamType):  # type: ignore[type-arg]  # not generic in older versions
@@ -54,6 +55,22 @@ class Lasting(click.ParamType):  # type: ignore[type-arg]  # not generic in olde
         if not 0 < seconds < math.inf:
             self.fail(f"{value!r} is no time above 0.", param, ctx)
         return seconds
+
+
+class ConfName(click.ParamType):  # type: ignore[type-arg]  # not generic in older versions
+    """The name of a file of a folder of conf, or the path of another; shells complete both."""
+
+    name = "text"
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """The names that begin so, and whatever files do."""
+        names = [each for each in names_in(self._folder) if each.startswith(incomplete)]
+        return [*map(CompletionItem, names), CompletionItem(incomplete, type="file")]
 
 
 class Amount(click.FloatRange):
@@ -85,9 +102,19 @@ class RunId(click.ParamType):  # type: ignore[type-arg]  # not generic in older 
             )
         return str(value)
 
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """The folders in --out that begin so, the newest first."""
+        out = Path(ctx.params.get("out") or "out")
+        found = [each.name for each in out.iterdir() if each.is_dir()] if out.is_dir() else []
+        own = (each for each in found if each.startswith(incomplete) and each[:1].isalnum())
+        return [CompletionItem(each) for each in sorted(own, reverse=True) if each != "tables"]
+
 
 _CLUSTER = click.option(
     "--cluster",
+    type=ConfName("clusters"),
     default="testbed",
     show_default=True,
     metavar="NAME|FILE",
@@ -95,6 +122,7 @@ _CLUSTER = click.option(
 )
 _WORKLOAD = click.option(
     "--workload",
+    type=ConfName("workloads"),
     metavar="NAME|FILE",
     help="The traffic pattern: a file of conf/workloads, or a path.  [default: demo, on a testbed]",
 )
@@ -129,6 +157,38 @@ _DRY_RUN = click.option(
 _YES = click.option(
     "--yes", is_flag=True, help="Load a cluster that is not a testbed without asking."
 )
+
+
+class Listening(click.ParamType):  # type: ignore[type-arg]  # not generic in older versions
+    """A port of this machine, alone or after a host: 9464, 0.0.0.0:9464."""
+
+    name = "port"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, int]:
+        """Host and port; refuses what is none."""
+        host, _, port = str(value).rpartition(":")
+        if not port.isdecimal() or int(port) > 65_535:
+            self.fail(f"{value!r} is no port; expected one such as 9464 or 0.0.0.0:9464.")
+        return host or "127.0.0.1", int(port)
+
+
+_METRICS_PORT = click.option(
+    "--metrics-port",
+    "metrics_at",
+    type=Listening(),
+    metavar="[HOST:]PORT",
+    help="Serve live values for Prometheus there; on loopback unless a HOST is given.",
+)
+_NOTIFY = click.option(
+    "--notify",
+    "notify_from",
+    multiple=True,
+    metavar="env:NAME|file:PATH",
+    help="Send messages at the start and the end, to the addresses of apprise that are there; may "
+    "be repeated.",
+)
 lock_option = click.option(
     "--no-lock",
     "locks",
@@ -143,7 +203,10 @@ def pattern_options(command: Command) -> Command:
 
     @functools.wraps(command)
     def gathered(*, workload: str | None, **own: Any) -> Any:
-        named = workload or _usual_workload(own["cluster"], own["overrides"])
+        is_resumed = own.get("resume") is not None  # and has its workload
+        named = workload
+        if named is None and not is_resumed:
+            named = _usual_workload(own["cluster"], own["overrides"])
         return command(workload=named, **own)
 
     return _CLUSTER(_WORKLOAD(gathered))  # type: ignore[return-value]
@@ -164,7 +227,7 @@ def _usual_workload(cluster: str, overrides: tuple[str, ...]) -> str:
         raise ConfigError(
             f"cluster {cluster} is no testbed, and no --workload is given; expected one of {known},"
             " or the path of a YAML file, as what a laptop's brokers get says nothing of others; "
-            "name one, such as --workload 100B-to-100kB"
+            "name one, such as --workload quick"
         )
     return USUAL_WORKLOAD
 
@@ -186,8 +249,11 @@ def run_options(command: Callable[..., Any]) -> Callable[..., Any]:
         dry_run: bool,
         yes: bool,
         locks: bool,
+        metrics_at: tuple[str, int] | None,
+        notify_from: tuple[str, ...],
         **own: Any,
     ) -> Any:
-        return command(asked=Asked(out, tables, slots, dry_run, yes, locks), **own)
+        asked = Asked(out, tables, slots, dry_run, yes, locks, metrics_at, notify_from)
+        return command(asked=asked, **own)
 
-    return place_options(_DRY_RUN(_YES(lock_option(gathered))))
+    return place_options(_DRY_RUN(_YES(lock_option(_METRICS_PORT(_NOTIFY(gathered))))))

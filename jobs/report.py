@@ -5,25 +5,30 @@ The same as a script for schedulers: spark-submit --py-files WHEEL jobs/report.p
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
-from pyspark.errors import AnalysisException
 
 from jobs.console.events import Level, Notice, PhaseStarted
 from jobs.console.printing import make_reporter
 from jobs.entry import run
 from jobs.options import RunId, out_option, tables_option
-from jobs.runs.results import REPORT, write_report
+from jobs.runs.recorded import not_there, tables_wanted
+from jobs.runs.results import REPORT, series_of, write_report
+from jobs.runs.sole_driver import is_driven
 from jobs.spark.session import close_session, local_session
 from metrics.reporting.summary import load_summary
 from metrics.reporting.summary_tables import configuration_of_row, summary_of
 from metrics.tables.store import TableStore
 from metrics.trial.trial import Trial
-from search.errors import ConfigError
 
-_LAST_RUNS = 5
+RUNNING = "running"
+KILLED = (
+    "its driver ended without a word; what was finished before is kept, and "
+    "redline find-limit --resume {} goes on"
+)
 
 Rows = list[dict[str, Any]]
 
@@ -49,13 +54,16 @@ def report(run_id: str, out: Path, tables: str | None, target: Path | None) -> N
         try:
             store = TableStore(spark, tables or str(out.absolute() / "tables"))
             runs, boundaries, trials = read_rows(store, run_id)
+            series = series_of(store, run_id, trials)
         finally:
             close_session(spark)
         summary = summary_of(runs, boundaries)
         kept = folder / "summary.json"
         if kept.exists():
             summary = load_summary(kept)
-        write_report(page, summary, trials, configuration_of_row(runs[-1]))
+        if summary.status == RUNNING and folder.is_dir() and not is_driven(folder):
+            summary = replace(summary, status="killed", error=KILLED.format(run_id))
+        write_report(page, summary, trials, configuration_of_row(runs[-1]), series)
         reporter.report(Notice(Level.NOTE, f"report: {page}"))
 
 
@@ -65,38 +73,16 @@ def read_rows(store: TableStore, run_id: str) -> tuple[Rows, Rows, list[Trial]]:
     Raises:
         ConfigError: there are no tables, or they do not know the run.
     """
-    try:
+    with tables_wanted(store):
         runs = store.read("runs", run_id).orderBy("at").collect()
         if not runs:
-            raise ConfigError(
-                f"the run {run_id} is not in {store.address('runs')}; expected {_known(store)}; "
-                "name one of them, or give its --tables"
-            )
+            raise not_there(store, run_id)
         boundaries = store.boundaries(run_id).collect()
         return (
             [row.asDict(recursive=True) for row in runs],
             [row.asDict(recursive=True) for row in boundaries],
             store.trials_of(run_id),
         )
-    except AnalysisException as error:
-        raise ConfigError(
-            f"{store.address('runs')} {_why(error)}; expected the tables that redline find-limit "
-            "wrote; give their place by --tables"
-        ) from error
-
-
-def _known(store: TableStore) -> str:
-    """The newest runs of the tables, in words."""
-    newest = store.runs().orderBy("at", ascending=False).limit(_LAST_RUNS).collect()
-    names = ", ".join(row.run_id for row in newest)
-    return f"a run of these tables, of which the last are {names}" if names else "a run"
-
-
-def _why(error: AnalysisException) -> str:
-    """What is wrong with a table, without Spark's name of it where it is just not there."""
-    text = str(error).partition("\n")[0].rstrip(".")
-    is_absent = "PATH_NOT_FOUND" in text or "TABLE_OR_VIEW_NOT_FOUND" in text
-    return "is not there" if is_absent else f"cannot be read as a Delta table ({text})"
 
 
 if __name__ == "__main__":

@@ -9,13 +9,13 @@ import click
 
 from jobs.config.experiment import load_sweep
 from jobs.entry import run
-from jobs.options import Amount, RunId, run_options
+from jobs.options import Amount, ConfName, RunId, run_options
 from jobs.runs.asked import Asked
 from jobs.runs.sweep.command import carry_out
 
 
 @click.command("sweep")
-@click.argument("experiment", metavar="EXPERIMENT")
+@click.argument("experiment", metavar="EXPERIMENT", type=ConfName("experiments"))
 @click.option("--cluster", metavar="NAME|FILE",
               help="The brokers, instead of the experiment's.")  # fmt: skip
 @click.option("--quick", is_flag=True,

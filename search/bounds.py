@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
+from search.quantities import amount
+
 
 class UnexpectedError(ValueError):
     """A value is not what its field expects, a noun phrase."""
@@ -43,6 +45,26 @@ class Checked(ABC):
         check = {"type": "no-info", "function": self._check}
         return {"type": "function-before", "function": check, "schema": handler(source)}
 
+    def __get_pydantic_json_schema__(self, core: Any, handler: Any) -> dict[str, Any]:
+        """Pydantic's word for what an editor is told of a value."""
+        return {**handler(core), **self.for_editors()}
+
+    def for_editors(self) -> dict[str, Any]:
+        """What a JSON Schema says beside the type, or in its place."""
+        return {"description": self.expected()}
+
+
+def _numeric(kind: str, unit: str, bounds: Mapping[str, float]) -> dict[str, Any]:
+    """A number, or a text with its unit or an environment variable, for editors."""
+    texts = [r"^\$\{", *([r"^[0-9.]+ *[A-Za-z/]+$"] if unit else [])]
+    return {"anyOf": [{"type": kind, **bounds}, {"type": "string", "pattern": "|".join(texts)}]}
+
+
+def _in_unit(value: Any, unit: str) -> Any:
+    """A text with a unit of its own, such as `30s`, as the number of units that it stands for."""
+    number = amount(value, unit) if isinstance(value, str) else None
+    return value if number is None else number
+
 
 @dataclass(frozen=True)
 class Whole(Checked):
@@ -58,6 +80,15 @@ class Whole(Checked):
         of = f" of {self.unit}" if self.unit else ""
         also = "" if self.also is None else f", or {self.also}"
         return f"a whole number{of} from {self.low} to {self.high}{also}"
+
+    def _check(self, value: Any) -> Any:
+        return super()._check(_in_unit(value, self.unit))
+
+    def for_editors(self) -> dict[str, Any]:
+        """A whole number in its bounds, or a text with its unit."""
+        low = self.low if self.also is None else min(self.low, self.also)
+        whole = _numeric("integer", self.unit, {"minimum": low, "maximum": self.high})
+        return {**super().for_editors(), "type": ["integer", "string"], **whole}
 
     def accepts(self, value: Any) -> bool:
         """True for an int inside the bounds; a bool is none."""
@@ -83,6 +114,16 @@ class Number(Checked):
             return f"a number{of} {low} to below {self.high:.12g}"
         return f"a number{of} {low} {'up ' if self.above else ''}to {self.high:.12g}"
 
+    def _check(self, value: Any) -> Any:
+        return super()._check(_in_unit(value, self.unit))
+
+    def for_editors(self) -> dict[str, Any]:
+        """A number in its bounds, or a text with its unit."""
+        low = "exclusiveMinimum" if self.above else "minimum"
+        high = "exclusiveMaximum" if self.below else "maximum"
+        number = _numeric("number", self.unit, {low: self.low, high: self.high})
+        return {**super().for_editors(), "type": ["number", "string"], **number}
+
     def accepts(self, value: Any) -> bool:
         """True for an int or float inside the bounds; NaN and bool are none."""
         if not isinstance(value, (int, float)) or isinstance(value, bool):
@@ -102,6 +143,10 @@ class Text(Checked):
     def expected(self) -> str:
         """The noun phrase for messages and docs."""
         return self.what
+
+    def for_editors(self) -> dict[str, Any]:
+        """A text of the pattern."""
+        return {**super().for_editors(), "pattern": rf"^(?:{self.pattern})$"}
 
     def accepts(self, value: Any) -> bool:
         """True for a str that matches."""
@@ -132,6 +177,11 @@ class KafkaProperties(Checked):
         """The noun phrase for messages and docs."""
         return "a map of Kafka property names to values, such as {retention.bytes: 1000}"
 
+    def for_editors(self) -> dict[str, Any]:
+        """Any properties, each a text, a number or a boolean."""
+        each = {"type": ["string", "number", "boolean"]}
+        return {**super().for_editors(), "additionalProperties": each}
+
     def accepts(self, value: Any) -> bool:
         """True for a map of names."""
         return isinstance(value, Mapping)
@@ -141,11 +191,17 @@ class KafkaProperties(Checked):
         for name, given in read.items():
             if not isinstance(name, str) or not isinstance(given, (str, int, float, bool)):
                 raise UnexpectedError("Kafka property names with a text, number or boolean each")
-        return {name: _as_property(given) for name, given in read.items()}
+        return {name: _as_property(name, given) for name, given in read.items()}
 
 
-def _as_property(value: Any) -> Any:
+_PROPERTY_UNITS = {"bytes": "bytes", "ms": "milliseconds"}
+"""By the last part of a property's name: `retention.bytes`, `max.compaction.lag.ms`."""
+
+
+def _as_property(name: str, value: Any) -> Any:
     """Kafka's properties are text; YAML's numbers and booleans are written as Kafka reads them."""
+    unit = _PROPERTY_UNITS.get(name.rpartition(".")[2])
+    value = value if unit is None else _in_unit(value, unit)
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value) if isinstance(value, (int, float)) else value

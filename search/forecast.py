@@ -39,11 +39,15 @@ class Forecast:
         trials: how many.
         seconds: how long [s].
         bytes: payload offered, replicas not counted [B].
+        point_bytes: the same of the size that takes most of it [B].
+        peak_bytes_per_s: payload of the heaviest trial [B/s].
     """
 
     trials: Spread
     seconds: Spread
     bytes: Spread
+    point_bytes: Spread
+    peak_bytes_per_s: Spread
 
 
 def forecast(
@@ -68,15 +72,23 @@ def forecast(
         simulated = SimulatedLine(_draw(line, finished, trial_s, seed * 7919 + number), number)
         points = run_line(line, simulated.cluster, finished=finished)
         spent = line.spent(points)
+        new = points[len(finished) :]
         runs.append(
             (
                 float(spent.trials - before.trials),
                 spent.seconds - before.seconds,
                 spent.bytes - before.bytes,
+                max((line.spent([point]).bytes - line.before.bytes for point in new), default=0.0),
+                max((_peak(line, point) for point in new), default=0.0),
             )
         )
-    trials, seconds, volume = zip(*runs, strict=True)
-    return Forecast(_spread(trials), _spread(seconds), _spread(volume))
+    return Forecast(*(_spread(each) for each in zip(*runs, strict=True)))
+
+
+def _peak(line: Line, point: FinishedPoint) -> float:
+    """Payload of the heaviest trial of a point [B/s]."""
+    each = line.rate.bytes(point.bpm)
+    return max((trial.load * each for trial in point.history), default=0.0)
 
 
 def trials_left(line: Line, finished: Sequence[FinishedPoint], begun: Sequence[Observation]) -> int:

@@ -39,7 +39,7 @@ def cluster_findings(
         ("brokers", lambda: broker_findings(opened.info)),
         ("replicas", lambda: _replicas(opened)),
         ("topics", lambda: _making(opened, config, run_id)),
-        ("permissions", lambda: _permissions(opened, config, run_id, locks)),
+        ("permissions", lambda: permissions_found(opened, config, run_id, locks)),
         ("lock", lambda: _lock(opened) if locks else []),
         ("length of a trial", lambda: _length(opened, config)),
         ("guards", lambda: _guards(opened, config, run_id)),
@@ -92,9 +92,10 @@ def _making(opened: OpenCluster, config: Configuration, run_id: str) -> list[Fin
     return [ok("topics", f"would be accepted, for messages of {told}{more}")]
 
 
-def _permissions(
+def permissions_found(
     opened: OpenCluster, config: Configuration, run_id: str, locks: bool
 ) -> list[Finding]:
+    """Which permissions a run needs and lacks; nothing changes on the cluster."""
     group = f"redline-{run_id}" if config.workload.consumers.groups else None
     topic = topic_name(run_id, config.workload.message_bytes[0], 1)
     broker = opened.info.broker_ids[0]
@@ -116,12 +117,12 @@ def _lock(opened: OpenCluster) -> list[Finding]:
 
 
 def permission_rules(found: Sequence[Permission]) -> list[Finding]:
-    """What the user may not do that a run does."""
+    """What a run does and the user has no permission for."""
     check = "permissions"
     lacking = [
         problem(
             check,
-            f"the user of cluster security may not {each.deed}",
+            f"the user of cluster security lacks the permission to {each.deed}",
             f"the ACL {each.acl} with the prefix {PREFIX}",
             each.remedy,
         )

@@ -29,6 +29,7 @@ CLIENT_ID = "kafka-redline-admin"
 def connect(
     bootstrap_servers: Sequence[str],
     client_kwargs: Mapping[str, Any] | None = None,
+    cluster: str = "",
     timeout_s: float = 10.0,
     request_timeout_s: float = 30.0,
 ) -> KafkaAdmin:
@@ -37,6 +38,7 @@ def connect(
     Args:
         bootstrap_servers: host:port each; one that answers is enough.
         client_kwargs: connection options of kafka-python, as of `Security.client_kwargs`.
+        cluster: its name, for messages.
         timeout_s: for finding the cluster [s].
         request_timeout_s: for each later request [s].
 
@@ -50,8 +52,8 @@ def connect(
     if not answering:
         told = "; ".join(f"{server} {trouble}" for server, trouble in troubles.items())
         raise ConfigError(
-            f"none of the cluster's bootstrap_servers can be reached: {told}; expected a Kafka "
-            "broker there; start it, or correct the addresses"
+            f"{f'cluster {cluster}: ' if cluster else ''}none of its bootstrap_servers can be "
+            f"reached: {told}; expected a Kafka broker there; start it, or correct the addresses"
         )
     options = dict(client_kwargs or {})
     _require_one_that_lets_us_in(answering, options, timeout_s)

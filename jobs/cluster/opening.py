@@ -155,7 +155,7 @@ def _running(cluster: Cluster, reporter: Reporter, stack: ExitStack) -> OpenClus
         raise ConfigError(f"cluster {cluster.name} names neither a testbed nor running brokers")
     reporter.report(PhaseStarted(f"connecting to {', '.join(cluster.bootstrap_servers)}"))
     options = cluster.security.client_kwargs()
-    admin = stack.enter_context(connect(cluster.bootstrap_servers, options))
+    admin = stack.enter_context(connect(cluster.bootstrap_servers, options, cluster.name))
     info = admin.describe_cluster()
     jmx = cluster.jmx
     return OpenCluster(

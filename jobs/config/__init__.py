@@ -10,6 +10,7 @@ from jobs.config.loading import (
     load,
     load_cluster,
     load_goal,
+    load_recorded,
     load_workload,
 )
 from jobs.config.security import Security
@@ -31,5 +32,6 @@ __all__ = [
     "load",
     "load_cluster",
     "load_goal",
+    "load_recorded",
     "load_workload",
 ]

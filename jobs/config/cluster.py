@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import Field, model_validator
+from pydantic import Field, PrivateAttr, model_validator
 
 from jobs.config.base import ConfigModel, HostPort, Name
 from jobs.config.cluster_metrics import Jmx, Metrics
 from jobs.config.security import Protocol, Security
+from jobs.config.variables import Written
 from jobs.setup.kafka_release import DEFAULT_RELEASE, RELEASE
 from search.bounds import Number, Properties, Text, Whole
 
@@ -53,6 +54,8 @@ class Cluster(ConfigModel):
         description: a sentence for people.
         testbed: brokers to start here.
         bootstrap_servers: addresses of some brokers of a real cluster.
+        client_properties: a file of properties for Kafka's own clients, which is read as it is
+            for the addresses and the security that are not given here.
         jmx: of a real cluster's brokers; a testbed brings its own.
         metrics: another way to a real cluster's metrics, and the way to its hosts'.
         security: of the connections to a real cluster.
@@ -67,12 +70,15 @@ class Cluster(ConfigModel):
         link: what lies between the two, by the keys of a testbed's link, for the record.
     """
 
+    _written: Written = PrivateAttr(default_factory=dict)
+
     name: Name
     description: str = ""
     testbed: TestbedOptions | None = None
     bootstrap_servers: Annotated[tuple[HostPort, ...], Field(strict=False, min_length=1)] | None = (
         None
     )
+    client_properties: str | None = None
     jmx: Jmx | None = None
     metrics: Metrics | None = None
     security: Security = Security()
@@ -83,6 +89,15 @@ class Cluster(ConfigModel):
     )
     network_namespace: Annotated[str, Text(r"/\S+", "the path of a namespace's file")] | None = None
     link: dict[str, str] = Field(default_factory=dict)
+
+    @property
+    def written(self) -> Written:
+        """Where its file names environment variables, and how; recorded in place of values."""
+        return self._written
+
+    def keep_written(self, written: Written) -> None:
+        """Keep what its file says in place of the values; for whoever reads the file."""
+        self._written = written
 
     @model_validator(mode="after")
     def _one_kind(self) -> Cluster:

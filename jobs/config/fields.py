@@ -84,12 +84,18 @@ def nearest(given: str, known: Sequence[str]) -> str | None:
     return next((name for name in known if found and name.lower() == found[0]), None)
 
 
+def nearest_key(model: Model, path: Sequence[Any]) -> str | None:
+    """The known key beside an unknown one at `path` that looks most like it, if any does."""
+    here = model_at(model, path[:-1])
+    return nearest(str(path[-1]), list(here.model_fields)) if here else None
+
+
 def hint(model: Model, path: Sequence[Any]) -> str:
     """What the user may have meant by an unknown key at `path`, and what is known there."""
     given = str(path[-1])
     here = model_at(model, path[:-1])
     known = list(here.model_fields) if here else []
-    close = nearest(given, known)
+    close = nearest_key(model, path)
     if close:
         return f"the nearest known key is {close}; rename it"
     elsewhere = [keys for keys, _ in _paths(model, ()) if keys[-1] == given]

@@ -10,6 +10,7 @@ from jobs.config.fields import nearest
 from search.errors import ConfigError
 
 SUFFIXES = (".yaml", ".yml")
+PROPERTIES = ".properties"
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,12 @@ def read_conf(folder: str, name_or_path: str, asked_by: str) -> ConfFile:
         ConfigError: there is no such file, or it cannot be read as text.
     """
     path = Path(name_or_path).expanduser()
+    if path.suffix == PROPERTIES:
+        raise ConfigError(
+            f"{asked_by} {path} is a file of properties for Kafka's own clients; expected a YAML "
+            f"file with keys of ours; write one with redline init, and name {path.name} in it as "
+            "client_properties"
+        )
     if path.suffix in SUFFIXES or len(path.parts) > 1:
         return ConfFile(str(path), path.stem, _read(folder, path, asked_by))
     known = names_in(folder)

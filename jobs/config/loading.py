@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
@@ -9,6 +10,8 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from jobs.config.client_properties import KEY as CLIENT_PROPERTIES
+from jobs.config.client_properties import keys_of
 from jobs.config.cluster import Cluster
 from jobs.config.files import names_in, read_conf
 from jobs.config.goal import Goal
@@ -17,6 +20,7 @@ from jobs.config.omb import PREFIX, finder, translated
 from jobs.config.overrides import apply_overrides, parse_overrides
 from jobs.config.problems import config_error
 from jobs.config.source import ParsedFile, parse_map
+from jobs.config.variables import as_written, with_values
 from jobs.config.workload import Workload
 from metrics.traffic.axes import AXES, MESSAGE_BYTES, NP, PARTITIONS, RATE, Axis
 from metrics.traffic.pattern import TrafficPattern
@@ -133,11 +137,65 @@ def load(cluster: str, workload: str, goal: str, overrides: Sequence[str] = ()) 
     Raises:
         ConfigError: see `load_cluster`.
     """
-    loaded = Configuration(
-        load_cluster(cluster, overrides),
-        load_workload(workload, overrides),
-        load_goals(goal, overrides),
+    return _fitting(
+        Configuration(
+            load_cluster(cluster, overrides),
+            load_workload(workload, overrides),
+            load_goals(goal, overrides),
+        )
     )
+
+
+Settings = Mapping[str, Mapping[str, Any]]
+"""A configuration as a run recorded it: `cluster`, `workload`, `goal`, and `goal NAME` for each
+further goal, each by the keys of `describe`."""
+
+
+def load_recorded(
+    settings: Settings,
+    cluster: str | None = None,
+    workload: str | None = None,
+    goal: str | None = None,
+    overrides: Sequence[str] = (),
+) -> Configuration:
+    """The configuration that a run recorded, with what replaces parts of it.
+
+    Args:
+        cluster, workload, goal: as of `load`, in place of what was recorded; None for that.
+        overrides: hold for the recorded parts, too.
+
+    Raises:
+        ConfigError: see `load`; or an older version recorded what this one does not know.
+    """
+    kept = (_recorded(Goal, kind, settings, overrides) for kind in settings if "goal" in kind[:5])
+    return _fitting(
+        Configuration(
+            load_cluster(cluster, overrides)
+            if cluster is not None
+            else _recorded(Cluster, "cluster", settings, overrides),
+            load_workload(workload, overrides)
+            if workload is not None
+            else _recorded(Workload, "workload", settings, overrides),
+            load_goals(goal, overrides) if goal is not None else tuple(kept),
+        )
+    )
+
+
+def _recorded(
+    model: type[Loaded], kind: str, settings: Settings, overrides: Sequence[str]
+) -> Loaded:
+    source = ParsedFile(f"the run's {kind}, as the tables have it", {})
+    for path, value in settings[kind].items():
+        *above, key = path.split(".")
+        place = source.data
+        for part in above:
+            place = place.setdefault(part, {})
+        place[key] = value
+    return _made(model, source, kind.partition(" ")[0], overrides, is_json=True)
+
+
+def _fitting(loaded: Configuration) -> Configuration:
+    """Check what only cluster, workload and goal together can tell."""
     testbed, replicas = loaded.cluster.testbed, loaded.workload.topic.replication_factor
     if testbed is not None and replicas > testbed.brokers:
         raise ConfigError(
@@ -251,7 +309,8 @@ def available(kind: str) -> tuple[str, ...]:
 def describe(config: Any) -> dict[str, Any]:
     """The keys of a configuration by their paths, for tables: `producer.linger_ms` → 10.
 
-    Maps with free keys stay one value; unset keys are left out.
+    Maps with free keys stay one value; unset keys are left out. Environment variables of a
+    cluster's file stand as they were written.
 
     Args:
         config: a model, or the dataclass of one of its sections.
@@ -263,7 +322,7 @@ def describe(config: Any) -> dict[str, Any]:
             flat.update({f"{name}.{key}": part for key, part in describe(value).items()})
         elif value is not None:
             flat[name] = dict(value) if isinstance(value, Mapping) else value
-    return flat
+    return as_written(flat, config.written) if isinstance(config, Cluster) else flat
 
 
 def _keys(config: Any) -> tuple[str, ...]:
@@ -273,7 +332,6 @@ def _keys(config: Any) -> tuple[str, ...]:
 
 
 def _load(model: type[Loaded], kind: str, name_or_path: str, overrides: Sequence[str]) -> Loaded:
-    parsed = [each for each in parse_overrides(overrides) if each.file == kind]
     is_foreign = model is Workload and name_or_path.startswith(PREFIX)
     path = name_or_path.removeprefix(PREFIX) if is_foreign else name_or_path
     file = read_conf(f"{kind}s", path, f"--{kind}")
@@ -284,16 +342,46 @@ def _load(model: type[Loaded], kind: str, name_or_path: str, overrides: Sequence
     source.data.setdefault("name", file.stem)
     if model is Workload:
         with_own_names(source)
+    return _made(model, source, kind, overrides)
+
+
+def _made(
+    model: type[Loaded],
+    source: ParsedFile,
+    kind: str,
+    overrides: Sequence[str],
+    is_json: bool = False,
+) -> Loaded:
+    """The checked object of a file's data, with the `--set` options for its kind.
+
+    Args:
+        is_json: whether the data went through JSON, which has no tuples and no numbers as keys.
+    """
+    parsed = [each for each in parse_overrides(overrides) if each.file == kind]
+    if model is Workload:
         parsed = [option_with_own_name(each) for each in parsed]
     apply_overrides(source, model, parsed)
-    return _validated(model, source)
-
-
-def _validated(model: type[Loaded], source: ParsedFile) -> Loaded:
+    written = with_values(source) if model is Cluster else {}
+    if model is Cluster:
+        _read_client_properties(source)
     try:
-        return model.model_validate(source.data)
+        if is_json:
+            made = model.model_validate_json(json.dumps(source.data))
+        else:
+            made = model.model_validate(source.data)
     except ValidationError as error:
         raise config_error(error, source, model) from None
+    if isinstance(made, Cluster):
+        made.keep_written(written)
+    return made
+
+
+def _read_client_properties(source: ParsedFile) -> None:
+    """Put in what the cluster's file of client properties says and the cluster itself does not."""
+    named = source.data.get(CLIENT_PROPERTIES)
+    if isinstance(named, str):
+        for key, value in keys_of(named).items():
+            source.data.setdefault(key, value)
 
 
 def require_open_loop(config: Configuration) -> None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, get_args, get_origin
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from jobs.config.fields import Model, hint, model_at
+from jobs.config.fields import Model, hint, model_at, nearest_key
 from jobs.config.source import ParsedFile, kind_of
 from search.bounds import Checked, UnexpectedError
 from search.errors import ConfigError
+from search.quantities import EXAMPLES
 
 LINES_MAX = 5
 LITERAL_SECRETS = ("password", "passwd", "secret", "token", "username", "credential")
@@ -32,20 +34,31 @@ def config_error(error: ValidationError, source: ParsedFile, model: Model) -> Co
     Several problems give several lines, at most `LINES_MAX`. Values of keys that may hold
     a secret are not repeated.
     """
-    lines = [_line(details, source, model) for details in _own(error.errors(include_url=False))]
+    own = _own(error.errors(include_url=False), model)
+    lines = [_line(details, source, model) for details in own]
     shown = lines[:LINES_MAX]
     if len(lines) > LINES_MAX:
         shown.append(f"and {len(lines) - LINES_MAX} more problems in {source.label}")
     return ConfigError("\n".join(shown))
 
 
-def _own(problems: list[ErrorDetails]) -> list[ErrorDetails]:
-    """Without lists that are too short only because pydantic dropped their wrong items."""
+def _own(problems: list[ErrorDetails], model: Model) -> list[ErrorDetails]:
+    """Without what follows from another: each mistake is told once.
+
+    A list is too short only because pydantic dropped its wrong items, and a key is missing
+    only because it is written wrongly.
+    """
     above = {details["loc"][:-1] for details in problems if details["loc"]}
+    meant = {
+        (*details["loc"][:-1], nearest_key(model, details["loc"]))
+        for details in problems
+        if details["type"] == "extra_forbidden"
+    }
     return [
         details
         for details in problems
-        if details["type"] != "too_short" or details["loc"] not in above
+        if not (details["type"] == "too_short" and details["loc"] in above)
+        and not (details["type"] == "missing" and details["loc"] in meant)
     ]
 
 
@@ -95,7 +108,7 @@ def _expected(details: ErrorDetails) -> str:
     context: Mapping[str, Any] = details.get("ctx") or {}
     kind = details["type"]
     if isinstance(context.get("error"), UnexpectedError):
-        return str(context["error"].expected)
+        return f"{context['error'].expected}{_unit_hint(details, str(context['error'].expected))}"
     if kind == "literal_error":
         return str(context["expected"]).replace("'", "")
     if kind == "too_short":
@@ -103,6 +116,14 @@ def _expected(details: ErrorDetails) -> str:
     if kind == "too_long":
         return f"at most {context['max_length']} items"
     return KINDS.get(kind, details["msg"])
+
+
+def _unit_hint(details: ErrorDetails, expected: str) -> str:
+    """Of a text where a number with a unit would do: what one looks like."""
+    if not isinstance(details["input"], str):
+        return ""
+    unit = re.search(r" of (bytes per second|bytes|seconds|milliseconds)\b", expected)
+    return f", or with its unit, such as {EXAMPLES[unit[1]]}" if unit else ""
 
 
 def _wanted(model: Model, path: tuple[Any, ...]) -> str:

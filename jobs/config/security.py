@@ -10,6 +10,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, model_validator
 
 from jobs.config.base import ConfigModel
+from jobs.config.client_properties import REFERENCE as PROPERTIES
+from jobs.config.client_properties import secret as secret_of_properties
 from jobs.config.tokens import ClientCredentials, ReferencedToken
 from jobs.engine.network.options import ClientOptions
 from search.bounds import Text, UnexpectedError
@@ -21,7 +23,7 @@ REFERENCE = "env:NAME or file:PATH (a secret is never written into a file or an 
 def _as_reference(value: Any) -> Any:
     if isinstance(value, str):
         kind, _, place = value.partition(":")
-        if kind in ("env", "file") and place.strip():
+        if kind in ("env", "file", PROPERTIES) and place.strip():
             return value
     raise UnexpectedError(REFERENCE)
 
@@ -30,12 +32,14 @@ SecretReference = Annotated[str, BeforeValidator(_as_reference)]
 """`env:NAME` or `file:PATH`: where a secret is, never the secret."""
 
 
-def read_secret(reference: str, key: str) -> str:
+def read_secret(reference: str, key: str, of: str = "cluster ") -> str:
     """The secret that `reference` points at.
 
     Args:
-        reference: `env:NAME` or `file:PATH`; of a file, the end of line does not count.
+        reference: `env:NAME` or `file:PATH`; of a file, the end of line does not count. What a
+            cluster's `client_properties` holds is `properties:PATH#NAME`.
         key: the configuration's key, for messages.
+        of: what has the key, likewise.
 
     Raises:
         ConfigError: when there is none, or when it is empty.
@@ -45,6 +49,10 @@ def read_secret(reference: str, key: str) -> str:
         secret = os.environ.get(place, "")
         found = f"the environment variable {place} is not set or empty"
         remedy = f"set {place} before the run"
+    elif kind == PROPERTIES:
+        secret = secret_of_properties(place)
+        file, _, name = place.rpartition("#")
+        found, remedy = f"the file {file} has no {name}", "write it there"
     else:
         path = Path(place).expanduser()
         found, remedy = f"the file {path} is empty", "write the secret into it"
@@ -55,7 +63,7 @@ def read_secret(reference: str, key: str) -> str:
             found = f"the file {path} cannot be read ({error.__class__.__name__})"
             remedy = "check the path and its permissions"
     if not secret:
-        raise ConfigError(f"cluster {key} is {reference}, but {found}; {remedy}")
+        raise ConfigError(f"{of}{key} is {reference}, but {found}; {remedy}")
     return secret
 
 

@@ -30,8 +30,13 @@ class Plan:
         resolution: width of a bracket that ends a search, or None without a search [ratio].
         trial_s: one trial, all phases [s].
         trials_estimated: over all sizes.
-        duration_s: estimate for the whole run [s].
-        write_bytes_max: at most so many bytes of payload will be written [B], or None.
+        duration_s: estimate for all trials [s].
+        starting_s: estimate for what stands beside them: brokers, Spark, tables, the warm-up of
+            the brokers and the end [s].
+        write_bytes_max: at most so many bytes of payload will be written, with all replicas [B],
+            or None.
+        peak_mb_per_s: the heaviest load that is likely to be offered [MB/s], or None.
+        disk_bytes_max: what of it the brokers are likely to hold at a time, at most [B], or None.
         out: the folder of the results.
         notes: further sentences, for example what the cluster is and is not.
     """
@@ -49,6 +54,9 @@ class Plan:
     write_bytes_max: float | None = None
     out: Path | None = None
     notes: tuple[str, ...] = ()
+    starting_s: float = 0.0
+    peak_mb_per_s: float | None = None
+    disk_bytes_max: float | None = None
 
 
 @dataclass(frozen=True)

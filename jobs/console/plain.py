@@ -16,13 +16,16 @@ from jobs.console.events import (
     TrialFinished,
     TrialStarted,
 )
-from jobs.console.text import clean, offered_words, plan_rows, point_words
+from jobs.console.text import clean, offered_words, plan_rows, point_words, sentences
 from metrics.traffic.pattern import TrafficPattern
 from metrics.units import UNKNOWN, format_duration, format_mb_per_s, format_ratio, format_size
 
 
 def plain_event(event: Event) -> str | None:
-    """An event as `name key=value …` on one line; None for what only a live display shows."""
+    """An event as `name key=value …`; None for what only a live display shows.
+
+    A notice has a line for each of its own; all else is one line.
+    """
     if isinstance(event, PlanShown):
         return _pairs("plan", plan_rows(event.plan))
     if isinstance(event, RunStarted):
@@ -40,10 +43,15 @@ def plain_event(event: Event) -> str | None:
         pairs = [("run", event.summary.run_id), ("status", status), ("took", took)]
         return _pairs("run-finished", pairs)
     if isinstance(event, Notice):
-        return f"{event.level.value}: {clean(event.text)}"
+        return _lines(event)
     if isinstance(event, Table):
         return clean(event.title)
     return None  # PhaseProgress, TrialProgress: a log needs no second hand
+
+
+def _lines(notice: Notice) -> str:
+    """A line for each sentence: what is wrong at two places is no one sentence."""
+    return "\n".join(f"{notice.level.value}: {each}" for each in sentences(notice.text))
 
 
 def _trial_started_pairs(event: TrialStarted) -> list[tuple[str, str]]:

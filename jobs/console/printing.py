@@ -42,7 +42,7 @@ from jobs.console.rich import (
     table,
     trial_lines,
 )
-from jobs.console.text import clean, limit_table, limit_title, table_lines
+from jobs.console.text import clean, limit_table, limit_title, sentences, table_lines
 from metrics.reporting.summary import by_goal
 from metrics.units import format_duration
 
@@ -85,7 +85,7 @@ class PlainReporter:
             return
         loud = isinstance(event, Notice) and event.level is not Level.NOTE
         stamp = self._now().strftime("%Y-%m-%dT%H:%M:%SZ")
-        lines = [f"{stamp} {line}", *_plain_tail(event)]
+        lines = [*(f"{stamp} {each}" for each in line.splitlines()), *_plain_tail(event)]
         with self._lock:
             _write(self._err if loud else self._out, lines)
 
@@ -205,7 +205,8 @@ class TerminalReporter:
 
     def _show_notice(self, event: Notice) -> None:
         if event.level is not Level.NOTE and not self._err.isatty():
-            _write(self._err, [f"{event.level.value}: {clean(event.text)}"])
+            level = event.level.value
+            _write(self._err, [f"{level}: {each}" for each in sentences(event.text)])
             return
         for line in notice_lines(event):
             self._console.print(line)

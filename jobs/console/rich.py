@@ -22,6 +22,7 @@ from jobs.console.text import (
     limit_title,
     plan_rows,
     point_words,
+    sentences,
     table_lines,
     trial_header,
     trial_line,
@@ -94,9 +95,10 @@ def size_heading(bpm: int, axis: str) -> list[RenderableType]:
 
 
 def notice_lines(event: Notice) -> list[RenderableType]:
-    """A sentence after the word for how much it matters."""
+    """Each sentence after the word for how much it matters."""
     style = _LEVEL_STYLES[event.level]
-    return [Text.assemble((f"{event.level.value}: ", style), clean(event.text))]
+    told = sentences(event.text)
+    return [Text.assemble((f"{event.level.value}: ", style), each) for each in told]
 
 
 def table(event: Table) -> list[RenderableType]:

@@ -49,6 +49,11 @@ def clean(text: str) -> str:
     return " ".join(printable.split())
 
 
+def sentences(text: str) -> list[str]:
+    """The lines of a text, each as `clean` has it; at least one."""
+    return [clean(line) for line in text.splitlines() if line.strip()] or [""]
+
+
 def align(cells: Sequence[str], widths: Sequence[int]) -> str:
     """One line of columns; a negative width aligns left. Too long a cell pushes the rest."""
     padded = [
@@ -124,10 +129,19 @@ def plan_rows(plan: Plan) -> list[tuple[str, str]]:
     sizes = ", ".join(format_size(size) for size in plan.message_bytes)
     forecast = (
         f"about {count_words(plan.trials_estimated, 'trial')} of "
-        f"{format_duration(plan.trial_s)}, {format_duration(plan.duration_s)} in all"
+        f"{format_duration(plan.trial_s)}, {format_duration(plan.duration_s + plan.starting_s)} "
+        f"{'with the start and the end' if plan.starting_s else 'in all'}"
     )
     if plan.write_bytes_max is not None:
-        forecast += f", at most {format_volume(plan.write_bytes_max)} of payload written"
+        forecast += f", at most {format_volume(plan.write_bytes_max)} written with all replicas"
+    peaks = []
+    if plan.peak_mb_per_s is not None:
+        peaks.append(f"load up to {format_mb_per_s(plan.peak_mb_per_s)} MB/s from producers")
+    if plan.disk_bytes_max is not None:
+        peaks.append(
+            f"up to {format_volume(plan.disk_bytes_max)} on the brokers' disks at a time, all "
+            "together"
+        )
     width = plan.resolution
     goal = plan.goal if width is None else f"{plan.goal}: brackets within {format_ratio(width)}"
     rows = [
@@ -136,6 +150,7 @@ def plan_rows(plan: Plan) -> list[tuple[str, str]]:
         ("producer", plan.producer),
         ("goal", goal),
         ("forecast", forecast),
+        *([("peak", "; ".join(peaks))] if peaks else []),
     ]
     if plan.out is not None:
         rows.append(("results", str(plan.out)))
@@ -161,7 +176,7 @@ def limit_table(boundaries: Sequence[Boundary]) -> tuple[str, list[tuple[str, li
 
 
 def _limit_header(axis: Axis) -> tuple[str, ...]:
-    name = axis.heading
+    name = axis.words if axis is NP else axis.heading
     return (
         "size",
         name,
@@ -169,7 +184,7 @@ def _limit_header(axis: Axis) -> tuple[str, ...]:
         "MB/s",
         "MB/s/broker",
         "bracket",
-        f"{name} {AT_LEVEL}",
+        AT_LEVEL,
         "p99 ms",
     )
 

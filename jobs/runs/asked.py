@@ -17,6 +17,8 @@ class Asked:
         dry_run: whether the plan is all that is wanted.
         yes: whether a cluster that is not a testbed may be loaded without asking.
         locks: whether the clusters' locks are taken.
+        metrics_at: host and port where Prometheus reads live values; None for nowhere.
+        notify_from: where the addresses of messages are, `env:NAME` or `file:PATH` each.
     """
 
     out: Path
@@ -25,6 +27,8 @@ class Asked:
     dry_run: bool = False
     yes: bool = False
     locks: bool = True
+    metrics_at: tuple[str, int] | None = None
+    notify_from: tuple[str, ...] = ()
 
     @property
     def tables_or_default(self) -> str:

@@ -10,8 +10,10 @@ from pathlib import Path
 from jobs.cluster.opening import LAG_CHECKS
 from jobs.config import Cluster, Configuration, Goal, Workload
 from jobs.console.events import Plan
+from metrics.planning.disk_room import DELETED_LATE_S, retained_bytes
 from metrics.planning.wire_model import describe
 from metrics.traffic.axes import AXES, NP
+from metrics.traffic.pattern import TopicOptions
 from search.boundary_model import ProducerRate
 from search.confirming import Confirmation
 from search.forecast import forecast
@@ -23,6 +25,23 @@ from search.signals import Signals
 STAGE_OVERHEAD_S = 5.0
 """A trial beside its warm-up and window: checking the topic, launching the barrier stage,
 agreeing on the start, draining, judging and appending to the tables [s]; measured 4 to 6."""
+
+
+BROKERS_S = 20.0
+"""The start of a testbed's brokers [s]; measured 8 to 25."""
+
+SESSION_S = 25.0
+"""Spark, its look at the executors, the tables, and summary and report at the end [s]; measured
+20 to 30 on two cores."""
+
+WARM_UP_S = 20.0
+"""Load before the first trial, where cold brokers get it [s]; it ends as soon as they are warm."""
+
+
+def starting_s(cluster: Cluster) -> float:
+    """What a run takes beside its trials [s]."""
+    brokers_s = BROKERS_S if cluster.testbed else 0.0
+    return brokers_s + SESSION_S + min(WARM_UP_S, cluster.warm_up_max_s)
 
 
 def line_of(workload: Workload, goal: Goal, brokers: int) -> Line:
@@ -86,7 +105,7 @@ def trial_s(workload: Workload) -> float:
 def plan_of(config: Configuration, out: Path | None = None) -> Plan:
     """The plan of a search, forecast on simulated clusters.
 
-    `write_bytes_max`, with all replicas, is what one run in ten exceeds.
+    `write_bytes_max`, `peak_mb_per_s` and `disk_bytes_max` are what one run in ten exceeds.
     """
     cluster, workload, goal = config.cluster, config.workload, config.goal
     one_s = trial_s(workload)
@@ -94,6 +113,7 @@ def plan_of(config: Configuration, out: Path | None = None) -> Plan:
     expected = forecast(line_of(workload, goal, brokers or 1), one_s)
     lines = 1 if goal.search.brokers_offline is None else 2  # with all brokers, and with the rest
     loaded_share = workload.trial.load_s / one_s
+    with_replicas = loaded_share * workload.topic.replication_factor
     return Plan(
         cluster=cluster.name,
         workload=workload.name,
@@ -105,12 +125,34 @@ def plan_of(config: Configuration, out: Path | None = None) -> Plan:
         trial_s=one_s,
         trials_estimated=round(lines * expected.trials.median),
         duration_s=lines * expected.seconds.median,
-        write_bytes_max=(
-            lines * expected.bytes.high * loaded_share * workload.topic.replication_factor
-        ),
+        write_bytes_max=lines * expected.bytes.high * with_replicas,
         out=out,
         notes=_notes(cluster, workload),
+        starting_s=starting_s(cluster),
+        peak_mb_per_s=expected.peak_bytes_per_s.high / 1e6,
+        disk_bytes_max=on_disk(
+            workload.topic,
+            brokers,
+            expected.point_bytes.high * with_replicas,
+            expected.peak_bytes_per_s.high * workload.topic.replication_factor,
+        ),
     )
+
+
+def on_disk(
+    topic: TopicOptions, brokers: int | None, written: float, peak_bytes_per_s: float
+) -> float:
+    """What the brokers hold of a size at most, whose topics go before the next one's come [B].
+
+    Args:
+        brokers: None while unknown; then retention is not reckoned with.
+        written: at the size, with all replicas [B].
+        peak_bytes_per_s: likewise [B/s].
+    """
+    if brokers is None:
+        return written
+    late = peak_bytes_per_s * DELETED_LATE_S
+    return min(written, retained_bytes(topic, brokers) + late)
 
 
 def describe_producer(workload: Workload) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import time
 from collections.abc import Mapping, Sequence
@@ -12,10 +13,12 @@ from jobs.config import Configuration
 from jobs.config.loading import require_endless
 from jobs.console.events import Plan, RunFinished, Table
 from jobs.runs.endings import Ending, ending_of
-from jobs.runs.estimate import TESTBED_CAVEAT, describe_producer, trial_s
+from jobs.runs.estimate import TESTBED_CAVEAT, describe_producer, on_disk, starting_s, trial_s
 from jobs.runs.lifecycle import Body, Life
-from jobs.runs.results import summary_of_run
+from jobs.runs.results import REPORT, series_of, summary_of_run, write_report
+from jobs.runs.resumption import config_text
 from jobs.trials.holding import Holder
+from metrics.reporting.page.series import Panels
 from metrics.reporting.summary import write_summary
 from metrics.traffic.profile import RateProfile
 from metrics.trial.trial import Trial
@@ -64,6 +67,7 @@ class FixedLoadRun(Body):
         self.config = config
         self.load = load
         self.trials: list[Trial] = []
+        self._series: Panels = {}
 
     @property
     def configurations(self) -> Mapping[str, Configuration]:
@@ -83,11 +87,14 @@ class FixedLoadRun(Body):
             whole = replace(pattern, phases=phases, profile=self.load.profile)
             one_s, duration_s, written = trial.measure_s, length_s + beside_s, whole.planned_bytes
         testbed = config.cluster.testbed
+        brokers, topic = testbed.brokers if testbed else None, config.workload.topic
+        peak = pattern.mb_per_s * (1.0 if self.load.profile is None else self.load.profile.peak)
+        replicated = 1e6 * peak * topic.replication_factor
         return Plan(
             cluster=config.cluster.name,
             workload=config.workload.name,
             goal=config.goal_names,
-            brokers=testbed.brokers if testbed else None,
+            brokers=brokers,
             message_bytes=(pattern.bpm,),
             producer=describe_producer(config.workload),
             resolution=None,
@@ -97,6 +104,9 @@ class FixedLoadRun(Body):
             write_bytes_max=written if math.isfinite(written) else None,
             out=out,
             notes=(TESTBED_CAVEAT,) if testbed else (),
+            starting_s=starting_s(config.cluster),
+            peak_mb_per_s=peak,
+            disk_bytes_max=on_disk(topic, brokers, written, replicated),
         )
 
     def measure(self, life: Life) -> None:
@@ -114,6 +124,7 @@ class FixedLoadRun(Body):
             for left in range(load.trials if load.duration_s is None else 0, 0, -1):
                 why = "a fixed load" if left > 1 else "a fixed load, for the last time"
                 self.trials.append(holder.hold(load.bpm, load.load, why, left))
+        self._series = series_of(life.context.tables, life.order.run_id, self.trials)
         if not any(trial.is_valid for trial in self.trials):
             first = "; ".join(f"{each.indicator}: {each.text}" for each in self.trials[0].reasons)
             raise NoConclusionError(
@@ -133,15 +144,19 @@ class FixedLoadRun(Body):
         )
 
     def conclude(self, life: Life, ending: Ending) -> None:
-        """Leave summary.json, and show the trials."""
+        """Leave summary.json and the report, and show the trials."""
         summary = summary_of_run(life, self.config, ending, trials=self.trials)
         path, reporter = life.order.folder / "summary.json", life.order.reporter
         write_summary(summary, path)
         if self.trials:
             title = f"{self.config.workload.name} held on {self.config.cluster.name}"
             reporter.report(trials_table(title, self.trials))
-        files = (("summary", str(path)), ("tables", life.order.tables))
-        reporter.report(RunFinished(summary, time.time() - life.started_s, files))
+        files = [("summary", str(path))]
+        if life.contexts:
+            page, told = life.order.folder / REPORT, json.loads(config_text(self.config))
+            write_report(page, summary, self.trials, told, self._series)
+            files = [("report", str(page)), *files, ("tables", life.order.tables)]
+        reporter.report(RunFinished(summary, time.time() - life.started_s, tuple(files)))
 
 
 def _require_windows(config: Configuration, load: FixedLoad) -> None:

@@ -9,10 +9,11 @@ from functools import partial
 from jobs.cluster.opening import require_startable
 from jobs.config import Configuration
 from jobs.console.events import Plan, PlanShown, Reporter
-from jobs.console.printing import make_reporter
+from jobs.live.following import reporter_of
 from jobs.runs.asked import Asked
 from jobs.runs.consent import require_consent
 from jobs.runs.lifecycle import Body, RunOrder, execute, new_run_id
+from jobs.trials.context import Session
 
 OVERLOAD = "load it until it is overloaded"
 
@@ -48,6 +49,7 @@ def launch(
     run_id: str | None = None,
     resumes: bool = False,
     check: Callable[[], None] | None = None,
+    session: Session | None = None,
 ) -> int:
     """Carry out a run as its command line asks; the exit code.
 
@@ -58,12 +60,13 @@ def launch(
         run_id: of a run that has a name; a new one by default.
         resumes: whether a run of this name may have been begun before.
         check: raises where this machine cannot carry it out; not asked for a plan.
+        session: that is open already and stays so; None to open one.
 
     Raises:
         ConfigError: a testbed's settings are wrong, or nobody consents.
         RedlineError: see `execute`.
     """
-    with make_reporter() as reporter:
+    with reporter_of(asked.metrics_at, asked.notify_from) as reporter:
         configs = tuple(body.configurations.values())
         if not may_begin(configs, partial(body.plan, asked.out), asked, reporter, deed):
             return 0
@@ -78,4 +81,4 @@ def launch(
             resumes,
             asked.locks,
         )
-        return execute(body, order)
+        return execute(body, order, session=session)

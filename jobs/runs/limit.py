@@ -19,6 +19,7 @@ from jobs.runs.offline import limits_offline
 from jobs.runs.results import (
     boundary_of,
     planted_table,
+    series_of,
     summary_of_run,
     why_no_answer,
     write_results,
@@ -32,6 +33,7 @@ from jobs.trials.measure import Outlook, TrialMeasurer
 from jobs.trials.point_topics import PointTopics
 from jobs.trials.warm_up import block_pattern, open_gates
 from metrics.planning.planted import HandlerTime, planted_np, stated
+from metrics.reporting.page.series import Panels
 from metrics.tables.boundary import Boundary, BoundaryRow
 from metrics.traffic.axes import NP
 from metrics.trial.state import ALL_BROKERS, place_of
@@ -61,6 +63,7 @@ class LimitRun(Body):
         self._points: dict[str, list[FinishedPoint]] = {}
         self._begun: Mapping[str, tuple[Observation, ...]] | None = None
         self._handler_times: tuple[HandlerTime, ...] = ()
+        self._series: Panels = {}
 
     @property
     def configurations(self) -> Mapping[str, Configuration]:
@@ -137,6 +140,7 @@ class LimitRun(Body):
         if self.config.goal.search.brokers_offline is not None:
             for boundary in limits_offline(context, self._lines, self._points, self.boundaries):
                 self._keep_boundary(context, boundary)
+        self._series = series_of(context.tables, context.run_id, context.trials)
 
     def _warm(self, context: RunContext, topics: PointTopics, gates: Gates) -> None:
         """Before anything is searched, as what cold brokers read tells where to begin."""
@@ -232,7 +236,9 @@ class LimitRun(Body):
         summary = summary_of_run(life, self.config, ending, found)
         trials = life.context.trials if life.contexts else None
         told = json.loads(config_text(self.config))
-        files = write_results(summary, life.order.folder, life.order.tables, trials, told)
+        files = write_results(
+            summary, life.order.folder, life.order.tables, trials, told, self._series
+        )
         life.order.reporter.report(RunFinished(summary, time.time() - life.started_s, files))
         if (planted := planted_table(found)) is not None:
             life.order.reporter.report(planted)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from jobs.checks.cluster import permissions_found
 from jobs.checks.finding import Severity, require_ready
 from jobs.checks.session import SessionReport, look_at_session
 from jobs.cluster.hosts import open_hosts
@@ -91,6 +92,8 @@ class Opening:
         config = self.config
         workload = config.workload
         opened = self.cluster or open_cluster(config.cluster, self.reporter, stack)
+        if config.cluster.testbed is None:  # which permits all
+            require_ready(permissions_found(opened, config, self.run_id, self.locks is not None))
         lock = None
         if self.locks is not None:
             lock = self.locks.take(opened, partial(warn, self.reporter), stack)

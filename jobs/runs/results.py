@@ -19,6 +19,7 @@ from metrics.reporting.boundary_chart import write_chart
 from metrics.reporting.limit_words import AT_LEVEL, doubt_words, span_words
 from metrics.reporting.page.model import build_report, is_held
 from metrics.reporting.page.page import report_page
+from metrics.reporting.page.series import POINTS_MAX, Panels, panels_of
 from metrics.reporting.summary import (
     RunSummary,
     by_goal,
@@ -27,6 +28,8 @@ from metrics.reporting.summary import (
     write_summary,
 )
 from metrics.tables.boundary import Boundary, make_boundary
+from metrics.tables.store import TableStore
+from metrics.tables.trial_series import SERIES, sample_series
 from metrics.trial.histogram import Quantiles
 from metrics.trial.state import ALL_BROKERS
 from metrics.trial.trial import Trial
@@ -237,7 +240,7 @@ def planted_table(boundaries: Sequence[Boundary]) -> Table | None:
         return None
     return Table(
         "Planted in these brokers, and found",
-        ("size", "planted np", "found np", AT_LEVEL, "off by"),
+        ("size", "planted producers", "found", AT_LEVEL, "off by"),
         tuple(rows),
     )
 
@@ -248,11 +251,13 @@ def write_results(
     tables: str,
     trials: Sequence[Trial] | None = None,
     settings: Mapping[str, Mapping[str, Any]] | None = None,
+    series: Panels | None = None,
 ) -> tuple[tuple[str, str], ...]:
     """Write summary.json, the chart and the report; returns what was left, as (what, where).
 
     Args:
-        trials, settings: as `write_report` takes them; without trials there is no report.
+        trials, settings, series: as `write_report` takes them; trials None of a run that opened
+            no tables, which has no report either.
     """
     path = folder / "summary.json"
     write_summary(summary, path)
@@ -266,10 +271,10 @@ def write_results(
         )
     ]
     files = [("summary", str(path)), *(("chart", str(each)) for each in drawn)]
-    if trials is not None:
-        write_report(folder / REPORT, summary, trials, settings or {})
-        files.insert(0, ("report", str(folder / REPORT)))
-    return (*files, ("tables", tables))
+    if trials is None:
+        return tuple(files)
+    write_report(folder / REPORT, summary, trials, settings or {}, series)
+    return (("report", str(folder / REPORT)), *files, ("tables", tables))
 
 
 def write_report(
@@ -277,13 +282,27 @@ def write_report(
     summary: RunSummary,
     trials: Sequence[Trial],
     settings: Mapping[str, Mapping[str, Any]],
+    series: Panels | None = None,
 ) -> None:
     """Write the report of a run.
 
     Args:
         trials: all that it made.
+        series: their readings over time, see `series_of`.
         settings: its configuration, as `jobs.runs.resumption.config_text` records it.
     """
     held = [(each.pattern.bpm, each.load) for each in trials] if is_held(summary) else []
     command = command_of(settings, held)
-    write_atomic(page, report_page(build_report(summary, trials, settings, command)))
+    write_atomic(page, report_page(build_report(summary, trials, settings, command, series)))
+
+
+def series_of(tables: TableStore, run_id: str, trials: Sequence[Trial]) -> Panels:
+    """The readings of a run's trials over time; none of a run with too many for a page."""
+    windows_s = {trial.number: trial.evidence.client.duration_s for trial in trials}
+    readings = sum(
+        window.samples_expected for trial in trials for window in trial.evidence.brokers
+    ) * len(SERIES)
+    if not 0 < readings <= POINTS_MAX:
+        return {}
+    rows = sample_series(tables.samples(run_id), tables.trials(run_id)).collect()
+    return panels_of((row.asDict() for row in rows), windows_s)

@@ -50,6 +50,22 @@ def sole_driver(folder: Path, told: str) -> Iterator[bool]:
             path.unlink(missing_ok=True)
 
 
+def is_driven(folder: Path) -> bool:
+    """Whether a process drives the run of a folder, as far as this machine can tell.
+
+    Where the folder's disk has no locks nobody can tell, and a run may well go on.
+    """
+    path = folder / FILE
+    if not path.exists():
+        return False
+    with path.open("a+", encoding="utf-8") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return True
+    return False
+
+
 def _locked(path: Path) -> TextIO | None:
     while True:
         file = path.open("a+", encoding="utf-8")

@@ -10,9 +10,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from statistics import fmean, variance
+from statistics import NormalDist, fmean, variance
 
-from scipy import stats
+from metrics.comparing.quantiles import chi2_tail, student_quantile, student_tail
 
 CONFIDENCE = 0.95
 POWER = 0.8
@@ -57,12 +57,12 @@ def are_alike(effects: Sequence[Effect]) -> bool:
     spreads = [math.log(each.high / each.low) for each in effects]
     if len(effects) < 2 or not all(0 < each < math.inf for each in spreads):
         return True
-    errors = [each / (2 * stats.norm.ppf((1 + CONFIDENCE) / 2)) for each in spreads]
+    errors = [each / (2 * NormalDist().inv_cdf((1 + CONFIDENCE) / 2)) for each in spreads]
     weights = [1 / each**2 for each in errors]
     logs = [math.log(each.ratio) for each in effects]
     middle = sum(w * x for w, x in zip(weights, logs, strict=True)) / sum(weights)
     scatter = sum(w * (x - middle) ** 2 for w, x in zip(weights, logs, strict=True))
-    return float(stats.chi2.sf(scatter, len(effects) - 1)) > ALIKE_P
+    return chi2_tail(scatter, len(effects) - 1) > ALIKE_P
 
 
 def paired_effect(
@@ -137,10 +137,10 @@ def night_effect(
 def _effect(
     log_ratio: float, error: float, freedom: float, count: int, confidence: float
 ) -> Effect:
-    quantile = float(stats.t.ppf(0.5 + confidence / 2, freedom))
-    visible = (quantile + float(stats.t.ppf(POWER, freedom))) * error
+    quantile = student_quantile(0.5 + confidence / 2, freedom)
+    visible = (quantile + student_quantile(POWER, freedom)) * error
     if error > 0.0:
-        p_value = 2.0 * float(stats.t.sf(abs(log_ratio) / error, freedom))
+        p_value = 2.0 * student_tail(abs(log_ratio) / error, freedom)
     else:
         p_value = 1.0 if log_ratio == 0.0 else 0.0
     return Effect(

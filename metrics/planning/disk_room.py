@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
+
 from metrics.planning.wire_model import batch_bytes
-from metrics.traffic.pattern import TrafficPattern
+from metrics.traffic.pattern import TopicOptions, TrafficPattern
 
 DELETED_LATE_S = 360.0
 """Kafka looks every log.retention.check.interval.ms (5 min) for what retention lets go, and deletes
@@ -22,10 +24,15 @@ def peak_log_bytes(pattern: TrafficPattern) -> float:
     producer, topic = pattern.producer, pattern.topic
     each = batch_bytes(producer) / producer.records_per_batch * topic.replication_factor
     written = pattern.planned_records * each
+    late = pattern.records_per_s * pattern.peak_share * DELETED_LATE_S * each
+    return min(written, retained_bytes(topic, pattern.brokers) + late)
+
+
+def retained_bytes(topic: TopicOptions, brokers: int) -> float:
+    """What retention leaves of a workload's topics, replicas counted; infinite without [B]."""
     retention = int(topic.properties.get("retention.bytes", "-1"))
     if retention < 0:
-        return written
+        return math.inf
     segment = int(topic.properties.get("segment.bytes", SEGMENT_BYTES))
-    logs = pattern.brokers * topic.partitions_per_broker * topic.count * topic.replication_factor
-    late = pattern.records_per_s * pattern.peak_share * DELETED_LATE_S * each
-    return min(written, logs * (retention + segment) + late)
+    logs = brokers * topic.partitions_per_broker * topic.count * topic.replication_factor
+    return float(logs * (retention + segment))

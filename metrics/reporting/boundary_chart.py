@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import altair as alt
-import vl_convert
 
+from metrics.reporting import drawing
 from metrics.reporting.chart_page import chart_page
 from metrics.reporting.chart_style import (
     NEUTRAL,
@@ -32,7 +32,6 @@ from metrics.units import (
 from metrics.windows.resource import Resource
 
 _PANEL_WIDTH, _PANEL_HEIGHT = 430, 320  # [px]
-_PNG_SCALE = 2.0
 _NOT_BOUND = "no overload seen"
 _LEGEND = alt.Legend(
     title="What bound it", orient="bottom", direction="horizontal", symbolOpacity=1
@@ -43,13 +42,15 @@ def write_chart(summary: RunSummary, html_path: Path, png_path: Path) -> tuple[P
     """Draw the boundary line of `summary` into both files.
 
     The HTML holds all that it needs and loads nothing. Returns the files written: none
-    where the summary has no boundary.
+    where the summary has no boundary, and no picture where `drawing` has no vl-convert.
     """
     if not summary.boundaries:
         return ()
     spec = boundary_spec(summary)
     write_atomic(html_path, chart_page(summary, spec))
-    write_atomic(png_path, vl_convert.vegalite_to_png(spec, scale=_PNG_SCALE))
+    if not drawing.can_draw():
+        return (html_path,)
+    write_atomic(png_path, drawing.png(spec))
     return html_path, png_path
 
 

@@ -28,7 +28,7 @@ _FILES = {
 }
 """What a run leaves for programs → the job; of a run with several of them the first counts."""
 _TOLD = ("started_at", "status", "cluster", "workload", "goal", "error")
-_PAGES = ("sweep.html", "report.html")
+_PAGES = ("sweep.html", "report.html", "compare.html", "nightly.html")
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,10 @@ from html import escape
 from typing import Any
 
 import altair as alt
-import vl_convert
 
+from metrics.reporting import drawing
 from metrics.reporting.chart_style import chart_config
 
-_PNG_SCALE = 2.0
 _MARGIN = 24  # around a chart in its frame, and room for its menu [px]
 _SENTENCE, _SENTENCE_EM = 44, 26  # from so many characters on a text may break, into such lines
 _CELL = "vertical-align:top;padding:.3em .7em;max-width:44em"
@@ -57,8 +56,10 @@ def shown_chart(*specs: Mapping[str, Any] | alt.TopLevelMixin) -> Shown:
     """
     if not specs:
         return Shown("<p>There is nothing to draw.</p>")
+    if not drawing.can_draw():
+        return Shown(f"<p>{escape(drawing.MISSING)}</p>")
     ready = [_styled(spec) for spec in specs]
-    png = vl_convert.vegalite_to_png(ready[0], scale=_PNG_SCALE) if len(ready) == 1 else None
+    png = drawing.png(ready[0]) if len(ready) == 1 else None
     return Shown("".join(_frame(spec) for spec in ready), png)
 
 
@@ -68,7 +69,7 @@ def _styled(spec: Mapping[str, Any] | alt.TopLevelMixin) -> dict[str, Any]:
 
 
 def _frame(spec: dict[str, Any]) -> str:
-    svg = vl_convert.vegalite_to_svg(spec)
+    svg = drawing.svg(spec)
     size = re.search(r'<svg[^>]* width="([\d.]+)"[^>]* height="([\d.]+)"', svg)
     width, height = (math.ceil(float(px)) + _MARGIN for px in size.groups()) if size else (900, 500)
     page = alt.Chart.from_dict(spec).to_html(

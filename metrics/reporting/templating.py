@@ -9,8 +9,8 @@ from importlib.resources import files
 from typing import Any
 
 import jinja2
-import vl_convert
 
+from metrics.reporting import drawing
 from metrics.reporting.chart_style import chart_config
 from metrics.reporting.limit_words import span_words
 from metrics.traffic.axes import axis_named
@@ -26,9 +26,6 @@ from metrics.units import (
     format_volume,
 )
 from search.interval import LEVEL
-
-# What the bundle shows to the script after it.
-_EXPORTS = "window.vegaEmbed = vegaEmbed;"
 
 
 def render(template: str, **values: Any) -> str:
@@ -75,7 +72,9 @@ def environment() -> jinja2.Environment:
         level=format_ratio(LEVEL),
         load_title=load_title,
         file=_source,
-        vega=vega,
+        vega=drawing.vega,
+        can_draw=drawing.can_draw,
+        no_charts=drawing.MISSING,
         dark_config=lambda: chart_config(dark=True),
     )
     return made
@@ -84,13 +83,6 @@ def environment() -> jinja2.Environment:
 def _source(name: str) -> str:
     # Read as a resource, so that a wheel that was never unpacked will do.
     return (files("metrics.reporting") / "templates" / name).read_text(encoding="utf-8")
-
-
-@lru_cache(maxsize=1)
-def vega() -> str:
-    """Vega, Vega-Lite and Vega-Embed as one script; `</script` would end it early."""
-    bundle = vl_convert.javascript_bundle(_EXPORTS)
-    return str(bundle).replace("</script", "<\\/script")
 
 
 def script_json(value: Mapping[str, Any]) -> str:

@@ -27,6 +27,9 @@ rows of older and newer versions, and what a version did not know yet is null. N
 known, never 0. Times are UTC. A rate is per second of the measured window. MB is 10⁶ bytes of
 payload.
 
+Columns have these meanings as comments, which `DESCRIBE TABLE` shows. In a catalog
+(`--tables main.redline`) there are views for SQL: `latest_limits`, `nights` and `effects`.
+
 Read them with Spark, `spark.read.format("delta").load("out/tables/trials")`, also through
 Spark Connect; or without Spark, `deltalake.DeltaTable("out/tables/trials").to_pandas()`.
 
@@ -62,9 +65,14 @@ class DescribedColumn:
 
 def described(row: type[Any]) -> dict[str, str]:
     """Attribute → what the `Attributes:` of a docstring say of it."""
+    return attributes_of(inspect.getdoc(row) or "")
+
+
+def attributes_of(docstring: str) -> dict[str, str]:
+    """The same of a docstring without its indentation."""
     found: dict[str, str] = {}
     names: list[str] = []
-    for line in (inspect.getdoc(row) or "").splitlines():
+    for line in docstring.splitlines():
         item = re.fullmatch(r" {4}(\w+(?:, \w+)*): (.+)", line)
         if item:
             names = item[1].split(", ")

@@ -18,12 +18,14 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from metrics.columns import ddl, restored, row_of
+from metrics.columns import ddl, ddl_type, restored, row_of
 from metrics.sources.hosts.sample import HostSample
 from metrics.sources.sample import BrokerSample
 from metrics.tables.boundary import BoundaryRow
 from metrics.tables.cases import CaseRow
-from metrics.tables.schema import SCHEMAS, HostRow, RunRow, SampleRow
+from metrics.tables.docs import described_columns
+from metrics.tables.schema import ROWS, SCHEMAS, HostRow, RunRow, SampleRow
+from metrics.tables.sql_views import VIEWS
 from metrics.tables.trials import trial_from
 from metrics.tables.views import newest_cases, newest_runs
 from metrics.trial.state import ALL_BROKERS
@@ -49,6 +51,24 @@ _CROSSED = re.compile(
 """What Delta says of a change that crossed another one."""
 _log = logging.getLogger(__name__)
 _CATALOG_NAME = re.compile(r"\w+(\.\w+)?")
+
+
+def _with_comments(table: str, schema: pa.Schema) -> str:
+    """The columns of a new table, each with what it means and its unit, as docs/tables.md has."""
+    told = {column.name: column for column in described_columns(ROWS[table])}
+    columns = []
+    for field in schema:
+        column = told[field.name]
+        unit = "" if column.unit == "–" else f" [{column.unit}]"
+        comment = _quoted(f"{column.meaning}{unit}")
+        columns.append(f"`{field.name}` {ddl_type(field.type)} COMMENT {comment}")
+    return ", ".join(columns)
+
+
+def _quoted(text: str) -> str:
+    """A text as SQL has it."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
 
 
 class TableStore:
@@ -92,12 +112,27 @@ class TableStore:
             self._spark.sql(f"CREATE SCHEMA IF NOT EXISTS {self._base}")
         for table, schema in SCHEMAS.items():
             self._until_alone(partial(self._create, table, schema))
+        if not self._is_path:
+            self._create_views()
         return self
+
+    def _create_views(self) -> None:
+        """Make the views of `metrics.tables.sql_views`; a run does without them."""
+        names = {table: self._sql_name(table) for table in SCHEMAS}
+        for view, (told, query) in VIEWS.items():
+            try:
+                self._spark.sql(
+                    f"CREATE OR REPLACE VIEW {self._sql_name(view)} COMMENT {_quoted(told)} AS "
+                    f"{query.format(**names)}"
+                )
+            except _spark_errors() as error:  # such as a user who may make tables and no views
+                why = str(error).partition("\n")[0]
+                _log.warning("the view %s was not made: %s", self.address(view), why)
 
     def _create(self, table: str, schema: pa.Schema) -> None:
         properties = ", ".join(f"'{key}' = '{value}'" for key, value in _PROPERTIES.items())
         self._spark.sql(
-            f"CREATE TABLE IF NOT EXISTS {self._sql_name(table)} ({ddl(schema)}) "
+            f"CREATE TABLE IF NOT EXISTS {self._sql_name(table)} ({_with_comments(table, schema)}) "
             f"USING delta TBLPROPERTIES ({properties})"
         )
         self._add_columns(table, schema)
@@ -115,8 +150,8 @@ class TableStore:
 
     def _add_columns(self, table: str, schema: pa.Schema) -> None:
         empty = self._spark.createDataFrame([], ddl(schema))
-        present = self.read(table).schema
-        if all(field in present.fields for field in empty.schema.fields):
+        present = {field.name: field.dataType for field in self.read(table).schema.fields}
+        if all(present.get(field.name) == field.dataType for field in empty.schema.fields):
             return
         self._save(table, empty, {"mergeSchema": "true"})
 

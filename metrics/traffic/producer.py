@@ -38,6 +38,10 @@ class AcksText(Checked):
         is_plain = isinstance(value, (int, str)) and not isinstance(value, bool)
         return is_plain and value in _SPELLINGS
 
+    def for_editors(self) -> dict[str, Any]:
+        """All spellings."""
+        return {**super().for_editors(), "type": ["string", "integer"], "enum": list(_SPELLINGS)}
+
     def _check(self, value: Any) -> Any:
         return _SPELLINGS[super()._check(value)]
 

@@ -81,6 +81,8 @@ def test_the_report_draws_its_charts_and_asks_for_nothing(
     tooltip = shown.page.locator("#vg-tooltip-element.visible")
     expect(tooltip).to_contain_text("58 producers sustained, 63 overloaded")
     expect(tooltip).to_contain_text("100 B")
+    evidence = tooltip.locator("tr", has_text="evidence").locator("td.value")
+    assert evidence.evaluate("each => each.scrollHeight <= each.clientHeight"), "nothing is cut"
     assert shown.complaints == []
     assert shown.requests == [page_file.as_uri()]
     assert page_file.stat().st_size < 2_000_000
@@ -99,6 +101,8 @@ def test_trials_sort_and_open(browser: Browser, page_file: Path) -> None:
     expect(evidence).to_be_hidden()
     page.get_by_role("button", name="Evidence of trial 1").click()
     expect(evidence).to_be_visible()
+    around = page.get_by_role("region", name="Trials")
+    assert around.evaluate("each => each.scrollWidth <= each.clientWidth"), "the reason is in sight"
 
 
 def test_dark_is_dark_all_over(browser: Browser, page_file: Path) -> None:

@@ -69,6 +69,9 @@ def test_both_sides_are_loaded_in_turns_in_one_session_and_kept_as_runs(
     assert (document["status"], document["exit_code"]) == ("no conclusion", 3)
     assert document["differences"] == []
     assert case["notes"] == ["the budget ended after 0 of 3 pairs"]
+    page = (order.folder / "compare.html").read_text(encoding="utf-8")
+    assert "It ended as: no conclusion." in page
+    assert "the budget ended after 0 of 3 pairs" in page
 
     finished = [event for event in reporter.events if isinstance(event, TrialFinished)]
     told = [event.reason[:2] for event in finished]

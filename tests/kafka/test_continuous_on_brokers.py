@@ -51,6 +51,8 @@ def test_windows_follow_each_other_and_every_record_is_in_one_of_them(
     order = RunOrder(reporter, tmp_path, str(tmp_path / "tables"), "hold")
     execute(run, order)
 
+    page = (order.folder / "report.html").read_text(encoding="utf-8")
+    assert f'aria-label="Trial {WINDOWS} over time"' in page
     trials = run.trials
     assert len(trials) == WINDOWS
     assert [each.number for each in trials] == [1, 2, 3, 4]

@@ -18,16 +18,20 @@ from kafka.admin import (
 from jobs.checks.finding import Finding, Severity
 from jobs.cluster.admin import KafkaAdmin
 from jobs.cluster.connect import connect
+from jobs.config import load
 from jobs.config.source import parse_map, yaml_text
 from jobs.console.events import RecordingReporter
 from jobs.runs import examination
 from jobs.runs.examination import Examination, ExaminationScope
+from jobs.runs.lifecycle import RunOrder, execute
+from jobs.runs.limit import LimitRun
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import start
 from jobs.testbed.ports import free_ports
 from jobs.testbed.use import cluster_text
 from jobs.trials.context import Session
 from jobs.trials.driver_line import control_of
+from search.errors import ConfigError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -118,6 +122,9 @@ def test_each_acl_that_lacks_is_named_and_those_of_the_page_are_enough(tmp_path:
         connect([f"127.0.0.1:{testbed.brokers[1].port}"]) as superuser,
     ):
         file = written(testbed, tmp_path)
+        order = RunOrder(RecordingReporter(), tmp_path, str(tmp_path / "tables"), "lacking")
+        with pytest.raises(ConfigError, match="lacks the permission to delete; expected the ACL"):
+            execute(LimitRun(load(str(file), "demo", "default", groups)), order)
         for resource, operation in GRANTED:
             found = examined(file, *groups)
             lacking = [each for each in found.values() if each.standing is not Severity.OK]

@@ -72,8 +72,18 @@ def test_what_only_the_summary_knows_is_there_too(out: Path) -> None:
     assert "Evidence of trial 2" in text
 
 
+def test_a_run_whose_driver_was_killed_says_so(out: Path, spark: SparkSession) -> None:
+    store = TableStore(spark, str(out / "tables"))
+    store.append_run(RunRow("killed", "started", START_S, *NAMES))
+    (out / "killed").mkdir()
+    _report("killed", "--out", str(out))
+    text = (out / "killed" / "report.html").read_text(encoding="utf-8")
+    assert "without all of its answers: killed" in text
+    assert "redline find-limit --resume killed goes on" in text
+
+
 def test_an_unknown_run_is_told_the_last_ones(out: Path) -> None:
-    with pytest.raises(ConfigError, match=rf"run nobody is not in .*the last are {RUN_ID}; name"):
+    with pytest.raises(ConfigError, match=rf"run nobody is not in .*the last are .*{RUN_ID}; name"):
         _report("nobody", "--out", str(out))
 
 

@@ -111,7 +111,13 @@ def test_a_dry_run_shows_the_plan_and_starts_nothing() -> None:
     options = ["--a", "kafka=3.9.2", "--b", "kafka=4.3.1", "--dry-run", "--pairs", "6"]
     done = click.testing.CliRunner().invoke(compare, options)
     assert done.exit_code == 0
-    for part in ("A is kafka=3.9.2", "B is kafka=4.3.1", "6 pairs", "21 trials", "payload written"):
+    for part in (
+        "A is kafka=3.9.2",
+        "B is kafka=4.3.1",
+        "6 pairs",
+        "21 trials",
+        "written with all replicas",
+    ):
         assert part in done.output
 
 

@@ -179,10 +179,10 @@ def test_an_unknown_name_gets_the_nearest_and_all() -> None:
 def test_a_file_of_another_program_is_no_cluster(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "client.properties").write_text("security.protocol=SASL_SSL")
+    (tmp_path / "brokers").write_text("[all]")
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError, match=r"is a file, and its name does not end in \.yaml"):
-        load_cluster("client.properties")
+        load_cluster("brokers")
 
 
 def test_a_suite_without_cases_is_told_what_they_are(tmp_path: Path) -> None:

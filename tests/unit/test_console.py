@@ -135,7 +135,7 @@ def test_the_final_table_says_limit_bracket_and_what_bound_it(render: object) ->
     )
     assert closed.split() in limits
     assert unclosed.split() in limits
-    assert re.search(r"bracket +np at 90 % +p99 ms", text)
+    assert re.search(r"producers +messages/s.*bracket +at 90 % +p99 ms", text)
     told = " ".join(text.split())
     assert "bracket 30.0-31.5 MB/s, 4.8 % wide; 28.6 to 31.8 MB/s (9.54 to 10.6 a" in told
     assert "latency at the limit: p50 3.10 ms, p99 12.0 ms, p99.9 140 ms" in told
@@ -148,7 +148,7 @@ def test_the_final_table_says_limit_bracket_and_what_bound_it(render: object) ->
 
 def test_the_plan_says_duration_and_bytes() -> None:
     for text in (plain_run(PlanShown(PLAN))[0], screen(PlanShown(PLAN), width=120)):
-        assert "about 12 trials of 14 s, 5 min 20 s in all, at most 12 GB of payload" in text
+        assert "about 12 trials of 14 s, 5 min 20 s in all, at most 12 GB written" in text
         assert "messages of 100 B, 10 kB" in text
         assert "brackets within 5 %" in text
         assert "A small disk-bound cluster." in text

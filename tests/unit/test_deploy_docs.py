@@ -92,13 +92,13 @@ def test_the_databricks_job_is_json_and_calls_a_command_that_exists() -> None:
     assert f"{task['entry_point']} = jobs.cli:main" in (ROOT / "setup.py").read_text()
 
 
-def _listed(name: str) -> dict[str, str]:
-    """Package → requirement, from setup.py."""
+def _spark_extra() -> dict[str, str]:
+    """Package → requirement of the extra `spark`, from setup.py."""
     for node in ast.parse((ROOT / "setup.py").read_text()).body:
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name:
-            texts: list[str] = ast.literal_eval(node.value)
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "EXTRAS":
+            texts: list[str] = ast.literal_eval(node.value)["spark"]
             return {re.split(r"[<>=]", text)[0]: text for text in texts}
-    raise AssertionError(f"setup.py has no {name}")
+    raise AssertionError("setup.py has no extra spark")
 
 
 def test_wheels_are_those_of_this_version() -> None:
@@ -108,7 +108,7 @@ def test_wheels_are_those_of_this_version() -> None:
 
 
 def test_versions_are_those_that_are_pinned() -> None:
-    required = _listed("REQUIRES")
+    required = _spark_extra()
     spark, delta = (required[name].partition("==")[2] for name in ("pyspark", "delta-spark"))
     jar = f"delta-spark_{spark.rpartition('.')[0]}_2.13:{delta}"
     for name, text in TEXTS.items():

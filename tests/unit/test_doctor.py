@@ -206,6 +206,6 @@ def test_each_permission_that_lacks_is_named_with_its_acl() -> None:
     assert permission_rules(may) == [ok("permissions", "delete, write")]
     (lack,) = permission_rules([may[0], replace(may[1], acl="Write on topics", is_granted=False)])
     assert lack.sentence == (
-        "the user of cluster security may not write; expected the ACL Write on topics with the "
-        "prefix redline-; have it granted"
+        "the user of cluster security lacks the permission to write; expected the ACL Write on "
+        "topics with the prefix redline-; have it granted"
     )

@@ -128,6 +128,8 @@ def test_a_night_that_cannot_begin_leaves_its_files_and_spares_those_of_one_that
     kept = json.loads((order.folder / "nightly.json").read_text())
     assert (kept["exit_code"], kept["error"]) == (2, "no such cluster")
     assert "no such cluster" in junit.read_text()
+    page = (order.folder / "nightly.html").read_text(encoding="utf-8")
+    assert "It ended as: failed.</strong> No such cluster." in page
     (order.folder / "nightly.json").write_text("{}")  # as if a night had come further
     try_it()
     assert (order.folder / "nightly.json").read_text() == "{}"

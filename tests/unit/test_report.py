@@ -225,10 +225,38 @@ def test_the_headroom_is_that_of_the_sustained_trial() -> None:
     assert handlers.at_limit is not None
     assert handlers.at_overload is not None
     assert (handlers.at_limit.broker_id, handlers.at_overload.broker_id) == (2, 2)
-    assert handlers.headroom == pytest.approx(0.41)
+    assert handlers.headroom == pytest.approx(0.41), "no threshold is known"
     assert handlers.at_overload.utilization == pytest.approx(0.88)
     assert [name for name, use in uses.items() if use.is_limit] == ["disk"]
     assert "quota" not in uses  # nothing is known of it
+
+
+def test_the_headroom_counts_to_the_threshold_of_the_goal() -> None:
+    settings = {**SETTINGS, "goal": {"name": "default", "indicators.request_handler_idle_min": 0.2}}
+    (part,) = build_report(ONE, trials_of_sizes([1000]), settings).parts
+    (bound,) = part.bindings
+    headrooms = {use.resource: use.headroom for use in bound.uses}
+    assert headrooms["request handlers"] == pytest.approx(0.21)
+    others = {use.resource: use.headroom for use in report_of(ONE, 1000).parts[0].bindings[0].uses}
+    assert {**headrooms, "request handlers": None} == {**others, "request handlers": None}
+
+
+def test_a_card_has_the_limit_of_the_cluster_and_that_of_a_broker() -> None:
+    (part,) = report_of(ONE, 1000).parts
+    (answer,) = part.answers
+    assert (answer.figure, answer.unit) == ("14.5", "MB/s")
+    assert answer.per_broker == "4.83 MB/s a broker"
+    text = Shown(report_page(report_of(ONE, 1000))).text
+    assert "14.5 MB/s, cluster 4.83 MB/s a broker" in text
+
+
+def test_a_run_that_goes_on_and_one_that_was_killed_are_told_apart() -> None:
+    killed = replace(ONE, status="killed", error="its driver ended without a word")
+    for summary, words in (
+        (replace(ONE, status="running"), "The run goes on; this page is how it stood."),
+        (killed, "without all of its answers: killed. Its driver ended without a word."),
+    ):
+        assert words in Shown(report_page(report_of(summary, 1000))).text
 
 
 def test_a_trial_is_listed_with_its_figures() -> None:
@@ -337,7 +365,7 @@ def test_the_page_holds_it_all_and_loads_nothing(sizes: tuple[int, ...]) -> None
     assert all(each == "data:," or each.startswith("#") for each in shown.references)
     assert "default-src 'none'" in page
     answer, line, bound, trials = (shown.text.index(words) for words in (
-        report.parts[0].answers[0].text, "The line joins", "what is left is the headroom",
+        report.parts[0].answers[0].text, "The line joins", "Headroom is what was left at the limit",
         "Every trial of the run",
     ))  # fmt: skip
     assert answer < line < bound < trials

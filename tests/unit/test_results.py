@@ -10,8 +10,8 @@ from pathlib import Path
 import click
 import pytest
 
-from jobs.config import load
-from jobs.console.text import point_words
+from jobs.config import load, load_workload
+from jobs.console.text import plan_rows, point_words
 from jobs.options import Lasting, duration_s
 from jobs.runs.endings import Ending, ending_of
 from jobs.runs.estimate import line_of, plan_of
@@ -21,6 +21,7 @@ from jobs.runs.resumption import config_text
 from metrics.tables.boundary import Boundary
 from metrics.trial.judgement import Judgement
 from metrics.trial.trial import Trial
+from metrics.units import format_duration
 from search.errors import (
     ConfigError,
     GuardStopError,
@@ -204,6 +205,40 @@ def test_the_plan_adds_up() -> None:
     assert (plan.write_bytes_max or 0) > 1e9
     assert plan.brokers == 3
     assert "hardware" in plan.notes[0]
+    # The brokers write each payload twice, and hold a size at a time.
+    assert (plan.disk_bytes_max or 0) < (plan.write_bytes_max or 0)
+    assert (plan.peak_mb_per_s or 0) * 1e6 == pytest.approx(
+        config.workload.pattern(1000).mb_per_s * 1e6 * 248, rel=0.3
+    ), "the first loads grow to twice load_start_max at most"
+
+
+def test_what_stands_beside_the_trials_counts() -> None:
+    """A search that was forecast at 75 s once took 199."""
+    plan = plan_of(load("testbed", "1kB", "default"))
+    shown = dict(plan_rows(plan))
+    assert plan.starting_s == 65
+    took = format_duration(plan.duration_s + plan.starting_s)
+    assert f", {took} with the start and the end, at most" in shown["forecast"]
+    assert "written with all replicas" in shown["forecast"]
+    assert "MB/s from producers; up to" in shown["peak"]
+
+
+def test_quick_answers_within_a_quarter_of_an_hour() -> None:
+    config = load("example", "quick", "quick")
+    plan = plan_of(config)
+    assert len(config.workload.message_bytes) == 3
+    budget_s = config.goal.search.budget.duration_s
+    assert budget_s is not None
+    worst_s = budget_s + plan.trial_s + config.workload.trial.drain_timeout_s + plan.starting_s
+    assert plan.duration_s + plan.starting_s < worst_s <= 900
+
+
+@pytest.mark.parametrize("name", ["quick", "100B-to-100kB"])
+def test_workloads_for_real_clusters_are_as_kafkas_producer_is(name: str) -> None:
+    workload = load_workload(name)
+    assert (workload.producer.acks, workload.producer.enable_idempotence) == ("all", True)
+    assert workload.topic.replication_factor == 3
+    assert workload.topic.config["min.insync.replicas"] == "2"
 
 
 def test_the_plan_counts_the_time_in_which_limits_are_held() -> None:
@@ -301,5 +336,5 @@ def test_a_run_leaves_its_report_first_of_all(tmp_path: Path) -> None:
 
 def test_a_run_that_opened_no_tables_leaves_no_report(tmp_path: Path) -> None:
     files = write_results(summary_of_sizes([1000]), tmp_path, "tables")
-    assert "report" not in {what for what, _ in files}
+    assert {what for what, _ in files} == {"summary", "chart"}, "and no tables that nobody made"
     assert not (tmp_path / "report.html").exists()

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from click.testing import CliRunner
 
-from jobs.runs.resumption import differences, other_cluster, replay
+from jobs.cli import redline
+from jobs.config import load, load_goal, load_recorded
+from jobs.runs.resumption import config_text, differences, other_cluster, replay
 from metrics.columns import row_of
 from metrics.tables.schema import SCHEMAS
 from metrics.tables.trials import trial_from
@@ -178,3 +183,49 @@ def test_a_run_goes_on_with_its_own_cluster_only() -> None:
         "cluster.brokers was 3 and is 2",
     ]
     assert other_cluster({}, then) == []
+
+
+@pytest.mark.parametrize("cluster", ["testbed", "calibrated", "example"])
+@pytest.mark.parametrize("workload", ["demo", "quick", "100B-to-100kB"])
+@pytest.mark.parametrize("goal", ["default", "strict,tolerant"])
+def test_what_a_run_recorded_is_its_configuration(cluster: str, workload: str, goal: str) -> None:
+    changes = [
+        "goal.search.budget.trials=7",
+        "workload.payload.kind=mixed",
+        "workload.payload.compressibility=0.5",
+        "workload.topic.config.retention.bytes=1000000000",
+    ]
+    if cluster == "example":
+        changes += ["cluster.jmx={endpoints: {1: a:9999, 2: b:9999}}"]
+        changes += ["cluster.planted_handler_ms={1: 5.0}"]
+    else:
+        changes += ["workload.topic.replication_factor=2"]
+        changes += ["workload.topic.config.min.insync.replicas=1"]
+    config = load(cluster, workload, goal, changes)
+    recorded = json.loads(config_text(config))
+    assert load_recorded(recorded) == config
+    more = load_recorded(recorded, overrides=["goal.search.budget.trials=9"])
+    assert more.goal.search.budget.trials == 9
+    assert not differences(recorded, json.loads(config_text(more)))
+    assert load_recorded(recorded, goal="default").goals == (load_goal("default"),)
+
+
+def test_a_record_that_this_version_does_not_know_is_told_as_such() -> None:
+    recorded = json.loads(config_text(load("testbed", "demo", "default")))
+    recorded["workload"]["producer.gone"] = 1
+    with pytest.raises(ConfigError, match=r"the run.s workload, as the tables have it: producer"):
+        load_recorded(recorded)
+
+
+def test_a_run_that_this_folder_does_not_have_is_refused_before_anything_is_made(
+    tmp_path: Path,
+) -> None:
+    out = tmp_path / "out"
+    done = CliRunner().invoke(
+        redline, ["find-limit", "--resume", "20261122-210000-ab12", "--out", str(out)]
+    )
+    assert isinstance(done.exception, ConfigError)
+    assert f"there is no {out / '20261122-210000-ab12'}; expected one that was" in str(
+        done.exception
+    )
+    assert list(tmp_path.iterdir()) == []

@@ -20,7 +20,7 @@ from jobs.find_limit import find_limit
 from jobs.nightly import nightly
 from jobs.runs.lifecycle import RunOrder, execute
 from jobs.runs.limit import LimitRun
-from jobs.runs.sole_driver import FILE, sole_driver
+from jobs.runs.sole_driver import FILE, is_driven, sole_driver
 from jobs.traffic import traffic
 from search.errors import TryLaterError
 from tests.support.commands import ROOT, RunningCommand
@@ -47,8 +47,11 @@ def test_a_second_driver_of_a_run_is_refused_and_touches_nothing(
         with pytest.raises(TryLaterError) as refused:
             execute(LimitRun(config), order)
         assert [path.name for path in order.folder.iterdir()] == [FILE]
+        assert is_driven(order.folder)
         first.signal(signal.SIGKILL)
         first.wait(10.0)
+    assert not is_driven(order.folder), "the system freed it"
+    assert not is_driven(tmp_path)
     told = f"redline run r1 of a@b since then, process {first.pid} goes on in {order.folder}"
     assert told in str(refused.value)
     assert refused.value.exit_code == 75
@@ -111,7 +114,7 @@ def test_each_job_that_loads_takes_the_lock_unless_told_not_to(
 ) -> None:
     orders: list[RunOrder] = []
 
-    def keep(_body: object, order: RunOrder) -> int:
+    def keep(_body: object, order: RunOrder, **_: object) -> int:
         orders.append(order)
         return 0
 

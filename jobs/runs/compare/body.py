@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from jobs.config import Configuration
-from jobs.console.events import Plan, Reporter, note
+from jobs.console.events import Plan, Reporter, Table, note
 from jobs.runs.compare.answer import (
     ComparisonAnswer,
     SideFacts,
@@ -27,7 +27,8 @@ from jobs.runs.estimate import caveat_of
 from jobs.runs.lifecycle import Body, Life
 from jobs.trials.holding import Holder
 from metrics.comparing.pairs import Side
-from metrics.reporting.summary import write_file
+from metrics.reporting.answer_page import AnswerPage, answer_page
+from metrics.reporting.summary import write_atomic, write_file
 from metrics.trial.trial import Trial
 from search.errors import NoConclusionError
 
@@ -154,13 +155,35 @@ class ComparisonRun(Body):
         file = life.order.folder / "compare.json"
         write_answer(self._answer, self._head(life, ending), file)
         reporter = life.order.reporter
-        for table in answer_tables(self._answer):
+        tables, told = answer_tables(self._answer), tuple(sentences(self._answer))
+        page = life.order.folder / "compare.html"
+        write_atomic(page, answer_page(self._page(life, ending, tables, told)))
+        for table in tables:
             reporter.report(table)
-        for text in sentences(self._answer):
+        for text in told:
             note(reporter, text)
+        note(reporter, f"report: {page}")
         note(reporter, f"all of it is in {file}")
         if self._json_file is not None:
             write_file("--json", self._json_file, file.read_bytes())
+
+    def _page(
+        self, life: Life, ending: Ending, tables: Sequence[Table], told: tuple[str, ...]
+    ) -> AnswerPage:
+        config = self._sides[Side.A].config
+        labels = " against ".join(setup.label for setup in self._sides.values())
+        return AnswerPage(
+            title=f"{labels}, with {config.workload.name}",
+            about=f"comparison {life.order.run_id}, goal {config.goal_names}",
+            started_at=life.times[0],
+            status=ending.status,
+            error=ending.error,
+            caveat=caveat_of(config),
+            sentences=told,
+            tables=tuple((each.title, each.columns, each.rows) for each in tables),
+            facts=(),
+            file="compare.json",
+        )
 
     def _head(self, life: Life, ending: Ending) -> dict[str, Any]:
         config, (started_at, finished_at) = self._sides[Side.A].config, life.times

@@ -69,6 +69,7 @@ def plan_for(
         write_bytes_max=None if written is None else written * trials / plan.trials_estimated,
         out=out,
         notes=(*notes, *plan.notes),
+        peak_mb_per_s=plan.peak_mb_per_s,
     )
 
 

@@ -13,7 +13,7 @@ from jobs.config.loading import require_open_loop
 from jobs.config.suite import Case, Suite
 from jobs.console.events import Level, Notice, PhaseStarted, Plan, Table
 from jobs.runs.endings import Ending
-from jobs.runs.estimate import TESTBED_CAVEAT, describe_producer, trial_s
+from jobs.runs.estimate import TESTBED_CAVEAT, describe_producer, starting_s, trial_s
 from jobs.runs.lifecycle import Body, Life
 from jobs.runs.nightly.concluding import case_reports, ending_of_night, judged_row, rule_of
 from jobs.runs.nightly.junit import write_junit
@@ -22,7 +22,9 @@ from jobs.runs.resumption import config_text, differences
 from jobs.trials.context import RunContext
 from jobs.trials.warm_up import open_gates
 from metrics.comparing.nightly import judge_night
+from metrics.reporting.answer_page import AnswerPage, answer_page
 from metrics.reporting.nightly import CaseReport, NightReport, table_rows, write_night
+from metrics.reporting.summary import write_atomic
 from metrics.tables.cases import CaseRow, Outcome
 from metrics.tables.views import latest_boundaries
 from metrics.units import format_duration
@@ -83,6 +85,7 @@ class NightRun(Body):
             duration_s=all_s,
             out=out,
             notes=tuple(notes),
+            starting_s=starting_s(cluster),
         )
 
     # --- measuring ----------------------------------------------------------
@@ -202,17 +205,38 @@ class NightRun(Body):
         )
         file = life.order.folder / "nightly.json"
         write_night(report, file)
-        self._tell(life, file)
+        title = f"{self._told} on {self.config.cluster.name}"
+        columns = ("case", "tonight", "change", "interval", "nights", "outcome")
+        table = Table(title, columns, tuple(table_rows(self._cases)))
+        page = life.order.folder / "nightly.html"
+        write_atomic(page, answer_page(_page(report, table)))
+        self._tell(life, file, page, table)
         if self._junit is not None:
             write_junit(report, self._junit)
 
-    def _tell(self, life: Life, file: Path) -> None:
+    def _tell(self, life: Life, file: Path, page: Path, table: Table) -> None:
         reporter = life.order.reporter
-        title = f"{self._told} on {self.config.cluster.name}"
-        columns = ("case", "tonight", "change", "interval", "nights", "outcome")
-        reporter.report(Table(title, columns, tuple(table_rows(self._cases))))
+        reporter.report(table)
         for each in self._cases:
             level = Level.WARNING if each.outcome is Outcome.REGRESSION else Level.NOTE
             reporter.report(Notice(level, f"{each.case}: {each.text}"))
+        reporter.report(Notice(Level.NOTE, f"report: {page}"))
         reporter.report(Notice(Level.NOTE, f"summary: {file}"))
         reporter.report(Notice(Level.NOTE, f"tables: {life.order.tables}"))
+
+
+def _page(report: NightReport, table: Table) -> AnswerPage:
+    """What a night's page says: regressions first, then the rest in their order."""
+    cases = sorted(report.cases, key=lambda each: each.outcome is not Outcome.REGRESSION)
+    return AnswerPage(
+        title=f"Night {report.night} of suite {report.suite} on {report.cluster}",
+        about=f"run {report.run_id}, workload {report.workload}, goal {report.goal}",
+        started_at=report.started_at,
+        status=report.status,
+        error=report.error,
+        caveat=report.caveat,
+        sentences=tuple(f"{each.case}: {each.text}" for each in cases),
+        tables=((table.title, table.columns, table.rows),),
+        facts=tuple(sorted(report.environment.items())),
+        file="nightly.json",
+    )

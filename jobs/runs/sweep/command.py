@@ -9,7 +9,7 @@ from pathlib import Path
 from jobs.cluster.lock import holder_words
 from jobs.config.experiment import Sweep
 from jobs.console.events import Plan, RunStarted, Table, note
-from jobs.console.printing import make_reporter
+from jobs.live.following import reporter_of
 from jobs.runs.asked import Asked
 from jobs.runs.endings import Ending
 from jobs.runs.launch import may_begin
@@ -37,7 +37,7 @@ def carry_out(sweep: Sweep, asked: Asked, resume: str | None, budget_s: float | 
     """
     configs = [case.config for case in sweep.cases]
     plan = SweepPlan(sweep, asked.out)
-    with make_reporter() as reporter:
+    with reporter_of(asked.metrics_at, asked.notify_from) as reporter:
         if not may_begin(configs, plan.whole, asked, reporter):
             return 0
         sweep_id = resume or new_run_id(time.time())
@@ -108,7 +108,10 @@ class SweepPlan:
         return replace(
             first,
             trials_estimated=sum(each.trials_estimated for each in plans),
-            duration_s=sum(each.duration_s for each in plans) + starting_s,
+            duration_s=sum(each.duration_s for each in plans),
+            starting_s=starting_s,
+            peak_mb_per_s=max((each.peak_mb_per_s or 0.0 for each in plans), default=None),
+            disk_bytes_max=max((each.disk_bytes_max or 0.0 for each in plans), default=None),
             write_bytes_max=sum(each or 0.0 for each in written) if all(written) else None,
             notes=(
                 f"experiment {experiment.name}: {experiment.description}",

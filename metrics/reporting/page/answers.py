@@ -52,6 +52,7 @@ class SizeAnswer:
     Attributes:
         size: the message size in words.
         figure, unit: the limit itself; the figure is empty when there is no answer.
+        per_broker: the same of each broker, with its unit, where the limit is a payload.
         span: where it lies at 90 %, with units; empty when the search does not say.
         latency: of the records at the limit, in words; empty when not known.
         text: one sentence or two.
@@ -71,6 +72,7 @@ class SizeAnswer:
     is_open: bool
     doubt: str
     notes: tuple[str, ...]
+    per_broker: str = ""
 
 
 def answer_of(boundary: Boundary, brokers: int) -> SizeAnswer:
@@ -92,6 +94,11 @@ def answer_of(boundary: Boundary, brokers: int) -> SizeAnswer:
         is_open=boundary.gave_up is not None or boundary.loads[1] is None,
         doubt="" if boundary.gave_up else doubt_words(boundary),
         notes=boundary.notes,
+        per_broker=(
+            f"{format_mb_per_s(boundary.mb_per_s_per_broker)} MB/s a broker"
+            if figure and boundary.along.grows_payload
+            else ""
+        ),
     )
 
 

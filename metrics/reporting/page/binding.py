@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from metrics.reporting.page.answers import reason_texts
 from metrics.reporting.page.trials import LIMIT, TOO_MUCH, ListedTrial, belongs_to, shortened
@@ -20,18 +21,38 @@ class Use:
     Attributes:
         at_limit, at_overload: at the sustained and the overloaded side; None when not known.
         is_limit: True for the resource that is named as what bound the brokers.
+        ceiling: up to which use the goal calls a load sustained; 1 where it does not say [ratio].
     """
 
     resource: str
     at_limit: ResourceUse | None
     at_overload: ResourceUse | None
     is_limit: bool
+    ceiling: float = 1.0
 
     @property
     def headroom(self) -> float | None:
-        """What was left of it at the limit [ratio]."""
+        """What was left of it at the limit, up to the goal's threshold [ratio]."""
         used = None if self.at_limit is None else self.at_limit.utilization
-        return None if used is None else max(0.0, 1.0 - used)
+        return None if used is None else max(0.0, self.ceiling - used)
+
+
+Ceilings = Mapping[Resource, float]
+"""Up to which use of a resource a goal calls a load sustained [ratio]."""
+
+_IDLE_MINIMA = {
+    Resource.REQUEST_HANDLERS: "indicators.request_handler_idle_min",
+    Resource.NETWORK_THREADS: "indicators.network_idle_min",
+}
+
+
+def ceilings_of(goal: Mapping[str, Any]) -> Ceilings:
+    """The ceilings of a goal, by its keys as the table `runs` keeps them."""
+    return {
+        resource: 1.0 - float(goal[key])
+        for resource, key in _IDLE_MINIMA.items()
+        if goal.get(key) is not None
+    }
 
 
 @dataclass(frozen=True)
@@ -54,7 +75,7 @@ class Binding:
     trials: tuple[int | None, int | None]
 
 
-def binding_of(boundary: Boundary, trials: Sequence[ListedTrial]) -> Binding:
+def binding_of(boundary: Boundary, trials: Sequence[ListedTrial], ceilings: Ceilings) -> Binding:
     """What bound a boundary point, from the trials at the sides of its bracket."""
     low, over = (_at(boundary, trials, side) for side in (LIMIT, TOO_MUCH))
     if boundary.loads[1] is None:
@@ -66,7 +87,7 @@ def binding_of(boundary: Boundary, trials: Sequence[ListedTrial]) -> Binding:
         resource=resource,
         evidence=_without_name(boundary.evidence, resource),
         reasons=shortened(reason_texts(boundary.overload_reasons)),
-        uses=_uses(low, over, resource),
+        uses=_uses(low, over, resource, ceilings),
         trials=(
             None if low is None else low.trial.number,
             None if over is None else over.trial.number,
@@ -86,9 +107,17 @@ def _at(boundary: Boundary, trials: Sequence[ListedTrial], side: str) -> ListedT
     return found[-1] if found else None
 
 
-def _uses(low: ListedTrial | None, over: ListedTrial | None, limit: str) -> tuple[Use, ...]:
+def _uses(
+    low: ListedTrial | None, over: ListedTrial | None, limit: str, ceilings: Ceilings
+) -> tuple[Use, ...]:
     found = (
-        Use(each.value, _most_used(low, each), _most_used(over, each), each.value == limit)
+        Use(
+            each.value,
+            _most_used(low, each),
+            _most_used(over, each),
+            each.value == limit,
+            ceilings.get(each, 1.0),
+        )
         for each in Resource
     )
     return tuple(use for use in found if _is_known(use.at_limit) or _is_known(use.at_overload))

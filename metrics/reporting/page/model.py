@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from metrics.reporting.page.answers import SizeAnswer, answer_of, headline
-from metrics.reporting.page.binding import Binding, binding_of
+from metrics.reporting.page.binding import Binding, Ceilings, binding_of, ceilings_of
 from metrics.reporting.page.facts import (
     FactGroup,
     configuration_of,
@@ -15,6 +15,7 @@ from metrics.reporting.page.facts import (
     key_facts,
     seconds_between,
 )
+from metrics.reporting.page.series import Panels
 from metrics.reporting.page.trials import ListedTrial, listed_trials
 from metrics.reporting.summary import RunSummary, by_goal
 from metrics.tables.boundary import Boundary
@@ -62,6 +63,7 @@ class Report:
     Attributes:
         title: what the run was for.
         summary: of the whole run.
+        series: the readings of trials over time, as far as they are known.
         held: where fixed loads were held instead of searched for a limit, their verdicts in a
             sentence; else empty.
         parts: one for each goal.
@@ -80,6 +82,7 @@ class Report:
     configuration: tuple[FactGroup, ...]
     command: Command | None = None
     held: str = ""
+    series: Panels = field(default_factory=dict)
 
     @property
     def has_closed_loop(self) -> bool:
@@ -97,6 +100,7 @@ def build_report(
     trials: Sequence[Trial],
     configuration: Mapping[str, Mapping[str, Any]],
     command: Command | None = None,
+    series: Panels | None = None,
 ) -> Report:
     """The report of a run.
 
@@ -104,20 +108,27 @@ def build_report(
         trials: all that it made.
         configuration: cluster, workload and goal, each key → value, as the table `runs`
             keeps them; empty when not known.
+        series: readings over time by trial, where they were read.
     """
     rows = listed_trials(trials, summary.boundaries)
+    ceilings = {
+        str(keys.get("name", "")): ceilings_of(keys)
+        for kind, keys in configuration.items()
+        if kind.partition(" ")[0] == "goal"
+    }
     held = _held(summary, rows)
     what = "Traffic held on" if held else "Throughput limit of"
     return Report(
         title=f"{what} {summary.cluster} with {summary.workload}",
         summary=summary,
-        parts=tuple(_part(part, rows) for _, part in by_goal(summary) if part.boundaries),
+        parts=tuple(_part(part, rows, ceilings) for _, part in by_goal(summary) if part.boundaries),
         trials=rows,
         facts=(*_run_facts(summary, rows), *key_facts(summary, configuration)),
         environment=environment_of(summary.environment),
         configuration=configuration_of(configuration),
         command=command,
         held=held,
+        series=series or {},
     )
 
 
@@ -134,7 +145,9 @@ def _held(summary: RunSummary, trials: Sequence[ListedTrial]) -> str:
     return f"Fixed loads were held in {len(trials)} trials: {counts}."
 
 
-def _part(summary: RunSummary, trials: Sequence[ListedTrial]) -> GoalPart:
+def _part(
+    summary: RunSummary, trials: Sequence[ListedTrial], ceilings: Mapping[str, Ceilings]
+) -> GoalPart:
     boundaries: tuple[Boundary, ...] = summary.boundaries
     is_whole = boundaries[0].state == ALL_BROKERS
     goal = (boundaries[0].goal if is_whole else "") or summary.goal
@@ -143,7 +156,10 @@ def _part(summary: RunSummary, trials: Sequence[ListedTrial]) -> GoalPart:
         summary=summary,
         headline=headline(boundaries, summary.brokers),
         answers=tuple(answer_of(each, summary.brokers) for each in boundaries),
-        bindings=tuple(binding_of(each, trials) for each in boundaries),
+        bindings=tuple(
+            binding_of(each, trials, ceilings.get(each.goal or summary.goal, {}))
+            for each in boundaries
+        ),
     )
 
 

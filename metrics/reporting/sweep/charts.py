@@ -7,16 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import altair as alt
-import vl_convert
 
 from metrics.comparing.sweeps import Result
+from metrics.reporting import drawing
 from metrics.reporting.chart_style import chart_config
 from metrics.reporting.summary import write_atomic
 from metrics.reporting.sweep.answer import SweepAnswer, case_words, short
 from metrics.units import format_size
 
 _WIDTH, _HEIGHT = 360, 260  # [px]
-_PNG_SCALE = 2.0
 _LEGEND = alt.Legend(orient="bottom", columns=2, labelLimit=300, symbolOpacity=1)
 _LATENCY = "latency p99 there [ms]"
 _BROKERS = "cluster.testbed.brokers"
@@ -25,14 +24,19 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 def write_sweep_chart(answer: SweepAnswer, path: Path) -> None:
-    """Draw all charts of an experiment below each other into a PNG, or an SVG by the path's end."""
+    """Draw all charts of an experiment below each other into a PNG, or an SVG by the path's end.
+
+    Nothing is drawn where `drawing` has no vl-convert.
+    """
+    if not drawing.can_draw():
+        return
     panels = [each for _, each in _charts(answer)]
     chart = alt.vconcat(*panels, title=answer.experiment, padding=20, spacing=24)
     spec = _configured(chart.resolve_scale(color="independent", shape="independent"))
     if path.suffix == ".svg":
-        write_atomic(path, vl_convert.vegalite_to_svg(spec) + "\n")
+        write_atomic(path, drawing.svg(spec) + "\n")
     else:
-        write_atomic(path, vl_convert.vegalite_to_png(spec, scale=_PNG_SCALE))
+        write_atomic(path, drawing.png(spec))
 
 
 def sweep_specs(answer: SweepAnswer) -> list[tuple[str, dict[str, Any]]]:

@@ -1,0 +1,35 @@
+"""An Airflow DAG: `redline nightly` by spark-submit, on a worker that reaches the Spark cluster.
+
+The night is the DAG run's date, so a run that is cleared goes on where it stopped. Exit code 75,
+somebody else loads the cluster, skips the night; 4, a regression, and 5, a guard, fail it, and
+nothing is tried again by itself.
+"""
+
+from __future__ import annotations
+
+import pendulum
+from airflow.providers.standard.operators.bash import BashOperator
+from airflow.sdk import DAG
+
+with DAG(
+    dag_id="redline_nightly",
+    schedule="0 2 * * *",
+    start_date=pendulum.datetime(2026, 1, 1, tz="UTC"),
+    catchup=False,
+    max_active_runs=1,
+):
+    BashOperator(
+        task_id="nightly",
+        bash_command=(
+            "spark-submit --master spark://master.example.com:7077 "
+            "--properties-file /opt/redline/submit.properties "
+            "--py-files /opt/redline/kafka_redline-0.1.0-py3-none-any.whl "
+            "/opt/redline/jobs/nightly.py --suite /opt/redline/suite.yaml "
+            "--cluster /opt/redline/prod.yaml --night {{ ds }} --junit /opt/redline/night.xml "
+            "--out /opt/redline/out --tables s3a://bucket/redline --yes"
+        ),
+        env={"PYSPARK_PYTHON": "/opt/redline/bin/python"},
+        append_env=True,
+        skip_on_exit_code=75,
+        retries=0,
+    )

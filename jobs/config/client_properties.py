@@ -1,0 +1,144 @@
+"""A properties file of Kafka's own clients, read as it is: where a cluster is, and the way in.
+
+What it says becomes keys of a cluster. Secrets stay in the file: keys refer to them, as
+`properties:FILE#NAME`, and they are read when a connection is made.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import javaproperties
+
+from search.errors import ConfigError
+
+KEY = "client_properties"
+REFERENCE = "properties"
+
+_JAAS = "sasl.jaas.config"
+_JAAS_OPTION = re.compile(r"""(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;]+))""")
+_PREFIXES = ("security.", "sasl.", "ssl.")
+_NO_EFFECT = re.compile(
+    r"sasl\.(kerberos|login\.(refresh|connect|read|retry|callback))\..*"
+    r"|sasl\.oauthbearer\.(expected|jwks|header|sub\.claim|scope\.claim|clock).*"
+    r"|ssl\.(enabled\.protocols|protocol|cipher\.suites|provider|secure\.random.*|engine.*"
+    r"|keymanager.*|trustmanager.*|(truststore|keystore)\.(type|password))"
+    r"|security\.providers|sasl\.client\.callback\.handler\.class"
+)
+"""Of Java's own TLS and login, or of a check that brokers make; the connection stands without."""
+
+
+def keys_of(path: str) -> dict[str, Any]:
+    """The keys of a cluster that a file gives: `bootstrap_servers` and `security`.
+
+    Raises:
+        ConfigError: it cannot be read, or says what our clients cannot do.
+    """
+    given = read(path)
+    servers = [each.strip() for each in given.get("bootstrap.servers", "").split(",")]
+    found: dict[str, Any] = {"bootstrap_servers": [each for each in servers if each]}
+    security = dict(_security(path, given))
+    return {key: each for key, each in {**found, "security": security}.items() if each}
+
+
+def read(path: str) -> dict[str, str]:
+    """Its properties.
+
+    Raises:
+        ConfigError: it cannot be read.
+    """
+    try:
+        text = Path(path).expanduser().read_text(encoding="utf-8")
+        return dict(javaproperties.loads(text))
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise ConfigError(
+            f"cluster {KEY} is {path}, which cannot be read ({why}); expected a file of "
+            "properties as Kafka's own tools take it with --command-config; correct the path"
+        ) from None
+
+
+def secret(place: str) -> str:
+    """What `FILE#NAME` refers to: a property, or an option of sasl.jaas.config; empty without."""
+    path, _, name = place.rpartition("#")
+    given = read(path)
+    return given.get(name) or _jaas(given).get(name, "")
+
+
+def _jaas(given: Mapping[str, str]) -> dict[str, str]:
+    """The options of sasl.jaas.config; its passwords may have escapes."""
+    found = {}
+    for match in _JAAS_OPTION.finditer(given.get(_JAAS, "")):
+        text = next(each for each in match.groups()[1:] if each is not None)
+        found[match[1]] = re.sub(r"\\(.)", r"\1", text)
+    return found
+
+
+_PLAIN: Mapping[str, tuple[str, Callable[[str], Any]]] = {
+    "security.protocol": ("protocol", str.upper),
+    "sasl.mechanism": ("sasl_mechanism", str),
+    "sasl.oauthbearer.token.endpoint.url": ("oauth_token_url", str),
+    "ssl.endpoint.identification.algorithm": ("check_hostname", bool),
+}
+"""Kafka's property → our key, and what makes its value."""
+
+
+def _security(path: str, given: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
+    """Keys of `security`, of what the file says of the connection."""
+    for name, value in given.items():
+        if name in _PLAIN:
+            key, made = _PLAIN[name]
+            yield key, made(value)
+        elif name == "ssl.key.password":
+            yield "key_password_from", _reference(path, name)
+        elif name in {"ssl.truststore.location", "ssl.keystore.location"}:
+            yield from _files(path, name, given)
+        elif name == _JAAS:
+            yield from _login(path, given)
+        elif name.startswith(_PREFIXES) and _NO_EFFECT.fullmatch(name) is None:
+            raise _beyond(path, name, "only what our clients can do")
+
+
+def _reference(path: str, name: str) -> str:
+    return f"{REFERENCE}:{path}#{name}"
+
+
+def _files(path: str, name: str, given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """PEM files of a truststore or a keystore."""
+    kind = name.replace("location", "type")
+    if given.get(kind, "JKS").upper() != "PEM":
+        raise _beyond(
+            path,
+            f"{name} with {kind} {given.get(kind, 'JKS')}",
+            f"{kind}=PEM, as our clients read PEM files; make one with keytool -importkeystore "
+            "-deststoretype PKCS12 and openssl pkcs12",
+        )
+    if "truststore" in name:
+        yield "cafile", given[name]
+    else:
+        yield "certfile", given[name]
+        yield "keyfile", given[name]
+
+
+def _login(path: str, given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Who logs in, of sasl.jaas.config."""
+    jaas = _jaas(given)
+    wanted = {"username": "username_from", "password": "password_from"}
+    if given.get("sasl.mechanism") == "OAUTHBEARER":
+        wanted = {"clientId": "oauth_client_id_from", "clientSecret": "oauth_client_secret_from"}
+        if "scope" in jaas:
+            yield "oauth_scope", jaas["scope"]
+    for option, key in wanted.items():
+        if option not in jaas:
+            raise _beyond(path, f"{_JAAS} without {option}", f"{option}=… in it")
+        yield key, _reference(path, option)
+
+
+def _beyond(path: str, found: str, expected: str) -> ConfigError:
+    return ConfigError(
+        f"cluster {KEY} is {path}, which has {found}; expected {expected}; change it there, or "
+        "describe the connection by keys of security in place of client_properties"
+    )

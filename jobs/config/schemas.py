@@ -1,0 +1,110 @@
+"""JSON Schemas of the configuration files, for editors, made from the models that check them.
+
+`python -m jobs.config.schemas conf/schemas` renews the files; a test says when that is due.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from jobs.config.cluster import Cluster
+from jobs.config.experiment import Experiment
+from jobs.config.goal import Goal
+from jobs.config.profile import Profile
+from jobs.config.suite import Suite
+from jobs.config.workload import Workload
+from metrics.tables.docs import attributes_of
+from metrics.traffic.consumers import ConsumerOptions
+from metrics.traffic.producer import ProducerOptions
+from search.bounds import kafka_properties
+
+DRAFT = "https://json-schema.org/draft/2020-12/schema"
+MODELS: Mapping[str, type[BaseModel]] = {
+    "cluster": Cluster,
+    "workload": Workload,
+    "goal": Goal,
+    "suite": Suite,
+    "experiment": Experiment,
+    "profile": Profile,
+}
+"""By the name of a file's kind, as of its folder in conf without the s."""
+
+_OF_KAFKA: Mapping[str, type[Any]] = {
+    "ProducerOptions": ProducerOptions,
+    "ConsumerOptions": ConsumerOptions,
+}
+"""Sections whose keys may have Kafka's own names."""
+
+
+def schema_of(kind: str) -> dict[str, Any]:
+    """The schema of a kind of file.
+
+    It knows the keys, their types and their bounds; what has to fit together is asked when a
+    file is read.
+    """
+    schema = MODELS[kind].model_json_schema()
+    sections = {kind: schema, **schema.get("$defs", {})}
+    for name, section in sections.items():
+        _describe(section)
+        if name in _OF_KAFKA:
+            _name_as_kafka_does(section, kafka_properties(_OF_KAFKA[name]))
+    schema["required"] = [key for key in schema.get("required", []) if key != "name"]
+    title = f"kafka-redline: {kind}"
+    return {"$schema": DRAFT, **_plain(schema), "title": title}
+
+
+def _describe(section: dict[str, Any]) -> None:
+    """Put what a docstring says of each key beside it, before what it takes."""
+    whole = section.get("description", "")
+    told = attributes_of(whole)
+    for key, each in section.get("properties", {}).items():
+        if meaning := told.get(key):
+            takes = each.get("description")
+            each["description"] = f"{meaning.rstrip('.')}. {takes or ''}".strip()
+    if whole:
+        section["description"] = " ".join(whole.split("\n\nAttributes:")[0].split())
+
+
+def _name_as_kafka_does(section: dict[str, Any], names: Mapping[str, str]) -> None:
+    """Let each property of Kafka have Kafka's name as well."""
+    properties = section["properties"]
+    for own, kafkas in names.items():
+        if kafkas != own:
+            properties[kafkas] = {**properties[own], "description": f"as {own}"}
+
+
+def _plain(part: Any) -> Any:
+    """Without titles that only repeat names, and without defaults of null."""
+    if isinstance(part, list):
+        return [_plain(each) for each in part]
+    if not isinstance(part, dict):
+        return part
+    return {
+        key: _plain(value)
+        for key, value in part.items()
+        if not (key == "title" and isinstance(value, str))
+        and not (key == "default" and value is None)
+    }
+
+
+def schema_text(kind: str) -> str:
+    """The file of a kind."""
+    return json.dumps(schema_of(kind), indent=1, ensure_ascii=False) + "\n"
+
+
+def main() -> None:
+    """Write all into the folder that is given."""
+    folder = Path(sys.argv[1])
+    folder.mkdir(parents=True, exist_ok=True)
+    for kind in MODELS:
+        (folder / f"{kind}.schema.json").write_text(schema_text(kind), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,86 @@
+"""Messages about a run by apprise, to chats, mail or any webhook: start, regression, guard, end."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+
+import apprise
+
+from jobs.config.security import read_secret
+from jobs.console.events import Event, PointFinished, RunStarted
+from jobs.console.text import plan_rows, point_words
+from search.errors import (
+    ConfigError,
+    GuardStopError,
+    NoConclusionError,
+    RegressionError,
+    TerminatedError,
+)
+
+PATIENCE_S = 15.0
+"""How long the end of a run waits for its last messages [s]."""
+
+_TITLES = (
+    (RegressionError, "regression"),
+    (GuardStopError, "stopped by a guard"),
+    (NoConclusionError, "no conclusion"),
+    (TerminatedError, "terminated"),
+    (KeyboardInterrupt, "interrupted"),
+)
+
+
+class Messages:
+    """Sends a message at the start of a run and one at its end, whatever it was.
+
+    A message that cannot be delivered ends no run, and is not said: addresses hold secrets.
+
+    Args:
+        references: where the addresses are, `env:NAME` or `file:PATH`; each may hold several,
+            separated by spaces or ends of lines.
+
+    Raises:
+        ConfigError: a reference leads nowhere, or an address is none that apprise knows.
+    """
+
+    def __init__(self, references: Sequence[str]) -> None:
+        logging.getLogger("apprise").disabled = True  # it would log the addresses
+        self._to = apprise.Apprise()
+        for reference in references:
+            for number, address in enumerate(read_secret(reference, "--notify", "").split(), 1):
+                if not self._to.add(address):
+                    raise ConfigError(
+                        f"--notify {reference}: address {number} is none that apprise knows; "
+                        "expected one such as slack://… or json://host/path, see "
+                        "https://github.com/caronc/apprise/wiki; correct it there"
+                    )
+        self._sender = ThreadPoolExecutor(1, thread_name_prefix="redline-messages")
+        self._run = ""
+        self._points: list[str] = []
+
+    def follow(self, event: Event) -> None:
+        """Tell of the start, and keep what was found for the end."""
+        if isinstance(event, RunStarted):
+            self._run = f"{event.run_id} on {event.plan.cluster}"
+            plan = dict(plan_rows(event.plan))
+            told = [f"{name}: {plan[name]}" for name in ("workload", "goal", "forecast", "peak")
+                    if name in plan]  # fmt: skip
+            self._send("begins", "\n".join(told))
+        elif isinstance(event, PointFinished):
+            self._points.append(point_words(event.boundary, event.goal))
+
+    def end(self, error: BaseException | None) -> None:
+        """Tell how it ended; a run that never began is none."""
+        if self._run:
+            title = next((word for kind, word in _TITLES if isinstance(error, kind)), "failed")
+            body = [*([str(error)] if error is not None and str(error) else []), *self._points]
+            self._send("done" if error is None else title, "\n".join(body))
+        self._sender.shutdown(wait=False)
+
+    def _send(self, title: str, body: str) -> None:
+        sent = self._sender.submit(
+            self._to.notify, title=f"redline {self._run}: {title}", body=body or title
+        )
+        if title != "begins":
+            wait([sent], PATIENCE_S)

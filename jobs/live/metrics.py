@@ -1,0 +1,182 @@
+"""The values of a run for Prometheus, at `--metrics-port`, while it goes on.
+
+Units are Prometheus' own, bytes and seconds. A value that is not known now is not there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    disable_created_metrics,
+    start_http_server,
+)
+
+from jobs.console.events import (
+    Event,
+    PhaseStarted,
+    PointFinished,
+    RunFinished,
+    RunStarted,
+    TrialFinished,
+    TrialProgress,
+    TrialStarted,
+)
+from metrics.trial.trial import Trial
+from search.errors import ConfigError
+from search.model import Verdict
+
+_MB = 1e6
+_OF_RUN: Mapping[str, tuple[str, Sequence[str]]] = {
+    "redline_run_info": ("The run: 1", ["run_id", "cluster", "workload", "goal"]),
+    "redline_run_status": ("How the run ended: 1", ["status"]),
+    "redline_phase_info": ("What it does beside trials: 1", ["phase"]),
+    "redline_trials_left": ("Trials to come, estimated", []),
+    "redline_time_left_seconds": ("Time to come, estimated", []),
+}
+_OF_TRIAL: Mapping[str, tuple[str, Sequence[str]]] = {
+    "redline_trial_number": ("Number of the trial", []),
+    "redline_message_bytes": ("Message size of the trial", []),
+    "redline_load": ("Load on the searched axis, by default producers", ["axis"]),
+    "redline_offered_bytes_per_second": ("Payload that is offered", []),
+    "redline_achieved_bytes_per_second": ("Payload that was acknowledged", []),
+    "redline_request_handler_idle_ratio": ("Idle time of the busiest broker's handlers",
+                                           ["broker"]),
+    "redline_isr_changed_ratio": ("Samples with ISR changes, of the trial before", []),
+    "redline_produce_latency_seconds": ("Latency of the trial before", ["quantile"]),
+}  # fmt: skip
+_OF_POINT: Mapping[str, tuple[str, Sequence[str]]] = {
+    name: (told, ["message_bytes", "goal"])
+    for name, told in {
+        "redline_limit_bytes_per_second": "The limit",
+        "redline_limit_low_bytes_per_second": "The lower end of its 90 % interval",
+        "redline_limit_high_bytes_per_second": "The upper end of its 90 % interval",
+        "redline_limit_per_broker_bytes_per_second": "The limit of each broker",
+    }.items()
+}
+TRIALS = "redline_trials"
+
+
+class LiveMetrics:
+    """Serves what it has followed.
+
+    Args:
+        at: host and port to serve at; port 0 is any that is free.
+
+    Raises:
+        ConfigError: the port is taken.
+    """
+
+    def __init__(self, at: tuple[str, int]) -> None:
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # a run's start is in its id
+        self.registry = CollectorRegistry()
+        self._gauges = {
+            name: Gauge(name, told, labels, registry=self.registry)
+            for name, (told, labels) in {**_OF_RUN, **_OF_TRIAL, **_OF_POINT}.items()
+        }
+        self._trials = Counter(TRIALS, "Trials by verdict", ["verdict"], registry=self.registry)
+        for verdict in Verdict:
+            self._trials.labels(verdict.value)
+        host, port = at
+        try:
+            self._server, _ = start_http_server(port, host, self.registry)
+        except OSError as error:
+            raise ConfigError(
+                f"--metrics-port {host}:{port} cannot be listened at ({error.strerror}); expected "
+                "a free port of this machine; name another"
+            ) from None
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Where it serves."""
+        host, port = self._server.server_address[:2]
+        return str(host), int(port)
+
+    def follow(self, event: Event) -> None:
+        """Take over what the event says."""
+        if isinstance(event, RunStarted):
+            plan = event.plan
+            self._only("redline_run_info", event.run_id, plan.cluster, plan.workload, plan.goal)
+            self._set("redline_trials_left", plan.trials_estimated)
+            self._set("redline_time_left_seconds", plan.duration_s + plan.starting_s)
+        elif isinstance(event, PhaseStarted):
+            self._only("redline_phase_info", event.text)
+        elif isinstance(event, TrialStarted):
+            self._started(event)
+        elif isinstance(event, TrialProgress):
+            self._progressed(event)
+        elif isinstance(event, TrialFinished):
+            self._finished(event)
+        elif isinstance(event, PointFinished):
+            self._point(event)
+        elif isinstance(event, RunFinished):
+            self._only("redline_run_status", event.summary.status)
+            self._set("redline_trials_left", 0)
+            self._set("redline_time_left_seconds", 0)
+
+    def end(self, error: BaseException | None) -> None:
+        """Stop serving."""
+        self._server.shutdown()
+        self._server.server_close()
+
+    def _started(self, event: TrialStarted) -> None:
+        self._gauges["redline_phase_info"].clear()
+        self._set("redline_trial_number", event.number)
+        self._set("redline_message_bytes", event.pattern.bpm)
+        self._only("redline_load", event.pattern.axis, value=event.pattern.on_axis)
+        self._set("redline_offered_bytes_per_second", event.pattern.mb_per_s * _MB)
+
+    def _progressed(self, event: TrialProgress) -> None:
+        if event.achieved_mb_per_s is not None:
+            self._set("redline_achieved_bytes_per_second", event.achieved_mb_per_s * _MB)
+        busiest = event.busiest
+        if busiest is not None and busiest.handler_idle is not None:
+            self._idle(busiest.broker_id, busiest.handler_idle)
+
+    def _finished(self, event: TrialFinished) -> None:
+        trial: Trial = event.trial
+        evidence = trial.evidence
+        self._trials.labels(trial.verdict.value).inc()
+        if (achieved := evidence.client.achieved_mb_per_s) is not None:
+            self._set("redline_achieved_bytes_per_second", achieved * _MB)
+        busiest = evidence.busiest_broker
+        if busiest is not None and busiest.handler_idle is not None:
+            self._idle(busiest.broker_id, busiest.handler_idle)
+        if evidence.isr_changed_share is not None:
+            self._set("redline_isr_changed_ratio", evidence.isr_changed_share)
+        latency = evidence.client.latency
+        for quantile, ms in (
+            ("0.5", latency.p50_ms),
+            ("0.99", latency.p99_ms),
+            ("0.999", latency.p999_ms),
+        ):
+            self._gauges["redline_produce_latency_seconds"].labels(quantile).set(ms / 1000)
+        self._set("redline_trials_left", event.trials_left)
+        self._set("redline_time_left_seconds", event.time_left_s)
+
+    def _point(self, event: PointFinished) -> None:
+        boundary = event.boundary
+        values = {
+            "redline_limit_bytes_per_second": boundary.mb_per_s,
+            "redline_limit_low_bytes_per_second": boundary.mb_per_s_low,
+            "redline_limit_high_bytes_per_second": boundary.mb_per_s_high,
+            "redline_limit_per_broker_bytes_per_second": boundary.mb_per_s_per_broker,
+        }
+        for name, mb_per_s in values.items():
+            if mb_per_s is not None:
+                gauge = self._gauges[name].labels(str(boundary.bpm), boundary.goal)
+                gauge.set(mb_per_s * _MB)
+
+    def _idle(self, broker_id: int, idle: float) -> None:
+        self._only("redline_request_handler_idle_ratio", str(broker_id), value=idle)
+
+    def _set(self, name: str, value: float) -> None:
+        self._gauges[name].set(value)
+
+    def _only(self, name: str, *labels: str, value: float = 1) -> None:
+        """These labels, and none that were before."""
+        self._gauges[name].clear()
+        self._gauges[name].labels(*labels).set(value)

@@ -1,0 +1,53 @@
+"""Sizes, times and counts as people write them: `64 MiB`, `30s`, `10k`."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+
+_FORM = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-zµ/]+)")
+
+_PREFIXES = {"": 0, "k": 1, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5}
+_COUNTS = {prefix: Decimal(1000**power) for prefix, power in _PREFIXES.items()} | {
+    f"{prefix}i": Decimal(1024**power) for prefix, power in _PREFIXES.items() if prefix
+}
+"""k is 1000, Ki is 1024."""
+
+_SECONDS = {
+    "ms": Decimal("0.001"),
+    "s": Decimal(1),
+    "m": Decimal(60),
+    "min": Decimal(60),
+    "h": Decimal(3600),
+}
+_BYTES = _COUNTS | {f"{prefix}B": factor for prefix, factor in _COUNTS.items()}
+_UNITS = {
+    "bytes": _BYTES,
+    "bytes per second": _BYTES | {f"{name}/s": factor for name, factor in _BYTES.items()},
+    "seconds": _SECONDS,
+    "milliseconds": {name: 1000 * factor for name, factor in _SECONDS.items()},
+}
+
+EXAMPLES = {
+    "bytes": "64 MiB",
+    "bytes per second": "2 MB/s",
+    "seconds": "30s",
+    "milliseconds": "20ms",
+}
+
+
+def amount(text: str, unit: str) -> float | int | None:
+    """The number that a text with its own unit stands for; None where it is none.
+
+    Args:
+        unit: of the number, a plural noun such as `seconds`; any noun that is no unit of time
+            or size, such as `records`, takes k, M, Ki and the like.
+    """
+    found = _FORM.fullmatch(text.strip())
+    if found is None:
+        return None
+    factor = _UNITS.get(unit, _COUNTS).get(found[2])
+    if factor is None:
+        return None
+    number = Decimal(found[1]) * factor
+    return int(number) if number == number.to_integral_value() else float(number)

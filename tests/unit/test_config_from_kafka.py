@@ -1,0 +1,155 @@
+"""Clusters that are described by what people have: Kafka's client.properties, and variables."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from jobs.config import load, load_cluster, load_recorded
+from jobs.runs.resumption import config_text
+from search.errors import ConfigError
+
+SECRET = 'hun"ter2'
+SASL = r"""
+bootstrap.servers=a.example.com:9092, b.example.com:9092
+security.protocol=SASL_SSL
+sasl.mechanism=SCRAM-SHA-512
+sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required \
+    username="alice" \
+    password="hun\\"ter2";
+ssl.truststore.type=PEM
+ssl.truststore.location=/etc/kafka/ca.pem
+ssl.endpoint.identification.algorithm=
+acks=all
+client.dns.lookup=use_all_dns_ips
+"""
+
+
+def cluster_file(folder: Path, properties: str, more: str = "") -> str:
+    given = folder / "client.properties"
+    given.write_text(properties, encoding="utf-8")
+    file = folder / "prod.yaml"
+    file.write_text(f"client_properties: {given}\nmetrics: {{client_only: true}}\n{more}")
+    return str(file)
+
+
+def test_a_file_of_kafkas_own_clients_says_where_the_cluster_is_and_the_way_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = load_cluster(cluster_file(tmp_path, SASL))
+    assert cluster.bootstrap_servers == ("a.example.com:9092", "b.example.com:9092")
+    monkeypatch.setattr(Path, "is_file", lambda _: True)
+    assert cluster.client_kwargs() == {
+        "security_protocol": "SASL_SSL",
+        "sasl_mechanism": "SCRAM-SHA-512",
+        "sasl_plain_username": "alice",
+        "sasl_plain_password": SECRET,
+        "ssl_cafile": "/etc/kafka/ca.pem",
+        "ssl_check_hostname": False,
+    }
+
+
+def test_its_secrets_are_recorded_nowhere_and_the_record_resumes(tmp_path: Path) -> None:
+    config = load(cluster_file(tmp_path, SASL), "quick", "quick")
+    recorded = config_text(config)
+    assert "ter2" not in recorded
+    assert "alice" not in recorded
+    assert f"properties:{tmp_path}/client.properties#password" in recorded
+    assert load_recorded(json.loads(recorded)) == config
+
+
+def test_keys_of_the_cluster_itself_come_first(tmp_path: Path) -> None:
+    file = cluster_file(tmp_path, SASL, "bootstrap_servers: ['c:9092']\nsecurity: {}")
+    cluster = load_cluster(file)
+    assert cluster.bootstrap_servers == ("c:9092",)
+    assert cluster.security.protocol == "PLAINTEXT"
+
+
+def test_an_oauth_client_is_taken_from_it(tmp_path: Path) -> None:
+    properties = (
+        "bootstrap.servers=a:9092\nsecurity.protocol=SASL_SSL\nsasl.mechanism=OAUTHBEARER\n"
+        "sasl.oauthbearer.token.endpoint.url=https://idp.example.com/token\n"
+        "sasl.login.callback.handler.class=org.apache.kafka.common.x\n"
+        "sasl.jaas.config=org.apache.kafka.OAuthBearerLoginModule required "
+        "clientId='me' clientSecret='it' scope='kafka';\n"
+    )
+    security = load_cluster(cluster_file(tmp_path, properties)).security
+    assert security.oauth_token_url == "https://idp.example.com/token"
+    assert security.oauth_scope == "kafka"
+    assert (security.oauth_client_id_from or "").endswith("client.properties#clientId")
+
+
+@pytest.mark.parametrize(
+    ("properties", "told"),
+    [
+        ("sasl.mechanism=GSSAPI", 'sasl_mechanism is "GSSAPI"'),
+        ("ssl.truststore.location=a.jks", "ssl.truststore.type JKS; expected ssl.truststore.type="),
+        ("ssl.keystore.key=-----BEGIN", "which has ssl.keystore.key; expected only what our"),
+        ("sasl.jaas.config=X required username=a;", "without password; expected password=…"),
+    ],
+)
+def test_what_our_clients_cannot_do_is_refused(tmp_path: Path, properties: str, told: str) -> None:
+    whole = f"bootstrap.servers=a:9092\nsecurity.protocol=SASL_SSL\n{properties}"
+    with pytest.raises(ConfigError) as caught:
+        load_cluster(cluster_file(tmp_path, whole))
+    assert told in str(caught.value)
+
+
+def test_a_file_that_is_not_there_is_told_with_its_key(tmp_path: Path) -> None:
+    file = cluster_file(tmp_path, SASL)
+    (tmp_path / "client.properties").unlink()
+    with pytest.raises(ConfigError, match=r"cluster client_properties is .*cannot be read \(No su"):
+        load_cluster(file)
+
+
+VARIABLES = """
+bootstrap_servers: ['${KAFKA_HOST}:9092', 'b:9092']
+jmx: {port: '${JMX}'}
+link_mbit_per_s: 1000
+"""
+
+
+def test_variables_have_their_values_and_are_recorded_as_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KAFKA_HOST", "kafka-7.internal")
+    monkeypatch.setenv("JMX", "9998")
+    file = tmp_path / "prod.yaml"
+    file.write_text(VARIABLES)
+    config = load(str(file), "quick", "quick")
+    assert config.cluster.bootstrap_servers == ("kafka-7.internal:9092", "b:9092")
+    assert config.cluster.jmx is not None
+    assert config.cluster.jmx.port == 9998
+    recorded = config_text(config)
+    assert "kafka-7" not in recorded
+    settings = json.loads(recorded)["cluster"]
+    assert settings["bootstrap_servers"] == ["${KAFKA_HOST}:9092", "b:9092"]
+    assert settings["jmx.port"] == "${JMX}"
+    monkeypatch.setenv("KAFKA_HOST", "kafka-8.internal")
+    resumed = load_recorded(json.loads(recorded)).cluster
+    assert resumed.bootstrap_servers == ("kafka-8.internal:9092", "b:9092")
+
+
+def test_a_variable_that_is_not_set_is_told_with_its_place(tmp_path: Path) -> None:
+    file = tmp_path / "prod.yaml"
+    file.write_text(VARIABLES)
+    with pytest.raises(ConfigError, match=r"line 2: bootstrap_servers\.0 has \$\{KAFKA_HOST\},"):
+        load_cluster(str(file))
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["description: 'x ${KAFKA_PASSWORD}'", "security: {username_from: 'env:${WHO}'}"],
+)
+def test_no_secret_comes_by_a_variable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str
+) -> None:
+    monkeypatch.setenv("KAFKA_PASSWORD", SECRET)
+    monkeypatch.setenv("WHO", SECRET)
+    file = tmp_path / "prod.yaml"
+    file.write_text(f"bootstrap_servers: ['b:9092']\nmetrics: {{client_only: true}}\n{line}")
+    with pytest.raises(ConfigError, match="expected no secret in a value") as caught:
+        load_cluster(str(file))
+    assert SECRET not in str(caught.value)

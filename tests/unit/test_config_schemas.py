@@ -1,0 +1,72 @@
+"""The JSON Schemas of configuration files: as the models are, and as editors use them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jsonschema
+import pytest
+from ruamel.yaml import YAML
+
+from jobs.config.schemas import MODELS, schema_of, schema_text
+from tests.support.commands import ROOT
+
+FOLDER = ROOT / "conf" / "schemas"
+FILES = [(kind, path) for kind in MODELS for path in sorted((ROOT / "conf" / f"{kind}s").iterdir())]
+
+
+def checked(kind: str, data: Any) -> list[str]:
+    """What an editor would underline, by its path."""
+    found = jsonschema.Draft202012Validator(schema_of(kind)).iter_errors(data)
+    return [error.json_path for error in found]
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_the_file_is_that_of_the_models(kind: str) -> None:
+    due = "renew them: python -m jobs.config.schemas conf/schemas"
+    assert (FOLDER / f"{kind}.schema.json").read_text(encoding="utf-8") == schema_text(kind), due
+    jsonschema.Draft202012Validator.check_schema(schema_of(kind))
+
+
+@pytest.mark.parametrize(("kind", "path"), FILES, ids=lambda each: getattr(each, "stem", each))
+def test_an_editor_takes_what_comes_with_the_project(kind: str, path: Any) -> None:
+    data = YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))
+    assert checked(kind, data) == []
+
+
+WORKLOAD = {
+    "message_bytes": ["1 kB"],
+    "producer": {"rate_bytes_per_s": "2 MB/s", "linger.ms": 5, "acks": "all"},
+    "topic": {"replication_factor": 3, "config": {"min.insync.replicas": 2}},
+    "trial": {"warmup_s": "1m", "measure_s": 60},
+}
+
+
+def test_units_kafkas_names_and_variables_are_known() -> None:
+    assert checked("workload", WORKLOAD) == []
+    cluster = {"bootstrap_servers": ["${HOST}:9092"], "jmx": {"port": "${JMX}"}}
+    assert checked("cluster", cluster) == []
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "value"),
+    [
+        ("producer", "lingr_ms", 5),
+        ("producer", "linger_ms", -1),
+        ("producer", "acks", "some"),
+        ("producer", "batch_size", 0.5),
+        ("trial", "measure_s", "soon"),
+        ("topic", "config", {"min.insync.replicas": [2]}),
+    ],
+)
+def test_an_editor_sees_what_is_wrong(section: str, key: str, value: Any) -> None:
+    wrong = {**WORKLOAD, section: {**WORKLOAD[section], key: value}}  # type: ignore[dict-item]
+    (where, *_) = checked("workload", wrong)
+    assert where.startswith(f"$.{section}")
+
+
+def test_each_key_says_what_it_is() -> None:
+    keys = schema_of("workload")["$defs"]["ProducerOptions"]["properties"]
+    assert keys["linger_ms"]["description"].startswith("how long an unfilled batch waits for more")
+    assert keys["linger.ms"]["description"] == "as linger_ms"
+    assert "a number of milliseconds from 0 to 60000" in keys["linger_ms"]["description"]

@@ -1,0 +1,78 @@
+"""What works without the extras, what then says which one it wants, and packages of our names."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from jobs.cli import JOBS
+from metrics.reporting import drawing
+from metrics.reporting.boundary_chart import write_chart
+from metrics.reporting.notebook_display import shown_chart
+from metrics.reporting.page.model import build_report
+from metrics.reporting.page.page import report_page
+from tests.support.commands import ROOT
+from tests.support.reported import summary_of_sizes, trials_of_sizes
+
+WITHOUT_SPARK = ("export", "init", "plan", "runs", "testbed")
+"""Jobs that need no session."""
+
+
+def ran_without(modules: tuple[str, ...], *arguments: str) -> subprocess.CompletedProcess[str]:
+    code = (
+        f"import sys\nfor name in {modules}: sys.modules[name] = None\n"
+        f"from jobs.cli import main\nsys.argv = ['redline', *{arguments}]\nmain()"
+    )
+    return subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True,
+                          check=False)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WITHOUT_SPARK)
+def test_jobs_without_a_session_need_no_spark_and_no_pictures(name: str) -> None:
+    done = ran_without(("pyspark", "delta", "py4j", "vl_convert", "scipy"), name, "--help")
+    assert done.returncode == 0, done.stderr
+    assert JOBS[name].split(maxsplit=3)[0] in done.stdout
+
+
+def test_a_job_that_wants_spark_says_which_extra_has_it() -> None:
+    done = ran_without(("pyspark",), "find-limit", "--dry-run")
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert "redline find-limit needs Spark, and pyspark is not installed here" in line
+    assert "pip install 'kafka-redline[spark]'" in line
+
+
+def test_pages_without_pictures_have_their_tables_and_say_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(drawing, "vl_convert", None)
+    summary, html, png = summary_of_sizes([1000]), tmp_path / "b.html", tmp_path / "b.png"
+    assert write_chart(summary, html, png) == (html,)
+    assert not png.exists()
+    report = report_page(build_report(summary, trials_of_sizes([1000]), {}))
+    for page in (html.read_text(encoding="utf-8"), report):
+        assert "vegaEmbed" not in page
+        assert "vl-convert is not installed here: pip install" in page
+        assert "The limits as figures" in page
+    assert "kafka-redline[charts]" in str(shown_chart({"mark": "bar"})._repr_mimebundle_())
+
+
+def test_another_package_of_our_name_is_told_in_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "metrics").mkdir()
+    (tmp_path / "metrics" / "__init__.py").write_text("")
+    done = subprocess.run(
+        [sys.executable, "-m", "jobs.cli", "--version"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert f"is imported in its place: metrics ({tmp_path / 'metrics'})" in line
+    assert "run from another folder" in line

@@ -1,0 +1,117 @@
+"""What a new user gets told for the mistakes that everybody makes once, by the command itself."""
+
+from __future__ import annotations
+
+import io
+import re
+import socket
+from datetime import datetime, timezone
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from jobs.cli import redline
+from jobs.cluster.connect import connect
+from jobs.console.events import Level, Notice
+from jobs.console.printing import PlainReporter
+from search.errors import ConfigError
+
+WORKLOAD = """\
+message_bytes: [1000]
+producer: {rate_bytes_per_s: 100000}
+topic: {replication_factor: 2}
+trial: {warmup_s: 2, measure_s: 6}
+"""
+
+
+def refusal(*arguments: str) -> str:
+    """What a command is refused with."""
+    done = CliRunner().invoke(redline, list(arguments))
+    assert isinstance(done.exception, ConfigError), done.output
+    assert done.exception.exit_code == 2
+    return str(done.exception)
+
+
+def plan(*arguments: str) -> str:
+    """The plan of a search."""
+    done = CliRunner().invoke(redline, ["find-limit", "--dry-run", *arguments])
+    assert done.exit_code == 0, done.exception or done.output
+    return done.output
+
+
+def test_kafkas_name_of_a_property_is_taken_with_its_dots() -> None:
+    assert "linger 7 ms" in plan("--set", "workload.producer.linger.ms=7")
+    plan("--set", "workload.producer.max.in.flight.requests.per.connection=1")
+    plan("--set", "workload.producer.max_in_flight_requests_per_connection=1")
+
+
+def test_an_option_that_is_wrong_is_blamed_and_not_the_file() -> None:
+    said = refusal("find-limit", "--dry-run", "--set", "workload.producer.lingr.ms=5")
+    assert said.startswith("--set workload.producer.lingr_ms: producer.lingr_ms is an unknown key")
+    assert "linger_ms; rename it" in said
+
+
+def test_a_side_that_is_nothing_is_blamed_itself() -> None:
+    said = refusal("compare", "--a", "foo", "--b", "kafka=4.3.1", "--dry-run")
+    assert said.startswith("--a foo is neither a setting nor a cluster")
+    assert "--cluster" not in said
+
+
+def test_a_suite_without_cases_says_what_cases_are(tmp_path: Path) -> None:
+    suite = tmp_path / "suite.yaml"
+    suite.write_text("description: nothing")
+    said = refusal("nightly", "--suite", str(suite), "--dry-run")
+    assert "cases is missing; expected a list of one or more" in said
+
+
+def test_properties_of_kafkas_clients_are_no_cluster_wherever_they_are(tmp_path: Path) -> None:
+    given = tmp_path / "client.properties"
+    given.write_text("security.protocol=SASL_SSL")
+    said = refusal("find-limit", "--dry-run", "--cluster", str(given), "--workload", "1kB")
+    assert "properties for Kafka's own clients" in said
+    assert "name client.properties in it as client_properties" in said
+
+
+def test_a_key_that_is_written_wrongly_is_one_mistake(tmp_path: Path) -> None:
+    file = tmp_path / "w.yaml"
+    file.write_text(WORKLOAD.replace("warmup_s", "warm_up_s"))
+    said = refusal("find-limit", "--dry-run", "--workload", str(file))
+    assert said == (
+        f"{file}, line 4: trial.warm_up_s is an unknown key; the nearest known key is warmup_s; "
+        "rename it"
+    )
+    file.write_text(WORKLOAD.replace("warmup_s: 2, ", ""))
+    said = refusal("find-limit", "--dry-run", "--workload", str(file))
+    assert "trial.warmup_s is missing; expected a number of seconds" in said
+
+
+def test_two_mistakes_are_two_lines_of_a_log(tmp_path: Path) -> None:
+    file = tmp_path / "w.yaml"
+    file.write_text(WORKLOAD.replace("measure_s", "measur_s").replace("rate_b", "rte_b"))
+    said = refusal("find-limit", "--dry-run", "--workload", str(file))
+    out = io.StringIO()
+    at = datetime(2026, 11, 23, tzinfo=timezone.utc)
+    PlainReporter(out, out, lambda: at).report(Notice(Level.ERROR, said))
+    first, second = out.getvalue().splitlines()
+    assert first.startswith("2026-11-23T00:00:00Z error: ")
+    assert "rate_bytes_per_s; rename it" in first
+    assert second.startswith("2026-11-23T00:00:00Z error: ")
+    assert "measure_s; rename it" in second
+
+
+def test_a_cluster_that_does_not_answer_is_named() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # not listening: whoever connects is refused
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(ConfigError, match=re.escape(f"{address} takes no connection")) as said:
+            connect([address], cluster="orders")
+    assert str(said.value).startswith("cluster orders: none of its bootstrap_servers can be")
+
+
+def test_a_cluster_of_others_wants_a_workload(tmp_path: Path) -> None:
+    cluster = tmp_path / "prod.yaml"
+    cluster.write_text("bootstrap_servers: ['broker:9092']\nmetrics: {client_only: true}")
+    said = refusal("find-limit", "--dry-run", "--cluster", str(cluster))
+    assert "no --workload is given" in said
+    assert "--workload quick" in said

@@ -1,0 +1,191 @@
+"""What a run shows elsewhere while it goes on: metrics for Prometheus, and messages."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import sys
+import threading
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import click
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from jobs.console.events import PhaseStarted, PlanShown, PointFinished, RunStarted, TrialProgress
+from jobs.live.following import FollowedReporter, reporter_of
+from jobs.live.messages import Messages
+from jobs.live.metrics import LiveMetrics
+from jobs.options import Listening
+from search.errors import ConfigError, GuardStopError, RegressionError
+from tests.support.commands import ROOT
+from tests.support.evidence import broker
+from tests.support.reported import summary_of_sizes
+from tests.support.shown import FINISHED, PLAN, STARTED
+
+POINT = PointFinished(summary_of_sizes([1000]).boundaries[0], "")
+BEGUN = RunStarted("20261123-070000-ab12", PLAN)
+
+
+def scraped(metrics: LiveMetrics) -> dict[tuple[str, str], float]:
+    """(name, value of the first label) → value, as Prometheus reads it."""
+    host, port = metrics.address
+    with urllib.request.urlopen(f"http://{host}:{port}/metrics", timeout=10) as answer:
+        text = answer.read().decode()
+    return {
+        (sample.name, next(iter(sample.labels.values()), "")): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+@pytest.fixture
+def metrics() -> Iterator[LiveMetrics]:
+    made = LiveMetrics(("127.0.0.1", 0))
+    yield made
+    made.end(None)
+
+
+def test_prometheus_reads_how_a_run_stands(metrics: LiveMetrics) -> None:
+    metrics.follow(BEGUN)
+    metrics.follow(PhaseStarted("starting Spark"))
+    found = scraped(metrics)
+    assert found["redline_run_info", PLAN.cluster] == 1
+    assert found["redline_phase_info", "starting Spark"] == 1
+    assert found["redline_time_left_seconds", ""] == PLAN.duration_s
+    assert found["redline_trials_total", "SUSTAINED"] == 0
+    metrics.follow(STARTED)
+    metrics.follow(TrialProgress("measuring", 3.0, 25.5, replace(broker(2), handler_idle=0.4)))
+    found = scraped(metrics)
+    assert ("redline_phase_info", "starting Spark") not in found
+    assert found["redline_load", "np"] == 128
+    assert found["redline_offered_bytes_per_second", ""] == 128 * 25.0 * 10_000
+    assert found["redline_achieved_bytes_per_second", ""] == 25.5e6
+    assert found["redline_request_handler_idle_ratio", "2"] == 0.4
+    metrics.follow(FINISHED)
+    metrics.follow(POINT)
+    found = scraped(metrics)
+    assert found["redline_trials_total", FINISHED.trial.verdict.value] == 1
+    assert found["redline_trials_left", ""] == FINISHED.trials_left
+    assert (
+        found["redline_limit_bytes_per_second", POINT.boundary.goal]
+        == POINT.boundary.mb_per_s * 1e6
+    )
+
+
+def test_the_dashboard_and_the_page_have_the_metrics_that_there_are(metrics: LiveMetrics) -> None:
+    names = {
+        each.name + ("_total" if each.type == "counter" else "")
+        for each in metrics.registry.collect()
+    }
+    dashboard = json.loads((ROOT / "conf" / "grafana" / "redline.json").read_text())
+    shown = {target["expr"] for panel in dashboard["panels"] for target in panel["targets"]}
+    assert shown <= names
+    assert names - shown == {"redline_trial_number", "redline_message_bytes"}
+    page = (ROOT / "docs" / "live.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"`(redline_\w+)`", page)) == names
+
+
+def test_a_port_that_is_taken_is_told() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(ConfigError, match=f"127.0.0.1:{port} cannot be listened at"):
+            LiveMetrics(("127.0.0.1", port))
+
+
+def test_a_port_is_on_loopback_unless_a_host_is_given() -> None:
+    listening = Listening()
+    assert listening.convert("9464", None, None) == ("127.0.0.1", 9464)
+    assert listening.convert("0.0.0.0:9464", None, None) == ("0.0.0.0", 9464)
+    for wrong in ("x", "9464x", "70000", ""):
+        with pytest.raises(click.UsageError, match="is no port"):
+            listening.convert(wrong, None, None)
+
+
+@pytest.fixture
+def hook() -> Iterator[tuple[str, list[dict[str, str]]]]:
+    """A webhook's address, as apprise has it, and what it was sent."""
+    got: list[dict[str, str]] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            got.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            """Nothing."""
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"json://127.0.0.1:{server.server_port}/hook", got
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+@pytest.mark.parametrize(
+    ("error", "title"),
+    [
+        (None, "done"),
+        (RegressionError("limit-1kB fell by 12 %"), "regression"),
+        (GuardStopError("a disk is full"), "stopped by a guard"),
+        (ValueError("odd"), "failed"),
+        (KeyboardInterrupt(), "interrupted"),
+    ],
+)
+def test_a_webhook_hears_of_the_start_and_of_the_end(
+    hook: tuple[str, list[dict[str, str]]],
+    monkeypatch: pytest.MonkeyPatch,
+    error: BaseException | None,
+    title: str,
+) -> None:
+    address, got = hook
+    monkeypatch.setenv("HOOK", address)
+    messages = Messages(("env:HOOK",))
+    for event in (BEGUN, POINT):
+        messages.follow(event)
+    messages.end(error)
+    begun, ended = got
+    assert begun["title"] == "redline 20261123-070000-ab12 on testbed-3: begins"
+    assert "forecast: about 12 trials" in begun["message"]
+    assert ended["title"] == f"redline 20261123-070000-ab12 on testbed-3: {title}"
+    assert "1 kB: limit" in ended["message"]
+    assert str(error or "") in ended["message"]
+
+
+def test_a_run_that_never_began_sends_nothing(
+    hook: tuple[str, list[dict[str, str]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address, got = hook
+    monkeypatch.setenv("HOOK", address)
+    with reporter_of(notify_from=["env:HOOK"]) as reporter:
+        assert isinstance(reporter, FollowedReporter)
+        reporter.report(PlanShown(PLAN))
+    assert got == []
+
+
+def test_addresses_are_references_and_wrong_ones_are_told_without_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with pytest.raises(ConfigError, match="--notify is env:NOBODY, but the environment variable"):
+        Messages(("env:NOBODY",))
+    monkeypatch.setenv("HOOK", "json://127.0.0.1/ok nonsense://hunter2")
+    with pytest.raises(ConfigError, match="env:HOOK: address 2 is none that apprise") as told:
+        Messages(("env:HOOK",))
+    assert "hunter2" not in str(told.value)
+
+
+def test_without_the_extra_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jobs.live.metrics", None)
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    wanted = pytest.raises(ConfigError, match=r"pip install 'kafka-redline\[live\]'")
+    with wanted, reporter_of(("127.0.0.1", 0)):
+        pass

@@ -1,0 +1,80 @@
+"""Sizes and times with units of their own, as text and as keys of a configuration."""
+
+from __future__ import annotations
+
+import pytest
+
+from jobs.config import load_workload
+from search.errors import ConfigError
+from search.quantities import EXAMPLES, amount
+
+
+@pytest.mark.parametrize(
+    ("text", "unit", "number"),
+    [
+        ("64 MiB", "bytes", 64 * 1024**2),
+        ("64Mi", "bytes", 64 * 1024**2),
+        ("1k", "bytes", 1000),
+        ("1Ki", "bytes", 1024),
+        ("1.5 GB", "bytes", 1_500_000_000),
+        ("7 B", "bytes", 7),
+        ("2 MB/s", "bytes per second", 2_000_000),
+        ("2M", "bytes per second", 2_000_000),
+        ("30s", "seconds", 30),
+        ("1.5h", "seconds", 5400),
+        ("5 min", "seconds", 300),
+        ("5m", "seconds", 300),
+        ("250ms", "seconds", 0.25),
+        ("0.1s", "milliseconds", 100),
+        ("20 ms", "milliseconds", 20),
+        ("48h", "milliseconds", 172_800_000),
+        ("10k", "records", 10_000),
+    ],
+)
+def test_a_unit_of_its_own_is_reckoned_with(text: str, unit: str, number: float) -> None:
+    found = amount(text, unit)
+    assert found == number
+    assert isinstance(found, type(number))
+
+
+@pytest.mark.parametrize(
+    ("text", "unit"),
+    [("30", "seconds"), ("30s", "bytes"), ("1 kB", "seconds"), ("-1s", "seconds"), ("1MB/s",
+     "bytes"), ("", "bytes"), ("1e3k", "bytes"), ("k", "bytes"), ("1 2k", "bytes"), ("1s", "x")],
+)  # fmt: skip
+def test_what_has_another_unit_or_none_is_nothing(text: str, unit: str) -> None:
+    assert amount(text, unit) is None
+
+
+@pytest.mark.parametrize("unit", EXAMPLES)
+def test_the_examples_of_messages_are_taken(unit: str) -> None:
+    assert amount(EXAMPLES[unit], unit) is not None
+
+
+def test_keys_of_a_configuration_take_units() -> None:
+    given = [
+        "message_bytes=[1 kB, 64 KiB]",
+        "producer.rate_bytes_per_s=2 MB/s",
+        "producer.linger.ms=0.02s",
+        "producer.buffer_memory=64 MiB",
+        "trial.measure_s=2m",
+        "topic.config.retention.bytes=1 GiB",
+        "topic.config.retention.ms=24h",
+        "topic.config.cleanup.policy=delete",
+    ]
+    workload = load_workload("demo", [f"workload.{each}" for each in given])
+    assert workload.message_bytes == (1000, 65_536)
+    assert workload.producer.rate_bytes_per_s == 2e6
+    assert workload.producer.linger_ms == 20.0
+    assert workload.producer.buffer_memory == 64 * 1024**2
+    assert workload.trial.measure_s == 120.0
+    assert workload.topic.config["retention.bytes"] == str(1024**3)
+    assert workload.topic.config["retention.ms"] == "86400000"
+    assert workload.topic.config["cleanup.policy"] == "delete"
+
+
+def test_a_unit_of_something_else_is_refused_with_one_that_fits() -> None:
+    with pytest.raises(ConfigError, match=r'is "30 kB", a text; .* to 86400, or .* such as 30s'):
+        load_workload("demo", ["workload.trial.measure_s=30 kB"])
+    with pytest.raises(ConfigError, match="a whole number of bytes"):
+        load_workload("demo", ["workload.message_bytes=[0.5 B]"])

@@ -1,0 +1,175 @@
+"""The ready files of docs/deploy, by the loaders and schemas of those who will read them."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import kubernetes_validate
+import pytest
+from databricks.bundles.jobs import Job, JobDict
+from ruamel.yaml import YAML
+
+from jobs.config import load
+from jobs.setup.version import __version__
+from tests.support.commands import ROOT, job
+
+READY = ROOT / "docs" / "deploy" / "ready"
+
+
+def documents(name: str) -> list[dict[str, Any]]:
+    return list(YAML(typ="safe").load_all((READY / name).read_text(encoding="utf-8")))
+
+
+def require_command(words: list[str]) -> None:
+    """The options of a spark-submit, or of a redline, are those of the job that it names."""
+    at = next((i for i, word in enumerate(words) if re.search(r"jobs/\w+\.py$", word)), None)
+    name = words[0] if at is None else Path(words[at]).stem.replace("_", "-")
+    own = words[1:] if at is None else words[at + 1 :]
+    known = {option for parameter in job(name).params for option in parameter.opts}
+    assert {word for word in own if word.startswith("--")} <= known
+    if at is not None:
+        assert any(word.endswith(f"kafka_redline-{__version__}-py3-none-any.whl") for word in words)
+        assert "--yes" in own
+
+
+def test_the_bundle_is_loaded_by_databricks_own_library() -> None:
+    (bundle,) = documents("databricks.yml")
+    (nightly,) = bundle["resources"]["jobs"].values()
+    assert _as_loaded(nightly) == nightly, "each key is one that it knows"
+    (task,) = nightly["tasks"]
+    assert task["max_retries"] == 0
+    require_command(task["python_wheel_task"]["parameters"])
+    (library,) = task["libraries"]
+    assert library["whl"].endswith(f"kafka_redline-{__version__}-py3-none-any.whl")
+    text = (READY / "databricks.yml").read_text()
+    assert set(re.findall(r"\$\{var\.(\w+)\}", text)) == set(bundle["variables"])
+
+
+def test_a_key_that_databricks_does_not_know_is_seen() -> None:
+    (nightly,) = documents("databricks.yml")[0]["resources"]["jobs"].values()
+    wrong = {**nightly, "max_concurent_runs": 1}
+    assert _as_loaded(wrong) != wrong
+
+
+def _as_loaded(given: dict[str, Any]) -> dict[str, Any] | None:
+    try:
+        return dict(Job.from_dict(cast("JobDict", given)).as_dict())
+    except (TypeError, ValueError):
+        return None
+
+
+@pytest.mark.parametrize("kind", ["Service", "CronJob"])
+def test_kubernetes_would_take_the_cron_job_and_its_service(kind: str) -> None:
+    (own,) = [each for each in documents("kubernetes-cronjob.yaml") if each["kind"] == kind]
+    kubernetes_validate.validate(own, kubernetes_validate.latest_version(), strict=True)
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate(
+            {**own, "spec": {**own["spec"], "shedule": "x"}},
+            kubernetes_validate.latest_version(),
+            strict=True,
+        )
+
+
+def test_the_cron_job_submits_a_job_that_exists() -> None:
+    service, cron = documents("kubernetes-cronjob.yaml")
+    pod = cron["spec"]["jobTemplate"]["spec"]["template"]
+    (container,) = pod["spec"]["containers"]
+    require_command(container["args"])
+    assert pod["metadata"]["labels"] == service["spec"]["selector"]
+    ports = {str(port["port"]) for port in service["spec"]["ports"]}
+    settings = dict(each.split("=", 1) for each in container["args"] if each.startswith("spark."))
+    assert ports == {value for name, value in settings.items() if name.endswith(".port")}
+    image = (READY / "Dockerfile").read_text()
+    assert "/opt/redline/submit.properties" in container["args"]
+    assert "COPY conf/spark/submit.properties /opt/redline/" in image
+    assert "COPY jobs/nightly.py /opt/redline/jobs/" in image
+    for source in re.findall(r"^COPY ((?:conf|jobs)\S+)", image, re.M):
+        assert (ROOT / source).is_file(), source
+
+
+def test_github_would_take_the_workflow() -> None:
+    check = [
+        sys.executable,
+        "-m",
+        "check_jsonschema",
+        "--builtin-schema",
+        "vendor.github-workflows",
+    ]
+    done = subprocess.run(
+        [*check, str(READY / "github-actions.yml")], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout
+    (workflow,) = documents("github-actions.yml")
+    told = [step["run"] for each in workflow["jobs"].values() for step in each["steps"]
+            if "run" in step]  # fmt: skip
+    ours = [shlex.split(run) for run in told if run.startswith(".venv/bin/redline")]
+    assert len(ours) == 2
+    for words in ours:
+        require_command(words[1:])
+
+
+def _airflow_calls() -> Iterator[tuple[str, dict[str, Any]]]:
+    tree = ast.parse((READY / "airflow_nightly.py").read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            plain = {each.arg: each.value for each in node.keywords if each.arg}
+            yield (
+                node.func.id,
+                {
+                    name: ast.literal_eval(value)
+                    for name, value in plain.items()
+                    if not isinstance(value, ast.Call)
+                },
+            )
+
+
+def test_the_dag_submits_a_job_that_exists_and_tries_nothing_again() -> None:
+    """Airflow itself is not installed for this: what it is told is looked at, not loaded."""
+    calls = dict(_airflow_calls())
+    operator = calls["BashOperator"]
+    words = shlex.split(operator["bash_command"].replace("{{ ds }}", "2026-11-23"))
+    assert words[0] == "spark-submit"
+    require_command(words)
+    assert (operator["retries"], operator["skip_on_exit_code"]) == (0, 75)
+    assert calls["DAG"]["max_active_runs"] == 1
+
+
+def test_cron_submits_a_job_that_exists() -> None:
+    lines = (READY / "redline.cron").read_text(encoding="utf-8").splitlines()
+    (entry,) = [line for line in lines if line[:1].isdigit()]
+    *when, user, command = entry.split(maxsplit=6)
+    assert len(when) == 5
+    assert user == "redline"
+    assert re.search(r"(?<!\\)%", command) is None, "cron would end the line there"
+    require_command(shlex.split(command.partition(" >> ")[0].replace(r"\%", "%")))
+
+
+def test_each_ready_file_stands_on_the_page() -> None:
+    page = (ROOT / "docs" / "deploy" / "README.md").read_text(encoding="utf-8")
+    for path in filter(Path.is_file, READY.iterdir()):
+        assert f"](ready/{path.name})" in page
+
+
+CLUSTERS = sorted((READY / "clusters").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("path", CLUSTERS, ids=lambda path: path.stem)
+def test_a_cluster_of_a_provider_is_one_and_says_whether_it_was_tested(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BOOTSTRAP", "b-1.example.com:9096")
+    monkeypatch.setenv("CLUSTER", "events")
+    monkeypatch.setenv("NAMESPACE", "kafka")
+    cluster = load(str(path), "quick", "quick").cluster
+    assert cluster.bootstrap_servers is not None
+    assert cluster.metrics is not None
+    assert re.search(r"^# .*\b(NOT )?TESTED:", path.read_text(encoding="utf-8"), re.M)
+    page = (ROOT / "docs" / "deploy" / "README.md").read_text(encoding="utf-8")
+    assert f"](ready/clusters/{path.name})" in page

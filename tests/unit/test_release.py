@@ -1,0 +1,41 @@
+"""What `make release-check` says of a changelog, and of a command that answers otherwise."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.bench.release import answers, changelog, licensed
+
+RELEASED = "# Changelog\n\n## [Unreleased]\n\n## [0.2.0] - 2026-11-23\n\n- a thing\n"
+
+
+def test_a_changelog_has_the_version_with_its_date_and_nothing_else_in_waiting() -> None:
+    assert changelog(RELEASED, "0.2.0").trouble == ""
+    assert "expected a line such as `## [0.3.0]" in changelog(RELEASED, "0.3.0").trouble
+    waiting = RELEASED.replace("[Unreleased]\n", "[Unreleased]\n\n- more\n")
+    assert "nothing under [Unreleased]" in changelog(waiting, "0.2.0").trouble
+
+
+def test_the_files_that_people_look_for_are_there() -> None:
+    assert licensed().trouble == ""
+
+
+@pytest.mark.parametrize(
+    ("code", "told", "trouble"),
+    [(3, "brokers", ""), (0, "brokers", "expected 0 and 'brokers'; ended with 3: no brokers"),
+     (3, "limits", "expected 3 and 'limits'")],
+)  # fmt: skip
+def test_a_command_is_held_to_its_code_and_its_words(
+    tmp_path: Path, code: int, told: str, trouble: str
+) -> None:
+    place = tmp_path / "bin"
+    place.mkdir()
+    redline = place / "redline"
+    redline.write_text(f"#!{sys.executable}\nprint('no brokers')\nraise SystemExit(3)\n")
+    redline.chmod(0o755)
+    found = answers(place / "python", ["plan"], code, told)
+    assert trouble in found.trouble
+    assert bool(found.trouble) == bool(trouble)
