@@ -17,7 +17,7 @@ from jobs.entry import run
 from jobs.options import RunId, out_option, tables_option
 from jobs.runs.results import REPORT, write_report
 from jobs.spark.session import close_session, local_session
-from metrics.reporting.summary import load_summary
+from metrics.reporting.summary import load_summary, write_summary
 from metrics.reporting.summary_tables import configuration_of_row, summary_of
 from metrics.tables.store import TableStore
 from metrics.trial.trial import Trial
@@ -55,6 +55,9 @@ def report(run_id: str, out: Path, tables: str | None, target: Path | None) -> N
         kept = folder / "summary.json"
         if kept.exists():
             summary = load_summary(kept)
+        elif target is None:  # a full disk kept it from being written at the run's end
+            write_summary(summary, kept)
+            reporter.report(Notice(Level.NOTE, f"summary: {kept}"))
         write_report(page, summary, trials, configuration_of_row(runs[-1]))
         reporter.report(Notice(Level.NOTE, f"report: {page}"))
 

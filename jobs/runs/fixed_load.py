@@ -13,6 +13,7 @@ from jobs.config.loading import require_endless
 from jobs.console.events import Plan, RunFinished, Table
 from jobs.runs.endings import Ending, ending_of
 from jobs.runs.estimate import TESTBED_CAVEAT, describe_producer, trial_s
+from jobs.runs.leaving import LeftFiles, made_anew
 from jobs.runs.lifecycle import Body, Life
 from jobs.runs.results import summary_of_run
 from jobs.trials.holding import Holder
@@ -136,12 +137,14 @@ class FixedLoadRun(Body):
         """Leave summary.json, and show the trials."""
         summary = summary_of_run(life, self.config, ending, trials=self.trials)
         path, reporter = life.order.folder / "summary.json", life.order.reporter
-        write_summary(summary, path)
+        files = LeftFiles()
+        files.leave("summary", path, lambda: write_summary(summary, path))
         if self.trials:
             title = f"{self.config.workload.name} held on {self.config.cluster.name}"
             reporter.report(trials_table(title, self.trials))
-        files = (("summary", str(path)), ("tables", life.order.tables))
-        reporter.report(RunFinished(summary, time.time() - life.started_s, files))
+        left = (*files.written, ("tables", life.order.tables))
+        reporter.report(RunFinished(summary, time.time() - life.started_s, left))
+        files.require_all(made_anew(summary.run_id))
 
 
 def _require_windows(config: Configuration, load: FixedLoad) -> None:

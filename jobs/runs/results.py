@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from jobs.config import Configuration, Goal
 from jobs.console.events import Table
 from jobs.runs.endings import Ending
 from jobs.runs.estimate import confirmation_of
+from jobs.runs.leaving import LeftFiles
 from jobs.runs.lifecycle import Life
 from jobs.runs.reproduce import command_of
 from metrics.judging.agreement import NEAR_LIMIT, Told, agreed, contradiction
@@ -248,28 +250,25 @@ def write_results(
     tables: str,
     trials: Sequence[Trial] | None = None,
     settings: Mapping[str, Mapping[str, Any]] | None = None,
-) -> tuple[tuple[str, str], ...]:
-    """Write summary.json, the chart and the report; returns what was left, as (what, where).
+) -> LeftFiles:
+    """Write summary.json, the chart and the report, each whether or not the others could be.
 
     Args:
         trials, settings: as `write_report` takes them; without trials there is no report.
     """
-    path = folder / "summary.json"
-    write_summary(summary, path)
-    drawn = [
-        file
-        for goal, part in by_goal(summary)
-        for file in write_chart(
-            part,
-            folder / f"boundary{f'-{goal}' if goal else ''}.html",
-            folder / f"boundary{f'-{goal}' if goal else ''}.png",
-        )
-    ]
-    files = [("summary", str(path)), *(("chart", str(each)) for each in drawn)]
+    files, path, page = LeftFiles(), folder / "summary.json", folder / REPORT
+    files.leave("summary", path, lambda: write_summary(summary, path))
+    for goal, part in by_goal(summary):
+        if part.boundaries:
+            drawn = folder / f"boundary{f'-{goal}' if goal else ''}.html"
+            picture = drawn.with_suffix(".png")
+            if files.leave("chart", drawn, partial(write_chart, part, drawn, picture)):
+                files.written.append(("chart", str(picture)))
     if trials is not None:
-        write_report(folder / REPORT, summary, trials, settings or {})
-        files.insert(0, ("report", str(folder / REPORT)))
-    return (*files, ("tables", tables))
+        files.leave("report", page, lambda: write_report(page, summary, trials, settings or {}))
+    files.written.sort(key=lambda each: each[0] != "report")  # what a reader opens comes first
+    files.written.append(("tables", tables))
+    return files
 
 
 def write_report(

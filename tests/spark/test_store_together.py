@@ -42,9 +42,9 @@ def test_runs_together_lose_nothing_and_double_nothing(spark: SparkSession, tmp_
     )
     counts = {table: Counter(row.run_id for row in store.read(table).select("run_id").collect())
               for table in ("runs", "trials", "samples", "boundaries")}  # fmt: skip
-    for table, each in (("runs", 2), ("trials", TRIALS), ("samples", 2 * TRIALS),
+    for table, rows in (("runs", 2), ("trials", TRIALS), ("samples", 2 * TRIALS),
                         ("boundaries", 1)):  # fmt: skip
-        assert counts[table] == dict.fromkeys(names, each), table
+        assert counts[table] == dict.fromkeys(names, rows), table
     for name in names:
         assert [row.trial for row in store.trials(name).collect()] == [1, 2, 3]
 

@@ -24,10 +24,10 @@ from jobs.runs.compare.sides import SideSetup, share_brokers
 from jobs.runs.compare.words import answer_tables, plan_for, sentences
 from jobs.runs.endings import Ending, ending_of
 from jobs.runs.estimate import caveat_of
+from jobs.runs.leaving import LeftFiles
 from jobs.runs.lifecycle import Body, Life
 from jobs.trials.holding import Holder
 from metrics.comparing.pairs import Side
-from metrics.reporting.summary import write_file
 from metrics.trial.trial import Trial
 from search.errors import NoConclusionError
 
@@ -152,15 +152,17 @@ class ComparisonRun(Body):
     def conclude(self, life: Life, ending: Ending) -> None:
         """Leave compare.json, and tell what was found."""
         file = life.order.folder / "compare.json"
-        write_answer(self._answer, self._head(life, ending), file)
+        head, files = self._head(life, ending), LeftFiles()
+        for path in filter(None, (file, self._json_file)):
+            files.leave("answer", path, partial(write_answer, self._answer, head, path))
         reporter = life.order.reporter
         for table in answer_tables(self._answer):
             reporter.report(table)
         for text in sentences(self._answer):
             note(reporter, text)
-        note(reporter, f"all of it is in {file}")
-        if self._json_file is not None:
-            write_file("--json", self._json_file, file.read_bytes())
+        for _, where in files.written:
+            note(reporter, f"all of it is in {where}")
+        files.require_all("see to the disk before the next one")
 
     def _head(self, life: Life, ending: Ending) -> dict[str, Any]:
         config, (started_at, finished_at) = self._sides[Side.A].config, life.times
