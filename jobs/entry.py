@@ -32,7 +32,7 @@ def run(command: click.Command, args: Sequence[str] | None = None) -> None:
     """Run a job's command and exit with its code; on Databricks a job that is done just returns.
 
     0 done, 1 unexpected error, 2 bad usage or configuration, 3 no conclusion,
-    4 regression found, 5 stopped by a guard, 75 try again later (the cluster is in use),
+    4 regression found, 5 stopped by a guard, 75 try again later (the cluster is in use or down),
     130 interrupted, 143 terminated.
     """
     # Libraries log what we say in a sentence of our own; a run keeps it in its folder.

@@ -13,7 +13,9 @@ from pyspark.sql import SparkSession
 
 from jobs.checks.finding import Severity, require_ready
 from jobs.checks.session import SessionReport, look_at_session
+from jobs.cluster.admin import AdminError
 from jobs.cluster.hosts import open_hosts
+from jobs.cluster.leftovers import delete_leftovers, leftovers
 from jobs.cluster.lock import ClusterLock, RunLocks
 from jobs.cluster.opening import (
     OpenCluster,
@@ -26,7 +28,7 @@ from jobs.cluster.quotas import require_throttling_seen
 from jobs.cluster.sources import open_metrics
 from jobs.cluster.topics import Topics
 from jobs.config import Configuration
-from jobs.console.events import PhaseStarted, Reporter, warn
+from jobs.console.events import PhaseStarted, Reporter, note, warn
 from jobs.runs.environment import environment_of
 from jobs.spark.session import close_session, local_session
 from jobs.trials.context import RunContext, Session
@@ -104,7 +106,25 @@ class Opening:
         context = self._context(opened, topics, stack, lock)
         if lock is not None:
             lock.require()
+            if self.resumes:  # with the lock held, nobody else loads what has this run's name
+                self._delete_left(opened)
         return context
+
+    def _delete_left(self, opened: OpenCluster) -> None:
+        """What an earlier part of this run left, which was killed."""
+        admin = opened.admin
+        try:
+            named = leftovers(admin.topic_names(), admin.empty_groups())
+            own = [each for each in named if each.is_of(self.run_id)]
+        except AdminError as error:
+            warn(self.reporter, f"what an earlier part of the run left stays: {error}")
+            return
+        troubles = delete_leftovers(admin, own)
+        for trouble in troubles:
+            warn(self.reporter, trouble)
+        if own:
+            gone = len(own) - len(troubles)
+            note(self.reporter, f"deleted {gone} of {len(own)} that an earlier part of it left")
 
     def _phase(self, text: str) -> None:
         self.reporter.report(PhaseStarted(text))
