@@ -22,8 +22,8 @@ DATABRICKS = "DATABRICKS_RUNTIME_VERSION"
 """Set where Databricks runs the job, which takes any SystemExit, one of 0 too, for a failure."""
 UNEXPECTED = 1
 _OF_THE_MACHINE = {
-    errno.EACCES, errno.EDQUOT, errno.EFBIG, errno.EMFILE, errno.ENFILE, errno.ENOSPC,
-    errno.ENOTDIR, errno.EPERM, errno.EROFS,
+    errno.EACCES, errno.EDQUOT, errno.EFBIG, errno.EISDIR, errno.ELOOP, errno.EMFILE,
+    errno.ENAMETOOLONG, errno.ENFILE, errno.ENOSPC, errno.ENOTDIR, errno.EPERM, errno.EROFS,
 }  # fmt: skip
 """Errors that somebody can mend without knowing our code."""
 

@@ -10,12 +10,17 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, model_validator
 
 from jobs.config.base import ConfigModel
+from jobs.config.files import text_of
 from jobs.config.tokens import ClientCredentials, ReferencedToken
 from jobs.engine.network.options import ClientOptions
 from search.bounds import Text, UnexpectedError
 from search.errors import ConfigError
 
 REFERENCE = "env:NAME or file:PATH (a secret is never written into a file or an option itself)"
+
+
+SECRET_BYTES_MAX = 100_000
+"""Larger than any password, token or key [B]."""
 
 
 def _as_reference(value: Any) -> Any:
@@ -49,8 +54,8 @@ def read_secret(reference: str, key: str) -> str:
         path = Path(place).expanduser()
         found, remedy = f"the file {path} is empty", "write the secret into it"
         try:
-            secret = path.read_text(encoding="utf-8").rstrip("\r\n")
-        except (OSError, UnicodeDecodeError) as error:
+            secret = text_of(path, SECRET_BYTES_MAX).rstrip("\r\n")
+        except (OSError, ValueError) as error:
             secret = ""
             found = f"the file {path} cannot be read ({error.__class__.__name__})"
             remedy = "check the path and its permissions"
