@@ -98,8 +98,9 @@ class Security(ConfigModel):
         Annotated[
             str,
             Text(
-                r"https://\S+|http://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?(/\S*)?",
-                "an https address such as https://idp.example.com/oauth2/token",
+                r"https://[^\s@/?#]+([/?#]\S*)?|http://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?(/\S*)?",
+                "an https address without user and password, such as "
+                "https://idp.example.com/oauth2/token",
             ),
         ]
         | None

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from jobs.checks.cluster import permission_findings
 from jobs.checks.finding import Severity, require_ready
 from jobs.checks.session import SessionReport, look_at_session
 from jobs.cluster.admin import AdminError
@@ -86,7 +87,8 @@ class Opening:
         """Everything open, for as long as the stack is.
 
         Raises:
-            ConfigError: cluster, session and configuration do not fit each other.
+            ConfigError: cluster, session and configuration do not fit each other, or the user
+                lacks a permission.
             TryLaterError: another run holds the cluster's lock.
             RedlineError: as opening the cluster, the session or the tables raises.
         """
@@ -96,6 +98,8 @@ class Opening:
         lock = None
         if self.locks is not None:
             lock = self.locks.take(opened, partial(warn, self.reporter), stack)
+        if opened.testbed is None:  # which is ours
+            require_ready(permission_findings(opened, config, self.run_id, lock is not None))
         # A run that is resumed may have left a topic behind, which is not to be written to.
         name = f"{self.run_id}-{secrets.token_hex(2)}" if self.resumes else self.run_id
         topics = Topics(opened.admin, name)

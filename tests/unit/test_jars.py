@@ -180,6 +180,13 @@ def test_the_environment_names_the_repository_and_nobody_else(
     assert ivy.mirror_url(environ) == url
 
 
+@pytest.mark.parametrize("url", ["http://repo.example.org/m", "ftp://a/", "/srv/maven", "javas:x"])
+def test_jars_come_over_no_line_that_can_be_tampered_with(url: str) -> None:
+    with pytest.raises(ConfigError, match="expected https: or file:"):
+        ivy.mirror_url({"REDLINE_MAVEN_URL": url})
+    assert ivy.mirror_url({"REDLINE_MAVEN_URL": "file:/srv/maven"}) == "file:/srv/maven/"
+
+
 def _root(folder: Path) -> str | None:
     """The repository that Ivy's settings name."""
     (resolver,) = ElementTree.parse(folder / "settings.xml").iter("ibiblio")
@@ -202,10 +209,10 @@ def test_ivy_asks_its_own_repository_unless_the_environment_names_one(
     with pytest.raises(ConfigError, match="could not be fetched from Maven Central"):
         ivy.retrieve([KAFKA], tmp_path / "jars", tmp_path)
     assert _root(tmp_path) is None
-    monkeypatch.setenv("REDLINE_MAVEN_URL", "http://repo.example.org/a&b")
-    with pytest.raises(ConfigError, match=r"fetched from http://repo\.example\.org/a&b/:"):
+    monkeypatch.setenv("REDLINE_MAVEN_URL", "https://repo.example.org/a&b")
+    with pytest.raises(ConfigError, match=r"fetched from https://repo\.example\.org/a&b/:"):
         ivy.retrieve([KAFKA], tmp_path / "jars", tmp_path)
-    assert _root(tmp_path) == "http://repo.example.org/a&b/"
+    assert _root(tmp_path) == "https://repo.example.org/a&b/"
     assert not [word for command in commands for word in command if "://" in word]
 
 
