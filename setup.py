@@ -132,7 +132,7 @@ setup(
     python_requires=">=3.10",
     packages=PACKAGES,
     package_data={
-        "conf": ["**/*.yaml", "**/*.txt", "**/*.properties"],
+        "conf": ["**/*.yaml", "**/*.txt", "**/*.properties", "**/*.sha256"],
         "metrics.reporting": ["templates/*"],
     },
     install_requires=REQUIRES,

@@ -129,13 +129,10 @@ class ClusterHealth:
         Raises:
             AdminError: the cluster does not answer.
         """
-        brokers = list(self._admin.describe_cluster().broker_ids[:HOLDERS_ASKED])
-        answers = self._admin.ask(
-            "look at which topics brokers hold",
-            lambda: self._admin.client.describe_log_dirs(None, brokers),
-        )
-        dirs = [each for answer in answers for each in answer["log_dirs"]]
-        if not dirs:
+        brokers = self._admin.describe_cluster().broker_ids[:HOLDERS_ASKED]
+        told = [self._admin.topics_held_by(each) for each in brokers]
+        held = [each for each in told if each is not None]
+        if not held:
             return None
-        held = {str(topic["name"]) for each in dirs for topic in each["topics"]}
-        return frozenset(held - self._admin.topic_names())
+        unseen = frozenset().union(*held) - self._admin.topic_names()
+        return self._admin.forbidden_among(brokers[0], sorted(unseen))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import importlib.metadata
 import json
 import re
 import subprocess
@@ -14,6 +16,7 @@ import pytest
 from jobs.setup import ivy, jars
 from jobs.setup.ivy import Coordinate, NotFoundError, UnreachableError
 from jobs.setup.jar_cache import MANIFEST, JarCache
+from jobs.setup.kafka_release import DEFAULT_RELEASE
 from search.errors import ConfigError
 
 KAFKA = Coordinate("org.apache.kafka", "kafka_2.13", "4.1.2")
@@ -43,6 +46,36 @@ def test_a_set_is_fetched_once_and_sorted(tmp_path: Path) -> None:
         assert found == [tmp_path / "kafka-1" / "a.jar", tmp_path / "kafka-1" / "b.jar"]
     assert fetch.calls == 1
     assert {path.name for path in tmp_path.iterdir()} <= {"kafka-1", ".kafka-1.lock"}
+
+
+def test_a_jar_that_is_not_the_known_one_is_never_used(tmp_path: Path) -> None:
+    known = {name: hashlib.sha256(text).hexdigest() for name, text in
+             (("a.jar", b"aaa"), ("b.jar", b"bbb"))}  # fmt: skip
+    JarCache(tmp_path).jars("kafka-1", "recipe", Fetcher(), known)
+    for pinned, words in (
+        ({**known, "b.jar": "0" * 64}, f"b.jar came with the SHA-256 {known['b.jar']}; expected 0"),
+        ({**known, "c.jar": "0" * 64}, r"c.jar came with the SHA-256 \(not at all\)"),
+        ({"a.jar": known["a.jar"]}, "expected no such jar"),
+    ):
+        fetch = Fetcher()
+        with pytest.raises(ConfigError, match=words):
+            JarCache(tmp_path).jars("kafka-1", "recipe", fetch, pinned)
+        assert fetch.calls == 1, "what was in the cache is not trusted either"
+    fetch = Fetcher()
+    JarCache(tmp_path).jars("kafka-1", "recipe", fetch, known)
+    assert fetch.calls == 0
+
+
+def test_the_jars_that_set_up_fetches_are_known() -> None:
+    pinned = jars.pins()
+    delta, spark = (importlib.metadata.version(each) for each in ("delta-spark", "pyspark"))
+    assert {
+        f"kafka-{DEFAULT_RELEASE}",
+        f"delta-{delta}-spark-{spark.rpartition('.')[0]}",
+        f"jmx_prometheus_javaagent-{jars.EXPORTER_VERSION}",
+    } <= set(pinned)
+    digests = [digest for each in pinned.values() for digest in each.values()]
+    assert all(re.fullmatch("[0-9a-f]{64}", digest) for digest in digests)
 
 
 @pytest.mark.parametrize(
