@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -21,6 +23,20 @@ REFERENCE = "env:NAME or file:PATH (a secret is never written into a file or an 
 
 SECRET_BYTES_MAX = 100_000
 """Larger than any password, token or key [B]."""
+
+
+_VARIABLES: set[str] = set()
+"""Those of the environment that hold secrets."""
+
+
+@contextmanager
+def secrets_kept_back() -> Iterator[None]:
+    """Keep the secrets that were read of the environment out of that of processes started now."""
+    kept = {name: os.environ.pop(name) for name in _VARIABLES if name in os.environ}
+    try:
+        yield
+    finally:
+        os.environ.update(kept)
 
 
 def _as_reference(value: Any) -> Any:
@@ -47,6 +63,7 @@ def read_secret(reference: str, key: str) -> str:
     """
     kind, _, place = reference.partition(":")
     if kind == "env":
+        _VARIABLES.add(place)
         secret = os.environ.get(place, "")
         found = f"the environment variable {place} is not set or empty"
         remedy = f"set {place} before the run"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from jobs.config import load_cluster
-from jobs.config.security import Security, read_secret
+from jobs.config.security import Security, read_secret, secrets_kept_back
 from search.errors import ConfigError
 
 SECRET = "hunter2"
@@ -131,3 +133,16 @@ def test_a_secret_that_is_not_there_says_where_it_was_looked_for(
     ):
         with pytest.raises(ConfigError, match=part):
             read_secret(reference, "security.password_from")
+
+
+def test_a_secret_of_the_environment_is_kept_from_processes_that_are_started(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TEST_PASSWORD", SECRET)
+    monkeypatch.setenv("TEST_OTHER", "no secret")
+    read_secret("env:TEST_PASSWORD", "security.password_from")
+    show = [sys.executable, "-c", "import os; print(dict(os.environ))"]
+    with secrets_kept_back():
+        shown = subprocess.run(show, capture_output=True, text=True, check=True).stdout
+    assert SECRET not in shown and "no secret" in shown
+    assert read_secret("env:TEST_PASSWORD", "security.password_from") == SECRET
