@@ -66,7 +66,7 @@ clean: ## Delete build products and the virtual environment, but not the cached 
 	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 # An interpreter older than 3.10 cannot read the set-up's code, so the shell asks its version.
-$(STAMP): setup.py conf/constraints.txt
+$(STAMP): setup.py conf/constraints.txt conf/hashes.txt
 	@version=$$("$(PYTHON)" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null); \
 	case "$$version" in \
 	3.1[0-9]|3.[2-9][0-9]) ;; \

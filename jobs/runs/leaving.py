@@ -26,6 +26,9 @@ class LeftFiles:
         except OSError as error:
             self._lacking.append(f"{path} ({error.strerror or error})")
             return False
+        except ConfigError as error:  # which names the path
+            self._lacking.append(str(error))
+            return False
         self.written.append((what, str(path)))
         return True
 
