@@ -38,9 +38,10 @@ lint: $(STAMP) ## Check style and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-dist: $(STAMP) ## Build the wheel that executors get, and the source archive, into dist/
+dist: $(STAMP) ## Build the wheel that executors get, the source archive and a bill of materials into dist/
 	@$(BIN)/python -m build --no-isolation --outdir dist . > .cache/dist.log 2>&1 || \
 		{ tail -n 5 .cache/dist.log >&2; echo "The whole story is in .cache/dist.log" >&2; exit 2; }
+	@$(BIN)/python -m jobs.setup.sbom dist/kafka_redline.cdx.json
 	@ls dist
 
 bench: $(STAMP) ## Compare the clients with Kafka's own and others, in MB per CPU-second

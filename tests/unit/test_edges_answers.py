@@ -33,8 +33,8 @@ from metrics.reporting.notebook_display import table_html
 from metrics.sources.exposition import numbers_of, parse_series
 from metrics.tables.cases import Outcome
 from metrics.tables.trials import trial_from
+from tests.support.edges import CONF, nasty, soon, values
 from tests.support.rows import trial
-from tests.unit.test_edges import CONF, nasty, soon, values
 
 FEW, MANY = 60, 2_000
 usual = settings(max_examples=FEW, suppress_health_check=[HealthCheck.function_scoped_fixture])

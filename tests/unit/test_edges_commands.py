@@ -21,7 +21,7 @@ from jobs.entry import UNEXPECTED, _code_of
 from metrics.reporting.summary import write_summary
 from metrics.tables.store import TableStore
 from search.errors import ConfigError
-from tests.unit.test_edges import SLOW_S, SUMMARY, nasty
+from tests.support.edges import SLOW_S, SUMMARY, nasty
 
 FEW, MANY = 80, 3_000
 DOCUMENTED = {0, 2, 3, 4, 5, 75}
