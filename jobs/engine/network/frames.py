@@ -35,7 +35,7 @@ class FrameReader:
         position, end = 0, len(joined)
         while end - position >= _COUNT.size:
             (size,) = _COUNT.unpack_from(joined, position)
-            if size < _COUNT.size:
+            if size < 0:
                 raise ValueError(f"a frame of {size} bytes")
             if end - position - _COUNT.size < size:
                 break
