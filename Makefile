@@ -38,9 +38,10 @@ lint: $(STAMP) ## Check style and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-dist: $(STAMP) ## Build the wheel that executors get, and the source archive, into dist/
+dist: $(STAMP) ## Build the wheel that executors get, the source archive and a bill of materials into dist/
 	@$(BIN)/python -m build --no-isolation --outdir dist . > .cache/dist.log 2>&1 || \
 		{ tail -n 5 .cache/dist.log >&2; echo "The whole story is in .cache/dist.log" >&2; exit 2; }
+	@$(BIN)/python -m jobs.setup.sbom dist/kafka_redline.cdx.json
 	@ls dist
 
 bench: $(STAMP) ## Compare the clients with Kafka's own and others, in MB per CPU-second
@@ -69,7 +70,7 @@ clean: ## Delete build products and the virtual environment, but not the cached 
 	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 # An interpreter older than 3.10 cannot read the set-up's code, so the shell asks its version.
-$(STAMP): setup.py conf/constraints.txt
+$(STAMP): setup.py conf/constraints.txt conf/hashes.txt
 	@version=$$("$(PYTHON)" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null); \
 	case "$$version" in \
 	3.1[0-9]|3.[2-9][0-9]) ;; \

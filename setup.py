@@ -149,7 +149,7 @@ setup(
     python_requires=">=3.10",
     packages=PACKAGES,
     package_data={
-        "conf": ["**/*.yaml", "**/*.txt", "**/*.properties", "**/*.json"],
+        "conf": ["**/*.yaml", "**/*.txt", "**/*.properties", "**/*.json", "**/*.sha256"],
         "metrics.reporting": ["templates/*"],
     },
     install_requires=REQUIRES,

@@ -12,8 +12,8 @@ from functools import partial
 
 import click
 
-from jobs.cluster.admin import AdminError, KafkaAdmin
-from jobs.cluster.leftovers import Leftover, leftovers
+from jobs.cluster.admin import KafkaAdmin
+from jobs.cluster.leftovers import Leftover, delete_leftovers, leftovers
 from jobs.cluster.lock import RunLocks, holder_words
 from jobs.cluster.opening import open_cluster
 from jobs.config.loading import load_cluster
@@ -92,13 +92,10 @@ def _table(found: Sequence[Leftover]) -> Table:
 
 
 def _delete(admin: KafkaAdmin, chosen: Sequence[Leftover], reporter: Reporter) -> int:
-    left = 0
-    for each in chosen:
-        try:
-            (admin.delete_topic if each.kind == "topic" else admin.delete_group)(each.name)
-        except AdminError as error:
-            left += 1
-            warn(reporter, str(error))
+    troubles = delete_leftovers(admin, chosen)
+    left = len(troubles)
+    for trouble in troubles:
+        warn(reporter, trouble)
     note(reporter, f"deleted {len(chosen) - left} of {len(chosen)}")
     if left:
         raise RedlineError(f"{left} of {len(chosen)} could not be deleted; see above why")

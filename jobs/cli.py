@@ -76,7 +76,7 @@ def redline() -> None:
     """Find how much traffic a Kafka cluster can take, and what limits it.
 
     Exit codes: 0 done, 1 unexpected error, 2 bad usage or configuration, 3 no conclusion,
-    4 regression found, 5 stopped by a guard, 75 try again later (the cluster is in use),
+    4 regression found, 5 stopped by a guard, 75 try again later (the cluster is in use or down),
     130 interrupted, 143 terminated.
     """
 

@@ -12,7 +12,7 @@ import click
 
 from jobs.console.printing import make_reporter
 from jobs.entry import run
-from jobs.options import Amount, RunId, run_options
+from jobs.options import COUNT_MAX, Amount, RunId, run_options
 from jobs.runs.asked import Asked
 from jobs.runs.compare.body import ComparisonRun
 from jobs.runs.compare.finished import compare_finished
@@ -39,9 +39,9 @@ from search.errors import ConfigError
               help="The traffic pattern: a file of conf/workloads, or a path.")  # fmt: skip
 @click.option("--goal", default="default", show_default=True, metavar="NAME|FILE",
               help="Guards, and what makes a trial INVALID.")  # fmt: skip
-@click.option("--pairs", default=4, show_default=True, type=click.IntRange(min=PAIRS_MIN),
+@click.option("--pairs", default=4, show_default=True, type=click.IntRange(PAIRS_MIN, COUNT_MAX),
               help="Pairs of saturated trials for each message size.")  # fmt: skip
-@click.option("--steady-pairs", default=3, show_default=True, type=click.IntRange(min=0),
+@click.option("--steady-pairs", default=3, show_default=True, type=click.IntRange(0, COUNT_MAX),
               help="Pairs at a load that both sides sustain, which explain the difference; fewer "
                    f"than {PAIRS_MIN} give no interval.")  # fmt: skip
 @click.option("--min-effect", default=0.05, show_default=True,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import signal
@@ -12,6 +13,7 @@ from types import FrameType
 
 import click
 
+from jobs.console.streams import has_no_reader, settle_streams
 from jobs.setup.places import cache_dir
 from search.errors import ConfigError, RedlineError, TerminatedError
 
@@ -19,13 +21,18 @@ INTERRUPTED = 130
 DATABRICKS = "DATABRICKS_RUNTIME_VERSION"
 """Set where Databricks runs the job, which takes any SystemExit, one of 0 too, for a failure."""
 UNEXPECTED = 1
+_OF_THE_MACHINE = {
+    errno.EACCES, errno.EDQUOT, errno.EFBIG, errno.EISDIR, errno.ELOOP, errno.EMFILE,
+    errno.ENAMETOOLONG, errno.ENFILE, errno.ENOSPC, errno.ENOTDIR, errno.EPERM, errno.EROFS,
+}  # fmt: skip
+"""Errors that somebody can mend without knowing our code."""
 
 
 def run(command: click.Command, args: Sequence[str] | None = None) -> None:
     """Run a job's command and exit with its code; on Databricks a job that is done just returns.
 
     0 done, 1 unexpected error, 2 bad usage or configuration, 3 no conclusion,
-    4 regression found, 5 stopped by a guard, 75 try again later (the cluster is in use),
+    4 regression found, 5 stopped by a guard, 75 try again later (the cluster is in use or down),
     130 interrupted, 143 terminated.
     """
     # Libraries log what we say in a sentence of our own; a run keeps it in its folder.
@@ -41,6 +48,7 @@ def run(command: click.Command, args: Sequence[str] | None = None) -> None:
     for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(name, interrupt)
     code = _code_of(command, args, interrupts)
+    settle_streams()
     if code or DATABRICKS not in os.environ:
         sys.exit(code)
 
@@ -52,6 +60,10 @@ def _code_of(command: click.Command, args: Sequence[str] | None, interrupts: Seq
         )
     except click.exceptions.Exit as ended:  # --help and the like
         return int(ended.exit_code)
+    except SystemExit:  # click's, where nobody reads any more what it prints
+        if has_no_reader(1):
+            return 0
+        raise
     except (click.Abort, KeyboardInterrupt):
         return _interrupted(interrupts)
     except click.ClickException as error:
@@ -61,11 +73,24 @@ def _code_of(command: click.Command, args: Sequence[str] | None, interrupts: Seq
         _say(str(error))
         return error.exit_code
     except Exception as error:  # noqa: BLE001 - the last resort, which keeps what it caught
-        if interrupts:  # what an interrupt breaks on its way is no error of its own
-            return _interrupted(interrupts)
-        _say(f"unexpected error: {type(error).__name__}: {error}\n{_keep()}")
-        return UNEXPECTED
+        return _unexpected(error, interrupts)
     return result if isinstance(result, int) else 0
+
+
+def _unexpected(error: Exception, interrupts: Sequence[int]) -> int:
+    if interrupts:  # what an interrupt breaks on its way is no error of its own
+        return _interrupted(interrupts)
+    if isinstance(error, BrokenPipeError) and has_no_reader(1):
+        return 0
+    if isinstance(error, OSError) and error.errno in _OF_THE_MACHINE:
+        place = error.filename or "a file, or standard output,"
+        _say(
+            f"{place} cannot be written or read ({error.strerror}); expected room and permission "
+            "there; see to them, or name another place"
+        )
+        return ConfigError.exit_code
+    _say(f"unexpected error: {type(error).__name__}: {error}\n{_keep()}")
+    return UNEXPECTED
 
 
 def _interrupted(signals: Sequence[int]) -> int:

@@ -23,6 +23,9 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 USUAL_WORKLOAD = "demo"
 """Of a testbed."""
 
+COUNT_MAX = 1_000_000_000
+"""More of anything that an option counts is a slip of the hand."""
+
 
 def duration_s(text: str) -> float:
     """A time with its unit, such as 90s, 30m or 1.5h [s].
@@ -148,7 +151,7 @@ tables_option = click.option(
 )
 _SLOTS = click.option(
     "--slots",
-    type=click.IntRange(min=1),
+    type=click.IntRange(1, COUNT_MAX),
     help="Tasks that share the load.  [default: as many as Spark can run at once]",
 )
 _DRY_RUN = click.option(

@@ -10,13 +10,14 @@ import click
 
 from jobs.console.events import Level, Notice, Table
 from jobs.console.printing import make_reporter
-from jobs.options import Amount
+from jobs.options import COUNT_MAX, Amount
 from metrics.planning.provisioning import Demand, MeasuredLimit, Provision, provision
 from metrics.planning.setups import DAY_S, setups_of, smallest
 from metrics.reporting.limit_words import AT_LEVEL, doubt_words
 from metrics.reporting.summary import RunSummary, load_summary, write_file
 from metrics.reporting.sweep.answer import SweepAnswer, case_words, load_answer, short
 from metrics.tables.boundary import Boundary
+from metrics.traffic.sizes import MESSAGE_BYTES_MAX
 from metrics.trial.state import ALL_BROKERS
 from metrics.units import format_count, format_mb_per_s, format_ratio, format_size
 from search.errors import ConfigError, NoConclusionError
@@ -56,18 +57,21 @@ from search.errors import ConfigError, NoConclusionError
     help="The same as the payload of a day, in 10⁹ bytes, spread evenly over it.",
 )
 @click.option(
-    "--message-bytes", required=True, type=click.IntRange(min=1), help="Size of a message."
+    "--message-bytes",
+    required=True,
+    type=click.IntRange(1, MESSAGE_BYTES_MAX),
+    help="Size of a message.",
 )
 @click.option(
     "--replication-factor",
-    type=click.IntRange(min=1),
+    type=click.IntRange(1, COUNT_MAX),
     default=3,
     show_default=True,
     help="Replicas of a partition.",
 )
 @click.option(
     "--consumer-groups",
-    type=click.IntRange(min=0),
+    type=click.IntRange(0, COUNT_MAX),
     default=1,
     show_default=True,
     help="Groups that each read everything.",

@@ -19,7 +19,7 @@ from jobs.runs.recorded import not_there, tables_wanted
 from jobs.runs.results import REPORT, series_of, write_report
 from jobs.runs.sole_driver import is_driven
 from jobs.spark.session import close_session, local_session
-from metrics.reporting.summary import load_summary
+from metrics.reporting.summary import load_summary, write_summary
 from metrics.reporting.summary_tables import configuration_of_row, summary_of
 from metrics.tables.store import TableStore
 from metrics.trial.trial import Trial
@@ -61,6 +61,9 @@ def report(run_id: str, out: Path, tables: str | None, target: Path | None) -> N
         kept = folder / "summary.json"
         if kept.exists():
             summary = load_summary(kept)
+        elif target is None:  # a full disk kept it from being written at the run's end
+            write_summary(summary, kept)
+            reporter.report(Notice(Level.NOTE, f"summary: {kept}"))
         if summary.status == RUNNING and folder.is_dir() and not is_driven(folder):
             summary = replace(summary, status="killed", error=KILLED.format(run_id))
         write_report(page, summary, trials, configuration_of_row(runs[-1]), series)

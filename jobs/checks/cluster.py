@@ -39,7 +39,7 @@ def cluster_findings(
         ("brokers", lambda: broker_findings(opened.info)),
         ("replicas", lambda: _replicas(opened)),
         ("topics", lambda: _making(opened, config, run_id)),
-        ("permissions", lambda: permissions_found(opened, config, run_id, locks)),
+        ("permissions", lambda: permission_findings(opened, config, run_id, locks)),
         ("lock", lambda: _lock(opened) if locks else []),
         ("length of a trial", lambda: _length(opened, config)),
         ("guards", lambda: _guards(opened, config, run_id)),
@@ -92,10 +92,15 @@ def _making(opened: OpenCluster, config: Configuration, run_id: str) -> list[Fin
     return [ok("topics", f"would be accepted, for messages of {told}{more}")]
 
 
-def permissions_found(
+def permission_findings(
     opened: OpenCluster, config: Configuration, run_id: str, locks: bool
 ) -> list[Finding]:
-    """Which permissions a run needs and lacks; nothing changes on the cluster."""
+    """What the user may not do that a run does.
+
+    Args:
+        run_id: part of the names of topics and groups that are asked about.
+        locks: whether the run takes the cluster's lock.
+    """
     group = f"redline-{run_id}" if config.workload.consumers.groups else None
     topic = topic_name(run_id, config.workload.message_bytes[0], 1)
     broker = opened.info.broker_ids[0]

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from jobs.checks.executors import clocks_within, executor_findings
+from jobs.checks.exposure import exposure_findings
 from jobs.checks.finding import Finding, problems_of
 from jobs.checks.settings import promised_slots, setting_findings, slot_findings
 from jobs.checks.slots import await_slots, registered_slots
@@ -77,6 +78,8 @@ def look_at_session(
         executors = survey(
             spark, ready.count, order_of(needs, addresses, line.address, network_namespace)
         )
+    hosts = [host for host, _ in addresses.values()]
+    found += exposure_findings(cluster, hosts, settings, master)
     places = {str(broker): place for broker, place in addresses.items()}
     found += executor_findings(executors, own_facts(needs), places)
     environment = {

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from kafka import KafkaAdminClient, TopicPartition
 from kafka import errors as kafka_errors
 from kafka.admin import ConfigResource, ConfigResourceType, OffsetSpec
-from kafka.protocol.admin import ElectionType
+from kafka.protocol.admin import DescribeLogDirsRequest, ElectionType
 from kafka.protocol.metadata import MetadataRequest
 
 from search.errors import RedlineError
@@ -207,6 +207,41 @@ class KafkaAdmin:
         answer = self.ask(what, lambda: self.client.delete_groups([group_id]))
         if answer[group_id] != "OK":
             raise self._error(what, getattr(kafka_errors, answer[group_id])())
+
+    def topics_held_by(self, broker_id: int) -> frozenset[str] | None:
+        """All topics with a replica on this broker, seen or not; None where it may not tell.
+
+        Raises:
+            AdminError: the broker does not answer.
+        """
+        manager = self.client._manager
+        answer = self.ask(
+            f"ask broker {broker_id} which topics it holds",
+            lambda: manager.run(
+                manager.send, DescribeLogDirsRequest(topics=None), broker_id, LOOK_TIMEOUT_MS
+            ),
+        )
+        if not answer.results:
+            return None
+        return frozenset(str(topic.name) for each in answer.results for topic in each.topics)
+
+    def forbidden_among(self, broker_id: int, topics: Iterable[str]) -> frozenset[str]:
+        """Those that this client may not describe; one that is just gone is none of them.
+
+        Raises:
+            AdminError: the broker does not answer.
+        """
+        named = [MetadataRequest.MetadataRequestTopic(name=topic) for topic in topics]
+        if not named:  # which would ask about all
+            return frozenset()
+        request = MetadataRequest(topics=named, allow_auto_topic_creation=False)
+        manager = self.client._manager
+        answer = self.ask(
+            f"ask broker {broker_id} which topics it shows",
+            lambda: manager.run(manager.send, request, broker_id, LOOK_TIMEOUT_MS),
+        )
+        refused = kafka_errors.TopicAuthorizationFailedError.errno
+        return frozenset(str(each.name) for each in answer.topics if each.error_code == refused)
 
     def partitions_seen_by(
         self, broker_id: int, topics: Sequence[str]

@@ -15,13 +15,15 @@ from kafka.net.compat import KafkaNetClient
 from jobs.cluster.admin import AdminError, KafkaAdmin
 from jobs.engine.network.connections import refusals_of
 from jobs.engine.network.refusals import why_not
-from search.errors import ConfigError
+from search.errors import ConfigError, TryLaterError
 
 PROBE_SHARE = 0.3
 """Share of the time limit that the look at the bare addresses may take."""
 
 RECONNECT_BACKOFF_MAX_MS = 1_000
 """A broker that comes back is noticed within about this time [ms]."""
+
+UNRESOLVED = "has a host name that does not resolve"
 
 CLIENT_ID = "kafka-redline-admin"
 
@@ -43,7 +45,8 @@ def connect(
         request_timeout_s: for each later request [s].
 
     Raises:
-        ConfigError: when no address answers, none is a Kafka broker with these options, the
+        TryLaterError: when no address answers, as those of a cluster that is down.
+        ConfigError: when no name resolves, none is a Kafka broker with these options, the
             credentials are refused, or a broker advertises an address that does not answer.
     """
     _keep_kafka_python_quiet()
@@ -51,7 +54,8 @@ def connect(
     answering = [server for server in bootstrap_servers if server not in troubles]
     if not answering:
         told = "; ".join(f"{server} {trouble}" for server, trouble in troubles.items())
-        raise ConfigError(
+        are_named = any(trouble != UNRESOLVED for trouble in troubles.values())
+        raise (TryLaterError if are_named else ConfigError)(
             f"{f'cluster {cluster}: ' if cluster else ''}none of its bootstrap_servers can be "
             f"reached: {told}; expected a Kafka broker there; start it, or correct the addresses"
         )
@@ -93,7 +97,7 @@ def _trouble(address: str, timeout_s: float) -> str | None:
     try:
         socket.create_connection(split(address), timeout_s).close()
     except socket.gaierror:
-        return "has a host name that does not resolve"
+        return UNRESOLVED
     except TimeoutError:
         return f"does not answer within {timeout_s:.3g} s"
     except OSError as error:

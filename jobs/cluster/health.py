@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from jobs.cluster.admin import KafkaAdmin
@@ -10,23 +11,37 @@ from metrics.units import format_size
 UNKNOWN_BYTES = -1
 """What brokers before Kafka 3.3 say of a volume's size and room."""
 
+HOLDERS_ASKED = 3
+"""Brokers that are asked for all that they hold; each may hold thousands of partitions."""
+
 Partitions = frozenset[tuple[str, int]]
 """Partitions as (topic, number)."""
 
 
 @dataclass(frozen=True)
 class LogDir:
-    """A log directory of a broker and the volume that it is on; `UNKNOWN_BYTES` where not told."""
+    """A log directory of a broker and the volume that it is on; `UNKNOWN_BYTES` where not told.
+
+    Attributes:
+        own_logs, own_bytes: replicas in it of the topics that were asked for, and their size.
+    """
 
     broker_id: int
     path: str
     total_bytes: int
     usable_bytes: int
+    own_logs: int = 0
+    own_bytes: int = 0
 
     @property
     def is_told(self) -> bool:
         """True when the broker says how large its volume is."""
         return self.total_bytes > 0 and self.usable_bytes >= 0
+
+    @property
+    def volume(self) -> tuple[int, int, int]:
+        """Alike for directories of a broker that share a volume."""
+        return self.broker_id, self.total_bytes, self.usable_bytes
 
     @property
     def used_share(self) -> float:
@@ -75,16 +90,19 @@ class ClusterHealth:
             if len(each["isr_nodes"]) < len(each["replica_nodes"])
         )
 
-    def log_dirs(self) -> tuple[LogDir, ...]:
+    def log_dirs(self, topics: Sequence[str] = ()) -> tuple[LogDir, ...]:
         """The log directories of all brokers; none of brokers that may not tell.
+
+        Args:
+            topics: whose replicas are counted in each; of no others, as a broker may have
+                thousands.
 
         Raises:
             AdminError: a broker does not answer.
         """
         answers = self._admin.ask(
             "look at the brokers' disks",
-            # No partition is asked for: only the volumes matter, and a broker may have thousands.
-            lambda: self._admin.client.describe_log_dirs({}),
+            lambda: self._admin.client.describe_log_dirs(list(topics) or {}),
         )
         return tuple(
             LogDir(
@@ -92,7 +110,29 @@ class ClusterHealth:
                 str(each["log_dir"]),
                 int(each.get("total_bytes", UNKNOWN_BYTES)),
                 int(each.get("usable_bytes", UNKNOWN_BYTES)),
+                sum(len(topic["partitions"]) for topic in each["topics"]),
+                sum(
+                    int(log["partition_size"])
+                    for topic in each["topics"]
+                    for log in topic["partitions"]
+                ),
             )
             for answer in answers
             for each in answer["log_dirs"]
         )
+
+    def hidden_topics(self) -> frozenset[str] | None:
+        """Topics that brokers hold and this client may not see; None where nobody may tell.
+
+        Asks few brokers, once: a client that may not see others' topics sees none of them.
+
+        Raises:
+            AdminError: the cluster does not answer.
+        """
+        brokers = self._admin.describe_cluster().broker_ids[:HOLDERS_ASKED]
+        told = [self._admin.topics_held_by(each) for each in brokers]
+        held = [each for each in told if each is not None]
+        if not held:
+            return None
+        unseen = frozenset().union(*held) - self._admin.topic_names()
+        return self._admin.forbidden_among(brokers[0], sorted(unseen))

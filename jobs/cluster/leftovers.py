@@ -1,4 +1,4 @@
-"""What runs that died left on a cluster: topics and consumer groups, known by their names. Pure."""
+"""What runs that died left on a cluster: topics and consumer groups, known by their names."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
+from jobs.cluster.admin import AdminError, KafkaAdmin
 from jobs.cluster.topic_plan import PREFIX
 
 _TOPIC = re.compile(rf"{PREFIX}.+-\d+B-\d+p(?:-\d+)?")  # as topic_plan.topic_name and several say
@@ -44,6 +45,17 @@ def leftovers(topics: Iterable[str], groups: Iterable[str]) -> list[Leftover]:
     named += [("group", name) for name in groups if _GROUP.fullmatch(name)]
     found = (Leftover(kind, name, begun_s(name)) for kind, name in named)
     return sorted(found, key=lambda each: (each.begun_s or 0.0, each.kind, each.name))
+
+
+def delete_leftovers(admin: KafkaAdmin, chosen: Iterable[Leftover]) -> list[str]:
+    """Delete them, one after the other; a sentence for each that could not be."""
+    troubles = []
+    for each in chosen:
+        try:
+            (admin.delete_topic if each.kind == "topic" else admin.delete_group)(each.name)
+        except AdminError as error:
+            troubles.append(str(error))
+    return troubles
 
 
 def begun_s(name: str) -> float | None:

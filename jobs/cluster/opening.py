@@ -114,7 +114,8 @@ def open_cluster(cluster: Cluster, reporter: Reporter, stack: ExitStack) -> Open
     """Start the testbed if the cluster is one, and connect; `stack` undoes both.
 
     Raises:
-        ConfigError: it does not start, or cannot be reached, or has no way to its metrics.
+        ConfigError: it does not start, or lets nobody in, or has no way to its metrics.
+        TryLaterError: no broker answers.
     """
     if cluster.testbed is None:
         return _running(cluster, reporter, stack)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -11,6 +12,9 @@ from search.errors import ConfigError
 
 SUFFIXES = (".yaml", ".yml")
 PROPERTIES = ".properties"
+
+BYTES_MAX = 1_000_000
+"""Larger than any configuration [B]."""
 
 
 @dataclass(frozen=True)
@@ -74,9 +78,22 @@ def read_conf(folder: str, name_or_path: str, asked_by: str) -> ConfFile:
     )
 
 
+def text_of(path: Path, bytes_max: int) -> str:
+    """The text of a file, which a device or a mistaken path may have without end.
+
+    Raises:
+        OSError, ValueError: it cannot be read, is no UTF-8, or is larger.
+    """
+    with path.open("rb") as file:
+        data = file.read(bytes_max + 1)
+    if len(data) > bytes_max:
+        raise OSError(errno.EFBIG, f"it has more than {bytes_max:,} bytes")
+    return data.decode("utf-8").replace("\r\n", "\n")
+
+
 def _read(folder: str, path: Path, asked_by: str) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return text_of(path, BYTES_MAX)
     except ValueError as error:
         if isinstance(error, UnicodeDecodeError):
             raise ConfigError(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from jobs.config.fields import Model, holds_free_keys, nearest
+from jobs.config.problems import may_be_secret
 from jobs.config.source import ParsedFile, kind_of, parse_value
 from search.errors import ConfigError
 
@@ -47,7 +48,20 @@ def parse_override(text: str) -> Override:
             f"--set {path} begins with {parts[0]}{meant} expected cluster, workload or goal, "
             "the file whose key it replaces"
         )
-    return Override(parts[0], parts[1:], parse_value(value, f"--set {path}"))
+    return Override(parts[0], parts[1:], _value(value, path, parts))
+
+
+def _value(text: str, path: str, parts: tuple[str, ...]) -> Any:
+    """The value of an option; what is wrong with that of a secret's key is not repeated."""
+    try:
+        return parse_value(text, f"--set {path}")
+    except ConfigError:
+        if not any(may_be_secret((part,)) for part in parts):
+            raise
+    raise ConfigError(
+        f"--set {path}: the value is malformed; expected a reference such as env:NAME or "
+        "file:PATH, as no secret is written into an option; correct it"
+    )
 
 
 def parse_overrides(texts: Sequence[str]) -> tuple[Override, ...]:

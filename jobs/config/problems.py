@@ -80,7 +80,7 @@ def _line(details: ErrorDetails, source: ParsedFile, model: Model) -> str:
 
 def _unknown(model: Model, path: tuple[Any, ...]) -> str:
     """The hint, and for a literal secret why there is no such key."""
-    if _may_be_secret(path) and not str(path[-1]).endswith("_from"):
+    if may_be_secret(path) and not str(path[-1]).endswith("_from"):
         return (
             "secrets are never written into a file or an option; "
             "expected references such as password_from: env:KAFKA_PASSWORD; replace it"
@@ -88,12 +88,13 @@ def _unknown(model: Model, path: tuple[Any, ...]) -> str:
     return hint(model, path)
 
 
-def _may_be_secret(path: tuple[Any, ...]) -> bool:
+def may_be_secret(path: tuple[Any, ...]) -> bool:
+    """Whether the value of a key may hold a secret, which no message repeats."""
     return any(word in str(path[-1]).lower() for word in LITERAL_SECRETS) if path else False
 
 
 def _shown(path: tuple[Any, ...], value: Any) -> str:
-    if _may_be_secret(path):
+    if may_be_secret(path):
         return "no reference to a secret"
     if isinstance(value, (dict, list, tuple)) or value is None:
         return "null" if value is None else kind_of(value)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -12,12 +14,31 @@ from pydantic import BeforeValidator, model_validator
 from jobs.config.base import ConfigModel
 from jobs.config.client_properties import REFERENCE as PROPERTIES
 from jobs.config.client_properties import secret as secret_of_properties
+from jobs.config.files import text_of
 from jobs.config.tokens import ClientCredentials, ReferencedToken
 from jobs.engine.network.options import ClientOptions
 from search.bounds import Text, UnexpectedError
 from search.errors import ConfigError
 
 REFERENCE = "env:NAME or file:PATH (a secret is never written into a file or an option itself)"
+
+
+SECRET_BYTES_MAX = 100_000
+"""Larger than any password, token or key [B]."""
+
+
+_VARIABLES: set[str] = set()
+"""Those of the environment that hold secrets."""
+
+
+@contextmanager
+def secrets_kept_back() -> Iterator[None]:
+    """Keep the secrets that were read of the environment out of that of processes started now."""
+    kept = {name: os.environ.pop(name) for name in _VARIABLES if name in os.environ}
+    try:
+        yield
+    finally:
+        os.environ.update(kept)
 
 
 def _as_reference(value: Any) -> Any:
@@ -46,6 +67,7 @@ def read_secret(reference: str, key: str, of: str = "cluster ") -> str:
     """
     kind, _, place = reference.partition(":")
     if kind == "env":
+        _VARIABLES.add(place)
         secret = os.environ.get(place, "")
         found = f"the environment variable {place} is not set or empty"
         remedy = f"set {place} before the run"
@@ -57,8 +79,8 @@ def read_secret(reference: str, key: str, of: str = "cluster ") -> str:
         path = Path(place).expanduser()
         found, remedy = f"the file {path} is empty", "write the secret into it"
         try:
-            secret = path.read_text(encoding="utf-8").rstrip("\r\n")
-        except (OSError, UnicodeDecodeError) as error:
+            secret = text_of(path, SECRET_BYTES_MAX).rstrip("\r\n")
+        except (OSError, ValueError) as error:
             secret = ""
             found = f"the file {path} cannot be read ({error.__class__.__name__})"
             remedy = "check the path and its permissions"
@@ -101,8 +123,9 @@ class Security(ConfigModel):
         Annotated[
             str,
             Text(
-                r"https://\S+|http://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?(/\S*)?",
-                "an https address such as https://idp.example.com/oauth2/token",
+                r"https://[^\s@/?#]+([/?#]\S*)?|http://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?(/\S*)?",
+                "an https address without user and password, such as "
+                "https://idp.example.com/oauth2/token",
             ),
         ]
         | None

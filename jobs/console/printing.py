@@ -42,6 +42,7 @@ from jobs.console.rich import (
     table,
     trial_lines,
 )
+from jobs.console.streams import steady
 from jobs.console.text import clean, limit_table, limit_title, sentences, table_lines
 from metrics.reporting.summary import by_goal
 from metrics.units import format_duration
@@ -51,11 +52,21 @@ _REFRESH_PER_S = 4
 
 
 def make_reporter(out: TextIO | None = None, err: TextIO | None = None) -> Reporter:
-    """The live display where `out` is a terminal that can show it, else plain lines."""
-    out, err = out or sys.stdout, err or sys.stderr
-    if out.isatty() and _can_move_cursor() and _is_unicode(out):
-        return TerminalReporter(Console(file=out, highlight=False, emoji=False), err, sys.stdin)
-    return PlainReporter(out, err)
+    """The live display where `out` is a terminal that can show it, else plain lines.
+
+    A stream that is gone or full ends nothing: the run goes on, and leaves its files.
+    """
+    errors = steady(err or sys.stderr)
+    lines = steady(
+        out or sys.stdout,
+        lambda why: _write(
+            errors, [f"warning: standard output cannot be written ({why}) and is left out"]
+        ),
+    )
+    if lines.isatty() and _can_move_cursor() and _is_unicode(lines):
+        console = Console(file=lines, highlight=False, emoji=False)
+        return TerminalReporter(console, errors, sys.stdin)
+    return PlainReporter(lines, errors)
 
 
 def _can_move_cursor() -> bool:
@@ -138,7 +149,7 @@ class TerminalReporter:
         self,
         console: Console,
         err: TextIO,
-        stdin: TextIO,
+        stdin: TextIO | None,
         clock_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._console, self._err, self._stdin = console, err, stdin
@@ -169,7 +180,7 @@ class TerminalReporter:
         """Ask; anything but yes is a no, and so is a terminal that cannot answer."""
         with self._lock:
             self._end_activity(done=True)
-            if not self._stdin.isatty():
+            if self._stdin is None or not self._stdin.isatty():
                 return False
             self._console.print(Text(f"{clean(question)} [y/N] "), end="")
             return self._stdin.readline().strip().lower() in ("y", "yes")

@@ -10,7 +10,7 @@ from pathlib import Path
 from jobs.cluster.opening import LAG_CHECKS
 from jobs.config import Cluster, Configuration, Goal, Workload
 from jobs.console.events import Plan
-from metrics.planning.disk_room import DELETED_LATE_S, retained_bytes
+from metrics.planning.disk_room import LogCleaning, retained_bytes
 from metrics.planning.wire_model import describe
 from metrics.traffic.axes import AXES, NP
 from metrics.traffic.pattern import TopicOptions
@@ -151,7 +151,7 @@ def on_disk(
     """
     if brokers is None:
         return written
-    late = peak_bytes_per_s * DELETED_LATE_S
+    late = peak_bytes_per_s * LogCleaning().late_s(topic)
     return min(written, retained_bytes(topic, brokers) + late)
 
 

@@ -14,6 +14,7 @@ from jobs.config.loading import require_endless
 from jobs.console.events import Plan, RunFinished, Table
 from jobs.runs.endings import Ending, ending_of
 from jobs.runs.estimate import TESTBED_CAVEAT, describe_producer, on_disk, starting_s, trial_s
+from jobs.runs.leaving import LeftFiles, made_anew
 from jobs.runs.lifecycle import Body, Life
 from jobs.runs.results import REPORT, series_of, summary_of_run, write_report
 from jobs.runs.resumption import config_text
@@ -147,16 +148,23 @@ class FixedLoadRun(Body):
         """Leave summary.json and the report, and show the trials."""
         summary = summary_of_run(life, self.config, ending, trials=self.trials)
         path, reporter = life.order.folder / "summary.json", life.order.reporter
-        write_summary(summary, path)
+        files = LeftFiles()
+        files.leave("summary", path, lambda: write_summary(summary, path))
         if self.trials:
             title = f"{self.config.workload.name} held on {self.config.cluster.name}"
             reporter.report(trials_table(title, self.trials))
-        files = [("summary", str(path))]
+        left = list(files.written)
         if life.contexts:
             page, told = life.order.folder / REPORT, json.loads(config_text(self.config))
-            write_report(page, summary, self.trials, told, self._series)
-            files = [("report", str(page)), *files, ("tables", life.order.tables)]
-        reporter.report(RunFinished(summary, time.time() - life.started_s, tuple(files)))
+            if files.leave(
+                "report",
+                page,
+                lambda: write_report(page, summary, self.trials, told, self._series),
+            ):
+                left.insert(0, files.written[-1])
+        left.append(("tables", life.order.tables))
+        reporter.report(RunFinished(summary, time.time() - life.started_s, tuple(left)))
+        files.require_all(made_anew(summary.run_id))
 
 
 def _require_windows(config: Configuration, load: FixedLoad) -> None:

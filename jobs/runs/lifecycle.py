@@ -10,10 +10,12 @@ import logging
 import secrets
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 
 from jobs.cluster.lock import RunLocks, holder_words
@@ -25,10 +27,12 @@ from jobs.runs.estimate import caveat_of
 from jobs.runs.opening import Opening
 from jobs.runs.resumption import config_text
 from jobs.runs.sole_driver import sole_driver
+from jobs.spark.session import run_interruptibly
 from jobs.trials.context import RunContext, Session
 from metrics.tables.membership import Membership
 from metrics.tables.schema import RunRow
 from metrics.units import iso_utc
+from search.errors import RedlineError
 
 
 @dataclass(frozen=True)
@@ -70,11 +74,15 @@ class Life:
         contexts: what is open, by the name of each side; one without a name where there are
             no sides, and none before the opening.
         started_s: when it began [s since the epoch].
+        recorded: how it ended, as the tables have it; None before the end.
+        ended_by: what ended it before its job was done; None where nothing did.
     """
 
     order: RunOrder
     contexts: dict[str, RunContext] = field(default_factory=dict)
     started_s: float = field(default_factory=time.time)
+    recorded: Ending | None = None
+    ended_by: BaseException | None = None
 
     @property
     def context(self) -> RunContext:
@@ -149,7 +157,11 @@ class Body(ABC):
 
     @abstractmethod
     def conclude(self, life: Life, ending: Ending) -> None:
-        """Leave the run's files and tell the reader; after an error what is known until then."""
+        """Leave the run's files and tell the reader; after an error what is known until then.
+
+        Raises:
+            ConfigError: a file could not be written; all else is done.
+        """
 
 
 def execute(
@@ -166,6 +178,7 @@ def execute(
 
     Raises:
         TryLaterError: another process drives this run, or another run has the cluster's lock.
+        ConfigError: a file that the run leaves could not be written; all others are.
         NoConclusionError, RegressionError: as the body's ending says.
         RedlineError: as opening the cluster, the session or the tables raises.
         KeyboardInterrupt: it was interrupted.
@@ -191,14 +204,27 @@ def _execute(body: Body, life: Life, cluster: OpenCluster | None, session: Sessi
             is_begun = True
             with _recorded(body, life):
                 body.measure(life)
-    except BaseException as error:
-        if is_begun:
-            body.fail(life, error)
-            body.conclude(life, body.ending(error))
-        raise
-    ending = body.ending(None)
+    except BaseException as error:  # noqa: BLE001 - a run that is over stays so
+        if life.recorded is not None and error is not life.ended_by:
+            # What breaks now is the tidying up after it.
+            warn(order.reporter, f"after the end of the run: {str(error) or type(error).__name__}")
+        if life.recorded is None or life.ended_by is not None:
+            ended_by = life.ended_by or error
+            if is_begun:
+                body.fail(life, ended_by)
+                _conclude_failed(body, life, ended_by)
+            raise ended_by from ended_by.__cause__
+    ending = life.recorded or body.ending(None)
     body.conclude(life, ending)
     return ending.outcome()
+
+
+def _conclude_failed(body: Body, life: Life, error: BaseException) -> None:
+    """Conclude a run that an error ended, which goes on whatever comes in between."""
+    try:
+        body.conclude(life, life.recorded or body.ending(error))
+    except RedlineError as second:
+        warn(life.order.reporter, str(second))
 
 
 def new_run_id(at_s: float) -> str:
@@ -237,15 +263,44 @@ def _open(
 
 @contextmanager
 def _recorded(body: Body, life: Life) -> Iterator[None]:
-    """Append that the run started, and at its end, whatever it is, how it ended."""
+    """Append that the run started, and at its end, whatever it is, how it ended.
+
+    What the tables have is what the run's files say, too: nothing that happens later changes it.
+    """
     _append_rows(body, life, "started")
     try:
         yield
     except BaseException as error:
-        _append_rows(body, life, "finished", body.ending(error))
+        life.ended_by, life.recorded = error, body.ending(error)
+        try:
+            _undisturbed(partial(_append_rows, body, life, "finished", life.recorded))
+        except RedlineError as second:
+            warn(life.order.reporter, f"the run's end is not recorded: {second}")
         raise
-    _append_rows(body, life, "finished", body.ending(None))
-    life.context.tables.compact()
+    ending = body.ending(None)
+    _undisturbed(partial(_append_rows, body, life, "finished", ending))
+    life.recorded = ending
+    _compact(life)
+
+
+def _undisturbed(deed: Callable[[], None]) -> None:
+    """Do what an interrupt must not leave half done; a second one ends the wait for it."""
+    pool = ThreadPoolExecutor(1, thread_name_prefix="redline-end")
+    done = pool.submit(deed)
+    pool.shutdown(wait=False)
+    try:
+        done.result()
+    except KeyboardInterrupt:
+        done.result()
+
+
+def _compact(life: Life) -> None:
+    """Merge small files, unless somebody would rather have the run end at once."""
+    context = life.context
+    try:
+        run_interruptibly(context.session.spark, "redline-compact", context.tables.compact)
+    except KeyboardInterrupt:
+        warn(life.order.reporter, "the tables are not compacted, which the next run will do")
 
 
 def _append_rows(body: Body, life: Life, event: str, ending: Ending | None = None) -> None:

@@ -14,6 +14,7 @@ from jobs.config.loading import require_endless, require_open_loop
 from jobs.console.events import Plan, PointFinished, RunFinished, warn
 from jobs.runs.endings import NO_CONCLUSION, Ending, ending_of
 from jobs.runs.estimate import line_of, plan_of
+from jobs.runs.leaving import made_anew
 from jobs.runs.lifecycle import Body, Life
 from jobs.runs.offline import limits_offline
 from jobs.runs.results import (
@@ -239,6 +240,8 @@ class LimitRun(Body):
         files = write_results(
             summary, life.order.folder, life.order.tables, trials, told, self._series
         )
-        life.order.reporter.report(RunFinished(summary, time.time() - life.started_s, files))
+        took_s = time.time() - life.started_s
+        life.order.reporter.report(RunFinished(summary, took_s, tuple(files.written)))
         if (planted := planted_table(found)) is not None:
             life.order.reporter.report(planted)
+        files.require_all(made_anew(summary.run_id))

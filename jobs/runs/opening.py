@@ -11,10 +11,12 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from jobs.checks.cluster import permissions_found
+from jobs.checks.cluster import permission_findings
 from jobs.checks.finding import Severity, require_ready
 from jobs.checks.session import SessionReport, look_at_session
+from jobs.cluster.admin import AdminError
 from jobs.cluster.hosts import open_hosts
+from jobs.cluster.leftovers import delete_leftovers, leftovers
 from jobs.cluster.lock import ClusterLock, RunLocks
 from jobs.cluster.opening import (
     OpenCluster,
@@ -27,7 +29,7 @@ from jobs.cluster.quotas import require_throttling_seen
 from jobs.cluster.sources import open_metrics
 from jobs.cluster.topics import Topics
 from jobs.config import Configuration
-from jobs.console.events import PhaseStarted, Reporter, warn
+from jobs.console.events import PhaseStarted, Reporter, note, warn
 from jobs.runs.environment import environment_of
 from jobs.spark.session import close_session, local_session
 from jobs.trials.context import RunContext, Session
@@ -85,7 +87,8 @@ class Opening:
         """Everything open, for as long as the stack is.
 
         Raises:
-            ConfigError: cluster, session and configuration do not fit each other.
+            ConfigError: cluster, session and configuration do not fit each other, or the user
+                lacks a permission.
             TryLaterError: another run holds the cluster's lock.
             RedlineError: as opening the cluster, the session or the tables raises.
         """
@@ -93,7 +96,7 @@ class Opening:
         workload = config.workload
         opened = self.cluster or open_cluster(config.cluster, self.reporter, stack)
         if config.cluster.testbed is None:  # which permits all
-            require_ready(permissions_found(opened, config, self.run_id, self.locks is not None))
+            require_ready(permission_findings(opened, config, self.run_id, self.locks is not None))
         lock = None
         if self.locks is not None:
             lock = self.locks.take(opened, partial(warn, self.reporter), stack)
@@ -107,7 +110,25 @@ class Opening:
         context = self._context(opened, topics, stack, lock)
         if lock is not None:
             lock.require()
+            if self.resumes:  # with the lock held, nobody else loads what has this run's name
+                self._delete_left(opened)
         return context
+
+    def _delete_left(self, opened: OpenCluster) -> None:
+        """What an earlier part of this run left, which was killed."""
+        admin = opened.admin
+        try:
+            named = leftovers(admin.topic_names(), admin.empty_groups())
+            own = [each for each in named if each.is_of(self.run_id)]
+        except AdminError as error:
+            warn(self.reporter, f"what an earlier part of the run left stays: {error}")
+            return
+        troubles = delete_leftovers(admin, own)
+        for trouble in troubles:
+            warn(self.reporter, trouble)
+        if own:
+            gone = len(own) - len(troubles)
+            note(self.reporter, f"deleted {gone} of {len(own)} that an earlier part of it left")
 
     def _phase(self, text: str) -> None:
         self.reporter.report(PhaseStarted(text))

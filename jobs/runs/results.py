@@ -12,6 +12,7 @@ from jobs.config import Configuration, Goal
 from jobs.console.events import Table
 from jobs.runs.endings import Ending
 from jobs.runs.estimate import confirmation_of
+from jobs.runs.leaving import LeftFiles
 from jobs.runs.lifecycle import Life
 from jobs.runs.reproduce import command_of
 from metrics.judging.agreement import NEAR_LIMIT, Told, agreed, contradiction
@@ -252,29 +253,30 @@ def write_results(
     trials: Sequence[Trial] | None = None,
     settings: Mapping[str, Mapping[str, Any]] | None = None,
     series: Panels | None = None,
-) -> tuple[tuple[str, str], ...]:
-    """Write summary.json, the chart and the report; returns what was left, as (what, where).
+) -> LeftFiles:
+    """Write summary.json, the chart and the report, each whether or not the others could be.
 
     Args:
         trials, settings, series: as `write_report` takes them; trials None of a run that opened
             no tables, which has no report either.
     """
-    path = folder / "summary.json"
-    write_summary(summary, path)
-    drawn = [
-        file
-        for goal, part in by_goal(summary)
-        for file in write_chart(
-            part,
-            folder / f"boundary{f'-{goal}' if goal else ''}.html",
-            folder / f"boundary{f'-{goal}' if goal else ''}.png",
+    files, path, page = LeftFiles(), folder / "summary.json", folder / REPORT
+    files.leave("summary", path, lambda: write_summary(summary, path))
+    for goal, part in by_goal(summary):
+        drawn = folder / f"boundary{f'-{goal}' if goal else ''}.html"
+        picture = drawn.with_suffix(".png")
+        is_left = part.boundaries and files.leave(
+            "chart", drawn, partial(write_chart, part, drawn, picture)
         )
-    ]
-    files = [("summary", str(path)), *(("chart", str(each)) for each in drawn)]
-    if trials is None:
-        return tuple(files)
-    write_report(folder / REPORT, summary, trials, settings or {}, series)
-    return (("report", str(folder / REPORT)), *files, ("tables", tables))
+        if is_left and picture.exists():  # which needs what draws pictures
+            files.written.append(("chart", str(picture)))
+    if trials is not None:
+        files.leave(
+            "report", page, lambda: write_report(page, summary, trials, settings or {}, series)
+        )
+        files.written.append(("tables", tables))
+    files.written.sort(key=lambda each: each[0] != "report")  # what a reader opens comes first
+    return files
 
 
 def write_report(

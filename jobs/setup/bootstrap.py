@@ -21,6 +21,8 @@ from search.errors import ConfigError, RedlineError
 STAMP = ".ready"
 LOG_NAME = "setup.log"
 
+BUILD_TOOLS = ("packaging", "setuptools", "wheel")
+
 _OFFLINE = re.compile(
     r"failure in name resolution|NameResolutionError|Name or service not known"
     r"|NewConnectionError|Connection refused|ConnectTimeout|ReadTimeoutError"
@@ -73,14 +75,26 @@ def make_environment(folder: Path) -> Path:
 
 
 def install_packages(python: Path, root: Path, log: Path) -> None:
-    """Install the build tools first, then this checkout, editable, with all that it needs.
+    """Install the build tools, then all that is pinned, then this checkout, editable.
 
-    Without build isolation pip downloads nothing that the constraints do not pin.
+    Each file that is downloaded has a known SHA-256, build tools too, as nothing is built in an
+    environment of pip's own. What another system than Linux needs besides comes with the checkout.
     """
-    constraints = str(root / "conf" / "constraints.txt")
-    pip = [str(python), "-m", "pip", "install", "--disable-pip-version-check", "-c", constraints]
-    _run_pip([*pip, "setuptools", "wheel"], root, log)
-    _run_pip([*pip, "--no-build-isolation", "-e", ".[dev]"], root, log)
+    hashes = root / "conf" / "hashes.txt"
+    tools = log.with_name("build-tools.txt")
+    tools.write_text(lines_of(hashes.read_text(), BUILD_TOOLS))
+    pip = [str(python), "-m", "pip", "install", "--disable-pip-version-check"]
+    known = [*pip, "--no-build-isolation", "--no-deps", "--require-hashes", "-r"]
+    _run_pip([*known, str(tools)], root, log)
+    _run_pip([*known, str(hashes)], root, log)
+    pinned = ["-c", str(root / "conf" / "constraints.txt")]
+    _run_pip([*pip, *pinned, "--no-build-isolation", "-e", ".[dev]"], root, log)
+
+
+def lines_of(requirements: str, names: Sequence[str]) -> str:
+    """The lines of some packages of a file of requirements, each with the hashes below it."""
+    whole = requirements.replace("\\\n", "").splitlines()
+    return "".join(f"{line}\n" for line in whole if line.partition("==")[0] in names)
 
 
 def pip_problem(log_text: str, log: Path) -> str:

@@ -31,6 +31,8 @@ _UNREACHABLE = re.compile(
     r"|SSLHandshakeException|Network is unreachable|Server access error|proxy server"
 )
 _UNRESOLVED = re.compile(r"^\s*:: (\S+)#(\S+);(\S+): not found", re.MULTILINE)
+_SAFE = re.compile(r"https://|file:/|http://(localhost|127\.0\.0\.1|\[::1\])[:/]")
+"""Where nobody on the way can change what comes."""
 _PATTERN = "[artifact]-[revision](-[classifier]).[ext]"
 
 
@@ -113,8 +115,18 @@ def failure(log_text: str, wanted: Sequence[Coordinate]) -> ConfigError:
 
 
 def mirror_url(environ: Mapping[str, str]) -> str | None:
-    """The Maven repository that the environment names, with a slash at its end; None for Ivy's."""
+    """The Maven repository that the environment names, with a slash at its end; None for Ivy's.
+
+    Raises:
+        ConfigError: jars from there could be changed on their way.
+    """
     named = environ.get(REPOSITORY_VARIABLE, "").rstrip("/")
+    if named and not _SAFE.match(named):
+        kind = named.partition(":")[0]
+        raise ConfigError(
+            f"{REPOSITORY_VARIABLE} names an address that begins with {kind[:20]}; expected https: "
+            "or file:, as code is loaded from there; name such a repository"
+        )
     return f"{named}/" if named else None
 
 

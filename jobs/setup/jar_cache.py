@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -26,7 +26,13 @@ class JarCache:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def jars(self, name: str, recipe: str, fetch: Callable[[Path, Path], None]) -> list[Path]:
+    def jars(
+        self,
+        name: str,
+        recipe: str,
+        fetch: Callable[[Path, Path], None],
+        pinned: Mapping[str, str] | None = None,
+    ) -> list[Path]:
         """The jars of a set, sorted by name; fetched if they are not there whole.
 
         Args:
@@ -34,19 +40,21 @@ class JarCache:
             recipe: what the set is made of; one that was made otherwise is made anew.
             fetch: puts the jars into its first argument; its second is a folder for its own
                 use, which goes away afterwards.
+            pinned: jar → its SHA-256, of a set whose jars are known; None of any other.
 
         Raises:
-            ConfigError: the folder cannot be written, or what `fetch` raises.
+            ConfigError: the folder cannot be written, a jar is not the one that is known, or what
+                `fetch` raises.
         """
-        found = self.intact(name, recipe)
+        found = self._known(name, recipe, pinned)
         if found is not None:
             return found
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             with FileLock(self._folder / f".{name}.lock", timeout=LOCK_TIMEOUT_S):
                 # Another process may have fetched it while this one waited.
-                found = self.intact(name, recipe)
-                return self._fetched(name, recipe, fetch) if found is None else found
+                found = self._known(name, recipe, pinned)
+                return self._fetched(name, recipe, fetch, pinned) if found is None else found
         except Timeout as error:
             raise ConfigError(
                 f"Another process has been fetching {name} into {self._folder} for more than "
@@ -57,6 +65,14 @@ class JarCache:
                 f"The jars of {name} cannot be kept in {self._folder} ({error}). "
                 "Name another cache folder in the environment variable REDLINE_CACHE."
             ) from error
+
+    def _known(self, name: str, recipe: str, pinned: Mapping[str, str] | None) -> list[Path] | None:
+        """Those that are intact, and are the pinned ones where there are such."""
+        found = self.intact(name, recipe)
+        if found is None or pinned is None:
+            return found
+        manifest = json.loads((self._folder / name / MANIFEST).read_text())
+        return found if manifest["jars"] == pinned else None
 
     def intact(self, name: str, recipe: str) -> list[Path] | None:
         """The jars of a set that is there whole and unchanged, else None."""
@@ -71,7 +87,13 @@ class JarCache:
             return None  # absent, cut off or not ours: the caller fetches it
         return list(jars) if whole else None
 
-    def _fetched(self, name: str, recipe: str, fetch: Callable[[Path, Path], None]) -> list[Path]:
+    def _fetched(
+        self,
+        name: str,
+        recipe: str,
+        fetch: Callable[[Path, Path], None],
+        pinned: Mapping[str, str] | None,
+    ) -> list[Path]:
         partial, work = self._folder / f".{name}.partial", self._folder / f".{name}.work"
         final = self._folder / name
         for leftover in (partial, work):  # of a process that was killed
@@ -80,6 +102,8 @@ class JarCache:
             partial.mkdir()
             fetch(partial, work)
             jars = {jar.name: _digest(jar) for jar in sorted(partial.glob("*.jar"))}
+            if pinned is not None:
+                _require_pinned(name, jars, pinned)
             manifest = {"recipe": recipe, "jars": jars}
             (partial / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n")
             if final.exists():
@@ -89,6 +113,17 @@ class JarCache:
             shutil.rmtree(work, ignore_errors=True)
             shutil.rmtree(partial, ignore_errors=True)
         return [final / jar for jar in jars]
+
+
+def _require_pinned(name: str, jars: Mapping[str, str], pinned: Mapping[str, str]) -> None:
+    other = sorted(jar for jar in {*jars, *pinned} if jars.get(jar) != pinned.get(jar))
+    if other:
+        raise ConfigError(
+            f"of {name}, {other[0]}{f' and {len(other) - 1} more' if len(other) > 1 else ''} came "
+            f"with the SHA-256 {jars.get(other[0], '(not at all)')}; expected "
+            f"{pinned.get(other[0], 'no such jar')}, as conf/jars.sha256 has it; nothing of it is "
+            "kept: ask whoever runs the repository what it hands out"
+        )
 
 
 def _digest(path: Path) -> str:

@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from importlib.resources import files
 from pathlib import Path
 
 from jobs.setup.ivy import Coordinate, NotFoundError, retrieve
@@ -148,7 +149,20 @@ def _cached(
     recipe = "; ".join(
         [" ".join(map(str, wanted)), f"without {' '.join(excluded)}", f"binding {with_binding}"]
     )
-    return JarCache(cache_dir() / "jars").jars(name, recipe, fetch)
+    return JarCache(cache_dir() / "jars").jars(name, recipe, fetch, pins().get(name))
+
+
+@functools.cache
+def pins() -> dict[str, dict[str, str]]:
+    """Set → jar → its SHA-256, of the sets whose jars are known (conf/jars.sha256)."""
+    found: dict[str, dict[str, str]] = {}
+    for line in (files("conf") / "jars.sha256").read_text(encoding="ascii").splitlines():
+        if line.startswith("["):
+            jars = found.setdefault(line.strip("[]"), {})
+        elif line and not line.startswith("#"):
+            digest, _, jar = line.partition("  ")
+            jars[jar] = digest
+    return found
 
 
 def _checked(version: str) -> str:

@@ -22,6 +22,7 @@ from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
+from jobs.config.security import secrets_kept_back
 from jobs.setup.jars import delta_jars
 from jobs.setup.preflight import java_command
 from jobs.spark.termination import pass_on_termination
@@ -198,7 +199,8 @@ def _start(conf: SparkConf, log: Path) -> SparkSession:
         with log.open("ab") as stream:
             # Own streams also keep the JVM's start-up chatter off the terminal.
             launch: Any = launch_gateway  # it has no types
-            gateway = launch(conf, {"stdout": stream, "stderr": stream})
+            with secrets_kept_back():  # from the JVM, and from the Python workers that it starts
+                gateway = launch(conf, {"stdout": stream, "stderr": stream})
         with _own_interrupts():
             context = SparkContext(conf=conf, gateway=gateway)
     except (PySparkException, OSError) as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from math import isfinite
@@ -18,7 +18,7 @@ from jobs.config.goal import GuardLimits as Limits
 from jobs.console.events import Reporter, warn
 from jobs.trials.driver_line import TrialLine
 from jobs.trials.watching import watching
-from metrics.planning.disk_room import peak_log_bytes
+from metrics.planning.disk_room import LogCleaning, peak_log_bytes
 from metrics.traffic.pattern import TrafficPattern
 from metrics.trial.client import ClientWindow
 from metrics.units import format_volume
@@ -61,9 +61,19 @@ def open_guards(
         lambda topic: is_testbed or topic.startswith(ours),
         partial(warn, reporter),
         lock_lost=lock_lost,
+        cleaning=_cleaning_of(admin),
     )
     guards.open()
     return guards
+
+
+def _cleaning_of(admin: KafkaAdmin) -> LogCleaning:
+    """How late the brokers delete; Kafka's defaults where they do not say."""
+    try:
+        brokers = admin.describe_cluster().broker_ids
+        return LogCleaning.of([admin.broker_config(each) for each in brokers])
+    except AdminError:
+        return LogCleaning()
 
 
 class Health(Protocol):
@@ -73,8 +83,12 @@ class Health(Protocol):
         """All partitions with a replica out of sync."""
         ...
 
-    def log_dirs(self) -> tuple[LogDir, ...]:
-        """The log directories of all brokers."""
+    def log_dirs(self, topics: Sequence[str] = ()) -> tuple[LogDir, ...]:
+        """The log directories of all brokers, with what they hold of these topics."""
+        ...
+
+    def hidden_topics(self) -> frozenset[str] | None:
+        """Topics of others that cannot be seen; None where that is not known."""
         ...
 
 
@@ -87,6 +101,7 @@ class Guards:
         warn: hears what cannot be watched.
         clock: for the time between looks [s].
         lock_lost: tells why the lock of the cluster is another run's now, or None.
+        cleaning: how late the brokers delete what retention lets go; Kafka's defaults by default.
 
     Attributes:
         tripped: why the run has to stop, or None.
@@ -101,8 +116,10 @@ class Guards:
         warn: Callable[[str], None],
         clock: Callable[[], float] = time.monotonic,
         lock_lost: Callable[[], str | None] = lambda: None,
+        cleaning: LogCleaning | None = None,
     ) -> None:
         self._limits = limits
+        self._cleaning = cleaning or LogCleaning()
         self._health = health
         self._is_ours = is_ours
         self._warn = warn
@@ -126,6 +143,7 @@ class Guards:
         """
         self._watches_disks = self._disks_are_told()
         self._lacking = self._others_lacking()
+        self._tell_what_is_hidden()
         self.require_well()
 
     def accept(self) -> None:
@@ -177,20 +195,39 @@ class Guards:
         Raises:
             GuardStopError: it passes a cap, or the cluster is not as it has to be.
         """
-        trouble = self.trouble_with(pattern) or self._lack_of_room(pattern)
+        trouble = self.trouble_with(pattern)
         if trouble is not None:
             self._trip(trouble)
+        self.require_room(pattern)
         self.require_well()
 
-    def _lack_of_room(self, pattern: TrafficPattern) -> str | None:
+    def require_room(self, pattern: TrafficPattern, topics: Sequence[str] = ()) -> None:
+        """Reckon what a load can add to each log directory.
+
+        Args:
+            topics: that it goes to, whose places are known once they are made; evenly to all
+                directories before that.
+
+        Raises:
+            GuardStopError: it could fill one beyond its limit.
+        """
+        trouble = self._lack_of_room(pattern, topics)
+        if trouble is not None:
+            self._trip(trouble)
+            self.require_untripped()
+
+    def _lack_of_room(self, pattern: TrafficPattern, topics: Sequence[str]) -> str | None:
         """Which log dir it could fill beyond its limit, or None."""
         try:
-            dirs = self._health.log_dirs() if self._watches_disks else ()
+            dirs = self._health.log_dirs(topics) if self._watches_disks else ()
         except AdminError:  # whoever looks next says so
             return None
-        peak = peak_log_bytes(pattern)
-        for each in dirs if isfinite(peak) else ():  # else whoever looks on ends it in time
-            adds = peak / len(dirs)
+        held, logs = (sum(getattr(d, name) for d in dirs) for name in ("own_bytes", "own_logs"))
+        adds_in_all = peak_log_bytes(pattern, self._cleaning, held)
+        for each in dirs if isfinite(adds_in_all) else ():  # else whoever looks on ends it in time
+            shared = [other for other in dirs if other.volume == each.volume]
+            own = sum(other.own_logs for other in shared)
+            adds = adds_in_all * (own / logs if logs else len(shared) / len(dirs))
             room = self._room(each)
             if each.is_told and adds > room:
                 return (
@@ -336,6 +373,16 @@ class Guards:
         return frozenset(
             each for each in self._health.under_replicated() if not self._is_ours(each[0])
         )
+
+    def _tell_what_is_hidden(self) -> None:
+        """Say that others may suffer unseen, where this client may not see their topics."""
+        hidden = self._health.hidden_topics() if self._limits.other_topics else frozenset()
+        if hidden:
+            self._warn(
+                f"the guard over others' topics sees {len(hidden)} of them not, {min(hidden)} "
+                "among them: this user may not describe them; grant it the ACL Describe on all "
+                "topics, or set guards.other_topics: false"
+            )
 
     def _disks_are_told(self) -> bool:
         limits = self._limits

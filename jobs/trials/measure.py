@@ -106,6 +106,7 @@ class TrialMeasurer:
             pattern = replace(pattern, phases=pattern.phases.in_full)
         context.guards.admit(pattern)
         topics = self._topics.open(pattern)
+        context.guards.require_room(pattern, topics.names)
         goes_on = is_held and self._held == load
         self._held = load if is_held else None
         refusals = self._gates.go_on(topics) if goes_on else self._gates.pass_all(topics)

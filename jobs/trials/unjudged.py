@@ -29,6 +29,7 @@ def windows_under(
     target = Target(topics.names, topics.leaders, context.addresses)
     interval_s, guards = context.workload.trial.sample_interval_s, context.guards
     guards.admit(pattern)
+    guards.require_room(pattern, topics.names)
     context.tables.settle()  # so that what Spark appends does not load the machine meanwhile
     with guards.required(), Sampler(context.source, interval_s) as sampler:
         try:

@@ -196,8 +196,14 @@ def _finite(text: str) -> float:
 
 
 def write_atomic(path: Path, content: str | bytes) -> None:
-    """Write `content` to `path` by way of a temporary file beside it and a rename."""
+    """Write `content` to `path` by way of a temporary file beside it and a rename.
+
+    A device, a pipe or a link, such as /dev/stdout, is written to and never replaced.
+    """
     data = content.encode("utf-8") if isinstance(content, str) else content
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        path.write_bytes(data)
+        return
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:

@@ -11,8 +11,9 @@ import logging
 import random
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -107,13 +108,18 @@ class TableStore:
         """Create what is missing, and add the columns that an older table lacks.
 
         Takes some seconds in a fresh session, which can pass while something else starts.
+
+        Raises:
+            ConfigError: they cannot be written there.
         """
-        if not self._is_path:
-            self._spark.sql(f"CREATE SCHEMA IF NOT EXISTS {self._base}")
-        for table, schema in SCHEMAS.items():
-            self._until_alone(partial(self._create, table, schema))
-        if not self._is_path:
-            self._create_views()
+        with _written(self._base):
+            if not self._is_path:
+                schema_ddl = f"CREATE SCHEMA IF NOT EXISTS {self._base}"
+                self._until_alone(partial(self._spark.sql, schema_ddl))
+            for table, schema in SCHEMAS.items():
+                self._until_alone(partial(self._create, table, schema))
+            if not self._is_path:
+                self._create_views()
         return self
 
     def _create_views(self) -> None:
@@ -137,7 +143,7 @@ class TableStore:
         )
         self._add_columns(table, schema)
 
-    def _until_alone(self, change: Callable[[], None]) -> None:
+    def _until_alone(self, change: Callable[[], object]) -> None:
         """Change a table's schema, anew where another run changed it at the same time."""
         for left in reversed(range(_TRIES)):
             try:
@@ -173,7 +179,9 @@ class TableStore:
     def _commit(self, table: str, key: str, version: int, *records: Any) -> None:
         rows = pa.Table.from_pylist([row_of(each) for each in records], schema=SCHEMAS[table])
         frame = self._spark.createDataFrame(rows).coalesce(1)
-        self._save(table, frame, {"txnAppId": f"redline/{table}/{key}", "txnVersion": f"{version}"})
+        options = {"txnAppId": f"redline/{table}/{key}", "txnVersion": f"{version}"}
+        with _written(self.address(table)):
+            self._save(table, frame, options)
 
     def append_run(self, row: RunRow) -> None:
         """Append the start or the end of a run; one that was resumed has several of each."""
@@ -209,7 +217,7 @@ class TableStore:
         """Wait until all that was appended is durable.
 
         Raises:
-            Exception: what an append that was not waited for raised.
+            ConfigError: an append that was not waited for could not be written.
         """
         if (pending := self._meanwhile) is None:
             return
@@ -317,6 +325,31 @@ class TableStore:
                     self._spark.sql(f"OPTIMIZE {self._sql_name(table)}")
             except _spark_errors() as error:
                 _log.warning("the table %s is not compacted: %s", table, str(error)[:300])
+
+
+@contextmanager
+def _written(address: str) -> Iterator[None]:
+    """Where Spark cannot write, as a full or a forbidden disk has it, a sentence that says why.
+
+    Raises:
+        ConfigError: it cannot.
+    """
+    try:
+        yield
+    except _spark_errors() as error:
+        raise ConfigError(
+            f"{address} cannot be written ({_root_cause(error)}); expected tables that take rows; "
+            "what they held before is kept; make room, permit it, or name others by --tables"
+        ) from error
+
+
+def _root_cause(error: Any) -> str:
+    """What an error of Spark goes back to: of a failed write that is the system's own word."""
+    cause = getattr(error, "java_exception", None)
+    while cause is not None and cause.getCause() is not None:
+        cause = cause.getCause()
+    text = str((cause is not None and cause.getMessage()) or error).strip() or type(error).__name__
+    return text.splitlines()[0][:300]
 
 
 def _spark_errors() -> tuple[type[Exception], ...]:

@@ -32,6 +32,7 @@ from jobs.testbed.use import cluster_text
 from jobs.trials.context import Session
 from jobs.trials.driver_line import control_of
 from search.errors import ConfigError
+from tests.support.commands import RunningCommand
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -126,6 +127,8 @@ def test_each_acl_that_lacks_is_named_and_those_of_the_page_are_enough(tmp_path:
         with pytest.raises(ConfigError, match="lacks the permission to delete; expected the ACL"):
             execute(LimitRun(load(str(file), "demo", "default", groups)), order)
         for resource, operation in GRANTED:
+            if operation is ACLOperation.WRITE:
+                assert "may not write; expected the ACL Write on topics" in refused(file, tmp_path)
             found = examined(file, *groups)
             lacking = [each for each in found.values() if each.standing is not Severity.OK]
             assert lacking, (resource, operation)
@@ -136,6 +139,20 @@ def test_each_acl_that_lacks_is_named_and_those_of_the_page_are_enough(tmp_path:
             each.sentence for each in found.values() if each.standing is not Severity.OK
         } == set()
         assert superuser.topic_names() == frozenset()
+        superuser.create_topic("orders", {0: [1]}, {})
+        hidden = examined(file, *groups)["guards"]
+        assert hidden.standing is Severity.WARNING
+        assert "sees 1 of them not, orders among them" in hidden.found
+
+
+def refused(cluster_file: Path, folder: Path) -> str:
+    """What a run says that may not begin, in the doctor's words and before Spark is started."""
+    options = ("--cluster", str(cluster_file), "--workload", "demo", "--yes", "--no-lock",
+               "--set", "workload.topic.replication_factor=1")  # fmt: skip
+    with RunningCommand("find-limit", *options, folder=folder) as command:
+        assert command.wait(60.0) == 2, command.text
+        assert "starting Spark" not in command.text
+        return command.text
 
 
 def grant(superuser: KafkaAdmin, resource: ResourceType, operation: ACLOperation) -> None:

@@ -32,6 +32,7 @@ from search.model import Verdict
 from tests.support.engine_bench import OneTask
 from tests.support.loaded_brokers import LoadedBrokers, Seen, loaded
 from tests.support.patterns import pattern, plan, producer_pattern
+from tests.support.processes import becomes
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -127,6 +128,16 @@ def test_brokers_tell_their_disks(kafka_testbed: Testbed) -> None:
         dirs = ClusterHealth(admin).log_dirs()
         assert {each.broker_id for each in dirs} == set(kafka_testbed.broker_ids)
         assert all(each.is_told and 0.0 < each.used_share < 1.0 for each in dirs)
+        topic = f"held-{uuid.uuid4().hex[:6]}"
+        admin.create_topic(topic, {0: [1, 2], 1: [2, 1], 2: [1, 3]}, {})
+        health, logs = ClusterHealth(admin), {1: 3, 2: 2, 3: 1}
+        assert becomes(
+            lambda: {each.broker_id: each.own_logs for each in health.log_dirs([topic])} == logs,
+            10.0,
+        )
+        assert ClusterHealth(admin).hidden_topics() == frozenset()
+        assert topic in (admin.topics_held_by(1) or ())
+        admin.delete_topic(topic)
         full = Guards(
             Limits(disk_free_bytes_min=10**18), ClusterHealth(admin), str.isdigit, pytest.fail
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,11 +37,18 @@ class Submitter:
     python: Path
     folder: Path
 
-    def submit(self, job: str, *options: str, cache: Path | None = None) -> RunningCommand:
+    def submit(
+        self,
+        job: str,
+        *options: str,
+        cache: Path | None = None,
+        within: Sequence[str] = (),
+    ) -> RunningCommand:
         """Submit a script of jobs/ by its name without .py.
 
         Args:
             cache: of jars; that of this checkout by default.
+            within: a command that runs it, such as one that makes a container.
         """
         script = self.folder / f"{job}.py"
         shutil.copyfile(ROOT / "jobs" / f"{job}.py", script)
@@ -57,7 +65,15 @@ class Submitter:
         conf = [part for pair in settings.items() for part in ("--conf", "=".join(pair))]
         master = str(self.testbed.state.spark_master)
         properties = str(ROOT / "conf" / "spark" / "submit.properties")
-        program = [SPARK_SUBMIT, "--master", master, "--properties-file", properties, *conf]
+        program = [
+            *within,
+            SPARK_SUBMIT,
+            "--master",
+            master,
+            "--properties-file",
+            properties,
+            *conf,
+        ]
         program += ["--py-files", str(self.wheel)]
         cluster = ["--cluster", str(cluster_file(self.testbed.folder)), "--yes"]
         cluster += [] if job == "cleanup" else ["--workload=demo"]

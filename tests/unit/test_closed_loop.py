@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -199,8 +200,11 @@ class Cluster:
     def under_replicated(self) -> frozenset[tuple[str, int]]:
         return frozenset()
 
-    def log_dirs(self) -> tuple[LogDir, ...]:
+    def log_dirs(self, topics: Sequence[str] = ()) -> tuple[LogDir, ...]:
         return (LogDir(1, "/data", 10**12, 5 * 10**11),)
+
+    def hidden_topics(self) -> frozenset[str]:
+        return frozenset()
 
 
 def guarding(**limits: Any) -> Guards:

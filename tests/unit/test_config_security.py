@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from jobs.config import load_cluster
-from jobs.config.security import Security, read_secret
+from jobs.config.security import Security, read_secret, secrets_kept_back
 from search.errors import ConfigError
 
 SECRET = "hunter2"
@@ -78,13 +80,19 @@ def test_mutual_tls_passes_certificate_key_and_its_password(
         f"cluster.security.sasl_plain_password={SECRET}",
         f"cluster.security.password_from={{value: {SECRET}}}",
         f"cluster.password={SECRET}",
+        f"cluster.security.password_from=*{SECRET}",
+        f"cluster.security.password_from=!{SECRET} x",
+        f"cluster.security.token_from={{{SECRET}: [}}",
+        f"cluster.security.password_from={{1.5: {SECRET}, *{SECRET}: 1}}",
+        f"cluster.jmx.password_from='{SECRET}",
+        f"cluster.security.oauth_token_url=https://me:{SECRET}@idp.example.com/token",
     ],
 )
 def test_a_literal_secret_is_refused_and_not_repeated(override: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load_cluster("example", [*SASL, override])
     assert SECRET not in str(caught.value)
-    assert "env:" in str(caught.value)
+    assert "env:" in str(caught.value) or "without user and password" in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -125,3 +133,16 @@ def test_a_secret_that_is_not_there_says_where_it_was_looked_for(
     ):
         with pytest.raises(ConfigError, match=part):
             read_secret(reference, "security.password_from")
+
+
+def test_a_secret_of_the_environment_is_kept_from_processes_that_are_started(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TEST_PASSWORD", SECRET)
+    monkeypatch.setenv("TEST_OTHER", "no secret")
+    read_secret("env:TEST_PASSWORD", "security.password_from")
+    show = [sys.executable, "-c", "import os; print(dict(os.environ))"]
+    with secrets_kept_back():
+        shown = subprocess.run(show, capture_output=True, text=True, check=True).stdout
+    assert SECRET not in shown and "no secret" in shown
+    assert read_secret("env:TEST_PASSWORD", "security.password_from") == SECRET

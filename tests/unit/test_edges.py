@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import string
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,17 +20,11 @@ from jobs.config.experiment import load_sweep
 from jobs.config.loading import load_cluster, load_goal, load_workload
 from jobs.plan import plan
 from jobs.trials.driver_line import _NONSENSE, TrialLine, _message
-from metrics.reporting.summary import RunSummary, load_summary, write_summary
-from metrics.tables.boundary import make_boundary
-from metrics.traffic.axes import NP
+from metrics.reporting.summary import load_summary, write_summary
 from search.errors import RedlineError
-from search.model import Bracket
-from tests.support.rows import traffic
+from tests.support.edges import CONF, SUMMARY, nasty, soon, values
 
-SLOW_S = 2.0
-"""An answer that takes longer of a core is none that a scheduler waits for [s]."""
 FEW, MANY = 60, 4_000
-CONF = Path(__file__).parents[2] / "conf"
 LOADERS: dict[str, Callable[[str], object]] = {
     "clusters": load_cluster,
     "workloads": load_workload,
@@ -39,31 +32,6 @@ LOADERS: dict[str, Callable[[str], object]] = {
     "experiments": load_sweep,
 }
 FILES = [(folder, path) for folder in LOADERS for path in sorted((CONF / folder).glob("*.yaml"))]
-
-nasty = st.sampled_from(
-    ["", "null", "~", "[]", "{}", "[[]]", ".nan", "-.inf", "1e400", "-1", "0", "9" * 400, "true",
-     "!!bool maybe", "!!timestamp foo", "!!binary x", "&a [*a]", "*b", "'", '"', '"\\ud800"',
-     '"\\0"', "\x00", "2026-11-22", "0x1F", "1_000", "é", "- x", "a: b", "? x", "|", ">", "%YAML",
-     "[" * 300, "{" * 300, "<<: *x", "../../etc", "env:HOME", "file:/", "\u2028", "\t"]
-)  # fmt: skip
-values = st.recursive(
-    st.none() | st.booleans() | st.integers(-(10**20), 10**20) | st.floats() | st.text(max_size=20),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner,
-                                                                max_size=3),
-    max_leaves=6,
-)  # fmt: skip
-
-
-def soon(deed: Callable[[], object], *excused: type[Exception]) -> None:
-    """It ends with an answer or one of our sentences, and soon."""
-    expected: tuple[type[Exception], ...] = (RedlineError, *excused)
-    begun_s, said = time.thread_time(), "an answer"
-    try:
-        deed()
-    except expected as error:
-        said = str(error) or type(error).__name__
-    assert said.strip()
-    assert time.thread_time() - begun_s < SLOW_S
 
 
 @st.composite
@@ -95,13 +63,6 @@ def check_file(folder: Path, damaged: tuple[str, str]) -> None:
 
 def check_option(key: str, value: str) -> None:
     soon(lambda: load_workload("1kB", [f"workload.{key}={value}"]))
-
-
-SUMMARY = RunSummary(
-    "run-1", "a", "b", "c", "w", "default",
-    (make_boundary(Bracket(720, 756), NP, traffic(1, 1_000, 250.0, brokers=3), trials=4),),
-    3, replication_factor=3, environment={"broker.version": "4.1.2"},
-)  # fmt: skip
 
 
 def check_summary(folder: Path, choices: list[int], value: Any) -> None:

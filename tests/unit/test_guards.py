@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +16,7 @@ from jobs.config import load_workload
 from jobs.config.goal import GuardLimits as Limits
 from jobs.trials.driver_line import ControlServer
 from jobs.trials.guards import BLIND_S, Guards
-from metrics.planning.disk_room import peak_log_bytes
+from metrics.planning.disk_room import LogCleaning, peak_log_bytes
 from metrics.traffic.axes import NP
 from metrics.traffic.pattern import TrafficPattern
 from search.errors import ConfigError, GuardStopError, RedlineError
@@ -47,14 +47,20 @@ class Cluster:
         self.lacking: Partitions = frozenset()
         self.dirs: tuple[LogDir, ...] = (LogDir(1, "/a", 100 * GB, 50 * GB),)
         self.error: Exception | None = None
+        self.hidden: frozenset[str] | None = frozenset()
 
     def under_replicated(self) -> Partitions:
         if self.error is not None:
             raise self.error
         return self.lacking
 
-    def log_dirs(self) -> tuple[LogDir, ...]:
-        return self.dirs
+    def log_dirs(self, topics: Sequence[str] = ()) -> tuple[LogDir, ...]:
+        return (
+            self.dirs if topics else tuple(replace(d, own_logs=0, own_bytes=0) for d in self.dirs)
+        )
+
+    def hidden_topics(self) -> frozenset[str] | None:
+        return self.hidden
 
 
 def guards(cluster: Cluster, clock: Callable[[], float] = time.monotonic, **limits: Any) -> Guards:
@@ -316,3 +322,53 @@ def test_a_disk_that_fills_slowly_is_let_be(cluster: Cluster) -> None:
         cluster.dirs = (LogDir(1, "/a", 100 * GB, 50 * GB - step * GB // 10),)
         clock.pause(1.0)
         watching.require_well()
+
+
+def test_how_late_brokers_delete_is_read_from_the_slowest() -> None:
+    quick = {"log.retention.check.interval.ms": "1000", "log.segment.delete.delay.ms": "0",
+             "log.segment.bytes": "1048576"}  # fmt: skip
+    slow = {**quick, "log.retention.check.interval.ms": "600000"}
+    assert LogCleaning.of([quick, slow]) == LogCleaning(600.0, 0.0, 1_048_576)
+    assert LogCleaning.of([]) == LogCleaning.of([{"log.segment.bytes": None}]) == LogCleaning()
+    day = replace(kept(10**7), phases=replace(WORKLOAD.trial, measure_s=86_400.0))
+    at_once = LogCleaning(0.0, 0.0, 0)
+    assert peak_log_bytes(day, at_once) == pytest.approx(30 * 3 * 11e6)
+    assert peak_log_bytes(day, at_once, 30 * 3 * 10e6) == pytest.approx(30 * 3 * 1e6)
+    assert peak_log_bytes(day, at_once, 1e12) == 0.0
+
+
+def test_what_a_load_adds_goes_where_its_partitions_are(cluster: Cluster) -> None:
+    """1.5 GB for each of two directories, if its replicas were spread evenly; they are not."""
+    watching = guards(cluster, disk_free_bytes_min=10 * GB)
+    cluster.dirs = (LogDir(1, "/a", 100 * GB, 12 * GB, 8), LogDir(1, "/b", 99 * GB, 12 * GB, 2))
+    watching.admit(kept(-1))
+    with pytest.raises(GuardStopError, match=r"can add 2\.4 GB to the volume of /a of broker 1"):
+        watching.require_room(kept(-1), ["ours"])
+
+
+def test_directories_of_one_volume_share_its_room(cluster: Cluster) -> None:
+    watching = guards(cluster, disk_free_bytes_min=10 * GB)
+    cluster.dirs = (LogDir(1, "/a", 100 * GB, 12 * GB), LogDir(1, "/b", 100 * GB, 12 * GB))
+    with pytest.raises(GuardStopError, match="can add 3 GB to the volume of /a of broker 1"):
+        watching.admit(kept(-1))
+
+
+@pytest.mark.parametrize(
+    ("hidden", "limits", "is_told"),
+    [
+        (frozenset({"orders", "bills"}), {}, True),
+        (frozenset({"orders"}), {"other_topics": False}, False),
+        (frozenset(), {}, False),
+        (None, {}, False),
+    ],
+)
+def test_topics_that_cannot_be_seen_are_told(
+    cluster: Cluster,
+    hidden: frozenset[str] | None,
+    limits: dict[str, Any],
+    is_told: bool,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    cluster.hidden = hidden
+    guards(cluster, **limits)
+    assert ("bills among them" in capsys.readouterr().out) is is_told

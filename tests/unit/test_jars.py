@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import importlib.metadata
 import json
 import re
 import subprocess
@@ -14,6 +16,7 @@ import pytest
 from jobs.setup import ivy, jars
 from jobs.setup.ivy import Coordinate, NotFoundError, UnreachableError
 from jobs.setup.jar_cache import MANIFEST, JarCache
+from jobs.setup.kafka_release import DEFAULT_RELEASE
 from search.errors import ConfigError
 
 KAFKA = Coordinate("org.apache.kafka", "kafka_2.13", "4.1.2")
@@ -43,6 +46,36 @@ def test_a_set_is_fetched_once_and_sorted(tmp_path: Path) -> None:
         assert found == [tmp_path / "kafka-1" / "a.jar", tmp_path / "kafka-1" / "b.jar"]
     assert fetch.calls == 1
     assert {path.name for path in tmp_path.iterdir()} <= {"kafka-1", ".kafka-1.lock"}
+
+
+def test_a_jar_that_is_not_the_known_one_is_never_used(tmp_path: Path) -> None:
+    known = {name: hashlib.sha256(text).hexdigest() for name, text in
+             (("a.jar", b"aaa"), ("b.jar", b"bbb"))}  # fmt: skip
+    JarCache(tmp_path).jars("kafka-1", "recipe", Fetcher(), known)
+    for pinned, words in (
+        ({**known, "b.jar": "0" * 64}, f"b.jar came with the SHA-256 {known['b.jar']}; expected 0"),
+        ({**known, "c.jar": "0" * 64}, r"c.jar came with the SHA-256 \(not at all\)"),
+        ({"a.jar": known["a.jar"]}, "expected no such jar"),
+    ):
+        fetch = Fetcher()
+        with pytest.raises(ConfigError, match=words):
+            JarCache(tmp_path).jars("kafka-1", "recipe", fetch, pinned)
+        assert fetch.calls == 1, "what was in the cache is not trusted either"
+    fetch = Fetcher()
+    JarCache(tmp_path).jars("kafka-1", "recipe", fetch, known)
+    assert fetch.calls == 0
+
+
+def test_the_jars_that_set_up_fetches_are_known() -> None:
+    pinned = jars.pins()
+    delta, spark = (importlib.metadata.version(each) for each in ("delta-spark", "pyspark"))
+    assert {
+        f"kafka-{DEFAULT_RELEASE}",
+        f"delta-{delta}-spark-{spark.rpartition('.')[0]}",
+        f"jmx_prometheus_javaagent-{jars.EXPORTER_VERSION}",
+    } <= set(pinned)
+    digests = [digest for each in pinned.values() for digest in each.values()]
+    assert all(re.fullmatch("[0-9a-f]{64}", digest) for digest in digests)
 
 
 @pytest.mark.parametrize(
@@ -180,6 +213,13 @@ def test_the_environment_names_the_repository_and_nobody_else(
     assert ivy.mirror_url(environ) == url
 
 
+@pytest.mark.parametrize("url", ["http://repo.example.org/m", "ftp://a/", "/srv/maven", "javas:x"])
+def test_jars_come_over_no_line_that_can_be_tampered_with(url: str) -> None:
+    with pytest.raises(ConfigError, match="expected https: or file:"):
+        ivy.mirror_url({"REDLINE_MAVEN_URL": url})
+    assert ivy.mirror_url({"REDLINE_MAVEN_URL": "file:/srv/maven"}) == "file:/srv/maven/"
+
+
 def _root(folder: Path) -> str | None:
     """The repository that Ivy's settings name."""
     (resolver,) = ElementTree.parse(folder / "settings.xml").iter("ibiblio")
@@ -202,10 +242,10 @@ def test_ivy_asks_its_own_repository_unless_the_environment_names_one(
     with pytest.raises(ConfigError, match="could not be fetched from Maven Central"):
         ivy.retrieve([KAFKA], tmp_path / "jars", tmp_path)
     assert _root(tmp_path) is None
-    monkeypatch.setenv("REDLINE_MAVEN_URL", "http://repo.example.org/a&b")
-    with pytest.raises(ConfigError, match=r"fetched from http://repo\.example\.org/a&b/:"):
+    monkeypatch.setenv("REDLINE_MAVEN_URL", "https://repo.example.org/a&b")
+    with pytest.raises(ConfigError, match=r"fetched from https://repo\.example\.org/a&b/:"):
         ivy.retrieve([KAFKA], tmp_path / "jars", tmp_path)
-    assert _root(tmp_path) == "http://repo.example.org/a&b/"
+    assert _root(tmp_path) == "https://repo.example.org/a&b/"
     assert not [word for command in commands for word in command if "://" in word]
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from jobs.cluster.connect import connect, probe
-from search.errors import ConfigError
+from search.errors import ConfigError, TryLaterError
 
 
 @pytest.fixture
@@ -37,11 +37,19 @@ def test_probe_tells_only_of_addresses_that_do_not_answer(refusing: str, silent:
 
 def test_an_address_where_nobody_listens_is_refused_at_once(refusing: str) -> None:
     began = time.monotonic()
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(TryLaterError) as caught:
         connect([refusing], timeout_s=10.0)
     assert time.monotonic() - began < 5.0
     assert refusing in str(caught.value)
     assert "start it, or correct the addresses" in str(caught.value)
+
+
+def test_names_that_do_not_resolve_are_a_mistake_and_no_cluster_that_is_down(refusing: str) -> None:
+    nowhere = "no-such-host.invalid:9092"
+    with pytest.raises(ConfigError, match="does not resolve"):
+        connect([nowhere], timeout_s=10.0)
+    with pytest.raises(TryLaterError, match="takes no connection"):
+        connect([nowhere, refusing], timeout_s=10.0)
 
 
 def test_what_is_no_kafka_broker_is_refused_in_time_and_leaves_no_thread(

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
+
 import pytest
 from click.testing import CliRunner
 
 from jobs.cleanup import _is_chosen, cleanup
+from jobs.cluster.admin import AdminError
 from jobs.cluster.leftovers import Leftover, leftovers
+from jobs.cluster.opening import OpenCluster
 from jobs.cluster.topic_plan import several, topic_name
+from jobs.config.loading import load
+from jobs.console.events import Notice, RecordingReporter
 from jobs.runs.lifecycle import new_run_id
+from jobs.runs.opening import Opening
 from search.errors import ConfigError
+from tests.support.scripted_admin import ScriptedAdmin
 
 AT_S = 1_790_000_000.0
 
@@ -55,6 +65,46 @@ def test_age_and_run_choose() -> None:
     assert _is_chosen(old, "20200101-000000-ab12", None) and not _is_chosen(old, "night", None)
     assert _is_chosen(night, None, None) and not _is_chosen(night, None, 60.0)
     assert _is_chosen(night, "night-1", 60.0)
+
+
+class LeftBehind(ScriptedAdmin):
+    """A cluster with topics and groups; a topic named `kept` in it is refused to be deleted."""
+
+    def __init__(self, names: list[str]) -> None:
+        super().__init__()
+        self.names = names
+
+    def topic_names(self) -> frozenset[str]:
+        return frozenset(name for name in self.names if "group" not in name)
+
+    def empty_groups(self) -> frozenset[str]:
+        return frozenset(name for name in self.names if "group" in name)
+
+    def delete_topic(self, topic: str) -> None:
+        if "-kept-" in topic:
+            raise AdminError(f"{topic} could not be deleted", "TopicAuthorizationFailedError")
+        self.names.remove(topic)
+
+    def delete_group(self, group_id: str) -> None:
+        self.names.remove(group_id)
+
+
+def test_a_run_that_goes_on_deletes_what_its_first_part_left_and_nothing_else(
+    tmp_path: Path,
+) -> None:
+    run_id = new_run_id(AT_S)
+    others = [topic_name(f"{run_id}x", 100, 10), "orders", topic_name(f"{run_id}-kept", 100, 10)]
+    own = [topic_name(run_id, 100, 10), f"redline-{run_id}-3-group-0"]
+    admin, reporter = LeftBehind([*others, *own]), RecordingReporter()
+    config = load("testbed", "demo", "default")
+    opening = Opening(config, reporter, run_id, tmp_path, "unused", resumes=True)
+    opening._delete_left(cast(OpenCluster, SimpleNamespace(admin=admin)))
+    assert admin.names == others
+    told = [each.text for each in reporter.events if isinstance(each, Notice)]
+    assert told == [
+        f"{others[2]} could not be deleted",
+        "deleted 2 of 3 that an earlier part of it left",
+    ]
 
 
 def test_a_testbed_has_nothing_to_clean() -> None:

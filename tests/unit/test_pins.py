@@ -10,6 +10,8 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
+from jobs.setup.bootstrap import BUILD_TOOLS, lines_of
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -72,3 +74,22 @@ def test_the_extras_are_pinned_and_every_pin_is_within_its_range() -> None:
     for text in [text for texts in _direct().values() for text in texts]:
         requirement = Requirement(text)
         assert requirement.specifier.contains(pins[_name(requirement.name)]), text
+
+
+def test_every_pin_has_its_hashes() -> None:
+    """conf/hashes.txt is what set-up downloads; conf/constraints.txt says which versions."""
+    conf = ROOT / "conf"
+    whole = (conf / "hashes.txt").read_text().replace("\\\n", "").splitlines()
+    known = [line for line in whole if line and not line.startswith("#")]
+    pins = [line.partition("--hash=")[0].rstrip() for line in known]
+    lines = (conf / "constraints.txt").read_text().splitlines()
+    assert pins == [line for line in lines if line and not line.startswith("#")]
+    for line in known:
+        hashes = line.split()[-line.count("--hash=") :]
+        assert hashes and all(re.fullmatch("--hash=sha256:[0-9a-f]{64}", each) for each in hashes)
+
+
+def test_the_build_tools_come_first_and_by_their_hashes() -> None:
+    chosen = lines_of((ROOT / "conf" / "hashes.txt").read_text(), BUILD_TOOLS).splitlines()
+    assert {line.partition("==")[0] for line in chosen} == set(BUILD_TOOLS)
+    assert all(" --hash=sha256:" in line for line in chosen)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import struct
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kafka.protocol.producer import ProduceRequest, ProduceResponse
@@ -64,6 +67,11 @@ def test_response_is_read_as_kafka_python_writes_it() -> None:
     frame = bytes(response.encode(framed=False, header=True))
     result = decode_produce_response(frame)
     assert (result.correlation_id, result.errors, result.throttle_ms) == (12, {4: 0, 2: 6}, 55)
+
+
+def test_a_frame_of_a_negative_size_is_an_error_and_no_loop_without_end() -> None:
+    with pytest.raises(ValueError, match="a frame of -4 bytes"):
+        list(FrameReader().feed(struct.pack(">i", -4) + b"rest"))
 
 
 @given(

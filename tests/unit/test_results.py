@@ -15,6 +15,7 @@ from jobs.console.text import plan_rows, point_words
 from jobs.options import Lasting, duration_s
 from jobs.runs.endings import Ending, ending_of
 from jobs.runs.estimate import line_of, plan_of
+from jobs.runs.leaving import made_anew
 from jobs.runs.limit import LimitRun
 from jobs.runs.results import boundary_of, planted_table, write_results
 from jobs.runs.resumption import config_text
@@ -327,8 +328,8 @@ def test_a_run_leaves_its_report_first_of_all(tmp_path: Path) -> None:
     settings = json.loads(config_text(load("testbed", "demo", "default")))
     trials = trials_of_sizes([1000])
     files = write_results(summary_of_sizes([1000]), tmp_path, "tables", trials, settings)
-    assert files[0] == ("report", str(tmp_path / "report.html"))
-    assert {what for what, _ in files} == {"report", "summary", "chart", "tables"}
+    assert files.written[0] == ("report", str(tmp_path / "report.html"))
+    assert {what for what, _ in files.written} == {"report", "summary", "chart", "tables"}
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "Evidence of trial 2" in page
     assert "--workload demo" in page
@@ -336,5 +337,17 @@ def test_a_run_leaves_its_report_first_of_all(tmp_path: Path) -> None:
 
 def test_a_run_that_opened_no_tables_leaves_no_report(tmp_path: Path) -> None:
     files = write_results(summary_of_sizes([1000]), tmp_path, "tables")
-    assert {what for what, _ in files} == {"summary", "chart"}, "and no tables that nobody made"
+    assert {what for what, _ in files.written} == {"summary", "chart"}, "and no tables"
     assert not (tmp_path / "report.html").exists()
+
+
+def test_a_file_that_cannot_be_written_keeps_no_other_away(tmp_path: Path) -> None:
+    (tmp_path / "summary.json").mkdir()  # which no file can replace
+    files = write_results(summary_of_sizes([1000]), tmp_path, "tables", trials_of_sizes([1000]))
+    assert [what for what, _ in files.written] == ["report", "chart", "chart", "tables"]
+    with pytest.raises(ConfigError, match=r"summary\.json \(Is a directory\).*redline report r1"):
+        files.require_all(made_anew("r1"))
+
+
+def test_nothing_is_missed_where_all_was_written(tmp_path: Path) -> None:
+    write_results(summary_of_sizes([1000]), tmp_path, "tables").require_all("nothing to be done")

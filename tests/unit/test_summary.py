@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
+import stat
 from dataclasses import replace
 from pathlib import Path
 
 import jsonschema
 import pytest
 
-from metrics.reporting.summary import RunSummary, load_summary, trial_document, write_summary
+from metrics.reporting.summary import (
+    RunSummary,
+    load_summary,
+    trial_document,
+    write_atomic,
+    write_summary,
+)
 from metrics.reporting.summary_schema import schema_text, summary_schema
 from metrics.tables.boundary import Boundary, make_boundary
 from metrics.traffic.axes import AXES, NP, Axis
@@ -328,3 +336,19 @@ def test_what_a_run_writes_is_what_the_schema_says(tmp_path: Path) -> None:
     for bad in (wrong, {}, document | {"schema_version": 2}):
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate(bad, schema)
+
+
+def test_a_device_or_a_link_is_written_to_and_not_replaced(tmp_path: Path) -> None:
+    pipe, target, link = tmp_path / "pipe", tmp_path / "target", tmp_path / "link"
+    os.mkfifo(pipe)
+    link.symlink_to(target)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        write_atomic(pipe, "told")
+        assert os.read(reader, 10) == b"told"
+    finally:
+        os.close(reader)
+    write_atomic(link, "told")
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    assert link.is_symlink() and target.read_text() == "told"
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["link", "pipe", "target"]

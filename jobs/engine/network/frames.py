@@ -26,11 +26,17 @@ class FrameReader:
         self._rest = b""
 
     def feed(self, data: Buffer) -> Iterator[memoryview]:
-        """The frames completed by `data`; each is valid until the next is asked for."""
+        """The frames completed by `data`; each is valid until the next is asked for.
+
+        Raises:
+            ValueError: a size that no frame has.
+        """
         joined = memoryview(self._rest + bytes(data) if self._rest else data)
         position, end = 0, len(joined)
         while end - position >= _COUNT.size:
             (size,) = _COUNT.unpack_from(joined, position)
+            if size < 0:
+                raise ValueError(f"a frame of {size} bytes")
             if end - position - _COUNT.size < size:
                 break
             position += _COUNT.size

@@ -24,11 +24,12 @@ from jobs.runs.compare.sides import SideSetup, share_brokers
 from jobs.runs.compare.words import answer_tables, plan_for, sentences
 from jobs.runs.endings import Ending, ending_of
 from jobs.runs.estimate import caveat_of
+from jobs.runs.leaving import LeftFiles
 from jobs.runs.lifecycle import Body, Life
 from jobs.trials.holding import Holder
 from metrics.comparing.pairs import Side
 from metrics.reporting.answer_page import AnswerPage, answer_page
-from metrics.reporting.summary import write_atomic, write_file
+from metrics.reporting.summary import write_atomic
 from metrics.trial.trial import Trial
 from search.errors import NoConclusionError
 
@@ -153,19 +154,21 @@ class ComparisonRun(Body):
     def conclude(self, life: Life, ending: Ending) -> None:
         """Leave compare.json, and tell what was found."""
         file = life.order.folder / "compare.json"
-        write_answer(self._answer, self._head(life, ending), file)
+        head, files = self._head(life, ending), LeftFiles()
+        for path in filter(None, (file, self._json_file)):
+            files.leave("answer", path, partial(write_answer, self._answer, head, path))
         reporter = life.order.reporter
         tables, told = answer_tables(self._answer), tuple(sentences(self._answer))
         page = life.order.folder / "compare.html"
-        write_atomic(page, answer_page(self._page(life, ending, tables, told)))
+        text_of_page = answer_page(self._page(life, ending, tables, told))
+        files.leave("report", page, partial(write_atomic, page, text_of_page))
         for table in tables:
             reporter.report(table)
         for text in told:
             note(reporter, text)
-        note(reporter, f"report: {page}")
-        note(reporter, f"all of it is in {file}")
-        if self._json_file is not None:
-            write_file("--json", self._json_file, file.read_bytes())
+        for what, where in files.written:
+            note(reporter, f"{what}: {where}")
+        files.require_all("see to the disk before the next one")
 
     def _page(
         self, life: Life, ending: Ending, tables: Sequence[Table], told: tuple[str, ...]

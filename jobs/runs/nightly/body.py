@@ -14,6 +14,7 @@ from jobs.config.suite import Case, Suite
 from jobs.console.events import Level, Notice, PhaseStarted, Plan, Table
 from jobs.runs.endings import Ending
 from jobs.runs.estimate import TESTBED_CAVEAT, describe_producer, starting_s, trial_s
+from jobs.runs.leaving import LeftFiles
 from jobs.runs.lifecycle import Body, Life
 from jobs.runs.nightly.concluding import case_reports, ending_of_night, judged_row, rule_of
 from jobs.runs.nightly.junit import write_junit
@@ -204,25 +205,26 @@ class NightRun(Body):
             environment=life.environment,
         )
         file = life.order.folder / "nightly.json"
-        write_night(report, file)
+        files, junit = LeftFiles(), self._junit
+        files.leave("summary", file, lambda: write_night(report, file))
         title = f"{self._told} on {self.config.cluster.name}"
         columns = ("case", "tonight", "change", "interval", "nights", "outcome")
         table = Table(title, columns, tuple(table_rows(self._cases)))
         page = life.order.folder / "nightly.html"
-        write_atomic(page, answer_page(_page(report, table)))
-        self._tell(life, file, page, table)
-        if self._junit is not None:
-            write_junit(report, self._junit)
+        files.leave("report", page, lambda: write_atomic(page, answer_page(_page(report, table))))
+        if junit is not None:
+            files.leave("JUnit XML", junit, lambda: write_junit(report, junit))
+        self._tell(life, files, table)
+        files.require_all("see to the disk, then the same command with the same --night goes on")
 
-    def _tell(self, life: Life, file: Path, page: Path, table: Table) -> None:
+    def _tell(self, life: Life, files: LeftFiles, table: Table) -> None:
         reporter = life.order.reporter
         reporter.report(table)
         for each in self._cases:
             level = Level.WARNING if each.outcome is Outcome.REGRESSION else Level.NOTE
             reporter.report(Notice(level, f"{each.case}: {each.text}"))
-        reporter.report(Notice(Level.NOTE, f"report: {page}"))
-        reporter.report(Notice(Level.NOTE, f"summary: {file}"))
-        reporter.report(Notice(Level.NOTE, f"tables: {life.order.tables}"))
+        for what, where in (*files.written, ("tables", life.order.tables)):
+            reporter.report(Notice(Level.NOTE, f"{what}: {where}"))
 
 
 def _page(report: NightReport, table: Table) -> AnswerPage:

@@ -21,8 +21,8 @@ def write_junit(report: NightReport, path: Path) -> None:
     A regression is a failure; a case without history or one that was not measured is skipped;
     one without a valid figure is an error; all others pass, with their sentence as output.
     """
-    suite = TestSuite(f"redline nightly {report.suite}")
-    suite.timestamp = report.started_at
+    suite = TestSuite(_plain(f"redline nightly {report.suite}"))
+    suite.timestamp = _plain(report.started_at)
     for name in ("run_id", "night", "cluster", "workload", "goal", "status"):
         suite.add_property(name, _plain(str(getattr(report, name))))
     for case in report.cases:
@@ -35,7 +35,7 @@ def write_junit(report: NightReport, path: Path) -> None:
 
 
 def _test_case(report: NightReport, case: CaseReport) -> TestCase:
-    made = TestCase(case.case, f"{report.suite}.{case.kind}", _duration_s(case))
+    made = TestCase(_plain(case.case), _plain(f"{report.suite}.{case.kind}"), _duration_s(case))
     text = _plain(case.text)
     made.system_out = text
     if case.outcome is Outcome.REGRESSION:

@@ -8,11 +8,12 @@ from pathlib import Path
 
 from jobs.cluster.lock import holder_words
 from jobs.config.experiment import Sweep
-from jobs.console.events import Plan, RunStarted, Table, note
+from jobs.console.events import Plan, RunStarted, Table, note, warn
 from jobs.live.following import reporter_of
 from jobs.runs.asked import Asked
 from jobs.runs.endings import Ending
 from jobs.runs.launch import may_begin
+from jobs.runs.leaving import LeftFiles
 from jobs.runs.lifecycle import new_run_id
 from jobs.runs.sole_driver import sole_driver
 from jobs.runs.sweep.answer import answer_of, axes_of
@@ -21,7 +22,7 @@ from jobs.runs.sweep.turns import Turn, turns
 from metrics.reporting.summary import write_atomic
 from metrics.reporting.sweep.charts import write_sweep_chart
 from metrics.reporting.sweep.page import sweep_page
-from search.errors import ConfigError
+from search.errors import ConfigError, RedlineError
 
 OPENING_S = 35.0
 """Starting brokers, and opening the metrics, once for each group of cases [s]; measured 25 to 45
@@ -67,7 +68,10 @@ def _carry_out(sweeping: Sweeping) -> int:
     try:
         sweeping.run()
     except BaseException as error:
-        _conclude(sweeping, sweeping.ending(error))
+        try:
+            _conclude(sweeping, sweeping.ending(error))
+        except RedlineError as second:
+            warn(sweeping.order.reporter, str(second))
         raise
     ending = sweeping.ending(None)
     _conclude(sweeping, ending)
@@ -126,14 +130,16 @@ def _conclude(sweeping: Sweeping, ending: Ending) -> None:
     order, reporter = sweeping.order, sweeping.order.reporter
     answer = answer_of(sweeping, ending)
     file, page = order.folder / "sweep.json", order.folder / "sweep.html"
-    write_atomic(file, answer.document())
-    write_atomic(page, sweep_page(answer))
+    files = LeftFiles()
+    files.leave("all of it", file, lambda: write_atomic(file, answer.document()))
+    files.leave("page", page, lambda: write_atomic(page, sweep_page(answer)))
     if answer.results:
         reporter.report(Table(answer.experiment, answer.columns, answer.rows))
     for text in (*answer.sentences, *answer.advices, *answer.caveats):
         note(reporter, text)
     if any(each.value for each in answer.results):
-        write_sweep_chart(answer, order.folder / "sweep.png")
-        note(reporter, f"chart: {order.folder / 'sweep.png'}")
-    note(reporter, f"all of it is in {file}, and for people in {page}")
-    note(reporter, f"tables: {order.tables}")
+        chart = order.folder / "sweep.png"
+        files.leave("chart", chart, lambda: write_sweep_chart(answer, chart))
+    for what, where in (*files.written, ("tables", order.tables)):
+        note(reporter, f"{what}: {where}")
+    files.require_all("see to the disk, then --resume writes them anew and measures nothing twice")

@@ -1,0 +1,105 @@
+"""Where secrets of a cluster's file can be read or changed by others. Warnings, no problems."""
+
+from __future__ import annotations
+
+import ipaddress
+import stat
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from jobs.checks.finding import Finding, warning
+from jobs.config import Cluster, Security
+from jobs.config.base import ConfigModel
+
+CHECK = "secrets"
+_ENCRYPTED = ("spark.network.crypto.enabled", "spark.ssl.rpc.enabled")
+
+
+def exposure_findings(
+    cluster: Cluster, hosts: Iterable[str], settings: Mapping[str, str], master: str
+) -> list[Finding]:
+    """What of a cluster's secrets crosses a network in the clear, or can be changed by others.
+
+    Args:
+        hosts: the brokers', as advertised.
+        settings: of the Spark context, by Spark's names.
+        master: of the Spark context.
+    """
+    if cluster.testbed is not None:  # whose secrets end with it
+        return []
+    security, jmx = cluster.security, cluster.jmx
+    is_remote = any(not _is_loopback(host) for host in hosts)
+    found = []
+    if is_remote and security.protocol == "SASL_PLAINTEXT":
+        found.append(
+            warning(
+                CHECK,
+                "security.protocol is SASL_PLAINTEXT, so the login and all data cross the network "
+                "in the clear",
+                "SASL_SSL on any other host than this one",
+                "give the brokers a listener with TLS",
+            )
+        )
+    if is_remote and jmx is not None and jmx.password_from is not None and not jmx.tls:
+        found.append(
+            warning(
+                CHECK,
+                "jmx has a password and no TLS, so it crosses the network in the clear",
+                "jmx.tls: true on any other host than this one",
+                "start the brokers with com.sun.management.jmxremote.ssl and .registry.ssl",
+            )
+        )
+    crypto = any(settings.get(name, "false").strip().lower() == "true" for name in _ENCRYPTED)
+    if not crypto and not master.startswith("local") and any(_references(security)):
+        found.append(
+            warning(
+                CHECK,
+                "what logs in to the brokers is sent to Spark's executors in the clear",
+                f"{_ENCRYPTED[0]}=true",
+                "set it with spark.authenticate=true (spark-submit --conf …)",
+            )
+        )
+    for key, path in _secret_files(cluster):
+        if _others_can_write(path):
+            found.append(
+                warning(
+                    CHECK,
+                    f"others can write the file of {key}, {path}",
+                    "one that its owner alone can change",
+                    f"chmod go-w {path}",
+                )
+            )
+    return found
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _references(section: ConfigModel) -> Iterator[tuple[str, str]]:
+    """(Key, reference) of the secrets that a section names."""
+    for key in type(section).model_fields:
+        if key.endswith("_from") and (reference := getattr(section, key)) is not None:
+            yield key, reference
+
+
+def _secret_files(cluster: Cluster) -> Iterator[tuple[str, Path]]:
+    sections: dict[str, ConfigModel | None] = {"security": cluster.security, "jmx": cluster.jmx}
+    for name, section in sections.items():
+        for key, reference in () if section is None else _references(section):
+            kind, _, place = reference.partition(":")
+            if kind == "file":
+                yield f"{name}.{key}", Path(place).expanduser()
+        if isinstance(section, Security) and section.keyfile is not None:
+            yield f"{name}.keyfile", Path(section.keyfile).expanduser()
+
+
+def _others_can_write(path: Path) -> bool:
+    try:
+        mode = path.stat().st_mode
+    except OSError:  # whoever reads it says so
+        return False
+    return stat.S_ISREG(mode) and bool(mode & (stat.S_IWGRP | stat.S_IWOTH))

@@ -1,0 +1,86 @@
+"""The bill of materials of a release: `python -m jobs.setup.sbom FILE` writes it as CycloneDX JSON.
+
+It names what an installation of the wheel runs with: the packages that it needs, at the versions
+that set-up installs (conf/constraints.txt), and the jars that it fetches (conf/jars.sha256).
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from packaging.requirements import Requirement
+
+from jobs.setup.jars import pins
+from jobs.setup.version import __version__
+
+NAME = "kafka-redline"
+LICENSE = "Apache-2.0"
+
+
+def bill() -> dict[str, Any]:
+    """The document; the same for the same pins, so it has no time of its own."""
+    packages = {name: importlib.metadata.version(name) for name in sorted(needed(NAME))}
+    jars = {(name, digest) for each in pins().values() for name, digest in each.items()}
+    return {
+        "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json",
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.6",
+        "version": 1,
+        "metadata": {
+            "component": {
+                "type": "application",
+                "bom-ref": f"pkg:pypi/{NAME}@{__version__}",
+                "name": NAME,
+                "version": __version__,
+                "purl": f"pkg:pypi/{NAME}@{__version__}",
+                "licenses": [{"license": {"id": LICENSE}}],
+            }
+        },
+        "components": [
+            *(_package(name, version) for name, version in packages.items()),
+            *(_jar(name, digest) for name, digest in sorted(jars)),
+        ],
+    }
+
+
+def needed(name: str) -> set[str]:
+    """The packages that one needs on this system, directly or not, without its extras."""
+    found: set[str] = set()
+    open_names = [name]
+    while open_names:
+        for each in _requirements(open_names.pop()):
+            if each not in found:
+                found.add(each)
+                open_names.append(each)
+    return found
+
+
+def _requirements(name: str) -> Iterator[str]:
+    for text in importlib.metadata.requires(name) or ():
+        wanted = Requirement(text)
+        if wanted.marker is None or wanted.marker.evaluate({"extra": ""}):
+            yield re.sub(r"[-_.]+", "-", wanted.name).lower()
+
+
+def _package(name: str, version: str) -> dict[str, Any]:
+    purl = f"pkg:pypi/{name}@{version}"
+    return {"type": "library", "bom-ref": purl, "name": name, "version": version, "purl": purl}
+
+
+def _jar(name: str, digest: str) -> dict[str, Any]:
+    return {
+        "type": "library",
+        "bom-ref": f"{name}-{digest[:12]}",
+        "name": name,
+        "hashes": [{"alg": "SHA-256", "content": digest}],
+    }
+
+
+if __name__ == "__main__":
+    Path(sys.argv[1]).write_text(json.dumps(bill(), indent=1) + "\n", encoding="utf-8")

@@ -1,0 +1,50 @@
+"""What is tried at all edges, and what an edge has to do with it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from hypothesis import strategies as st
+
+from metrics.reporting.summary import RunSummary
+from metrics.tables.boundary import make_boundary
+from metrics.traffic.axes import NP
+from search.errors import RedlineError
+from search.model import Bracket
+from tests.support.rows import traffic
+
+SLOW_S = 2.0
+"""An answer that takes longer of a core is none that a scheduler waits for [s]."""
+CONF = Path(__file__).parents[2] / "conf"
+SUMMARY = RunSummary(
+    "run-1", "a", "b", "c", "w", "default",
+    (make_boundary(Bracket(720, 756), NP, traffic(1, 1_000, 250.0, brokers=3), trials=4),),
+    3, replication_factor=3, environment={"broker.version": "4.1.2"},
+)  # fmt: skip
+
+nasty = st.sampled_from(
+    ["", "null", "~", "[]", "{}", "[[]]", ".nan", "-.inf", "1e400", "-1", "0", "9" * 400, "true",
+     "!!bool maybe", "!!timestamp foo", "!!binary x", "&a [*a]", "*b", "'", '"', '"\\ud800"',
+     '"\\0"', "\x00", "2026-11-22", "0x1F", "1_000", "é", "- x", "a: b", "? x", "|", ">", "%YAML",
+     "[" * 300, "{" * 300, "<<: *x", "../../etc", "env:HOME", "file:/", "\u2028", "\t"]
+)  # fmt: skip
+values = st.recursive(
+    st.none() | st.booleans() | st.integers(-(10**20), 10**20) | st.floats() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner,
+                                                                max_size=3),
+    max_leaves=6,
+)  # fmt: skip
+
+
+def soon(deed: Callable[[], object], *excused: type[Exception]) -> None:
+    """It ends with an answer or one of our sentences, and soon."""
+    expected: tuple[type[Exception], ...] = (RedlineError, *excused)
+    begun_s, said = time.thread_time(), "an answer"
+    try:
+        deed()
+    except expected as error:
+        said = str(error) or type(error).__name__
+    assert said.strip()
+    assert time.thread_time() - begun_s < SLOW_S

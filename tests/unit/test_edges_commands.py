@@ -1,0 +1,184 @@
+"""Whatever stands on a command line: a documented exit code, and soon; never a traceback.
+
+The few hundred examples of `make test` are the same each time; `make test-long` tries thousands.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import string
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from jobs.cli import redline
+from jobs.entry import UNEXPECTED, _code_of
+from metrics.reporting.summary import write_summary
+from metrics.tables.store import TableStore
+from search.errors import ConfigError
+from tests.support.edges import SLOW_S, SUMMARY, nasty
+
+FEW, MANY = 80, 3_000
+DOCUMENTED = {0, 2, 3, 4, 5, 75}
+"""All but those of signals, and 1, which says that something is wrong with us."""
+
+words = st.one_of(
+    nasty,
+    st.text(max_size=12),
+    st.text(string.printable, max_size=12),
+    st.sampled_from(
+        ["run-1", "../run-1", "run-1/..", "run-1`", "x' OR '1'='1", "nan", "inf", "-1", "1e-300",
+         "1e308", "0", "0.5", "1", "1000", "9" * 30, "--", "-", "/dev/full", "/dev/stdout",
+         "--json", "--goal", "default", "\udcff", "capacity", "quotas", "alerts"]
+    ),
+).map(lambda word: word.replace("\0", ""))  # which no system hands over  # fmt: skip
+OPTIONS = {
+    "plan": ["--run", "--limit", "--sweep", "--goal", "--mb-per-s", "--gb-per-day",
+             "--message-bytes", "--replication-factor", "--consumer-groups", "--growth",
+             "--offline", "--headroom", "--link-mbit-per-s", "--json"],
+    "runs list": ["--out", "--tag", "--json"],
+    "runs show": ["--out"],
+    "runs tag": ["--remove", "--out"],
+    "runs delete": ["--out"],
+    "export": ["--as", "--goal", "--message-bytes", "--safety", "--disk-mb", "--tenants",
+               "--bootstrap-server", "--rules", "--to"],
+    "report": ["--tables", "--to"],
+    "find-limit": ["--resume", "--goal", "--slots"],
+    "cleanup": ["--cluster", "--run", "--older-than", "--set"],
+    "nightly": ["--suite", "--night", "--budget"],
+    "sweep": ["--resume", "--set"],
+    "traffic": ["--np", "--trials", "--duration", "--profile"],
+    "nonsense": [],
+}  # fmt: skip
+NOTHING_IS_LOADED = {
+    "find-limit": ["--dry-run", "--cluster", "nowhere"],
+    "cleanup": ["--cluster", "nowhere"],
+    "nightly": ["--dry-run", "--cluster", "nowhere"],
+    "sweep": ["--dry-run", "nowhere"],
+    "traffic": ["--dry-run", "--cluster", "nowhere"],
+    "report": ["no/such/run"],
+}
+"""What ends a command before it starts anything, whatever else is asked of it."""
+
+WELL = {
+    "plan": ["--run", "out/run-1", "--mb-per-s", "600", "--message-bytes", "1000"],
+    "export": ["--as", "quotas"],
+    "runs tag": ["baseline"],
+}
+"""What makes a job do something; an option that comes later wins."""
+
+
+@st.composite
+def command_lines(draw: st.DrawFn) -> list[str]:
+    """A job, some of its options, and words of which few make sense."""
+    job = draw(st.sampled_from(sorted(OPTIONS)))
+    line = job.split()
+    line += WELL.get(job, []) if draw(st.booleans()) else []
+    if job in ("runs show", "runs tag", "runs delete", "export"):
+        line.append(draw(st.just("run-1") | words))
+    for option in draw(st.lists(st.sampled_from(OPTIONS[job] or ["--x"]), max_size=4)):
+        line += [option, draw(words)]
+    line += [draw(words)] if draw(st.integers(0, 4)) == 0 else []
+    return [*line, *NOTHING_IS_LOADED.get(job, [])]
+
+
+def check_command(folder: Path, line: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ends with a documented code, soon, and touches nothing but its folder."""
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("REDLINE_CACHE", str(folder / "cache"))
+    if not (folder / "out" / "run-1").exists():
+        write_summary(SUMMARY, folder / "out" / "run-1" / "summary.json")
+    shown, begun_s = io.StringIO(), time.thread_time()
+    with contextlib.redirect_stdout(shown), contextlib.redirect_stderr(shown):
+        code = _code_of(redline, line, [])
+    assert code != UNEXPECTED, f"{line}: {shown.getvalue()}"
+    assert code in DOCUMENTED, f"{line}: {code}"
+    assert code == 0 or shown.getvalue().strip(), f"{line}: not a word"
+    assert time.thread_time() - begun_s < SLOW_S, line
+
+
+usual = settings(max_examples=FEW, suppress_health_check=[HealthCheck.function_scoped_fixture])
+thorough = settings(usual, max_examples=MANY)
+
+
+@given(line=command_lines())
+@usual
+def test_command_lines_end_with_a_documented_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: list[str]
+) -> None:
+    check_command(tmp_path, line, monkeypatch)
+
+
+@pytest.mark.long
+@given(line=command_lines())
+@thorough
+def test_thousands_of_command_lines_end_with_a_documented_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: list[str]
+) -> None:
+    check_command(tmp_path, line, monkeypatch)
+
+
+# --- the place of the tables ----------------------------------------------------
+
+
+class NoSpark:
+    """Keeps what becomes a query."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def sql(self, text: str) -> None:
+        self.asked.append(text)
+
+
+def check_tables(base: str) -> None:
+    """A place of tables is one quoted name in a query, or refused."""
+    try:
+        store = TableStore(NoSpark(), base)  # type: ignore[arg-type]  # all that is asked of it
+    except ConfigError:
+        return
+    name = store._sql_name("runs")
+    inner = name.removeprefix("delta.").split("`.`")
+    assert name.endswith("`") and inner[0].startswith("`"), name
+    for part in inner:
+        bare = part.removeprefix("`") if part is inner[0] else part
+        bare = bare.removesuffix("`") if part is inner[-1] else bare
+        assert "`" not in bare.replace("``", ""), name
+
+
+places = st.text(string.printable, max_size=20) | words
+
+
+@given(base=places)
+@usual
+def test_no_place_of_tables_becomes_a_query(base: str) -> None:
+    check_tables(base)
+
+
+@pytest.mark.long
+@given(base=places)
+@thorough
+def test_thousands_of_places_become_no_query(base: str) -> None:
+    check_tables(base)
+
+
+def test_the_commands_of_this_page_know_their_options() -> None:
+    """Else they would all end as bad usage, and nothing would be tried."""
+    for job, options in OPTIONS.items():
+        shown = io.StringIO()
+        with contextlib.redirect_stdout(shown), contextlib.redirect_stderr(shown):
+            code = _code_of(redline, [*job.split(), "--help"], [])
+        assert code == (2 if job == "nonsense" else 0)
+        assert [each for each in options if each not in shown.getvalue()] == [], job
+
+
+def test_what_is_tried_can_succeed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    line = ["plan", "--run", "out/run-1", "--mb-per-s", "600", "--message-bytes", "1000",
+            "--json", "plan.json"]  # fmt: skip
+    check_command(tmp_path, line, monkeypatch)
+    assert json.loads((tmp_path / "plan.json").read_text())["answer"]

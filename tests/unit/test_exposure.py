@@ -1,0 +1,76 @@
+"""Secrets that others could read on their way, or change where they lie."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from jobs.checks.exposure import CHECK, exposure_findings
+from jobs.checks.finding import Severity
+from jobs.config import load_cluster
+
+LOGIN = [
+    "cluster.security.sasl_mechanism=PLAIN",
+    "cluster.security.username_from=env:U",
+    "cluster.security.password_from=env:P",
+]
+CLEAR = ["cluster.security.protocol=SASL_PLAINTEXT", *LOGIN]
+SAFE = ["cluster.security.protocol=SASL_SSL", *LOGIN]
+JMX = ["cluster.jmx.username_from=env:U", "cluster.jmx.password_from=env:P"]
+CRYPTO = {"spark.network.crypto.enabled": "true"}
+STANDALONE, LOCAL = "spark://master:7077", "local[2]"
+
+
+def told(
+    overrides: list[str],
+    host: str = "broker-1.example.com",
+    settings: dict[str, str] | None = None,
+    master: str = LOCAL,
+) -> list[str]:
+    found = exposure_findings(load_cluster("example", overrides), [host], settings or {}, master)
+    assert all((each.check, each.standing) == (CHECK, Severity.WARNING) for each in found)
+    return [each.sentence for each in found]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "words"),
+    [
+        (CLEAR, "SASL_PLAINTEXT, so the login and all data cross the network in the clear"),
+        (JMX, "jmx has a password and no TLS"),
+    ],
+)
+def test_what_crosses_a_network_in_the_clear_is_one_warning(
+    overrides: list[str], words: str
+) -> None:
+    (sentence,) = told(overrides)
+    assert words in sentence
+    for here in ("127.0.0.1", "::1", "localhost"):
+        assert told(overrides, here) == []
+
+
+def test_tls_is_no_warning() -> None:
+    assert told([*SAFE, *JMX, "cluster.jmx.tls=true"]) == []
+    assert told([]) == []
+
+
+def test_secrets_that_go_to_executors_want_sparks_encryption() -> None:
+    (sentence,) = told(SAFE, master=STANDALONE)
+    assert "sent to Spark's executors in the clear; expected spark.network.crypto" in sentence
+    assert told(SAFE, master=STANDALONE, settings=CRYPTO) == []
+    assert told([], master=STANDALONE) == [], "nothing to be sent"
+
+
+def test_a_secret_that_others_can_write_is_a_warning(tmp_path: Path) -> None:
+    file = tmp_path / "password"
+    file.write_text("hunter2")
+    overrides = [*SAFE[:-1], f"cluster.security.password_from=file:{file}"]
+    file.chmod(0o640)
+    assert told(overrides) == []
+    for mode in (0o660, 0o602):
+        file.chmod(mode)
+        (sentence,) = told(overrides)
+        assert f"others can write the file of security.password_from, {file}" in sentence
+        assert f"chmod go-w {file}" in sentence
+    file.unlink()
+    assert told(overrides) == [], "which its reader says"

@@ -1,0 +1,184 @@
+"""The end of a run: what the tables have, what its files say and how its command ends are one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from jobs.config import Configuration
+from jobs.config.loading import load
+from jobs.console.events import Notice, Plan, RecordingReporter
+from jobs.runs.endings import Ending
+from jobs.runs.estimate import plan_of
+from jobs.runs.lifecycle import Body, Life, RunOrder, execute
+from metrics.tables.schema import RunRow
+from search.errors import ConfigError, GuardStopError, NoConclusionError, RedlineError
+
+CONFIG = load("testbed", "demo", "default")
+
+
+@dataclass
+class Tables:
+    """Keeps the rows of `runs`, and breaks where it is told to."""
+
+    ends: Callable[[], None] = lambda: None
+    compacts: Callable[[], None] = lambda: None
+    rows: list[RunRow] = field(default_factory=list)
+
+    def append_run(self, row: RunRow) -> None:
+        if row.event == "finished":
+            self.ends()
+        self.rows.append(row)
+
+    def compact(self) -> None:
+        self.compacts()
+
+
+class Job(Body):
+    """Measures what it is told to, and keeps how it was concluded."""
+
+    def __init__(self, measures: Callable[[], None], answer: Ending) -> None:
+        self._measures, self._answer = measures, answer
+        self.files: list[Ending] = []
+        self.conclusion: Callable[[], None] = lambda: None
+
+    @property
+    def configurations(self) -> Mapping[str, Configuration]:
+        return {"": CONFIG}
+
+    def plan(self, out: Path) -> Plan:
+        return plan_of(CONFIG, out)
+
+    def measure(self, life: Life) -> None:
+        self._measures()
+
+    def ending(self, error: BaseException | None) -> Ending:
+        return self._answer if error is None else super().ending(error)
+
+    def conclude(self, life: Life, ending: Ending) -> None:
+        self.files.append(ending)
+        self.conclusion()
+
+
+@dataclass
+class Case:
+    """A run of a scripted job on scripted tables."""
+
+    measures: Callable[[], None] = lambda: None
+    ends: Callable[[], None] = lambda: None
+    compacts: Callable[[], None] = lambda: None
+    tidies: Callable[[], None] = lambda: None
+    concludes: Callable[[], None] = lambda: None
+    answer: Ending = field(default_factory=Ending)
+
+    def run(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Case:
+        self.tables = Tables(self.ends, self.compacts)
+        self.reporter = RecordingReporter()
+        self.job = Job(self.measures, self.answer)
+        self.job.conclusion = self.concludes
+        self.code: int | BaseException
+
+        def opened(opening: Any, stack: Any) -> Any:
+            stack.callback(self.tidies)
+            session = SimpleNamespace(spark=None)
+            return SimpleNamespace(run_id="r", session=session, tables=self.tables, brokers=1,
+                                   environment={}, caveats=())  # fmt: skip
+
+        monkeypatch.setattr("jobs.runs.lifecycle.Opening.open", opened)
+        monkeypatch.setattr(
+            "jobs.runs.lifecycle.run_interruptibly", lambda _spark, _group, action: action()
+        )
+        try:
+            self.code = execute(self.job, RunOrder(self.reporter, folder, "unused", "r"))
+        except BaseException as error:  # noqa: BLE001 - what the command would end by
+            self.code = error
+        return self
+
+    @property
+    def told(self) -> str:
+        return " ".join(each.text for each in self.reporter.events if isinstance(each, Notice))
+
+    @property
+    def recorded(self) -> tuple[str, int | None]:
+        return self.tables.rows[-1].status, self.tables.rows[-1].exit_code
+
+    @property
+    def filed(self) -> tuple[str, int]:
+        (ending,) = self.job.files
+        return ending.status, ending.exit_code
+
+
+def raises(error: BaseException) -> Callable[[], None]:
+    def deed() -> None:
+        raise error
+
+    return deed
+
+
+def test_an_interrupt_while_tables_are_compacted_leaves_a_run_that_is_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = Case(compacts=raises(KeyboardInterrupt())).run(tmp_path, monkeypatch)
+    assert (case.recorded, case.filed, case.code) == (("done", 0), ("done", 0), 0)
+    assert "not compacted" in case.told
+
+
+@pytest.mark.parametrize(
+    ("answer", "code"),
+    [(Ending(), 0), (Ending("overloaded", 3, None), 3)],
+    ids=["done", "overloaded"],
+)
+def test_what_breaks_after_the_end_changes_nothing_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: Ending, code: int
+) -> None:
+    case = Case(tidies=raises(RedlineError("brokers do not stop")), answer=answer)
+    case.run(tmp_path, monkeypatch)
+    assert case.recorded == case.filed == (answer.status, code)
+    assert case.code == code
+    assert "brokers do not stop" in case.told
+
+
+def test_an_error_ends_the_command_though_the_tidying_up_breaks_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stop = GuardStopError("the disk is full")
+    case = Case(measures=raises(stop), tidies=raises(RedlineError("and so on")))
+    case.run(tmp_path, monkeypatch)
+    assert case.recorded == case.filed == ("stopped by a guard", 5)
+    assert case.code is stop
+
+
+def test_an_end_that_cannot_be_recorded_is_no_good_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = Case(ends=raises(ConfigError("no space left"))).run(tmp_path, monkeypatch)
+    assert case.recorded == ("running", None)
+    assert case.filed == ("failed", 2)
+    assert isinstance(case.code, ConfigError)
+
+
+def test_an_error_whose_end_cannot_be_recorded_stays_that_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost = NoConclusionError("all trials were INVALID")
+    case = Case(measures=raises(lost), ends=raises(ConfigError("no space left")))
+    case.run(tmp_path, monkeypatch)
+    assert case.filed == ("no conclusion", 3)
+    assert case.code is lost
+    assert "the run's end is not recorded: no space left" in case.told
+
+
+def test_files_that_cannot_be_written_end_a_good_run_and_no_bad_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lacks = ConfigError("summary.json could not be written")
+    assert Case(concludes=raises(lacks)).run(tmp_path, monkeypatch).code is lacks
+    lost = NoConclusionError("all trials were INVALID")
+    case = Case(measures=raises(lost), concludes=raises(lacks)).run(tmp_path, monkeypatch)
+    assert case.code is lost
+    assert "could not be written" in case.told
