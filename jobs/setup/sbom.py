@@ -28,7 +28,6 @@ def bill() -> dict[str, Any]:
     packages = {name: importlib.metadata.version(name) for name in sorted(needed(NAME))}
     jars = {(name, digest) for each in pins().values() for name, digest in each.items()}
     return {
-        "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json",
         "bomFormat": "CycloneDX",
         "specVersion": "1.6",
         "version": 1,
