@@ -10,7 +10,7 @@ import importlib.metadata
 import json
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,8 @@ from jobs.setup.version import __version__
 
 NAME = "kafka-redline"
 LICENSE = "Apache-2.0"
+RUN_EXTRAS = ("spark", "charts", "live")
+"""Of our extras those that runs are made of; the others are for notebooks and development."""
 
 
 def bill() -> dict[str, Any]:
@@ -49,9 +51,9 @@ def bill() -> dict[str, Any]:
 
 
 def needed(name: str) -> set[str]:
-    """The packages that one needs on this system, directly or not, without its extras."""
-    found: set[str] = set()
-    open_names = [name]
+    """The packages that one needs on this system, directly or not, with what runs are made of."""
+    found = set(_requirements(name, RUN_EXTRAS))
+    open_names = list(found)
     while open_names:
         for each in _requirements(open_names.pop()):
             if each not in found:
@@ -60,10 +62,11 @@ def needed(name: str) -> set[str]:
     return found
 
 
-def _requirements(name: str) -> Iterator[str]:
+def _requirements(name: str, extras: Iterable[str] = ()) -> Iterator[str]:
     for text in importlib.metadata.requires(name) or ():
         wanted = Requirement(text)
-        if wanted.marker is None or wanted.marker.evaluate({"extra": ""}):
+        chosen = ("", *extras)
+        if wanted.marker is None or any(wanted.marker.evaluate({"extra": e}) for e in chosen):
             yield re.sub(r"[-_.]+", "-", wanted.name).lower()
 
 

@@ -79,7 +79,7 @@ def test_a_cache_that_cannot_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyP
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
     """As much of a checkout as set-up touches before it installs anything."""
-    for name in ("jobs", "search", "conf"):
+    for name in ("jobs", "metrics", "search", "conf"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("Makefile", "setup.py"):
         shutil.copy(ROOT / name, tmp_path / name)

@@ -15,7 +15,7 @@ from jobs.cli import redline
 from jobs.cluster.connect import connect
 from jobs.console.events import Level, Notice
 from jobs.console.printing import PlainReporter
-from search.errors import ConfigError
+from search.errors import ConfigError, TryLaterError
 
 WORKLOAD = """\
 message_bytes: [1000]
@@ -104,7 +104,8 @@ def test_a_cluster_that_does_not_answer_is_named() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # not listening: whoever connects is refused
         address = f"127.0.0.1:{taken.getsockname()[1]}"
-        with pytest.raises(ConfigError, match=re.escape(f"{address} takes no connection")) as said:
+        refused = re.escape(f"{address} takes no connection")
+        with pytest.raises(TryLaterError, match=refused) as said:
             connect([address], cluster="orders")
     assert str(said.value).startswith("cluster orders: none of its bootstrap_servers can be")
 
