@@ -16,6 +16,7 @@ from chispa import assert_df_equality
 
 from jobs.runs.resumption import resumed_trials
 from metrics.columns import ddl, utc
+from metrics.sources.hosts.sample import HostSample
 from metrics.sources.sample import BrokerSample
 from metrics.tables.boundary import BoundaryRow
 from metrics.tables.membership import Membership
@@ -34,6 +35,7 @@ SAMPLES = [
     BrokerSample(1, 100.25, {"bytes_in": 5.0, "gc_ms:G1 Old Generation": 0.0}),
     BrokerSample(2, 100.5, error="no answer"),
 ]
+HOSTS = [HostSample("h", 100.25, {"cores": 2.0}), HostSample("h", 101.25, {"cores": 2.0})]
 
 
 def run_row(run_id: str, event: str, at_s: float, **values: Any) -> RunRow:
@@ -99,15 +101,17 @@ def test_a_run_is_resumed_with_its_own_plan_only(store: TableStore, run_id: str)
 def test_an_append_that_is_tried_again_adds_nothing(store: TableStore, run_id: str) -> None:
     for _ in range(2):
         store.append_run(run_row(run_id, "started", 1.0))
-        store.append_trial(trial(1, run_id), SAMPLES)
-        store.append_trial(trial(2, run_id), SAMPLES)
+        store.append_trial(trial(1, run_id), SAMPLES, HOSTS)
+        store.append_trial(trial(2, run_id), SAMPLES, HOSTS)
         store.append_boundary(point(run_id))
         store.append_boundary(point(run_id, goal="strict"))
         store.append_case(case_row(run_id=run_id))
         store.append_case(case_row(run_id=run_id, event="judged", outcome="regression"))
         store.append_run(run_row(run_id, "finished", 2.0))
     counts = {table: store.read(table, run_id).count() for table in TABLES}
-    assert counts == {"runs": 2, "trials": 2, "samples": 4, "boundaries": 2, "cases": 2}
+    twice = dict.fromkeys(("runs", "trials", "boundaries", "cases"), 2)
+    assert counts == {**twice, "samples": 4, "hosts": 4}
+    assert [row.host for row in store.hosts(run_id).collect()] == ["h"] * 4
 
 
 class SlowStore(TableStore):
@@ -259,7 +263,7 @@ print(json.dumps(found, default=str))
 
 def test_tables_are_readable_without_spark(fresh: TableStore) -> None:
     for number in (1, 2):
-        fresh.append_trial(trial(number, "r"), SAMPLES)
+        fresh.append_trial(trial(number, "r"), SAMPLES, HOSTS)
     fresh.compact()
     fresh.append_run(run_row("r", "finished", 2.0, status="done"))
     base = str(Path(fresh.address("runs")).parent)
@@ -271,7 +275,9 @@ def test_tables_are_readable_without_spark(fresh: TableStore) -> None:
     }
     rows = {table: found for table, (_, found) in read.items()}
     counts = {table: len(found) for table, found in rows.items()}
-    assert counts == {"runs": 1, "trials": 2, "samples": 4, "boundaries": 0, "cases": 0}
+    assert counts == {
+        "runs": 1, "trials": 2, "samples": 4, "hosts": 4, "boundaries": 0, "cases": 0,
+    }  # fmt: skip
     first, second = sorted(rows["trials"], key=lambda row: int(row["trial"]))
     assert (first["trial"], second["trial"], first["verdict"]) == (1, 2, "OVERLOADED")
     assert [w["handler_idle"] for w in first["broker_windows"]] == [0.8, 0.1]
