@@ -18,10 +18,13 @@ RTT_LEAST_MS = 2.0
 hundredths, within a data centre below 1; there a full window means that nobody reads it."""
 
 LIMITED_SHARE_LEAST = 0.2
-"""Share of the busy time for which a full window or buffer binds [ratio]. The kernel counts the
-time in which nothing more would have fitted: with buffers of 100 kB at 50 ms 0.4 of a window and
-0.75 of a send buffer, though both carry a twentieth of what the link does; 0 of those that are
-large enough."""
+"""Share of the busy time for which a full window and a full buffer together bind [ratio]; where
+both are of one size, each has its part. The kernel counts the time in which nothing more would have
+fitted: with buffers of 100 kB at 50 ms 0.4 of a window and 0.75 of a send buffer, though both carry
+a twentieth of what the link does; 0 of those that are large enough."""
+
+BESIDE_SHARE_LEAST = 0.05
+"""Share of the busy time from which on the other end's buffer is named too [ratio]."""
 
 WAITING_SHARE_LEAST = 0.5
 """Share of the looks that is most of them [ratio]."""
@@ -38,13 +41,14 @@ def connection_limit(evidence: Evidence, broker_id: int) -> str | None:
         return None
     receiver = sockets.receiver_limited_share or 0.0
     sender = sockets.send_buffer_limited_share or 0.0
-    if max(receiver, sender) < LIMITED_SHARE_LEAST:
+    if receiver + sender < LIMITED_SHARE_LEAST:
         return _waits_for_answers(evidence, broker_id, sockets)
     if receiver >= sender:
         own = _of_broker(evidence, broker_id)
         return (
             f"{_carried(sockets)}; the broker's receive window was full for {receiver:.0%} of the "
-            "time in which there was something to send: the socket's buffer binds, not the "
+            f"time in which there was something to send{_beside('our send buffer', sender)}: the "
+            "socket's buffer binds, not the "
             f"broker; raise the broker's socket.receive.buffer.bytes{own}, or net.ipv4.tcp_rmem of "
             "its host where that is -1"
         )
@@ -52,10 +56,14 @@ def connection_limit(evidence: Evidence, broker_id: int) -> str | None:
     own = "" if size is None else f" ({format_volume(size / 2)})"
     return (
         f"{_carried(sockets)}; our send buffer{own} was full for {sender:.0%} of the time in which "
-        "there was something to send: the socket's buffer binds, not the broker; raise "
-        "producer.send_buffer_bytes (Kafka's send.buffer.bytes), or net.ipv4.tcp_wmem of the "
+        f"there was something to send{_beside('the receive window', receiver)}: the socket's "
+        "buffer binds, not the broker; raise producer.send_buffer_bytes (Kafka's send.buffer.bytes), or net.ipv4.tcp_wmem of the "
         "generator's hosts where that is -1"
     )
+
+
+def _beside(other: str, share: float) -> str:
+    return f", and {other} for {share:.0%}" if share >= BESIDE_SHARE_LEAST else ""
 
 
 def _carried(sockets: SocketCounts) -> str:

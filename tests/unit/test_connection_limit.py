@@ -80,6 +80,7 @@ def test_our_send_buffer() -> None:
     )
     assert resource is Resource.CONNECTION
     assert "our send buffer (131 kB) was full for 75% of the time" in text
+    assert "something to send, and the receive window for 25%: the socket's" in text
     assert "raise producer.send_buffer_bytes (Kafka's send.buffer.bytes), or" in text
 
 
@@ -101,6 +102,7 @@ def test_requests_in_flight() -> None:
         (0.39, 0.00, 0.00, "socket.receive.buffer.bytes"),  # 100 kB at the far end: 2.3 MB/s
         (0.30, 0.00, 0.06, "socket.receive.buffer.bytes"),  # 1 MiB: 28 MB/s
         (0.43, 0.00, 1.00, "socket.receive.buffer.bytes"),  # 100 kB, and requests wait behind it
+        (0.17, 0.15, 0.00, "socket.receive.buffer.bytes"),  # 4 MiB at both ends: 50 MB/s
         (0.00, 0.75, 0.00, "send_buffer_bytes"),  # 64 kB here: 2.3 MB/s
         (0.00, 0.41, 0.65, "send_buffer_bytes"),  # 4 MiB there, so that ours of 4 MiB bind: 47 MB/s
         (0.00, 0.00, 1.00, "max_in_flight"),  # one request of 16 kB at a time: 0.3 MB/s
