@@ -94,6 +94,16 @@ def test_every_trial_is_in_the_tables_with_its_evidence(run: Run, spark: SparkSe
         assert len(trial.broker_windows) == 3
     assert {trial.verdict for trial in trials} >= {"SUSTAINED", "OVERLOADED"}
     assert tables.samples(run_id).select("broker_id").distinct().count() == 4
+    for trial in trials:  # brokers and tasks share this machine
+        (host,) = trial.hosts
+        assert (host.brokers, host.generates, host.shares_machine) == ([1, 2, 3], True, True)
+        assert 0 < host.cpu_busy <= 1
+        assert sorted(host.resident_bytes) == [1, 2, 3]
+        assert min(host.resident_bytes.values()) > 100e6
+        assert {use.resource for use in trial.host_resources} >= {"CPU", "memory", "network"}
+    looks = tables.hosts(run_id)
+    assert looks.select("host").distinct().count() == 1
+    assert looks.count() > tables.samples(run_id).count() / 4
     points = {each.goal: each for each in tables.boundaries(run_id).collect()}
     for told in run.summary["boundaries"]:
         names = ("np_low", "np_high", "mb_per_s_low", "mb_per_s_high", "latency_p999_ms")
