@@ -83,7 +83,9 @@ def test_a_run_whose_driver_was_killed_says_so(out: Path, spark: SparkSession) -
 
 
 def test_an_unknown_run_is_told_the_last_ones(out: Path) -> None:
-    with pytest.raises(ConfigError, match=rf"run nobody is not in .*the last are .*{RUN_ID}; name"):
+    with pytest.raises(
+        ConfigError, match=rf"run nobody is not in .*the last are .*{RUN_ID}.*; name"
+    ):
         _report("nobody", "--out", str(out))
 
 
