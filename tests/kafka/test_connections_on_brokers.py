@@ -147,6 +147,7 @@ def test_trials_of_a_closed_loop_are_marked_and_name_what_binds(
         assert {each.send_buffer_bytes for each in sockets.values()} == {400_000}
 
 
+@pytest.mark.long
 def test_a_volume_in_a_closed_loop_is_written_whole(
     kafka_testbed: Testbed, spark: SparkSession, tmp_path: Path
 ) -> None:
