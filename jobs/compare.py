@@ -24,14 +24,25 @@ from metrics.comparing.pairs import Side
 from search.errors import ConfigError
 
 
+def _once(_context: click.Context, option: click.Parameter, given: tuple[str, ...]) -> str | None:
+    """The one side that was given; of several Click would take the last and say nothing."""
+    if len(given) > 1:
+        name = option.opts[0]
+        raise ConfigError(
+            f"{name} is given {len(given)} times; expected it once, with several settings "
+            f"separated by commas; write {name} {','.join(given)}"
+        )
+    return given[0] if given else None
+
+
 @click.command("compare")
 @click.argument("run_ids", nargs=-1, type=RunId(), metavar="[RUN_ID RUN_ID]")
-@click.option("--a", metavar="NAME|FILE|SETTINGS",
+@click.option("--a", metavar="NAME|FILE|SETTINGS", multiple=True, callback=_once,
               help="The side to compare with: a cluster (a file of conf/clusters, or a path), or "
                    "settings: of the testbed's brokers, such as kafka=3.9.2 or num.io.threads=2, "
                    "or a key by its full path, such as workload.producer.acks=all; several, "
                    "separated by commas.")  # fmt: skip
-@click.option("--b", metavar="NAME|FILE|SETTINGS",
+@click.option("--b", metavar="NAME|FILE|SETTINGS", multiple=True, callback=_once,
               help="The side that is judged, in the same forms.")  # fmt: skip
 @click.option("--cluster", default="testbed", show_default=True, metavar="NAME|FILE",
               help="The testbed that settings change.")  # fmt: skip

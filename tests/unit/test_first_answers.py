@@ -116,3 +116,11 @@ def test_a_cluster_of_others_wants_a_workload(tmp_path: Path) -> None:
     said = refusal("find-limit", "--dry-run", "--cluster", str(cluster))
     assert "no --workload is given" in said
     assert "--workload quick" in said
+
+
+def test_a_side_that_is_given_twice_is_not_taken_by_half() -> None:
+    said = refusal(
+        "compare", "--a", "link=none", "--b", "link.delay=1ms", "--b", "num.io.threads=2"
+    )
+    assert "--b is given 2 times" in said
+    assert "write --b link.delay=1ms,num.io.threads=2" in said
