@@ -256,10 +256,11 @@ def _handlers(broker: _Broker) -> str | None:
     if _busy_with(broker) is not Resource.REQUEST_HANDLERS:
         return None
     window = broker.window
-    return f"{_idle(window)}{_handlers_do(window)}; {_times(window)}"
+    return f"{_idle(window)}{_handlers_do(broker)}; {_times(window)}"
 
 
-def _handlers_do(window: BrokerWindow) -> str:
+def _handlers_do(broker: _Broker) -> str:
+    window = broker.window
     waiting, flushing = waiting_share(window), flush_share(window)
     if (cpu_share(window) or 0.0) >= CPU_SATURATED:
         return (
@@ -273,13 +274,21 @@ def _handlers_do(window: BrokerWindow) -> str:
         )
         return (
             f", and for at least {waiting:.0%} of their time they waited without using CPU "
-            f"({flush}): for something that is neither CPU nor a flush, such as a lock, an "
-            f"authorizer, a read from the disk or a full page cache{_moved(window)}"
+            f"({flush}): for something that is neither CPU nor a flush, such as "
+            f"{_waited_for(broker)}{_moved(window)}"
         )
     missing = _not_among(_MISSING_OF_HANDLERS, window)
     if missing:
         return f", and what they did is not known, as the metrics do not show {missing}"
     return " with CPU to spare and no wait for the disk: too few of them"
+
+
+def _waited_for(broker: _Broker) -> str:
+    """What it may have been: the disk only where its busy time does not say otherwise."""
+    busy = [disk.busy_share for host in broker.hosts for disk in host.disks]
+    if any(busy) and max(filter(None, busy)) < HANDLERS_SHARE_HIGH:
+        return "a lock or an authorizer, as no disk of its host was busy for half of the time"
+    return "a lock, an authorizer, a read from the disk or a full page cache"
 
 
 def _moved(window: BrokerWindow) -> str:

@@ -106,6 +106,12 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], Resource, str]] = {
         Resource.MEMORY,
         "the kernel of host h ended 1 processes for memory",
     ),
+    "handlers that wait while the disk is known to rest": (
+        {},
+        WAITING,
+        Resource.REQUEST_HANDLERS,
+        "such as a lock or an authorizer, as no disk of its host was busy for half of the time",
+    ),
     # Against a wrong one never: what else binds comes first.
     "handlers that use the CPU beside a busy disk": (
         {"disks": FULL_DISK},
