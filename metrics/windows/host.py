@@ -10,37 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from metrics.columns import column
-from metrics.sources.hosts.readings import (
-    CORES,
-    CPU_S,
-    DISK_BUSY_S,
-    DISK_QUEUED_S,
-    DISK_READ_BYTES,
-    DISK_READS,
-    DISK_WRITES,
-    DISK_WRITTEN_BYTES,
-    MEMORY_AVAILABLE_BYTES,
-    MEMORY_TOTAL_BYTES,
-    NET_RECEIVE_DROPS,
-    NET_RECEIVE_ERRORS,
-    NET_RECEIVED_BYTES,
-    NET_RECEIVED_PACKETS,
-    NET_SEND_DROPS,
-    NET_SEND_ERRORS,
-    NET_SENT_BYTES,
-    NET_SENT_PACKETS,
-    NET_SPEED_BYTES_PER_S,
-    OOM_KILLS,
-    PAGE_CACHE_BYTES,
-    PRESSURE_S,
-    RESIDENT_BYTES,
-    RUNNING_THREADS,
-    SWAPPED_IN_PAGES,
-    SWAPPED_OUT_PAGES,
-    TCP_LISTEN_OVERFLOWS,
-    TCP_RETRANSMITTED_SEGMENTS,
-    TCP_SENT_SEGMENTS,
-)
+from metrics.sources.hosts import readings
 from metrics.sources.hosts.sample import HostSample
 from metrics.windows.spans import Span, mean, over
 
@@ -221,12 +191,15 @@ def host_window(
     if len(inside) < 2 or inside[-1].at_s <= inside[0].at_s:
         return named
     span = Span(inside)
-    cpu = span.deltas(CPU_S)
+    cpu = span.deltas(readings.CPU_S)
     whole_s = sum(cpu.values())
     in_state = {name.partition(":")[2]: over(spent_s, whole_s) for name, spent_s in cpu.items()}
     at_rest = [in_state.get(state) for state in _AT_REST]
-    sent, again = span.delta(TCP_SENT_SEGMENTS), span.delta(TCP_RETRANSMITTED_SEGMENTS)
-    swapped = [span.per_s(name) for name in (SWAPPED_IN_PAGES, SWAPPED_OUT_PAGES)]
+    sent, again = (
+        span.delta(readings.TCP_SENT_SEGMENTS),
+        span.delta(readings.TCP_RETRANSMITTED_SEGMENTS),
+    )
+    swapped = [span.per_s(name) for name in (readings.SWAPPED_IN_PAGES, readings.SWAPPED_OUT_PAGES)]
     kernel = [in_state.get(state) for state in ("system", "irq", "softirq")]
     return HostWindow(
         host=host,
@@ -236,29 +209,29 @@ def host_window(
         start_s=inside[0].at_s,
         end_s=inside[-1].at_s,
         samples=len(inside),
-        cores=span.gauge_max(CORES),
+        cores=span.gauge_max(readings.CORES),
         cpu_busy=None if at_rest[0] is None else 1.0 - sum(filter(None, at_rest)),
         cpu_system=_sum(kernel),
         cpu_iowait=in_state.get("iowait"),
         cpu_steal=in_state.get("steal"),
-        running_threads=mean(span.gauges(RUNNING_THREADS)),
-        memory_total_bytes=span.gauge_max(MEMORY_TOTAL_BYTES),
-        memory_available_bytes=min(span.gauges(MEMORY_AVAILABLE_BYTES), default=None),
-        page_cache_bytes=span.gauge_max(PAGE_CACHE_BYTES),
+        running_threads=mean(span.gauges(readings.RUNNING_THREADS)),
+        memory_total_bytes=span.gauge_max(readings.MEMORY_TOTAL_BYTES),
+        memory_available_bytes=min(span.gauges(readings.MEMORY_AVAILABLE_BYTES), default=None),
+        page_cache_bytes=span.gauge_max(readings.PAGE_CACHE_BYTES),
         swapped_pages_per_s=_sum(swapped),
-        oom_kills=span.delta(OOM_KILLS),
-        pressure_cpu=span.per_s(f"{PRESSURE_S}:cpu"),
-        pressure_io=span.per_s(f"{PRESSURE_S}:io"),
-        pressure_memory=span.per_s(f"{PRESSURE_S}:memory"),
+        oom_kills=span.delta(readings.OOM_KILLS),
+        pressure_cpu=span.per_s(f"{readings.PRESSURE_S}:cpu"),
+        pressure_io=span.per_s(f"{readings.PRESSURE_S}:io"),
+        pressure_memory=span.per_s(f"{readings.PRESSURE_S}:memory"),
         retransmitted_share=over(again, _sum([sent, again])),
         retransmits_per_s=over(again, span.duration_s),
-        listen_overflows=span.delta(TCP_LISTEN_OVERFLOWS),
+        listen_overflows=span.delta(readings.TCP_LISTEN_OVERFLOWS),
         disks=tuple(_disks(span)),
         interfaces=tuple(_interfaces(span)),
         resident_bytes={
             int(name.partition(":")[2]): max(span.gauges(name))
             for name in inside[-1].values
-            if name.startswith(f"{RESIDENT_BYTES}:")
+            if name.startswith(f"{readings.RESIDENT_BYTES}:")
         },
     )
 
@@ -296,34 +269,42 @@ def host_windows(
 
 
 def _disks(span: Span) -> Iterable[DiskWindow]:
-    for device in _parts(span, DISK_BUSY_S):
-        operations = [span.per_s(f"{name}:{device}") for name in (DISK_READS, DISK_WRITES)]
+    for device in _parts(span, readings.DISK_BUSY_S):
+        operations = [
+            span.per_s(f"{name}:{device}") for name in (readings.DISK_READS, readings.DISK_WRITES)
+        ]
         window = DiskWindow(
             device,
-            span.per_s(f"{DISK_READ_BYTES}:{device}"),
-            span.per_s(f"{DISK_WRITTEN_BYTES}:{device}"),
+            span.per_s(f"{readings.DISK_READ_BYTES}:{device}"),
+            span.per_s(f"{readings.DISK_WRITTEN_BYTES}:{device}"),
             _sum(operations),
-            span.per_s(f"{DISK_BUSY_S}:{device}"),
-            span.per_s(f"{DISK_QUEUED_S}:{device}"),
+            span.per_s(f"{readings.DISK_BUSY_S}:{device}"),
+            span.per_s(f"{readings.DISK_QUEUED_S}:{device}"),
         )
         if window.busy_share or window.operations_per_s:
             yield window
 
 
 def _interfaces(span: Span) -> Iterable[InterfaceWindow]:
-    for device in _parts(span, NET_RECEIVED_BYTES):
-        both = (NET_RECEIVED_PACKETS, NET_SENT_PACKETS)
+    for device in _parts(span, readings.NET_RECEIVED_BYTES):
+        both = (readings.NET_RECEIVED_PACKETS, readings.NET_SENT_PACKETS)
         packets = [span.delta(f"{name}:{device}") for name in both]
-        dropped = [span.delta(f"{name}:{device}") for name in (NET_RECEIVE_DROPS, NET_SEND_DROPS)]
-        errors = [span.delta(f"{name}:{device}") for name in (NET_RECEIVE_ERRORS, NET_SEND_ERRORS)]
+        dropped = [
+            span.delta(f"{name}:{device}")
+            for name in (readings.NET_RECEIVE_DROPS, readings.NET_SEND_DROPS)
+        ]
+        errors = [
+            span.delta(f"{name}:{device}")
+            for name in (readings.NET_RECEIVE_ERRORS, readings.NET_SEND_ERRORS)
+        ]
         window = InterfaceWindow(
             device,
-            span.per_s(f"{NET_RECEIVED_BYTES}:{device}"),
-            span.per_s(f"{NET_SENT_BYTES}:{device}"),
+            span.per_s(f"{readings.NET_RECEIVED_BYTES}:{device}"),
+            span.per_s(f"{readings.NET_SENT_BYTES}:{device}"),
             _sum(packets),
             _sum(dropped),
             _sum(errors),
-            span.gauge_max(f"{NET_SPEED_BYTES_PER_S}:{device}"),
+            span.gauge_max(f"{readings.NET_SPEED_BYTES_PER_S}:{device}"),
         )
         if window.packets or window.dropped:
             yield window

@@ -9,39 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from metrics.sources.hosts.readings import (
-    CORES,
-    CPU_S,
-    CPU_STATES,
-    DISK_BUSY_S,
-    DISK_QUEUED_S,
-    DISK_READ_BYTES,
-    DISK_READS,
-    DISK_WRITES,
-    DISK_WRITTEN_BYTES,
-    MEMORY_AVAILABLE_BYTES,
-    MEMORY_TOTAL_BYTES,
-    NET_RECEIVE_DROPS,
-    NET_RECEIVE_ERRORS,
-    NET_RECEIVED_BYTES,
-    NET_RECEIVED_PACKETS,
-    NET_SEND_DROPS,
-    NET_SEND_ERRORS,
-    NET_SENT_BYTES,
-    NET_SENT_PACKETS,
-    NET_SPEED_BYTES_PER_S,
-    OOM_KILLS,
-    PAGE_CACHE_BYTES,
-    PRESSURE_S,
-    RUNNING_THREADS,
-    SWAPPED_IN_PAGES,
-    SWAPPED_OUT_PAGES,
-    TCP_LISTEN_OVERFLOWS,
-    TCP_RETRANSMITTED_SEGMENTS,
-    TCP_SENT_SEGMENTS,
-    is_disk,
-    is_interface,
-)
+from metrics.sources.hosts import readings
 from metrics.sources.hosts.sample import HostSample
 from metrics.sources.rules import RuleSet, selectors_of
 from metrics.sources.scraper import PATH, ScrapeError, Scraper
@@ -53,35 +21,35 @@ _THREADS = 32
 _OF_DEVICE = '{device="*"}'
 
 _SERIES: Mapping[str, str] = {
-    CPU_S: 'node_cpu_seconds_total{cpu="*",mode="*"}',
-    RUNNING_THREADS: "node_procs_running",
-    MEMORY_TOTAL_BYTES: "node_memory_MemTotal_bytes",
-    MEMORY_AVAILABLE_BYTES: "node_memory_MemAvailable_bytes",
-    PAGE_CACHE_BYTES: "node_memory_Cached_bytes",
-    SWAPPED_IN_PAGES: "node_vmstat_pswpin",
-    SWAPPED_OUT_PAGES: "node_vmstat_pswpout",
-    OOM_KILLS: "node_vmstat_oom_kill",
-    DISK_READ_BYTES: f"node_disk_read_bytes_total{_OF_DEVICE}",
-    DISK_WRITTEN_BYTES: f"node_disk_written_bytes_total{_OF_DEVICE}",
-    DISK_READS: f"node_disk_reads_completed_total{_OF_DEVICE}",
-    DISK_WRITES: f"node_disk_writes_completed_total{_OF_DEVICE}",
-    DISK_BUSY_S: f"node_disk_io_time_seconds_total{_OF_DEVICE}",
-    DISK_QUEUED_S: f"node_disk_io_time_weighted_seconds_total{_OF_DEVICE}",
-    NET_RECEIVED_BYTES: f"node_network_receive_bytes_total{_OF_DEVICE}",
-    NET_SENT_BYTES: f"node_network_transmit_bytes_total{_OF_DEVICE}",
-    NET_RECEIVED_PACKETS: f"node_network_receive_packets_total{_OF_DEVICE}",
-    NET_SENT_PACKETS: f"node_network_transmit_packets_total{_OF_DEVICE}",
-    NET_RECEIVE_DROPS: f"node_network_receive_drop_total{_OF_DEVICE}",
-    NET_SEND_DROPS: f"node_network_transmit_drop_total{_OF_DEVICE}",
-    NET_RECEIVE_ERRORS: f"node_network_receive_errs_total{_OF_DEVICE}",
-    NET_SEND_ERRORS: f"node_network_transmit_errs_total{_OF_DEVICE}",
-    NET_SPEED_BYTES_PER_S: f"node_network_speed_bytes{_OF_DEVICE}",
-    TCP_SENT_SEGMENTS: "node_netstat_Tcp_OutSegs",
-    TCP_RETRANSMITTED_SEGMENTS: "node_netstat_Tcp_RetransSegs",
-    TCP_LISTEN_OVERFLOWS: "node_netstat_TcpExt_ListenOverflows",
-    f"{PRESSURE_S}:cpu": "node_pressure_cpu_waiting_seconds_total",
-    f"{PRESSURE_S}:io": "node_pressure_io_waiting_seconds_total",
-    f"{PRESSURE_S}:memory": "node_pressure_memory_waiting_seconds_total",
+    readings.CPU_S: 'node_cpu_seconds_total{cpu="*",mode="*"}',
+    readings.RUNNING_THREADS: "node_procs_running",
+    readings.MEMORY_TOTAL_BYTES: "node_memory_MemTotal_bytes",
+    readings.MEMORY_AVAILABLE_BYTES: "node_memory_MemAvailable_bytes",
+    readings.PAGE_CACHE_BYTES: "node_memory_Cached_bytes",
+    readings.SWAPPED_IN_PAGES: "node_vmstat_pswpin",
+    readings.SWAPPED_OUT_PAGES: "node_vmstat_pswpout",
+    readings.OOM_KILLS: "node_vmstat_oom_kill",
+    readings.DISK_READ_BYTES: f"node_disk_read_bytes_total{_OF_DEVICE}",
+    readings.DISK_WRITTEN_BYTES: f"node_disk_written_bytes_total{_OF_DEVICE}",
+    readings.DISK_READS: f"node_disk_reads_completed_total{_OF_DEVICE}",
+    readings.DISK_WRITES: f"node_disk_writes_completed_total{_OF_DEVICE}",
+    readings.DISK_BUSY_S: f"node_disk_io_time_seconds_total{_OF_DEVICE}",
+    readings.DISK_QUEUED_S: f"node_disk_io_time_weighted_seconds_total{_OF_DEVICE}",
+    readings.NET_RECEIVED_BYTES: f"node_network_receive_bytes_total{_OF_DEVICE}",
+    readings.NET_SENT_BYTES: f"node_network_transmit_bytes_total{_OF_DEVICE}",
+    readings.NET_RECEIVED_PACKETS: f"node_network_receive_packets_total{_OF_DEVICE}",
+    readings.NET_SENT_PACKETS: f"node_network_transmit_packets_total{_OF_DEVICE}",
+    readings.NET_RECEIVE_DROPS: f"node_network_receive_drop_total{_OF_DEVICE}",
+    readings.NET_SEND_DROPS: f"node_network_transmit_drop_total{_OF_DEVICE}",
+    readings.NET_RECEIVE_ERRORS: f"node_network_receive_errs_total{_OF_DEVICE}",
+    readings.NET_SEND_ERRORS: f"node_network_transmit_errs_total{_OF_DEVICE}",
+    readings.NET_SPEED_BYTES_PER_S: f"node_network_speed_bytes{_OF_DEVICE}",
+    readings.TCP_SENT_SEGMENTS: "node_netstat_Tcp_OutSegs",
+    readings.TCP_RETRANSMITTED_SEGMENTS: "node_netstat_Tcp_RetransSegs",
+    readings.TCP_LISTEN_OVERFLOWS: "node_netstat_TcpExt_ListenOverflows",
+    f"{readings.PRESSURE_S}:cpu": "node_pressure_cpu_waiting_seconds_total",
+    f"{readings.PRESSURE_S}:io": "node_pressure_io_waiting_seconds_total",
+    f"{readings.PRESSURE_S}:memory": "node_pressure_memory_waiting_seconds_total",
 }
 RULES = RuleSet("node_exporter", selectors_of(_SERIES))
 
@@ -176,20 +144,20 @@ def _as_of_a_host(values: Mapping[str, float]) -> dict[str, float]:
     cores = set()
     for name, value in values.items():
         reading, _, part = name.partition(":")
-        if reading == CPU_S:
+        if reading == readings.CPU_S:
             core, _, state = part.partition("/")
             cores.add(core)
-            if state in CPU_STATES:
-                total = f"{CPU_S}:{state}"
+            if state in readings.CPU_STATES:
+                total = f"{readings.CPU_S}:{state}"
                 found[total] = found.get(total, 0.0) + value
         elif _is_kept(reading, part, value):
             found[name] = value
-    return {**found, CORES: float(len(cores))} if cores else found
+    return {**found, readings.CORES: float(len(cores))} if cores else found
 
 
 def _is_kept(reading: str, part: str, value: float) -> bool:
-    if reading == NET_SPEED_BYTES_PER_S:
-        return is_interface(part) and value > 0
+    if reading == readings.NET_SPEED_BYTES_PER_S:
+        return readings.is_interface(part) and value > 0
     if reading.startswith("disk_"):
-        return is_disk(part)
-    return not reading.startswith("net_") or is_interface(part)
+        return readings.is_disk(part)
+    return not reading.startswith("net_") or readings.is_interface(part)

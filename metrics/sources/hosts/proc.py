@@ -12,40 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from metrics.sources.hosts.readings import (
-    CORES,
-    CPU_S,
-    CPU_STATES,
-    DISK_BUSY_S,
-    DISK_QUEUED_S,
-    DISK_READ_BYTES,
-    DISK_READS,
-    DISK_WRITES,
-    DISK_WRITTEN_BYTES,
-    MEMORY_AVAILABLE_BYTES,
-    MEMORY_TOTAL_BYTES,
-    NET_RECEIVE_DROPS,
-    NET_RECEIVE_ERRORS,
-    NET_RECEIVED_BYTES,
-    NET_RECEIVED_PACKETS,
-    NET_SEND_DROPS,
-    NET_SEND_ERRORS,
-    NET_SENT_BYTES,
-    NET_SENT_PACKETS,
-    NET_SPEED_BYTES_PER_S,
-    OOM_KILLS,
-    PAGE_CACHE_BYTES,
-    PRESSURE_S,
-    RESIDENT_BYTES,
-    RUNNING_THREADS,
-    SWAPPED_IN_PAGES,
-    SWAPPED_OUT_PAGES,
-    TCP_LISTEN_OVERFLOWS,
-    TCP_RETRANSMITTED_SEGMENTS,
-    TCP_SENT_SEGMENTS,
-    is_disk,
-    is_interface,
-)
+from metrics.sources.hosts import readings
 from metrics.sources.hosts.sample import HostSample
 
 _PROC = Path("/proc")
@@ -54,34 +21,34 @@ _SECTOR_BYTES = 512
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 
 _OF_MEMORY = {
-    "MemTotal:": MEMORY_TOTAL_BYTES,
-    "MemAvailable:": MEMORY_AVAILABLE_BYTES,
-    "Cached:": PAGE_CACHE_BYTES,
+    "MemTotal:": readings.MEMORY_TOTAL_BYTES,
+    "MemAvailable:": readings.MEMORY_AVAILABLE_BYTES,
+    "Cached:": readings.PAGE_CACHE_BYTES,
 }
 _OF_VMSTAT = {
-    "pswpin": SWAPPED_IN_PAGES,
-    "pswpout": SWAPPED_OUT_PAGES,
-    "oom_kill": OOM_KILLS,
+    "pswpin": readings.SWAPPED_IN_PAGES,
+    "pswpout": readings.SWAPPED_OUT_PAGES,
+    "oom_kill": readings.OOM_KILLS,
 }
 # Columns of /proc/diskstats behind the device's name, and what one unit of them is.
 _OF_DISKS = {
-    0: (DISK_READS, 1.0),
-    2: (DISK_READ_BYTES, _SECTOR_BYTES),
-    4: (DISK_WRITES, 1.0),
-    6: (DISK_WRITTEN_BYTES, _SECTOR_BYTES),
-    9: (DISK_BUSY_S, 1e-3),
-    10: (DISK_QUEUED_S, 1e-3),
+    0: (readings.DISK_READS, 1.0),
+    2: (readings.DISK_READ_BYTES, _SECTOR_BYTES),
+    4: (readings.DISK_WRITES, 1.0),
+    6: (readings.DISK_WRITTEN_BYTES, _SECTOR_BYTES),
+    9: (readings.DISK_BUSY_S, 1e-3),
+    10: (readings.DISK_QUEUED_S, 1e-3),
 }
 # Columns of /proc/net/dev behind the colon.
 _OF_INTERFACES = {
-    0: NET_RECEIVED_BYTES,
-    1: NET_RECEIVED_PACKETS,
-    2: NET_RECEIVE_ERRORS,
-    3: NET_RECEIVE_DROPS,
-    8: NET_SENT_BYTES,
-    9: NET_SENT_PACKETS,
-    10: NET_SEND_ERRORS,
-    11: NET_SEND_DROPS,
+    0: readings.NET_RECEIVED_BYTES,
+    1: readings.NET_RECEIVED_PACKETS,
+    2: readings.NET_RECEIVE_ERRORS,
+    3: readings.NET_RECEIVE_DROPS,
+    8: readings.NET_SENT_BYTES,
+    9: readings.NET_SENT_PACKETS,
+    10: readings.NET_SEND_ERRORS,
+    11: readings.NET_SEND_DROPS,
 }
 
 
@@ -142,19 +109,19 @@ class LocalHost:
         for line in self._lines("stat"):
             key, *numbers = line.split()
             if key == "cpu":
-                for state, ticks in zip(CPU_STATES, numbers, strict=False):
-                    found[f"{CPU_S}:{state}"] = int(ticks) / _TICKS_PER_S
+                for state, ticks in zip(readings.CPU_STATES, numbers, strict=False):
+                    found[f"{readings.CPU_S}:{state}"] = int(ticks) / _TICKS_PER_S
             elif key.startswith("cpu"):
                 cores += 1
             elif key == "procs_running":
-                found[RUNNING_THREADS] = float(numbers[0])
-        return {**found, CORES: float(cores)} if cores else found
+                found[readings.RUNNING_THREADS] = float(numbers[0])
+        return {**found, readings.CORES: float(cores)} if cores else found
 
     def _disks(self) -> dict[str, float]:
         found = {}
         for line in self._lines("diskstats"):
             _, _, device, *numbers = line.split()
-            if is_disk(device) and any(number != "0" for number in numbers):
+            if readings.is_disk(device) and any(number != "0" for number in numbers):
                 for column, (reading, unit) in _OF_DISKS.items():
                     found[f"{reading}:{device}"] = int(numbers[column]) * unit
         return found
@@ -164,13 +131,13 @@ class LocalHost:
         for line in _read(net / "dev").splitlines()[2:]:
             name, _, rest = line.partition(":")
             device, numbers = name.strip(), rest.split()
-            if not is_interface(device):
+            if not readings.is_interface(device):
                 continue
             for column, reading in _OF_INTERFACES.items():
                 found[f"{reading}:{device}"] = float(numbers[column])
             speed = self._speeds.get(device) or (self._speed(device) if is_own else None)
             if speed is not None:
-                found[f"{NET_SPEED_BYTES_PER_S}:{device}"] = speed
+                found[f"{readings.NET_SPEED_BYTES_PER_S}:{device}"] = speed
         return found
 
     def _speed(self, device: str) -> float | None:
@@ -187,13 +154,13 @@ class LocalHost:
                 kind, *parts = line.split()
                 told = dict(part.split("=") for part in parts)
                 if kind == "some":
-                    found[f"{PRESSURE_S}:{resource}"] = int(told["total"]) / 1e6
+                    found[f"{readings.PRESSURE_S}:{resource}"] = int(told["total"]) / 1e6
         return found
 
     def _resident(self, processes: Mapping[int, int]) -> dict[str, float]:
         found = {}
         for broker, pid in processes.items():
-            told = _named(self._lines(f"{pid}/status"), {"VmRSS:": RESIDENT_BYTES}, 1024.0)
+            told = _named(self._lines(f"{pid}/status"), {"VmRSS:": readings.RESIDENT_BYTES}, 1024.0)
             found.update({f"{name}:{broker}": value for name, value in told.items()})
         return found
 
@@ -250,9 +217,9 @@ def _tcp(*texts: str) -> dict[str, float]:
     """Counters of /proc/net/snmp and netstat: a line of names, then one of numbers."""
     found = {}
     wanted = {
-        ("Tcp:", "OutSegs"): TCP_SENT_SEGMENTS,
-        ("Tcp:", "RetransSegs"): TCP_RETRANSMITTED_SEGMENTS,
-        ("TcpExt:", "ListenOverflows"): TCP_LISTEN_OVERFLOWS,
+        ("Tcp:", "OutSegs"): readings.TCP_SENT_SEGMENTS,
+        ("Tcp:", "RetransSegs"): readings.TCP_RETRANSMITTED_SEGMENTS,
+        ("TcpExt:", "ListenOverflows"): readings.TCP_LISTEN_OVERFLOWS,
     }
     for names, numbers in _pairs(text.splitlines() for text in texts):
         protocol = names[0]
