@@ -7,7 +7,7 @@ STAMP := .venv/.ready
 WORKERS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-long flaky lint dist bench bench-calibration bench-experiments bench-sampling bench-search release-check clean
+.PHONY: help setup demo test test-long flaky coverage mutants lint dist bench bench-calibration bench-experiments bench-sampling bench-search release-check clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,6 +32,12 @@ test-long: $(STAMP) ## Run the validations that take minutes each
 
 flaky: $(STAMP) ## Run the unit tests 20 times beside a process that takes a core
 	$(BIN)/python -m tests.bench.flaky --times 20 tests/unit
+
+coverage: $(STAMP) ## Show which lines and branches the unit tests run; ALL=1 runs all tests
+	$(BIN)/python -m tests.bench.covered --workers $(WORKERS) $(if $(ALL),--all)
+
+mutants: $(STAMP) ## Change 300 places of the code that decides, and see whether a unit test notices
+	$(BIN)/python -m tests.bench.mutants --seed 1 --sample 300
 
 lint: $(STAMP) ## Check style and types
 	$(BIN)/ruff check .

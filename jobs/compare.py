@@ -6,7 +6,6 @@ The same as a script for schedulers: spark-submit --py-files WHEEL jobs/compare.
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 
 import click
 
@@ -61,8 +60,6 @@ def _once(_context: click.Context, option: click.Parameter, given: tuple[str, ..
 @click.option("--budget-s", type=Amount(min=0, min_open=True), metavar="SECONDS",
               help="Begin no trial after so much time in trials.")  # fmt: skip
 @run_options
-@click.option("--json", "json_file", metavar="FILE", type=click.Path(path_type=Path),
-              help="Write compare.json here, too.")  # fmt: skip
 def compare(  # noqa: PLR0913, PLR0917 - one for each option
     run_ids: tuple[str, ...],
     a: str | None,
@@ -75,7 +72,6 @@ def compare(  # noqa: PLR0913, PLR0917 - one for each option
     steady_pairs: int,
     min_effect: float,
     budget_s: float | None,
-    json_file: Path | None,
     asked: Asked,
 ) -> int:
     """Say whether side B takes less load than side A, how sure that is, and what may cause it.
@@ -92,14 +88,14 @@ def compare(  # noqa: PLR0913, PLR0917 - one for each option
                 "runs, or --a and --b; leave the others out"
             )
         with make_reporter() as reporter:
-            compare_finished(run_ids, asked.out, min_effect, json_file, reporter)
+            compare_finished(run_ids, asked.out, min_effect, asked.json_file, reporter)
         return 0
     if a is None or b is None:
         raise ConfigError(
             f"--{'b' if a else 'a'} is missing; expected --a and --b, or two RUN_ID; add it"
         )
     sides = load_sides({Side.A: a, Side.B: b}, cluster, workload, goal, overrides)
-    body = ComparisonRun(sides, Effort(pairs, steady_pairs), min_effect, budget_s, json_file)
+    body = ComparisonRun(sides, Effort(pairs, steady_pairs), min_effect, budget_s)
     return launch(body, asked, check=partial(require_memory, sides))
 
 

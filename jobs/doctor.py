@@ -17,7 +17,7 @@ from jobs.checks.finding import Finding, Severity, problems_of
 from jobs.console.events import Level, Notice, Reporter, Table, note
 from jobs.console.printing import make_reporter
 from jobs.entry import run
-from jobs.options import lock_option, pattern_options, place_options
+from jobs.options import json_option, lock_option, pattern_options, place_options
 from jobs.runs.examination import Examination, ExaminationScope
 from jobs.setup.version import __version__
 from metrics.reporting.summary import write_file
@@ -36,8 +36,7 @@ _LOUD = {Severity.WARNING: Level.WARNING, Severity.PROBLEM: Level.ERROR}
 @place_options
 @click.option("--start", "starts", is_flag=True,
               help="Start the cluster's testbed to look at it, too, and stop it.")  # fmt: skip
-@click.option("--json", "json_file", metavar="FILE", type=click.Path(path_type=Path),
-              help="Write the findings for programs, too.")  # fmt: skip
+@json_option
 @lock_option
 def doctor(  # noqa: PLR0913, PLR0917 - one for each option
     cluster: str,
@@ -60,10 +59,10 @@ def doctor(  # noqa: PLR0913, PLR0917 - one for each option
     order = ExaminationScope(cluster, workload, goal, overrides, out, tables, slots, starts, locks)
     with make_reporter() as reporter:
         findings = Examination(order, reporter).make()
+        show(findings, reporter)
         if json_file is not None:
             text = json.dumps(document(findings, time.time()), indent=2, ensure_ascii=False)
             write_file("--json", json_file, text + "\n")
-        show(findings, reporter)
     return ConfigError.exit_code if problems_of(findings) else 0
 
 

@@ -89,8 +89,26 @@ def _unexpected(error: Exception, interrupts: Sequence[int]) -> int:
             "there; see to them, or name another place"
         )
         return ConfigError.exit_code
-    _say(f"unexpected error: {type(error).__name__}: {error}\n{_keep()}")
+    if "py4j" in sys.modules and (told := _of_spark(error)) is not None:
+        _say(str(told))
+        return told.exit_code
+    _say(f"unexpected error: {type(error).__name__}: {_words(error)}\n{_keep()}")
     return UNEXPECTED
+
+
+def _of_spark(error: Exception) -> RedlineError | None:
+    """The end of Spark's driver, where this goes back to it."""
+    from jobs.spark.failures import failure_of
+
+    return failure_of(error)
+
+
+def _words(error: Exception) -> str:
+    """What an error says; one of Java's asks a JVM for it, which may be gone."""
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - the error that is told is the first one
+        return "it has no words"
 
 
 def _interrupted(signals: Sequence[int]) -> int:

@@ -8,7 +8,7 @@ import click
 
 from jobs.config.exporter_rules import load_rules, rule_names
 from jobs.config.loading import load_goal
-from jobs.options import COUNT_MAX, Amount, RunId, out_option
+from jobs.options import COUNT_MAX, Amount, OutputFile, RunId, out_option
 from jobs.plan import limits_of
 from metrics.planning.exports import Allowance, alert_rules, capacity, lowest, quotas
 from metrics.planning.provisioning import limit_at
@@ -42,7 +42,7 @@ FORMATS = ("capacity", "quotas", "alerts")
 @click.option("--rules", default="kafka-kraft", show_default=True, metavar="NAME|FILE",
               help="alerts: how the exporter names its series, one of "
                    f"{', '.join(rule_names())} or a file.")  # fmt: skip
-@click.option("--to", "target", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path),
+@click.option("--to", "target", metavar="FILE", type=OutputFile(),
               help="The file to write.  [default: standard output]")  # fmt: skip
 def export(  # noqa: PLR0913, PLR0917 - one for each option
     run_id: str,

@@ -6,6 +6,7 @@ The same as a script for schedulers: spark-submit --py-files WHEEL jobs/init.py 
 from __future__ import annotations
 
 import io
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from jobs.config.loading import load_cluster
 from jobs.console.events import note
 from jobs.console.printing import make_reporter
 from jobs.entry import run
+from jobs.options import OutputFile
 from metrics.reporting.summary import write_file
 from search.errors import ConfigError
 
@@ -31,7 +33,7 @@ _HEAD = """\
 
 
 @click.command("init")
-@click.argument("file", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path))
+@click.argument("file", metavar="FILE", type=OutputFile())
 @click.option("--servers", metavar="HOST:PORT,…", help="Addresses of some brokers.")
 @click.option("--protocol", type=click.Choice(PROTOCOLS), help="Security of the connections.")
 @click.option("--mechanism", type=click.Choice(MECHANISMS),
@@ -62,14 +64,14 @@ def init(
             f"{file} is there already; expected a new file; name another, or give --force"
         )
     if servers is None:
-        servers = click.prompt("1. Addresses of some brokers, with commas between them")
+        servers = _asked("1. Addresses of some brokers, with commas between them")
     if protocol is None:
         protocol = _choice("2. Security of the connections", PROTOCOLS)
     if "SASL" in protocol and mechanism is None:
         mechanism = _choice("3. The login", MECHANISMS)
     if protocol.endswith("SSL") and cafile is None:
         asked = "4. The authority's PEM file, empty for those that the system trusts"
-        cafile = click.prompt(asked, default="", show_default=False)
+        cafile = _asked(asked, default="", show_default=False)
     if metrics is None:
         metrics = _choice("5. Where the brokers show their metrics", METRICS)
     told = document(servers, protocol, mechanism, cafile, metrics, metrics_port)
@@ -84,8 +86,25 @@ def init(
 
 
 def _choice(question: str, answers: Sequence[str]) -> str:
-    found: str = click.prompt(question, type=click.Choice(answers), default=answers[0])
-    return found
+    return _asked(question, type=click.Choice(answers), default=answers[0])
+
+
+def _asked(question: str, **options: Any) -> str:
+    """What somebody answers.
+
+    Raises:
+        ConfigError: nobody can.
+    """
+    try:
+        answer: str = click.prompt(question, **options)
+    except click.Abort:
+        if sys.stdin.isatty():  # somebody who wants no more of it
+            raise
+        raise ConfigError(
+            f"nobody answers {question!r}; expected a terminal, or all answers as options; see "
+            "redline init --help"
+        ) from None
+    return answer
 
 
 def document(

@@ -14,7 +14,7 @@ import click
 from jobs.console.events import Table, note
 from jobs.console.printing import make_reporter
 from jobs.entry import run
-from jobs.options import RunId, out_option
+from jobs.options import RunId, json_option, out_option
 from metrics.reporting.known_runs import (
     COLUMNS,
     KnownRun,
@@ -39,8 +39,7 @@ def runs() -> None:
 @runs.command("list")
 @out_option
 @click.option("--tag", metavar="TAG", help="Only those that are called so.")
-@click.option("--json", "json_file", metavar="FILE", type=click.Path(path_type=Path),
-              help="Write them for programs, too.")  # fmt: skip
+@json_option
 def list_runs(out: Path, tag: str | None, json_file: Path | None) -> int:
     """List all runs, the newest first, and write OUT/index.html, their page."""
     found = [each for each in known_runs(out) if tag is None or tag in each.tags]

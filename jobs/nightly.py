@@ -13,7 +13,7 @@ import click
 from jobs.config.base import is_name
 from jobs.config.suite import configuration_of, load_suite
 from jobs.entry import run
-from jobs.options import Amount, ConfName, run_options
+from jobs.options import Amount, ConfName, OutputFile, run_options
 from jobs.runs.asked import Asked
 from jobs.runs.launch import launch
 from jobs.runs.lifecycle import new_run_id
@@ -32,7 +32,7 @@ from search.errors import ConfigError
                    "stopped.  [default: the run's id]")  # fmt: skip
 @click.option("--budget-s", type=Amount(min=0, min_open=True), metavar="SECONDS",
               help="Begin no case that would end later, instead of the suite's.")  # fmt: skip
-@click.option("--junit", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path),
+@click.option("--junit", metavar="FILE", type=OutputFile(),
               help="Write JUnit XML for a CI server, too.")  # fmt: skip
 @run_options
 def nightly(

@@ -6,6 +6,7 @@ import functools
 import math
 import re
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,6 +16,7 @@ from click.shell_completion import CompletionItem
 from jobs.config.files import names_in
 from jobs.config.loading import available, load_cluster
 from jobs.runs.asked import Asked
+from metrics.reporting.summary import require_place
 from search.errors import ConfigError
 from search.quantities import amount
 
@@ -89,6 +91,35 @@ class Amount(click.FloatRange):
         return number
 
 
+class OutputFile(click.ParamType):  # type: ignore[type-arg]  # not generic in older versions
+    """A file to leave; a place that takes none is refused before anything else is done."""
+
+    name = "file"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        """Its path.
+
+        Raises:
+            ConfigError: no file can be written there.
+        """
+        path = Path(value)
+        require_place(_spelled(param), path)
+        return path
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Whatever files there are."""
+        return [CompletionItem(incomplete, type="file")]
+
+
+def _spelled(param: click.Parameter | None) -> str:
+    """As the command line has it: --json, FILE."""
+    if isinstance(param, click.Option):
+        return param.opts[0]
+    return "FILE" if param is None else param.human_readable_name
+
+
 class RunId(click.ParamType):  # type: ignore[type-arg]  # not generic in older versions
     """The id of a run, a sweep or a comparison, which names its folder and its rows."""
 
@@ -113,6 +144,19 @@ class RunId(click.ParamType):  # type: ignore[type-arg]  # not generic in older 
         found = [each.name for each in out.iterdir() if each.is_dir()] if out.is_dir() else []
         own = (each for each in found if each.startswith(incomplete) and each[:1].isalnum())
         return [CompletionItem(each) for each in sorted(own, reverse=True) if each != "tables"]
+
+
+class RunPlace(RunId):
+    """The id of a run in --out, or the path of its folder wherever that is."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """As it is given; refuses what is neither."""
+        return str(value) if "/" in str(value) else super().convert(value, param, ctx)
+
+
+def place_of(out: Path, run: str) -> Path:
+    """The folder that a `RunPlace` names."""
+    return Path(run) if "/" in run else out / run
 
 
 _CLUSTER = click.option(
@@ -192,6 +236,13 @@ _NOTIFY = click.option(
     help="Send messages at the start and the end, to the addresses of apprise that are there; may "
     "be repeated.",
 )
+json_option = click.option(
+    "--json",
+    "json_file",
+    metavar="FILE",
+    type=OutputFile(),
+    help="Write the answer for programs there, too.",
+)
 lock_option = click.option(
     "--no-lock",
     "locks",
@@ -240,23 +291,15 @@ def place_options(command: Command) -> Command:
     return _SET(out_option(tables_option(_SLOTS(command))))
 
 
+_ASKED = tuple(each.name for each in fields(Asked))
+
+
 def run_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options of a job that loads a cluster: `--set` as `overrides`, the rest as `asked`."""
 
     @functools.wraps(command)
-    def gathered(
-        *,
-        out: Path,
-        tables: str | None,
-        slots: int | None,
-        dry_run: bool,
-        yes: bool,
-        locks: bool,
-        metrics_at: tuple[str, int] | None,
-        notify_from: tuple[str, ...],
-        **own: Any,
-    ) -> Any:
-        asked = Asked(out, tables, slots, dry_run, yes, locks, metrics_at, notify_from)
-        return command(asked=asked, **own)
+    def gathered(**given: Any) -> Any:
+        own = {name: value for name, value in given.items() if name not in _ASKED}
+        return command(asked=Asked(**{name: given[name] for name in _ASKED}), **own)
 
-    return place_options(_DRY_RUN(_YES(lock_option(_METRICS_PORT(_NOTIFY(gathered))))))
+    return place_options(_DRY_RUN(_YES(lock_option(json_option(_METRICS_PORT(_NOTIFY(gathered)))))))

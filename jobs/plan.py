@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
 
 from jobs.console.events import Level, Notice, Table
 from jobs.console.printing import make_reporter
-from jobs.options import COUNT_MAX, Amount
+from jobs.options import COUNT_MAX, Amount, RunPlace, json_option, out_option, place_of
+from jobs.runs.endings import Ending, concluded, ending_of
 from metrics.planning.provisioning import Demand, MeasuredLimit, Provision, provision
 from metrics.planning.setups import DAY_S, setups_of, smallest
 from metrics.reporting.limit_words import AT_LEVEL, doubt_words
@@ -26,10 +30,10 @@ from search.errors import ConfigError, NoConclusionError
 @click.command("plan")
 @click.option(
     "--run",
-    "folder",
-    metavar="DIR",
-    type=click.Path(path_type=Path),
-    help="The folder of a finished run, OUT/RUN_ID, whose limits to plan with.",
+    "run_id",
+    metavar="RUN_ID|DIR",
+    type=RunPlace(),
+    help="A finished run of --out, or the folder of one, whose limits to plan with.",
 )
 @click.option(
     "--limit",
@@ -40,10 +44,10 @@ from search.errors import ConfigError, NoConclusionError
 )
 @click.option(
     "--sweep",
-    "sweep_folder",
-    metavar="DIR",
-    type=click.Path(path_type=Path),
-    help="The folder of a sweep, OUT/SWEEP_ID, of whose set-ups the smallest is wanted.",
+    "sweep_id",
+    metavar="SWEEP_ID|DIR",
+    type=RunPlace(),
+    help="A sweep of --out, or the folder of one, of whose set-ups the smallest is wanted.",
 )
 @click.option("--goal", metavar="NAME", help="Of a run with several goals, the one to plan by.")
 @click.option(
@@ -102,17 +106,12 @@ from search.errors import ConfigError, NoConclusionError
     type=Amount(min=0, min_open=True),
     help="Speed of a broker's network interface, to see whether it binds first.",
 )
-@click.option(
-    "--json",
-    "json_file",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="Write the answer for programs, too.",
-)
+@out_option
+@json_option
 def plan(  # noqa: PLR0913, PLR0917 - one for each option
-    folder: Path | None,
+    run_id: str | None,
     limit_mb_per_s: float | None,
-    sweep_folder: Path | None,
+    sweep_id: str | None,
     goal: str | None,
     mb_per_s: float | None,
     gb_per_day: float | None,
@@ -123,6 +122,7 @@ def plan(  # noqa: PLR0913, PLR0917 - one for each option
     offline: float,
     headroom: float,
     link_mbit_per_s: float | None,
+    out: Path,
     json_file: Path | None,
 ) -> None:
     """Say how many brokers a load needs, with what headroom, and what binds first.
@@ -143,17 +143,17 @@ def plan(  # noqa: PLR0913, PLR0917 - one for each option
         headroom,
         link_mbit_per_s,
     )
-    if [folder, limit_mb_per_s, sweep_folder].count(None) != 2:
+    if [run_id, limit_mb_per_s, sweep_id].count(None) != 2:
         raise ConfigError(
-            "expected exactly one of --run (a run's folder), --limit (MB/s per broker) and --sweep "
-            "(a sweep's folder); give one of them"
+            "expected exactly one of --run (of a search), --limit (MB/s per broker) and --sweep; "
+            "give one of them"
         )
-    if sweep_folder is not None:
-        _choose(load_answer(sweep_folder / "sweep.json"), demand, json_file)
+    if sweep_id is not None:
+        _choose(load_answer(place_of(out, sweep_id) / "sweep.json"), demand, json_file)
         return
     caveat = ""
-    if folder is not None:
-        summary = load_summary(folder / "summary.json")
+    if run_id is not None:
+        summary = load_summary(place_of(out, run_id) / "summary.json")
         caveat = summary.caveat
         limits = limits_of(summary, goal)
     else:
@@ -166,9 +166,7 @@ def plan(  # noqa: PLR0913, PLR0917 - one for each option
         reporter.report(_table(answer, demand))
         for sentence in (*answer.assumptions, *([caveat] if caveat else [])):
             reporter.report(Notice(Level.NOTE, sentence))
-    if json_file is not None:
-        document = {"demand": asdict(demand), "answer": asdict(answer), "caveat": caveat}
-        write_file("--json", json_file, json.dumps(document, indent=2, allow_nan=False) + "\n")
+    _write(json_file, {"demand": asdict(demand), "answer": asdict(answer), "caveat": caveat})
 
 
 def _choose(answer: SweepAnswer, demand: Demand, json_file: Path | None) -> None:
@@ -203,24 +201,32 @@ def _choose(answer: SweepAnswer, demand: Demand, json_file: Path | None) -> None
         if found is None
         else f"the smallest measured set-up that carries it: {case_words(found.settings)}"
     )
+    document = {
+        "demand": asdict(demand),
+        "mb_per_s_wanted": wanted,
+        "smallest": None if found is None else asdict(found),
+        "setups": [asdict(one) for one in setups],
+        "caveat": answer.caveat,
+    }
+    ending = Ending()
+    if found is None:
+        largest = format_mb_per_s(max(s.mb_per_s for s in setups))
+        ending = ending_of(
+            NoConclusionError(
+                f"{told}: the largest carries {largest} of {format_mb_per_s(wanted)} MB/s; measure "
+                "larger ones"
+            )
+        )
     with make_reporter() as reporter:
         reporter.report(Table(title, head, rows))
         for sentence in (told, *([answer.caveat] if answer.caveat else [])):
             reporter.report(Notice(Level.NOTE, sentence))
+        concluded(ending, reporter, partial(_write, json_file, document))
+
+
+def _write(json_file: Path | None, document: Mapping[str, Any]) -> None:
     if json_file is not None:
-        document = {
-            "demand": asdict(demand),
-            "mb_per_s_wanted": wanted,
-            "smallest": None if found is None else asdict(found),
-            "setups": [asdict(one) for one in setups],
-            "caveat": answer.caveat,
-        }
         write_file("--json", json_file, json.dumps(document, indent=2, allow_nan=False) + "\n")
-    if found is None:
-        raise NoConclusionError(
-            f"{told}: the largest carries {format_mb_per_s(max(s.mb_per_s for s in setups))} of "
-            f"{format_mb_per_s(wanted)} MB/s; measure larger ones"
-        )
 
 
 def limits_of(summary: RunSummary, goal: str | None) -> list[MeasuredLimit]:

@@ -14,7 +14,7 @@ import click
 from jobs.console.events import Level, Notice, PhaseStarted
 from jobs.console.printing import make_reporter
 from jobs.entry import run
-from jobs.options import RunId, out_option, tables_option
+from jobs.options import OutputFile, RunId, out_option, tables_option
 from jobs.runs.recorded import not_there, tables_wanted
 from jobs.runs.results import REPORT, series_of, write_report
 from jobs.runs.sole_driver import is_driven
@@ -38,7 +38,7 @@ Rows = list[dict[str, Any]]
 @out_option
 @tables_option
 @click.option("--to", "target", metavar="FILE",
-              type=click.Path(dir_okay=False, path_type=Path),
+              type=OutputFile(),
               help="The page to write.  [default: OUT/RUN_ID/report.html]")  # fmt: skip
 def report(run_id: str, out: Path, tables: str | None, target: Path | None) -> None:
     """Write a run as one HTML page: the answer, its evidence, and how to make it again.

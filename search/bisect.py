@@ -55,17 +55,17 @@ class Bisection:
         return self._probe(bracket).load
 
     def _probe(self, bracket: Bracket) -> Measure:
-        low, high, axis = bracket.sustained, bracket.overloaded, self.limits.axis
+        low, high, amount = bracket.sustained, bracket.overloaded, self.limits.words.amount
         if high is not None:
-            return Measure((low + high) // 2, f"halving the bracket from {axis} {low} to {high}")
+            return Measure((low + high) // 2, f"halving the bracket from {low} to {amount(high)}")
         start_max = self.limits.load_start_max
         if low < start_max:
             middle = (start_max + 1) // 2
             if low < middle:
-                return Measure(middle, f"starting light, in the middle of {axis} 0 to {start_max}")
-            return Measure(start_max, f"{axis} {low} was sustained; trying the maximum {start_max}")
+                return Measure(middle, f"starting light, in the middle of 0 to {amount(start_max)}")
+            return Measure(start_max, f"sustained at {amount(low)}; trying the maximum {start_max}")
         load = min(2 * low, self.limits.load_cap)
-        return Measure(load, f"{axis} {low} was sustained; raising the maximum to {load}")
+        return Measure(load, f"sustained at {amount(low)}; raising the maximum to {load}")
 
     def _halvings(self, bracket: Bracket) -> int:
         low, high = bracket.sustained, bracket.overloaded or self.limits.load_cap

@@ -194,8 +194,8 @@ class Confirming:
         if len(told.failed) >= HOLDS_MAX:
             said = "; ".join(map(self._said, told.failed))
             reason = (
-                f"{said}; {self._limits.axis} {load} was found then and not held, as no more than "
-                f"{HOLDS_MAX} limits are; find what changes while a load is held"
+                f"{said}; {self._limits.words.amount(load)} found then and not held, as no more "
+                f"than {HOLDS_MAX} limits are; find what changes while a load is held"
             )
             return GaveUp(decision.bracket, reason, decision.interval)
         return self._window(decision, hold if told.is_under_way else None)
@@ -222,18 +222,19 @@ class Confirming:
         return decision.bracket.sustained if isinstance(decision, Done) else None
 
     def _window(self, decision: Done, hold: Hold | None) -> Decision:
-        load, axis, windows = decision.bracket.sustained, self._limits.axis, self._plan.windows
+        load, windows = decision.bracket.sustained, self._plan.windows
+        amount = self._limits.words.amount(load)
         invalid = None if hold is None else self._limits.settle_invalid(hold.seen)
         if isinstance(invalid, GaveUp):
-            reason = f"the limit {axis} {load} could not be confirmed: {invalid.reason}"
+            reason = f"the limit of {amount} could not be confirmed: {invalid.reason}"
             return GaveUp(decision.bracket, reason, decision.interval)
         if isinstance(invalid, Measure):
             return replace(invalid, holds=True)
         number = 1 if hold is None else len(hold.valid) + 1
-        return Measure(load, f"holding {axis} {load}, window {number} of {windows}", holds=True)
+        return Measure(load, f"holding {amount}, window {number} of {windows}", holds=True)
 
     def _said(self, hold: Hold) -> str:
-        return f"{self._limits.axis} {hold.load} did not last: {after_words(hold)}"
+        return f"{self._limits.words.amount(hold.load)} did not last: {after_words(hold)}"
 
     def _decided(self, searched: tuple[Observation, ...]) -> Decision:
         """The searcher's decision, which a hold asks for again and again."""

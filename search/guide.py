@@ -18,7 +18,7 @@ from search.estimate import (
     solve,
 )
 from search.interval import Interval
-from search.model import Bracket, Observation, Verdict
+from search.model import PRODUCERS, Bracket, LoadWords, Observation, Verdict
 from search.posterior import Odds, Posterior, evidence, posterior, usual_odds
 from search.signals import SATURATED, Signals
 from search.standing import Standing, bracket_of_standings, standings_of
@@ -58,7 +58,7 @@ class Guide:
         curve: how utilization grows with load, as far as known.
         prior: what the neighbours say, or None.
         noise: scatter of the limit from trial to trial that choices rest on [σ, ratio].
-        axis: what a load is, for people.
+        words: what a load counts, for people.
         odds: what finished sizes say of noise and gain, for the interval; None without any.
         hint: what a load read that is no trial; it chooses the first load, and no bound.
     """
@@ -67,7 +67,7 @@ class Guide:
     curve: Curve = field(default_factory=Curve)
     prior: Prior | None = None
     noise: float = 0.02
-    axis: str = "np"
+    words: LoadWords = PRODUCERS
     odds: Odds | None = None
     hint: Observation | None = None
 
@@ -226,19 +226,18 @@ class Guide:
             if self._is_alone(history, standings, high):
                 last = next(seen for seen in history if seen.load == high)
                 reading = self.signals.describe(last)
-                return high, f"{self.axis} {high} was overloaded with {reading}, in one trial"
+                return high, f"overloaded at {self.words.amount(high)} with {reading}, in one trial"
             if expected is not None and self._is_far_above(expected, high):
                 return high, self._why(history, high, expected, "overloaded")
             if expected is None and _pushed(history, high):
-                return (
-                    high,
-                    f"the overload at {self.axis} {high} rests on one trial, and all since held",
-                )
+                amount = self.words.amount(high)
+                return high, f"the overload at {amount} rests on one trial, and all since held"
         if low > 0 and len(standings[low].votes) == 1:
             if expected is not None and self._is_far_below(expected, low):
                 return low, self._why(history, low, expected, "sustained")
             if expected is None and _pushed(history, low):
-                return low, f"{self.axis} {low} was sustained once, and all loads above it failed"
+                amount = self.words.amount(low)
+                return low, f"sustained at {amount}, once, and all loads above it failed"
         return None
 
     def short(
@@ -262,7 +261,7 @@ class Guide:
             return None
         return (
             high,
-            f"{self.axis} {high} was overloaded, but fit expects it near {estimate.load:.0f}",
+            f"overloaded at {self.words.amount(high)}, but fit expects it near {estimate.load:.0f}",
         )
 
     def noise_seen(self, estimate: Estimate | None) -> float:
@@ -270,13 +269,13 @@ class Guide:
         return self.noise if estimate is None else self.noise * estimate.scatter
 
     def explain(self, history: Sequence[Observation], estimate: Estimate) -> str:
-        """What guides the next step: "idle 0.41 at np 96, fit says 0.20 at 131"."""
+        """What guides the next step: "idle 0.41 at 96 producers, fit says 0.20 at 131"."""
         read = [s for s in history if self.signals.utilization(s) is not None]
         if not read:
             source = "trials" if self.prior is None or history else self.prior.source
             return f"{source} put the limit near {estimate.load:.0f}"
         nearest = min(read, key=lambda s: abs(math.log(s.load / estimate.load)))
-        seen = f"{self.signals.describe(nearest)} at {self.axis} {nearest.load}"
+        seen = f"{self.signals.describe(nearest)} at {self.words.amount(nearest.load)}"
         expected = self.signals.describe_limit(estimate.at_limit)
         return f"{seen}, fit says {expected} at {estimate.load:.0f}"
 
@@ -295,12 +294,12 @@ class Guide:
         return not any((self.signals.highest(s) or 9.9) <= SIMILAR * used for s in others)
 
     def said_of(self, history: Sequence[Observation], load: int) -> str:
-        """What the last trial of a load showed: "idle 0.01 at np 64"."""
+        """What the last trial of a load showed: "idle 0.01 at 64 producers"."""
         if not history and self.hint is not None:
             reading = self.signals.describe(self.hint)
-            return f"{reading} at {self.axis} {self.hint.load} in the warm-up"
+            return f"{reading} at {self.words.amount(self.hint.load)} in the warm-up"
         last = next(seen for seen in reversed(history) if seen.load == load)
-        return f"{self.signals.describe(last)} at {self.axis} {load}"
+        return f"{self.signals.describe(last)} at {self.words.amount(load)}"
 
     def _is_far_above(self, estimate: Estimate, load: int) -> bool:
         distance = math.log(estimate.load / load)
@@ -360,7 +359,7 @@ class Guide:
         last = next((s for s in reversed(history) if s.load == load), None)
         seen = "" if last is None else f" with {self.signals.describe(last)}"
         limit = f"the limit is expected near {expected.load:.0f}"
-        return f"{self.axis} {load} was {said}{seen}, but {limit}"
+        return f"{said} at {self.words.amount(load)}{seen}, but {limit}"
 
 
 def _stands_overloaded(seen: Observation, standings: Mapping[int, Standing]) -> bool:

@@ -52,7 +52,7 @@ class Guided:
     ) -> None:
         self.limits = limits
         self._allowance = allowance
-        self.guide = replace(guide or Guide(), axis=limits.axis)
+        self.guide = replace(guide or Guide(), words=limits.words)
         saturated = self.guide.hint if self.guide.hint_saturated else None
         self._shadow = Shadow(Bisection(limits), saturated.load if saturated else None)
 
@@ -111,7 +111,7 @@ class Guided:
     def _done(
         self, standings: dict[int, Standing], bracket: Bracket, doubt: tuple[int, str] | None
     ) -> Done:
-        notes = notes_of(standings, bracket, self.limits.axis)
+        notes = notes_of(standings, bracket, self.limits.words)
         if doubt is not None:
             notes += (f"{doubt[1]}; it was not repeated, as its trials were used up",)
         return Done(bracket, notes=notes)
@@ -125,8 +125,8 @@ class Guided:
         most = self.limits.interval_max
         if interval is None or most is None or interval.relative_width <= most:
             return done
-        low, high, axis = interval.low, interval.high, self.limits.axis
-        said = f"between {axis} {low:.4g} and {high:.4g} at {100 * LEVEL:.0f} %"
+        low, high, many = interval.low, interval.high, self.limits.words.many
+        said = f"between {low:.4g} and {high:.4g} {many} at {100 * LEVEL:.0f} %"
         if found is not None and self._extra(history) < EXTRA_MAX:
             load = _inside(done.bracket, found.quantile(0.5))
             return Measure(load, f"the limit is {said}; measuring {load} to narrow it")
@@ -163,10 +163,11 @@ class Guided:
         used: int,
     ) -> Measure:
         """The next load while no trial says how far the limit is."""
-        axis, fallback = self.limits.axis, self._shadow.next_load(bracket)
+        fallback = self._shadow.next_load(bracket)
         leap = self.guide.leap(history, standings, bracket)
         if leap is None:
-            return Measure(fallback, f"no reading to go by yet; bisecting at {axis} {fallback}")
+            amount = self.limits.words.amount(fallback)
+            return Measure(fallback, f"no reading to go by yet; bisecting at {amount}")
         top = self.limits.load_cap if bracket.overloaded is None else bracket.overloaded - 1
         wish = min(max(round(leap), bracket.sustained + 1), top)
         load = self._affordable(used, bracket, wish, fallback)

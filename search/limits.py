@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from search.bracket import bracket_of, invalid_in_a_row
 from search.errors import ConfigError
-from search.model import Bracket, Decision, Done, GaveUp, Measure, Observation
+from search.model import PRODUCERS, Bracket, Decision, Done, GaveUp, LoadWords, Measure, Observation
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Limits:
         load_cap: no load above this is ever offered.
         resolution: relative width at which a bracket is a boundary point [ratio].
         invalid_repeats_max: how often in a row an INVALID trial is repeated.
-        axis: what a load is, for people: np, partitions, consumer groups.
+        words: what a load counts, for people: producers, partitions, consumer groups.
         other_way: what else can be raised when even `load_cap` was sustained.
         interval_max: relative width of the 90 % interval above which a point is measured
             further; None where any will do [ratio].
@@ -32,7 +32,7 @@ class Limits:
     load_cap: int
     resolution: float
     invalid_repeats_max: int
-    axis: str = "np"
+    words: LoadWords = PRODUCERS
     other_way: str = ""
     interval_max: float | None = None
 
@@ -67,13 +67,13 @@ class Limits:
         if invalid > self.invalid_repeats_max:
             return GaveUp(
                 bracket_of(history),
-                f"{invalid} invalid trials in a row at {self.axis} {load}, and "
-                f"search.invalid_repeats_max allows {self.invalid_repeats_max} repeats; remove "
+                f"{invalid} invalid trials in a row at {self.words.amount(load)}, "
+                f"and search.invalid_repeats_max allows {self.invalid_repeats_max} repeats; remove "
                 "what made them invalid (their reasons are in the trials table) and run again",
             )
         repeat = f"{invalid} of {self.invalid_repeats_max}"
         return Measure(
-            load, f"the trial at {self.axis} {load} was invalid; repeating it ({repeat})"
+            load, f"the trial at {self.words.amount(load)} was invalid; repeating it ({repeat})"
         )
 
     def settle_bracket(self, bracket: Bracket) -> Done | GaveUp | None:
@@ -83,8 +83,8 @@ class Limits:
         if bracket.overloaded is None and bracket.sustained >= self.load_cap:
             return GaveUp(
                 bracket,
-                f"{self.axis} {self.load_cap} was sustained and search.load_cap allows no more; "
-                f"raise search.load_cap{f', or {self.other_way}' if self.other_way else ''}",
+                f"sustained at {self.words.amount(self.load_cap)}, and search.load_cap allows no "
+                f"more; raise search.load_cap{f', or {self.other_way}' if self.other_way else ''}",
             )
         return None
 

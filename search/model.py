@@ -15,6 +15,22 @@ from typing import Protocol, runtime_checkable
 from search.interval import Interval
 
 
+@dataclass(frozen=True)
+class LoadWords:
+    """What a load counts, for people: `many` of them, and `one` where that is another word."""
+
+    many: str
+    one: str = ""
+
+    def amount(self, load: int) -> str:
+        """`95 producers`, `1 producer`."""
+        return f"{load:,} {self.one if load == 1 and self.one else self.many}"
+
+
+PRODUCERS = LoadWords("producers", "producer")
+"""What a load of the boundary line counts."""
+
+
 class Verdict(str, Enum):
     """What a trial says about its load. INVALID is no answer, never an overload."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from search.model import Bracket, Observation, Verdict
+from search.model import PRODUCERS, Bracket, LoadWords, Observation, Verdict
 
 TRIALS_PER_LOAD_MAX = 3
 
@@ -53,21 +53,23 @@ def bracket_of_standings(standings: dict[int, Standing]) -> Bracket:
     return Bracket(max((x for x in fine if upper is None or x < upper), default=0), upper)
 
 
-def notes_of(standings: dict[int, Standing], bracket: Bracket, axis: str = "np") -> tuple[str, ...]:
+def notes_of(
+    standings: dict[int, Standing], bracket: Bracket, words: LoadWords = PRODUCERS
+) -> tuple[str, ...]:
     """What a reader of the answer has to know of the trials that contradict it."""
     notes = []
     for load, one in sorted(standings.items()):
         over = one.votes.count(Verdict.OVERLOADED)
         if load <= bracket.sustained and over:
             notes.append(
-                f"{axis} {load} was overloaded in {over} of {len(one.votes)} trials and counts as "
+                f"{words.amount(load)}, overloaded in {over} of {len(one.votes)} trials, counts as "
                 f"sustained, although the answer is {bracket.sustained}"
             )
         elif bracket.overloaded is not None and load >= bracket.overloaded:
             fine = len(one.votes) - over
             if fine:
                 notes.append(
-                    f"{axis} {load} was sustained in {fine} of {len(one.votes)} trials, above the "
-                    f"overload at {bracket.overloaded}"
+                    f"{words.amount(load)}: sustained in {fine} of {len(one.votes)} trials, above "
+                    f"the overload at {bracket.overloaded}"
                 )
     return tuple(notes)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from kafka.errors import KafkaStorageError
+
 from jobs.cluster.admin import KafkaAdmin
 from metrics.units import format_size
 
@@ -24,6 +26,7 @@ class LogDir:
 
     Attributes:
         own_logs, own_bytes: replicas in it of the topics that were asked for, and their size.
+        is_offline: the broker serves nothing of it any more, as its disk is full or fails.
     """
 
     broker_id: int
@@ -32,6 +35,7 @@ class LogDir:
     usable_bytes: int
     own_logs: int = 0
     own_bytes: int = 0
+    is_offline: bool = False
 
     @property
     def is_told(self) -> bool:
@@ -116,6 +120,7 @@ class ClusterHealth:
                     for topic in each["topics"]
                     for log in topic["partitions"]
                 ),
+                int(each.get("error_code", 0)) == KafkaStorageError.errno,
             )
             for answer in answers
             for each in answer["log_dirs"]

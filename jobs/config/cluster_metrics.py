@@ -83,6 +83,7 @@ class Jmx(Places):
         username_from, password_from: where its user and password are.
         tls: whether the registry and the objects speak TLS.
         cafile: PEM file of the certificates to trust; those that Java trusts when left out.
+        check_hostname: whether a broker's certificate must name its host.
     """
 
     key: ClassVar[str] = "jmx"
@@ -91,6 +92,7 @@ class Jmx(Places):
     password_from: SecretReference | None = None
     tls: bool = False
     cafile: str | None = None
+    check_hostname: bool = True
 
     @model_validator(mode="after")
     def _complete(self) -> Jmx:
@@ -106,13 +108,13 @@ class Jmx(Places):
         Raises:
             ConfigError: a secret is not there.
         """
+        tls = (self.tls, self.cafile, self.check_hostname)
         if self.username_from is None or self.password_from is None:
-            return JmxAccess(is_tls=True, cafile=self.cafile) if self.tls else None
+            return JmxAccess(None, None, *tls) if self.tls else None
         return JmxAccess(
             read_secret(self.username_from, "jmx.username_from"),
             read_secret(self.password_from, "jmx.password_from"),
-            self.tls,
-            self.cafile,
+            *tls,
         )
 
 

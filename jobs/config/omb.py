@@ -19,6 +19,8 @@ PREFIX = "omb:"
 RATE_EACH = 1_000.0
 """Messages per second of a producer where a file says only "as fast as possible"."""
 RECORD_BYTES_USUAL = 1024
+NUMBER_MAX = 1e12
+"""More of anything is a slip of the hand."""
 
 _KNOWN = (
     "name", "topics", "partitionsPerTopic", "keyDistributor", "messageSize",
@@ -80,10 +82,11 @@ class _Reader:
 
     def number(self, key: str, default: float, least: float = 0.0) -> float:
         value = self._data.get(key, default)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not value >= least:
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not is_number or not least <= value <= NUMBER_MAX:
             raise ConfigError(
-                f"{self._label}: {key} is {value!r}; expected a number of {least:g} or more, as "
-                "the OpenMessaging Benchmark has it; correct it"
+                f"{self._label}: {key} is {f'{value!r}'[:80]}; expected a number from {least:g} to "
+                f"{NUMBER_MAX:g}, as the OpenMessaging Benchmark has it; correct it"
             )
         return float(value)
 

@@ -128,6 +128,28 @@ class Workload(ConfigModel):
         return self
 
     @model_validator(mode="after")
+    def _transactions_suit_the_rest(self) -> Workload:
+        duration_ms, consumers = self.producer.transaction_duration_ms, self.consumers
+        if duration_ms is None:
+            return self
+        if consumers.groups and consumers.client != "wire":
+            raise ValueError(
+                f"producer.transaction_duration_ms is {duration_ms:g} and consumers.client "
+                f"{consumers.client}, which does not tell the ends of transactions in a partition "
+                "from records that it missed; expected consumers.client wire; set it"
+            )
+        for size in self.message_bytes:
+            records = self.producer.records_per_s(size) * duration_ms / 1000.0
+            if records < 1:
+                raise ValueError(
+                    f"a producer would offer {records:.2g} messages of {size} B in a transaction "
+                    f"of {duration_ms:g} ms; expected one at least, or the time between commits "
+                    "is not the one that is set; raise producer.transaction_duration_ms or the "
+                    "producer's rate"
+                )
+        return self
+
+    @model_validator(mode="after")
     def _windows_suit_arrivals(self) -> Workload:
         producer, trial = self.producer, self.trial
         if producer.arrivals != "fixed" and trial.early_end_error_rate:

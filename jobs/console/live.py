@@ -11,6 +11,7 @@ from rich.text import Text
 
 from jobs.console.events import PhaseProgress, PhaseStarted, TrialProgress, TrialStarted
 from jobs.console.text import clean, idle_words, offered_words
+from metrics.traffic.axes import axis_named
 from metrics.units import format_duration, format_mb_per_s, format_size
 
 _FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
@@ -40,7 +41,7 @@ class Activity:
         if isinstance(self.event, PhaseStarted):
             return clean(self.event.text)
         pattern = self.event.pattern
-        place = f"{pattern.axis} {pattern.on_axis}"
+        place = axis_named(pattern.axis).amount(pattern.on_axis)
         return f"trial {self.event.number}, {format_size(pattern.bpm)}, {place}"
 
 

@@ -17,6 +17,7 @@ from jobs.console.events import (
     TrialStarted,
 )
 from jobs.console.text import clean, offered_words, plan_rows, point_words, sentences
+from metrics.traffic.axes import axis_named
 from metrics.traffic.pattern import TrafficPattern
 from metrics.units import UNKNOWN, format_duration, format_mb_per_s, format_ratio, format_size
 
@@ -62,7 +63,7 @@ def _pattern_pairs(number: int, pattern: TrafficPattern) -> list[tuple[str, str]
     return [
         ("trial", str(number)),
         ("size", format_size(pattern.bpm)),
-        (pattern.axis, str(pattern.on_axis)),
+        (axis_named(pattern.axis).key, str(pattern.on_axis)),
         ("offered", offered_words(pattern)),
     ]
 

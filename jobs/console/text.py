@@ -40,7 +40,7 @@ TRIAL_HEADER = (
     ("", "", "", "MB/s", "MB/s", "(broker)", "", "", "trials, time"),
 )
 _WIDTH_MAX = 10_000  # [columns]: a table in a log is never wrapped
-_TRIAL_WIDTHS = (3, 7, 6, 8, 8, 8, 5, -10, -16)  # negative: aligned left
+_TRIAL_WIDTHS = (3, 7, 9, 7, 8, 8, 5, -10, -15)  # negative: aligned left
 
 
 def clean(text: str) -> str:
@@ -176,10 +176,9 @@ def limit_table(boundaries: Sequence[Boundary]) -> tuple[str, list[tuple[str, li
 
 
 def _limit_header(axis: Axis) -> tuple[str, ...]:
-    name = axis.words if axis is NP else axis.heading
     return (
         "size",
-        name,
+        axis.heading,
         "messages/s",
         "MB/s",
         "MB/s/broker",

@@ -187,7 +187,7 @@ def _run_client(
             reading = consumers.run(start_s, wall_offset_s, line, acknowledged.targets)
             return consumer_report(task, reading, wall_offset_s)
         outcome = cast("ProducerClient", client).run(start_s, wall_offset_s, line)
-        acknowledged.mine = outcome.account.acked_ever
+        acknowledged.mine = outcome.account.offsets_ever
         return producer_report(plan, task, outcome.account, outcome.producers, wall_offset_s)
     except (RedlineError, OSError) as error:
         return _absent(plan, task, start_wall_s, f"{type(error).__name__}: {error}")

@@ -19,6 +19,7 @@ class Asked:
         locks: whether the clusters' locks are taken.
         metrics_at: host and port where Prometheus reads live values; None for nowhere.
         notify_from: where the addresses of messages are, `env:NAME` or `file:PATH` each.
+        json_file: where the answer is written besides its place in `out`; None for nowhere.
     """
 
     out: Path
@@ -29,6 +30,7 @@ class Asked:
     locks: bool = True
     metrics_at: tuple[str, int] | None = None
     notify_from: tuple[str, ...] = ()
+    json_file: Path | None = None
 
     @property
     def tables_or_default(self) -> str:

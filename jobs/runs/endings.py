@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
+from jobs.console.events import Reporter, warn
 from search.errors import (
+    ConfigError,
     GuardStopError,
     NoConclusionError,
     RedlineError,
@@ -42,6 +45,24 @@ class Ending:
             if self.error is not None and self.exit_code == kind.exit_code:
                 raise kind(self.error)
         return self.exit_code
+
+
+def concluded(ending: Ending, reporter: Reporter, leave: Callable[[], object]) -> int:
+    """Leave the files of a result and end as the result says; its exit code.
+
+    A file that cannot be written is told, and hides no result but a good one.
+
+    Raises:
+        ConfigError: the result is good, and a file of it could not be written.
+        NoConclusionError, RegressionError: as the ending says.
+    """
+    try:
+        leave()
+    except ConfigError as error:
+        if not ending.exit_code:
+            raise
+        warn(reporter, str(error))
+    return ending.outcome()
 
 
 def ending_of(error: BaseException | None) -> Ending:

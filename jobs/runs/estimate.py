@@ -59,7 +59,7 @@ def line_of(workload: Workload, goal: Goal, brokers: int) -> Line:
             search.load_cap,
             search.resolution,
             search.invalid_repeats_max,
-            search.axis,
+            AXES[search.axis].counts,
             AXES[search.axis].other_way,
             search.widest_interval,
         ),

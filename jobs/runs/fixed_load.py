@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from jobs.config import Configuration
@@ -149,7 +150,7 @@ class FixedLoadRun(Body):
         summary = summary_of_run(life, self.config, ending, trials=self.trials)
         path, reporter = life.order.folder / "summary.json", life.order.reporter
         files = LeftFiles()
-        files.leave("summary", path, lambda: write_summary(summary, path))
+        files.leave_answer("summary", path, life.order.json_file, partial(write_summary, summary))
         if self.trials:
             title = f"{self.config.workload.name} held on {self.config.cluster.name}"
             reporter.report(trials_table(title, self.trials))

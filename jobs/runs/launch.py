@@ -80,5 +80,6 @@ def launch(
             asked.slots,
             resumes,
             asked.locks,
+            asked.json_file,
         )
         return execute(body, order, session=session)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from search.errors import ConfigError
@@ -31,6 +32,13 @@ class LeftFiles:
             return False
         self.written.append((what, str(path)))
         return True
+
+    def leave_answer(
+        self, what: str, path: Path, copy: Path | None, write: Callable[[Path], object]
+    ) -> None:
+        """Write the answer for programs in its place, and where --json asks for it, too."""
+        for each in (path, *([copy] if copy is not None else [])):
+            self.leave(what, each, partial(write, each))
 
     def require_all(self, remedy: str) -> None:
         """Tell what is missing, once all else is done.

@@ -22,11 +22,12 @@ from jobs.cluster.lock import RunLocks, holder_words
 from jobs.cluster.opening import OpenCluster
 from jobs.config import Configuration
 from jobs.console.events import Plan, Reporter, RunStarted, warn
-from jobs.runs.endings import Ending, ending_of
+from jobs.runs.endings import Ending, concluded, ending_of
 from jobs.runs.estimate import caveat_of
 from jobs.runs.opening import Opening
 from jobs.runs.resumption import config_text
 from jobs.runs.sole_driver import sole_driver
+from jobs.spark.failures import spark_told
 from jobs.spark.session import run_interruptibly
 from jobs.trials.context import RunContext, Session
 from metrics.tables.membership import Membership
@@ -47,6 +48,7 @@ class RunOrder:
         slots: tasks that share the load; None for as many as Spark can run at once.
         resumes: True when `run_id` names a run that may have been begun before.
         locks: whether the clusters' locks are taken, see `jobs.cluster.lock`.
+        json_file: where the answer is written besides its place in `folder`; None for nowhere.
         member: which case of a sweep it measures; nothing for any other run.
     """
 
@@ -57,6 +59,7 @@ class RunOrder:
     slots: int | None = None
     resumes: bool = False
     locks: bool = True
+    json_file: Path | None = None
     member: Membership = field(default_factory=Membership)
 
     @property
@@ -178,7 +181,7 @@ def execute(
 
     Raises:
         TryLaterError: another process drives this run, or another run has the cluster's lock.
-        ConfigError: a file that the run leaves could not be written; all others are.
+        ConfigError: a file of a run that ended well could not be written; all others are.
         NoConclusionError, RegressionError: as the body's ending says.
         RedlineError: as opening the cluster, the session or the tables raises.
         KeyboardInterrupt: it was interrupted.
@@ -199,10 +202,11 @@ def _execute(body: Body, life: Life, cluster: OpenCluster | None, session: Sessi
     try:
         with ExitStack() as stack:
             stack.enter_context(_logged_to(order.folder / "run.log"))
-            _open(body, life, stack, cluster, session)
-            body.resume(life)
+            with spark_told():
+                _open(body, life, stack, cluster, session)
+                body.resume(life)
             is_begun = True
-            with _recorded(body, life):
+            with _recorded(body, life), spark_told():
                 body.measure(life)
     except BaseException as error:  # noqa: BLE001 - a run that is over stays so
         if life.recorded is not None and error is not life.ended_by:
@@ -215,8 +219,7 @@ def _execute(body: Body, life: Life, cluster: OpenCluster | None, session: Sessi
                 _conclude_failed(body, life, ended_by)
             raise ended_by from ended_by.__cause__
     ending = life.recorded or body.ending(None)
-    body.conclude(life, ending)
-    return ending.outcome()
+    return concluded(ending, order.reporter, partial(body.conclude, life, ending))
 
 
 def _conclude_failed(body: Body, life: Life, error: BaseException) -> None:
@@ -273,7 +276,8 @@ def _recorded(body: Body, life: Life) -> Iterator[None]:
     except BaseException as error:
         life.ended_by, life.recorded = error, body.ending(error)
         try:
-            _undisturbed(partial(_append_rows, body, life, "finished", life.recorded))
+            with spark_told():
+                _undisturbed(partial(_append_rows, body, life, "finished", life.recorded))
         except RedlineError as second:
             warn(life.order.reporter, f"the run's end is not recorded: {second}")
         raise
@@ -306,7 +310,10 @@ def _compact(life: Life) -> None:
 def _append_rows(body: Body, life: Life, event: str, ending: Ending | None = None) -> None:
     for name, config in body.configurations.items():
         context = life.contexts[name]
-        context.tables.append_run(
+        tables = context.tables
+        # Before the first trial its start is durable, as each trial waits for what came before it.
+        append = tables.append_run if ending else tables.append_run_meanwhile
+        append(
             RunRow(
                 run_id=context.run_id,
                 event=event,

@@ -230,15 +230,16 @@ class LimitRun(Body):
 
     def conclude(self, life: Life, ending: Ending) -> None:
         """Leave summary.json, chart and report."""
-        order = list(self._lines)
+        goals = list(self._lines)
         found = sorted(
-            self.boundaries, key=lambda b: (order.index(b.goal), place_of(b.state), b.bpm)
+            self.boundaries, key=lambda b: (goals.index(b.goal), place_of(b.state), b.bpm)
         )
         summary = summary_of_run(life, self.config, ending, found)
         trials = life.context.trials if life.contexts else None
         told = json.loads(config_text(self.config))
+        order = life.order
         files = write_results(
-            summary, life.order.folder, life.order.tables, trials, told, self._series
+            summary, order.folder, order.tables, trials, told, self._series, order.json_file
         )
         took_s = time.time() - life.started_s
         life.order.reporter.report(RunFinished(summary, took_s, tuple(files.written)))

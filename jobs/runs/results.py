@@ -254,15 +254,17 @@ def write_results(
     trials: Sequence[Trial] | None = None,
     settings: Mapping[str, Mapping[str, Any]] | None = None,
     series: Panels | None = None,
+    json_file: Path | None = None,
 ) -> LeftFiles:
     """Write summary.json, the chart and the report, each whether or not the others could be.
 
     Args:
         trials, settings, series: as `write_report` takes them; trials None of a run that opened
             no tables, which has no report either.
+        json_file: where the summary is written besides; None for nowhere.
     """
     files, path, page = LeftFiles(), folder / "summary.json", folder / REPORT
-    files.leave("summary", path, lambda: write_summary(summary, path))
+    files.leave_answer("summary", path, json_file, partial(write_summary, summary))
     for goal, part in by_goal(summary):
         drawn = folder / f"boundary{f'-{goal}' if goal else ''}.html"
         picture = drawn.with_suffix(".png")

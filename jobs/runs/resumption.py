@@ -45,7 +45,10 @@ def resumed_trials(
             "expected a run of these tables; name it as its folder, or give its --tables"
         )
     if runs[0].status == "done":
-        raise ConfigError(f"the run {run_id} is done; there is nothing to resume")
+        raise ConfigError(
+            f"the run {run_id} is done; there is nothing to resume; redline report {run_id} writes "
+            "its page, and its summary where that is missing"
+        )
     differing = differences(json.loads(runs[0].config), json.loads(config_text))
     if differing:
         raise ConfigError(

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
+from metrics.reporting.summary import require_place
 from search.errors import TryLaterError
 
 FILE = ".driver"
@@ -33,9 +34,11 @@ def sole_driver(folder: Path, told: str) -> Iterator[bool]:
 
     Raises:
         TryLaterError: another process drives it.
+        ConfigError: nothing can be written there.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     path = folder / FILE
+    require_place("--out", path)
+    folder.mkdir(parents=True, exist_ok=True)
     file = _locked(path)
     if file is None:
         yield False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import signal
@@ -25,11 +26,13 @@ from pyspark.sql import SparkSession
 from jobs.config.security import secrets_kept_back
 from jobs.setup.jars import delta_jars
 from jobs.setup.preflight import java_command
+from jobs.spark.failures import SparkFailedError, failure_of
 from jobs.spark.termination import pass_on_termination
 from jobs.spark.wheels import send_wheels
-from search.errors import RedlineError
 
 Answer = TypeVar("Answer")
+
+_log = logging.getLogger(__name__)
 
 LOOPBACK = "127.0.0.1"
 STOP_TIMEOUT_S = 20.0
@@ -85,7 +88,7 @@ def local_session(
 
     Raises:
         ConfigError: no usable Java, or Delta's jars are missing.
-        RedlineError: Spark did not start.
+        SparkFailedError: Spark did not start.
     """
     active = SparkSession.getActiveSession()
     if active is not None:
@@ -203,9 +206,15 @@ def _start(conf: SparkConf, log: Path) -> SparkSession:
                 gateway = launch(conf, {"stdout": stream, "stderr": stream})
         with _own_interrupts():
             context = SparkContext(conf=conf, gateway=gateway)
+    except Py4JJavaError as error:
+        why = failure_of(error) or f"Spark did not start ({cause_of(error)})"
+        raise SparkFailedError(f"{why}. What Spark said is in {log}.") from error
     except (PySparkException, OSError) as error:
-        raise RedlineError(f"Spark did not start ({error}). What it said is in {log}.") from error
+        raise SparkFailedError(
+            f"Spark did not start ({error}). What it said is in {log}."
+        ) from error
     context.setLogLevel("WARN")
+    _log_server_errors(context)
     return SparkSession.builder.getOrCreate()
 
 
@@ -223,6 +232,16 @@ def _own_interrupts() -> Iterator[None]:
         signal.signal(signal.SIGINT, ours)
 
 
+def _log_server_errors(context: SparkContext) -> None:
+    """Log what breaks in PySpark's own server, which prints it as a traceback.
+
+    A JVM that is killed leaves it in the middle of a conversation.
+    """
+    server = getattr(context, "_accumulatorServer", None)
+    if server is not None:
+        server.handle_error = lambda *_asked: _log.warning("PySpark's server", exc_info=True)
+
+
 def _submitted_session(app_name: str, settings: Mapping[str, str]) -> SparkSession:
     """The session of spark-submit; Delta is added where the submitter did not name it."""
     # A session takes its SQL extensions from the context's settings, not from the builder's.
@@ -231,6 +250,7 @@ def _submitted_session(app_name: str, settings: Mapping[str, str]) -> SparkSessi
     with _own_interrupts():
         context = SparkContext.getOrCreate(conf)
     pass_on_termination(_jvm(context))
+    _log_server_errors(context)
     context.setLogLevel("ERROR")
     send_wheels(context)
     builder = SparkSession.builder.appName(app_name)

@@ -48,16 +48,6 @@ class CpuGroups:
             (group / "cpu.max").write_text(f"{quota} {PERIOD_US}")
         return group
 
-    def remove(self, testbed_id: str) -> None:
-        """Remove the groups of a testbed whose processes have ended."""
-        for group in self.folder.glob(f"{PREFIX}{testbed_id}-*"):
-            for _ in range(_TRIES):  # a process that was reaped leaves its group a moment later
-                with suppress(OSError):
-                    group.rmdir()
-                if not group.exists():
-                    break
-                time.sleep(_PAUSE_S)
-
 
 def cpu_groups(root: Path = ROOT, own: Path = OWN) -> CpuGroups | None:
     """Where this process may make groups with a CPU quota; None where it may not.
@@ -99,11 +89,24 @@ def _may_make_in(folder: Path) -> bool:
     return True
 
 
-def remove_groups(testbed_id: str) -> None:
-    """Remove what groups there are of a testbed whose processes have ended."""
-    groups = cpu_groups()
-    if groups is not None:
-        groups.remove(testbed_id)
+def remove_groups(testbed_id: str, root: Path = ROOT) -> None:
+    """Remove what groups there are of a testbed whose processes have ended.
+
+    Wherever they are: who made them may have been in another group than who tidies up.
+    """
+    for folder, names, _files in os.walk(root):
+        for name in [each for each in names if each.startswith(f"{PREFIX}{testbed_id}-")]:
+            names.remove(name)
+            _remove(Path(folder, name))
+
+
+def _remove(group: Path) -> None:
+    for _ in range(_TRIES):  # a process that was reaped leaves its group a moment later
+        with suppress(OSError):
+            group.rmdir()
+        if not group.exists():
+            return
+        time.sleep(_PAUSE_S)
 
 
 def group_name(testbed_id: str, node_id: int) -> str:

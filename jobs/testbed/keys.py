@@ -70,15 +70,20 @@ def make_security(testbed_folder: Path, host: str = HOST) -> SecurityFiles:
     files.ca.write_bytes(authority.cert_pem.bytes())
     write_secret(files.broker, key_and_certificates(broker))
     write_secret(files.client, key_and_certificates(client))
-    write_secret(files.jmx_store, _keystore(broker))
+    write_jmx_tls(broker, files.jmx_store, files.jmx_tls)
     write_secret(files.jmx_password, f"{USER} {password}\n")
     write_secret(files.jmx_access, f"{USER} readonly\n")
-    jmx_tls = {
-        "javax.net.ssl.keyStore": str(files.jmx_store),
+    return files
+
+
+def write_jmx_tls(leaf: trustme.LeafCert, store: Path, properties: Path) -> None:
+    """Write a keystore, and the file that jmxremote.ssl.config.file names for it."""
+    write_secret(store, _keystore(leaf))
+    given = {
+        "javax.net.ssl.keyStore": str(store),
         "javax.net.ssl.keyStorePassword": PASSWORD_OF_STORES,
     }
-    write_secret(files.jmx_tls, javaproperties.dumps(jmx_tls, timestamp=None))
-    return files
+    write_secret(properties, javaproperties.dumps(given, timestamp=None))
 
 
 def key_and_certificates(leaf: trustme.LeafCert) -> bytes:

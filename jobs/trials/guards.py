@@ -354,7 +354,7 @@ class Guards:
             more = f" and {len(fresh) - 1} more" if len(fresh) > 1 else ""
             self._trip(
                 f"partition {partition} of the topic {topic}{more}, which this run did not make, "
-                "became under-replicated"
+                f"became under-replicated{self._offline_words()}"
             )
         limits = self._limits
         for each in dirs:
@@ -362,6 +362,20 @@ class Guards:
             trouble = trouble or self._hurry(each, self._seen_s)
             if each.is_told and trouble is not None:
                 self._trip(trouble)
+
+    def _offline_words(self) -> str:
+        """Why replicas are missing, where a log directory failed; else empty."""
+        try:
+            gone = [each for each in self._health.log_dirs() if each.is_offline]
+        except AdminError:
+            return ""
+        if not gone:
+            return ""
+        first, more = gone[0], f" and {len(gone) - 1} more" if len(gone) > 1 else ""
+        return (
+            f", as the log directory {first.path} of broker {first.broker_id}{more} is offline: "
+            "its disk is full or fails"
+        )
 
     def _trip(self, why: str) -> None:
         if self.tripped is None:

@@ -22,7 +22,7 @@ from metrics.judging.nearness import CPU_SATURATED, DROPPED_SHARE_HIGH, SWAPPED_
 from metrics.judging.thresholds import Thresholds
 from metrics.trial.clock import OFFSET_MAX_S
 from metrics.trial.consumption import GroupWindow, Stint
-from metrics.trial.counts import ToBroker
+from metrics.trial.counts import Counts, ToBroker
 from metrics.trial.evidence import ClusterFacts, Evidence
 from metrics.trial.judgement import Reason
 from metrics.windows.broker import BrokerWindow
@@ -455,7 +455,8 @@ class AccountingMismatch(ValidityRule):
 
     A record that failed may have been written all the same, and one that was sent again
     because its answer was lost may be there twice. So a partition's growth may exceed its
-    acknowledged records by those, and no more; it may not fall below them.
+    acknowledged records by those, and no more; it may not fall below them. The end of a
+    transaction is a record of the log too.
     """
 
     def reasons(self, evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
@@ -463,11 +464,13 @@ class AccountingMismatch(ValidityRule):
         growth, counts = evidence.growth_by_partition, evidence.client.counts
         if growth is None:
             return []
-        acked = counts.acked_by_partition
+        acked = Counter(counts.acked_by_partition) + Counter(counts.control_records_by_partition)
         lost = {p: n - growth.get(p, 0) for p, n in acked.items() if n > growth.get(p, 0)}
         if lost:
             text = (
-                f"{sum(lost.values())} acknowledged records are missing from the end offsets, "
+                f"{sum(lost.values())} acknowledged records"
+                f"{' and ends of transactions' if counts.control_records else ''} are missing from "
+                "the end offsets, "
                 f"{_most(lost)}"
             )
             return [Reason("accounting_mismatch", text, float(sum(lost.values())), 0.0)]
@@ -479,11 +482,16 @@ class AccountingMismatch(ValidityRule):
         excess = sum(unknown.values())
         text = (
             f"the end offsets grew by {sum(growth.values())} records, {excess} more than the "
-            f"{counts.acked_total} acknowledged and {counts.failed_total} failed and at most "
-            f"{counts.duplicates_at_most} sent twice, {_most(unknown)}: somebody else writes to "
-            f"the topic, or a send was counted too little"
+            f"{counts.acked_total} acknowledged{_and_control(counts)} and "
+            f"{counts.failed_total} failed and at most {counts.duplicates_at_most} sent twice, "
+            f"{_most(unknown)}: somebody else writes to the topic, or a send was counted too little"
         )
         return [Reason("accounting_mismatch", text, float(excess), 0.0)]
+
+
+def _and_control(counts: Counts) -> str:
+    """` and 20 ends of transactions`, where there were some."""
+    return f" and {counts.control_records} ends of transactions" if counts.control_records else ""
 
 
 def _most(by_partition: Mapping[int, int]) -> str:
@@ -504,9 +512,10 @@ class ConsumptionMismatch(ValidityRule):
         if evidence.end_offsets is None:
             return []
         ends = {partition: after for partition, (_, after) in evidence.end_offsets.items()}
-        acked = evidence.client.counts.acked_by_partition
+        counts = evidence.client.counts
+        taken = Counter(counts.acked_by_partition) + Counter(counts.control_records_by_partition)
         found = [
-            _what_differs(group, ends) or _what_is_missing(group, acked)
+            _what_differs(group, ends) or _what_is_missing(group, taken)
             for group in evidence.client.groups
         ]
         return [
@@ -514,11 +523,11 @@ class ConsumptionMismatch(ValidityRule):
         ]
 
 
-def _what_is_missing(group: GroupWindow, acked: Mapping[int, int]) -> tuple[str, int] | None:
+def _what_is_missing(group: GroupWindow, taken: Mapping[int, int]) -> tuple[str, int] | None:
     read: Counter[int] = Counter()
     for stint in group.read_by_partition:
         read[stint.partition] += stint.length
-    missing = {p: records - read[p] for p, records in acked.items() if records > read[p]}
+    missing = {p: offsets - read[p] for p, offsets in taken.items() if offsets > read[p]}
     lags = group.counts.lag_records
     lag = lags[-1] if lags else 0
     if sum(missing.values()) <= lag:

@@ -239,7 +239,8 @@ def limit_at(limits: Sequence[MeasuredLimit], bpm: int) -> tuple[MeasuredLimit, 
     """The limit at a message size, and what was assumed to say so.
 
     Raises:
-        ConfigError: there is no limit, or the size lies outside of the measured ones.
+        ConfigError: there is no limit, or one whose interval begins at 0, or the size lies
+            outside of the measured ones.
     """
     known = sorted((one for one in limits if one.mb_per_s > 0), key=lambda one: one.bpm)
     if not known:
@@ -249,15 +250,24 @@ def limit_at(limits: Sequence[MeasuredLimit], bpm: int) -> tuple[MeasuredLimit, 
         )
     for one in known:
         if one.bpm == bpm:
-            return one, ()
+            return _above_zero(one), ()
     for low, high in pairwise(known):
         if low.bpm < bpm < high.bpm:
-            return _between(low, high, bpm)
+            return _between(_above_zero(low), _above_zero(high), bpm)
     raise ConfigError(
         f"messages of {format_size(bpm)} lie outside of the measured "
         f"{format_size(known[0].bpm)} to {format_size(known[-1].bpm)}; expected a size between "
         f"them; measure it with --set workload.message_bytes='[{bpm}]'"
     )
+
+
+def _above_zero(one: MeasuredLimit) -> MeasuredLimit:
+    if not one.mb_per_s_to_buy_for > 0:
+        raise ConfigError(
+            f"the 90 % interval of the limit at {format_size(one.bpm)} begins at 0 MB/s; expected "
+            "more to plan with; measure that size again, with a smaller goal.search.resolution"
+        )
+    return one
 
 
 def _between(

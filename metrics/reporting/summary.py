@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import lru_cache
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -228,11 +231,41 @@ def write_file(name: str, path: Path, content: str | bytes) -> None:
     try:
         write_atomic(path, content)
     except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or error
-        raise ConfigError(
-            f"{name} {path} cannot be written ({why}); expected a file in a folder that can be "
-            "written to; make it so, or name another"
-        ) from None
+        raise _unwritable(name, path, error) from None
+
+
+def require_place(name: str, path: Path) -> None:
+    """Check, before there is anything to write, that a file can be left there; leaves nothing.
+
+    Args:
+        name: as `write_file` takes it.
+
+    Raises:
+        ConfigError: its folder, or the nearest that exists, takes no file, or what is there
+            already cannot be written.
+    """
+    try:
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if path.exists() and (path.is_symlink() or not path.is_file()):  # written to as it is
+            if not os.access(path, os.W_OK):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+            return
+        with suppress(FileNotFoundError):  # and no other, as of a name that is too long
+            path.lstat()
+        folder = next(each for each in path.absolute().parents if each.exists())
+        with TemporaryFile(dir=folder) as probe:
+            probe.write(b"x")
+    except (OSError, ValueError) as error:
+        raise _unwritable(name, path, error) from None
+
+
+def _unwritable(name: str, path: Path, error: OSError | ValueError) -> ConfigError:
+    why = getattr(error, "strerror", None) or error
+    return ConfigError(
+        f"{name} {path} cannot be written ({why}); expected a file in a folder that can be "
+        "written to; make it so, or name another"
+    )
 
 
 def _boundary_document(boundary: Boundary) -> dict[str, Any]:

@@ -9,6 +9,31 @@ from pathlib import Path
 
 from search.errors import ConfigError
 
+ANSWERS = ";".join(
+    (
+        "maxdepth=20",
+        "maxarray=100000",
+        "maxrefs=1000000",
+        "java.lang.*",
+        "java.math.*",
+        "java.util.*",
+        "java.io.*",
+        "java.rmi.*",
+        "java.rmi.dgc.*",
+        "java.rmi.server.*",
+        "javax.management.*",
+        "javax.management.openmbean.*",
+        "javax.management.remote.*",
+        "javax.management.remote.rmi.*",
+        "javax.rmi.ssl.*",
+        "javax.security.auth.login.*",
+        "java.security.GeneralSecurityException",
+        "!*",
+    )
+)
+"""What JMX may answer with, as a pattern of Java's jdk.serialFilter: numbers, texts,
+collections, open types, stubs and errors."""
+
 
 @dataclass(frozen=True)
 class JmxAccess:
@@ -17,13 +42,15 @@ class JmxAccess:
     Attributes:
         username, password: as in jmxremote.password; None where JMX has no password.
         is_tls: whether the registry and the objects speak TLS.
-        cafile: PEM file of the certificates to trust besides those that Java trusts.
+        cafile: PEM file of the certificates to trust; those that Java trusts when None.
+        check_hostname: whether a certificate must name the host that it is reached by.
     """
 
     username: str | None = None
     password: str | None = field(default=None, repr=False)
     is_tls: bool = False
     cafile: str | None = None
+    check_hostname: bool = True
 
     def trusted(self) -> list[bytes]:
         """The certificates of `cafile` in DER.
@@ -54,6 +81,15 @@ def remedy_of_lock(error: str) -> str | None:
     return None
 
 
+_FOREIGN = (
+    "answers with what no reading is made of; expected numbers and texts of Kafka's beans; check "
+    "what runs there"
+)
+_ANOTHER_HOST = (
+    "has a certificate for another host; expected one that names the host it is reached by; "
+    "correct the certificate, the broker's -Djava.rmi.server.hostname or jmx.endpoints "
+    "(jmx.check_hostname: false trusts any name)"
+)
 _LOCKS = {
     "Credentials required": "wants a password; expected jmx.username_from and jmx.password_from; "
     "add them to the cluster's file",
@@ -61,8 +97,16 @@ _LOCKS = {
     "what jmx.username_from and jmx.password_from point at",
     "non-JRMP server": "speaks TLS in its registry; expected jmx.tls: true; add it to the "
     "cluster's file",
+    "SecurityException: refused ": _FOREIGN,
+    "filter status: REJECTED": _FOREIGN,
+    "ClassNotFoundException: ": _FOREIGN,
+    "validity check failed": "has a certificate that is not valid now; expected one within its "
+    "dates; renew it, or check the clocks of both hosts",
+    "No subject alternative": _ANOTHER_HOST,
+    "No name matching": _ANOTHER_HOST,
     "PKIX path": "has a certificate that is not trusted; expected one signed by an authority in "
-    "jmx.cafile; name the authority's PEM file there",
+    "jmx.cafile, or by one that Java knows when that is left out; name the authority's PEM file "
+    "there",
     "Unsupported or unrecognized SSL message": "does not speak TLS in its registry; expected "
     "-Dcom.sun.management.jmxremote.registry.ssl=true at the broker, or jmx.tls: false",
 }

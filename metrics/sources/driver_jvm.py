@@ -12,16 +12,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from metrics.sources import poller_java, trust_java
-from metrics.sources.access import JmxAccess
+from metrics.sources import guard_java, poller_java
+from metrics.sources.access import ANSWERS, JmxAccess
 from metrics.sources.beans import FACTS, PROBE, Reading, beans_for, readings_of
-from metrics.sources.java_class import compiled
+from metrics.sources.java_class import bytecodes, compiled, named_apart
 from metrics.sources.probe import node_info, unreachable
 from metrics.sources.sample import BrokerSample
 from metrics.sources.source import JmxEndpoint, NodeInfo
 
 OPEN_DEADLINE_S = 15.0
 """How long the first answer may take: connecting included, on a busy machine [s]."""
+OPEN_EACH_S = 0.05
+SAMPLE_EACH_S = 0.004
+"""The least that a deadline leaves for each node: for connecting to it, and for a sample [s]."""
 
 
 @dataclass(frozen=True)
@@ -63,9 +66,9 @@ class DriverJvmSource:
     Args:
         jvm: py4j's view of the JVM, `spark._jvm`.
         endpoints: the nodes to read, controllers included where known.
-        deadline_s: time after which a node's sample counts as missed [s].
-        access: what JMX asks for; None when it is open. Certificates to trust are trusted by
-            the whole JVM from then on.
+        deadline_s: time after which a node's sample counts as missed, longer for more than some
+            hundred nodes [s].
+        access: what JMX asks for; None when it is open.
     """
 
     name = "driver-jvm"
@@ -80,16 +83,22 @@ class DriverJvmSource:
         self._jvm = jvm
         self._access = access
         self._endpoints = endpoints
-        self._deadline_ms = round(deadline_s * 1000)
+        self._deadline_ms = round(max(deadline_s, SAMPLE_EACH_S * len(endpoints)) * 1000)
         self._poller: Any = None
         self.nodes: Mapping[int, NodeInfo] = {}
 
     def open(self) -> None:
         """See `MetricsSource.open`."""
-        self._poller = compiled(self._jvm, poller_java.NAME, poller_java.SOURCE)
+        guard = compiled(self._jvm, guard_java.NAME, guard_java.SOURCE)
+        guard.allow(ANSWERS)
+        compiled(self._jvm, guard_java.FILTER_NAME, guard_java.FILTER_SOURCE).install()
+        name, poller = named_apart(poller_java.NAME, poller_java.SOURCE)
+        for source in (guard_java.SOCKETS_SOURCE, poller):
+            guard.own(bytecodes(self._jvm, source))
+        self._poller = guard.loadClass(name).newInstance()
         try:
             if self._access is not None:
-                self._unlock(self._access)
+                self._unlock(self._access, guard)
             self.nodes = self._probe()
             for node in self.nodes.values():
                 beans = beans_for(node.node_id, node.version, node.roles)
@@ -98,20 +107,20 @@ class DriverJvmSource:
             self.close()
             raise
 
-    def _unlock(self, access: JmxAccess) -> None:
+    def _unlock(self, access: JmxAccess, guard: Any) -> None:
         if access.username is not None:
             self._poller.logIn(access.username, access.password)
         if access.is_tls:
-            # Without certificates too, or those of a later try would come too late.
             trusted = "".join(map(ssl.DER_cert_to_PEM_cert, access.trusted()))
-            compiled(self._jvm, trust_java.NAME, trust_java.SOURCE).add(trusted)
+            guard.trust(trusted, access.check_hostname)
             self._poller.useTls()
 
     def _probe(self) -> dict[int, NodeInfo]:
         for endpoint in self._endpoints:
             self._poller.add(endpoint.node_id, endpoint.url)
             self._poller.plan(endpoint.node_id, plan_text((*PROBE, *FACTS)))
-        answers = parse_answers(self._poller.sample(round(OPEN_DEADLINE_S * 1000)))
+        deadline_s = max(OPEN_DEADLINE_S, OPEN_EACH_S * len(self._endpoints))
+        answers = parse_answers(self._poller.sample(round(deadline_s * 1000)))
         nodes = {}
         for endpoint, answer in zip(self._endpoints, answers, strict=True):
             if answer.error is not None:

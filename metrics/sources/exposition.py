@@ -7,7 +7,6 @@ with the same text each time, so a scrape looks texts up and takes none apart tw
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 _SERIES = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})?")
 _LABEL = re.compile(r'\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*=\s*"((?:[^"\\]|\\.)*)"\s*(?:,|$)')
@@ -16,14 +15,11 @@ _ESCAPED = re.compile(r"\\(.)")
 Labels = dict[str, str]
 
 
-def numbers_of(text: str) -> Iterator[tuple[str, str]]:
-    """The series and the number of each line, both as text; comments are left out."""
-    for line in text.split("\n"):
-        if not line or line[0] == "#":
-            continue
-        end = line.rfind("}") + 1 or line.find(" ")
-        if end > 0:
-            yield line[:end], line[end:].split(None, 1)[0] if line[end:].strip() else ""
+def series_of(line: str) -> str:
+    """The series of a line, as text; empty of a comment, or of what is no line of the format."""
+    if not line or line[0] == "#":
+        return ""
+    return line[: line.rfind("}") + 1 or max(0, line.find(" "))]
 
 
 def parse_series(text: str) -> tuple[str, Labels] | None:

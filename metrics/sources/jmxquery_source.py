@@ -19,7 +19,7 @@ import jmxquery
 from metrics.sources.access import JmxAccess
 from metrics.sources.beans import FACTS, PROBE, Reading, beans_for, readings_of
 from metrics.sources.driver_jvm import OPEN_DEADLINE_S
-from metrics.sources.jmxquery_secret import query_secretly
+from metrics.sources.jmxquery_program import ask
 from metrics.sources.probe import brief, node_info, unreachable
 from metrics.sources.sample import BrokerSample
 from metrics.sources.source import JmxEndpoint, NodeInfo
@@ -155,10 +155,7 @@ class JmxQuerySource:
         queries = [jmxquery.JMXQuery(bean, attribute) for bean, attribute in asked]
         connection = jmxquery.JMXConnection(endpoint.url, java_path=self._java)
         try:
-            if self._access is None:
-                results = connection.query(queries, timeout=timeout_s)
-            else:
-                results = query_secretly(connection, queries, self._access, timeout_s)
+            results = ask(connection, queries, self._access, timeout_s)
         except subprocess.TimeoutExpired as error:
             raise PollError(f"no answer within {timeout_s:g} s") from error
         except subprocess.CalledProcessError as error:
@@ -166,8 +163,7 @@ class JmxQuerySource:
             raise PollError(said.decode(errors="replace").strip()) from error
         except FileNotFoundError as error:
             raise PollError(f"{self._java!r} is not on the PATH; install Java 17") from error
-        except (AttributeError, ValueError) as error:
-            # On its time-out jmxquery trips over its own error message, or over cut JSON.
+        except ValueError as error:  # JSON that is cut off
             raise PollError(f"no answer within {timeout_s:g} s") from error
         if not results:
             raise PollError(f"no answer within {timeout_s:g} s")

@@ -2,17 +2,21 @@
 
 Through py4j each call costs a round trip and some 80 calls would be needed per broker and
 sample. So this class is compiled at the start by Janino, the compiler that Spark brings
-for its own generated code, and then one call samples all brokers, each on its own thread.
-Janino knows Java without lambdas and without type inference, hence the plain style.
+for its own generated code, and then one call samples all brokers, so many at a time: a further
+one is asked as soon as one has answered, and all are within half of the deadline even if none
+does. Janino knows Java without lambdas and without type inference, hence the plain style. It is
+defined by the class loader of `metrics.sources.guard_java`, which is what guards its
+connections.
 
 Protocol, all text. A plan has a line `name TAB object name TAB attribute TAB key` per
 reading, lines of one object name together. `sample` answers, per broker, a line
 `# TAB node id TAB begin [µs since the epoch] TAB end TAB error` and then lines
 `name TAB value`, the name of a bean with `*` followed by a colon and what the * stood for.
 
-Between the samples a thread for each connection asks for one cheap attribute, five times a
-second. `silent_ms` is the longest that it waited for an answer since the sample before, less
-what this JVM stood still itself meanwhile: a broker that was paused, or whose machine was.
+Between the samples each connection is asked for one cheap attribute, five times a second; of
+more than 200 brokers one after another, a thousand times a second in all. `silent_ms` is the
+longest that it waited for an answer since the sample before, less what this JVM stood still
+itself meanwhile: a broker that was paused, or whose machine was.
 """
 
 from __future__ import annotations
@@ -22,15 +26,23 @@ NAME = "RedlineJmxPoller"
 SOURCE = r"""
 import java.util.*;
 import java.util.concurrent.*;
+import java.util.function.Predicate;
 import javax.management.*;
 import javax.management.openmbean.CompositeData;
 import javax.management.remote.*;
 
 public class RedlineJmxPoller {
+    static final int AT_A_TIME = 64;
     private final Map brokers = new LinkedHashMap();
     private final Map environment = new ConcurrentHashMap();
     private final ExecutorService threads = Executors.newCachedThreadPool(new Daemons());
     private final Pulse pulse = new Pulse();
+    private final Beats beats = new Beats(threads, pulse);
+
+    public RedlineJmxPoller() {
+        // The beats see to it, without a thread for each connection.
+        environment.put("jmx.remote.x.client.connection.check.period", Long.valueOf(0L));
+    }
 
     /** Opens the connections with a user's password. */
     public void logIn(String user, String password) {
@@ -45,7 +57,7 @@ public class RedlineJmxPoller {
 
     /** Names a broker to sample; the connection is made by the first sample. */
     public void add(int nodeId, String url) {
-        brokers.put(Integer.valueOf(nodeId), new Broker(nodeId, url, environment, pulse));
+        brokers.put(Integer.valueOf(nodeId), new Broker(nodeId, url, environment, beats));
     }
 
     /** Sets what to read of a broker from its next sample on. */
@@ -53,11 +65,15 @@ public class RedlineJmxPoller {
         ((Broker) brokers.get(Integer.valueOf(nodeId))).setPlan(plan);
     }
 
-    /** Samples all brokers in parallel and answers after deadlineMs at the latest. */
+    /** Samples all brokers and answers after deadlineMs at the latest. */
     public String sample(long deadlineMs) throws InterruptedException {
         long deadline = System.nanoTime() + deadlineMs * 1000000L;
+        long step = deadlineMs * 500000L / Math.max(1, brokers.size());
+        Semaphore free = new Semaphore(AT_A_TIME);
         for (Iterator i = brokers.values().iterator(); i.hasNext();) {
-            ((Broker) i.next()).begin(threads);
+            // Brokers that hang keep the others waiting for a step each, and no longer.
+            free.tryAcquire(step, TimeUnit.NANOSECONDS);
+            ((Broker) i.next()).begin(threads, free);
         }
         StringBuilder answer = new StringBuilder();
         for (Iterator i = brokers.values().iterator(); i.hasNext();) {
@@ -69,9 +85,12 @@ public class RedlineJmxPoller {
     public void close() {
         threads.shutdown();
         pulse.isOver = true;
+        // On threads of their own: closing waits for a broker that may hang.
+        ExecutorService closers = Executors.newFixedThreadPool(AT_A_TIME, new Daemons());
         for (Iterator i = brokers.values().iterator(); i.hasNext();) {
-            ((Broker) i.next()).disconnectLater();
+            closers.execute(((Broker) i.next()).closing());
         }
+        closers.shutdown();
     }
 
     static long nowMicros() {
@@ -87,6 +106,8 @@ public class RedlineJmxPoller {
         public Thread newThread(Runnable work) {
             Thread thread = new Thread(work, "redline-jmx");
             thread.setDaemon(true);
+            // RMI's own threads of a connection have it too, and no code of ours to go by.
+            thread.setContextClassLoader(getClass().getClassLoader());
             return thread;
         }
     }
@@ -123,47 +144,90 @@ public class RedlineJmxPoller {
         }
     }
 
-    /** Asks one connection again and again whether somebody is there. */
-    static class Beat extends Thread {
-        static final long PAUSE_MS = 200L;
-        final MBeanServerConnection server;
+    /** Asks the connections in turn whether somebody is there, each on a thread of a pool. */
+    static class Beats extends Thread {
+        static final long ROUND_NS = 200000000L;
+        static final long LEAST_NS = 1000000L;
+        final ExecutorService threads;
         final Pulse pulse;
-        volatile boolean isOver = false;
-        private long asked = 0;
-        private long lostBefore = 0;
-        private long longest = 0;
+        private final List beats = new CopyOnWriteArrayList();
 
-        Beat(MBeanServerConnection server, Pulse pulse) {
-            super("redline-jmx-beat");
-            this.server = server;
+        Beats(ExecutorService threads, Pulse pulse) {
+            super("redline-jmx-beats");
+            this.threads = threads;
             this.pulse = pulse;
             setDaemon(true);
             start();
         }
 
+        Beat of(MBeanServerConnection server) {
+            Beat beat = new Beat(server, pulse);
+            beats.add(beat);
+            return beat;
+        }
+
+        void end(Beat beat) {
+            beats.remove(beat);
+        }
+
+        public void run() {
+            while (!pulse.isOver) {
+                Object[] now = beats.toArray();
+                long step = Math.max(LEAST_NS, ROUND_NS / Math.max(1, now.length));
+                for (int i = 0; i < Math.max(1, now.length) && !pulse.isOver; i++) {
+                    if (i < now.length && ((Beat) now[i]).begins()) {
+                        try {
+                            threads.execute((Beat) now[i]);
+                        } catch (RejectedExecutionException over) {
+                            return;
+                        }
+                    }
+                    java.util.concurrent.locks.LockSupport.parkNanos(step);
+                }
+            }
+        }
+    }
+
+    /** Asks one connection whether somebody is there, unless it has not answered yet. */
+    static class Beat implements Runnable {
+        final MBeanServerConnection server;
+        final Pulse pulse;
+        private boolean isUnderWay = false;
+        private long asked = 0;
+        private long lostBefore = 0;
+        private long longest = 0;
+
+        Beat(MBeanServerConnection server, Pulse pulse) {
+            this.server = server;
+            this.pulse = pulse;
+        }
+
+        synchronized boolean begins() {
+            boolean begins = !isUnderWay;
+            isUnderWay = true;
+            return begins;
+        }
+
         public void run() {
             try {
-                ObjectName runtime = new ObjectName("java.lang:type=Runtime");
-                while (!isOver && !pulse.isOver) {
-                    begin();
-                    server.getAttribute(runtime, "Uptime");
-                    end();
-                    Thread.sleep(PAUSE_MS);
-                }
+                ask();
+                server.getAttribute(new ObjectName("java.lang:type=Runtime"), "Uptime");
+                answered();
             } catch (Exception e) {
                 // The connection broke, which the samples tell; a new one has a beat of its own.
-                isOver = true;
+                asked = 0;
             }
         }
 
-        private synchronized void begin() {
+        private synchronized void ask() {
             lostBefore = pulse.lostUntilNow();
             asked = System.nanoTime();
         }
 
-        private synchronized void end() {
+        private synchronized void answered() {
             longest = Math.max(longest, waiting());
             asked = 0;
+            isUnderWay = false;
         }
 
         private long waiting() {
@@ -211,10 +275,11 @@ public class RedlineJmxPoller {
     }
 
     static class Broker implements Callable {
+        static final String STUB = "javax.management.remote.rmi.RMIServerImpl_Stub";
         final int nodeId;
         final String url;
         final Map environment;
-        final Pulse pulse;
+        final Beats beats;
         Beat beat = null;
         List plan = new ArrayList();
         List resolved = null;
@@ -222,9 +287,10 @@ public class RedlineJmxPoller {
         JMXConnector connector = null;
         Future running = null;
         long begun = 0;
+        Semaphore free = null;
 
-        Broker(int nodeId, String url, Map environment, Pulse pulse) {
-            this.pulse = pulse;
+        Broker(int nodeId, String url, Map environment, Beats beats) {
+            this.beats = beats;
             this.nodeId = nodeId;
             this.url = url;
             this.environment = environment;
@@ -254,10 +320,14 @@ public class RedlineJmxPoller {
             }
         }
 
-        void begin(ExecutorService threads) {
+        /** Says to `ended` when it has answered; one that has not yet is not asked again. */
+        void begin(ExecutorService threads, Semaphore ended) {
             if (running == null || running.isDone()) {
                 begun = nowMicros();
+                free = ended;
                 running = threads.submit((Callable) this);
+            } else {
+                ended.release();
             }
         }
 
@@ -270,9 +340,19 @@ public class RedlineJmxPoller {
                 long waited = (nowMicros() - begun) / 1000L;
                 answer.append(failure("no answer from " + url + " for " + waited + " ms"));
             } catch (ExecutionException e) {
-                Throwable cause = e.getCause();
-                answer.append(failure(cause.getClass().getName() + ": " + cause.getMessage()));
+                answer.append(failure(inWords(e.getCause())));
             }
+        }
+
+        /** An error and what it came of, as far as its own words leave that out. */
+        String inWords(Throwable error) {
+            String text = error.toString();
+            for (Throwable i = error.getCause(); i != null; i = i.getCause()) {
+                if (!text.contains(String.valueOf(i.getMessage()))) {
+                    text += "; nested exception is: " + i;
+                }
+            }
+            return text;
         }
 
         String failure(String error) {
@@ -286,14 +366,21 @@ public class RedlineJmxPoller {
             } catch (Exception e) {
                 disconnect();
                 throw e;
+            } finally {
+                free.release();
             }
         }
 
         String read() throws Exception {
             if (connector == null) {
                 connector = JMXConnectorFactory.connect(new JMXServiceURL(url), environment);
+                if (!((Predicate) getClass().getClassLoader()).test(STUB)) {
+                    throw new SecurityException("this JVM resolves the classes of JMX's answers "
+                        + "past the loader that guards them (java.rmi.server.RMIClassLoaderSpi "
+                        + "is set)");
+                }
                 resolved = null;
-                beat = new Beat(connector.getMBeanServerConnection(), pulse);
+                beat = beats.of(connector.getMBeanServerConnection());
             }
             MBeanServerConnection server = connector.getMBeanServerConnection();
             if (resolved == null) {
@@ -362,7 +449,7 @@ public class RedlineJmxPoller {
             JMXConnector old = connector;
             connector = null;
             if (beat != null) {
-                beat.isOver = true;
+                beats.end(beat);
             }
             if (old != null) {
                 try {
@@ -374,17 +461,14 @@ public class RedlineJmxPoller {
             }
         }
 
-        /** Closes on a thread of its own: closing waits for a broker that may hang. */
-        void disconnectLater() {
-            Thread closer = new Thread(new Runnable() {
+        Runnable closing() {
+            return new Runnable() {
                 public void run() {
                     synchronized (Broker.this) {
                         disconnect();
                     }
                 }
-            }, "redline-jmx-close");
-            closer.setDaemon(true);
-            closer.start();
+            };
         }
     }
 }

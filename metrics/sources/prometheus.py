@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from concurrent.futures import TimeoutError as FutureTimeoutError
 
 from metrics.sources.beans import HANDLER_IDLE_NS, Role
-from metrics.sources.driver_jvm import OPEN_DEADLINE_S
 from metrics.sources.rules import (
     ACTIVE_CONTROLLER,
     BROKER_HANDLER_IDLE_NS,
@@ -20,6 +17,7 @@ from metrics.sources.rules import (
 )
 from metrics.sources.sample import BrokerSample
 from metrics.sources.scraper import PATH, Scrape, ScrapeError, Scraper, names_with
+from metrics.sources.scrapers import OPEN_DEADLINE_S, Scrapers
 from metrics.sources.source import Endpoint, NodeInfo
 from search.errors import ConfigError
 
@@ -28,7 +26,7 @@ JAVA_FACTS = ("jvm.name", "jvm.vendor", "jvm.version")
 
 
 class PrometheusSource:
-    """Scrapes all exporters in parallel.
+    """Scrapes all exporters of the brokers.
 
     Args:
         endpoints: the nodes' exporters.
@@ -48,23 +46,16 @@ class PrometheusSource:
         version: str = "unknown",
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._scrapers = [Scraper(endpoint, rules, clock) for endpoint in endpoints]
+        self._ids = [endpoint.node_id for endpoint in endpoints]
+        scrapers = [Scraper(endpoint, rules, clock) for endpoint in endpoints]
+        self._scrapers = Scrapers(scrapers, deadline_s, "redline-prometheus", clock)
         self._rules = rules
-        self._deadline_s = deadline_s
         self._version = version
-        self._clock = clock
-        self._running: dict[int, tuple[float, Future[Scrape]]] = {}
-        self._threads: ThreadPoolExecutor | None = None
         self.nodes: Mapping[int, NodeInfo] = {}
 
     def open(self) -> None:
         """See `MetricsSource.open`."""
-        self._threads = ThreadPoolExecutor(len(self._scrapers), "redline-prometheus")
-        try:
-            self.nodes = dict(self._threads.map(self._probe, self._scrapers))
-        except BaseException:
-            self.close()
-            raise
+        self.nodes = dict(self._scrapers.open(self._probe))
 
     def _probe(self, scraper: Scraper) -> tuple[int, NodeInfo]:
         endpoint = scraper.endpoint
@@ -124,43 +115,14 @@ class PrometheusSource:
 
     def sample_all(self) -> list[BrokerSample]:
         """See `MetricsSource.sample_all`."""
-        if self._threads is None:
-            raise RuntimeError("the source is not open")
-        for scraper in self._scrapers:
-            node_id = scraper.endpoint.node_id
-            if node_id not in self._running:
-                scrape = self._threads.submit(scraper.scrape, self._deadline_s)
-                self._running[node_id] = (self._clock(), scrape)
-        ends_s = time.monotonic() + self._deadline_s
-        return [self._finish(scraper.endpoint, ends_s) for scraper in self._scrapers]
-
-    def _finish(self, endpoint: Endpoint, ends_s: float) -> BrokerSample:
-        """The sample of a node; an exporter that hangs is not asked a second time meanwhile."""
-        node_id = endpoint.node_id
-        begun_s, running = self._running[node_id]
-        try:
-            scrape = running.result(max(0.001, ends_s - time.monotonic()))
-        except FutureTimeoutError:
-            now_s = self._clock()
-            waited_s = now_s - begun_s
-            return BrokerSample(
-                node_id,
-                now_s,
-                error=f"no answer from http://{endpoint.address}{PATH} for {waited_s:.1f} s",
-            )
-        except ScrapeError as error:
-            del self._running[node_id]
-            return BrokerSample(node_id, self._clock(), error=str(error))
-        del self._running[node_id]
-        return BrokerSample(node_id, scrape.at_s, _sampled(scrape.values))
+        return [
+            BrokerSample(node_id, scrape.at_s, _sampled(scrape.values), scrape.error)
+            for node_id, scrape in zip(self._ids, self._scrapers.scrape_all(), strict=True)
+        ]
 
     def close(self) -> None:
         """See `MetricsSource.close`."""
-        threads, self._threads = self._threads, None
-        if threads is not None:
-            threads.shutdown(wait=False, cancel_futures=True)
-            for scraper in self._scrapers:
-                scraper.close()
+        self._scrapers.close()
 
 
 def _sampled(values: Mapping[str, float]) -> dict[str, float]:

@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 from metrics.sources.beans import Role, beans_for, readings_of
 from metrics.sources.exposition import Labels, parse_series
@@ -33,6 +33,8 @@ OF_THE_NODE = (ACTIVE_CONTROLLER, NODE_ID, JAVA)
 
 _ANY = "__any"  # holds the place of `*`, which no name of a series may have
 _EVERY_BEAN = beans_for(0, "4.2", (Role.BROKER, Role.CONTROLLER))
+_SERIES_MAX = 200_000
+"""Series to remember; topics come and go, and each brings some."""
 READINGS = (*(reading.name for reading in readings_of(_EVERY_BEAN)), BROKER_HANDLER_IDLE_NS)
 """The readings of a sample that a rule set may map."""
 
@@ -53,12 +55,19 @@ class Selector:
     factor: float = 1.0
     is_start_time: bool = False
 
+    @cached_property
+    def _pattern(self) -> re.Pattern[str]:
+        return re.compile("(.+)".join(map(re.escape, self.name.split("*"))))
+
+    def may_mean(self, name: str) -> bool:
+        """False when no series of this name is meant, whatever its labels."""
+        return self._pattern.fullmatch(name.removesuffix("_total")) is not None
+
     def stands_for(self, name: str, labels: Labels) -> str | None:
         """What the `*` stand for in a series, joined by `/`; None when it is another."""
         if self.labels.keys() != labels.keys():
             return None
-        pattern = "(.+)".join(map(re.escape, self.name.split("*")))
-        found = re.fullmatch(pattern, name.removesuffix("_total"))
+        found = self._pattern.fullmatch(name.removesuffix("_total"))
         if found is None:
             return None
         stands = list(found.groups())
@@ -80,6 +89,11 @@ class Match:
     is_start_time: bool
 
 
+_Candidate = tuple[str, int, Selector]
+"""A reading, how far down its list the selector stands, and that."""
+_UNSEEN = object()
+
+
 @dataclass(frozen=True)
 class RuleSet:
     """A file of conf/prometheus.
@@ -93,13 +107,35 @@ class RuleSet:
     selectors: Mapping[str, tuple[Selector, ...]]
 
     def match(self, series: str) -> Match | None:
-        """The reading that a series is, or None."""
+        """The reading that a series is, or None.
+
+        A thousand brokers show the same series, so what one may be is found out once; and most
+        are told by their name to be none.
+        """
+        name = series.partition("{")[0]
+        may_be = self._candidates.get(name)
+        if may_be is None:
+            may_be = self._candidates[name] = self._named(name)
+        if not may_be:
+            return None
+        if len(self._matches) >= _SERIES_MAX:
+            self._matches.clear()
+        found = self._matches.get(series, _UNSEEN)
+        if found is _UNSEEN:
+            found = self._matches[series] = self._match(series, may_be)
+        return cast("Match | None", found)
+
+    def _named(self, name: str) -> tuple[_Candidate, ...]:
+        """The selectors that may mean a series of this name."""
+        named = self._by_name.get(name.removesuffix("_total"), ())
+        return (*named, *(each for each in self._by_name[_ANY] if each[2].may_mean(name)))
+
+    def _match(self, series: str, may_be: Iterable[_Candidate]) -> Match | None:
         parsed = parse_series(series)
         if parsed is None:
             return None
         name, labels = parsed
-        named = self._by_name.get(name.removesuffix("_total"), ())
-        for reading, rank, selector in (*named, *self._by_name[_ANY]):
+        for reading, rank, selector in may_be:
             stood = selector.stands_for(name, labels)
             if stood is not None:
                 full = f"{reading}:{stood}" if stood else reading
@@ -107,9 +143,19 @@ class RuleSet:
         return None
 
     @cached_property
-    def _by_name(self) -> dict[str, list[tuple[str, int, Selector]]]:
+    def _candidates(self) -> dict[str, tuple[_Candidate, ...]]:
+        """Name of a series that was seen → what it may be."""
+        return {}
+
+    @cached_property
+    def _matches(self) -> dict[str, object]:
+        """Series that was seen → the reading that it is, or None."""
+        return {}
+
+    @cached_property
+    def _by_name(self) -> dict[str, list[_Candidate]]:
         """Name of a series → what may be meant by it; an exporter may show 10,000 series."""
-        index: dict[str, list[tuple[str, int, Selector]]] = {_ANY: []}
+        index: dict[str, list[_Candidate]] = {_ANY: []}
         for reading, selectors in self.selectors.items():
             for rank, selector in enumerate(selectors):
                 key = _ANY if "*" in selector.name else selector.name

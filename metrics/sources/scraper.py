@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import http.client
 import math
+import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from urllib.parse import urlencode
 
-from metrics.sources.exposition import numbers_of
+from metrics.sources.exposition import series_of
 from metrics.sources.rules import Match, RuleSet
 from metrics.sources.source import Endpoint
 
 PATH = "/metrics"
 _HEADERS = {"Accept": "text/plain; version=0.0.4", "Connection": "keep-alive"}
-_SERIES_MAX = 200_000
-"""Series to remember of an exporter; topics come and go, and each brings some."""
+_LOOKS_AT_ALL = 20
+"""Every so many scrapes all lines are looked at, wherever the readings stood before."""
 _ERRORS = (OSError, http.client.HTTPException)
 
 
@@ -32,11 +33,52 @@ class Scrape:
         at_s: the middle of the exchange [s since the epoch].
         values: readings by name.
         took_s: the exchange [s].
+        error: why there are no readings, or None.
     """
 
     at_s: float
-    values: Mapping[str, float]
+    values: Mapping[str, float] = field(default_factory=dict)
     took_s: float = 0.0
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """Where the readings stand on an exporter's page, which has the same lines each time.
+
+    Attributes:
+        lines: how many there are.
+        places: number of a line, what it begins with, and the reading.
+    """
+
+    lines: int
+    places: tuple[tuple[int, str, Match], ...]
+
+    @classmethod
+    def of(cls, lines: list[str], rules: RuleSet) -> _Layout:
+        """That of a page, from all of its lines."""
+        places = []
+        for number, line in enumerate(lines):
+            series = series_of(line)
+            match = rules.match(series) if series else None
+            if match is not None:
+                begin = series if series.endswith("}") else f"{series} "
+                places.append((number, sys.intern(begin), match))
+        return cls(len(lines), tuple(places))
+
+    def numbers(self, lines: list[str]) -> Iterator[tuple[Match, str]]:
+        """The readings of such a page.
+
+        Raises:
+            LookupError: it is another page.
+        """
+        if len(lines) != self.lines:
+            raise LookupError
+        for number, begin, match in self.places:
+            line = lines[number]
+            if not line.startswith(begin):
+                raise LookupError
+            yield match, line[len(begin) :]
 
 
 class Scraper:
@@ -55,7 +97,8 @@ class Scraper:
         self._rules = rules
         self._clock = clock
         self._connection: http.client.HTTPConnection | None = None
-        self._known: dict[str, Match | None] = {}
+        self._layout = _Layout(0, ())
+        self._scrapes = 0
         self._path = PATH
 
     def scrape(self, timeout_s: float) -> Scrape:
@@ -84,7 +127,7 @@ class Scraper:
         than was asked for; from one that answers less, everything is asked again.
         """
         whole = self.scrape(timeout_s)
-        names = {text.partition("{")[0] for text, match in self._known.items() if match}
+        names = {begin.partition("{")[0].strip() for _, begin, _ in self._layout.places}
         if not names:
             return whole
         self._path = f"{PATH}?{urlencode([('name[]', name) for name in sorted(names)])}"
@@ -131,30 +174,38 @@ class Scraper:
         return body.decode("utf-8", errors="replace")
 
     def _readings(self, text: str, at_s: float) -> dict[str, float]:
-        found: dict[str, float] = {}
-        ranks: dict[str, int] = {}
-        known = self._known
-        for series, number in numbers_of(text):
-            if series not in known:
-                if len(known) >= _SERIES_MAX:
-                    known.clear()
-                known[series] = self._rules.match(series)
-            match = known[series]
-            if match is None or ranks.get(match.reading, match.rank) < match.rank:
-                continue
-            value = _number(number)
-            if math.isfinite(value):
-                ranks[match.reading] = match.rank
-                found[match.reading] = (
-                    (at_s - value) * 1000.0 if match.is_start_time else value * match.factor
-                )
-        return found
+        lines = text.split("\n")
+        self._scrapes += 1
+        if self._scrapes % _LOOKS_AT_ALL:
+            try:
+                return _read(self._layout.numbers(lines), at_s)
+            except LookupError:
+                pass  # topics came or went, and each brings some series
+        self._layout = _Layout.of(lines, self._rules)
+        return _read(self._layout.numbers(lines), at_s)
+
+
+def _read(numbers: Iterable[tuple[Match, str]], at_s: float) -> dict[str, float]:
+    """The readings, each by the preferred of its selectors that has a number."""
+    found: dict[str, float] = {}
+    ranks: dict[str, int] = {}
+    for match, text in numbers:
+        if ranks.get(match.reading, match.rank) < match.rank:
+            continue
+        value = _number(text)
+        if math.isfinite(value):
+            ranks[match.reading] = match.rank
+            found[match.reading] = (
+                (at_s - value) * 1000.0 if match.is_start_time else value * match.factor
+            )
+    return found
 
 
 def _number(text: str) -> float:
+    """The number behind a series, which a time may follow."""
     try:
-        return float(text)
-    except ValueError:
+        return float(text.split(None, 1)[0])
+    except (ValueError, IndexError):
         return math.nan
 
 

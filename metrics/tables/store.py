@@ -185,7 +185,15 @@ class TableStore:
 
     def append_run(self, row: RunRow) -> None:
         """Append the start or the end of a run; one that was resumed has several of each."""
-        self._append("runs", row.run_id, int(row.at_s * 1000), row)
+        self.append_run_meanwhile(row)
+        self.settle()
+
+    def append_run_meanwhile(self, row: RunRow) -> None:
+        """The same, without waiting until it is durable: `settle` does, and raises its errors.
+
+        The first append of a session takes some seconds.
+        """
+        self._do_meanwhile(self._commit, "runs", row.run_id, int(row.at_s * 1000), row)
 
     def append_trial(
         self,
@@ -208,9 +216,13 @@ class TableStore:
         hosts: Sequence[HostSample] = (),
     ) -> None:
         """The same, without waiting until it is durable: `settle` does, and raises its errors."""
+        self._do_meanwhile(self._commit_trial, trial, samples, hosts)
+
+    def _do_meanwhile(self, append: Callable[..., None], *what: Any) -> None:
+        """Begin an append when the one before it is durable, so that they keep their order."""
         self.settle()
         pool = ThreadPoolExecutor(1, thread_name_prefix="redline-append")
-        self._meanwhile = pool.submit(self._commit_trial, trial, samples, hosts)
+        self._meanwhile = pool.submit(append, *what)
         pool.shutdown(wait=False)
 
     def settle(self) -> None:

@@ -15,7 +15,7 @@ from metrics.traffic.consumers import GROUPS_MAX
 from metrics.traffic.pattern import PARTITIONS_MAX, TrafficPattern
 from metrics.traffic.producer import BATCH_SIZE_MAX, LINGER_MS_MAX
 from metrics.traffic.sizes import MESSAGE_BYTES_MAX
-from metrics.units import format_count
+from search.model import PRODUCERS, LoadWords
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Axis:
     Attributes:
         name: as goals have it.
         option: what a load replaces, as a path below the pattern.
-        words: what a load counts; `singular` of one.
+        counts: what a load counts.
         column: its heading where there is little room.
         maximum: the highest load that the option takes; None where only the goal bounds it.
         grows_payload: more load is proportionally more payload.
@@ -37,8 +37,7 @@ class Axis:
 
     name: str
     option: str
-    words: str
-    singular: str = ""
+    counts: LoadWords
     column: str = ""
     maximum: int | None = None
     grows_payload: bool = False
@@ -52,9 +51,19 @@ class Axis:
         return replace(placed, axis=self.name, load=load)
 
     @property
+    def words(self) -> str:
+        """What a load counts, in the plural."""
+        return self.counts.many
+
+    @property
     def heading(self) -> str:
         """Its heading where there is little room."""
         return self.column or self.name
+
+    @property
+    def key(self) -> str:
+        """Its name in lines for logs: what a load counts, where that is a single word."""
+        return self.words if self.words.isidentifier() else self.name
 
     @property
     def unit(self) -> str:
@@ -63,8 +72,7 @@ class Axis:
 
     def amount(self, load: int) -> str:
         """`95 producers`: a load in words."""
-        is_one = load == 1 and self.singular
-        return f"{format_count(load)} {self.singular if is_one else self.words}"
+        return self.counts.amount(load)
 
 
 def _replaced(record: Any, path: list[str], load: int) -> Any:
@@ -76,8 +84,8 @@ def _replaced(record: Any, path: list[str], load: int) -> Any:
 NP = Axis(
     "np",
     "np",
-    "producers",
-    singular="producer",
+    PRODUCERS,
+    column="producers",
     grows_payload=True,
     other_way="the rate of each producer so that fewer of them are needed",
 )
@@ -86,14 +94,14 @@ NP = Axis(
 RATE = Axis(
     "rate",
     "producer.rate_records_per_s",
-    "records/s of each producer",
+    LoadWords("records/s of each producer"),
     grows_payload=True,
 )
 
 MESSAGE_BYTES = Axis(
     "message_bytes",
     "producer.bpm",
-    "bytes per message",
+    LoadWords("bytes per message"),
     column="bytes",
     maximum=MESSAGE_BYTES_MAX,
     grows_payload=True,
@@ -103,7 +111,7 @@ MESSAGE_BYTES = Axis(
 PARTITIONS = Axis(
     "partitions",
     "topic.partitions_per_broker",
-    "partitions per broker",
+    LoadWords("partitions per broker"),
     column="parts",
     maximum=PARTITIONS_MAX,
 )
@@ -118,15 +126,14 @@ AXES: Mapping[str, Axis] = {
         Axis(
             "consumer_groups",
             "consumers.groups",
-            "consumer groups",
-            singular="consumer group",
+            LoadWords("consumer groups", "consumer group"),
             column="groups",
             maximum=GROUPS_MAX,
         ),
         Axis(
             "linger_ms",
             "producer.options.linger_ms",
-            "ms of linger",
+            LoadWords("ms of linger"),
             column="linger",
             maximum=LINGER_MS_MAX,
             needs_latency=True,
@@ -134,7 +141,7 @@ AXES: Mapping[str, Axis] = {
         Axis(
             "batch_size",
             "producer.options.batch_size",
-            "bytes per batch",
+            LoadWords("bytes per batch"),
             column="batch",
             maximum=BATCH_SIZE_MAX,
             grows_batches=True,
@@ -147,4 +154,4 @@ AXES: Mapping[str, Axis] = {
 
 def axis_named(name: str) -> Axis:
     """The axis of this name; one that a newer version wrote into a table has no other words."""
-    return AXES.get(name) or Axis(name, name, name)
+    return AXES.get(name) or Axis(name, name, LoadWords(name))

@@ -18,6 +18,12 @@ IDEMPOTENT_IN_FLIGHT_MAX = 5
 LZ4_FAST_LEVEL = 9
 """Kafka's default of lz4, at which its producer takes the fast compressor."""
 
+TRANSACTION_TIMEOUT_MS = 60_000
+"""Kafka's default of `transaction.timeout.ms`."""
+
+TRANSACTION_TIMEOUT_MS_MAX = 900_000
+"""Kafka's default of `transaction.max.timeout.ms`, the most that brokers grant."""
+
 LINGER_MS_MAX = 60_000
 BATCH_SIZE_MAX = 16_777_216
 
@@ -70,6 +76,8 @@ class ProducerOptions:
         delivery_timeout_ms: a batch fails so long after its first record was due.
         enable_idempotence: whether brokers drop what they have already, by producer id, epoch
             and sequence.
+        transaction_duration_ms: how old a transaction gets before it is committed, as of Kafka's
+            ProducerPerformance with `--transaction-duration-ms`; null for no transactions.
         send_buffer_bytes, receive_buffer_bytes: of the sockets, -1 for the kernel's tuning.
         compression: codec of the batches.
         compression_gzip_level: of gzip; -1 is zlib's own default, 6.
@@ -115,6 +123,9 @@ class ProducerOptions:
     retry_backoff_max_ms: Annotated[float, Number(1, 60_000, "milliseconds")] = 1_000.0
     delivery_timeout_ms: Annotated[int, Whole(100, 3_600_000, "milliseconds")] = 120_000
     enable_idempotence: bool = False
+    transaction_duration_ms: Annotated[
+        Annotated[float, Number(1, 600_000, "milliseconds")] | None, OURS
+    ] = None
     send_buffer_bytes: Annotated[int, Whole(-1, 1_000_000_000, "bytes")] = -1
     receive_buffer_bytes: Annotated[int, Whole(-1, 1_000_000_000, "bytes")] = -1
     compression: Annotated[
@@ -140,6 +151,20 @@ class ProducerOptions:
         level: int | None = getattr(self, f"compression_{self.compression}_level", None)
         return level
 
+    @property
+    def has_transactions(self) -> bool:
+        """True where producers commit what they send."""
+        return self.transaction_duration_ms is not None
+
+    @property
+    def transaction_timeout_ms(self) -> int:
+        """After how long brokers abort a transaction [ms].
+
+        Its batches may take `delivery_timeout_ms`, and an overload makes them take it.
+        """
+        least_ms = int(self.transaction_duration_ms or 0) + self.delivery_timeout_ms
+        return max(TRANSACTION_TIMEOUT_MS, least_ms)
+
     def records_per_s(self, message_bytes: int) -> float:
         """Records that one producer offers at this message size [1/s]; inf in a closed loop."""
         if self.rate is not None:
@@ -157,6 +182,7 @@ class ProducerOptions:
         """
         self._require_one_rate()
         self._require_possible_idempotence()
+        self._require_possible_transactions()
         least_ms = self.linger_ms + self.request_timeout_ms
         if self.delivery_timeout_ms < least_ms:
             raise ValueError(
@@ -192,6 +218,24 @@ class ProducerOptions:
                 f"enable_idempotence is true with {' and '.join(wrong)}; expected acks all, "
                 f"max_in_flight up to {IDEMPOTENT_IN_FLIGHT_MAX} and retries, or a broker could "
                 "not tell a repetition; change these or leave enable_idempotence out"
+            )
+
+    def _require_possible_transactions(self) -> None:
+        duration_ms = self.transaction_duration_ms
+        if duration_ms is None:
+            return
+        if not self.enable_idempotence:
+            raise ValueError(
+                f"transaction_duration_ms is {duration_ms:g} and enable_idempotence false, with "
+                f"acks {self.acks}; expected enable_idempotence true and acks all, without which "
+                "Kafka has no transactions; set both, or leave transaction_duration_ms out"
+            )
+        if self.transaction_timeout_ms > TRANSACTION_TIMEOUT_MS_MAX:
+            raise ValueError(
+                f"transaction_duration_ms is {duration_ms:g} and delivery_timeout_ms "
+                f"{self.delivery_timeout_ms}; expected at most {TRANSACTION_TIMEOUT_MS_MAX} "
+                "together, as brokers abort what lasts longer (transaction.max.timeout.ms); "
+                "lower one of them"
             )
 
 

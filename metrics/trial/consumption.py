@@ -23,7 +23,8 @@ class Stint:
     Attributes:
         partition: that was read.
         from_offset, to_offset: the first offset and the one after the last.
-        records: as the batches say; `to_offset - from_offset` unless offsets are missing.
+        records: as the batches say, the ends of transactions included; `to_offset - from_offset`
+            unless offsets are missing.
     """
 
     partition: int
@@ -50,6 +51,7 @@ class GroupCounts:
         lag_records: at the window's start and every `LAG_INTERVAL_S` after it; records that
             could be read and were not yet.
         errors: error name → how often, over the whole trial.
+        control_records: ends of transactions that were passed over in the whole trial.
         rebalances: assignments after each member's first.
         unread_records: acknowledged and not read by the end of the drain.
         notes: what the consumers want remembered, a sentence each.
@@ -69,6 +71,7 @@ class GroupCounts:
     unread_records: int = 0
     notes: tuple[str, ...] = ()
     throttle_ms: int | None = None
+    control_records: int = 0
     last_read_s: Annotated[float | None, LARGEST] = None
 
 
@@ -118,7 +121,7 @@ class GroupWindow:
         return cls(
             share.counts,
             Quantiles.of(share.latency_us),
-            sum(stint.records for stint in share.stints),
+            sum(stint.records for stint in share.stints) - share.counts.control_records,
             passed - sum(stint.length for stint in read),
             read,
         )

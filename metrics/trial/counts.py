@@ -84,6 +84,16 @@ class Counts:
             acknowledged and the failed, because an answer was lost and they were sent again.
         by_producer: the account of each producer over the whole trial.
         by_broker: broker id → what there was for it; empty where a client library does not tell.
+        control_records_by_partition: partition → records that ended our transactions in its log,
+            commits and aborts, over the whole trial.
+        transactions_committed: whose commit was answered inside the window.
+        transactions_aborted: over the whole trial; with those still open at the end of the drain.
+        aborted_records: acknowledged records of aborted transactions over the whole trial, which
+            consumers of committed records do not read.
+        commit_s: from the beginning of each commit inside the window, which waits for the answers
+            to all batches of its transaction, to the answer, summed over producers [s].
+        transaction_log_records: that the brokers' own log of transactions took of ours over the
+            whole trial.
         throttle_ms: throttle time that produce responses reported over the whole trial, summed.
         loop_busy: highest share of any task's window spent outside of waiting [ratio].
         last_acked_s: when the last record was acknowledged, after the window's start [s]; None
@@ -109,6 +119,12 @@ class Counts:
     duplicates_by_partition: dict[int, int] = field(default_factory=Counter)
     by_producer: ByProducer = field(default_factory=ByProducer)
     by_broker: dict[int, ToBroker] = field(default_factory=dict)
+    control_records_by_partition: dict[int, int] = field(default_factory=Counter)
+    transactions_committed: int = 0
+    transactions_aborted: int = 0
+    aborted_records: int = 0
+    commit_s: float = 0.0
+    transaction_log_records: int = 0
     throttle_ms: int = 0
     loop_busy: Annotated[float, LARGEST] = 0.0
     last_acked_s: Annotated[float | None, LARGEST] = None
@@ -127,6 +143,18 @@ class Counts:
     def records_per_request(self) -> float | None:
         """Mean of a produce request inside the window; it grows while requests wait [records]."""
         return self.sent_records / self.produce_requests if self.produce_requests else None
+
+    @property
+    @column
+    def commit_mean_ms(self) -> float | None:
+        """Mean time of a commit inside the window [ms]; None where there was none."""
+        commits = self.transactions_committed
+        return 1000.0 * self.commit_s / commits if commits else None
+
+    @property
+    def control_records(self) -> int:
+        """Records that ended our transactions, of all logs, over the whole trial."""
+        return sum(self.control_records_by_partition.values())
 
     @property
     @column

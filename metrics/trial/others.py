@@ -13,6 +13,12 @@ MESSAGES_LEAST_PER_S = 50.0
 BYTES_LEAST_PER_S = 100_000.0
 """Less than this is no load: the commits of our own consumer groups, for example [1/s], [B/s]."""
 
+CONTROL_BATCH_BYTES = 78
+"""Size of the end of a transaction in the log of a partition [B]."""
+
+TRANSACTION_LOG_RECORD_BYTES = 250
+"""About the size of a record of the brokers' own log of transactions, with its batch [B]."""
+
 
 @dataclass(frozen=True)
 class Written:
@@ -130,6 +136,11 @@ class OtherLoad:
         return f"{self.bytes_per_s / 1e6:,.1f} MB/s ({messages})"
 
 
+def _bytes_of_transactions(counts: Counts) -> float:
+    ends = CONTROL_BATCH_BYTES * counts.control_records
+    return ends + TRANSACTION_LOG_RECORD_BYTES * counts.transaction_log_records
+
+
 def others_at(
     messages_per_s: float,
     bytes_per_s: float,
@@ -138,6 +149,8 @@ def others_at(
     commits_per_s: float = 0.0,
 ) -> OtherLoad:
     """What was not ours in a window of a load that goes on, by the rates of the brokers.
+
+    What transactions wrote to the brokers' log of them is spread evenly over the load.
 
     Args:
         messages_per_s, bytes_per_s: that all brokers took in the window.
@@ -149,6 +162,9 @@ def others_at(
     share = counts.acked_records / counts.acked_total if counts.acked_total else 0.0
     own_bytes = None if counts.log_bytes is None else counts.log_bytes * share
     own_messages = counts.acked_records + commits_per_s * lasted_s
+    own_messages += share * (counts.transaction_log_records + counts.control_records)
+    if own_bytes is not None:
+        own_bytes += share * _bytes_of_transactions(counts)
     return OtherLoad.of(everything, own_messages, own_bytes, at_rest)
 
 
@@ -169,7 +185,10 @@ def others_in(
     if written is None:
         return None
     own_bytes = None
+    ours = grown - counts.control_records
     if counts.log_bytes is not None:
-        own_bytes = counts.log_bytes * grown / counts.acked_total if counts.acked_total else 0.0
-    own_messages = grown + commits_per_s * written.duration_s
+        own_bytes = counts.log_bytes * ours / counts.acked_total if counts.acked_total else 0.0
+    own_messages = grown + commits_per_s * written.duration_s + counts.transaction_log_records
+    if own_bytes is not None:
+        own_bytes += _bytes_of_transactions(counts)
     return OtherLoad.of(written, own_messages, own_bytes, at_rest)

@@ -44,9 +44,9 @@ def java_gateway(options: Sequence[str]) -> tuple[JavaGateway, subprocess.Popen[
 
 
 @contextmanager
-def bare_jvm() -> Iterator[tuple[Any, int]]:
+def bare_jvm(*options: str) -> Iterator[tuple[Any, int]]:
     """The view of such a JVM and its process id."""
-    gateway, process = java_gateway(())
+    gateway, process = java_gateway(options)
     try:
         yield gateway.jvm, process.pid
     finally:

@@ -1,22 +1,31 @@
-"""Brokers whose disk fills up while a run loads them: it stops before the disk is full."""
+"""Disks that fill up under a run: those of brokers, before and after the last byte, and its own."""
 
 from __future__ import annotations
 
+import json
 import shutil
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from jobs.cluster.connect import connect
 from jobs.cluster.topic_plan import PREFIX
+from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import start
 from jobs.testbed.use import cluster_file
+from metrics.tables.store import TableStore
 from tests.support.commands import RunningCommand
+from tests.support.processes import becomes
 from tests.support.small_disks import small_disk
+from tests.support.submitted import records_written
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
@@ -55,6 +64,106 @@ def test_a_run_stops_before_somebody_else_has_filled_the_brokers_disk(tmp_path: 
         testbed.check()
         with connect(testbed.bootstrap_servers, {}) as admin:
             assert [name for name in admin.topic_names() if name.startswith(PREFIX)] == []
+
+
+LOG_DIR_KB = 700_000
+UNWATCHED = ("--set", "goal.guards.disk_free_bytes_min=0")
+"""Without the share of 0.9, which other clusters than testbeds have, no guard watches the disks."""
+
+
+def test_a_log_dir_that_is_full_to_the_last_byte_ends_in_a_sentence(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    """One of two log dirs of a broker goes offline, in the middle of a trial, and stays so."""
+    options = (
+        "--workload", "1kB", "--np", "2", "--trials", "2", "--yes", *UNWATCHED,
+        "--set", "goal.guards.disk_used_share_max=null",
+        "--set", "workload.topic.replication_factor=1",
+        "--set", "workload.trial.measure_s=60",
+        "--set", "cluster.warm_up_max_s=0",
+    )  # fmt: skip
+    with (
+        small_disk(tmp_path / "disk", LOG_DIR_KB) as disk,
+        start("default", brokers=1, root=tmp_path / "brokers", name="full",
+              overrides={"log_dirs": 2}) as testbed,
+    ):  # fmt: skip
+        move_log_dir(testbed, disk)
+        with RunningCommand("traffic", "--cluster", str(cluster_file(testbed.folder)), *options,
+                            folder=tmp_path) as command:  # fmt: skip
+            command.await_line("trial-started trial=1 ", 120.0)
+            assert becomes(lambda: records_written(testbed) > 0, 60.0)
+            fill(disk / "of-somebody-else")
+            assert becomes(lambda: offline(testbed), 120.0), "the broker gives the log dir up"
+            code = command.wait(300.0)
+        assert "Traceback" not in command.text
+        assert code == 5, command.text
+        assert "stopped by a guard: " in command.text
+        told = "data/2 of broker 1 is offline: its disk is full or fails"
+        assert told in command.text
+        testbed.check()
+    summary = json.loads(next((tmp_path / "out").glob("*/summary.json")).read_text())
+    (trial, *_) = (
+        TableStore(spark, str(tmp_path / "out" / "tables")).trials(summary["run_id"]).collect()
+    )
+    assert trial.verdict == "INVALID", trial.reasons
+
+
+OUT_KB = 20_000
+
+
+def test_a_full_disk_under_out_keeps_what_was_measured_and_is_told_once(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    with (
+        small_disk(tmp_path / "disk", OUT_KB) as disk,
+        start("default", brokers=1, root=tmp_path / "brokers", name="out") as testbed,
+    ):
+        options = (
+            "--workload", "1kB", "--np", "2", "--trials", "3", "--yes", "--out", str(disk / "out"),
+            "--set", "workload.topic.replication_factor=1",
+            "--set", "workload.trial.warmup_s=1",
+            "--set", "workload.trial.measure_s=6",
+            "--set", "cluster.warm_up_max_s=0",
+        )  # fmt: skip
+        with RunningCommand("traffic", "--cluster", str(cluster_file(testbed.folder)), *options,
+                            folder=tmp_path) as command:  # fmt: skip
+            command.await_line("trial-started trial=2 ", 300.0)  # then the first one is durable
+            fill(disk / "of-somebody-else")
+            assert command.wait(300.0) == 2, command.text
+        assert "Traceback" not in command.text
+        told = [line for line in command.lines if "No space left on device" in line]
+        assert any("cannot be written" in line and "make room" in line for line in told)
+        assert any("not written: " in line and "summary.json" in line for line in told)
+        store = TableStore(spark, str(disk / "out" / "tables"))
+        (run_id,) = {row.run_id for row in store.read("runs").collect()}
+        assert [row.trial for row in store.trials(run_id).collect()] == [1]
+        testbed.check()
+        with connect(testbed.bootstrap_servers, {}) as admin:
+            assert [name for name in admin.topic_names() if name.startswith(PREFIX)] == []
+
+
+def fill(file: Path) -> None:
+    """Write until the disk is full to the last byte."""
+    with suppress(OSError), file.open("wb", buffering=0) as raw:
+        while raw.write(bytes(10_000)):
+            continue
+    assert shutil.disk_usage(file.parent).free == 0
+
+
+def move_log_dir(testbed: Testbed, disk: Path) -> None:
+    """Have the second log dir of the broker on another disk, while it is down."""
+    testbed.kill_broker(1)
+    own = testbed.folder / "broker-1" / "data" / "2"
+    shutil.copytree(own, disk / "logs")
+    shutil.rmtree(own)
+    own.symlink_to(disk / "logs")
+    testbed.restart_broker(1)
+
+
+def offline(testbed: Testbed) -> bool:
+    """Whether the broker says that a log dir failed."""
+    log = testbed.folder / "broker-1" / "server.log"
+    return "Stopping serving logs in dir" in log.read_text(errors="replace")
 
 
 @contextmanager

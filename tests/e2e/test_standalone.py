@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from jobs.cluster.connect import connect
+from jobs.cluster.lock import SESSION_S, holder_of
 from jobs.cluster.topic_plan import PREFIX
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import start
@@ -72,6 +73,9 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def submitter(testbed: Testbed, wheel: Path, python: Path, tmp_path: Path) -> Submitter:
     testbed.check()
+    # The lock of a driver that a test before killed is held until its session ends.
+    with connect(testbed.bootstrap_servers, {}) as admin:
+        assert becomes(lambda: holder_of(admin, testbed.broker_ids) is None, 2 * SESSION_S)
     return Submitter(testbed, wheel, python, tmp_path)
 
 
@@ -179,7 +183,8 @@ def test_sigterm_to_the_jvm_of_spark_submit_ends_the_run_in_order(
     tables = TableStore(spark, str(submitter.folder / "out" / "tables"))
     assert [each.trial for each in tables.trials(summary["run_id"]).collect()] == [1]
     with connect(submitter.testbed.bootstrap_servers, {}) as admin:
-        assert [name for name in admin.topic_names() if name.startswith(PREFIX)] == []
+        own = f"{PREFIX}{summary['run_id']}-"  # a driver that a test before killed left its own
+        assert [name for name in admin.topic_names() if name.startswith(own)] == []
 
 
 def last_growth_s(testbed: Testbed) -> float:
@@ -223,4 +228,4 @@ def an_executor_with_producers(testbed: Testbed) -> tuple[psutil.Process, list[p
 
 
 def np_of(line: str) -> str:
-    return next(word for word in line.split() if word.startswith("np="))
+    return next(word for word in line.split() if word.startswith("producers="))

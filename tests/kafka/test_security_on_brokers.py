@@ -220,7 +220,7 @@ def test_jmx_with_password_and_tls_is_read_by_the_drivers_jvm(
         (None, "speaks TLS in its registry; expected jmx.tls: true"),
         (JmxAccess("redline", PASSWORD, is_tls=True), "has a certificate that is not trusted"),
         (JmxAccess("redline", PASSWORD, True, access.cafile), "refuses the password"),
-        (JmxAccess(is_tls=True), "wants a password"),
+        (JmxAccess(is_tls=True, cafile=access.cafile), "wants a password"),
     ]
     for wrong, part in closed:
         with pytest.raises(ConfigError, match=part):
@@ -240,7 +240,12 @@ def test_jmxquery_gives_a_password_and_says_that_it_speaks_no_tls(
     passwords.touch(mode=0o600)
     passwords.write_text("reader secret\n")
     rights.write_text("reader readonly\n")
-    locked = (f"password.file={passwords}", f"access.file={rights}", "password.toHashes=false")
+    locked = (
+        f"password.file={passwords}",
+        f"access.file={rights}",
+        "password.toHashes=false",
+        "ssl=false",
+    )
     with JmxNode(1, free_port(), locked) as node:
         with closing(
             open_source({1: node.address}, None, 10.0, JmxAccess("reader", "secret"))

@@ -14,6 +14,7 @@ from jobs.testbed.handle import Testbed
 from metrics.judging.verdict import judge
 from metrics.sources.beans import NETWORK_WAIT_NS, SILENT_MS, Role, beans_for, readings_of
 from metrics.sources.chooser import open_source
+from metrics.sources.driver_jvm import DriverJvmSource
 from metrics.sources.sample import BrokerSample
 from metrics.sources.sampler import Sampler
 from metrics.sources.source import JmxEndpoint, MetricsSource, brokers_of, controllers_of
@@ -23,10 +24,11 @@ from metrics.windows.broker import broker_windows
 from metrics.windows.spans import seconds_between
 from search.errors import ConfigError
 from search.model import Verdict
-from tests.bench.sampling import line_of, measure
+from tests.bench.sampling import bare_jvm, line_of, measure
 from tests.support.evidence import goal
 from tests.support.jmx_nodes import JmxNode, free_port
 from tests.support.offered import offer_some_load
+from tests.support.simulated_jmx import VERSION, simulated_jmx
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -211,6 +213,25 @@ def test_a_node_that_died_and_came_back_is_sampled_again(spark: SparkSession) ->
             with JmxNode(1, port):
                 back = assert_recovers(source)
                 assert back.values["leader_partitions"] == 10
+
+
+def test_more_brokers_than_are_asked_at_a_time_are_each_sampled() -> None:
+    count = 150
+    with (
+        simulated_jmx(count) as (endpoints, _),
+        bare_jvm() as (jvm, _),
+        closing(DriverJvmSource(jvm, endpoints, 60.0)) as source,
+    ):
+        source.open()
+        rounds = [source.sample_all() for _ in range(2)]
+    beans = readings_of(beans_for(1, VERSION, (Role.BROKER,)))
+    for samples in rounds:
+        assert [(each.broker_id, each.error) for each in samples] == [
+            (i, None) for i in range(1, count + 1)
+        ]
+        for each in samples:
+            names = {name.partition(":")[0] for name in each.values}
+            assert names == {reading.name for reading in beans} | {SILENT_MS}
 
 
 def assert_recovers(source: MetricsSource, deadline_s: float = 30.0) -> BrokerSample:

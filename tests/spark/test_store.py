@@ -140,6 +140,16 @@ def test_whoever_asks_next_waits_for_what_is_appended_meanwhile(
     assert store.samples(run_id).count() == 2
 
 
+def test_the_start_of_a_run_is_appended_meanwhile(
+    store: TableStore, spark: SparkSession, run_id: str
+) -> None:
+    slow = SlowStore(spark, str(Path(store.address("runs")).parent))
+    slow.append_run_meanwhile(run_row(run_id, "started", 1.0))
+    assert store.read("runs", run_id).count() == 0, "it returned before anything was saved"
+    slow.may_save.set()
+    assert slow.read("runs", run_id).count() == 1
+
+
 def test_an_error_of_an_append_is_raised_once_to_whoever_asks_next(
     store: TableStore, spark: SparkSession, run_id: str
 ) -> None:

@@ -71,7 +71,8 @@ class ConsumerBench:
         rows = run_stage(plan, reading)
         assert [row.error for row in rows] == [None] * len(rows)
         client = merge(rows)
-        assert client.counts.acked_total == sum(self.growth().values()) > 0
+        taken = client.counts.acked_total + client.counts.control_records
+        assert taken == sum(self.growth().values()) > 0
         assert mismatches(client, self.before, self.end_offsets()) == []
         return client
 

@@ -12,6 +12,7 @@ from jobs.engine.producing.metadata import Metadata
 from jobs.engine.producing.producer import Connection, Producer
 from jobs.engine.producing.producer_id import ProducerIdState
 from jobs.engine.producing.schedule import EvenSchedule
+from jobs.engine.producing.transactions import Transactions
 from jobs.engine.task.window import Window
 from tests.support.patterns import producer_pattern
 
@@ -21,6 +22,8 @@ RECORD_BYTES = 100
 
 class Driven:
     """A delivery, what it has decided so far, and brokers 1 and 2 whose words are the test's.
+
+    Broker 1 coordinates transactions.
 
     Record k is due k seconds after the start, and a batch holds one record, unless told
     otherwise.
@@ -48,6 +51,7 @@ class Driven:
         self.metadata = Metadata(leaders, BROKERS, pattern.options)
         self.delivery = Delivery(pattern, self.account, self.metadata)
         self._is_answered = pattern.options.acks != "0"
+        duration_ms = pattern.options.transaction_duration_ms
         ends = [RECORD_BYTES * records for records in range(full + 1)]
         for index in range(np):
             producer = Producer(
@@ -57,6 +61,7 @@ class Driven:
                 range(len(leaders)),
                 EvenSchedule(rate, 0.0),
                 id_state=ProducerIdState(index) if pattern.options.enable_idempotence else None,
+                transactions=None if duration_ms is None else Transactions(1, duration_ms / 1000.0),
             )
             self.delivery.add(producer, BROKERS)
         self.now = 0.0
@@ -94,6 +99,15 @@ class Driven:
         self.now = now
         assert connection.in_flight[0][1] == []
         self.delivery.learned(connection, leaders, now)
+
+    def tell(
+        self, connection: Connection, now: float, code: int = 0, answer: tuple[int, int] = (-1, -1)
+    ) -> list[Action]:
+        """The coordinator answers the oldest request; returns what follows at once."""
+        self.now = now
+        assert connection.in_flight[0][1] == []
+        self.delivery.coordinated(connection, code, answer, now)
+        return self.until(now)
 
     def lose(self, connection: Connection, now: float, error: str = "ConnectionClosed") -> None:
         """The connection breaks."""

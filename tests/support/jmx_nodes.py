@@ -6,8 +6,9 @@ import gc
 import os
 import signal
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
+from typing import Any
 
 from tests.bench.sampling import java_gateway
 
@@ -20,17 +21,19 @@ public class Beans {
     public static class Info implements InfoMBean {
         public String getVersion() { return "3.9.2"; }
     }
-    public interface LeadersMBean { int getValue(); }
+    public interface LeadersMBean { Object getValue(); }
     public static class Leaders implements LeadersMBean {
-        public int getValue() { return 10; }
+        private final Object value;
+        public Leaders(Object value) { this.value = value; }
+        public Object getValue() { return value; }
     }
-    public static void register(int nodeId) throws Exception {
+    public static void register(int nodeId, Object leaders) throws Exception {
         MBeanServer server = ManagementFactory.getPlatformMBeanServer();
         server.registerMBean(
             new StandardMBean(new Info(), InfoMBean.class),
             new ObjectName("kafka.server:type=app-info,id=" + nodeId));
         server.registerMBean(
-            new StandardMBean(new Leaders(), LeadersMBean.class),
+            new StandardMBean(new Leaders(leaders), LeadersMBean.class),
             new ObjectName("kafka.server:type=ReplicaManager,name=LeaderCount"));
     }
 }
@@ -45,13 +48,24 @@ def free_port() -> int:
         return port
 
 
-OPEN = ("authenticate=false",)
+OPEN = ("authenticate=false", "ssl=false")
 
 
 class JmxNode:
-    """A node with the beans that tell a broker, and those of every JVM."""
+    """A node with the beans that tell a broker, and those of every JVM.
 
-    def __init__(self, node_id: int, port: int, access: Sequence[str] = OPEN) -> None:
+    Args:
+        access: options of `com.sun.management.jmxremote`.
+        leaders: the value that it tells of its leaders; a function makes an object of the JVM.
+    """
+
+    def __init__(
+        self,
+        node_id: int,
+        port: int,
+        access: Sequence[str] = OPEN,
+        leaders: int | Callable[[Any], Any] = 10,
+    ) -> None:
         self.address = f"127.0.0.1:{port}"
         prefix = "-Dcom.sun.management.jmxremote"
         self._gateway, self._process = java_gateway(
@@ -59,7 +73,6 @@ class JmxNode:
                 f"{prefix}.port={port}",
                 f"{prefix}.rmi.port={port}",
                 f"{prefix}.host=127.0.0.1",
-                f"{prefix}.ssl=false",
                 *(f"{prefix}.{option}" for option in access),
                 "-Djava.rmi.server.hostname=127.0.0.1",
                 "-Xmx32m",
@@ -68,9 +81,10 @@ class JmxNode:
         compiler = self._gateway.jvm.org.codehaus.janino.SimpleCompiler()
         compiler.cook(_BEANS)
         loaded = compiler.getClassLoader().loadClass("Beans").newInstance()
-        loaded.register(node_id)
+        value = leaders(self._gateway.jvm) if callable(leaders) else leaders
+        loaded.register(node_id, value)
         # py4j's objects are in cycles; collected after the kill, they would look for the JVM.
-        del compiler, loaded
+        del compiler, loaded, value
         gc.collect()
 
     def hang(self) -> None:

@@ -5,10 +5,8 @@ It proves how the engine accounts for answers, never how fast or right a cluster
 
 from __future__ import annotations
 
-import contextlib
+import math
 import socket
-import threading
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -17,6 +15,7 @@ from kafka.protocol.producer import ProduceRequest, ProduceResponse
 from kafka.record.default_records import DefaultRecordBatch
 
 from tests.support.scripted_log import Log
+from tests.support.simulated_time import SimulatedTime
 
 Script = Callable[[int], "Answer | None"]
 """Request number (from 0) → the answer, or None to close the connection."""
@@ -38,47 +37,96 @@ class Answer:
     throttle_ms: int = 0
 
 
+class _Connection:
+    """The broker's end of a connection; it takes a request once it has answered the last.
+
+    Args:
+        handle: takes a request; the answer and how long that takes [s], or None to hang up.
+    """
+
+    def __init__(
+        self, sock: socket.socket, handle: Callable[[bytes], tuple[bytes, float] | None]
+    ) -> None:
+        self.sock = sock
+        self._handle = handle
+        self._data = b""
+        self._answer = b""
+        self._answer_s = -math.inf
+        self._is_over = False
+
+    def act(self, now_s: float) -> float:
+        """Answer what is due and take what follows; when there is something to do next [s]."""
+        try:
+            while not self._is_over:
+                if now_s < self._answer_s:
+                    return self._answer_s
+                self.sock.sendall(self._answer)
+                self._answer = b""
+                frame = self._frame()
+                if frame is None:
+                    break
+                handled = self._handle(frame)
+                if handled is None:
+                    self.sock.shutdown(socket.SHUT_RDWR)
+                    self._is_over = True
+                else:
+                    self._answer, self._answer_s = handled[0], now_s + handled[1]
+        except (ConnectionError, BrokenPipeError):  # the client hung up
+            self._is_over = True
+        return math.inf
+
+    def _frame(self) -> bytes | None:
+        """The next whole request, without its length; no byte is taken beyond its end."""
+        while len(self._data) < (size := 4 + int.from_bytes(self._data[:4], "big")) or size == 4:
+            wanted = size - len(self._data) if len(self._data) >= 4 else 4 - len(self._data)
+            try:
+                part = self.sock.recv(wanted)
+            except BlockingIOError:
+                return None
+            if not part:
+                self._is_over = True
+                return None
+            self._data += part
+        frame, self._data = self._data[4:], b""
+        return frame
+
+
 @dataclass
 class ScriptedBroker:
-    """Serves connections, each on a thread of its own; a context manager.
+    """Serves connections by a simulated time; a context manager.
 
     Attributes:
         leaders: what it says of the partitions' leaders when it is asked.
         log: what it appends to; brokers of one cluster share one.
+        time: by which it answers.
         client_socket: the first connection.
     """
 
     script: Script = lambda _number: Answer()
     leaders: Mapping[int, int] = field(default_factory=dict)
     log: Log = field(default_factory=Log)
+    time: SimulatedTime = field(default_factory=SimulatedTime)
     partition_records: list[tuple[int, int]] = field(default_factory=list)
     requests: int = 0
     questions: int = 0
-    problem: Exception | None = None
-    _sockets: list[socket.socket] = field(default_factory=list)
-    _threads: list[threading.Thread] = field(default_factory=list)
+    _connections: list[_Connection] = field(default_factory=list)
 
     def __enter__(self) -> ScriptedBroker:
+        self.time.actors.append(self._act)
         self.client_socket = self.connect()
         return self
 
     def __exit__(self, *_: object) -> None:
-        for sock in self._sockets:
-            with contextlib.suppress(OSError):  # the script may have closed it
-                sock.shutdown(socket.SHUT_RDWR)
-        for thread in self._threads:
-            thread.join(timeout=5)
-        for sock in self._sockets:
-            sock.close()
-        assert self.problem is None, self.problem
+        self._act(math.inf)
+        for connection in self._connections:
+            connection.sock.close()
 
     def connect(self) -> socket.socket:
         """The client's end of a new connection."""
         client, own = socket.socketpair()
         client.setblocking(False)
-        self._sockets.append(own)
-        self._threads.append(threading.Thread(target=self._serve, args=(own,), daemon=True))
-        self._threads[-1].start()
+        own.setblocking(False)
+        self._connections.append(_Connection(own, self._handle))
         return client
 
     @property
@@ -86,23 +134,20 @@ class ScriptedBroker:
         """Records received so far."""
         return sum(count for _, count in self.partition_records)
 
-    def _serve(self, sock: socket.socket) -> None:
-        try:
-            while (frame := _frame(sock)) is not None:
-                if int.from_bytes(frame[:2], "big") == MetadataRequest.API_KEY:
-                    self._tell_leaders(sock, frame)
-                    continue
-                answer = self.script(self.requests)
-                self.requests += 1
-                if answer is None or not self._handle(sock, frame, answer):
-                    sock.shutdown(socket.SHUT_RDWR)
-                    return
-        except (ConnectionError, BrokenPipeError):
-            return  # the client hung up
-        except (AssertionError, ValueError, OSError) as error:
-            self.problem = error
+    def _act(self, now_s: float) -> float:
+        return min(connection.act(now_s) for connection in tuple(self._connections))
 
-    def _tell_leaders(self, sock: socket.socket, frame: bytes) -> None:
+    def _handle(self, frame: bytes) -> tuple[bytes, float] | None:
+        if int.from_bytes(frame[:2], "big") == MetadataRequest.API_KEY:
+            return self._leaders_told(frame), 0.0
+        answer = self.script(self.requests)
+        self.requests += 1
+        if answer is None:
+            return None
+        told = self._produced(frame, answer)
+        return None if answer.hang_up else (b"" if answer.silent else told, answer.delay_s)
+
+    def _leaders_told(self, frame: bytes) -> bytes:
         request = MetadataRequest.decode(frame, version=4, header=True)
         self.questions += 1
         topic = MetadataResponse.MetadataResponseTopic
@@ -125,10 +170,10 @@ class ScriptedBroker:
             version=4,
         )
         response.with_header(correlation_id=request.header.correlation_id)
-        sock.sendall(bytes(response.encode(framed=True, header=True)))
+        return bytes(response.encode(framed=True, header=True))
 
-    def _handle(self, sock: socket.socket, frame: bytes, answer: Answer) -> bool:
-        """Take a produce request; False to hang up."""
+    def _produced(self, frame: bytes, answer: Answer) -> bytes:
+        """Take a produce request; the answer."""
         request = ProduceRequest.decode(frame, version=7, header=True)
         topic = request.topic_data[0]
         results = []
@@ -146,11 +191,6 @@ class ScriptedBroker:
                     log_start_offset=0,
                 )
             )
-        if answer.hang_up:
-            return False
-        time.sleep(answer.delay_s)
-        if answer.silent:
-            return True
         response = ProduceResponse(
             responses=[
                 ProduceResponse.TopicProduceResponse(name=topic.name, partition_responses=results)
@@ -159,20 +199,4 @@ class ScriptedBroker:
             version=7,
         )
         response.with_header(correlation_id=request.header.correlation_id)
-        sock.sendall(bytes(response.encode(framed=True, header=True)))
-        return True
-
-
-def _frame(sock: socket.socket) -> bytes | None:
-    head = _exactly(sock, 4)
-    return None if head is None else _exactly(sock, int.from_bytes(head, "big"))
-
-
-def _exactly(sock: socket.socket, size: int) -> bytes | None:
-    data = b""
-    while len(data) < size:
-        part = sock.recv(size - len(data))
-        if not part:
-            return None
-        data += part
-    return data
+        return bytes(response.encode(framed=True, header=True))

@@ -1,8 +1,7 @@
-"""The event loop of a task's producers against a scripted broker, on a socket pair."""
+"""The event loop of a task's producers against a scripted broker, in simulated time."""
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 from jobs.engine.batches.pool import BatchPool
@@ -11,6 +10,9 @@ from jobs.engine.producing.loop import WireLoop
 from search.errors import RedlineError
 from tests.support.patterns import plan
 from tests.support.scripted_broker import Script, ScriptedBroker
+
+EPOCH_S = 1_700_000_000.0
+"""What to add to a simulated time for seconds since the epoch; any will do."""
 
 
 def _refused(_wanted: object) -> dict[tuple[str, int], PlainTransport]:
@@ -28,11 +30,10 @@ def run_loop(
     """
     fields: dict[str, Any] = {"pool_bytes": 200_000, "linger_ms": 2.0, "retries": 0}
     trial = plan(rate_records_per_s=rate, drain_timeout_s=1.0, **(fields | options))
-    with ScriptedBroker(script) as broker:
+    with ScriptedBroker(script) as broker, broker.time.passing() as time:
         transports = {(trial.client_id(0), 7): PlainTransport(broker.client_socket)}
         pool = BatchPool(trial.pattern.producer)
-        loop = WireLoop(trial, 0, transports, pool, opener=_refused)
-        now = time.monotonic()
+        loop = WireLoop(trial, 0, transports, pool, time.clock, opener=_refused)
         with broker.client_socket:
-            loop.run(now + 0.05, time.time() - now)
+            loop.run(time.now_s + 0.05, EPOCH_S)
     return loop, broker

@@ -34,6 +34,23 @@ def test_each_partition_has_to_add_up(growth: dict[int, int], words: str | None)
     assert words is None or words in reasons[0].text
 
 
+@pytest.mark.parametrize(
+    ("growth", "words"),
+    [
+        ({0: 6_007, 1: 6_000}, None),
+        ({0: 6_006, 1: 6_000}, "1 acknowledged records and ends of transactions are missing"),
+        ({0: 6_008, 1: 6_000}, "12000 acknowledged and 7 ends of transactions and 0 failed"),
+    ],
+)
+def test_the_ends_of_transactions_are_in_the_logs_too(
+    growth: dict[int, int], words: str | None
+) -> None:
+    account = client(control_records_by_partition={0: 7})
+    reasons = AccountingMismatch().reasons(evidence(account, growth=growth), GOAL)
+    assert [reason.indicator for reason in reasons] == ["accounting_mismatch"] * bool(words)
+    assert words is None or words in reasons[0].text
+
+
 def unexplained(**retry_errors: int) -> list[Reason]:
     """What is said of records that were sent again because of these errors."""
     return ErrorsUnexplained().reasons(evidence(client(retry_errors=retry_errors)), GOAL)

@@ -94,13 +94,19 @@ def test_an_amount_has_its_unit_and_one_is_singular(axis: str, load: int, words:
 
 def test_an_axis_has_a_short_heading() -> None:
     assert {name: axis.heading for name, axis in AXES.items()} == {
-        "np": "np",
+        "np": "producers",
         "rate": "rate",
         "message_bytes": "bytes",
         "partitions": "parts",
         "consumer_groups": "groups",
         "linger_ms": "linger",
         "batch_size": "batch",
+    }
+
+
+def test_a_line_for_logs_names_a_load_by_a_word() -> None:
+    assert {name: axis.key for name, axis in AXES.items()} == {
+        name: "producers" if name == "np" else name for name in AXES
     }
 
 
@@ -179,7 +185,7 @@ def test_only_a_producer_more_has_batches_of_its_own() -> None:
 def test_the_search_speaks_of_the_axis() -> None:
     workload = load_workload("demo", [FIXED])
     line = line_of(workload, load_goal("default", _goal("partitions")), 3)
-    assert line.limits.axis == "partitions"
+    assert line.limits.words.amount(50) == "50 partitions per broker"
 
 
 # --- which workloads an axis takes ------------------------------------------------

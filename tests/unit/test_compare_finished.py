@@ -11,6 +11,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from jobs.compare import compare
+from jobs.console.events import Notice, RecordingReporter
+from jobs.runs.compare.finished import compare_finished
 from metrics.reporting.summary import RunSummary, write_summary
 from metrics.trial.state import ALL_BROKERS, offline_state
 from search.errors import ConfigError, NoConclusionError, RegressionError
@@ -103,11 +105,22 @@ def test_limits_in_other_states_of_the_cluster_are_not_compared(tmp_path: Path) 
 
 
 def test_an_answer_that_cannot_be_written_is_told(tmp_path: Path) -> None:
-    options = ("--json", str(tmp_path / "before" / "summary.json" / "found.json"))
-    done = asked(tmp_path, run_of("before", 1.0), run_of("after", 0.8), options=options)
+    file = tmp_path / "before" / "summary.json" / "found.json"
+    done = asked(
+        tmp_path, run_of("before", 1.0), run_of("after", 0.8), options=("--json", str(file))
+    )
     assert isinstance(done.exception, ConfigError)
     assert "--json" in str(done.exception) and "cannot be written" in str(done.exception)
-    assert "20.0% less" in done.output, "the answer is told all the same"
+    assert "Limits" not in done.output, "before anything is done"
+
+
+def test_an_answer_that_cannot_be_written_in_the_end_is_still_that_answer(tmp_path: Path) -> None:
+    asked(tmp_path, run_of("before", 1.0), run_of("after", 0.8))
+    reporter, file = RecordingReporter(), tmp_path / "before" / "summary.json" / "found.json"
+    with pytest.raises(RegressionError, match=r"20\.0% less"):
+        compare_finished(("before", "after"), tmp_path, 0.05, file, reporter)
+    told = [each.text for each in reporter.events if isinstance(each, Notice)]
+    assert any(f"--json {file} cannot be written" in text for text in told)
 
 
 @pytest.mark.parametrize(

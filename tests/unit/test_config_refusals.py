@@ -67,6 +67,10 @@ def refusal(*overrides: str, workload: str = "demo") -> str:
         ("trial={}", ("trial.warmup_s is missing", "a number of seconds", "trial.measure_s")),
         ("trial.sample_interval_s=5", ("at least 4 samples", "measure longer")),
         ("trial=null", ("trial is null",)),
+        (
+            "producer.transaction_duration_ms=100",
+            ("enable_idempotence false, with acks 1", "expected enable_idempotence true"),
+        ),
         ("producer.linger_ms=[1", ("malformed", "expected YAML")),
     ],
 )
@@ -197,3 +201,17 @@ def test_a_missing_list_is_told_with_what_its_items_are(tmp_path: Path) -> None:
     told = "message_bytes is missing; expected a list of one or more, each of them a whole number"
     with pytest.raises(ConfigError, match=told):
         load_workload(str(tmp_path / "mine.yaml"))
+
+
+TRANSACTIONS = (
+    "producer.acks=all",
+    "producer.enable_idempotence=true",
+    "producer.transaction_duration_ms=100",
+)
+
+
+def test_a_transaction_holds_a_record_and_libraries_do_not_read_along() -> None:
+    message = refusal(*TRANSACTIONS, "message_bytes=[100000]")
+    assert "messages of 100000 B in a transaction of 100 ms; expected one at least" in message
+    message = refusal(*TRANSACTIONS, "consumers.groups=1", "consumers.client=librdkafka")
+    assert "consumers.client librdkafka, which does not tell the ends of transactions" in message

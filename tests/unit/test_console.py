@@ -61,7 +61,8 @@ def test_a_plain_trial_is_one_line_of_keys_and_values() -> None:
     assert plain_run(FINISHED) == [
         (
             "2026-11-21T11:46:32Z trial-finished trial=3 size="
-            '"10 kB" np=128 offered="32.0 MB/s" achieved="31.2 MB/s" idle=0.12 broker=2 isr="55 %" '
+            '"10 kB" producers=128 offered="32.0 MB/s" achieved="31.2 MB/s" idle=0.12 broker=2 '
+            'isr="55 %" '
             'verdict=OVERLOADED took="14 s" trials_left=4 time_left="57 s" '
             'reason="request handlers of broker 2 idle 0.12, below 0.20"'
         )
@@ -182,9 +183,9 @@ def test_the_recording_reporter_keeps_events() -> None:
 
 def test_the_evidence_of_the_binding_resource_is_told() -> None:
     evidence = "disk: broker 2: flushes took 87% of their time in appends"
-    told = replace(CLOSED, evidence=evidence, notes=("one overload at np 110 was outvoted",))
+    told = replace(CLOSED, evidence=evidence, notes=("one overload at 110 producers was outvoted",))
     assert limit_evidence(told)[2:] == [
-        "one overload at np 110 was outvoted",
+        "one overload at 110 producers was outvoted",
         "bound by disk: broker 2: flushes took 87% of their time in appends",
     ]
 

@@ -13,7 +13,7 @@ from jobs.engine.consuming.reading import FetchChannel, Reader
 from jobs.engine.consuming.stream import FetchAnswer
 from jobs.engine.task.partitions import Partitions
 from jobs.engine.task.window import Window
-from metrics.trial.consumption import Stint
+from metrics.trial.consumption import GroupWindow, Stint
 
 
 class SomeMember:
@@ -67,6 +67,21 @@ def test_latency_counts_from_the_time_in_the_batch() -> None:
     channel.batch((100, 100, 1, 50_750, 50_750, 100), 1.0)  # now is 51 s since the epoch
     reader.ledger.latency.fold()
     assert reader.ledger.latency.histogram.quantile(100) == pytest.approx(250_000, rel=0.01)
+
+
+def test_the_end_of_a_transaction_is_passed_over_and_is_no_record_of_ours() -> None:
+    channel, reader, member = channel_of({3: 100})
+    channel.request(0.0)
+    channel.partition(3, 0, 250)
+    channel.batch((100, 149, 50, 40_000, 40_100, 5_000), 1.0)
+    channel.control(150, 1)
+    channel.control(150, 1)  # a fetch from before it gets it again
+    assert reader.positions[3].offset == 151 == member.positions[3]
+    share = reader.ledger.share(reader.positions.values())
+    assert (share.counts.records, share.counts.control_records) == (50, 1)
+    assert share.stints == (Stint(3, 100, 151, 51),), "no offset is missing"
+    window = GroupWindow.of(share)
+    assert (window.records_total, window.reread_records) == (50, 0)
 
 
 def test_what_was_read_before_counts_once() -> None:

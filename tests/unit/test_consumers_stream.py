@@ -3,78 +3,15 @@
 from __future__ import annotations
 
 import random
-from typing import Any
 
 import pytest
-from kafka.protocol.consumer import FetchRequest, FetchResponse
-from kafka.record.default_records import DefaultRecordBatchBuilder
+from kafka.protocol.consumer import FetchRequest
 
 from jobs.engine.consuming.fetching import FETCH_VERSION, FetchEncoder, FetchSession
-from jobs.engine.consuming.stream import Batch, FetchAnswer, FetchFormatError, FetchStream
+from jobs.engine.consuming.stream import FetchAnswer, FetchFormatError, FetchStream
 from jobs.engine.task.partitions import Partitions
 from metrics.traffic.consumers import ConsumerOptions
-
-
-def encoded_batch(base: int, records: int, first_ms: int = 5_000) -> bytes:
-    """A record batch as the broker stores it, from offset `base` on, a record each millisecond."""
-    builder = DefaultRecordBatchBuilder(2, 0, 0, -1, -1, -1, 1_000_000)
-    for index in range(records):
-        builder.append(index, first_ms + index, None, bytes([index]) * 100, [])
-    return base.to_bytes(8, "big") + bytes(builder.build())[8:]
-
-
-def size_of(records: int) -> int:
-    """Size of such a batch [B]."""
-    return len(encoded_batch(0, records))
-
-
-PARTITIONS = Partitions(("t", "u"), 4)
-
-
-def response(
-    partitions: dict[int, bytes], errors: dict[int, int] | None = None, **fields: Any
-) -> bytes:
-    """A framed response of these partitions' records."""
-    topic = FetchResponse.FetchableTopicResponse
-    data = [
-        topic.PartitionData(
-            partition_index=index,
-            error_code=(errors or {}).get(index, 0),
-            high_watermark=1_000 + index,
-            last_stable_offset=-1,
-            log_start_offset=0,
-            aborted_transactions=None,
-            records=records or None,
-        )
-        for index, records in partitions.items()
-    ]
-    answer = FetchResponse(
-        throttle_time_ms=fields.get("throttle_ms", 0),
-        error_code=fields.get("error_code", 0),
-        session_id=fields.get("session_id", 77),
-        responses=[topic(topic=fields.get("topic", "t"), partitions=data)] if data else [],
-        version=FETCH_VERSION,
-    )
-    answer.with_header(correlation_id=fields.get("correlation_id", 3))
-    return bytes(answer.encode(framed=True, header=True))
-
-
-class Notes:
-    """Writes down what a stream finds."""
-
-    def __init__(self) -> None:
-        self.partitions: list[tuple[int, int, int]] = []
-        self.batches: list[tuple[int, Batch]] = []
-        self.answers: list[FetchAnswer] = []
-
-    def partition(self, index: int, error_code: int, high_watermark: int) -> None:
-        self.partitions.append((index, error_code, high_watermark))
-
-    def batch(self, batch: Batch, now: float) -> None:
-        self.batches.append((self.partitions[-1][0], batch))
-
-    def answered(self, answer: FetchAnswer, now: float) -> None:
-        self.answers.append(answer)
+from tests.support.answers import PARTITIONS, Notes, encoded_batch, response, size_of
 
 
 def read(data: bytes, cuts: int | None = None, check_crcs: bool = True) -> Notes:
@@ -211,3 +148,11 @@ def test_without_a_session_everything_is_named_again(answer: tuple[int, int]) ->
     session.request({1: 10})
     session.answered(*answer)
     assert session.request({1: 10}) == ((0, 0), [(1, 10)], [])
+
+
+def test_the_end_of_a_transaction_is_told_apart_from_records() -> None:
+    marker = bytearray(encoded_batch(2, 1))
+    marker[22] |= 0x30  # a control batch, and transactional
+    notes = read(response({1: encoded_batch(0, 2) + bytes(marker)}), check_crcs=False)
+    assert [batch[:3] for _, batch in notes.batches] == [(0, 1, 2)]
+    assert notes.controls == [(2, 1)]

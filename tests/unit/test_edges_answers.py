@@ -19,9 +19,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from jobs.config.exporter_rules import load_rules
+from jobs.config.loading import load_cluster, load_workload
 from jobs.config.profile import load_rate_profile
 from jobs.config.suite import load_suite
-from jobs.engine.network.frames import FrameReader
+from jobs.engine.consuming.stream import FetchStream
+from jobs.engine.network.frames import FrameReader, correlation_id_of
 from jobs.engine.producing.asking import init_answer, leaders_in
 from jobs.engine.producing.protocol import decode_produce_response
 from jobs.runs.nightly.junit import write_junit
@@ -30,9 +32,18 @@ from metrics.columns import row_of
 from metrics.reporting.known_runs import known_runs, write_index
 from metrics.reporting.nightly import CaseReport, NightReport
 from metrics.reporting.notebook_display import table_html
-from metrics.sources.exposition import numbers_of, parse_series
+from metrics.sources.exposition import parse_series, series_of
 from metrics.tables.cases import Outcome
 from metrics.tables.trials import trial_from
+from tests.support.answers import (
+    PARTITIONS,
+    Notes,
+    encoded_batch,
+    metadata,
+    produced,
+    producer_id,
+    response,
+)
 from tests.support.edges import CONF, nasty, soon, values
 from tests.support.rows import trial
 
@@ -61,28 +72,87 @@ def check_row(gone: list[int], nulls: list[int], more: dict[str, Any]) -> None:
 
 # --- what brokers send ----------------------------------------------------------
 
-_MALFORMED = (ValueError, struct.error, IndexError, OverflowError, MemoryError, TypeError)
+ANSWERS = (
+    produced({0: 0, 3: 6}),
+    metadata({0: 1, 1: 2}),
+    producer_id(),
+    response({4: encoded_batch(10, 3) + encoded_batch(13, 1), 9: b"", 5: encoded_batch(0, 2)}),
+    response({1: b""}, {1: 6}, error_code=71),
+)
+
+
+def check_stream(data: bytes, cuts: list[int], read: Callable[[bytes], object]) -> None:
+    """A stream of bytes, in whatever pieces, ends in answers or in our error, and soon."""
+    ends = [*sorted(cut % (len(data) + 1) for cut in cuts), len(data)]
+
+    def read_all() -> None:
+        begin = 0
+        for end in ends:
+            read(data[begin:end])
+            begin = end
+
+    soon(read_all)
 
 
 def check_frames(data: bytes, cuts: list[int]) -> None:
-    """A stream of bytes, in whatever pieces, ends in frames or in an error."""
-    reader, begin = FrameReader(), 0
-
-    def read() -> None:
-        nonlocal begin
-        for end in [*sorted(cut % (len(data) + 1) for cut in cuts), len(data)]:
-            for frame in reader.feed(data[begin:end]):
-                soon(partial(decode_produce_response, frame), *_MALFORMED)
-                soon(partial(leaders_in, frame), *_MALFORMED)
-                soon(partial(init_answer, frame), *_MALFORMED)
-            begin = end
-
-    soon(read, *_MALFORMED)
+    """To each reader of answers the bytes may be anything."""
+    for decode in (decode_produce_response, leaders_in, init_answer, correlation_id_of):
+        reader = FrameReader()
+        check_stream(data, cuts, partial(_read_frames, reader, decode))
+    fetches = FetchStream(Notes(), PARTITIONS, check_crcs=True)
+    check_stream(data, cuts, lambda piece: fetches.feed(memoryview(piece), 1.0))
 
 
-frames = st.binary(max_size=120) | st.lists(
-    st.tuples(st.integers(-8, 40), st.binary(max_size=40)), max_size=4
-).map(lambda parts: b"".join(struct.pack(">i", size) + rest for size, rest in parts))
+def _read_frames(reader: FrameReader, decode: Callable[[memoryview], object], data: bytes) -> None:
+    for frame in reader.feed(data):
+        decode(frame)
+
+
+@st.composite
+def damaged_answers(draw: st.DrawFn) -> bytes:
+    """Two answers of brokers of which some bytes are others, are missing, or are there twice."""
+    data = bytearray(b"".join(draw(st.tuples(*[st.sampled_from(ANSWERS)] * 2))))
+    for _ in range(draw(st.integers(1, 3))):
+        at = draw(st.integers(0, len(data) - 1))
+        how = draw(st.sampled_from(["byte", "number", "length", "length", "gone", "more"]))
+        if how == "byte":
+            data[at] = draw(st.integers(0, 255))
+        elif how == "number":  # of a count or a length, most likely
+            data[at : at + 4] = struct.pack(
+                ">i", draw(st.sampled_from([-(2**31), -6, -2, -1, 0, 1, 2**16, 2**31 - 1]))
+            )
+        elif how == "length":  # of a name
+            data[at : at + 2] = struct.pack(">h", draw(st.sampled_from([-32768, -6, -4, -1, 0, 9])))
+        elif how == "gone":
+            del data[at : at + draw(st.integers(1, 9))]
+            data = data or bytearray(1)
+        else:
+            data[at:at] = draw(st.binary(max_size=9))
+    return bytes(data)
+
+
+frames = (
+    damaged_answers()
+    | st.binary(max_size=120)
+    | st.lists(st.tuples(st.integers(-8, 40), st.binary(max_size=40)), max_size=4).map(
+        lambda parts: b"".join(struct.pack(">i", size) + rest for size, rest in parts)
+    )
+)
+
+
+def test_undamaged_answers_are_read() -> None:
+    """Else all that is tried above would end at its first byte."""
+    reader, notes = FrameReader(), Notes()
+    records, leaders, numbered, *fetched = ANSWERS
+    (frame,) = reader.feed(records)
+    assert decode_produce_response(frame).errors == {0: 0, 3: 6}
+    (frame,) = reader.feed(leaders)
+    assert leaders_in(frame) == {("t", 0): 1, ("t", 1): 2}
+    (frame,) = reader.feed(numbered)
+    assert init_answer(frame) == (0, 7, 0)
+    FetchStream(notes, PARTITIONS, check_crcs=True).feed(memoryview(b"".join(fetched)), 1.0)
+    assert (len(notes.batches), len(notes.answers)) == (3, 2)
+
 
 # --- what exporters answer ------------------------------------------------------
 
@@ -91,7 +161,8 @@ def check_exposition(text: str) -> None:
     rules = load_rules("kafka-kraft")
 
     def read() -> None:
-        for series, _ in numbers_of(text):
+        for line in text.split("\n"):
+            series = series_of(line)
             parse_series(series)
             rules.match(series)
 
@@ -105,22 +176,56 @@ lines = st.lists(
 
 # --- files of other kinds -------------------------------------------------------
 
+OMB = """\
+name: 1 topic / 16 partitions / 1kb
+topics: 2
+partitionsPerTopic: 16
+messageSize: 1024
+randomBytesRatio: 0.25
+subscriptionsPerTopic: 3
+consumerPerSubscription: 2
+producersPerTopic: 4
+producerRate: 50000
+testDurationMinutes: 15
+"""
+PROPERTIES = """\
+bootstrap.servers: a:9092,b:9092
+security.protocol: SASL_SSL
+sasl.mechanism: SCRAM-SHA-512
+sasl.jaas.config: org.x.ScramLoginModule required username="a" password="b";
+ssl.truststore.type: PEM
+ssl.truststore.location: /etc/ca.pem
+"""
+
+
+def load_properties(file: str) -> object:
+    """Read a cluster's file that leaves all to a client.properties."""
+    cluster = Path(file).with_name("cluster.yaml")
+    cluster.write_text(f"client_properties: {json.dumps(file)}\n", encoding="utf-8")
+    return load_cluster(str(cluster))
+
+
 OTHER_LOADERS: dict[str, Callable[[str], object]] = {
     "suites": load_suite,
     "profiles": load_rate_profile,
     "prometheus": load_rules,
     "testbed": load_profile,
+    "omb": lambda file: load_workload(f"omb:{file}"),
+    "properties": load_properties,
 }
 OTHER_FILES = [
-    (kind, path) for kind in OTHER_LOADERS for path in sorted((CONF / kind).glob("*.yaml"))
-]
+    *((kind, path.read_text(encoding="utf-8")) for kind in OTHER_LOADERS
+      for path in sorted((CONF / kind).glob("*.yaml"))),
+    ("omb", OMB),
+    ("properties", PROPERTIES),
+]  # fmt: skip
 
 
 @st.composite
 def damaged_files(draw: st.DrawFn) -> tuple[str, str]:
     """One of these files with a line changed."""
-    kind, path = draw(st.sampled_from(OTHER_FILES))
-    text = path.read_text(encoding="utf-8").splitlines()
+    kind, whole = draw(st.sampled_from(OTHER_FILES))
+    text = whole.splitlines()
     at = draw(st.integers(0, len(text) - 1))
     key, colon, _ = text[at].partition(":")
     text[at] = draw(st.sampled_from(["", f"{key}{colon} "])) + draw(nasty)
@@ -197,7 +302,7 @@ def test_rows_of_other_versions_are_read(
 
 
 @given(data=frames, cuts=st.lists(st.integers(0, 200), max_size=5))
-@usual
+@settings(usual, max_examples=5 * FEW)
 def test_whatever_a_broker_sends_ends(data: bytes, cuts: list[int]) -> None:
     check_frames(data, cuts)
 
@@ -235,7 +340,7 @@ def test_thousands_of_rows_are_read(
 
 @pytest.mark.long
 @given(data=frames, cuts=st.lists(st.integers(0, 200), max_size=5))
-@thorough
+@settings(thorough, max_examples=5 * MANY)
 def test_thousands_of_answers_end(data: bytes, cuts: list[int]) -> None:
     check_frames(data, cuts)
 

@@ -9,6 +9,7 @@ import contextlib
 import io
 import json
 import string
+import sys
 import time
 from pathlib import Path
 
@@ -53,6 +54,11 @@ OPTIONS = {
     "nightly": ["--suite", "--night", "--budget"],
     "sweep": ["--resume", "--set"],
     "traffic": ["--np", "--trials", "--duration", "--profile"],
+    "compare": ["--a", "--b", "--workload", "--goal", "--pairs", "--steady-pairs", "--min-effect",
+                "--budget-s", "--json", "--set"],
+    "init": ["--servers", "--protocol", "--mechanism", "--cafile", "--metrics", "--metrics-port"],
+    "testbed down": ["--name"],
+    "testbed status": [],
     "nonsense": [],
 }  # fmt: skip
 NOTHING_IS_LOADED = {
@@ -62,6 +68,8 @@ NOTHING_IS_LOADED = {
     "sweep": ["--dry-run", "nowhere"],
     "traffic": ["--dry-run", "--cluster", "nowhere"],
     "report": ["no/such/run"],
+    "compare": ["--dry-run"],
+    "init": ["cluster.yaml", "--force"],
 }
 """What ends a command before it starts anything, whatever else is asked of it."""
 
@@ -69,6 +77,8 @@ WELL = {
     "plan": ["--run", "out/run-1", "--mb-per-s", "600", "--message-bytes", "1000"],
     "export": ["--as", "quotas"],
     "runs tag": ["baseline"],
+    "compare": ["--a", "kafka=3.9.2", "--b", "kafka=4.1.2"],
+    "init": ["--servers", "a:9092", "--protocol", "PLAINTEXT", "--metrics", "none"],
 }
 """What makes a job do something; an option that comes later wins."""
 
@@ -79,6 +89,8 @@ def command_lines(draw: st.DrawFn) -> list[str]:
     job = draw(st.sampled_from(sorted(OPTIONS)))
     line = job.split()
     line += WELL.get(job, []) if draw(st.booleans()) else []
+    if job == "compare" and draw(st.booleans()):
+        line += draw(st.tuples(*[st.just("run-1") | words] * 2))
     if job in ("runs show", "runs tag", "runs delete", "export"):
         line.append(draw(st.just("run-1") | words))
     for option in draw(st.lists(st.sampled_from(OPTIONS[job] or ["--x"]), max_size=4)):
@@ -91,6 +103,7 @@ def check_command(folder: Path, line: list[str], monkeypatch: pytest.MonkeyPatch
     """It ends with a documented code, soon, and touches nothing but its folder."""
     monkeypatch.chdir(folder)
     monkeypatch.setenv("REDLINE_CACHE", str(folder / "cache"))
+    monkeypatch.setattr(sys, "stdin", io.StringIO())  # nobody answers a question
     if not (folder / "out" / "run-1").exists():
         write_summary(SUMMARY, folder / "out" / "run-1" / "summary.json")
     shown, begun_s = io.StringIO(), time.thread_time()

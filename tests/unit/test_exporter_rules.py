@@ -7,18 +7,24 @@ from pathlib import Path
 import pytest
 
 from jobs.config.exporter_rules import load_rules, rule_names
-from metrics.sources.exposition import numbers_of, parse_series
+from metrics.sources.exposition import parse_series, series_of
 from metrics.sources.rules import READINGS, rule_set
 from search.errors import ConfigError
 
 
-def test_lines_are_series_and_numbers() -> None:
-    text = 'a 1\n# TYPE b gauge\nb{x="} {",y="q"} NaN 1395066363000\n\nc{x="1",}   2.5E3\nbroken\n'
-    assert list(numbers_of(text)) == [
-        ("a", "1"),
-        ('b{x="} {",y="q"}', "NaN"),
-        ('c{x="1",}', "2.5E3"),
-    ]
+@pytest.mark.parametrize(
+    ("line", "series"),
+    [
+        ("a 1", "a"),
+        ("# TYPE b gauge", ""),
+        ('b{x="} {",y="q"} NaN 1395066363000', 'b{x="} {",y="q"}'),
+        ('c{x="1",}2.5E3', 'c{x="1",}'),
+        ("broken", ""),
+        ("", ""),
+    ],
+)
+def test_a_line_begins_with_its_series(line: str, series: str) -> None:
+    assert series_of(line) == series
 
 
 def test_labels_are_unescaped() -> None:

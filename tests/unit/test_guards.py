@@ -87,6 +87,14 @@ def test_another_topic_that_becomes_under_replicated_stops_the_run(cluster: Clus
         watching.require_well()
 
 
+def test_a_log_directory_that_went_offline_is_named_where_replicas_lack(cluster: Cluster) -> None:
+    watching = guards(cluster)
+    cluster.lacking = frozenset({("orders", 3)})
+    cluster.dirs += (LogDir(2, "/b", -1, -1, is_offline=True),)
+    with pytest.raises(GuardStopError, match=r"under-replicated, as the log directory /b of brok"):
+        watching.require_well()
+
+
 def test_what_was_under_replicated_before_is_not_ours(cluster: Cluster) -> None:
     cluster.lacking = frozenset({("orders", 3)})
     watching = guards(cluster)

@@ -17,7 +17,13 @@ from jobs.runs.endings import Ending
 from jobs.runs.estimate import plan_of
 from jobs.runs.lifecycle import Body, Life, RunOrder, execute
 from metrics.tables.schema import RunRow
-from search.errors import ConfigError, GuardStopError, NoConclusionError, RedlineError
+from search.errors import (
+    ConfigError,
+    GuardStopError,
+    NoConclusionError,
+    RedlineError,
+    RegressionError,
+)
 
 CONFIG = load("testbed", "demo", "default")
 
@@ -34,6 +40,10 @@ class Tables:
         if row.event == "finished":
             self.ends()
         self.rows.append(row)
+
+    def append_run_meanwhile(self, row: RunRow) -> None:
+        assert row.event == "started", "an end is durable before anything else is done"
+        self.append_run(row)
 
     def compact(self) -> None:
         self.compacts()
@@ -151,6 +161,40 @@ def test_an_error_ends_the_command_though_the_tidying_up_breaks_too(
     case.run(tmp_path, monkeypatch)
     assert case.recorded == case.filed == ("stopped by a guard", 5)
     assert case.code is stop
+
+
+@pytest.mark.parametrize(
+    ("answer", "code", "ends_by"),
+    [
+        (Ending("done", 4), 4, None),
+        (Ending("regression", 4, "b is slower"), 4, RegressionError),
+        (Ending("no conclusion", 3, "too few pairs"), 3, NoConclusionError),
+        (Ending(), 2, ConfigError),
+    ],
+    ids=["worse", "regression", "no conclusion", "done"],
+)
+def test_a_file_that_cannot_be_written_hides_no_result(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    answer: Ending,
+    code: int,
+    ends_by: type[RedlineError] | None,
+) -> None:
+    lacking = ConfigError("not written: out/answer.json (No space left on device)")
+    case = Case(concludes=raises(lacking), answer=answer).run(tmp_path, monkeypatch)
+    assert getattr(case.code, "exit_code", case.code) == code
+    if ends_by is not None:
+        assert type(case.code) is ends_by
+    assert ("not written: out/answer.json" in case.told) is (code != 2), "once"
+
+
+def test_a_file_of_a_stopped_run_that_cannot_be_written_leaves_its_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stop = GuardStopError("the disk fills")
+    case = Case(measures=raises(stop), concludes=raises(ConfigError("not written: x")))
+    assert case.run(tmp_path, monkeypatch).code is stop
+    assert "not written: x" in case.told
 
 
 def test_an_end_that_cannot_be_recorded_is_no_good_end(

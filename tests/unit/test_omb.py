@@ -96,8 +96,8 @@ def test_a_backlog_is_so_many_messages_and_no_rate_is_said(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("messageSize: big\n", r"workload\.yaml: messageSize is 'big'; expected a number of 1"),
-        ("messageSize: 0\n", r"messageSize is 0; expected a number of 1 or more"),
+        ("messageSize: big\n", r"workload\.yaml: messageSize is 'big'; expected a number from 1"),
+        ("messageSize: 0\n", r"messageSize is 0; expected a number from 1 to"),
         ("topics: 1.5\n", r"topics is 1\.5; expected a whole number"),
         ("testDurationMinutes: true\n", "testDurationMinutes is True; expected a number"),
         ("", "is empty"),
@@ -105,4 +105,11 @@ def test_a_backlog_is_so_many_messages_and_no_rate_is_said(tmp_path: Path) -> No
 )
 def test_a_wrong_file_is_told(tmp_path: Path, text: str, told: str) -> None:
     with pytest.raises(ConfigError, match=told):
+        load_workload(write(tmp_path, text))
+
+
+@pytest.mark.parametrize("value", ["1e400", "-1", ".nan", "9" * 400, "true"])
+def test_a_number_that_is_none_is_told(tmp_path: Path, value: str) -> None:
+    text = FILE.replace("topics: 2", f"topics: {value}")
+    with pytest.raises(ConfigError, match=r"topics is .*; expected a number from 1 to 1e"):
         load_workload(write(tmp_path, text))

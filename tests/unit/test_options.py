@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import time
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
 from click.testing import CliRunner
 
 from jobs.cli import JOBS, redline
-from metrics.reporting.summary import write_file
+from jobs.list_runs import list_runs
+from jobs.options import run_options
+from jobs.runs.asked import Asked
+from metrics.reporting.summary import require_place, write_file, write_summary
 from search.errors import ConfigError
 from tests.support.commands import job
+from tests.support.shown import SUMMARY
+from tests.support.small_disks import small_disk
 
 PLAN = ("plan", "--limit", "60", "--mb-per-s", "10", "--message-bytes", "1000")
 
@@ -54,8 +62,93 @@ def test_a_file_that_cannot_be_written_is_told(tmp_path: Path) -> None:
             write_file("--json", path, "{}")
 
 
+PLACES = [
+    ("runs", "list", "--json"),
+    (*PLAN, "--json"),
+    ("doctor", "--cluster", "nowhere", "--json"),
+    ("compare", "--a", "kafka=3.9.2", "--b", "kafka=4.1.2", "--dry-run", "--json"),
+    ("nightly", "--suite", "testbed", "--dry-run", "--junit"),
+    ("export", "run-1", "--as", "quotas", "--to"),
+    ("report", "run-1", "--to"),
+    ("init",),
+]
+
+
+@pytest.mark.parametrize("command", PLACES, ids=lambda command: " ".join(command[:1]))
+def test_a_place_that_takes_no_file_is_refused_before_anything_else(
+    command: tuple[str, ...], tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("x")
+    line, begun_s = [*command, str(tmp_path / "file" / "answer")], time.thread_time()
+    with pytest.raises(ConfigError, match=r"cannot be written \(Not a directory\)") as done:
+        redline.main(line, standalone_mode=False)
+    assert str(done.value).startswith("FILE" if command[0] == "init" else command[-1])
+    assert time.thread_time() - begun_s < 2, "nothing was loaded or started"
+
+
+def test_a_file_is_refused_where_none_can_be_left_and_nothing_is_left_of_the_look(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "away").symlink_to(tmp_path)
+    for path in (
+        tmp_path,
+        tmp_path / "away",
+        Path("/proc/answer.json"),
+        tmp_path / "\0.json",
+        tmp_path / ("a" * 300),
+    ):
+        with pytest.raises(ConfigError, match=r"--json .* cannot be written \(.*\); expected a"):
+            require_place("--json", path)
+    for path in (tmp_path / "new" / "er" / "a.json", tmp_path / "a.json", Path("/dev/null")):
+        require_place("--json", path)
+    assert [each.name for each in tmp_path.iterdir()] == ["away"]
+
+
+def test_a_file_is_refused_where_the_disk_is_full(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", 8) as disk:
+        with (disk / "all").open("wb") as file, pytest.raises(OSError, match="No space"):
+            file.write(bytes(100_000))
+        with pytest.raises(ConfigError, match="No space left on device"):
+            require_place("--json", disk / "a.json")
+
+
 def test_every_number_of_every_command_is_finite() -> None:
     for name in JOBS:
         for param in job(name).params:
             is_float = isinstance(param.type, click.types.FloatParamType)
             assert not is_float or type(param.type).__name__ == "Amount", (name, param.name)
+
+
+LOADING = ("find-limit", "traffic", "sweep", "nightly", "compare")
+
+
+@pytest.mark.parametrize("name", [*LOADING, "doctor", "plan"])
+def test_each_answer_for_programs_has_one_option(name: str) -> None:
+    (found,) = [each for each in job(name).params if "--json" in each.opts]
+    (listed,) = [each for each in list_runs.params if "--json" in each.opts]
+    assert found.to_info_dict() == listed.to_info_dict()
+
+
+@pytest.mark.parametrize("name", LOADING)
+def test_a_job_that_loads_hands_on_where_its_answer_is_wanted(name: str) -> None:
+    """What the option says reaches the run itself, with all else that any job is asked."""
+    asked: list[Asked] = []
+
+    @click.command(name)
+    @run_options
+    def taken(asked_of: list[Asked] = asked, **given: Any) -> None:
+        asked_of.append(given["asked"])
+
+    CliRunner().invoke(taken, ["--json", "a.json", "--slots", "3"], catch_exceptions=False)
+    assert asked == [Asked(Path("out"), slots=3, json_file=Path("a.json"))]
+
+
+def test_a_plan_knows_a_run_by_its_id_and_by_its_folder(tmp_path: Path) -> None:
+    found = replace(SUMMARY, replication_factor=3)
+    write_summary(found, tmp_path / "out" / "run-1" / "summary.json")
+    demand = ("--mb-per-s", "600", "--message-bytes", "10000")
+    ways = (("run-1", "--out", str(tmp_path / "out")), (str(tmp_path / "out" / "run-1"),))
+    first, second = (CliRunner().invoke(redline, ["plan", *demand, "--run", *way]) for way in ways)
+    assert first.exit_code == 0, first.output
+    assert "brokers to buy" in first.output
+    assert first.output == second.output

@@ -57,6 +57,14 @@ def test_set_ups_stand_in_the_order_of_what_they_cost() -> None:
     assert found[0].messages_per_minute == pytest.approx(5_700 * 60)
 
 
+def test_a_file_that_fills_up_the_disk_hides_no_missing_conclusion(tmp_path: Path) -> None:
+    """/dev/full takes a file's name, and none of what is written to it."""
+    with pytest.raises(NoConclusionError, match="none of the measured set-ups"):
+        asked(tmp_path, "--mb-per-s", "500", "--json", "/dev/full")
+    with pytest.raises(ConfigError, match=r"--json /dev/full cannot be written \(No space"):
+        asked(tmp_path, "--mb-per-s", "5", "--json", "/dev/full")
+
+
 def test_the_smallest_that_carries_it_is_named(tmp_path: Path) -> None:
     file = tmp_path / "plan.json"
     printed = asked(tmp_path, "--gb-per-day", "600", "--json", str(file))

@@ -10,13 +10,16 @@ import pytest
 
 from jobs.config.exporter_rules import load_rules
 from metrics.sources.beans import Role
+from metrics.sources.hosts.node_exporter import NodeExporters
 from metrics.sources.prometheus import PrometheusSource
 from metrics.sources.rules import RuleSet
 from metrics.sources.sample import BrokerSample
+from metrics.sources.scrapers import AT_A_TIME
 from metrics.sources.shortcomings import CLIENT_ONLY, is_blind, shortcomings
 from metrics.sources.source import Endpoint, NodeInfo
 from search.errors import ConfigError
-from tests.support.served_exporter import BROKER, HANDLERS, Exporter, serving
+from tests.support.served_exporter import BROKER, HANDLERS, LEADERS, Exporter, serving
+from tests.support.simulated_exporters import simulated_exporters
 
 OWN_HANDLERS = "kafka_server_kafkarequesthandlerpool_brokerrequesthandleravgidlepercent_count"
 CONTROLLER = "kafka_controller_kafkacontroller_activecontrollercount"
@@ -188,3 +191,61 @@ def test_an_exporter_that_costs_the_broker_much_is_told() -> None:
     (sentence,) = shortcomings({1: node}, 1.0)
     assert "takes up to 0.60 s" in sentence
     assert "sample_interval_s" in sentence
+
+
+def test_readings_are_found_again_when_series_come_go_and_change_places() -> None:
+    first, moved = f"{HANDLERS} 1.0\nother 5\n{LEADERS} 10\n", f"{LEADERS} 4\n{HANDLERS} 2.0\n"
+    with serving(Exporter(first)) as exporter, closing(source_of(exporter)) as source:
+        source.open()
+        exporter.knows_filter = True
+        seen = []
+        for page in (first, moved + "other 5\n", moved, f"{moved}# a comment\n\n", first):
+            exporter.text = page
+            (sample,) = source.sample_all()
+            seen.append((sample.values["handler_idle_ns"], sample.values["leader_partitions"]))
+    assert seen == [(1.0, 10), (2.0, 4), (2.0, 4), (2.0, 4), (1.0, 10)]
+
+
+def test_more_that_hang_than_are_asked_at_a_time_do_not_hold_up_the_others() -> None:
+    hung = Exporter()
+
+    class Releasing(Exporter):
+        """Ends the hang when it is asked itself; else that lasts until all have given up."""
+
+        def answer(self, path: str) -> str:
+            hung.delay.set()
+            return super().answer(path)
+
+    with serving(hung), serving(Releasing()) as well:
+        ports = [hung.port] * (AT_A_TIME + 4) + [well.port] * 3
+        endpoints = [Endpoint(i, "127.0.0.1", port) for i, port in enumerate(ports, 1)]
+        with closing(PrometheusSource(endpoints, load_rules("kafka-kraft"), 8.0)) as source:
+            source.open()
+            hung.delay.clear()
+            assert [each.error for each in source.sample_all()] == [None] * len(ports)
+
+
+def test_hundreds_of_brokers_and_hosts_are_each_sampled_once_a_round() -> None:
+    count = 200
+    with simulated_exporters(count, count) as (brokers, hosts):
+        endpoints = [Endpoint(i, "127.0.0.1", port) for i, port in enumerate(brokers, 1)]
+        addresses = {i: f"127.0.0.1:{port}" for i, port in enumerate(hosts, 1)}
+        with (
+            closing(PrometheusSource(endpoints, load_rules("kafka-kraft"), 30.0)) as source,
+            closing(NodeExporters(addresses, 30.0)) as machines,
+        ):
+            source.open()
+            machines.open()
+            rounds = [source.sample_all() for _ in range(2)]
+            looks = machines.sample_all()
+    for samples in rounds:
+        assert [(each.broker_id, each.error) for each in samples] == [
+            (i, None) for i in range(1, count + 1)
+        ]
+    names = {frozenset(each.values) for samples in rounds for each in samples}
+    assert [len(each) for each in names] == [55], "every broker shows the same readings"
+    assert [each.error for each in looks] == [None] * count
+    assert {each.values["cores"] for each in looks} == {16.0}
+    for before, after in zip(*rounds, strict=True):
+        idle_ns = after.values["handler_idle_ns"] - before.values["handler_idle_ns"]
+        assert idle_ns >= 0, "counters grow"

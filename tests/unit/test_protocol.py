@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.protocol.producer import ProduceRequest, ProduceResponse
 
-from jobs.engine.network.frames import PRODUCE_VERSION, FrameReader, drop_bytes
+from jobs.engine.network.frames import PRODUCE_VERSION, AnswerFormatError, FrameReader, drop_bytes
 from jobs.engine.producing.protocol import ProduceEncoder, decode_produce_response
 
 
@@ -70,8 +70,19 @@ def test_response_is_read_as_kafka_python_writes_it() -> None:
 
 
 def test_a_frame_of_a_negative_size_is_an_error_and_no_loop_without_end() -> None:
-    with pytest.raises(ValueError, match="a frame of -4 bytes"):
+    with pytest.raises(AnswerFormatError, match="a frame of -4 bytes"):
         list(FrameReader().feed(struct.pack(">i", -4) + b"rest"))
+
+
+def test_what_is_no_broker_is_told_before_it_fills_the_memory() -> None:
+    with pytest.raises(AnswerFormatError, match=r"a frame of 1213486160 bytes.*a broker's listen"):
+        list(FrameReader().feed(b"HTTP/1.1 400 Bad Request"))
+
+
+def test_a_topic_whose_name_leads_backwards_is_an_error_and_no_loop() -> None:
+    backwards = struct.pack(">iihi", 1, 2**31 - 1, -6, 0) + bytes(8)
+    with pytest.raises(AnswerFormatError, match=r"about records.*name of -6 bytes"):
+        decode_produce_response(backwards)
 
 
 @given(

@@ -116,6 +116,13 @@ def test_demands_that_make_no_sense_are_refused(change: dict[str, float]) -> Non
         replace(DEMAND, **change)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("bpm", [100, 1_000])
+def test_an_interval_that_begins_at_nothing_is_nothing_to_plan_with(bpm: int) -> None:
+    limits = [MeasuredLimit(100, 50.0, mb_per_s_low=0.0), MeasuredLimit(10_000, 90.0)]
+    with pytest.raises(ConfigError, match="limit at 100 B begins at 0 MB/s"):
+        provision(limits, Demand(10.0, bpm))
+
+
 def test_without_a_limit_there_is_no_answer() -> None:
     with pytest.raises(ConfigError, match="find-limit first"):
         provision([replace(DROPBOX, mb_per_s=0.0)], DEMAND)

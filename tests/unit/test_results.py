@@ -15,7 +15,7 @@ from jobs.console.text import plan_rows, point_words
 from jobs.options import Lasting, duration_s
 from jobs.runs.endings import Ending, ending_of
 from jobs.runs.estimate import line_of, plan_of
-from jobs.runs.leaving import made_anew
+from jobs.runs.leaving import LeftFiles, made_anew
 from jobs.runs.limit import LimitRun
 from jobs.runs.results import boundary_of, planted_table, write_results
 from jobs.runs.resumption import config_text
@@ -347,6 +347,24 @@ def test_a_file_that_cannot_be_written_keeps_no_other_away(tmp_path: Path) -> No
     assert [what for what, _ in files.written] == ["report", "chart", "chart", "tables"]
     with pytest.raises(ConfigError, match=r"summary\.json \(Is a directory\).*redline report r1"):
         files.require_all(made_anew("r1"))
+
+
+def test_the_answer_is_written_where_it_is_asked_for_too(tmp_path: Path) -> None:
+    copy = tmp_path / "elsewhere" / "answer.json"
+    files = write_results(summary_of_sizes([1000]), tmp_path, "tables", json_file=copy)
+    own = tmp_path / "summary.json"
+    assert [path for what, path in files.written if what == "summary"] == [str(own), str(copy)]
+    assert copy.read_text() == own.read_text()
+
+
+def test_an_answer_that_cannot_be_copied_is_kept_and_told(tmp_path: Path) -> None:
+    files = LeftFiles()
+    taken = tmp_path / "folder"
+    taken.mkdir()
+    files.leave_answer("answer", tmp_path / "a.json", taken, lambda path: path.write_text("{}"))
+    assert files.written == [("answer", str(tmp_path / "a.json"))]
+    with pytest.raises(ConfigError, match=r"folder \(Is a directory\)"):
+        files.require_all("see to it")
 
 
 def test_nothing_is_missed_where_all_was_written(tmp_path: Path) -> None:

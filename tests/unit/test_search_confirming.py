@@ -231,7 +231,9 @@ def test_invalid_windows_are_repeated_and_then_end_the_search() -> None:
     assert "invalid; repeating it (1 of 2)" in step.reason
     end = searcher.decide([*searched, *windows("siii", load)])
     assert isinstance(end, GaveUp) and end.bracket == answer.bracket
-    assert end.reason.startswith(f"the limit np {load} could not be confirmed: 3 invalid trials")
+    assert end.reason.startswith(
+        f"the limit of {load} producers could not be confirmed: 3 invalid trials"
+    )
 
 
 def test_a_search_whose_limits_fail_again_and_again_gives_up() -> None:
@@ -239,7 +241,7 @@ def test_a_search_whose_limits_fail_again_and_again_gives_up() -> None:
     answer = run_search(confirming(Guided(LIMITS), Confirmation(40, 10.0)), cluster)
     assert isinstance(answer, GaveUp)
     assert answer.reason.count("did not last") == HOLDS_MAX
-    assert "was found then and not held, as no more than 3 limits are" in answer.reason
+    assert " producers found then and not held, as no more than 3 limits are" in answer.reason
     assert answer.bracket.is_closed(0.05)
 
 

@@ -15,7 +15,7 @@ from search.guide import Guide
 from search.guided import ALLOWANCE, Guided
 from search.limits import Limits
 from search.loop import run_search
-from search.model import Bracket, Decision, Done, GaveUp, Measure, Observation, Verdict
+from search.model import Bracket, Decision, Done, GaveUp, LoadWords, Measure, Observation, Verdict
 from search.shadow import Shadow
 
 SUSTAINED, OVERLOADED, INVALID = Verdict.SUSTAINED, Verdict.OVERLOADED, Verdict.INVALID
@@ -181,7 +181,7 @@ def test_it_always_ends_and_never_answers_above_an_overload_without_saying_so(
             if seen.verdict is OVERLOADED and seen.load <= result.bracket.sustained
         ]
         for load in below:
-            assert any(f"np {load} was overloaded" in note for note in result.notes)
+            assert any(f"{load:,} producers, overloaded" in note for note in result.notes)
 
 
 @pytest.mark.parametrize("limit", [3, 40, 77, 150, 333])
@@ -229,7 +229,7 @@ def test_a_lone_false_alarm_is_outvoted_and_noted() -> None:
     assert cluster.trials[1].load == cluster.trials[0].load == 64
     assert isinstance(steps[1], Measure)
     assert steps[1].reason.endswith("repeating it")
-    assert any("np 64 was overloaded in 1 of 2" in note for note in result.notes)
+    assert any("64 producers, overloaded in 1 of 2" in note for note in result.notes)
 
 
 def test_the_reason_is_one_sentence_with_the_numbers_behind_it() -> None:
@@ -238,7 +238,7 @@ def test_the_reason_is_one_sentence_with_the_numbers_behind_it() -> None:
     assert isinstance(decision, Measure)
     assert (
         decision.reason
-        == "idle 0.40 at np 96, fit says 0.20 at 119; probing 115 to set the lower bound"
+        == "idle 0.40 at 96 producers, fit says 0.20 at 119; probing 115 to set the lower bound"
     )
 
 
@@ -255,7 +255,7 @@ def test_trials_left_follows_the_guide_and_ends_at_zero() -> None:
 
 
 def test_any_axis_on_which_load_grows_is_searched_and_named() -> None:
-    limits = Limits(4, 12, 0.05, 3, axis="consumer groups")
+    limits = Limits(4, 12, 0.05, 3, words=LoadWords("consumer groups"))
     cluster = Scripted(5, as_if_limit_were(5.5))
     steps: list[Decision] = []
     result = run_search(Guided(limits), cluster, lambda decision, _: steps.append(decision))
@@ -263,7 +263,7 @@ def test_any_axis_on_which_load_grows_is_searched_and_named() -> None:
     assert result.bracket == Bracket(5, 6)
     reasons = [step.reason for step in steps if isinstance(step, Measure)]
     assert all("consumer groups" in reason for reason in reasons)
-    assert not any("np " in reason for reason in reasons)
+    assert not any("producers" in reason for reason in reasons)
 
 
 def test_a_doubt_that_could_not_be_settled_is_noted() -> None:

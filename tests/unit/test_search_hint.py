@@ -48,7 +48,7 @@ def test_a_reading_near_the_threshold_is_where_the_search_begins() -> None:
 def test_a_warm_up_that_left_no_idle_time_says_only_lower() -> None:
     decision = first_load(hint(64, 0.0))
     assert decision.load == 21
-    assert "idle 0.00 at np 64 in the warm-up" in decision.reason
+    assert "idle 0.00 at 64 producers in the warm-up" in decision.reason
     assert "lower" in decision.reason
 
 

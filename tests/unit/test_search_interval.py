@@ -306,7 +306,7 @@ def test_it_is_measured_near_the_middle_and_the_reason_says_why() -> None:
     decision = Guided(limits).decide(CLEAR)
     assert isinstance(decision, Measure)
     assert 99 <= decision.load <= 101
-    assert decision.reason.startswith("the limit is between np 9")
+    assert decision.reason.startswith("the limit is between 9")
     assert decision.reason.endswith(f"at 90 %; measuring {decision.load} to narrow it")
 
 
@@ -319,7 +319,7 @@ def test_one_that_stays_wide_ends_after_a_fixed_number_of_trials_and_says_so() -
         assert done.bracket.is_closed(LIMITS.resolution)
         assert done.interval is not None
         assert any(
-            note.startswith(f"the limit stays doubtful: between np {done.interval.low:.4g} and ")
+            note.startswith(f"the limit stays doubtful: between {done.interval.low:.4g} and ")
             and "search.interval_max asks for 0.1 %" in note
             for note in done.notes
         )

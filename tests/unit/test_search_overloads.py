@@ -95,7 +95,7 @@ def test_what_a_saturated_overload_delivered_is_an_upper_bound_and_no_estimate()
     assert Guide().estimate([saturated], standings, bracket_of_standings(standings)) is None
     below_it = next_load(saturated)
     assert below_it.load < 57.6 / 1.5
-    assert "idle 0.01 at np 64 says only that the limit is lower" in below_it.reason
+    assert "idle 0.01 at 64 producers says only that the limit is lower" in below_it.reason
 
 
 def test_an_overload_with_idle_handlers_says_where_the_limit_is_by_what_it_delivered() -> None:
@@ -108,13 +108,13 @@ def test_an_overload_with_idle_handlers_says_where_the_limit_is_by_what_it_deliv
 def test_a_sustained_load_that_hardly_shows_is_left_behind_fast() -> None:
     decision = next_load(seen(16, 0.98))
     assert decision.load == 64
-    assert "idle 0.98 at np 16 says only that the limit is higher" in decision.reason
+    assert "idle 0.98 at 16 producers says only that the limit is higher" in decision.reason
 
 
 @pytest.mark.parametrize("fluke", [seen(64, 0.9, isr=1.5), seen(64, 0.9, achieved=0.94)], ids=str)
 def test_one_overload_of_handlers_at_rest_is_measured_again(fluke: Observation) -> None:
     assert next_load(fluke) == Measure(
-        64, "np 64 was overloaded with idle 0.90, in one trial; repeating it"
+        64, "overloaded at 64 producers with idle 0.90, in one trial; repeating it"
     )
     twice = next_load(fluke, fluke)
     assert twice.load != 64

@@ -22,7 +22,7 @@ from jobs.runs.lifecycle import RunOrder, execute
 from jobs.runs.limit import LimitRun
 from jobs.runs.sole_driver import FILE, is_driven, sole_driver
 from jobs.traffic import traffic
-from search.errors import TryLaterError
+from search.errors import ConfigError, TryLaterError
 from tests.support.commands import ROOT, RunningCommand
 
 HOLD = """
@@ -33,6 +33,13 @@ with sole_driver(Path(sys.argv[1]), "redline run r1 of a@b since then"):
     print("held", flush=True)
     time.sleep(600)
 """
+
+
+@pytest.mark.parametrize("out", ["/proc/runs", "/dev/null/runs"])
+def test_a_run_whose_folder_cannot_be_made_is_refused_before_anything_is_started(out: str) -> None:
+    line = ["--workload", "1kB", "--np", "1", "--out", out]
+    with pytest.raises(ConfigError, match=rf"--out {out}/.* cannot be written \(.*\); expected"):
+        traffic.main(line, standalone_mode=False)
 
 
 def test_a_second_driver_of_a_run_is_refused_and_touches_nothing(

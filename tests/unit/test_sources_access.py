@@ -9,7 +9,7 @@ import jmxquery
 import pytest
 
 from metrics.sources.access import JmxAccess
-from metrics.sources.jmxquery_secret import query_secretly
+from metrics.sources.jmxquery_program import ask
 from metrics.sources.jmxquery_source import JmxQuerySource
 from metrics.sources.probe import unreachable
 from metrics.sources.source import JmxEndpoint
@@ -27,7 +27,7 @@ def test_a_password_is_not_on_jmxquerys_command_line(tmp_path: Path) -> None:
     java.chmod(0o755)
     connection = jmxquery.JMXConnection(ENDPOINT.url, java_path=str(java))
     access = JmxAccess("reader", 'se "cret')
-    (answer,) = query_secretly(connection, [jmxquery.JMXQuery("a:type=B", "Value")], access, 5.0)
+    (answer,) = ask(connection, [jmxquery.JMXQuery("a:type=B", "Value")], access, 5.0)
     assert (answer.mBeanName, answer.attribute, answer.value) == ("a:type=B", "Value", 10)
     command, *arguments = seen.read_text().splitlines()
     assert command.startswith("@") and "cret" not in command
@@ -49,6 +49,10 @@ def test_jmxquery_refuses_tls_in_words() -> None:
         ("java.rmi.ConnectIOException: non-JRMP server at remote endpoint", "jmx.tls: true"),
         ("SSLHandshakeException: PKIX path building failed", "jmx.cafile"),
         ("SSLException: Unsupported or unrecognized SSL message", "registry.ssl=true"),
+        ("CertificateException: No subject alternative DNS name matching b", "another host"),
+        ("CertificateException: No name matching b found", "jmx.check_hostname: false"),
+        ("PKIX path validation failed: validity check failed", "not valid now"),
+        ("java.lang.SecurityException: refused java.net.URL", "no reading is made of"),
     ],
 )
 def test_jmx_that_is_closed_is_no_matter_of_ports(error: str, part: str) -> None:

@@ -48,7 +48,12 @@ def test_the_terminal_shows_a_trial_under_its_heading(width: int) -> None:
     words = " ".join(trial.split())
     assert words == "3 10 kB 128 32.0 31.2 0.12 (2) 55 % OVERLOADED 4, 57 s"
     (heading,) = [line for line in lines if "verdict" in line]
-    for column, value in (("offered", "32.0"), ("achieved", "31.2"), ("ISR", "%")):
+    for column, value in (
+        ("producers", "128"),
+        ("offered", "32.0"),
+        ("achieved", "31.2"),
+        ("ISR", "%"),
+    ):
         end = heading.index(column) + len(column)
         assert trial[:end].split()[-1] == value
     assert trial.index("OVERLOADED") == heading.index("verdict")
@@ -96,7 +101,7 @@ def test_the_live_area_says_where_the_trial_stands() -> None:
     out = Stream()
     Console(file=out, width=100).print(*activity_lines(activity, 101.2, 100), sep="\n")
     text = out.getvalue()
-    assert "trial 3, 10 kB, np 128" in text
+    assert "trial 3, 10 kB, 128 producers" in text
     assert "measuring" in text
     assert "7 s of 14 s" in text
     assert "31.0 of 32.0 MB/s, lowest idle (broker) 0.20 (2)" in text

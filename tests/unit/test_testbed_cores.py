@@ -10,7 +10,7 @@ import pytest
 
 from jobs.testbed.commands import held_lines
 from jobs.testbed.cores import available_cores, cores_of, require_cores
-from jobs.testbed.cpu_groups import CpuGroups, cpu_groups
+from jobs.testbed.cpu_groups import CpuGroups, cpu_groups, remove_groups
 from jobs.testbed.nodes import Nodes
 from jobs.testbed.places import log_dirs
 from jobs.testbed.profile import adapted, load_profile
@@ -108,6 +108,15 @@ def test_quotas_are_given_where_groups_can_be_made(
     quota = "cpu.cfs_quota_us" if version == 1 else "cpu.max"
     assert (group / quota).read_text().split()[0] == "50000"
     assert group.parent == (root / made).parent
+
+
+def test_groups_of_a_testbed_are_removed_wherever_they_are(tmp_path: Path) -> None:
+    ours = [tmp_path / "cpu" / "service" / "redline-t-1", tmp_path / "unified" / "redline-t-12"]
+    others = [tmp_path / "cpu" / "redline-other-1", tmp_path / "cpu" / "service" / "redline-tt-1"]
+    for group in (*ours, *others):
+        group.mkdir(parents=True)
+    remove_groups("t", tmp_path)
+    assert [each.exists() for each in (*ours, *others)] == [False, False, True, True]
 
 
 def test_no_groups_on_a_system_without_them(tmp_path: Path) -> None:

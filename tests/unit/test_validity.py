@@ -12,7 +12,13 @@ from metrics.trial.clock import ClockOffset, HostClock
 from metrics.trial.consumption import GroupCounts, GroupWindow
 from metrics.trial.counts import Counts, ToBroker
 from metrics.trial.evidence import ClusterFacts
-from metrics.trial.others import OtherLoad, Written, others_in
+from metrics.trial.others import (
+    CONTROL_BATCH_BYTES,
+    TRANSACTION_LOG_RECORD_BYTES,
+    OtherLoad,
+    Written,
+    others_in,
+)
 from metrics.windows.broker import BrokerWindow, RequestWindow
 from metrics.windows.resource import Resource
 from search.model import Verdict
@@ -140,6 +146,13 @@ def test_what_others_wrote_is_what_is_left_without_ours() -> None:
         100.0, None, 0.0, 0.0, 600.0, 120_000.0
     )
     assert others_in(None, 10_000, counts, None) is None
+    with_ends = replace(
+        counts, control_records_by_partition={0: 500}, transaction_log_records=1_000
+    )
+    ended = others_in(written, 10_500, with_ends, None)
+    assert ended is not None and ended.messages_per_s == pytest.approx((2_000 - 500 - 1_000) / 20)
+    own_bytes = 2_000_000 + 500 * CONTROL_BATCH_BYTES + 1_000 * TRANSACTION_LOG_RECORD_BYTES
+    assert ended.bytes_per_s == pytest.approx((2_400_000 - own_bytes) / 20)
     commits = ConsumerOptions(groups=2, auto_commit_interval_ms=1_000).commits_per_s(50)
     told = others_in(written, 10_000, counts, None, commits)
     assert commits == 100.0 and told is not None and told.messages_per_s == 0.0

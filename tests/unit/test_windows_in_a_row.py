@@ -61,7 +61,7 @@ def test_sending_goes_on_over_the_end_of_a_window_and_each_record_is_counted_onc
     assert [each.counts.sent_records for each in accounts] == [3, 3, 3]
     assert [each.counts.acked_records for each in accounts] == [2, 3, 3]
     assert [sum(each.counts.acked_by_partition.values()) for each in accounts] == [2, 3, 4]
-    assert driven.account.acked_ever == Counter({0: 9})
+    assert driven.account.offsets_ever == Counter({0: 9})
     assert [each.counts.by_broker[1].requests for each in accounts] == [3, 3, 3]
     assert [each.counts.by_broker[1].missing_records for each in accounts[:2]] == [1, 1]
     assert accounts[0].latency.histogram.count == 2

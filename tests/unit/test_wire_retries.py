@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import random
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -20,6 +19,8 @@ from search.errors import RedlineError
 from tests.support.patterns import plan
 from tests.support.scripted_broker import Answer, Script, ScriptedBroker
 from tests.support.scripted_log import Log
+from tests.support.simulated_time import SimulatedTime
+from tests.support.wire_loops import EPOCH_S
 
 PARTITIONS = 4
 NOT_LEADER = 6
@@ -38,9 +39,10 @@ class Cluster:
 
     def __init__(self, *scripts: Script, leaders: Mapping[int, int] | None = None) -> None:
         self.log = Log()
+        self.time = SimulatedTime()
         self.leaders = dict(leaders or dict.fromkeys(range(PARTITIONS), 1))
         self.brokers = {
-            number: ScriptedBroker(script, self.leaders, self.log)
+            number: ScriptedBroker(script, self.leaders, self.log, self.time)
             for number, script in enumerate(scripts, 1)
         }
         self.is_down = False
@@ -65,15 +67,17 @@ class Cluster:
         with contextlib.ExitStack() as stack:
             for broker in self.brokers.values():
                 stack.enter_context(broker)
+            stack.enter_context(self.time.passing())
             transports = {
                 (client_id, number): PlainTransport(broker.client_socket)
                 for number, broker in self.brokers.items()
             }
             pool = BatchPool(pattern)
-            loop = WireLoop(trial, 0, transports, pool, producer_ids=ids, opener=self._open)
-            now = time.monotonic()
-            loop.run(now + 0.05, time.time() - now)
-            self.drain_s = time.monotonic() - loop.account.window.end_s
+            loop = WireLoop(
+                trial, 0, transports, pool, self.time.clock, producer_ids=ids, opener=self._open
+            )
+            loop.run(self.time.now_s + 0.05, EPOCH_S)
+            self.drain_s = self.time.now_s - loop.account.window.end_s
             for transport in transports.values():
                 transport.close()
         return loop

@@ -112,6 +112,7 @@ class BatchPool:
         producer_id: int = -1,
         epoch: int = -1,
         sequence: int = -1,
+        is_transactional: bool = False,
     ) -> tuple[bytes, memoryview]:
         """A batch ready to be sent: its header, and its records without a copy.
 
@@ -119,10 +120,11 @@ class BatchPool:
             records: a number that `section.fitting` gives.
             base_timestamp_ms: create time of its first record [ms since the epoch].
             producer_id, epoch, sequence: of an idempotent producer; -1 for none.
+            is_transactional: whether it is a part of its producer's transaction.
         """
         last_ms = base_timestamp_ms + int((records - 1) * self._interval_ms)
         times = (base_timestamp_ms, last_ms)
-        return batch_of(section, records, times, producer_id, epoch, sequence)
+        return batch_of(section, records, times, producer_id, epoch, sequence, is_transactional)
 
     # --- what goes in -------------------------------------------------------
 

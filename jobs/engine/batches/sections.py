@@ -37,6 +37,7 @@ _CRC = struct.Struct(">I")
 _AFTER_CRC = struct.Struct(">hiqqqhii")
 _LENGTH_OFFSET = 12
 _MAGIC = 2
+_TRANSACTIONAL = 0x10  # of a batch's attributes
 _UNBOUNDED = 2**31 - 1
 
 
@@ -210,6 +211,7 @@ def batch_of(
     producer_id: int = -1,
     epoch: int = -1,
     sequence: int = -1,
+    is_transactional: bool = False,
 ) -> tuple[bytes, memoryview]:
     """A batch ready to be sent: its header, and its records without a copy.
 
@@ -217,10 +219,12 @@ def batch_of(
         records: a number that `section.fitting` gives.
         timestamps_ms: create times of its first and last record [ms since the epoch].
         producer_id, epoch, sequence: of an idempotent producer; -1 for none.
+        is_transactional: whether it is a part of its producer's transaction.
     """
     body = section.body(records)
+    attributes = section.codec | _TRANSACTIONAL if is_transactional else section.codec
     after = _AFTER_CRC.pack(
-        section.codec, records - 1, *timestamps_ms, producer_id, epoch, sequence, records
+        attributes, records - 1, *timestamps_ms, producer_id, epoch, sequence, records
     )
     length = BATCH_HEADER_BYTES - _LENGTH_OFFSET + len(body)
     header = _BEFORE_CRC.pack(0, length, -1, _MAGIC)

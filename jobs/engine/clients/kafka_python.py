@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
@@ -17,6 +17,7 @@ from jobs.engine.consuming.membership import (
     number_of,
     topic_partition,
 )
+from jobs.engine.producing.transactions import TransactionError
 from jobs.engine.task.plan import TrialPlan
 from metrics.traffic.producer import ProducerPattern
 
@@ -68,6 +69,17 @@ def producer_options(pattern: ProducerPattern) -> dict[str, object]:
     }
 
 
+def _transactional(plan: TrialPlan, index: int) -> dict[str, object]:
+    """What KafkaProducer wants to know of a producer with transactions."""
+    options = plan.pattern.producer.options
+    if not options.has_transactions:
+        return {}
+    return {
+        "transactional_id": plan.client_id(index),
+        "transaction_timeout_ms": options.transaction_timeout_ms,
+    }
+
+
 class ThrottleTimes:
     """Throttle times that brokers tell a client of kafka-python, which tells them nobody.
 
@@ -107,10 +119,13 @@ class KafkaPythonProducer:
                 max_block_ms=timeout_ms,
                 metrics_enabled=False,
                 **producer_options(plan.pattern.producer),
+                **_transactional(plan, index),
                 **plan.client_options,
             )
             self._throttle = ThrottleTimes(self._producer._sender, "_handle_produce_response")
             self._producer.partitions_for(self._topic)
+            if plan.pattern.producer.options.has_transactions:
+                self._producer.init_transactions()
         except kafka_errors.KafkaError as error:
             raise LibraryError(f"kafka-python cannot begin: {error}") from error
 
@@ -125,6 +140,24 @@ class KafkaPythonProducer:
             return True
         future.add_both(functools.partial(settled_by, future, settled))
         return True
+
+    def begin(self) -> None:
+        """See `TransactionalLibrary.begin`."""
+        self._transact(self._producer.begin_transaction)
+
+    def commit(self) -> None:
+        """See `TransactionalLibrary.commit`."""
+        self._transact(self._producer.commit_transaction)
+
+    def abort(self) -> None:
+        """See `TransactionalLibrary.abort`."""
+        self._transact(self._producer.abort_transaction)
+
+    def _transact(self, call: Callable[[], object]) -> None:
+        try:
+            call()
+        except kafka_errors.KafkaError as error:
+            raise TransactionError(str(error)) from error
 
     @property
     def throttle_ms(self) -> int:

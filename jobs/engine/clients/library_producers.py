@@ -19,12 +19,15 @@ from kafka.record.default_records import DefaultRecordBatch
 
 from jobs.engine.batches.pool import BatchPool, pool_of
 from jobs.engine.clients.library import NEVER_SENT, LibraryProducer, Record
+from jobs.engine.clients.library_transactions import CommittingProducer, TransactionalLibrary
 from jobs.engine.network.connections import open_connections
 from jobs.engine.producing.account import Account
 from jobs.engine.producing.batch import UNACKNOWLEDGED
 from jobs.engine.producing.producer import Producer
 from jobs.engine.producing.role import TaskLoad
 from jobs.engine.producing.schedule import schedule_for
+from jobs.engine.producing.transactions import LOG_RECORDS_OF_AN_END
+from jobs.engine.producing.wire import await_markers
 from jobs.engine.task.driver_line import DriverLine
 from jobs.engine.task.plan import TrialPlan
 from jobs.engine.task.window import Window
@@ -76,8 +79,10 @@ class LibrarySender:
 
     @property
     def is_waiting(self) -> bool:
-        """True while some record that was accepted has no answer."""
-        return any(self.unsettled.values())
+        """True while some record that was accepted, or some commit, has no answer."""
+        library = self.library
+        is_committing = isinstance(library, CommittingProducer) and library.is_committing
+        return is_committing or any(self.unsettled.values())
 
     def offer(self, wall_offset_s: float, room_bytes: int, now: float) -> bool:
         """Hand over the next record; False when there is no room."""
@@ -206,6 +211,8 @@ class LibraryLoop:
 
     def _settle(self, source: LibrarySender) -> None:
         now, account, producer = self._clock(), self.account, source.schedule.index
+        if isinstance(source.library, CommittingProducer):
+            self._count_ends(source.library, now)
         while source.fates:
             partition, due_s, size, error = source.fates.popleft()
             source.unsettled[partition] -= 1
@@ -214,6 +221,16 @@ class LibraryLoop:
                 account.acked(producer, partition, due_s, 1, size, now)
             elif error != NEVER_SENT:
                 account.failed(producer, partition, error, 1, now)
+
+    def _count_ends(self, library: CommittingProducer, now: float) -> None:
+        while library.ends:
+            each = library.ends.pop()
+            log_records = len(each.partitions) + LOG_RECORDS_OF_AN_END
+            self.account.counts.transaction_log_records += log_records
+            if each.is_commit:
+                self.account.committed(each.partitions, each.commit_s, now)
+            else:
+                self.account.aborted(each.partitions, each.records)
 
     def _nap(self, end_s: float) -> None:
         due_s = min((s.next_due_s for s in self._sources if not s.blocked), default=end_s)
@@ -263,7 +280,7 @@ class LibraryProducers:
     """
 
     def __init__(
-        self, plan: TrialPlan, task: int, make: Callable[[TrialPlan, int], LibraryProducer]
+        self, plan: TrialPlan, task: int, make: Callable[[TrialPlan, int], TransactionalLibrary]
     ) -> None:
         self._plan = plan
         self._task = task
@@ -280,15 +297,22 @@ class LibraryProducers:
         )
         for transport in opened.values():
             transport.close()
+        duration_ms = plan.pattern.producer.options.transaction_duration_ms
         for index in plan.producers_of(self._task):
-            self._libraries.append(self._make(plan, index))
+            made = self._make(plan, index)
+            self._libraries.append(
+                made if duration_ms is None else CommittingProducer(made, duration_ms / 1000.0)
+            )
         self._records = records_of(plan.pattern.producer)
 
     def run(self, start_s: float, wall_offset_s: float, line: DriverLine | None) -> TaskLoad:
         """See `ProducerClient.run`."""
         pool = pool_of(self._plan.pattern.producer)
         loop = LibraryLoop(self._plan, self._task, self._libraries, self._records, pool, line=line)
-        return loop.run(start_s, wall_offset_s)
+        done = loop.run(start_s, wall_offset_s)
+        if self._plan.pattern.producer.options.has_transactions:
+            await_markers(self._plan, self._task)
+        return done
 
     def close(self) -> None:
         """Close all producers."""

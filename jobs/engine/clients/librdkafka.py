@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from types import ModuleType
 from typing import Any
@@ -22,6 +22,7 @@ from jobs.engine.clients.library import (
     missing,
 )
 from jobs.engine.consuming.membership import HEARTBEAT_MS, SESSION_MS
+from jobs.engine.producing.transactions import TransactionError
 from jobs.engine.task.plan import TrialPlan
 from metrics.traffic.producer import ProducerOptions, ProducerPattern
 
@@ -195,15 +196,22 @@ class RdKafkaProducer:
             "error_cb": self._note_trouble,
             "throttle_cb": self._note_throttle,
         }
+        if plan.pattern.producer.options.has_transactions:
+            options |= {
+                "transactional.id": plan.client_id(index),
+                "transaction.timeout.ms": plan.pattern.producer.options.transaction_timeout_ms,
+            }
         try:
             self._producer = kafka.Producer(options, logger=_LOG)
         except kafka.KafkaException as error:
             raise LibraryError(f"librdkafka refuses its configuration: {_words(error)}") from error
-        self._connect(plan.connect_timeout_s)
+        self._connect(plan.connect_timeout_s, plan.pattern.producer.options.has_transactions)
 
-    def _connect(self, timeout_s: float) -> None:
+    def _connect(self, timeout_s: float, has_transactions: bool) -> None:
         try:
             self._producer.list_topics(self._topic, timeout_s)
+            if has_transactions:
+                self._producer.init_transactions(timeout_s)
         except self._kafka.KafkaException as error:
             self._producer.poll(0)
             raise LibraryError(
@@ -232,6 +240,24 @@ class RdKafkaProducer:
         except self._kafka.KafkaException as error:
             settled(self._name(error.args[0]))
         return True
+
+    def begin(self) -> None:
+        """See `TransactionalLibrary.begin`."""
+        self._transact(self._producer.begin_transaction)
+
+    def commit(self) -> None:
+        """See `TransactionalLibrary.commit`."""
+        self._transact(self._producer.commit_transaction)
+
+    def abort(self) -> None:
+        """See `TransactionalLibrary.abort`."""
+        self._transact(self._producer.abort_transaction)
+
+    def _transact(self, call: Callable[[], object]) -> None:
+        try:
+            call()
+        except self._kafka.KafkaException as error:
+            raise TransactionError(_words(error)) from error
 
     def serve(self) -> None:
         """Run the callbacks of what was answered."""

@@ -187,6 +187,16 @@ class FetchChannel(Channel):
         self.reader.member.positions[position.partition] = last + 1
         self.reader.ledger.read(records, size, age_s, now)
 
+    def control(self, last_offset: int, records: int) -> None:
+        """Pass over the end of a transaction."""
+        position = self._position
+        if position is None or self._tenure != self.reader.tenure:
+            return
+        if last_offset >= position.offset:
+            position.read(records, last_offset + 1)
+            self.reader.member.positions[position.partition] = last_offset + 1
+            self.reader.ledger.counts.control_records += records
+
     def answered(self, answer: FetchAnswer, now: float) -> None:
         """The response is over."""
         self.sent_s = None

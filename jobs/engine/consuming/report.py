@@ -28,7 +28,7 @@ class Acknowledged:
         gather: blocks until all tasks have called.
 
     Attributes:
-        mine: partition → records that this task's producers got acknowledged.
+        mine: partition → offsets of its log that this task's producers took for certain.
     """
 
     def __init__(self, plan: TrialPlan, gather: Gather) -> None:

@@ -15,9 +15,9 @@ from typing import Protocol
 
 from crc32c import crc32c
 
+from jobs.engine.network.frames import AnswerFormatError
 from jobs.engine.task.partitions import Partitions
 from metrics.traffic.record_format import BATCH_HEADER_BYTES
-from search.errors import RedlineError
 
 _HEAD = struct.Struct(">iiihii")  # size, correlation, throttle, error, session, topics
 _NAME_LENGTH = struct.Struct(">h")
@@ -27,9 +27,10 @@ _BATCH = struct.Struct(">qiibIhiqqqhii")
 _LENGTH_END = 12
 _CRC_END = 21
 _MAGIC = 2
+_CONTROL = 0x20  # of a batch's attributes
 
 
-class FetchFormatError(RedlineError):
+class FetchFormatError(AnswerFormatError):
     """A response that cannot be read on, as its bytes are not what they must be."""
 
 
@@ -52,6 +53,10 @@ class Sink(Protocol):
 
     def batch(self, batch: Batch, now: float) -> None:
         """A whole batch has arrived, the last of its bytes at `now`."""
+        ...
+
+    def control(self, last_offset: int, records: int) -> None:
+        """A whole control batch has arrived: the end of a transaction, and nothing of ours."""
         ...
 
     def answered(self, answer: FetchAnswer, now: float) -> None:
@@ -86,6 +91,7 @@ class FetchStream:
         self._need = _HEAD.size
         self._topics = self._partitions = self._records_left = self._frame_left = 0
         self._batch: Batch | None = None
+        self._is_control = False
         self._crc = self._crc_wanted = 0
         self.skippable = 0
 
@@ -126,6 +132,10 @@ class FetchStream:
     # --- the parts of a response, in their order -------------------------------
 
     def _await(self, step: Callable[[memoryview, int, float], None], need: int) -> None:
+        if need > self._frame_left:
+            raise FetchFormatError(
+                f"a fetch response ends {need - self._frame_left} bytes before its parts do"
+            )
         self._step, self._need = step, need
 
     def _head(self, data: memoryview, at: int, now: float) -> None:
@@ -143,11 +153,13 @@ class FetchStream:
             return
         if self._frame_left:
             raise FetchFormatError(f"a fetch response has {self._frame_left} bytes too many")
-        self._await(self._head, _HEAD.size)
+        self._step, self._need = self._head, _HEAD.size
         self._sink.answered(self._answer, now)
 
     def _name_length(self, data: memoryview, at: int, now: float) -> None:
         (length,) = _NAME_LENGTH.unpack_from(data, at)
+        if length < 0:
+            raise FetchFormatError(f"a fetch response has a topic's name of {length} bytes")
         self._await(self._name_and_count, length + _COUNT.size)
 
     def _name_and_count(self, data: memoryview, at: int, now: float) -> None:
@@ -157,6 +169,8 @@ class FetchStream:
             raise FetchFormatError(f"a fetch response is about the topic {name!r}, not one of ours")
         self._first = self._firsts[name]
         (self._partitions,) = _COUNT.unpack_from(data, end)
+        if self._partitions < 0:
+            raise FetchFormatError(f"a fetch response has {self._partitions} partitions of a topic")
         self._next_partition(now)
 
     def _next_partition(self, now: float) -> None:
@@ -170,6 +184,10 @@ class FetchStream:
         index, error, high, _stable, _start, aborted, size = _PARTITION.unpack_from(data, at)
         if aborted > 0:
             raise FetchFormatError("a broker names aborted transactions, which nobody asked for")
+        if size > self._frame_left:
+            raise FetchFormatError(
+                f"a partition has {size} bytes of records in the {self._frame_left} that are left"
+            )
         self._records_left = max(0, size)
         self._sink.partition(self._first + index, error, high)
         self._next_batch(now)
@@ -183,7 +201,7 @@ class FetchStream:
             self._next_partition(now)
 
     def _batch_header(self, data: memoryview, at: int, now: float) -> None:
-        base, length, _epoch, magic, crc, _flags, delta, first_ms, max_ms, *_producer, count = (
+        base, length, _epoch, magic, crc, flags, delta, first_ms, max_ms, *_producer, count = (
             _BATCH.unpack_from(data, at)
         )
         size = _LENGTH_END + length
@@ -196,6 +214,7 @@ class FetchStream:
         self._batch = None
         if size <= self._records_left:  # otherwise its end was cut off and comes another time
             self._batch = (base, base + delta, count, first_ms, max_ms, size)
+            self._is_control = bool(flags & _CONTROL)
             self._crc_wanted = crc
             if self._check_crcs:
                 self._crc = crc32c(data[at + _CRC_END : at + BATCH_HEADER_BYTES])
@@ -212,5 +231,8 @@ class FetchStream:
                     f"the batch at offset {batch[0]} has CRC {self._crc:08x} and says "
                     f"{self._crc_wanted:08x}: its bytes changed on the way"
                 )
-            self._sink.batch(batch, now)
+            if self._is_control:
+                self._sink.control(batch[1], batch[2])
+            else:
+                self._sink.batch(batch, now)
         self._next_batch(now)

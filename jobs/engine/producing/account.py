@@ -77,7 +77,8 @@ class Account:
 
     def __init__(self, window: Window, interval_s: float, producers: Iterable[int] = ()) -> None:
         self._interval_s = interval_s
-        self._acked_before: Counter[int] = Counter()
+        self._before: Counter[int] = Counter()
+        self._acked_before = 0
         self._producers = tuple(producers)
         self._begin(window)
 
@@ -108,19 +109,28 @@ class Account:
         """Begin anew with the window that follows; returns the account of the one that is over."""
         over = copy.copy(self)
         over.close()
-        self._acked_before.update(self.counts.acked_by_partition)
+        self._before.update(self._offsets)
+        self._acked_before += self.counts.acked_total
         self._begin(following)
         return over
 
     @property
-    def acked_ever(self) -> Counter[int]:
-        """Partition → records acknowledged in this window and all before it."""
-        return self._acked_before + Counter(self.counts.acked_by_partition)
+    def offsets_ever(self) -> Counter[int]:
+        """Partition → offsets that this window and all before it took of its log for certain.
+
+        Those of acknowledged records, and of the ends of transactions.
+        """
+        return self._before + self._offsets
+
+    @property
+    def _offsets(self) -> Counter[int]:
+        counts = self.counts
+        return Counter(counts.acked_by_partition) + Counter(counts.control_records_by_partition)
 
     @property
     def acked_all(self) -> int:
         """Records acknowledged in this window and all before it."""
-        return self._acked_before.total() + self.counts.acked_total
+        return self._acked_before + self.counts.acked_total
 
     def sent(self, producer: int, partition: int, records: int, now: float) -> None:
         """A batch was handed to a socket for the first time."""
@@ -173,3 +183,20 @@ class Account:
         """So many records may be in the log once more than they count as acked or failed."""
         self.counts.duplicates_by_partition[partition] += records
         self.counts.by_producer.duplicates[producer] += records
+
+    def committed(self, partitions: Iterable[int], commit_s: float, now: float) -> None:
+        """A transaction with these partitions is committed; its commit took `commit_s`."""
+        self._ended(partitions)
+        if self.window.holds(now):
+            self.counts.transactions_committed += 1
+            self.counts.commit_s += commit_s
+
+    def aborted(self, partitions: Iterable[int], records: int) -> None:
+        """A transaction with these partitions, and so many acknowledged records, is aborted."""
+        self._ended(partitions)
+        self.counts.transactions_aborted += 1
+        self.counts.aborted_records += records
+
+    def _ended(self, partitions: Iterable[int]) -> None:
+        for partition in partitions:
+            self.counts.control_records_by_partition[partition] += 1

@@ -1,4 +1,5 @@
-"""What a producer asks brokers besides taking its records: leaders, and its producer id.
+"""What a producer asks brokers besides taking its records: leaders, its producer id, and what
+the coordinator of its transactions does.
 
 These requests are rare, so kafka-python's own codecs write and read them, in versions that
 every broker from Kafka 2.1 to 4.x speaks.
@@ -8,18 +9,47 @@ from __future__ import annotations
 
 import selectors
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
 
 from kafka.errors import for_code
-from kafka.protocol.metadata import MetadataRequest, MetadataResponse
-from kafka.protocol.producer import InitProducerIdRequest, InitProducerIdResponse
+from kafka.protocol.metadata import (
+    CoordinatorType,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    MetadataRequest,
+    MetadataResponse,
+)
+from kafka.protocol.producer import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    EndTxnRequest,
+    EndTxnResponse,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
 
-from jobs.engine.network.frames import Buffer, FrameReader
+from jobs.engine.network.frames import Buffer, FrameReader, answer_of
 from jobs.engine.network.transport import Transport
+from jobs.engine.producing.transactions import (
+    AddPartitions,
+    EndTransaction,
+    FindCoordinator,
+    Question,
+    RenewEpoch,
+)
+from jobs.engine.task.partitions import Partitions
+from metrics.traffic.producer import TRANSACTION_TIMEOUT_MS
 from search.errors import RedlineError
 
 _METADATA_VERSION = 4
 _INIT_VERSION = 1
+_FIND_VERSION = 1
+_ADD_VERSION = 0
+_END_VERSION = 1
+_NOT_ATTEMPTED = 55
 _RECEIVE_BYTES = 65_536
 _POLL_S = 0.05
 
@@ -35,10 +65,10 @@ def metadata_request(topics: Sequence[str], client_id: str, correlation_id: int)
         allow_auto_topic_creation=False,
         version=_METADATA_VERSION,
     )
-    request.with_header(correlation_id=correlation_id, client_id=client_id)
-    return bytes(request.encode(framed=True, header=True))
+    return _framed(request, client_id, correlation_id)
 
 
+@answer_of("leaders")
 def leaders_in(frame: Buffer) -> dict[tuple[str, int], int]:
     """(Topic, partition) → broker id of its leader, of the partitions that have one."""
     response = MetadataResponse.decode(bytes(frame), version=_METADATA_VERSION, header=True)
@@ -50,19 +80,135 @@ def leaders_in(frame: Buffer) -> dict[tuple[str, int], int]:
     }
 
 
-def init_request(client_id: str, correlation_id: int) -> bytes:
-    """Ask for a producer id."""
+@dataclass(frozen=True)
+class TransactionalId:
+    """A producer with transactions, as its coordinator knows it.
+
+    Attributes:
+        name: its `transactional.id`.
+        timeout_ms: after how long a transaction is aborted.
+    """
+
+    name: str
+    timeout_ms: int
+
+
+def init_request(
+    client_id: str, correlation_id: int, transactional: TransactionalId | None = None
+) -> bytes:
+    """Ask for a producer id, and with transactions for its next epoch."""
     request = InitProducerIdRequest(
-        transactional_id=None, transaction_timeout_ms=60_000, version=_INIT_VERSION
+        transactional_id=None if transactional is None else transactional.name,
+        transaction_timeout_ms=(
+            TRANSACTION_TIMEOUT_MS if transactional is None else transactional.timeout_ms
+        ),
+        version=_INIT_VERSION,
     )
+    return _framed(request, client_id, correlation_id)
+
+
+@answer_of("a producer id")
+def init_answer(frame: Buffer) -> tuple[int, int, int]:
+    """Error code, producer id, and epoch."""
+    response = InitProducerIdResponse.decode(bytes(frame), version=_INIT_VERSION, header=True)
+    return response.error_code, response.producer_id, response.producer_epoch
+
+
+def coordinator_request(
+    question: Question,
+    transactional: TransactionalId,
+    producer: tuple[int, int],
+    partitions: Partitions,
+    correlation_id: int,
+) -> bytes:
+    """Ask the coordinator of a producer's transactions, or who that is.
+
+    Args:
+        producer: its id and epoch.
+        partitions: of all topics, for their names.
+    """
+    name = transactional.name
+    if isinstance(question, FindCoordinator):
+        return find_request(name, correlation_id)
+    if isinstance(question, RenewEpoch):
+        return init_request(name, correlation_id, transactional)
+    request: Any
+    if isinstance(question, EndTransaction):
+        request = EndTxnRequest(
+            transactional_id=name,
+            producer_id=producer[0],
+            producer_epoch=producer[1],
+            committed=question.is_commit,
+            version=_END_VERSION,
+        )
+        return _framed(request, name, correlation_id)
+    by_topic: dict[str, list[int]] = {}
+    for number in question.partitions:
+        topic, partition = partitions.of(number)
+        by_topic.setdefault(topic, []).append(partition)
+    request = AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id=name,
+        v3_and_below_producer_id=producer[0],
+        v3_and_below_producer_epoch=producer[1],
+        v3_and_below_topics=[
+            AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name=topic, partitions=each)
+            for topic, each in by_topic.items()
+        ],
+        version=_ADD_VERSION,
+    )
+    return _framed(request, name, correlation_id)
+
+
+def coordinator_answer(question: Question, frame: Buffer) -> tuple[int, tuple[int, int]]:
+    """Error code; and the broker id of a coordinator, or producer id and epoch, where asked for.
+
+    Raises:
+        AnswerFormatError: the frame is no such answer.
+    """
+    return answer_of("a transaction")(partial(_coordinator_answer, question))(frame)
+
+
+def _coordinator_answer(question: Question, frame: Buffer) -> tuple[int, tuple[int, int]]:
+    data = bytes(frame)
+    if isinstance(question, FindCoordinator):
+        code, broker = find_answer(frame)
+        return code, (broker, -1)
+    if isinstance(question, RenewEpoch):
+        code, producer_id, epoch = init_answer(frame)
+        return code, (producer_id, epoch)
+    if isinstance(question, EndTransaction):
+        ended = EndTxnResponse.decode(data, version=_END_VERSION, header=True)
+        return ended.error_code, (-1, -1)
+    assert isinstance(question, AddPartitions), "there is no other question"
+    added = AddPartitionsToTxnResponse.decode(data, version=_ADD_VERSION, header=True)
+    codes = [
+        each.partition_error_code
+        for topic in added.results_by_topic_v3_and_below
+        for each in topic.results_by_partition
+    ]
+    # Those that were not attempted say nothing of why.
+    wrong = sorted(filter(None, codes), key=lambda code: code == _NOT_ATTEMPTED)
+    return wrong[0] if wrong else 0, (-1, -1)
+
+
+def find_request(transactional_id: str, correlation_id: int) -> bytes:
+    """Ask which broker coordinates the transactions of this id."""
+    request = FindCoordinatorRequest(
+        key=transactional_id, key_type=CoordinatorType.TRANSACTION.value, version=_FIND_VERSION
+    )
+    return _framed(request, transactional_id, correlation_id)
+
+
+@answer_of("a coordinator")
+def find_answer(frame: Buffer) -> tuple[int, int]:
+    """Error code, and broker id."""
+    response = FindCoordinatorResponse.decode(bytes(frame), version=_FIND_VERSION, header=True)
+    return response.error_code, response.node_id
+
+
+def _framed(request: Any, client_id: str, correlation_id: int) -> bytes:
     request.with_header(correlation_id=correlation_id, client_id=client_id)
     return bytes(request.encode(framed=True, header=True))
-
-
-def init_answer(frame: Buffer) -> tuple[int, int]:
-    """Error code, and producer id."""
-    response = InitProducerIdResponse.decode(bytes(frame), version=_INIT_VERSION, header=True)
-    return response.error_code, response.producer_id
 
 
 def ask_producer_ids(transports: Mapping[str, Transport], timeout_s: float) -> dict[str, int]:
@@ -74,54 +220,161 @@ def ask_producer_ids(transports: Mapping[str, Transport], timeout_s: float) -> d
     Raises:
         ProducerIdError: a broker refused, closed, or did not answer within `timeout_s`.
     """
+    asked = _Asked(
+        "producer id",
+        "the brokers to hand them out: is the controller well? set producer.enable_idempotence "
+        "to false to do without",
+        "the right to write (IdempotentWrite before Kafka 2.8)",
+    )
     deadline_s = time.monotonic() + timeout_s
-    ids: dict[str, int] = {}
-    while len(ids) < len(transports):
-        missing = [client_id for client_id in transports if client_id not in ids]
-        ids.update(_ask_once({each: transports[each] for each in missing}, deadline_s))
-        if len(ids) < len(transports):
-            _check_time(deadline_s, len(transports) - len(ids))
+    requests = {each: init_request(each, 0) for each in transports}
+    ids = asked.until_answered(transports, requests, init_answer, deadline_s)
+    return {client_id: producer_id for client_id, (_, producer_id, _epoch) in ids.items()}
+
+
+@dataclass(frozen=True)
+class Registered:
+    """What the coordinator of a transactional id says of it.
+
+    Attributes:
+        coordinator: its broker id.
+    """
+
+    coordinator: int
+    producer_id: int
+    epoch: int
+
+
+def register_transactional(
+    transports: Mapping[tuple[str, int], Transport],
+    transactional: Sequence[TransactionalId],
+    timeout_s: float,
+) -> dict[str, Registered]:
+    """A producer id and a new epoch for each transactional id, of its coordinator.
+
+    Whatever transaction it had open is aborted, and the answer comes when no end of one is
+    under way any more: all of their markers are in the logs then.
+
+    Args:
+        transports: (transactional id, broker id) → a connection with nothing under way.
+
+    Raises:
+        ProducerIdError: a broker refused, closed, or did not answer within `timeout_s`.
+    """
+    asked = _Asked(
+        "coordinator for their transactions",
+        "the topic __transaction_state to have leaders (transaction.state.log.replication.factor "
+        "up to the number of brokers)",
+        "the rights to Describe and Write on transactional ids, and a transaction timeout up to "
+        "the brokers' transaction.max.timeout.ms",
+    )
+    deadline_s = time.monotonic() + timeout_s
+    brokers = sorted({broker for _, broker in transports})
+    found: dict[str, Registered] = {}
+    missing = {each.name: each for each in transactional}
+    while missing:
+        ways = {
+            name: transports[name, brokers[index % len(brokers)]]
+            for index, name in enumerate(missing)
+        }
+        requests = {name: find_request(name, 0) for name in missing}
+        at = asked.until_answered(ways, requests, find_answer, deadline_s)
+        ways = {name: transports[name, broker] for name, (_, broker) in at.items()}
+        requests = {name: init_request(name, 0, each) for name, each in missing.items()}
+        answers = asked.once(ways, requests, init_answer, deadline_s)
+        for name, (_, producer_id, epoch) in answers.items():
+            found[name] = Registered(at[name][1], producer_id, epoch)
+            del missing[name]
+        if missing:
+            asked.check_time(deadline_s, len(missing))
             time.sleep(_POLL_S)
-    return ids
+    return found
 
 
-def _check_time(deadline_s: float, missing: int) -> None:
-    if time.monotonic() > deadline_s:
-        raise ProducerIdError(
-            f"{missing} producers got no producer id in time; expected the brokers to hand them "
-            "out: is the controller well? set producer.enable_idempotence to false to do without"
-        )
+Answer = TypeVar("Answer", bound=tuple[int, ...])
+"""What was answered, the error code first."""
 
 
-def _ask_once(transports: Mapping[str, Transport], deadline_s: float) -> dict[str, int]:
-    """Ask over all connections, and take one answer of each; without those still loading."""
-    ids: dict[str, int] = {}
-    open_answers = set(transports)
-    with selectors.DefaultSelector() as selector:
-        for client_id, transport in transports.items():
-            transport.send([init_request(client_id, 0)])
-            selector.register(transport, selectors.EVENT_READ, (client_id, FrameReader()))
-        buffer = memoryview(bytearray(_RECEIVE_BYTES))
-        while open_answers:
-            _check_time(deadline_s, len(open_answers))
-            for key, _ in selector.select(_POLL_S):
-                client_id, reader = key.data
-                for code, producer_id in _answers(transports[client_id], reader, buffer):
-                    open_answers.discard(client_id)
-                    if code == 0:
-                        ids[client_id] = producer_id
-                    elif not for_code(code).retriable:
-                        raise ProducerIdError(
-                            f"a broker refused a producer id with {for_code(code).__name__}; "
-                            "expected the right to write (IdempotentWrite before Kafka 2.8)"
-                        )
-    return ids
+@dataclass(frozen=True)
+class _Asked:
+    """Something that producers need before they begin, each over a connection of its own.
 
+    Attributes:
+        thing: what they need.
+        remedy: what is expected where it does not come in time.
+        right: what is expected where it is refused.
+    """
 
-def _answers(
-    transport: Transport, reader: FrameReader, buffer: memoryview
-) -> Sequence[tuple[int, int]]:
-    size = transport.receive_into(buffer)
-    if size == 0:
-        raise ProducerIdError("a broker closed the connection instead of giving a producer id")
-    return [init_answer(frame) for frame in reader.feed(buffer[:size])] if size else []
+    thing: str
+    remedy: str
+    right: str
+
+    def until_answered(
+        self,
+        transports: Mapping[str, Transport],
+        requests: Mapping[str, bytes],
+        read: Callable[[memoryview], Answer],
+        deadline_s: float,
+    ) -> dict[str, Answer]:
+        """As `once`, again and again until all are answered."""
+        answers: dict[str, Answer] = {}
+        while len(answers) < len(transports):
+            missing = [each for each in transports if each not in answers]
+            asked = {each: transports[each] for each in missing}
+            answers.update(self.once(asked, requests, read, deadline_s))
+            if len(answers) < len(transports):
+                self.check_time(deadline_s, len(transports) - len(answers))
+                time.sleep(_POLL_S)
+        return answers
+
+    def once(
+        self,
+        transports: Mapping[str, Transport],
+        requests: Mapping[str, bytes],
+        read: Callable[[memoryview], Answer],
+        deadline_s: float,
+    ) -> dict[str, Answer]:
+        """Ask over all connections, and take one answer of each; without "ask again"."""
+        answers: dict[str, Answer] = {}
+        open_answers = set(transports)
+        with selectors.DefaultSelector() as selector:
+            for name, transport in transports.items():
+                transport.send([requests[name]])
+                selector.register(transport, selectors.EVENT_READ, (name, FrameReader()))
+            buffer = memoryview(bytearray(_RECEIVE_BYTES))
+            while open_answers:
+                self.check_time(deadline_s, len(open_answers))
+                for key, _ in selector.select(_POLL_S):
+                    name, reader = key.data
+                    for frame in self._frames(transports[name], reader, buffer):
+                        answer = read(frame)
+                        open_answers.discard(name)
+                        if answer[0] == 0:
+                            answers[name] = answer
+                        elif not for_code(answer[0]).retriable:
+                            raise ProducerIdError(
+                                f"a broker refused a {self.thing} with "
+                                f"{for_code(answer[0]).__name__}; expected {self.right}"
+                            )
+        return answers
+
+    def check_time(self, deadline_s: float, missing: int) -> None:
+        """Refuse to wait for ever.
+
+        Raises:
+            ProducerIdError: the deadline has passed.
+        """
+        if time.monotonic() > deadline_s:
+            raise ProducerIdError(
+                f"{missing} producers got no {self.thing} in time; expected {self.remedy}"
+            )
+
+    def _frames(
+        self, transport: Transport, reader: FrameReader, buffer: memoryview
+    ) -> Iterator[memoryview]:
+        size = transport.receive_into(buffer)
+        if size == 0:
+            raise ProducerIdError(
+                f"a broker closed the connection instead of giving a {self.thing}"
+            )
+        return reader.feed(buffer[:size]) if size else iter(())

@@ -4,9 +4,10 @@ Decides and does nothing itself: it is told what happened and what time it is, a
 to do next. The rules are those of Kafka's own producer: up to `max_in_flight` requests of a
 connection, batches that wait while it has no room, retries after a back-off until `retries` or
 `delivery_timeout_ms` are used up, leaders that are asked for again when they may have moved,
-and sequences that an idempotent producer keeps. The schedule is open loop: a slow broker never
-slows it down, it only makes batches wait. In a closed loop records are there whenever
-`buffer_memory` has room for them, and nothing else sets the pace.
+sequences that an idempotent producer keeps, and transactions, whose rules are in
+`transactions.py`. The schedule is open loop: a slow broker never slows it down, it only makes
+batches wait. In a closed loop records are there whenever `buffer_memory` has room for them, and
+nothing else sets the pace.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ import itertools
 import random
 from collections import deque
 from collections.abc import Iterable, Mapping, Set
+
+from kafka.errors import for_code
 
 from jobs.engine.producing.account import Account
 from jobs.engine.producing.batch import EXPIRED, UNACKNOWLEDGED, Batch, Trouble
@@ -29,6 +32,17 @@ from jobs.engine.producing.retries import (
     SEQUENCE_ERRORS,
     Refusal,
     backoff_s,
+)
+from jobs.engine.producing.transactions import (
+    ABORTED,
+    COORDINATOR_NOT_AVAILABLE,
+    LOG_RECORDS_OF_AN_END,
+    AddPartitions,
+    EndTransaction,
+    FindCoordinator,
+    Question,
+    RenewEpoch,
+    Transactions,
 )
 from jobs.engine.task.window import Window
 from metrics.traffic.producer import ProducerPattern
@@ -56,6 +70,16 @@ class AskLeaders:
         self.connection = connection
 
 
+class AskCoordinator:
+    """Ask the coordinator of the producer's transactions over this connection."""
+
+    __slots__ = ("connection", "question")
+
+    def __init__(self, connection: Connection, question: Question) -> None:
+        self.connection = connection
+        self.question = question
+
+
 class Reopen:
     """Open this connection again; it may take as long as it takes."""
 
@@ -65,7 +89,7 @@ class Reopen:
         self.connection = connection
 
 
-Action = Produce | AskLeaders | Reopen
+Action = Produce | AskLeaders | AskCoordinator | Reopen
 
 
 class Delivery:
@@ -95,9 +119,11 @@ class Delivery:
         self._due: list[tuple[float, int, Producer]] = []
         self._muted: list[tuple[float, int, MutedPartition]] = []
         self._order = itertools.count()  # settles ties, as producers have no order
-        self._questions: deque[AskLeaders | Reopen] = deque()
+        self._ends: list[tuple[float, int, Producer]] = []
+        self._questions: deque[AskLeaders | AskCoordinator | Reopen] = deque()
         self._filling: deque[Connection] = deque()
         self._settling: set[Connection] = set()
+        self._transacting: set[Producer] = set()
         self._unanswered = 0
         self._congested = 0
         self._to_send_again = 0
@@ -123,7 +149,8 @@ class Delivery:
     @property
     def has_work(self) -> bool:
         """True while something may be sent or is still to be answered."""
-        waiting = self._unanswered + self._congested + self._to_send_again + len(self._settling)
+        waiting = self._unanswered + self._congested + self._to_send_again
+        waiting += len(self._settling) + len(self._transacting)
         return self.is_open or waiting > 0
 
     # --- what to do ---------------------------------------------------------
@@ -133,11 +160,12 @@ class Delivery:
         """When there is something to do next, unless something happens before."""
         if self._questions or self._filling:
             return 0.0
-        due_s = self._due[0][0] if self._due else _NEVER
-        return min(due_s, self._muted[0][0]) if self._muted else due_s
+        heads = (each[0][0] for each in (self._due, self._muted, self._ends) if each)
+        return min(heads, default=_NEVER)
 
     def next(self, now: float) -> Action | None:
         """What to do now, or None; `next_s` says when to ask again."""
+        self._look_at_ends(now)
         while True:
             while self._questions:
                 question = self._asked(self._questions.popleft(), now)
@@ -174,9 +202,16 @@ class Delivery:
                 return request
         return None
 
-    def _asked(self, question: AskLeaders | Reopen, now: float) -> AskLeaders | Reopen | None:
+    def _asked(
+        self, question: AskLeaders | AskCoordinator | Reopen, now: float
+    ) -> AskLeaders | AskCoordinator | Reopen | None:
         connection = question.connection
         if isinstance(question, Reopen):
+            return question
+        if isinstance(question, AskCoordinator):
+            if not connection.is_open:
+                return None  # which was told when it was lost
+            connection.in_flight.append((now, []))
             return question
         if not connection.is_open:
             self._metadata.forget_question()
@@ -226,6 +261,46 @@ class Delivery:
         if connection.has_waiting:
             self._filling.append(connection)
 
+    def coordinated(
+        self, connection: Connection, code: int, answer: tuple[int, int], now: float
+    ) -> None:
+        """The oldest request, of the coordinator, was answered.
+
+        Args:
+            code: Kafka's error code, 0 for none.
+            answer: the coordinator's broker id where it was asked for, producer id and epoch
+                where these were.
+
+        Raises:
+            TransactionError: it will not do what it was asked for.
+        """
+        connection.in_flight.popleft()
+        producer = connection.producer
+        transactions = producer.transactions
+        assert transactions is not None and transactions.asking is not None, "it was asked"
+        question = transactions.asking
+        if isinstance(question, FindCoordinator) and answer[0] not in producer.connections:
+            code = code or COORDINATOR_NOT_AVAILABLE
+        if code:
+            transactions.refused(code, self._backoff_s(transactions), now)
+        elif isinstance(question, AddPartitions):
+            self._account.counts.transaction_log_records += 1
+            for partition in transactions.added():
+                if (muted := producer.muted.get(partition)) is not None:
+                    self._look_again(muted, now)
+        elif isinstance(question, EndTransaction):
+            self._note_end(producer, transactions, question.is_commit, now)
+            transactions.ended()
+        elif isinstance(question, RenewEpoch):
+            assert producer.id_state is not None, "a producer with transactions is idempotent"
+            producer.id_state.renew_all(*answer)
+            transactions.renewed()
+        else:
+            transactions.found(answer[0])
+        self._ask_on(producer, now)
+        if connection.has_waiting:
+            self._filling.append(connection)
+
     def congested(self, connection: Connection) -> None:
         """The socket did not take all of the newest request."""
         if not connection.is_congested:
@@ -250,6 +325,7 @@ class Delivery:
         self._settling.discard(connection)
         if any(not batches for _, batches in requests):
             self._metadata.forget_question()
+        self._lose_coordinator(connection, now)
         for _, batches in requests:
             for batch in batches:
                 self._take_back(producer, batch, error, LOST, now)
@@ -284,6 +360,10 @@ class Delivery:
                 producer.unbuffer(batch)
                 self._fail(producer, batch, EXPIRED, now)
             self._unblock(producer)
+        for producer in self.producers if self._transacting else ():
+            for muted in list(producer.muted.values()):
+                if muted.pending and muted.pending[0].due_s < now - self._timeout_s:
+                    self._look_again(muted, now)  # it waits for the coordinator, and so do we
 
     def note_silence(self, now: float) -> None:
         """See for how long each broker has not answered; to be called several times a second."""
@@ -310,14 +390,18 @@ class Delivery:
         self._conclude(now)
         self.is_open = False
         self._due.clear()
-        for connection in self.connections:
-            connection.pending.clear()
-            connection.open_batch_waits = False
         for producer in self.producers:
+            dropped = 0
+            for connection in producer.connections.values():
+                dropped += len(connection.pending)
+                connection.pending.clear()
+                connection.open_batch_waits = False
             for muted in list(producer.muted.values()):
+                dropped += len(muted.pending)
                 muted.pending.clear()
                 muted.open_batch_waits = False
                 self._look_again(muted, max(now, muted.not_before_s))
+            self._end_last(producer, dropped, now)
         if not self._is_answered:
             # A broker drops what it has not read yet when a connection is closed; its answer
             # to anything says that it has read all that came before.
@@ -336,11 +420,16 @@ class Delivery:
         for connection in self.connections:
             if connection.in_flight:
                 self.lost(connection, UNACKNOWLEDGED, now)
+        for producer in self._transacting:
+            self._leave_open(producer)
+        self._transacting.clear()
 
     def _unsent_own(self, producer: Producer) -> int:
         """Records that were due and not sent although nothing but the generator held them up."""
         connection = producer.connections[self._leaders[producer.partition]]
         if producer.blocked or producer.partition in producer.muted:
+            return 0
+        if producer.transactions is not None and producer.transactions.is_ending:
             return 0
         if connection.pending or not connection.has_room:
             return 0
@@ -359,19 +448,25 @@ class Delivery:
     def _advance(self, producer: Producer, now: float) -> Produce | None:
         """Send or queue what of this producer is ready, and say when to look at it again."""
         end_s = self._account.window.load_end_s
+        transactions = producer.transactions
         while (ready_s := producer.ready_s) <= now and ready_s < end_s:
             connection = producer.connections[self._leaders[producer.partition]]
-            is_muted = producer.partition in producer.muted
+            is_held = transactions is not None and transactions.is_ending
+            is_muted = is_held or not self._is_admitted(producer)
             if connection.has_room and not connection.pending and not is_muted:
                 records = producer.records_by(ready_s)
                 batch = producer.seal(records, now)
                 connection.open_batch_waits = False
                 if not producer.closed_loop:
                     self._account.late(now - ready_s, records, now)
+                if transactions is not None:
+                    transactions.unsettled += 1
                 producer.scheduled_s = producer.ready_s
                 return self._send(connection, [batch], now)
-            waiting: Connection | MutedPartition = connection
-            if is_muted or not connection.is_open:
+            waiting: Connection | MutedPartition | Transactions = connection
+            if transactions is not None and is_held:
+                waiting = transactions
+            elif is_muted or not connection.is_open:
                 waiting = self._mute(producer, producer.partition, now)
             if producer.full_s > now:
                 waiting.open_batch_waits = True
@@ -380,6 +475,8 @@ class Delivery:
             batch = producer.seal(producer.full_records, now)
             waiting.pending.append(batch)
             waiting.open_batch_waits = False
+            if transactions is not None and not is_held:
+                transactions.unsettled += 1
             producer.buffer(batch)
             if producer.buffered_bytes >= self._options.buffer_memory:
                 producer.blocked = True
@@ -409,6 +506,8 @@ class Delivery:
         ):
             batches.append(producer.seal(producer.records_by(now), now))
             connection.open_batch_waits = False
+            if producer.transactions is not None:
+                producer.transactions.unsettled += 1
             self._schedule(producer, producer.ready_s)
         self._unblock(producer)
         return self._send(connection, batches, now) if batches else None
@@ -474,6 +573,8 @@ class Delivery:
         self._unblock(producer)
         if muted.under_way is not None:
             return None
+        if not self._is_in_transaction(producer, muted.partition, now):
+            return None
         connection = producer.connections[self._leaders[muted.partition]]
         if not connection.is_open:
             self._seek_way(connection, now)
@@ -535,6 +636,9 @@ class Delivery:
         self.log_bytes += batch.size
         if producer.id_state is not None:
             producer.id_state.acknowledge(batch)
+        if producer.transactions is not None:
+            producer.transactions.acked_records += batch.records
+            self._settle(producer, producer.transactions, now)
         if batch.trouble is not None and batch.trouble.copies:
             copied = batch.trouble.copies * batch.records
             account.duplicated(producer.index, batch.partition, copied)
@@ -557,6 +661,9 @@ class Delivery:
             # Out of order is no surprise behind a batch that failed; of the next one it is.
             is_broken = code != OUT_OF_ORDER_SEQUENCE or state.is_next(batch)
             if is_broken and state.is_current(batch):
+                if producer.transactions is not None:
+                    self._fail(producer, batch, for_code(code).__name__, now)
+                    return False
                 self._start_again(producer, batch.partition)
         refusal = Refusal.of(code, self._options, state is not None)
         self._take_back(producer, batch, refusal.error, refusal, now)
@@ -575,6 +682,7 @@ class Delivery:
         trouble.is_unsure |= why.is_unsure
         is_overdue = now >= batch.due_s + self._timeout_s
         is_given_up = self._is_over or is_overdue or trouble.failures > self._options.retries
+        is_given_up |= producer.transactions is not None and producer.transactions.is_failed
         if not why.is_retriable or is_given_up:
             self._fail(producer, batch, error, now)
             return
@@ -601,6 +709,9 @@ class Delivery:
         if muted is not None and muted.under_way is batch:
             muted.under_way = None
             self._look_again(muted, now)
+        if producer.transactions is not None:
+            self._abort(producer, producer.transactions, now)
+            return
         state = producer.id_state
         if state is not None and not self._is_over and state.is_current(batch):
             is_unsure = trouble is not None and trouble.is_unsure
@@ -615,3 +726,200 @@ class Delivery:
         state.start_again(partition)
         for batch in muted.again if muted is not None else ():
             state.renew(batch)
+
+    # --- transactions -------------------------------------------------------
+
+    def _is_admitted(self, producer: Producer) -> bool:
+        """True when the open batch's partition may be sent to."""
+        if producer.partition in producer.muted:
+            return False
+        transactions = producer.transactions
+        return transactions is None or transactions.admits(producer.partition)
+
+    def _is_in_transaction(self, producer: Producer, partition: int, now: float) -> bool:
+        """True when nothing keeps the partition's batches; else it is seen to."""
+        transactions = producer.transactions
+        if transactions is None or transactions.admits(partition):
+            return True
+        muted = producer.muted[partition]
+        if not muted.pending and not muted.open_batch_waits:
+            del producer.muted[partition]
+            return False
+        if not transactions.is_failed:
+            transactions.want(partition, now)
+            self._transacting.add(producer)
+            self._ask_on(producer, now)
+        return False
+
+    def _backoff_s(self, transactions: Transactions) -> float:
+        return backoff_s(self._options, transactions.failures + 1, self._rng)
+
+    def _ask_on(self, producer: Producer, now: float) -> None:
+        """Ask the coordinator what is next, or say when to look again."""
+        transactions = producer.transactions
+        if transactions is None or transactions.asking is not None or self._is_over:
+            return
+        ends_s = transactions.ends_s
+        if ends_s is not None and now >= ends_s and not transactions.is_ending:
+            self._flush(producer, transactions, now)
+        if transactions.is_over:
+            self._begin(producer, transactions, now)
+            return
+        question = transactions.question()
+        if question is None:
+            if ends_s is not None and not transactions.is_ending:
+                self._look_at(producer, transactions, ends_s)
+        elif now < transactions.not_before_s:
+            self._look_at(producer, transactions, transactions.not_before_s)
+        else:
+            self._ask(producer, transactions, question, now)
+
+    def _look_at_ends(self, now: float) -> None:
+        ends = self._ends
+        while ends and ends[0][0] <= now:
+            at_s, _, producer = heapq.heappop(ends)
+            if producer.transactions is not None and producer.transactions.scheduled_s == at_s:
+                self._ask_on(producer, now)
+
+    def _look_at(self, producer: Producer, transactions: Transactions, at_s: float) -> None:
+        transactions.scheduled_s = at_s
+        heapq.heappush(self._ends, (at_s, next(self._order), producer))
+
+    def _ask(
+        self, producer: Producer, transactions: Transactions, question: Question, now: float
+    ) -> None:
+        if transactions.coordinator is not None:
+            connection = producer.connections[transactions.coordinator]
+            if not connection.is_open:
+                self._seek_way(connection, now)
+                transactions.lost(self._backoff_s(transactions), now)
+                self._look_at(producer, transactions, transactions.not_before_s)
+                return
+            transactions.asking = question
+            self._questions.append(AskCoordinator(connection, question))
+            return
+        ways = [each for each in producer.connections.values() if each.is_open]
+        if not ways:
+            transactions.lost(self._backoff_s(transactions), now)
+            self._look_at(producer, transactions, transactions.not_before_s)
+            for connection in producer.connections.values():
+                self._seek_way(connection, now)
+            return
+        transactions.asking = question
+        self._questions.append(AskCoordinator(min(ways, key=_load), question))
+
+    def _lose_coordinator(self, connection: Connection, now: float) -> None:
+        """What was asked over a connection that is lost has no answer."""
+        producer = connection.producer
+        transactions = producer.transactions
+        if transactions is None or transactions.asking is None:
+            return
+        if transactions.coordinator in (None, connection.broker):
+            transactions.lost(self._backoff_s(transactions), now)
+            self._look_at(producer, transactions, transactions.not_before_s)
+
+    def _flush(self, producer: Producer, transactions: Transactions, now: float) -> None:
+        """End the transaction: what is due by now still joins it, full or not."""
+        transactions.end(now)
+        for connection in producer.connections.values():
+            connection.open_batch_waits = False
+        for muted in producer.muted.values():
+            muted.open_batch_waits = False
+        if producer.closed_loop or producer.blocked or producer.due_s(producer.opened) > now:
+            transactions.open_batch_waits = producer.ready_s <= now
+            return
+        batch = producer.seal(producer.records_by(now), now)
+        transactions.unsettled += 1
+        producer.buffer(batch)
+        connection = producer.connections[self._leaders[batch.partition]]
+        if batch.partition in producer.muted or not connection.is_open:
+            self._mute(producer, batch.partition, now).pending.append(batch)
+        elif transactions.admits(batch.partition):
+            connection.pending.append(batch)
+            self._filling.append(connection)
+        else:
+            self._mute(producer, batch.partition, now).pending.append(batch)
+        self._schedule(producer, producer.ready_s)
+
+    def _settle(self, producer: Producer, transactions: Transactions, now: float) -> None:
+        transactions.unsettled -= 1
+        if transactions.is_ending and not transactions.unsettled:
+            self._ask_on(producer, now)
+
+    def _abort(self, producer: Producer, transactions: Transactions, now: float) -> None:
+        """A batch has failed for good: nothing more of its transaction is sent."""
+        is_first = not transactions.is_failed
+        transactions.is_failed = True
+        transactions.end(now)
+        if is_first and not self._is_over:
+            transactions.wanted.intersection_update(transactions.partitions)
+            for batch in self._taken_out(producer, now):
+                self._account.failed(producer.index, batch.partition, ABORTED, batch.records, now)
+                self._reach.failed(self._leaders[batch.partition], batch.records, now)
+                producer.unbuffer(batch)
+                transactions.unsettled -= 1
+            transactions.open_batch_waits = True
+            self._schedule(producer, producer.ready_s)
+            self._unblock(producer)
+        self._settle(producer, transactions, now)
+
+    def _taken_out(self, producer: Producer, now: float) -> list[Batch]:
+        """All batches that wait to be sent, for the first time or again."""
+        batches: list[Batch] = []
+        for connection in producer.connections.values():
+            connection.open_batch_waits = False
+            for partition in list(connection.pending.partitions):
+                batches.extend(connection.pending.take_partition(partition))
+        for muted in producer.muted.values():
+            muted.open_batch_waits = False
+            self._to_send_again -= len(muted.again)
+            batches.extend((*muted.again, *muted.pending))
+            muted.again.clear()
+            muted.pending.clear()
+            self._look_again(muted, now)
+        return batches
+
+    def _note_end(
+        self, producer: Producer, transactions: Transactions, is_commit: bool, now: float
+    ) -> None:
+        account = self._account
+        account.counts.transaction_log_records += LOG_RECORDS_OF_AN_END
+        if is_commit:
+            account.committed(transactions.partitions, now - transactions.ending_since_s, now)
+        else:
+            account.aborted(transactions.partitions, transactions.acked_records)
+
+    def _begin(self, producer: Producer, transactions: Transactions, now: float) -> None:
+        """A transaction is over: what waited makes up the next one."""
+        self._transacting.discard(producer)
+        had_open_batch, transactions.open_batch_waits = transactions.open_batch_waits, False
+        for batch in transactions.begin():
+            if not self.is_open:
+                continue
+            transactions.unsettled += 1
+            self._mute(producer, batch.partition, now).pending.append(batch)
+        if had_open_batch and not producer.blocked:
+            self._schedule(producer, producer.ready_s)
+
+    def _end_last(self, producer: Producer, dropped: int, now: float) -> None:
+        """Nothing more is sent for the first time: commit what was, without what was dropped."""
+        transactions = producer.transactions
+        if transactions is None:
+            return
+        transactions.unsettled -= dropped
+        transactions.wanted.intersection_update(transactions.partitions)
+        if transactions.is_open:
+            transactions.end(now)
+            self._ask_on(producer, now)
+
+    def _leave_open(self, producer: Producer) -> None:
+        """The drain is over, and nobody knows whether the transaction has ended, or will."""
+        transactions = producer.transactions
+        assert transactions is not None, "only producers with transactions are in one"
+        self._account.counts.transactions_aborted += 1 if transactions.partitions else 0
+        for partition in transactions.partitions:
+            self._account.duplicated(producer.index, partition, 1)
+
+
+def _load(connection: Connection) -> int:
+    return len(connection.in_flight)

@@ -15,6 +15,7 @@ from jobs.engine.batches.pool import BatchPool
 from jobs.engine.network.reopening import Key, Opener, Reopener, opener_of
 from jobs.engine.network.transport import Transport
 from jobs.engine.producing.account import Account
+from jobs.engine.producing.asking import Registered
 from jobs.engine.producing.delivery import Delivery
 from jobs.engine.producing.metadata import Metadata
 from jobs.engine.producing.network_client import NetworkClient
@@ -23,6 +24,7 @@ from jobs.engine.producing.producer_id import ProducerIdState
 from jobs.engine.producing.protocol import ProduceEncoder
 from jobs.engine.producing.report import producer_report
 from jobs.engine.producing.schedule import schedule_for
+from jobs.engine.producing.transactions import Transactions
 from jobs.engine.task.driver_line import DriverLine
 from jobs.engine.task.plan import TrialPlan
 from jobs.engine.task.window import Window
@@ -36,7 +38,8 @@ class WireLoop:
 
     Args:
         line: to the driver, which may end the window early; None when nobody listens.
-        producer_ids: client id → producer id, of idempotent producers.
+        producer_ids: client id → producer id, of idempotent producers; with transactions what
+            their coordinators said.
         opener: opens lost connections again; may block, as a thread of its own calls it.
 
     Attributes:
@@ -51,7 +54,7 @@ class WireLoop:
         pool: BatchPool,
         clock: Callable[[], float] = time.monotonic,
         line: DriverLine | None = None,
-        producer_ids: Mapping[str, int] | None = None,
+        producer_ids: Mapping[str, int | Registered] | None = None,
         opener: Opener | None = None,
     ) -> None:
         self._producer_ids = producer_ids or {}
@@ -95,6 +98,7 @@ class WireLoop:
             self._clock,
             wall_offset_s,
             pattern.options.acks != "0",
+            pattern.options.transaction_timeout_ms,
         )
         for index in hosted:
             self._add_producer(index, start_s)
@@ -112,7 +116,7 @@ class WireLoop:
     def _add_producer(self, index: int, start_s: float) -> None:
         plan, pattern = self._plan, self._plan.pattern.producer
         client_id = plan.client_id(index)
-        producer_id = self._producer_ids.get(client_id)
+        id_state, transactions = self._of_brokers(client_id)
         topic, partitions = plan.partitions.topic_of(index)
         producer = Producer(
             index,
@@ -121,14 +125,30 @@ class WireLoop:
             partitions,
             schedule_for(plan.pattern, index, start_s),
             client_id,
-            None if producer_id is None else ProducerIdState(producer_id),
+            id_state,
+            transactions,
         )
         options = pattern.options
         encoder = ProduceEncoder(
-            topic, client_id, options.acks_code, options.request_timeout_ms, partitions.start
+            topic,
+            client_id,
+            options.acks_code,
+            options.request_timeout_ms,
+            partitions.start,
+            None if transactions is None else client_id,
         )
         self._delivery.add(producer, plan.brokers)
         self._network.add(producer.connections, encoder, self._transports)
+
+    def _of_brokers(self, client_id: str) -> tuple[ProducerIdState | None, Transactions | None]:
+        """What brokers gave this producer to know its batches by, and its transactions."""
+        duration_ms = self._plan.pattern.producer.options.transaction_duration_ms
+        known = self._producer_ids.get(client_id)
+        if isinstance(known, Registered):
+            assert duration_ms is not None, "only transactions have a coordinator"
+            transactions = Transactions(known.coordinator, duration_ms / 1000.0)
+            return ProducerIdState(known.producer_id, known.epoch), transactions
+        return None if known is None else ProducerIdState(known), None
 
     def _run_phases(self) -> None:
         account, delivery = self.account, self._delivery

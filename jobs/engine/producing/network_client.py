@@ -11,10 +11,17 @@ from jobs.engine.network.reopening import Key, Reopener
 from jobs.engine.network.socket_watch import SocketWatch
 from jobs.engine.network.sockets import Channel, Sockets
 from jobs.engine.network.transport import Transport
-from jobs.engine.producing.asking import leaders_in, metadata_request
-from jobs.engine.producing.delivery import Action, Delivery, Produce, Reopen
+from jobs.engine.producing.asking import (
+    TransactionalId,
+    coordinator_answer,
+    coordinator_request,
+    leaders_in,
+    metadata_request,
+)
+from jobs.engine.producing.delivery import Action, AskCoordinator, Delivery, Produce, Reopen
 from jobs.engine.producing.producer import Connection
 from jobs.engine.producing.protocol import ProduceEncoder, decode_produce_response
+from jobs.engine.producing.transactions import Question
 from jobs.engine.task.partitions import Partitions
 
 _RECEIVE_BYTES = 262_144
@@ -25,9 +32,10 @@ class ProducerChannel(Channel):
 
     Attributes:
         numbers: correlation ids of unanswered requests, oldest first.
+        questions: to the coordinator, unanswered, oldest first; None for one for leaders.
     """
 
-    __slots__ = ("connection", "correlation_id", "encoder", "numbers", "reader")
+    __slots__ = ("connection", "correlation_id", "encoder", "numbers", "questions", "reader")
 
     def __init__(self, connection: Connection, encoder: ProduceEncoder) -> None:
         super().__init__()
@@ -40,6 +48,7 @@ class ProducerChannel(Channel):
         """Begin on a fresh transport."""
         self.reader = FrameReader()
         self.numbers: deque[int] = deque()
+        self.questions: deque[Question | None] = deque()
 
 
 class NetworkClient:
@@ -48,6 +57,8 @@ class NetworkClient:
     Args:
         wall_offset_s: what to add to the clock for seconds since the epoch.
         reopener: opens lost connections again.
+        is_answered: whether brokers answer produce requests.
+        transaction_timeout_ms: of producers with transactions.
     """
 
     def __init__(
@@ -59,6 +70,7 @@ class NetworkClient:
         clock: Callable[[], float],
         wall_offset_s: float,
         is_answered: bool,
+        transaction_timeout_ms: int,
     ) -> None:
         self._delivery = delivery
         self._pool = pool
@@ -67,6 +79,7 @@ class NetworkClient:
         self._clock = clock
         self._wall_offset_s = wall_offset_s
         self._is_answered = is_answered
+        self._transaction_timeout_ms = transaction_timeout_ms
         self._channels: dict[Connection, ProducerChannel] = {}
         self._by_key: dict[Key, ProducerChannel] = {}
         self._reopened: set[ProducerChannel] = set()
@@ -113,16 +126,36 @@ class NetworkClient:
             self._produce(channel, action)
         elif isinstance(action, Reopen):
             self._reopener.want((action.connection.producer.client_id, action.connection.broker))
+        elif isinstance(action, AskCoordinator):
+            self._ask_coordinator(channel, action)
         else:
             client_id = action.connection.producer.client_id
             channel.correlation_id += 1
             channel.numbers.append(channel.correlation_id)
+            channel.questions.append(None)
             question = metadata_request(self._partitions.topics, client_id, channel.correlation_id)
             self._write(channel, [question])
+
+    def _ask_coordinator(self, channel: ProducerChannel, action: AskCoordinator) -> None:
+        producer = action.connection.producer
+        state, timeout_ms = producer.id_state, self._transaction_timeout_ms
+        assert state is not None, "a producer with transactions is idempotent"
+        channel.correlation_id += 1
+        channel.numbers.append(channel.correlation_id)
+        channel.questions.append(action.question)
+        request = coordinator_request(
+            action.question,
+            TransactionalId(producer.client_id, timeout_ms),
+            (state.producer_id, state.epoch),
+            self._partitions,
+            channel.correlation_id,
+        )
+        self._write(channel, [request])
 
     def _produce(self, channel: ProducerChannel, action: Produce) -> None:
         connection, take = action.connection, self._pool.take
         state, offset_s = connection.producer.id_state, self._wall_offset_s
+        is_transactional = connection.producer.transactions is not None
         wire = []
         for batch in action.batches:
             timestamp_ms = int((batch.due_s + offset_s) * 1000)
@@ -130,7 +163,7 @@ class NetworkClient:
                 parts = take(batch.section, batch.records, timestamp_ms)
             else:
                 stamp = (state.producer_id, *batch.stamp)
-                parts = take(batch.section, batch.records, timestamp_ms, *stamp)
+                parts = take(batch.section, batch.records, timestamp_ms, *stamp, is_transactional)
             wire.append((batch.partition, *parts))
         channel.correlation_id += 1
         buffers = channel.encoder.encode(channel.correlation_id, wire)
@@ -160,8 +193,13 @@ class NetworkClient:
             if in_flight[0][1]:
                 answer = decode_produce_response(frame, channel.encoder.first)
                 delivery.answered(connection, answer.errors, answer.throttle_ms, now)
-            else:
+                continue
+            question = channel.questions.popleft()
+            if question is None:
                 delivery.learned(connection, self._leaders_in(frame), now)
+            else:
+                code, told = coordinator_answer(question, frame)
+                delivery.coordinated(connection, code, told, now)
 
     def _leaders_in(self, frame: memoryview) -> dict[int, int]:
         """Partition → leader."""

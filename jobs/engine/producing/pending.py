@@ -24,6 +24,9 @@ class PendingBatches:
     def __bool__(self) -> bool:
         return bool(self._queues)
 
+    def __len__(self) -> int:
+        return sum(map(len, self._queues.values()))
+
     @property
     def records(self) -> int:
         """Of all that wait."""

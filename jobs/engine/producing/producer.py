@@ -13,6 +13,7 @@ from jobs.engine.producing.batch import Batch
 from jobs.engine.producing.pending import PendingBatches
 from jobs.engine.producing.producer_id import ProducerIdState
 from jobs.engine.producing.schedule import Schedule, due_between
+from jobs.engine.producing.transactions import Transactions
 from metrics.traffic.producer import ProducerPattern
 
 
@@ -22,7 +23,7 @@ class Connection:
     Attributes:
         broker: its broker id.
         in_flight: unanswered requests, oldest first: when it was sent, and its batches;
-            without batches for one that asks for leaders.
+            without batches for one that asks for leaders, or something of the coordinator.
         pending: full batches that wait for room.
         open_batch_waits: the producer's open batch is ready and waits for room here.
         waiting: muted partitions that wait for room to send a batch again.
@@ -94,6 +95,7 @@ class Producer:
         muted: partitions to which nothing can simply be sent, because a batch failed or the
             leader's connection is lost.
         id_state: of an idempotent producer.
+        transactions: of one that has some.
         closed_loop: records are there whenever there is room, so they count from when they are
             taken, and none is late.
     """
@@ -120,6 +122,7 @@ class Producer:
         "ready_s",
         "scheduled_s",
         "section",
+        "transactions",
     )
 
     def __init__(
@@ -131,6 +134,7 @@ class Producer:
         schedule: Schedule,
         client_id: str = "",
         id_state: ProducerIdState | None = None,
+        transactions: Transactions | None = None,
     ) -> None:
         self.index = index
         self.section = section
@@ -140,6 +144,7 @@ class Producer:
         self.blocked = False
         self.client_id = client_id
         self.id_state = id_state
+        self.transactions = transactions
         self.closed_loop = pattern.closed_loop
         self.muted: dict[int, MutedPartition] = {}
         self._schedule = schedule

@@ -3,7 +3,8 @@
 Every batch carries producer id, epoch and the sequence of its first record; a broker takes
 a partition's batches in sequence only. Where a sequence can't go on, because a batch
 failed for good, the partition starts again at 0 in the next epoch. A producer that is not
-transactional raises its epoch by itself (KIP-360).
+transactional raises its epoch by itself (KIP-360); with transactions the coordinator does it,
+for all partitions, once the transaction of that batch is aborted.
 """
 
 from __future__ import annotations
@@ -22,15 +23,28 @@ class EpochExhaustedError(RedlineError):
 
 
 class ProducerIdState:
-    """The producer id of one producer, and its epochs and sequences per partition."""
+    """The producer id of one producer, and its epochs and sequences per partition.
 
-    __slots__ = ("_acknowledged", "_epochs", "_next", "producer_id")
+    Attributes:
+        producer_id, epoch: as the broker gave them.
+    """
 
-    def __init__(self, producer_id: int) -> None:
+    __slots__ = ("_acknowledged", "_epochs", "_next", "epoch", "producer_id")
+
+    def __init__(self, producer_id: int, epoch: int = 0) -> None:
+        self.renew_all(producer_id, epoch)
+
+    def renew_all(self, producer_id: int, epoch: int) -> None:
+        """Begin anew in all partitions, with what the coordinator gave; nothing is under way."""
         self.producer_id = producer_id
+        self.epoch = epoch
         self._epochs: dict[int, int] = {}
         self._next: dict[int, int] = {}
         self._acknowledged: dict[int, int] = {}
+
+    def epoch_of(self, partition: int) -> int:
+        """In which the partition's batches are sent."""
+        return self._epochs.get(partition, self.epoch)
 
     def stamp(self, batch: Batch) -> tuple[int, int]:
         """Epoch and sequence of a batch: its own, if it was sent before, or the next ones."""
@@ -38,23 +52,23 @@ class ProducerIdState:
             partition = batch.partition
             sequence = self._next.get(partition, 0)
             self._next[partition] = (sequence + batch.records) % SEQUENCES
-            batch.stamp = (self._epochs.get(partition, 0), sequence)
+            batch.stamp = (self.epoch_of(partition), sequence)
         return batch.stamp
 
     def acknowledge(self, batch: Batch) -> None:
         """The broker has this batch."""
-        if batch.stamp is not None and batch.stamp[0] == self._epochs.get(batch.partition, 0):
+        if batch.stamp is not None and batch.stamp[0] == self.epoch_of(batch.partition):
             self._acknowledged[batch.partition] = (batch.stamp[1] + batch.records) % SEQUENCES
 
     def is_next(self, batch: Batch) -> bool:
         """True when the broker should have expected this batch: all before it are there."""
         partition = batch.partition
-        expected = (self._epochs.get(partition, 0), self._acknowledged.get(partition, 0))
+        expected = (self.epoch_of(partition), self._acknowledged.get(partition, 0))
         return batch.stamp == expected
 
     def is_current(self, batch: Batch) -> bool:
         """False for a batch that was stamped before its partition started again."""
-        return batch.stamp is None or batch.stamp[0] == self._epochs.get(batch.partition, 0)
+        return batch.stamp is None or batch.stamp[0] == self.epoch_of(batch.partition)
 
     def renew(self, batch: Batch) -> None:
         """Forget a stamp that is not current; a broker would no longer know the batch by it."""
@@ -80,7 +94,7 @@ class ProducerIdState:
         Raises:
             EpochExhaustedError: there is no further epoch.
         """
-        epoch = self._epochs.get(partition, 0) + 1
+        epoch = self.epoch_of(partition) + 1
         if epoch > _EPOCH_MAX:
             raise EpochExhaustedError(
                 f"partition {partition} lost its sequence {epoch} times; expected a cluster that "

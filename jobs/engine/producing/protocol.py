@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from kafka.protocol.producer import ProduceRequest
 
-from jobs.engine.network.frames import PRODUCE_VERSION, Buffer
+from jobs.engine.network.frames import PRODUCE_VERSION, Buffer, unreadable
 
 _FRAME_AND_CORRELATION = struct.Struct(">ihhi")
 _COUNT = struct.Struct(">i")
@@ -29,14 +29,21 @@ class ProduceEncoder:
 
     Args:
         first: the number of the topic's partition 0.
+        transactional_id: of a producer with transactions.
     """
 
     def __init__(
-        self, topic: str, client_id: str, acks: int, timeout_ms: int, first: int = 0
+        self,
+        topic: str,
+        client_id: str,
+        acks: int,
+        timeout_ms: int,
+        first: int = 0,
+        transactional_id: str | None = None,
     ) -> None:
         self.first = first
         request = ProduceRequest(
-            transactional_id=None,
+            transactional_id=transactional_id,
             acks=acks,
             timeout_ms=timeout_ms,
             topic_data=[ProduceRequest.TopicProduceData(name=topic, partition_data=[])],
@@ -90,12 +97,24 @@ def decode_produce_response(frame: Buffer, first: int = 0) -> ProduceResult:
 
     Args:
         first: the number of partition 0 of its topic, as a request is for one topic.
+
+    Raises:
+        AnswerFormatError: it is none.
     """
+    try:
+        return _produce_result(frame, first)
+    except (struct.error, ValueError) as error:
+        raise unreadable("records", frame, error) from error
+
+
+def _produce_result(frame: Buffer, first: int) -> ProduceResult:
     (correlation_id,) = _COUNT.unpack_from(frame, 0)
     (topics,) = _COUNT.unpack_from(frame, 4)
     position, errors = 8, {}
     for _ in range(topics):
         (name_length,) = _NAME_LENGTH.unpack_from(frame, position)
+        if name_length < 0:  # which would lead backwards, again and again
+            raise ValueError(f"a topic's name of {name_length} bytes")
         position += _NAME_LENGTH.size + name_length
         (partitions,) = _COUNT.unpack_from(frame, position)
         position += _COUNT.size

@@ -7,7 +7,12 @@ from collections.abc import Mapping
 from jobs.engine.batches.pool import pool_of
 from jobs.engine.network.reopening import opener_of
 from jobs.engine.network.transport import Transport
-from jobs.engine.producing.asking import ask_producer_ids
+from jobs.engine.producing.asking import (
+    Registered,
+    TransactionalId,
+    ask_producer_ids,
+    register_transactional,
+)
 from jobs.engine.producing.loop import WireLoop
 from jobs.engine.producing.role import TaskLoad
 from jobs.engine.task.driver_line import DriverLine
@@ -21,7 +26,7 @@ class WireProducers:
         self._plan = plan
         self._task = task
         self._transports: dict[tuple[str, int], Transport] = {}
-        self._producer_ids: Mapping[str, int] = {}
+        self._producer_ids: Mapping[str, int | Registered] = {}
 
     def open(self) -> None:
         """Connect, and encode the pool."""
@@ -29,7 +34,9 @@ class WireProducers:
         hosted = plan.producers_of(self._task)
         wanted = [(plan.client_id(index), broker) for index in hosted for broker in plan.brokers]
         self._transports = dict(opener_of(plan)(wanted))
-        if plan.pattern.producer.options.enable_idempotence:
+        if plan.pattern.producer.options.has_transactions:
+            self._producer_ids = registered_at_brokers(plan, self._task, self._transports)
+        elif plan.pattern.producer.options.enable_idempotence:
             self._ask_producer_ids()
         self._pool = pool_of(plan.pattern.producer)
 
@@ -54,9 +61,44 @@ class WireProducers:
             line=line,
             producer_ids=self._producer_ids,
         )
-        return loop.run(start_s, wall_offset_s)
+        done = loop.run(start_s, wall_offset_s)
+        if self._plan.pattern.producer.options.has_transactions:
+            await_markers(self._plan, self._task)
+        return done
 
     def close(self) -> None:
         """Close the connections."""
         for transport in self._transports.values():
+            transport.close()
+
+
+def registered_at_brokers(
+    plan: TrialPlan, task: int, transports: Mapping[tuple[str, int], Transport]
+) -> Mapping[str, Registered]:
+    """What the coordinators say of each producer's transactional id, which is its client id.
+
+    Raises:
+        ProducerIdError: see `register_transactional`.
+    """
+    timeout_ms = plan.pattern.producer.options.transaction_timeout_ms
+    names = [plan.client_id(index) for index in plan.producers_of(task)]
+    transactional = [TransactionalId(name, timeout_ms) for name in names]
+    return register_transactional(transports, transactional, plan.connect_timeout_s)
+
+
+def await_markers(plan: TrialPlan, task: int) -> None:
+    """Wait until the ends of all transactions are in the logs; what is still open is aborted.
+
+    A commit is answered before its markers are written, and end offsets hold them.
+
+    Raises:
+        RedlineError: the brokers cannot be reached any more, or do not answer.
+    """
+    names = [plan.client_id(index) for index in plan.producers_of(task)]
+    wanted = [(name, broker) for name in names for broker in plan.brokers]
+    transports = opener_of(plan)(wanted)
+    try:
+        registered_at_brokers(plan, task, transports)
+    finally:
+        for transport in transports.values():
             transport.close()

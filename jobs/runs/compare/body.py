@@ -44,7 +44,6 @@ class ComparisonRun(Body):
         effort: trials for each message size.
         min_effect: the least change of the capacity that matters [share].
         budget_s: no trial is begun after so much time in trials [s]; None is no bound.
-        json_file: where to write compare.json besides, or None.
     """
 
     def __init__(
@@ -53,13 +52,11 @@ class ComparisonRun(Body):
         effort: Effort,
         min_effect: float,
         budget_s: float | None = None,
-        json_file: Path | None = None,
     ) -> None:
         self._sides = sides
         self._effort = effort
         self._min_effect = min_effect
         self._budget_s = budget_s
-        self._json_file = json_file
         self._cases: list[ComparedSize] = []
         self._answer = ComparisonAnswer({}, (), (), min_effect)
 
@@ -155,8 +152,8 @@ class ComparisonRun(Body):
         """Leave compare.json, and tell what was found."""
         file = life.order.folder / "compare.json"
         head, files = self._head(life, ending), LeftFiles()
-        for path in filter(None, (file, self._json_file)):
-            files.leave("answer", path, partial(write_answer, self._answer, head, path))
+        write = partial(write_answer, self._answer, head)
+        files.leave_answer("answer", file, life.order.json_file, write)
         reporter = life.order.reporter
         tables, told = answer_tables(self._answer), tuple(sentences(self._answer))
         page = life.order.folder / "compare.html"

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 
 from jobs.console.events import Reporter, Table, note
+from jobs.runs.endings import Ending, concluded, ending_of
 from metrics.comparing.effects import Conclusion, conclude
 from metrics.comparing.sweeps import AxisEffect, Result, effects_of
 from metrics.reporting.summary import RunSummary, load_summary, write_file
@@ -60,9 +62,7 @@ def compare_finished(
     reporter.report(Table("Limits", columns, tuple(_rows(results))))
     for text in _sentences(first, second, effects, changed):
         note(reporter, text)
-    if json_file is not None:
-        _write(json_file, names, effects, changed)
-    _end(effects)
+    concluded(_ending(effects), reporter, partial(_write, json_file, names, effects, changed))
 
 
 def _limits(run: RunSummary) -> dict[tuple[Kind, int], Boundary]:
@@ -145,11 +145,13 @@ def _sentences(
 
 
 def _write(
-    path: Path,
+    path: Path | None,
     names: tuple[str, str],
     effects: Sequence[AxisEffect],
     changed: Sequence[Difference],
 ) -> None:
+    if path is None:
+        return
     told = {
         "runs": names,
         "effects": [asdict(each) | {"words": sentence(each)} for each in effects],
@@ -158,9 +160,10 @@ def _write(
     write_file("--json", path, json.dumps(told, indent=2, ensure_ascii=False) + "\n")
 
 
-def _end(effects: Sequence[AxisEffect]) -> None:
+def _ending(effects: Sequence[AxisEffect]) -> Ending:
     worse = [each for each in effects if each.conclusion is Conclusion.REGRESSION]
     if worse:
-        raise RegressionError(sentence(worse[0]))
+        return ending_of(RegressionError(sentence(worse[0])))
     if all(each.effect is None for each in effects):
-        raise NoConclusionError("no size has a limit with an interval in both runs")
+        return ending_of(NoConclusionError("no size has a limit with an interval in both runs"))
+    return Ending()

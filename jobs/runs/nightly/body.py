@@ -6,6 +6,7 @@ import itertools
 import json
 import time
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 from jobs.config import Configuration
@@ -206,7 +207,7 @@ class NightRun(Body):
         )
         file = life.order.folder / "nightly.json"
         files, junit = LeftFiles(), self._junit
-        files.leave("summary", file, lambda: write_night(report, file))
+        files.leave_answer("summary", file, life.order.json_file, partial(write_night, report))
         title = f"{self._told} on {self.config.cluster.name}"
         columns = ("case", "tonight", "change", "interval", "nights", "outcome")
         table = Table(title, columns, tuple(table_rows(self._cases)))

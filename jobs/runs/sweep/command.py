@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from jobs.cluster.lock import holder_words
@@ -11,7 +12,7 @@ from jobs.config.experiment import Sweep
 from jobs.console.events import Plan, RunStarted, Table, note, warn
 from jobs.live.following import reporter_of
 from jobs.runs.asked import Asked
-from jobs.runs.endings import Ending
+from jobs.runs.endings import Ending, concluded
 from jobs.runs.launch import may_begin
 from jobs.runs.leaving import LeftFiles
 from jobs.runs.lifecycle import new_run_id
@@ -59,6 +60,7 @@ def carry_out(sweep: Sweep, asked: Asked, resume: str | None, budget_s: float | 
             asked.locks,
             sweep.experiment.budget_s if budget_s is None else budget_s,
             plan.seconds_of,
+            asked.json_file,
         )
         with sole_driver(folder, holder_words(sweep_id, time.time())):
             return _carry_out(Sweeping(order))
@@ -74,8 +76,7 @@ def _carry_out(sweeping: Sweeping) -> int:
             warn(sweeping.order.reporter, str(second))
         raise
     ending = sweeping.ending(None)
-    _conclude(sweeping, ending)
-    return ending.outcome()
+    return concluded(ending, sweeping.order.reporter, partial(_conclude, sweeping, ending))
 
 
 class SweepPlan:
@@ -131,7 +132,10 @@ def _conclude(sweeping: Sweeping, ending: Ending) -> None:
     answer = answer_of(sweeping, ending)
     file, page = order.folder / "sweep.json", order.folder / "sweep.html"
     files = LeftFiles()
-    files.leave("all of it", file, lambda: write_atomic(file, answer.document()))
+    document = answer.document()
+    files.leave_answer(
+        "all of it", file, order.json_file, lambda path: write_atomic(path, document)
+    )
     files.leave("page", page, lambda: write_atomic(page, sweep_page(answer)))
     if answer.results:
         reporter.report(Table(answer.experiment, answer.columns, answer.rows))

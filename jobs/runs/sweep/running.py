@@ -44,6 +44,7 @@ class SweepOrder:
         folder: of the sweep.
         budget_s: no case is begun that would end later than so long after the start [s].
         expected_s: how long a turn takes, about [s].
+        json_file: where sweep.json is written besides its place in `folder`; None for nowhere.
     """
 
     sweep: Sweep
@@ -55,6 +56,7 @@ class SweepOrder:
     locks: bool = True
     budget_s: float | None = None
     expected_s: Callable[[Turn], float] = lambda _: 0.0
+    json_file: Path | None = None
 
 
 @dataclass

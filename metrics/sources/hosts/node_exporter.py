@@ -7,17 +7,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 from metrics.sources.hosts import readings
 from metrics.sources.hosts.sample import HostSample
 from metrics.sources.rules import RuleSet, selectors_of
 from metrics.sources.scraper import PATH, ScrapeError, Scraper
+from metrics.sources.scrapers import OPEN_DEADLINE_S, Scrapers
 from metrics.sources.source import Endpoint
 from search.errors import ConfigError
 
-_OPEN_DEADLINE_S = 10.0
-_THREADS = 32
 _OF_DEVICE = '{device="*"}'
 
 _SERIES: Mapping[str, str] = {
@@ -55,7 +53,7 @@ RULES = RuleSet("node_exporter", selectors_of(_SERIES))
 
 
 class NodeExporters:
-    """Scrapes all brokers' hosts in parallel.
+    """Scrapes the exporters of all brokers' hosts.
 
     Args:
         addresses: broker id → host:port of the exporter on its host; brokers may share one.
@@ -70,18 +68,17 @@ class NodeExporters:
         clock: Callable[[], float] = time.time,
     ) -> None:
         first = {address: broker for broker, address in sorted(addresses.items(), reverse=True)}
-        self._scrapers = [
+        scrapers = [
             Scraper(Endpoint.parse(broker, address), RULES, clock)
             for address, broker in sorted(first.items(), key=lambda each: each[1])
         ]
-        self._deadline_s = deadline_s
-        self._clock = clock
-        self._threads: ThreadPoolExecutor | None = None
+        self._scrapers = Scrapers(scrapers, deadline_s, "redline-hosts", clock)
+        self._hosts = [scraper.endpoint.host for scraper in scrapers]
         self.brokers: Mapping[str, tuple[int, ...]] = {
             scraper.endpoint.host: tuple(
                 sorted(b for b, a in addresses.items() if a == scraper.endpoint.address)
             )
-            for scraper in self._scrapers
+            for scraper in scrapers
         }
         self.machines = frozenset(self.brokers)
 
@@ -91,20 +88,13 @@ class NodeExporters:
         Raises:
             ConfigError: one does not answer, or is no node_exporter.
         """
-        self._threads = ThreadPoolExecutor(
-            min(_THREADS, len(self._scrapers)), thread_name_prefix="redline-hosts"
-        )
-        try:
-            list(self._threads.map(self._probe, self._scrapers))
-        except BaseException:
-            self.close()
-            raise
+        self._scrapers.open(self._probe)
         return self
 
     def _probe(self, scraper: Scraper) -> None:
         endpoint = scraper.endpoint
         try:
-            found = scraper.ask_only_for_what_is_known(_OPEN_DEADLINE_S).values
+            found = scraper.ask_only_for_what_is_known(OPEN_DEADLINE_S).values
             problem = None if found else "it answers without any series of node_exporter"
         except ScrapeError as error:
             problem = str(error)
@@ -117,25 +107,14 @@ class NodeExporters:
 
     def sample_all(self) -> Sequence[HostSample]:
         """See `HostSource.sample_all`."""
-        if self._threads is None:
-            raise RuntimeError("the source is not open")
-        return list(self._threads.map(self._look, self._scrapers))
-
-    def _look(self, scraper: Scraper) -> HostSample:
-        host = scraper.endpoint.host
-        try:
-            scrape = scraper.scrape(self._deadline_s)
-        except ScrapeError as error:
-            return HostSample(host, self._clock(), error=str(error))
-        return HostSample(host, scrape.at_s, _as_of_a_host(scrape.values))
+        return [
+            HostSample(host, scrape.at_s, _as_of_a_host(scrape.values), scrape.error)
+            for host, scrape in zip(self._hosts, self._scrapers.scrape_all(), strict=True)
+        ]
 
     def close(self) -> None:
         """See `HostSource.close`."""
-        threads, self._threads = self._threads, None
-        if threads is not None:
-            threads.shutdown(wait=False, cancel_futures=True)
-            for scraper in self._scrapers:
-                scraper.close()
+        self._scrapers.close()
 
 
 def _as_of_a_host(values: Mapping[str, float]) -> dict[str, float]:

@@ -1,8 +1,9 @@
-"""The program of `jmxquery` with a password that no list of processes shows.
+"""The program of `jmxquery`, with a filter for what it reads and a password that nobody sees.
 
-The package hands the password to its program as an argument. Java's launcher also reads
-arguments from a file, so here the same program gets the same arguments from a file that
-only its owner can read, deleted when the program has ended.
+The package hands the password to its program as an argument, which lists of processes show,
+and has no way to give its JVM options. Java's launcher also reads arguments from a file, so
+here the same program gets the same arguments from a file that only its owner can read,
+deleted when the program has ended.
 """
 
 from __future__ import annotations
@@ -16,16 +17,16 @@ from pathlib import Path
 
 import jmxquery
 
-from metrics.sources.access import JmxAccess
+from metrics.sources.access import ANSWERS, JmxAccess
 
 
-def query_secretly(
+def ask(
     connection: jmxquery.JMXConnection,
     queries: Sequence[jmxquery.JMXQuery],
-    access: JmxAccess,
+    access: JmxAccess | None,
     timeout_s: float,
 ) -> list[jmxquery.JMXQuery]:
-    """What `connection.query` answers, asked with a user and a password.
+    """What `connection.query` answers, asked with a user and a password where JMX wants them.
 
     Raises:
         subprocess.CalledProcessError: the program failed; `stdout` says why.
@@ -33,8 +34,11 @@ def query_secretly(
         ValueError: its answer is cut off.
     """
     asked = "".join(f"{query.to_query_string()};" for query in queries)
-    arguments = ["-jar", jmxquery.JAR_PATH, "-url", connection.connection_uri, "-json"]
-    arguments += ["-u", access.username or "", "-p", access.password or "", "-q", asked]
+    arguments = [f"-Djdk.serialFilter={ANSWERS}", "-jar", jmxquery.JAR_PATH]
+    arguments += ["-url", connection.connection_uri, "-json"]
+    if access is not None:
+        arguments += ["-u", access.username or "", "-p", access.password or ""]
+    arguments += ["-q", asked]
     descriptor, name = tempfile.mkstemp(prefix="redline-jmx-")  # readable by its owner only
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as stream:

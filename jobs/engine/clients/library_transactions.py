@@ -1,0 +1,151 @@
+"""Transactions of producers that a library runs, by the library's own calls."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Protocol
+
+from jobs.engine.clients.library import LibraryProducer, Record, Settled
+from jobs.engine.producing.transactions import TransactionError
+
+
+class TransactionalLibrary(LibraryProducer, Protocol):
+    """A `LibraryProducer` with transactions; these calls raise `TransactionError`."""
+
+    def begin(self) -> None:
+        """Begin a transaction; does not block."""
+        ...
+
+    def commit(self) -> None:
+        """Have all records of the transaction acknowledged, and commit it; blocks."""
+        ...
+
+    def abort(self) -> None:
+        """Abort the transaction; blocks."""
+        ...
+
+
+@dataclass(frozen=True)
+class TransactionEnd:
+    """A transaction that is over.
+
+    Attributes:
+        partitions: that it wrote to, by their numbers.
+        records: that the library took for it.
+        is_commit: False for one that was aborted.
+        commit_s: how long the commit took [s].
+    """
+
+    partitions: frozenset[int]
+    records: int
+    is_commit: bool
+    commit_s: float
+
+
+class CommittingProducer:
+    """A library's producer that commits what is old enough, behind `LibraryProducer`.
+
+    A commit blocks until it is answered, so a thread of its own calls it, and the other producers
+    of the task keep their schedule. Meanwhile this one takes no record: what is due waits.
+
+    Args:
+        duration_s: how old a transaction gets before it is committed.
+
+    Attributes:
+        ends: of transactions, not taken yet.
+    """
+
+    def __init__(
+        self,
+        library: TransactionalLibrary,
+        duration_s: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._library = library
+        self._duration_s = duration_s
+        self._clock = clock
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="commit")
+        self._ending: Future[TransactionEnd] | None = None
+        self._began_s: float | None = None
+        self._partitions: set[int] = set()
+        self._records = 0
+        self.ends: list[TransactionEnd] = []
+
+    @property
+    def is_committing(self) -> bool:
+        """True until a commit that is under way is answered."""
+        return self._ending is not None
+
+    @property
+    def throttle_ms(self) -> int:
+        """See `LibraryProducer.throttle_ms`."""
+        return self._library.throttle_ms
+
+    def offer(self, partition: int, record: Record, timestamp_ms: int, settled: Settled) -> bool:
+        """See `LibraryProducer.offer`; False while a commit is under way."""
+        self._commit_if_old()
+        if self._ending is not None:
+            return False
+        if self._began_s is None:
+            self._library.begin()
+            self._began_s = self._clock()
+        if not self._library.offer(partition, record, timestamp_ms, settled):
+            return False
+        self._partitions.add(partition)
+        self._records += 1
+        return True
+
+    def serve(self) -> None:
+        """See `LibraryProducer.serve`; sees to the commits too.
+
+        Raises:
+            TransactionError: the library could neither commit nor abort.
+        """
+        self._library.serve()
+        if self._ending is not None and self._ending.done():
+            ending, self._ending = self._ending, None
+            self.ends.append(ending.result())
+        self._commit_if_old()
+
+    def end(self) -> None:
+        """Commit what the library took; the commit sends what is queued."""
+        if self._began_s is not None:
+            self._commit()
+
+    def close(self) -> None:
+        """See `LibraryProducer.close`."""
+        self._library.close()
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    def _commit_if_old(self) -> None:
+        if self._began_s is not None and self._clock() >= self._began_s + self._duration_s:
+            self._commit()
+
+    def _commit(self) -> None:
+        partitions, records = frozenset(self._partitions), self._records
+        self._began_s, self._records = None, 0
+        self._partitions.clear()
+        self._ending = self._thread.submit(self._committed, partitions, records)
+
+    def _committed(self, partitions: frozenset[int], records: int) -> TransactionEnd:
+        """In the thread."""
+        since_s = self._clock()
+        try:
+            self._library.commit()
+        except TransactionError as error:
+            self._abort(error)
+            return TransactionEnd(partitions, records, False, self._clock() - since_s)
+        return TransactionEnd(partitions, records, True, self._clock() - since_s)
+
+    def _abort(self, why: TransactionError) -> None:
+        try:
+            self._library.abort()
+        except TransactionError as error:
+            raise TransactionError(
+                f"a transaction could not be committed ({why}) nor aborted ({error}); expected a "
+                "transaction that is not older than brokers allow, and the right to Write on the "
+                "transactional id; see the brokers' logs"
+            ) from error

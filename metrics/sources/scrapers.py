@@ -1,0 +1,112 @@
+"""All exporters of a cluster, scraped so many at a time, each on a thread of its own."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from functools import partial
+from typing import TypeVar
+
+from metrics.sources.scraper import PATH, Scrape, ScrapeError, Scraper
+
+AT_A_TIME = 32
+"""Exporters that are asked at the same time while all answer; Python has time for one answer."""
+OPEN_DEADLINE_S = 15.0
+"""How long the first answer of an exporter may take, on a busy machine [s]."""
+
+Probed = TypeVar("Probed")
+
+
+class Scrapers:
+    """Scrapes many exporters; not for use by two threads at the same time.
+
+    A further exporter is asked as soon as one has answered. Those that hang hold the others up by
+    no more than half of the deadline in all.
+
+    Args:
+        scrapers: one for each exporter.
+        deadline_s: time after which an answer counts as missed [s].
+        name: of the threads.
+        clock: wall clock [s since the epoch].
+    """
+
+    def __init__(
+        self,
+        scrapers: Sequence[Scraper],
+        deadline_s: float,
+        name: str,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._scrapers = scrapers
+        self._deadline_s = deadline_s
+        self._name = name
+        self._clock = clock
+        self._running: dict[Scraper, tuple[float, Future[Scrape]]] = {}
+        self._threads: ThreadPoolExecutor | None = None
+
+    def open(self, probe: Callable[[Scraper], Probed]) -> list[Probed]:
+        """What `probe` says of each, in order; raises what it raises."""
+        threads = ThreadPoolExecutor(len(self._scrapers), self._name)
+        self._threads = threads
+        try:
+            asked = [
+                threads.submit(_then, free.release, partial(probe, scraper))
+                for scraper, free in self._in_turn(OPEN_DEADLINE_S)
+            ]
+            return [each.result() for each in asked]
+        except BaseException:
+            self.close()
+            raise
+
+    def scrape_all(self) -> list[Scrape]:
+        """A scrape of each, in order; one that failed says so."""
+        if self._threads is None:
+            raise RuntimeError("the source is not open")
+        ends_s = time.monotonic() + self._deadline_s
+        for scraper, free in self._in_turn(self._deadline_s):
+            if scraper in self._running:  # it hangs, and is not asked a second time meanwhile
+                free.release()
+                continue
+            scrape = partial(scraper.scrape, self._deadline_s)
+            running = self._threads.submit(_then, free.release, scrape)
+            self._running[scraper] = (self._clock(), running)
+        return [self._finish(scraper, ends_s) for scraper in self._scrapers]
+
+    def _in_turn(self, deadline_s: float) -> Iterator[tuple[Scraper, threading.Semaphore]]:
+        """Each scraper as soon as it may begin, and what is to be released when it ended."""
+        step_s = deadline_s / 2 / max(1, len(self._scrapers))
+        free = threading.Semaphore(AT_A_TIME)
+        for scraper in self._scrapers:
+            free.acquire(timeout=step_s)
+            yield scraper, free
+
+    def _finish(self, scraper: Scraper, ends_s: float) -> Scrape:
+        begun_s, running = self._running[scraper]
+        try:
+            found = running.result(max(0.001, ends_s - time.monotonic()))
+        except FutureTimeoutError:
+            now_s = self._clock()
+            url = f"http://{scraper.endpoint.address}{PATH}"
+            return Scrape(now_s, error=f"no answer from {url} for {now_s - begun_s:.1f} s")
+        except ScrapeError as error:
+            found = Scrape(self._clock(), error=str(error))
+        del self._running[scraper]
+        return found
+
+    def close(self) -> None:
+        """Give the connections back; further calls are harmless."""
+        threads, self._threads = self._threads, None
+        if threads is not None:
+            threads.shutdown(wait=False, cancel_futures=True)
+            for scraper in self._scrapers:
+                scraper.close()
+
+
+def _then(last: Callable[[], None], work: Callable[[], Probed]) -> Probed:
+    try:
+        return work()
+    finally:
+        last()

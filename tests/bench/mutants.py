@@ -1,0 +1,263 @@
+"""Mutants: does a unit test fail when the code that decides is changed in one place?
+
+    python -m tests.bench.mutants --seed 1 --sample 300
+
+Draws mutations of search/, of what judges trials and of what decides about delivery, makes each
+in a copy of the checkout, and runs the unit tests that run the changed lines until one fails.
+What is known is kept in .cache/mutants, so that a run goes on where it was ended; `--again` asks
+the survivors again, after tests were added.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from queue import SimpleQueue
+
+import click
+
+from search.errors import RedlineError
+from tests.bench.covering import Covering, digest, renewed
+from tests.bench.mutations import Mutation, difference, mutated, sample_of
+from tests.support.commands import ROOT
+
+FOLDERS = ("search", "metrics/judging", "metrics/windows")
+DELIVERY = tuple(
+    f"jobs/engine/{name}.py"
+    for name in (
+        "consuming/ledger",
+        "producing/account",
+        "producing/batch",
+        "producing/delivery",
+        "producing/metadata",
+        "producing/pending",
+        "producing/producer",
+        "producing/producer_id",
+        "producing/reach",
+        "producing/retries",
+        "producing/schedule",
+        "task/partitions",
+        "task/plan",
+        "task/window",
+    )
+)
+PLACE = ROOT / ".cache" / "mutants"
+KILLED, SURVIVED, TIMEOUT, UNTESTED = "killed", "survived", "timeout", "untested"
+_TEST_LEAST_S = 30.0
+"""A test may take this and ten times what it took when it was recorded [s]."""
+_PASSED, _FAILED, _INTERRUPTED = 0, 1, 2
+"""pytest's exit codes; a module that cannot be imported interrupts it."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a mutant.
+
+    Attributes:
+        digest: of the module that was changed.
+        outcome: killed, survived, timeout or untested.
+        by: what pytest said last.
+    """
+
+    key: str
+    digest: str
+    outcome: str
+    by: str
+    seconds: float
+
+
+class State:
+    """What is known of mutants, line by line in a file; the last line of a mutant holds."""
+
+    def __init__(self, place: Path) -> None:
+        self._place = place
+        self.known: dict[tuple[str, str], Outcome] = {}
+        if place.exists():
+            for line in place.read_text(encoding="utf-8").splitlines():
+                self._take(Outcome(**json.loads(line)))
+
+    def add(self, outcome: Outcome) -> None:
+        """Know of one more."""
+        self._take(outcome)
+        with self._place.open("a", encoding="utf-8") as stream:
+            stream.write(json.dumps(asdict(outcome)) + "\n")
+
+    def _take(self, outcome: Outcome) -> None:
+        self.known[outcome.key, outcome.digest] = outcome
+
+
+def modules(root: Path) -> list[Path]:
+    """Those that are mutated."""
+    found = [path for folder in FOLDERS for path in (root / folder).glob("*.py")]
+    return sorted([*found, *(root / name for name in DELIVERY)])
+
+
+def copied(root: Path, tree: Path) -> Path:
+    """A copy of what Git knows of a checkout, and of what it would take in."""
+    shutil.rmtree(tree, ignore_errors=True)
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=root, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    for name in listed.stdout.split("\0"):
+        if name and (root / name).is_file():
+            (tree / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(root / name, tree / name)
+    return tree
+
+
+class Tree:
+    """A copy of the checkout in which mutants are made, and a process that runs its tests."""
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+        self._process = subprocess.Popen(
+            [sys.executable, str(ROOT / "tests" / "bench" / "forked.py")],
+            env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.communicate()
+
+    def run(self, tests: Sequence[str], seconds: Sequence[float]) -> tuple[str, str]:
+        """Run tests until one fails; the outcome, and what pytest said last.
+
+        Args:
+            seconds: what each of the tests took when it was recorded.
+        """
+        names, log = self.place / "mutant-tests.txt", self.place / "mutant.log"
+        names.write_text("".join(f"{name}\n" for name in tests), encoding="utf-8")
+        test_s = _TEST_LEAST_S + 10 * max(seconds, default=0.0)
+        arguments = ["-x", "-q", "--tb=line", "-p", "no:cacheprovider", "-p", "no:xdist",
+                     "-p", "no:cov", "-W",
+                     "ignore:Module already imported:pytest.PytestAssertRewriteWarning",
+                     "--timeout", f"{test_s:.0f}", f"@{names}"]  # fmt: skip
+        request = {"folder": str(self.place), "log": str(log), "arguments": arguments,
+                   "timeout_s": 2 * test_s + 10 * sum(seconds)}  # fmt: skip
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.write(json.dumps(request) + "\n")
+        self._process.stdin.flush()
+        code = json.loads(self._process.stdout.readline())
+        said = log.read_text(encoding="utf-8", errors="replace")
+        lines = [line for line in said.splitlines() if line.strip()] or ["no output"]
+        if code is None or "Failed: Timeout" in said:
+            return TIMEOUT, lines[-1]
+        if code == _PASSED:
+            return SURVIVED, lines[-1]
+        if code in {_FAILED, _INTERRUPTED} or code < 0:
+            named = (line for line in lines if line.startswith(("FAILED", "ERROR")))
+            return KILLED, next(named, lines[-1])[:300]
+        raise RedlineError(f"pytest ended with {code} in {self.place}:\n{said[-3_000:]}")
+
+
+def tried(mutation: Mutation, covering: Covering, root: Path, tree: Tree) -> Outcome:
+    """Make one mutant in a tree, run what would notice it, and take it back."""
+    began_s = time.monotonic()
+    source = (root / mutation.path).read_text(encoding="utf-8")
+    outcome, by = UNTESTED, "no unit test runs these lines"
+    (tree.place / mutation.path).write_text(mutated(source, mutation), encoding="utf-8")
+    try:
+        for part in covering.running(mutation, root):
+            outcome, by = tree.run(part, covering.seconds(part))
+            if outcome != SURVIVED:
+                break
+    finally:
+        (tree.place / mutation.path).write_text(source, encoding="utf-8")
+    seconds = time.monotonic() - began_s
+    return Outcome(mutation.key, digest([root / mutation.path]), outcome, by, seconds)
+
+
+def all_tried(
+    mutations: Sequence[Mutation],
+    trees: Sequence[Tree],
+    covering: Covering,
+    root: Path,
+    told: Callable[[Mutation, Outcome], None],
+) -> None:
+    """Try these, one at a time in each tree."""
+    free: SimpleQueue[Tree] = SimpleQueue()
+    for tree in trees:
+        free.put(tree)
+
+    def one(mutation: Mutation) -> None:
+        tree = free.get()
+        try:
+            told(mutation, tried(mutation, covering, root, tree))
+        finally:
+            free.put(tree)
+
+    with ThreadPoolExecutor(len(trees)) as pool:
+        for done in [pool.submit(one, mutation) for mutation in mutations]:
+            done.result()
+
+
+def show(mutation: Mutation, outcome: Outcome, root: Path) -> None:
+    """Tell of one that lives: where, and what is changed."""
+    source = (root / mutation.path).read_text(encoding="utf-8")
+    click.echo(f"{outcome.outcome}: {mutation.key} ({outcome.seconds:.0f} s, {outcome.by})")
+    click.echo(difference(source, mutated(source, mutation)))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run; 0 when all of the sample have been tried."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seed", type=int, default=1, help="of the sample")
+    parser.add_argument("--sample", type=int, default=300, help="how many mutants")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--again", action="store_true", help="try survivors again")
+    parser.add_argument("--only", default="", help="those whose path begins so")
+    asked = parser.parse_args(arguments)
+    PLACE.mkdir(parents=True, exist_ok=True)
+    places = [copied(ROOT, PLACE / f"tree-{number}") for number in range(asked.processes)]
+    record = PLACE / "covering.json"
+    covering = renewed(Covering.read(record), ROOT, places[0], modules(ROOT), asked.processes)
+    covering.write(record)
+    sample = sample_of(modules(ROOT), ROOT, asked.seed, asked.sample)
+    chosen = [each for each in sample if each.path.startswith(asked.only)]
+    state = State(PLACE / "mutants.jsonl")
+    digests = {path: digest([ROOT / path]) for path in {each.path for each in chosen}}
+
+    def known(mutation: Mutation) -> Outcome | None:
+        return state.known.get((mutation.key, digests[mutation.path]))
+
+    def is_open(mutation: Mutation) -> bool:
+        outcome = known(mutation)
+        return outcome is None or (asked.again and outcome.outcome in {SURVIVED, UNTESTED})
+
+    def told(mutation: Mutation, outcome: Outcome) -> None:
+        state.add(outcome)
+        if outcome.outcome in {SURVIVED, UNTESTED}:
+            show(mutation, outcome, ROOT)
+
+    for mutation in chosen:
+        outcome = known(mutation)
+        if outcome and not is_open(mutation) and outcome.outcome in {SURVIVED, UNTESTED}:
+            show(mutation, outcome, ROOT)
+    trees = [Tree(place) for place in places]
+    try:
+        all_tried([each for each in chosen if is_open(each)], trees, covering, ROOT, told)
+    finally:
+        for tree in trees:
+            tree.close()
+    ends = Counter(outcome.outcome for each in chosen if (outcome := known(each)) is not None)
+    click.echo(
+        f"seed {asked.seed}: {sum(ends.values())} mutants, "
+        + ", ".join(f"{ends[each]} {each}" for each in (KILLED, TIMEOUT, SURVIVED, UNTESTED))
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

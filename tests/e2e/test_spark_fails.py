@@ -1,0 +1,125 @@
+"""Spark that fails in the middle of a run: a worker, the driver, or the files it may open."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psutil
+import pytest
+
+from jobs.cluster.connect import connect
+from jobs.cluster.topic_plan import PREFIX
+from jobs.testbed.handle import Testbed
+from jobs.testbed.launcher import start
+from jobs.testbed.use import cluster_file
+from metrics.tables.store import TableStore
+from tests.support.commands import COMMAND, RunningCommand
+from tests.support.processes import becomes
+from tests.support.submitted import records_written
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
+
+OPTIONS = (
+    "traffic", "--workload=1kB", "--yes", "--slots=2",
+    "--set=workload.topic.replication_factor=1",
+    "--set=workload.trial.warmup_s=1",
+    "--set=workload.trial.early_end_error_rate=0",
+    "--set=cluster.warm_up_max_s=0",
+)  # fmt: skip
+PART_S = 400.0
+"""Spark's start, or some trials, on two busy cores [s]."""
+
+
+@pytest.fixture(scope="module")
+def testbed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Testbed]:
+    root = tmp_path_factory.mktemp("brokers")
+    with start("default", brokers=1, root=root, name="fails") as running:
+        yield running
+
+
+def options(testbed: Testbed, *more: str) -> tuple[str, ...]:
+    return (*OPTIONS, f"--cluster={cluster_file(testbed.folder)}", *more)
+
+
+def child(command: RunningCommand, word: str) -> psutil.Process:
+    """The newest process that the command started with this word on its command line."""
+    found = [each for each in command.family() if word in " ".join(each.cmdline())]
+    return max(found, key=lambda each: each.create_time())
+
+
+def await_load(testbed: Testbed) -> None:
+    before = records_written(testbed)
+    assert becomes(lambda: records_written(testbed) > before, PART_S)
+
+
+def summary_in(folder: Path) -> dict[str, Any]:
+    (path,) = (folder / "out").glob("*/summary.json")
+    summary: dict[str, Any] = json.loads(path.read_text())
+    return summary
+
+
+def require_no_topics(testbed: Testbed) -> None:
+    testbed.check()
+    with connect(testbed.bootstrap_servers, {}) as admin:
+        assert [name for name in admin.topic_names() if name.startswith(PREFIX)] == []
+
+
+def test_a_worker_that_the_kernel_kills_costs_its_trial_alone(
+    testbed: Testbed, tmp_path: Path
+) -> None:
+    """As it does where memory is short: the process that it takes says nothing any more."""
+    asked = options(testbed, "--np=4", "--trials=2", "--set=workload.trial.measure_s=8")
+    with RunningCommand(*asked, folder=tmp_path) as command:
+        command.await_line("trial-started trial=1 ", PART_S)
+        await_load(testbed)
+        child(command, "pyspark.worker").kill()
+        finished = command.await_line("trial-finished trial=1 ", PART_S)
+        assert "INVALID" in finished and "was lost in the middle of trial" in finished
+        assert "INVALID" not in command.await_line("trial-finished trial=2 ", PART_S)
+        assert command.wait(PART_S) == 0, command.text
+        assert "Traceback" not in command.text
+    assert summary_in(tmp_path)["status"] == "done"
+    require_no_topics(testbed)
+
+
+def test_a_driver_that_the_kernel_kills_ends_the_run_in_a_sentence(
+    testbed: Testbed, tmp_path: Path, spark: SparkSession
+) -> None:
+    asked = options(testbed, "--np=2", "--trials=2", "--set=workload.trial.measure_s=8")
+    with RunningCommand(*asked, folder=tmp_path) as command:
+        command.await_line("trial-finished trial=1 ", PART_S)
+        command.await_line("trial-started trial=2 ", PART_S)
+        await_load(testbed)
+        child(command, "org.apache.spark.deploy.SparkSubmit").kill()
+        assert command.wait(PART_S) == 2, command.text
+        assert "Traceback" not in command.text, command.text
+        assert "unexpected" not in command.text, command.text
+        told = [line for line in command.lines if "Spark's driver ended while" in line]
+        assert told and "error" in told[-1], command.text
+    summary = summary_in(tmp_path)
+    assert (summary["status"], summary["exit_code"]) == ("failed", 2)
+    assert "Spark's driver ended" in summary["error"]
+    tables = TableStore(spark, str(tmp_path / "out" / "tables"))
+    assert [each.trial for each in tables.trials(summary["run_id"]).collect()] == [1]
+    require_no_topics(testbed)
+
+
+FEW_FILES = ("sh", "-c", 'ulimit -n 700; exec "$@"', "sh", *COMMAND)
+"""The command, and Spark with its workers, where nobody may open more."""
+
+
+def test_workers_that_may_open_too_few_files_say_how_many_they_need(
+    testbed: Testbed, tmp_path: Path
+) -> None:
+    asked = options(testbed, "--np=1200", "--trials=1", "--set=workload.trial.measure_s=4")
+    with RunningCommand(*asked, folder=tmp_path, program=FEW_FILES) as command:
+        assert command.wait(PART_S) == 2, command.text
+        assert "600 connections need 856 open files and this host allows 700" in command.text
+        assert "Traceback" not in command.text
+    require_no_topics(testbed)

@@ -1,0 +1,185 @@
+"""JMX over TLS with right and wrong certificates, and answers that no reading is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, pkcs12
+from cryptography.x509 import load_pem_x509_certificate
+
+from jobs.testbed.keys import PASSWORD_OF_STORES, write_jmx_tls
+from metrics.sources.access import JmxAccess
+from metrics.sources.chooser import open_source
+from search.errors import ConfigError
+from tests.bench.sampling import bare_jvm
+from tests.support.jmx_nodes import JmxNode, free_port
+
+pytestmark = pytest.mark.together
+
+HERE = "127.0.0.1"
+MEANT = 10
+"""Leaders that a node tells of unless a test says otherwise."""
+
+
+class Authorities:
+    """Who signs: one that a cluster's file names, and one that the driver's Java knows."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.own, self.of_java = trustme.CA(), trustme.CA()
+        self.own.cert_pem.write_to_path(folder / "ca.pem")
+        self.access = JmxAccess(is_tls=True, cafile=str(folder / "ca.pem"))
+
+    def jvm_options(self) -> list[str]:
+        """Options by which a JVM knows the second one and no others."""
+        known = load_pem_x509_certificate(self.of_java.cert_pem.bytes())
+        store = self._folder / "known.p12"
+        sealed = BestAvailableEncryption(PASSWORD_OF_STORES.encode())
+        entry = pkcs12.PKCS12Certificate(known, b"known")
+        store.write_bytes(pkcs12.serialize_java_truststore([entry], sealed))
+        prefix = "-Djavax.net.ssl.trustStore"
+        return [f"{prefix}={store}", f"{prefix}Password={PASSWORD_OF_STORES}"]
+
+    def node(self, leaf: trustme.LeafCert) -> JmxNode:
+        """A node with a certificate."""
+        properties = self._folder / "jmx.properties"
+        write_jmx_tls(leaf, self._folder / "jmx.p12", properties)
+        return JmxNode(
+            1,
+            free_port(),
+            (
+                "authenticate=false",
+                "ssl=true",
+                "registry.ssl=true",
+                f"ssl.config.file={properties}",
+            ),
+        )
+
+
+@pytest.fixture(scope="module")
+def authorities(tmp_path_factory: pytest.TempPathFactory) -> Authorities:
+    return Authorities(tmp_path_factory.mktemp("authorities"))
+
+
+@pytest.fixture(scope="module")
+def jvm(authorities: Authorities) -> Iterator[Any]:
+    """A driver's JVM."""
+    with bare_jvm(*authorities.jvm_options()) as (view, _):
+        yield view
+
+
+def leaders(node: JmxNode, jvm: Any, access: JmxAccess | None) -> float | None:
+    """What the node tells, of two samples."""
+    with closing(open_source({1: node.address}, jvm, 20.0, access)) as source:
+        first, second = (source.sample_all()[0] for _ in range(2))
+    assert (first.error, second.error) == (None, None)
+    return second.values.get("leader_partitions")
+
+
+def refusal(node: JmxNode, jvm: Any, access: JmxAccess | None) -> str:
+    with pytest.raises(ConfigError) as caught:
+        leaders(node, jvm, access)
+    assert f"JMX of broker 1 at {node.address}" in str(caught.value)
+    return str(caught.value)
+
+
+def test_each_source_trusts_its_own_authority_and_no_other(
+    authorities: Authorities, jvm: Any
+) -> None:
+    own, of_java = authorities.access, JmxAccess(is_tls=True)
+    usual = jvm.javax.net.ssl.SSLContext.getDefault()
+    with authorities.node(authorities.own.issue_cert(HERE)) as node:
+        assert leaders(node, jvm, own) == MEANT
+        assert "a certificate that is not trusted" in refusal(node, jvm, of_java), "others' trust"
+        assert leaders(node, jvm, own) == MEANT
+    with authorities.node(authorities.of_java.issue_cert(HERE)) as node:
+        assert leaders(node, jvm, of_java) == MEANT
+        assert "a certificate that is not trusted" in refusal(node, jvm, own), "cafile replaces"
+    assert jvm.javax.net.ssl.SSLContext.getDefault().equals(usual), "the rest of the JVM's"
+
+
+def test_a_certificate_for_another_host_is_refused_unless_any_name_will_do(
+    authorities: Authorities, jvm: Any
+) -> None:
+    with authorities.node(authorities.own.issue_cert("elsewhere.example")) as node:
+        said = refusal(node, jvm, authorities.access)
+        assert "has a certificate for another host" in said
+        assert "jmx.check_hostname: false" in said
+        assert leaders(node, jvm, replace(authorities.access, check_hostname=False)) == MEANT
+
+
+def test_a_certificate_that_has_expired_is_called_so(authorities: Authorities, jvm: Any) -> None:
+    now = datetime.now(timezone.utc)
+    leaf = authorities.own.issue_cert(
+        HERE, not_before=now - timedelta(days=10), not_after=now - timedelta(days=5)
+    )
+    with authorities.node(leaf) as node:
+        assert "a certificate that is not valid now" in refusal(node, jvm, authorities.access)
+
+
+def url(jvm: Any) -> Any:
+    """Of a class of Java that looks up names when it is put into a set."""
+    return jvm.java.net.URL("http://localhost/")
+
+
+def of_a_library(jvm: Any) -> Any:
+    """Of a class that Java does not bring, and that the driver and the node both have."""
+    return jvm.org.codehaus.commons.compiler.CompileException("no more than that", None)
+
+
+def nested(jvm: Any) -> Any:
+    """More lists within lists than any reading."""
+    inner = jvm.java.util.ArrayList()
+    for _ in range(60):
+        outer = jvm.java.util.ArrayList()
+        outer.add(inner)
+        inner = outer
+    return inner
+
+
+@pytest.mark.parametrize(
+    ("answer", "what"),
+    [
+        (url, "refused java.net.URL"),
+        (of_a_library, "org.codehaus.commons.compiler.CompileException"),
+        (nested, "refused "),
+    ],
+)
+def test_an_answer_that_no_reading_is_made_of_becomes_no_object(
+    jvm: Any, answer: Callable[[Any], Any], what: str
+) -> None:
+    with JmxNode(1, free_port(), leaders=answer) as node:
+        said = refusal(node, jvm, None)
+        assert "answers with what no reading is made of" in said and what in said
+        assert leaders(node, None, None) is None, "jmxquery leaves it out"
+
+
+def test_a_filter_that_the_jvm_was_started_with_stays() -> None:
+    with (
+        JmxNode(1, free_port()) as plain,
+        JmxNode(1, free_port(), leaders=of_a_library) as foreign,
+        bare_jvm("-Djdk.serialFilter=maxdepth=100") as (jvm, _),
+    ):
+        assert leaders(plain, jvm, None) == MEANT
+        assert "ClassNotFoundException: org.codehaus" in refusal(foreign, jvm, None)
+        kept = jvm.java.io.ObjectInputFilter.Config.getSerialFilter()
+        assert "maxdepth=100" in kept.toString()
+
+
+def test_what_else_the_jvm_reads_is_read_as_before(jvm: Any) -> None:
+    with JmxNode(1, free_port()) as node:
+        assert leaders(node, jvm, None) == MEANT
+    installed = jvm.java.io.ObjectInputFilter.Config.getSerialFilter()
+    assert "RedlineJmxFilter" in installed.getClass().getName()
+    data = jvm.java.io.ByteArrayOutputStream()
+    with closing(jvm.java.io.ObjectOutputStream(data)) as stream:
+        stream.writeObject(url(jvm))
+    read = jvm.java.io.ObjectInputStream(jvm.java.io.ByteArrayInputStream(data.toByteArray()))
+    assert read.readObject().getHost() == "localhost"

@@ -1,0 +1,76 @@
+"""Producers with transactions on real brokers: what is committed is read exactly once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from kafka import KafkaConsumer, TopicPartition
+
+from jobs.cluster.connect import connect
+from jobs.testbed.handle import Testbed
+from metrics.judging.thresholds import Thresholds
+from metrics.judging.validity import AccountingMismatch
+from metrics.trial.client import ClientWindow
+from metrics.trial.evidence import Evidence
+from tests.support.consumer_bench import ConsumerBench
+from tests.support.engine_bench import Bench
+
+TRANSACTIONS: dict[str, Any] = {
+    "acks": "all",
+    "enable_idempotence": True,
+    "transaction_duration_ms": 100.0,
+}
+
+
+def read_back(bench: Bench, isolation_level: str) -> Counter[int]:
+    """Partition → records that a consumer of this isolation reads."""
+    consumer = KafkaConsumer(
+        bootstrap_servers=bench.bootstrap,
+        auto_offset_reset="earliest",
+        consumer_timeout_ms=3_000,
+        isolation_level=isolation_level,
+        check_crcs=True,
+    )
+    try:
+        consumer.assign([TopicPartition(bench.topic, p) for p in bench.assigned])
+        return Counter(record.partition for record in consumer)
+    finally:
+        consumer.close()
+
+
+@pytest.mark.parametrize("client", ["wire", "librdkafka", "kafka-python"])
+def test_committed_records_are_read_exactly_once(kafka_testbed: Testbed, client: str) -> None:
+    with connect(kafka_testbed.bootstrap_servers) as admin:
+        bench = Bench(kafka_testbed, admin, replicas=2)
+        done: ClientWindow = bench.run(client=client, **TRANSACTIONS)
+        ends = bench.end_offsets()
+        committed = read_back(bench, "read_committed")
+        admin.delete_topic(bench.topic)
+    counts = done.counts
+    assert (counts.failed_total, counts.transactions_aborted, counts.aborted_records) == (0, 0, 0)
+    assert counts.acked_total > 500
+    assert committed == Counter(counts.acked_by_partition)
+    taken = committed + Counter(counts.control_records_by_partition)
+    assert taken == Counter({p: end for p, end in ends.items() if end}), "to the marker"
+    assert 1 <= counts.transactions_committed <= 2 * 15, "two producers for 1.5 s"
+    assert counts.control_records > counts.transactions_committed, "the warm-up has some too"
+    assert (counts.commit_mean_ms or 0) > 0
+    evidence = Evidence(done, end_offsets={p: (0, end) for p, end in ends.items()})
+    assert AccountingMismatch().reasons(evidence, Thresholds()) == []
+
+
+def test_our_consumers_pass_over_the_ends_of_transactions(kafka_testbed: Testbed) -> None:
+    with connect(kafka_testbed.bootstrap_servers) as admin:
+        bench = ConsumerBench(kafka_testbed, admin)
+        consumers: dict[str, Any] = {"groups": 1, "members": 2, "check_crcs": True}
+        plan = bench.plan(consumers, **TRANSACTIONS)
+        client = bench.run(plan)
+        grown = sum(bench.growth().values())
+        admin.delete_topic(bench.topic)
+    (group,) = client.groups
+    assert group.records_total == client.counts.acked_total
+    assert group.counts.control_records == client.counts.control_records > 10
+    assert grown == client.counts.acked_total + client.counts.control_records
+    assert (group.counts.unread_records, group.counts.errors) == (0, {})

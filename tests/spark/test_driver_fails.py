@@ -1,0 +1,68 @@
+"""Spark's driver that is killed or has too little memory: one sentence, and no pages of Java."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.commands import ROOT
+
+SCRIPT = """
+import os, signal, sys
+from pathlib import Path
+
+import click
+from pyspark import SparkContext
+
+from jobs.entry import run
+from jobs.spark.failures import spark_told
+from jobs.spark.session import close_session, local_session
+
+
+@click.command()
+@click.argument("how")
+def command(how):
+    spark = local_session(1, log=Path("spark.log"))
+    if how == "started":
+        sys.exit("it did")
+    try:
+        if how == "killed":
+            os.kill(SparkContext._gateway.proc.pid, signal.SIGKILL)
+            spark.range(3).collect()
+        with spark_told():  # as a run is, while its driver can say what it has
+            kept = [spark._jvm.java.util.BitSet(2**30) for _ in range(40)]
+    finally:
+        close_session(spark)
+
+
+run(command)
+"""
+ENDED = "Spark's driver ended while it was needed"
+TOO_LITTLE = "Spark's driver has too little memory; give it more by spark.driver.memory"
+
+
+@pytest.mark.parametrize(
+    ("how", "memory", "told"),
+    [
+        pytest.param("killed", "1g", ENDED, id="killed"),
+        pytest.param("filled", "1g", TOO_LITTLE, id="heap filled", marks=pytest.mark.long),
+        pytest.param("started", "200m", TOO_LITTLE, id="small heap", marks=pytest.mark.long),
+        pytest.param("started", "20m", "Spark did not start", id="no heap", marks=pytest.mark.long),
+    ],
+)
+def test_a_driver_that_cannot_go_on_is_told(
+    tmp_path: Path, how: str, memory: str, told: str
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, how], capture_output=True, text=True, check=False,
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT), "SPARK_DRIVER_MEMORY": memory,
+                           "REDLINE_CACHE": os.environ.get("REDLINE_CACHE", str(ROOT / ".cache"))},
+    )  # fmt: skip
+    said = done.stdout + done.stderr
+    assert done.returncode == 2, said
+    assert told in said
+    assert len(said.splitlines()) == 1, said

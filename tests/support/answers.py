@@ -1,0 +1,142 @@
+"""Answers of brokers as Kafka's codec writes them, and what our reader of fetches finds in them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafka.protocol.consumer import FetchResponse
+from kafka.protocol.metadata import MetadataResponse
+from kafka.protocol.producer import InitProducerIdResponse, ProduceResponse
+from kafka.record.default_records import DefaultRecordBatchBuilder
+
+from jobs.engine.consuming.fetching import FETCH_VERSION
+from jobs.engine.consuming.stream import Batch, FetchAnswer
+from jobs.engine.network.frames import PRODUCE_VERSION
+from jobs.engine.task.partitions import Partitions
+
+
+def encoded_batch(base: int, records: int, first_ms: int = 5_000) -> bytes:
+    """A record batch as the broker stores it, from offset `base` on, a record each millisecond."""
+    builder = DefaultRecordBatchBuilder(2, 0, 0, -1, -1, -1, 1_000_000)
+    for index in range(records):
+        builder.append(index, first_ms + index, None, bytes([index]) * 100, [])
+    return base.to_bytes(8, "big") + bytes(builder.build())[8:]
+
+
+def size_of(records: int) -> int:
+    """Size of such a batch [B]."""
+    return len(encoded_batch(0, records))
+
+
+PARTITIONS = Partitions(("t", "u"), 4)
+
+
+def response(
+    partitions: dict[int, bytes], errors: dict[int, int] | None = None, **fields: Any
+) -> bytes:
+    """A framed response of these partitions' records."""
+    topic = FetchResponse.FetchableTopicResponse
+    data = [
+        topic.PartitionData(
+            partition_index=index,
+            error_code=(errors or {}).get(index, 0),
+            high_watermark=1_000 + index,
+            last_stable_offset=-1,
+            log_start_offset=0,
+            aborted_transactions=None,
+            records=records or None,
+        )
+        for index, records in partitions.items()
+    ]
+    answer = FetchResponse(
+        throttle_time_ms=fields.get("throttle_ms", 0),
+        error_code=fields.get("error_code", 0),
+        session_id=fields.get("session_id", 77),
+        responses=[topic(topic=fields.get("topic", "t"), partitions=data)] if data else [],
+        version=FETCH_VERSION,
+    )
+    answer.with_header(correlation_id=fields.get("correlation_id", 3))
+    return bytes(answer.encode(framed=True, header=True))
+
+
+class Notes:
+    """Writes down what a stream finds."""
+
+    def __init__(self) -> None:
+        self.partitions: list[tuple[int, int, int]] = []
+        self.batches: list[tuple[int, Batch]] = []
+        self.controls: list[tuple[int, int]] = []
+        self.answers: list[FetchAnswer] = []
+
+    def partition(self, index: int, error_code: int, high_watermark: int) -> None:
+        self.partitions.append((index, error_code, high_watermark))
+
+    def batch(self, batch: Batch, now: float) -> None:
+        self.batches.append((self.partitions[-1][0], batch))
+
+    def control(self, last_offset: int, records: int) -> None:
+        self.controls.append((last_offset, records))
+
+    def answered(self, answer: FetchAnswer, now: float) -> None:
+        self.answers.append(answer)
+
+
+def produced(codes: dict[int, int]) -> bytes:
+    """A framed answer to records: partition → error code."""
+    topic = ProduceResponse.TopicProduceResponse
+    answer = ProduceResponse(
+        responses=[
+            topic(
+                name="t",
+                partition_responses=[
+                    topic.PartitionProduceResponse(index=index, error_code=code, base_offset=9,
+                                                   log_append_time_ms=-1, log_start_offset=0)
+                    for index, code in codes.items()
+                ],
+            )
+        ],
+        throttle_time_ms=55,
+        version=PRODUCE_VERSION,
+    )  # fmt: skip
+    answer.with_header(correlation_id=12)
+    return bytes(answer.encode(framed=True, header=True))
+
+
+def producer_id() -> bytes:
+    """A framed answer to whoever asks for a producer id."""
+    answer = InitProducerIdResponse(
+        throttle_time_ms=0, error_code=0, producer_id=7, producer_epoch=0, version=1
+    )
+    answer.with_header(correlation_id=12)
+    return bytes(answer.encode(framed=True, header=True))
+
+
+def metadata(leaders: dict[int, int]) -> bytes:
+    """A framed answer about leaders: partition → broker."""
+    topic = MetadataResponse.MetadataResponseTopic
+    answer = MetadataResponse(
+        throttle_time_ms=0,
+        brokers=[
+            MetadataResponse.MetadataResponseBroker(
+                node_id=1, host="127.0.0.1", port=9092, rack=None
+            )
+        ],
+        cluster_id="c",
+        controller_id=1,
+        topics=[
+            topic(
+                error_code=0,
+                name="t",
+                is_internal=False,
+                partitions=[
+                    topic.MetadataResponsePartition(error_code=0, partition_index=index,
+                                                    leader_id=leader, replica_nodes=[leader],
+                                                    isr_nodes=[leader])
+                    for index, leader in leaders.items()
+                ],
+            )
+        ],
+        version=4,
+    )  # fmt: skip
+    answer.with_header(correlation_id=12)
+    return bytes(answer.encode(framed=True, header=True))

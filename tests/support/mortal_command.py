@@ -1,0 +1,74 @@
+"""The `redline` command, killed as by kill -9 at one step of a run.
+
+`python -m tests.support.mortal_command STEP find-limit …`
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from jobs.cli import main
+from jobs.runs import results
+from metrics.tables.store import TableStore
+
+When = Callable[..., bool]
+
+
+def _die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _before(owner: Any, name: str, when: When) -> None:
+    """Die where the function is called, and before it does anything."""
+    own = getattr(owner, name)
+
+    def mortal(*arguments: Any, **named: Any) -> Any:
+        if when(*arguments):
+            _die()
+        return own(*arguments, **named)
+
+    setattr(owner, name, mortal)
+
+
+def _after(owner: Any, name: str, when: When) -> None:
+    """Die when the function is done, and before anybody learns of it."""
+    own = getattr(owner, name)
+
+    def mortal(*arguments: Any, **named: Any) -> Any:
+        answer = own(*arguments, **named)
+        if when(*arguments):
+            _die()
+        return answer
+
+    setattr(owner, name, mortal)
+
+
+def _of_table(table: str) -> When:
+    return lambda _store, written, *_rest: written == table
+
+
+def _of_event(event: str) -> When:
+    return lambda _store, row: row.event == event
+
+
+STEPS: dict[str, Callable[[], None]] = {
+    "the start is recorded": lambda: _after(TableStore, "append_run", _of_event("started")),
+    "samples without their trial": lambda: _after(TableStore, "_commit", _of_table("samples")),
+    "hosts without their trial": lambda: _after(TableStore, "_commit", _of_table("hosts")),
+    "a trial is recorded": lambda: _after(TableStore, "_commit", _of_table("trials")),
+    "before a limit is recorded": lambda: _before(TableStore, "append_boundary", lambda *_: True),
+    "a limit is recorded": lambda: _after(TableStore, "append_boundary", lambda *_: True),
+    "before the end is recorded": lambda: _before(TableStore, "append_run", _of_event("finished")),
+    "the end is recorded": lambda: _after(TableStore, "append_run", _of_event("finished")),
+    "the summary is written": lambda: _after(results, "write_summary", lambda *_: True),
+}
+"""Step → what makes the driver die there."""
+
+if __name__ == "__main__":
+    STEPS[sys.argv[1]]()
+    del sys.argv[1]
+    main()

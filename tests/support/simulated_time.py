@@ -1,0 +1,106 @@
+"""Time that passes only while an event loop waits, however busy the machine is.
+
+The loop under test is as it is, with its sockets; what it would wait for by the clock comes at
+once, in the same order every time.
+"""
+
+from __future__ import annotations
+
+import math
+import selectors
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import SimpleNamespace
+from unittest import mock
+
+from jobs.engine.network import sockets
+from jobs.engine.network.reopening import Key, Opener, Reopener
+from jobs.engine.network.transport import Transport
+from jobs.engine.producing import loop
+from search.errors import RedlineError
+
+_LOOK_S = 20e-6
+"""A look at the clock takes this, as whoever looks has done something since [s]."""
+_PATIENCE_S = 30.0
+
+Actor = Callable[[float], float]
+"""Told the time [s], does what is due and says when it has something to do next, or infinity."""
+
+
+class SimulatedTime:
+    """A clock, and those that act by it beside the event loop.
+
+    Attributes:
+        now_s: [s].
+        actors: such as brokers.
+    """
+
+    def __init__(self) -> None:
+        self.now_s = 1_000.0
+        self.actors: list[Actor] = []
+        self._opening: set[Key] = set()
+
+    def clock(self) -> float:
+        """The time [s]; a little later than at the last look."""
+        self.now_s += _LOOK_S
+        return self.now_s
+
+    @contextmanager
+    def passing(self) -> Iterator[SimulatedTime]:
+        """Event loops that are made within this block wait by this time."""
+        time_here = self
+
+        class Selector(selectors.DefaultSelector):
+            def select(
+                self, timeout: float | None = None
+            ) -> list[tuple[selectors.SelectorKey, int]]:
+                assert timeout is not None, "a loop always knows when to look again"
+                return time_here._pass(timeout, super().select)
+
+        class Reopening(Reopener):
+            def __init__(self, opener: Opener) -> None:
+                super().__init__(time_here._told_of(opener))
+
+            def want(self, key: Key) -> None:
+                time_here._opening.add(key)
+                super().want(key)
+
+            def take(self) -> list[tuple[Key, Transport]]:
+                taken = super().take()
+                time_here._opening.difference_update(key for key, _ in taken)
+                return taken
+
+        with (
+            mock.patch.object(sockets, "selectors", SimpleNamespace(DefaultSelector=Selector)),
+            mock.patch.object(loop, "Reopener", Reopening),
+        ):
+            yield self
+
+    def _pass(
+        self,
+        wait_s: float,
+        select: Callable[[float], list[tuple[selectors.SelectorKey, int]]],
+    ) -> list[tuple[selectors.SelectorKey, int]]:
+        end_s = self.now_s + wait_s
+        patient_until_s = time.monotonic() + _PATIENCE_S
+        while True:
+            next_s = min((act(self.now_s) for act in self.actors), default=math.inf)
+            events = select(0)
+            if events or self.now_s >= end_s:
+                return events
+            if self._opening:  # by a thread, in no time of ours
+                assert time.monotonic() < patient_until_s, f"{self._opening} never opened"
+                select(0.01)
+                continue
+            self.now_s = min(end_s, next_s)
+
+    def _told_of(self, opener: Opener) -> Opener:
+        def told(keys: Sequence[Key]) -> Mapping[Key, Transport]:
+            try:
+                return opener(keys)
+            except (RedlineError, OSError):
+                self._opening.difference_update(keys)
+                raise
+
+        return told

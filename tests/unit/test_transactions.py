@@ -1,0 +1,289 @@
+"""Transactions of producers: what is asked when, what waits, and what is counted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from jobs.engine.producing.delivery import Action, AskCoordinator, Produce, Reopen
+from jobs.engine.producing.transactions import (
+    AddPartitions,
+    EndTransaction,
+    FindCoordinator,
+    RenewEpoch,
+    TransactionError,
+)
+from metrics.traffic.producer import ProducerOptions
+from tests.support.driven_delivery import Driven
+
+CONCURRENT, LOADING, NOT_COORDINATOR, FENCED = 51, 14, 16, 90
+TIMED_OUT, TOO_LARGE = 7, 10
+COMMIT, ABORT = EndTransaction(True), EndTransaction(False)
+
+
+def driven(leaders: tuple[int, ...] = (1,), **options: Any) -> Driven:
+    """A record each second to partitions in turn, and a commit every 2.5 s."""
+    given: dict[str, Any] = {
+        "acks": "all",
+        "enable_idempotence": True,
+        "transaction_duration_ms": 2_500.0,
+        "sticky_partition": "round_robin",
+        "batch_size": 1,
+        "retry_backoff_ms": 500.0,
+        "retry_backoff_max_ms": 500.0,
+    }
+    return Driven(leaders, **(given | options))
+
+
+def asked(actions: list[Action]) -> list[Any]:
+    """What the coordinator is asked by these actions."""
+    return [each.question for each in actions if isinstance(each, AskCoordinator)]
+
+
+def sent(actions: list[Action]) -> list[int]:
+    """First records of the batches that these actions send."""
+    return [batch.first for each in actions if isinstance(each, Produce) for batch in each.batches]
+
+
+def begun(driven: Driven) -> Driven:
+    """With the first partition in its transaction, and the first batch sent."""
+    assert asked(driven.until(0.0)) == [AddPartitions((0,))]
+    assert sent(driven.tell(driven.one, 0.1)) == [0]
+    return driven
+
+
+def test_a_partition_is_added_before_the_first_batch_goes_there_and_once() -> None:
+    each = driven((1, 2))
+    first = each.until(0.0)
+    assert (asked(first), sent(first)) == ([AddPartitions((0,))], [])
+    assert sent(each.tell(each.one, 0.1)) == [0]
+    second = each.until(1.0)
+    assert (asked(second), sent(second)) == ([AddPartitions((1,))], []), "to the coordinator"
+    assert sent(each.tell(each.one, 1.1) if not each.one.in_flight[0][1] else []) == []
+    each.answer(each.one, 1.1)
+    assert sent(each.tell(each.one, 1.2)) == [1]
+    third = each.until(2.0)
+    assert (asked(third), sent(third)) == ([], [2]), "partition 0 is in it already"
+
+
+def test_a_commit_waits_for_every_batch_and_what_is_due_meanwhile_for_the_next() -> None:
+    each = begun(driven())
+    assert sent(each.until(2.2)) == [1, 2]
+    assert each.until(2.9) == [], "the transaction began at 0.0 and is old enough at 2.5"
+    each.answer(each.one, 2.9)
+    assert each.until(3.5) == [], "record 3 is due and waits"
+    each.answer(each.one, 3.6)
+    each.answer(each.one, 3.7)
+    assert asked(each.until(3.7)) == [COMMIT]
+    assert each.until(4.5) == []
+    assert asked(each.tell(each.one, 4.5)) == [AddPartitions((0,))], "with records 3 and 4"
+    counts = each.counts
+    assert (counts.transactions_committed, counts.transactions_aborted) == (1, 0)
+    assert counts.commit_s == pytest.approx(2.0), "from 2.5 to 4.5"
+    assert counts.commit_mean_ms == pytest.approx(2_000.0)
+    assert counts.control_records_by_partition == {0: 1}
+    assert counts.transaction_log_records == 3, "one addition, and two for the end"
+    assert sent(each.tell(each.one, 4.6)) == [3, 4]
+
+
+def test_what_lingers_goes_along_with_the_commit() -> None:
+    each = driven(full=10, linger_ms=60_000.0, request_timeout_ms=30_000)
+    assert each.until(0.0) == []
+    each = begun(driven(full=10, linger_ms=0.0, max_in_flight=1))
+    assert each.until(2.4) == [], "records 1 and 2 wait for the answer"
+    assert each.until(2.6) == []
+    each.answer(each.one, 2.7)
+    (request,) = each.until(2.7)
+    assert isinstance(request, Produce)
+    assert [(batch.first, batch.records) for batch in request.batches] == [(1, 2)], "full or not"
+    each.until(3.2)
+    each.answer(each.one, 3.3)
+    assert asked(each.until(3.3)) == [COMMIT]
+    assert asked(each.tell(each.one, 3.4)) == [AddPartitions((0,))], "record 3 is of the next"
+
+
+def test_a_transaction_without_a_record_is_none() -> None:
+    each = begun(driven(rate=0.1))
+    each.answer(each.one, 1.0)
+    assert asked(each.until(2.5)) == [COMMIT]
+    assert each.tell(each.one, 2.6) == []
+    assert each.until(9.9) == []
+    assert asked(each.until(10.0)) == [AddPartitions((0,))]
+
+
+def test_the_coordinator_is_asked_again_while_it_completes_or_loads() -> None:
+    each = begun(driven())
+    each.answer(each.one, 0.2)
+    each.until(2.4)
+    each.answer(each.one, 2.4)
+    each.answer(each.one, 2.4)
+    assert asked(each.until(2.5)) == [COMMIT]
+    assert each.tell(each.one, 2.6, LOADING) == []
+    assert asked(each.until(3.2)) == [COMMIT], "after retry_backoff_ms, 20 % up or down"
+    assert asked(each.tell(each.one, 3.2)) == [AddPartitions((0,))]
+    assert each.tell(each.one, 3.3, CONCURRENT) == []
+    assert asked(each.until(3.33)) == [AddPartitions((0,))], "soon, as the one before completes"
+    assert sent(each.tell(each.one, 3.4)) == [3]
+
+
+def test_a_coordinator_that_moved_is_found_again() -> None:
+    each = driven()
+    each.until(0.0)
+    assert each.tell(each.one, 0.1, NOT_COORDINATOR) == []
+    (find,) = (a for a in each.until(0.8) if isinstance(a, AskCoordinator))
+    assert find.question == FindCoordinator()
+    (add,) = each.tell(find.connection, 0.8, 0, (2, -1))
+    assert isinstance(add, AskCoordinator)
+    assert (add.connection, add.question) == (each.two, AddPartitions((0,)))
+    assert sent(each.tell(each.two, 0.9)) == [0]
+
+
+def test_a_coordinator_that_is_lost_is_found_and_asked_again() -> None:
+    each = driven()
+    each.until(0.0)
+    each.lose(each.one, 0.1)
+    later = each.until(0.8)
+    assert asked(later) == [FindCoordinator()]
+    assert asked(each.tell(each.two, 0.8, 0, (2, -1))) == [AddPartitions((0,))]
+    assert [type(each) for each in each.tell(each.two, 0.9)] == [Reopen], "to the leader"
+
+
+def test_a_coordinator_that_nobody_is_connected_to_is_not_there_yet() -> None:
+    each = driven()
+    each.until(0.0)
+    each.tell(each.one, 0.1, NOT_COORDINATOR)
+    each.until(0.8)
+    way = each.one if each.one.in_flight else each.two
+    assert each.tell(way, 0.8, 0, (9, -1)) == []
+    assert asked(each.until(1.5)) == [FindCoordinator()]
+
+
+def test_a_refusal_for_good_ends_the_load_with_a_sentence() -> None:
+    each = driven()
+    each.until(0.0)
+    with pytest.raises(TransactionError, match="refused to add partitions to a transaction, with "):
+        each.tell(each.one, 0.1, FENCED)
+
+
+def test_a_batch_that_fails_takes_its_transaction_with_it() -> None:
+    each = begun(driven(max_in_flight=2))
+    assert sent(each.until(1.0)) == [1]
+    each.answer(each.one, 1.5)
+    assert each.until(2.2) != [], "record 2 is sent"
+    each.answer(each.one, 2.3, TOO_LARGE)
+    assert each.until(2.3) == [], "another one is under way"
+    each.answer(each.one, 2.4)
+    assert asked(each.until(2.4)) == [ABORT]
+    assert each.until(3.1) == [], "record 3 waits"
+    assert asked(each.tell(each.one, 3.2)) == [RenewEpoch()]
+    assert each.tell(each.one, 3.3, CONCURRENT) == []
+    assert asked(each.until(4.0)) == [RenewEpoch()]
+    assert asked(each.tell(each.one, 4.0, 0, (0, 1))) == [AddPartitions((0,))]
+    request, _of_record_4 = each.tell(each.one, 4.1)
+    assert isinstance(request, Produce)
+    assert [(b.first, b.stamp) for b in request.batches] == [(3, (1, 0))], "a new epoch"
+    counts = each.counts
+    assert (counts.transactions_committed, counts.transactions_aborted) == (0, 1)
+    assert counts.aborted_records == 2, "acknowledged, and of no account to whoever reads commits"
+    assert counts.control_records_by_partition == {0: 1}
+    assert counts.errors == {"MessageSizeTooLargeError": 1}
+
+
+def test_nothing_of_a_failed_transaction_is_sent_again() -> None:
+    each = begun(driven(max_in_flight=2))
+    each.until(1.0)
+    each.answer(each.one, 1.5, TOO_LARGE)
+    each.answer(each.one, 1.6, TIMED_OUT)
+    assert asked(each.until(1.6)) == [ABORT]
+    assert each.counts.errors == {"MessageSizeTooLargeError": 1, "RequestTimedOutError": 1}
+    assert each.counts.retried_records == 0
+
+
+def test_what_waits_behind_a_failed_batch_fails_too() -> None:
+    each = begun(driven(max_in_flight=1))
+    each.until(2.2)
+    each.answer(each.one, 2.3, TOO_LARGE)
+    assert asked(each.until(2.3)) == [ABORT]
+    assert each.counts.errors == {"MessageSizeTooLargeError": 1, "TransactionAbortedError": 1}
+    assert each.producer.buffered_bytes == 0
+    each.tell(each.one, 2.4)
+    assert asked(each.tell(each.one, 2.5, 0, (0, 1))) == [AddPartitions((0,))], "record 2 is new"
+    assert sent(each.tell(each.one, 2.6)) == [2]
+
+
+def test_a_batch_that_expires_before_its_partition_is_added_aborts_nothing_there() -> None:
+    each = driven(request_timeout_ms=1_000, delivery_timeout_ms=1_000)
+    each.until(0.0)
+    assert each.until(1.2) == []
+    each.delivery.expire(1.2)
+    each.until(1.2)
+    each.tell(each.one, 1.2, LOADING)
+    later = each.until(2.0)
+    assert asked(later) == [RenewEpoch()], "the coordinator has no transaction of ours"
+    assert each.counts.transactions_aborted == 0
+    assert each.counts.errors == {"KafkaTimeoutError": 1}
+
+
+def test_the_last_transaction_is_committed_in_the_drain() -> None:
+    each = begun(driven(end_s=2.0, max_in_flight=1))
+    each.until(1.9)
+    each.delivery.close(2.0)
+    assert each.delivery.has_work
+    each.answer(each.one, 2.1)
+    assert asked(each.until(2.1)) == [COMMIT], "record 1 waited and is dropped"
+    assert each.delivery.has_work
+    assert each.tell(each.one, 2.2) == []
+    assert not each.delivery.has_work
+    assert each.counts.control_records_by_partition == {0: 1}
+    assert each.counts.transactions_committed == 0, "after the window"
+
+
+def test_a_transaction_that_is_left_open_may_end_once_more_in_the_log() -> None:
+    each = begun(driven(end_s=2.0))
+    each.delivery.close(2.0)
+    each.delivery.end(3.0)
+    assert not each.delivery.has_work
+    assert each.counts.transactions_aborted == 1
+    assert each.counts.control_records_by_partition == {}
+    assert each.counts.duplicates_by_partition == {0: 1}
+    assert each.counts.errors == {"Unacknowledged": 1}
+
+
+def test_a_closed_loop_commits_too() -> None:
+    each = driven(rate=float("inf"), max_in_flight=1, buffer_memory=300)
+    assert asked(each.until(0.0)) == [AddPartitions((0,))]
+    assert sent(each.tell(each.one, 0.1)) != []
+    for at_s in (1.0, 2.0, 3.0, 4.0, 5.0, 6.0):
+        if each.one.in_flight and each.one.in_flight[0][1]:
+            each.answer(each.one, at_s)
+            questions = asked(each.until(at_s))
+            if questions:
+                break
+    assert questions == [COMMIT]
+    assert asked(each.tell(each.one, 6.5)) == [AddPartitions((0,))]
+    assert sent(each.tell(each.one, 6.6)) != []
+
+
+@pytest.mark.parametrize(
+    ("options", "part"),
+    [
+        ({"acks": "1"}, "enable_idempotence false, with acks 1; expected enable_idempotence true"),
+        ({"acks": "all"}, "expected enable_idempotence true and acks all"),
+        (
+            {"acks": "all", "enable_idempotence": True, "delivery_timeout_ms": 899_950},
+            "expected at most 900000 together",
+        ),
+    ],
+)
+def test_impossible_transactions_are_refused(options: dict[str, Any], part: str) -> None:
+    wrong = ProducerOptions(rate_bytes_per_s=1_000.0, transaction_duration_ms=100.0, **options)
+    with pytest.raises(ValueError, match="transaction_duration_ms is 100") as caught:
+        wrong.require_consistent()
+    assert part in str(caught.value)
+
+
+def test_brokers_wait_with_an_abort_for_as_long_as_a_batch_may_take() -> None:
+    assert ProducerOptions(transaction_duration_ms=100.0).transaction_timeout_ms == 120_100
+    quick = ProducerOptions(transaction_duration_ms=100.0, delivery_timeout_ms=40_000)
+    assert quick.transaction_timeout_ms == 60_000
