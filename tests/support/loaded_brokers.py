@@ -12,11 +12,13 @@ from typing import Any
 from kafka import TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import for_code
-from kafka.protocol.admin.client_quotas import AlterClientQuotasRequest
+from kafka.protocol.admin.client_quotas import (
+    AlterClientQuotasRequest,
+    DescribeClientQuotasRequest,
+)
 
 from jobs.cluster.admin import KafkaAdmin
 from jobs.cluster.connect import connect
-from jobs.cluster.quotas import quotas_of
 from jobs.testbed.handle import Testbed
 from metrics.judging.thresholds import Thresholds, Validity
 from metrics.judging.verdict import judge
@@ -183,7 +185,8 @@ def quota(
 ) -> Iterator[None]:
     """A quota by Kafka's key for a client id, or for every one without its own [B/s].
 
-    Brokers hear of it from the controller, so it is waited for.
+    Brokers hear of it from the controller, each at its own time, so each of them is waited for, at
+    the end as well.
     """
     request = AlterClientQuotasRequest
 
@@ -196,15 +199,27 @@ def quota(
         for each in answer.entries:
             assert each.error_code == 0, for_code(each.error_code)
 
+    def values_at(broker_id: int) -> list[dict[str, float]]:
+        manager = admin.client._manager
+        asked = DescribeClientQuotasRequest(components=[], strict=False)
+        answer = manager.run(manager.send, asked, broker_id)
+        assert answer.error_code == 0, for_code(answer.error_code)
+        return [{each.key: each.value for each in entry.values} for entry in answer.entries or ()]
+
+    def wait_until(is_known: bool) -> None:
+        deadline_s = time.monotonic() + 30.0
+        for broker in admin.describe_cluster().brokers:
+            while ({key: bytes_per_s} in values_at(broker.id)) is not is_known:
+                assert time.monotonic() < deadline_s, f"broker {broker.id}: quota {key}"
+                time.sleep(0.1)
+
     alter(bytes_per_s)
     try:
-        deadline_s = time.monotonic() + 30.0
-        while {key: bytes_per_s} not in [each.values for each in quotas_of(admin)]:
-            assert time.monotonic() < deadline_s, f"no broker knows the quota {key}"
-            time.sleep(0.1)
+        wait_until(is_known=True)
         yield
     finally:
         alter(None)
+        wait_until(is_known=False)
 
 
 @contextmanager
