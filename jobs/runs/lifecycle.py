@@ -11,7 +11,7 @@ import secrets
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
@@ -28,12 +28,15 @@ from jobs.runs.opening import Opening
 from jobs.runs.resumption import config_text
 from jobs.runs.sole_driver import sole_driver
 from jobs.spark.failures import spark_told
-from jobs.spark.session import run_interruptibly
+from jobs.spark.session import cancel_group, run_interruptibly
 from jobs.trials.context import RunContext, Session
 from metrics.tables.membership import Membership
 from metrics.tables.schema import RunRow
 from metrics.units import iso_utc
 from search.errors import RedlineError
+
+COMPACTION = "redline-compact"
+"""Names the Spark jobs that merge the tables' small files."""
 
 
 @dataclass(frozen=True)
@@ -187,7 +190,7 @@ def execute(
         KeyboardInterrupt: it was interrupted.
     """
     life = Life(order)
-    with sole_driver(order.folder, life.driver) as is_told:
+    with sole_driver(order.folder, life.driver) as is_told, _logged_to(order.folder / "run.log"):
         if not (is_told or order.locks):
             text = "a second driver of this run would not be seen: its folder's disk has no locks"
             warn(order.reporter, text)
@@ -201,25 +204,60 @@ def _execute(body: Body, life: Life, cluster: OpenCluster | None, session: Sessi
     order.reporter.report(RunStarted(order.run_id, body.plan(order.folder)))
     try:
         with ExitStack() as stack:
-            stack.enter_context(_logged_to(order.folder / "run.log"))
             with spark_told():
                 _open(body, life, stack, cluster, session)
                 body.resume(life)
             is_begun = True
             with _recorded(body, life), spark_told():
                 body.measure(life)
+            ended = stack.pop_all()
     except BaseException as error:  # noqa: BLE001 - a run that is over stays so
         if life.recorded is not None and error is not life.ended_by:
-            # What breaks now is the tidying up after it.
-            warn(order.reporter, f"after the end of the run: {str(error) or type(error).__name__}")
-        if life.recorded is None or life.ended_by is not None:
-            ended_by = life.ended_by or error
-            if is_begun:
-                body.fail(life, ended_by)
-                _conclude_failed(body, life, ended_by)
-            raise ended_by from ended_by.__cause__
+            _tell_untidy(order.reporter, error)
+        ended_by = life.ended_by or error
+        if is_begun:
+            body.fail(life, ended_by)
+            _conclude_failed(body, life, ended_by)
+        raise ended_by from ended_by.__cause__
     ending = life.recorded or body.ending(None)
-    return concluded(ending, order.reporter, partial(body.conclude, life, ending))
+    with _closing_meanwhile(life, ended):
+        return concluded(ending, order.reporter, partial(body.conclude, life, ending))
+
+
+@contextmanager
+def _closing_meanwhile(life: Life, ended: ExitStack) -> Iterator[None]:
+    """Compact the tables and close what the run had opened, while its files are written.
+
+    The run is over and recorded, so nothing that breaks here changes how it ended. An interrupt
+    cuts the compaction short; a second one ends the wait.
+    """
+    spark, tables = life.context.session.spark, life.context.tables
+    pool = ThreadPoolExecutor(1, thread_name_prefix="redline-close")
+    compacted = pool.submit(run_interruptibly, spark, COMPACTION, tables.compact)
+    closed = pool.submit(ended.close)
+    pool.shutdown(wait=False)
+    try:
+        yield
+    finally:
+        try:
+            wait([compacted])
+        except KeyboardInterrupt:
+            cancel_group(spark, COMPACTION)
+            warn(life.order.reporter, "the tables are not compacted, which the next run will do")
+        for each in (compacted, closed):
+            _require_tidy(life.order.reporter, each)
+
+
+def _require_tidy(reporter: Reporter, done: Future[None]) -> None:
+    """Wait for this, and tell what it raised."""
+    try:
+        done.result()
+    except Exception as error:  # noqa: BLE001 - the run has its result
+        _tell_untidy(reporter, error)
+
+
+def _tell_untidy(reporter: Reporter, error: BaseException) -> None:
+    warn(reporter, f"after the end of the run: {str(error) or type(error).__name__}")
 
 
 def _conclude_failed(body: Body, life: Life, error: BaseException) -> None:
@@ -284,7 +322,6 @@ def _recorded(body: Body, life: Life) -> Iterator[None]:
     ending = body.ending(None)
     _undisturbed(partial(_append_rows, body, life, "finished", ending))
     life.recorded = ending
-    _compact(life)
 
 
 def _undisturbed(deed: Callable[[], None]) -> None:
@@ -298,22 +335,11 @@ def _undisturbed(deed: Callable[[], None]) -> None:
         done.result()
 
 
-def _compact(life: Life) -> None:
-    """Merge small files, unless somebody would rather have the run end at once."""
-    context = life.context
-    try:
-        run_interruptibly(context.session.spark, "redline-compact", context.tables.compact)
-    except KeyboardInterrupt:
-        warn(life.order.reporter, "the tables are not compacted, which the next run will do")
-
-
 def _append_rows(body: Body, life: Life, event: str, ending: Ending | None = None) -> None:
     for name, config in body.configurations.items():
         context = life.contexts[name]
-        tables = context.tables
         # Before the first trial its start is durable, as each trial waits for what came before it.
-        append = tables.append_run if ending else tables.append_run_meanwhile
-        append(
+        context.tables.append_run(
             RunRow(
                 run_id=context.run_id,
                 event=event,
@@ -331,6 +357,9 @@ def _append_rows(body: Body, life: Life, event: str, ending: Ending | None = Non
                 member=context.member,
             )
         )
+    if ending is not None:
+        for context in life.contexts.values():
+            context.tables.settle()
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -142,10 +141,13 @@ class Opening:
             self._phase("starting Spark")
             session = open_session(stack, self.slots, self.folder / "spark.log")
         spark, addresses = session.spark, opened.info.addresses
+        tables = self._tables(session, stack)
         ready = self._require_ready(session, opened)
         pattern = config.pattern(workload.message_bytes[0], 1, len(addresses))
         require_room(pattern, ready.slots)
-        tables, source = self._tables_and_metrics(session, opened, stack)
+        self._phase("connecting to the brokers' metrics")
+        source = open_metrics(config.cluster, opened, getattr(spark, "_jvm", None))
+        stack.callback(source.close)
         require_throttling_seen(opened, workload, source.nodes.values())
         hosts = open_hosts(config.cluster, opened)
         stack.callback(hosts.close)
@@ -196,25 +198,16 @@ class Opening:
             ),
         )
 
-    def _tables_and_metrics(
-        self, session: Session, opened: OpenCluster, stack: ExitStack
-    ) -> tuple[TableStore, MetricsSource]:
-        """Both take seconds, and wait for different things."""
-        known = session.stores.get(self.tables)
-        doing = "connecting to the brokers' metrics"
-        self._phase(doing if known else f"opening the Delta tables, and {doing}")
-        tables = known or TableStore(session.spark, self.tables)
-        with ThreadPoolExecutor(1, thread_name_prefix="redline-tables") as meanwhile:
-            tables_open = None if known else meanwhile.submit(tables.open)
-            jvm = getattr(session.spark, "_jvm", None)
-            source = open_metrics(self.config.cluster, opened, jvm)
-            stack.callback(source.close)
-            if tables_open is not None:
-                session.stores[self.tables] = tables_open.result()
-        return tables, source
+    def _tables(self, session: Session, stack: ExitStack) -> TableStore:
+        """The tables, which are opened while all else is: that takes seconds of Spark's."""
+        tables = session.stores.get(self.tables)
+        if tables is None:
+            tables = session.stores[self.tables] = TableStore(session.spark, self.tables).open()
+        stack.callback(tables.close)
+        return tables
 
     def _require_ready(self, session: Session, opened: OpenCluster) -> SessionReport:
-        self._phase("looking at Spark's executors")
+        self._phase("looking at Spark's executors, and opening the Delta tables")
         cluster, workload = self.config.cluster, self.config.workload
         report = look_at_session(
             session.spark,

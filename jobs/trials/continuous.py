@@ -204,7 +204,7 @@ class ContinuousMeasurer(TrialMeasurer):
             state=context.state,
             warm_up=context.warm_up,
         )
-        context.tables.append_trial_meanwhile(trial, samples.nodes, samples.hosts)
+        context.tables.append_trial(trial, samples.nodes, samples.hosts)
         context.trials.append(trial)
         left = under.windows - under.judged
         context.reporter.report(TrialFinished(trial, evidence.client.duration_s, left))

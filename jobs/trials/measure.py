@@ -139,7 +139,7 @@ class TrialMeasurer:
             trial = self._recovered(trial)
         finally:
             started_s += time.time() - judged_s  # rest is no work of the trial's
-            context.tables.append_trial_meanwhile(trial, samples.nodes, samples.hosts)
+            context.tables.append_trial(trial, samples.nodes, samples.hosts)
         context.trials.append(trial)
         left = max(0, self._outlook.trials_left - 1)
         context.reporter.report(TrialFinished(trial, time.time() - started_s, left))

@@ -12,9 +12,9 @@ import random
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from functools import partial
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -44,6 +44,8 @@ _PROPERTIES = {
 }
 COMPACT_FROM_FILES = 32
 """A table of fewer files is read as fast as if it were compacted, which costs a second or two."""
+_OF_TRIALS = ("trials", "samples", "hosts")
+"""What a trial leaves, and one that was killed while it was kept may have left in part."""
 _TRIES = 8
 _CROSSED = re.compile(
     "CONCURRENT|PROTOCOL_CHANGED|METADATA_CHANGED|ALREADY_EXISTS|Concurrent"
@@ -75,8 +77,9 @@ def _quoted(text: str) -> str:
 class TableStore:
     """The tables under one path, or in one schema of a catalog.
 
-    What was appended `append_trial_meanwhile` is there for whatever else is asked of the same
-    store, which waits for it.
+    Nobody waits for what is appended, as that takes seconds: it is done in order, in the
+    background, and `settle` waits until all of it is durable. Whatever is read from the same store
+    settles first.
 
     Args:
         spark: a session with Delta's extension and catalog, see `jobs.spark.session`.
@@ -88,7 +91,7 @@ class TableStore:
         self._spark = spark
         self._is_path = "/" in base
         self._base = base.rstrip("/")
-        self._meanwhile: Future[None] | None = None
+        self._pending: list[Future[None]] = []
         if not self._is_path and _CATALOG_NAME.fullmatch(base) is None:
             raise ConfigError(
                 f"--tables is {base!r}; expected a path with a slash in it, such as ./tables or "
@@ -105,13 +108,15 @@ class TableStore:
         return ".".join(f"`{part}`" for part in self.address(table).split("."))
 
     def open(self) -> TableStore:
-        """Create what is missing, and add the columns that an older table lacks.
+        """Begin to create what is missing, and to add the columns that an older table lacks.
 
-        Takes some seconds in a fresh session, which can pass while something else starts.
-
-        Raises:
-            ConfigError: they cannot be written there.
+        Takes some seconds in a fresh session, in which something else can start; `settle` raises
+        what it raises.
         """
+        self._in_order(self._create_all)
+        return self
+
+    def _create_all(self) -> None:
         with _written(self._base):
             if not self._is_path:
                 schema_ddl = f"CREATE SCHEMA IF NOT EXISTS {self._base}"
@@ -120,7 +125,6 @@ class TableStore:
                 self._until_alone(partial(self._create, table, schema))
             if not self._is_path:
                 self._create_views()
-        return self
 
     def _create_views(self) -> None:
         """Make the views of `metrics.tables.sql_views`; a run does without them."""
@@ -156,7 +160,7 @@ class TableStore:
 
     def _add_columns(self, table: str, schema: pa.Schema) -> None:
         empty = self._spark.createDataFrame([], ddl(schema))
-        present = {field.name: field.dataType for field in self.read(table).schema.fields}
+        present = {field.name: field.dataType for field in self._frame(table).schema.fields}
         if all(present.get(field.name) == field.dataType for field in empty.schema.fields):
             return
         self._save(table, empty, {"mergeSchema": "true"})
@@ -168,15 +172,46 @@ class TableStore:
         else:
             writer.saveAsTable(self.address(table))
 
-    def _append(self, table: str, key: str, version: int, *records: Any) -> None:
+    def _in_order(self, deed: Callable[..., object], *what: Any) -> None:
+        """Do this in the background, after all that was begun before it."""
+        before = self._pending[-1:]
+
+        def next_deed() -> None:
+            wait(before)
+            deed(*what)
+
+        pool = ThreadPoolExecutor(1, thread_name_prefix="redline-tables")
+        self._pending.append(pool.submit(next_deed))
+        pool.shutdown(wait=False)
+
+    def settle(self) -> None:
+        """Wait until all that was begun is durable.
+
+        Raises:
+            ConfigError: some of it could not be written.
+        """
+        while self._pending:
+            first = self._pending[0]
+            try:
+                first.result()
+            finally:
+                if first.done():  # else an interrupt ended the wait, not the append
+                    self._pending.remove(first)
+
+    def close(self) -> None:
+        """Wait for what is on its way, so that Spark can be closed.
+
+        Raises:
+            ConfigError: something that nobody settled could not be written.
+        """
+        wait(self._pending)
+        self.settle()
+
+    def _commit(self, table: str, key: str, version: int, *records: Any) -> None:
         """Append the records as one file, unless `key` reached this version in the table.
 
         Few keys with rising versions, because Delta reads all keys for every append.
         """
-        self.settle()
-        self._commit(table, key, version, *records)
-
-    def _commit(self, table: str, key: str, version: int, *records: Any) -> None:
         rows = pa.Table.from_pylist([row_of(each) for each in records], schema=SCHEMAS[table])
         frame = self._spark.createDataFrame(rows).coalesce(1)
         options = {"txnAppId": f"redline/{table}/{key}", "txnVersion": f"{version}"}
@@ -185,15 +220,7 @@ class TableStore:
 
     def append_run(self, row: RunRow) -> None:
         """Append the start or the end of a run; one that was resumed has several of each."""
-        self.append_run_meanwhile(row)
-        self.settle()
-
-    def append_run_meanwhile(self, row: RunRow) -> None:
-        """The same, without waiting until it is durable: `settle` does, and raises its errors.
-
-        The first append of a session takes some seconds.
-        """
-        self._do_meanwhile(self._commit, "runs", row.run_id, int(row.at_s * 1000), row)
+        self._in_order(self._commit, "runs", row.run_id, int(row.at_s * 1000), row)
 
     def append_trial(
         self,
@@ -201,60 +228,35 @@ class TableStore:
         samples: Sequence[BrokerSample] = (),
         hosts: Sequence[HostSample] = (),
     ) -> None:
-        """Append a trial's samples and then its row, so that a row's samples are all there.
+        """Append a trial's row, its samples and its looks at hosts, all at the same time.
 
         Trials of a run are appended in the order of their numbers: a lower number than the
         last counts as appended. A resumed run goes on with `next_trial`.
         """
-        self.append_trial_meanwhile(trial, samples, hosts)
-        self.settle()
-
-    def append_trial_meanwhile(
-        self,
-        trial: Trial,
-        samples: Sequence[BrokerSample] = (),
-        hosts: Sequence[HostSample] = (),
-    ) -> None:
-        """The same, without waiting until it is durable: `settle` does, and raises its errors."""
-        self._do_meanwhile(self._commit_trial, trial, samples, hosts)
-
-    def _do_meanwhile(self, append: Callable[..., None], *what: Any) -> None:
-        """Begin an append when the one before it is durable, so that they keep their order."""
-        self.settle()
-        pool = ThreadPoolExecutor(1, thread_name_prefix="redline-append")
-        self._meanwhile = pool.submit(append, *what)
-        pool.shutdown(wait=False)
-
-    def settle(self) -> None:
-        """Wait until all that was appended is durable.
-
-        Raises:
-            ConfigError: an append that was not waited for could not be written.
-        """
-        if (pending := self._meanwhile) is None:
-            return
-        try:
-            pending.result()
-        finally:
-            if pending.done():  # else an interrupt ended the wait, not the append
-                self._meanwhile = None
+        self._in_order(self._commit_trial, trial, samples, hosts)
 
     def _commit_trial(
         self, trial: Trial, samples: Sequence[BrokerSample], hosts: Sequence[HostSample]
     ) -> None:
         run_id, number = trial.run_id, trial.number
-        if samples:
-            rows = (SampleRow(run_id, number, sample) for sample in samples)
-            self._commit("samples", run_id, number, *rows)
-        if hosts:  # after the samples, by which `next_trial` knows of a trial that was begun
-            looks = (HostRow(run_id, number, sample) for sample in hosts)
-            self._commit("hosts", run_id, number, *looks)
-        self._commit("trials", run_id, number, trial)
+        parts: dict[str, list[Any]] = {
+            "trials": [trial],
+            "samples": [SampleRow(run_id, number, sample) for sample in samples],
+            "hosts": [HostRow(run_id, number, sample) for sample in hosts],
+        }
+        with ThreadPoolExecutor(len(parts), thread_name_prefix="redline-append") as pool:
+            done = [
+                pool.submit(self._commit, table, run_id, number, *rows)
+                for table, rows in parts.items()
+                if rows
+            ]
+        for each in done:
+            each.result()
 
     def next_trial(self, run_id: str) -> int:
         """The number after the last trial of a run that left anything behind; 1 at first."""
-        numbers = self.read("trials", run_id).select("trial")
-        numbers = numbers.union(self.read("samples", run_id).select("trial"))
+        first, *others = (self.read(table, run_id).select("trial") for table in _OF_TRIALS)
+        numbers = reduce(lambda all_before, other: all_before.union(other), others, first)
         last = numbers.agg({"trial": "max"}).collect()[0][0]
         return 1 if last is None else int(last) + 1
 
@@ -273,12 +275,12 @@ class TableStore:
         key = f"{row.run_id}/{point.goal}/{point.bpm}"
         if point.state != ALL_BROKERS:
             key += f"/{point.state}"
-        self._append("boundaries", key, point.trials + 1, row)
+        self._in_order(self._commit, "boundaries", key, point.trials + 1, row)
 
     def append_case(self, row: CaseRow) -> None:
         """Append that a case was measured, or how its night was judged; each only once."""
         version = 1 + ("measured", "judged").index(row.event)
-        self._append("cases", f"{row.run_id}/{row.case}", version, row)
+        self._in_order(self._commit, "cases", f"{row.run_id}/{row.case}", version, row)
 
     def cases(self, suite: str, cluster: str) -> list[CaseRow]:
         """All nights of a suite on a cluster, each of their cases once, oldest first."""
@@ -290,11 +292,13 @@ class TableStore:
     def read(self, table: str, run_id: str | None = None) -> DataFrame:
         """A table's rows, of one run if given."""
         self.settle()
-        if self._is_path:
-            frame = self._spark.read.format("delta").load(self.address(table))
-        else:
-            frame = self._spark.read.table(self.address(table))
+        frame = self._frame(table)
         return frame if run_id is None else frame.where(frame.run_id == run_id)
+
+    def _frame(self, table: str) -> DataFrame:
+        if self._is_path:
+            return self._spark.read.format("delta").load(self.address(table))
+        return self._spark.read.table(self.address(table))
 
     def runs(self) -> DataFrame:
         """Each run's newest row: its end, or its start while it runs or if it died."""
@@ -330,12 +334,18 @@ class TableStore:
 
         What cannot be merged now, as others write, is left to the next run: nothing depends on it.
         """
+        self.settle()
         for table in TABLES:
             try:
-                if len(self.read(table).inputFiles()) >= COMPACT_FROM_FILES:
+                if self._files(table) >= COMPACT_FROM_FILES:
                     self._spark.sql(f"OPTIMIZE {self._sql_name(table)}")
             except _spark_errors() as error:
                 _log.warning("the table %s is not compacted: %s", table, str(error)[:300])
+
+    def _files(self, table: str) -> int:
+        """How many files the table has now."""
+        detail = self._spark.sql(f"DESCRIBE DETAIL {self._sql_name(table)}")
+        return int(detail.select("numFiles").collect()[0][0])
 
 
 @contextmanager

@@ -29,6 +29,7 @@ def test_a_full_disk_is_told_and_what_was_appended_is_kept(
     with small_disk(tmp_path / "disk", PLENTY_KB) as disk:
         store = TableStore(spark, str(disk / "tables")).open()
         store.append_trial(trial(1, RUN), [sample(0)])
+        store.settle()
         resize(disk, shutil.disk_usage(disk).used // 1024 + LEFT_KB)
         kept, told = filled(store)
         assert "cannot be written (No space left on device)" in told
@@ -48,6 +49,7 @@ def filled(store: TableStore) -> tuple[int, str]:
     for number in range(2, APPENDS_MAX):
         try:
             store.append_trial(trial(number, RUN), [sample(0)])
+            store.settle()
         except ConfigError as error:
             return number - 1, str(error)
     pytest.fail("the disk took it all")
@@ -56,4 +58,4 @@ def filled(store: TableStore) -> tuple[int, str]:
 def test_tables_that_cannot_be_made_are_told(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(ConfigError, match=r"cannot be written.*or name others by --tables"):
-        TableStore(spark, str(tmp_path / "file" / "tables")).open()
+        TableStore(spark, str(tmp_path / "file" / "tables")).open().settle()

@@ -20,7 +20,7 @@ from metrics.sources.hosts.sample import HostSample
 from metrics.sources.sample import BrokerSample
 from metrics.tables.boundary import BoundaryRow
 from metrics.tables.membership import Membership
-from metrics.tables.schema import SCHEMAS, RunRow, SampleRow
+from metrics.tables.schema import SCHEMAS, HostRow, RunRow, SampleRow
 from metrics.tables.store import TABLES, TableStore
 from metrics.tables.views import latest_boundaries
 from search.errors import ConfigError
@@ -51,7 +51,9 @@ def tables(
     spark_for_all: SparkSession, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, TableStore]:
     base = tmp_path_factory.mktemp("store") / "tables"
-    return {"shared": TableStore(spark_for_all, str(base)).open()}
+    shared = TableStore(spark_for_all, str(base)).open()
+    shared.settle()
+    return {"shared": shared}
 
 
 @pytest.fixture
@@ -62,7 +64,9 @@ def store(spark: SparkSession, tables: dict[str, TableStore]) -> TableStore:
 
 @pytest.fixture
 def fresh(spark: SparkSession, tmp_path: Path) -> TableStore:
-    return TableStore(spark, str(tmp_path / "tables")).open()
+    store = TableStore(spark, str(tmp_path / "tables")).open()
+    store.settle()
+    return store
 
 
 @pytest.fixture
@@ -129,25 +133,15 @@ class SlowStore(TableStore):
         super()._save(table, frame, options)
 
 
-def test_whoever_asks_next_waits_for_what_is_appended_meanwhile(
+def test_nobody_waits_for_an_append_but_who_asks_next(
     store: TableStore, spark: SparkSession, run_id: str
 ) -> None:
     slow = SlowStore(spark, str(Path(store.address("runs")).parent))
-    slow.append_trial_meanwhile(trial(1, run_id), SAMPLES)
+    slow.append_trial(trial(1, run_id), SAMPLES)
     assert store.trials(run_id).count() == 0, "it returned before anything was saved"
     slow.may_save.set()
     assert slow.trials(run_id).count() == 1
     assert store.samples(run_id).count() == 2
-
-
-def test_the_start_of_a_run_is_appended_meanwhile(
-    store: TableStore, spark: SparkSession, run_id: str
-) -> None:
-    slow = SlowStore(spark, str(Path(store.address("runs")).parent))
-    slow.append_run_meanwhile(run_row(run_id, "started", 1.0))
-    assert store.read("runs", run_id).count() == 0, "it returned before anything was saved"
-    slow.may_save.set()
-    assert slow.read("runs", run_id).count() == 1
 
 
 def test_an_error_of_an_append_is_raised_once_to_whoever_asks_next(
@@ -156,18 +150,18 @@ def test_an_error_of_an_append_is_raised_once_to_whoever_asks_next(
     slow = SlowStore(spark, str(Path(store.address("runs")).parent))
     slow.may_save.set()
     slow.error = OSError("no space left")
-    slow.append_trial_meanwhile(trial(1, run_id), SAMPLES)
+    slow.append_trial(trial(1, run_id), SAMPLES)
     with pytest.raises(OSError, match="no space left"):
-        slow.append_run(run_row(run_id, "finished", 1.0))
+        slow.settle()
     slow.error = None
     slow.append_run(run_row(run_id, "finished", 1.0))
     assert slow.read("runs", run_id).count() == 1
 
 
 def test_a_trial_whose_row_was_lost_is_completed(store: TableStore, run_id: str) -> None:
-    # As if it had been killed between the samples and the trial.
+    # As if it had been killed before the trial's own row was written.
     lost = [SampleRow(run_id, 1, sample) for sample in SAMPLES]
-    store._append("samples", run_id, 1, *lost)
+    store._commit("samples", run_id, 1, *lost)
     store.append_trial(trial(1, run_id), SAMPLES)
     assert (store.trials(run_id).count(), store.samples(run_id).count()) == (1, 2)
 
@@ -177,8 +171,10 @@ def test_a_resumed_run_goes_on_after_what_was_left(store: TableStore, run_id: st
     store.append_trial(trial(1, run_id), SAMPLES)
     store.append_trial(trial(7, f"not {run_id}"))
     assert store.next_trial(run_id) == 2
-    store._append("samples", run_id, 2, SampleRow(run_id, 2, SAMPLES[0]))
+    store._commit("samples", run_id, 2, SampleRow(run_id, 2, SAMPLES[0]))
     assert store.next_trial(run_id) == 3
+    store._commit("hosts", run_id, 3, HostRow(run_id, 3, HOSTS[0]))
+    assert store.next_trial(run_id) == 4
 
 
 def test_a_trial_reads_back_as_it_was(store: TableStore, run_id: str) -> None:
@@ -276,6 +272,7 @@ def test_tables_are_readable_without_spark(fresh: TableStore) -> None:
         fresh.append_trial(trial(number, "r"), SAMPLES, HOSTS)
     fresh.compact()
     fresh.append_run(run_row("r", "finished", 2.0, status="done"))
+    fresh.settle()
     base = str(Path(fresh.address("runs")).parent)
     command = [sys.executable, "-c", READ, base, *TABLES]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -303,7 +300,7 @@ def test_an_older_table_gets_the_new_columns(
     older = pa.schema([f for f in SCHEMAS["runs"] if f.name not in {"caveat", "environment"}])
     with monkeypatch.context() as patched:
         patched.setitem(SCHEMAS, "runs", older)
-        TableStore(spark, base).open()
+        TableStore(spark, base).open().settle()
     spark.sql(f"INSERT INTO delta.`{base}/runs` (run_id, event) VALUES ('old', 'started')")
     store = TableStore(spark, base).open()
     store.append_run(run_row("new", "started", 1.0, caveat="small"))
@@ -315,18 +312,24 @@ def test_a_newer_table_takes_our_rows(fresh: TableStore, spark: SparkSession) ->
     spark.sql(f"ALTER TABLE delta.`{fresh.address('runs')}` ADD COLUMNS (later string)")
     fresh.open()
     fresh.append_run(run_row("r", "started", 1.0))
+    fresh.settle()
     assert fresh.read("runs").select("run_id", "later").collect() == [("r", None)]
 
 
-def test_two_runs_that_append_at_the_same_time_both_succeed(store: TableStore, run_id: str) -> None:
+def test_two_runs_that_append_at_the_same_time_both_succeed(
+    store: TableStore, spark: SparkSession, run_id: str
+) -> None:
+    base = str(Path(store.address("runs")).parent)
     names = (f"{run_id} a", f"{run_id} b")
     errors: list[BaseException] = []
 
     def append(run_id: str) -> Callable[[], None]:
         def work() -> None:
             try:
+                own = TableStore(spark, base)
                 for number in (1, 2):
-                    store.append_trial(trial(number, run_id), SAMPLES)
+                    own.append_trial(trial(number, run_id), SAMPLES)
+                own.settle()
             except BaseException as error:  # noqa: BLE001 - shown by the test
                 errors.append(error)
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -21,9 +21,15 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 
 NAMES = ("testbed", "demo", "default")
 TRIALS = 2
-# What a run appends, in order: started, then for each trial its samples and its row, then the
-# boundary and the end.
-STEPS = ("runs", *("samples", "trials") * TRIALS, "boundaries", "runs")
+STEPS = (("runs",), *(("samples", "trials"),) * TRIALS, ("boundaries",), ("runs",))
+"""What a run appends: started, then for each trial its samples and its row at the same time, then
+the boundary and the end."""
+DEATHS = [
+    (step, table, is_written)
+    for step, tables in enumerate(STEPS)
+    for table in tables
+    for is_written in (False, True)
+]
 
 
 class KilledError(Exception):
@@ -31,61 +37,77 @@ class KilledError(Exception):
 
 
 class MortalStore(TableStore):
-    """Dies at one of its appends: before it, or after it and before anybody was told."""
+    """Dies at one of its steps: before it writes a table, or after it and before anybody was told.
 
-    def __init__(self, spark: SparkSession, base: str, dies_at: int, is_written: bool) -> None:
+    What the same step writes to another table is written.
+    """
+
+    def __init__(
+        self, spark: SparkSession, base: str, dies_in: int, dies_at: str, is_written: bool
+    ) -> None:
         super().__init__(spark, base)
-        self._left, self._is_written = dies_at, is_written
-        self.appended: list[str] = []
+        self._step, self._dies_in = -1, dies_in
+        self._dies_at, self._is_written = dies_at, is_written
+        self.appended: list[tuple[int, str]] = []
+
+    def _in_order(self, deed: Callable[..., object], *what: Any) -> None:
+        self._step += 1
+        super()._in_order(deed, *what)
 
     def _save(self, table: str, frame: DataFrame, options: dict[str, str]) -> None:
-        self._left -= 1
-        if self._left >= 0 or self._is_written:
+        is_last = (self._step, table) == (self._dies_in, self._dies_at)
+        if not is_last or self._is_written:
             super()._save(table, frame, options)
-            self.appended.append(table)
-        if self._left < 0:
+            self.appended.append((self._step, table))
+        if is_last:
             raise KilledError
 
 
 def steps_of_a_run(store: TableStore, run_id: str, at_s: float) -> Iterator[str]:
     """A run, or what is left of it, from what the tables say; yields what it did."""
     store.append_run(RunRow(run_id, "started", at_s, *NAMES))
+    store.settle()
     known = [row.trial for row in store.trials(run_id).collect()]
     number = store.next_trial(run_id)
     while len(known) < TRIALS:
         yield f"trial {number}"
         store.append_trial(trial(number, run_id), [sample(0), sample(1)])
+        store.settle()
         known.append(number)
         number += 1
     store.append_boundary(BoundaryRow(run_id, at_s, *NAMES[:2], BOUNDARY))
+    store.settle()
     store.append_run(RunRow(run_id, "finished", at_s + 1, *NAMES, status="done"))
+    store.settle()
 
 
 @pytest.fixture(scope="module")
 def base(spark_for_all: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
     """Tables for all of these runs, which do not touch each other's rows."""
     path: Path = tmp_path_factory.mktemp("crashes") / "tables"
-    TableStore(spark_for_all, str(path)).open()
+    TableStore(spark_for_all, str(path)).open().settle()
     return str(path)
 
 
-@pytest.mark.parametrize("is_written", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize(
-    "dies_at", range(len(STEPS)), ids=[f"{i}-{s}" for i, s in enumerate(STEPS)]
-)
+@pytest.mark.parametrize(("dies_in", "dies_at", "is_written"), DEATHS)
 def test_a_crash_loses_at_most_the_trial_in_progress(
-    spark: SparkSession, base: str, dies_at: int, is_written: bool
+    spark: SparkSession, base: str, dies_in: int, dies_at: str, is_written: bool
 ) -> None:
-    run_id = f"{dies_at}-{is_written}"
-    mortal = MortalStore(spark, base, dies_at, is_written)
+    run_id = f"{dies_in}-{dies_at}-{is_written}"
+    mortal = MortalStore(spark, base, dies_in, dies_at, is_written)
     made: list[str] = []
     with pytest.raises(KilledError):
         made.extend(steps_of_a_run(mortal, run_id, 1.0))
-    assert tuple(mortal.appended) == STEPS[: dies_at + is_written]
+    written = {
+        (step, table) for step, tables in enumerate(STEPS[: dies_in + 1]) for table in tables
+    }
+    lost = set() if is_written else {(dies_in, dies_at)}
+    assert set(mortal.appended) == written - lost
+    tables = [table for _, table in mortal.appended]
 
     store = TableStore(spark, base)
     kept = [row.trial for row in store.trials(run_id).collect()]
-    finished = mortal.appended.count("trials")
+    finished = tables.count("trials")
     assert kept == list(range(1, finished + 1)), "no finished trial is lost"
     remade = list(steps_of_a_run(store, run_id, 2.0))
     assert len(remade) == TRIALS - finished, "only the trial in progress is made again"
@@ -95,15 +117,8 @@ def test_a_crash_loses_at_most_the_trial_in_progress(
     counted = {table: store.read(table, run_id) for table in TABLES}
     assert counted["boundaries"].count() == 1
     assert store.runs().where(f"run_id = '{run_id}'").collect()[0].status == "done"
-    assert _orphans(store, run_id) == (["1"] if _has_orphan(mortal, 1) else []) + (
-        ["2"] if _has_orphan(mortal, 2) else []
-    )
-
-
-def _has_orphan(mortal: MortalStore, number: int) -> bool:
-    """Samples of a trial whose row was never written."""
-    appended = mortal.appended
-    return appended.count("samples") == number and appended.count("trials") == number - 1
+    begun = tables.count("samples")
+    assert _orphans(store, run_id) == ([str(begun)] if begun > finished else [])
 
 
 def _orphans(store: TableStore, run_id: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +16,7 @@ from jobs.config.loading import load
 from jobs.console.events import Notice, Plan, RecordingReporter
 from jobs.runs.endings import Ending
 from jobs.runs.estimate import plan_of
-from jobs.runs.lifecycle import Body, Life, RunOrder, execute
+from jobs.runs.lifecycle import COMPACTION, Body, Life, RunOrder, execute
 from metrics.tables.schema import RunRow
 from search.errors import (
     ConfigError,
@@ -35,15 +36,15 @@ class Tables:
     ends: Callable[[], None] = lambda: None
     compacts: Callable[[], None] = lambda: None
     rows: list[RunRow] = field(default_factory=list)
+    settled: int = 0
 
     def append_run(self, row: RunRow) -> None:
         if row.event == "finished":
             self.ends()
         self.rows.append(row)
 
-    def append_run_meanwhile(self, row: RunRow) -> None:
-        assert row.event == "started", "an end is durable before anything else is done"
-        self.append_run(row)
+    def settle(self) -> None:
+        self.settled = len(self.rows)
 
     def compact(self) -> None:
         self.compacts()
@@ -133,9 +134,32 @@ def raises(error: BaseException) -> Callable[[], None]:
 def test_an_interrupt_while_tables_are_compacted_leaves_a_run_that_is_done(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    case = Case(compacts=raises(KeyboardInterrupt())).run(tmp_path, monkeypatch)
+    cut, patience_s = threading.Event(), 60.0
+
+    def cancelled(_spark: object, group: str) -> None:
+        assert group == COMPACTION
+        cut.set()
+
+    def waits_for_the_cut() -> None:
+        assert cut.wait(patience_s)
+
+    monkeypatch.setattr("jobs.runs.lifecycle.cancel_group", cancelled)
+    monkeypatch.setattr("jobs.runs.lifecycle.wait", lambda _: raises(KeyboardInterrupt())())
+    case = Case(compacts=waits_for_the_cut).run(tmp_path, monkeypatch)
     assert (case.recorded, case.filed, case.code) == (("done", 0), ("done", 0), 0)
     assert "not compacted" in case.told
+
+
+def test_files_are_written_while_what_was_open_is_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    together = threading.Barrier(2)
+
+    def meets() -> None:
+        together.wait(60.0)
+
+    case = Case(tidies=meets, concludes=meets).run(tmp_path, monkeypatch)
+    assert (case.recorded, case.filed, case.code, case.told) == (("done", 0), ("done", 0), 0, "")
 
 
 @pytest.mark.parametrize(
