@@ -33,6 +33,11 @@ class FailoverRun(FixedLoadRun):
         if not stop.has_killed:
             why = "; ".join(each.text for each in trial.reasons)
             raise NoConclusionError(f"no broker was killed, as the load did not come so far: {why}")
+        if not trial.is_valid:
+            raise NoConclusionError(
+                f"the trial in which broker {stop.victim} was killed was INVALID: "
+                f"{trial.reasons[0].text}"
+            )
         if stop.leaders_back_s is None:
             raise NoConclusionError(
                 "not every partition had a leader that lives again while the load lasted; expected "

@@ -303,11 +303,14 @@ def write_report(
 
 def series_of(tables: TableStore, run_id: str, trials: Sequence[Trial]) -> Panels:
     """The readings of a run's trials over time; none of a run with too many for a page."""
-    windows_s = {trial.number: trial.evidence.client.duration_s for trial in trials}
+    clients = {trial.number: trial.evidence.client for trial in trials}
     readings = sum(
         window.samples_expected for trial in trials for window in trial.evidence.brokers
     ) * len(SERIES)
-    if not 0 < readings <= POINTS_MAX:
+    latencies = sum(len(each.latency_over_time) for each in clients.values())
+    if readings + latencies > POINTS_MAX:
         return {}
+    if not readings:
+        return panels_of((), clients)
     rows = sample_series(tables.samples(run_id), tables.trials(run_id)).collect()
-    return panels_of((row.asDict() for row in rows), windows_s)
+    return panels_of((row.asDict() for row in rows), clients)

@@ -13,6 +13,7 @@ from jobs.testbed.page_cache import forget
 from jobs.testbed.places import node_files
 from jobs.trials.holding import Holder
 from metrics.traffic.consumers import ConsumerOptions
+from metrics.trial.trial import Trial
 from metrics.trial.volume import moved_s
 from metrics.units import format_mb_per_s, format_volume
 from search.errors import NoConclusionError
@@ -67,14 +68,7 @@ class VolumeRun(FixedLoadRun):
                     self._forget(life)
                 trial = holder.hold(self.load.bpm, self.load.load, why, left, config)
                 self.trials.append(trial)
-                took_s = moved_s(trial.pattern, trial.evidence.client)
-                if took_s is None:
-                    invalid = "" if trial.is_valid else f" ({trial.reasons[0].text})"
-                    raise NoConclusionError(
-                        f"{why}: not all of it in {trial.pattern.phases.measure_s:g} s and the "
-                        f"drain after them{invalid}; expected all, or nobody knows how long it "
-                        "takes; raise workload.trial.measure_s, or move less"
-                    )
+                took_s = time_of_volume(trial, why)
                 told = f"{self._volume_mb:,.0f} MB in {took_s:.2f} s"
                 rate = format_mb_per_s(self._volume_mb / took_s)
                 note(life.order.reporter, f"{why}: {told}, {rate} MB/s")
@@ -86,6 +80,27 @@ class VolumeRun(FixedLoadRun):
         note(
             life.order.reporter, f"the page cache forgot {format_volume(forgotten)} of log segments"
         )
+
+
+def time_of_volume(trial: Trial, why: str) -> float:
+    """How long a trial took to move all of its volume [s].
+
+    Args:
+        why: what it was made for, as in "writing a volume".
+
+    Raises:
+        NoConclusionError: it was INVALID, or did not move all of it.
+    """
+    if not trial.is_valid:
+        raise NoConclusionError(f"{why}: the trial was INVALID: {trial.reasons[0].text}")
+    took_s = moved_s(trial.pattern, trial.evidence.client)
+    if took_s is None:
+        raise NoConclusionError(
+            f"{why}: not all of it in {trial.pattern.phases.measure_s:g} s and the drain after "
+            "them; expected all, or nobody knows how long it takes; raise "
+            "workload.trial.measure_s, or move less"
+        )
+    return took_s
 
 
 def _with(config: Configuration, **parts: object) -> Configuration:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from types import TracebackType
 
 from jobs.config import Configuration
@@ -51,10 +50,15 @@ class Holder:
         Raises:
             GuardStopError: a guard tripped; a trial that it ended is kept, as INVALID.
         """
-        outlook = Outlook(reason, trials_left)
-        context = self._context if config is None else replace(self._context, config=config)
+        outlook, context = Outlook(reason, trials_left), self._context
         measurer = TrialMeasurer(context, self._topics, self._gates, bpm, outlook, stop=stop)
-        return measurer.trial(load)
+        of_run = context.config
+        # Not a copy of the context: what the warm-up reads before this trial belongs to the run.
+        context.config = of_run if config is None else config
+        try:
+            return measurer.trial(load)
+        finally:
+            context.config = of_run
 
     def hold_on(
         self,

@@ -212,6 +212,7 @@ class TrialMeasurer:
         """What clients, nodes and hosts say of one window; not what the logs grew by."""
         context = self._context
         brokers = brokers_of(context.source)
+        killed = self._stop.victim if self._stop and self._stop.has_killed else None
         windows = partial(self._windows, samples.nodes, client, pattern.phases.sample_interval_s)
         return Evidence(
             client,
@@ -235,7 +236,7 @@ class TrialMeasurer:
             ),
             planned_s=pattern.phases.measure_s,
             closed_loop=pattern.producer.closed_loop,
-            cluster=context.facts,
+            cluster=replace(context.facts, killed=killed),
         )
 
     def _windows(

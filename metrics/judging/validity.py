@@ -10,6 +10,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import ClassVar
 
 from metrics.judging.indicators import (
     ACHIEVED,
@@ -65,7 +67,14 @@ MOVED_ERRORS = frozenset(
 
 
 class ValidityRule(ABC):
-    """One rule of validity."""
+    """One rule of validity.
+
+    Attributes:
+        is_met_by_a_kill: what it looks for is what follows when a broker is killed, so it says
+            nothing of a trial in which that was done on purpose.
+    """
+
+    is_met_by_a_kill: ClassVar[bool] = False
 
     @abstractmethod
     def reasons(self, evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
@@ -299,6 +308,8 @@ class ErrorsUnexplained(ValidityRule):
     was asked for.
     """
 
+    is_met_by_a_kill = True
+
     def reasons(self, evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
         """One for each error."""
         counts = evidence.client.counts
@@ -320,6 +331,8 @@ class ErrorsUnexplained(ValidityRule):
 
 class ClusterChanged(ValidityRule):
     """A broker that was fenced, or partitions that changed their leader in the window."""
+
+    is_met_by_a_kill = True
 
     def reasons(self, evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
         """One for each node that saw it."""
@@ -620,3 +633,18 @@ RULES: Sequence[ValidityRule] = (
     WindowTooShort(),
 )
 """All of them, in the order in which their reasons are told."""
+
+
+def invalid_reasons(evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
+    """Why a trial is no answer; nothing where it is one.
+
+    A broker that was killed on purpose counts for nothing, and neither does what its death does
+    to the others.
+    """
+    killed = evidence.cluster.killed
+    if killed is None:
+        return [reason for rule in RULES for reason in rule.reasons(evidence, thresholds)]
+    others = tuple(each for each in evidence.brokers if each.broker_id != killed)
+    seen = replace(evidence, brokers=others)
+    rules = (rule for rule in RULES if not rule.is_met_by_a_kill)
+    return [reason for rule in rules for reason in rule.reasons(seen, thresholds)]

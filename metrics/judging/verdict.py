@@ -8,7 +8,7 @@ from metrics.judging.attribution import attribute
 from metrics.judging.indicators import INDICATORS
 from metrics.judging.slices import Slices
 from metrics.judging.thresholds import Thresholds
-from metrics.judging.validity import RULES
+from metrics.judging.validity import RULES, invalid_reasons
 from metrics.trial.evidence import ClusterFacts, Evidence
 from metrics.trial.judgement import Judgement, Reason
 from metrics.trial.task import WINDOW_TOLERANCE_S
@@ -31,7 +31,7 @@ def judge(evidence: Evidence, thresholds: Thresholds) -> Judgement:
     used = {each.name: each.utilization(evidence, limits) for each in active}
     near = {name: value for name, value in used.items() if value is not None}
     cut = _cut_short(evidence)
-    invalid = [reason for rule in RULES for reason in rule.reasons(evidence, thresholds)]
+    invalid = invalid_reasons(evidence, thresholds)
     if invalid:
         return Judgement(Verdict.INVALID, (*invalid, *cut), near)
     overloaded = [reason for each in active for reason in each.reasons(evidence, limits)]

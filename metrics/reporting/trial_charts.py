@@ -125,6 +125,41 @@ def series_chart(points: Rows, window_s: float) -> alt.VConcatChart:
     return alt.vconcat(*shaded, spacing=14, title=title)
 
 
+def latency_charts(trial: Mapping[str, Any]) -> list[alt.LayerChart]:
+    """Latency of one trial at several quantiles and, where its version knew it, over time.
+
+    Args:
+        trial: its row of the table `trials`.
+    """
+    slices = trial.get("latency_over_time") or ()
+    return [latency_chart([trial]), *([_latency_over_time(slices)] if slices else [])]
+
+
+def _latency_over_time(slices: Rows) -> alt.LayerChart:
+    points = [
+        {"at": row["start_s"] + row["length_s"] / 2, "quantile": name, "ms": row[f"{name}_ms"]}
+        for row in slices
+        for name in ("p50", "p99", "max")
+    ]
+    base = alt.Chart(alt.InlineData(values=points)).encode(
+        x=alt.X("at:Q", title="Seconds since the measured window began"),
+        y=alt.Y("ms:Q", title="Latency [ms]", scale=alt.Scale(zero=True)),
+        color=alt.Color(
+            "quantile:N",
+            scale=alt.Scale(domain=["p50", "p99", "max"], range=_COLORS[:3]),
+            legend=alt.Legend(title=None, orient="top"),
+        ),
+        tooltip=[
+            "quantile:N",
+            alt.Tooltip("at:Q", format=".1f"),
+            alt.Tooltip("ms:Q", format=",.1f"),
+        ],
+    )
+    title = alt.TitleParams("Latency over time", anchor="start")
+    line = base.mark_line(strokeWidth=1.6, point=alt.OverlayMarkDef(size=16))
+    return alt.LayerChart(layer=[line], title=title, width=_PANEL_WIDTH, height=160)
+
+
 def throughput_latency_spec(trials: Sequence[Trial]) -> dict[str, Any] | None:
     """Throughput against latency, a mark for each trial and a line for each message size.
 

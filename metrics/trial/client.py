@@ -13,6 +13,7 @@ from metrics.trial.clock import HostClock
 from metrics.trial.consumption import GroupWindow
 from metrics.trial.counts import Counts
 from metrics.trial.histogram import Quantiles
+from metrics.trial.over_time import LatencySlice
 from metrics.trial.producer_shares import ProducerSpan
 from metrics.trial.sockets import KernelBuffers, SocketCounts
 
@@ -37,6 +38,7 @@ class ClientWindow:
             does not tell.
         consumer_sockets: likewise of the consumers.
         kernel_buffers: what the hosts with tasks let the buffers of sockets be.
+        latency_over_time: the latency by slices of the window; empty in rows of older versions.
     """
 
     start_s: Annotated[float, Moment(), Column("window_start")]
@@ -55,6 +57,7 @@ class ClientWindow:
     producer_sockets: Mapping[int, SocketCounts] = field(default_factory=dict)
     consumer_sockets: Mapping[int, SocketCounts] = field(default_factory=dict)
     kernel_buffers: tuple[KernelBuffers, ...] = ()
+    latency_over_time: tuple[LatencySlice, ...] = ()
 
     @property
     def duration_s(self) -> float:

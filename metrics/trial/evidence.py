@@ -30,6 +30,7 @@ class ClusterFacts:
             before the trial where they were fewer then.
         queued_max_requests: broker id → its `queued.max.requests`, where that was asked.
         offline: brokers that are away on purpose, which controllers see as fenced.
+        killed: broker that was killed on purpose in the window, to see what follows.
     """
 
     is_blind: bool = False
@@ -37,6 +38,7 @@ class ClusterFacts:
     queued_max_requests: Mapping[int, float] = field(default_factory=dict)
     under_replicated_at_rest: Mapping[int, float] = field(default_factory=dict)
     offline: int = 0
+    killed: int | None = None
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from metrics.trial.clock import ClockOffset, host_clocks
 from metrics.trial.consumption import GroupShare, group_windows
 from metrics.trial.counts import Counts
 from metrics.trial.histogram import Histogram, Quantiles
+from metrics.trial.over_time import SlicedTimes, latency_slices
 from metrics.trial.producer_shares import ProducerShares, ProducerSpan
 from metrics.trial.sockets import KernelBuffers, SocketCounts, kernel_buffers_of
 
@@ -30,6 +31,7 @@ class Produced:
     Attributes:
         counts: of all of them.
         latency_us: intended send time to acknowledgement [µs].
+        latency_over_time: the same by slices of the window.
         lateness_us: intended to actual send time, of sends that no broker had blocked [µs].
         shares: how well each of them kept its rate.
         sockets: broker id → their sockets; empty where a client library does not tell.
@@ -40,6 +42,7 @@ class Produced:
     lateness_us: Histogram = field(default_factory=Histogram)
     shares: ProducerShares = field(default_factory=ProducerShares)
     sockets: dict[int, SocketCounts] = field(default_factory=dict)
+    latency_over_time: SlicedTimes = field(default_factory=SlicedTimes)
 
 
 @dataclass(frozen=True)
@@ -141,4 +144,5 @@ def merge(reports: Iterable[TaskReport]) -> ClientWindow:
         produced.sockets,
         consumed.sockets,
         kernel_buffers_of(each.kernel_buffers for each in tasks),
+        latency_slices(produced.latency_over_time, first.end_s - first.start_s),
     )

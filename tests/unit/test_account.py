@@ -9,6 +9,7 @@ import pytest
 
 from jobs.engine.producing.account import Account, TimeLog
 from jobs.engine.task.window import Window
+from metrics.trial.over_time import SLICES_MAX, SlicedTimes, latency_slices, slice_length_s
 
 
 def test_single_records_keep_three_digits() -> None:
@@ -64,3 +65,54 @@ def test_each_producer_has_its_account_beside_that_of_the_partitions() -> None:
     assert (by_producer.retried, by_producer.duplicates) == ({7: 4}, {7: 4})
     assert (counts.retried_by_partition, counts.retry_errors) == ({3: 4}, {"TimedOut": 4})
     assert (counts.duplicates_by_partition, counts.duplicates_at_most) == ({3: 4}, 4)
+
+
+def test_latency_is_kept_second_by_second_as_answers_come() -> None:
+    account = Account(Window(10.0, 14.0), 0.0)
+    for now, latency_s, records in (
+        (9.5, 9.0, 1),  # before the window
+        (10.0, 0.010, 3), (10.9, 0.010, 4), (11.2, 0.100, 5), (13.99, 2.0, 1), (14.0, 9.0, 1),
+    ):  # fmt: skip
+        account.acked(0, 0, now - latency_s, records, 1, now)
+    account.close()
+    slices = latency_slices(SlicedTimes(account.slice_s, account.latency.by_slice), 3.99)
+    assert [(each.start_s, each.length_s, each.records) for each in slices] == [
+        (0.0, 1.0, 7), (1.0, 1.0, 5), (3.0, pytest.approx(0.99), 1),
+    ], "none for the second without an answer, and the last one as long as the window"  # fmt: skip
+    assert [each.p99_ms for each in slices] == pytest.approx([10, 100, 2000], rel=0.02)
+    assert [each.p50_ms for each in slices] == pytest.approx([10, 100, 2000], rel=0.02)
+    assert account.latency.histogram.count == 13, "and the whole window's as before"
+
+
+def test_a_window_that_follows_begins_with_slices_of_its_own() -> None:
+    account = Account(Window(10.0, 12.0, left=1), 0.0)
+    account.acked(0, 0, 11.4, 1, 1, 11.5)
+    following = account.window.following()
+    assert following is not None
+    over = account.turn(following)
+    account.acked(0, 0, 12.4, 1, 1, 12.5)
+    account.close()
+    assert (list(over.latency.by_slice), list(account.latency.by_slice)) == ([1], [0])
+
+
+def test_a_window_of_hours_has_no_more_slices_than_one_of_minutes() -> None:
+    account = Account(Window(0.0, 36_000.0), 0.0)
+    for second in range(0, 36_000, 7):
+        account.acked(0, 0, second - 0.1, 1, 1, float(second))
+    account.close()
+    assert len(account.latency.by_slice) == SLICES_MAX
+    assert account.slice_s == 300
+    assert [slice_length_s(each) for each in (0.5, 10, 120, 121)] == [1, 1, 1, 2]
+
+
+def test_slices_keep_times_to_two_percent() -> None:
+    account, rng = Account(Window(0.0, 1.0), 0.0), random.Random(3)
+    times = sorted(rng.lognormvariate(-5, 1) for _ in range(20_000))
+    for seconds in times:
+        account.acked(0, 0, 0.5 - seconds, 1, 1, 0.5)
+    account.close()
+    (found,) = latency_slices(SlicedTimes(1, account.latency.by_slice), 1.0)
+    for told_ms, exact_s in ((found.p50_ms, times[9_999]), (found.p99_ms, times[19_799])):
+        assert told_ms == pytest.approx(exact_s * 1000, rel=0.02)
+    assert found.max_ms == pytest.approx(times[-1] * 1000, rel=0.02)
+    assert len(account.latency.by_slice[0]) < 500, "the room it takes does not grow with the load"

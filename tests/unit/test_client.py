@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from metrics.columns import row_of
 from metrics.trial.counts import ByProducer, Counts
 from metrics.trial.histogram import Histogram
+from metrics.trial.over_time import SlicedTimes
 from metrics.trial.producer_shares import ProducerShares
 from metrics.trial.task import (
     TASK_DDL,
@@ -97,6 +98,20 @@ def test_producers_of_all_tasks_stand_side_by_side() -> None:
     span = window.producer_share
     assert (span.min, span.max, span.worst) == (0.6, 0.9, 1)
     assert span.p50 == pytest.approx(0.6, rel=0.001)
+
+
+def test_latency_over_time_is_of_all_tasks_together_and_crosses_to_the_driver() -> None:
+    def task(number: int, *slices: dict[int, int]) -> TaskReport:
+        times = SlicedTimes(2, dict(enumerate(slices)))
+        return TaskReport(number, "a", 100.0, 103.0, Produced(latency_over_time=times))
+
+    one, other = task(0, {1_000: 99}, {4_000: 1}), task(1, {1_000: 99, 50_000: 2})
+    window = merge([*travelled(one, other), TaskReport(2, "a", 100.0, 103.0, error="no broker")])
+    first, second = window.latency_over_time
+    assert (first.start_s, first.length_s, first.records) == (0, 2, 200)
+    assert (first.p50_ms, first.max_ms) == pytest.approx((1.0, 50.0), rel=0.001)
+    assert (second.start_s, second.length_s, second.records) == (2, 1, 1), "the window's end"
+    assert merge([report()]).latency_over_time == ()
 
 
 def test_quantiles_are_of_all_tasks_together() -> None:

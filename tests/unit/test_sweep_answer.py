@@ -232,6 +232,20 @@ def test_a_failover_is_a_time_or_nothing(back_s: float | None, why: str) -> None
     assert found.p99_ms is not None
 
 
+@pytest.mark.parametrize(
+    ("asks", "key"), [("failover", "leaders_back_s"), ("fill", "moved_s"), ("load", "mb_per_s")]
+)
+def test_an_invalid_trial_gives_no_figure_whatever_is_asked(asks: str, key: str) -> None:
+    phases = replace(PATTERN.phases, volume_bytes=100)
+    made = held(trial(pattern=replace(PATTERN, phases=phases)))
+    valid = replace(made, trials=({**made.trials[0], key: 2.0},))
+    invalid = replace(made, trials=({**valid.trials[0], "verdict": "INVALID"},))
+    (given,), (refused,) = (results_of({}, 1, each, asks) for each in (valid, invalid))
+    assert given.value is not None
+    assert refused.value is None
+    assert refused.why == made.trials[0]["reasons"][0]
+
+
 def test_the_time_of_writing_is_none_of_reading() -> None:
     phases = replace(PATTERN.phases, volume_bytes=100)
     written = held(trial(pattern=replace(PATTERN, phases=phases)))

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from metrics.reporting.page.model import build_report
 from metrics.reporting.page.page import report_page
-from metrics.reporting.page.series import BROKERS_MAX, HEIGHT, WIDTH, panels_of
+from metrics.reporting.page.series import BROKERS_MAX, HEIGHT, LATENCY, WIDTH, panels_of
+from metrics.trial.client import ClientWindow
+from metrics.trial.over_time import LatencySlice
+from tests.support.evidence import START_S, client
 from tests.support.reported import summary_of_sizes, trials_of_sizes
 
 
@@ -15,34 +19,59 @@ def row(elapsed_s: float, value: float | None, broker: int = 1, **changes: Any) 
             "value": value, **changes}  # fmt: skip
 
 
+def seen(*slices: LatencySlice) -> dict[int, ClientWindow]:
+    """Trial 1 with a window of 8 s."""
+    return {1: replace(client(), end_s=START_S + 8, latency_over_time=slices)}
+
+
 def test_a_panel_reaches_from_the_warm_up_to_the_end_and_from_0_to_the_highest_value() -> None:
     rows = [row(-2.0, 0.0), row(3.0, 0.5), row(8.0, 1.0), row(4.0, 0.25, broker=2)]
-    (panel,) = panels_of(rows, {1: 8.0})[1]
+    (panel,) = panels_of(rows, seen())[1]
     assert panel.top == "1.00"
     assert panel.window == (0.2 * WIDTH, 0.8 * WIDTH)
     first, second = dict(panel.lines).items()
-    assert first == (1, f"0,{HEIGHT - 2} {WIDTH / 2:.0f},{HEIGHT / 2:.0f} {WIDTH},2")
-    assert second[0] == 2
+    assert first == ("broker 1", f"0,{HEIGHT - 2} {WIDTH / 2:.0f},{HEIGHT / 2:.0f} {WIDTH},2")
+    assert second[0] == "broker 2"
 
 
 def test_what_is_not_known_and_what_is_of_no_trial_is_left_out() -> None:
     rows = [row(1.0, None), row(2.0, 0.0), row(1.0, 5.0, trial=2)]
-    found = panels_of(rows, {1: 8.0})
+    found = panels_of(rows, seen())
     assert list(found) == [1]
     (panel,) = found[1]
-    assert panel.lines == ((1, f"{WIDTH / 4:.0f},{HEIGHT - 2}"),), "a line of zeros has its place"
+    assert panel.lines == (("broker 1", f"{WIDTH / 4:.0f},{HEIGHT - 2}"),), (
+        "a line of zeros has its place"
+    )
 
 
 def test_of_a_hundred_brokers_a_dozen_is_drawn() -> None:
-    (panel,) = panels_of([row(1.0, 1.0, broker=each) for each in range(100)], {1: 8.0})[1]
-    assert [broker for broker, _ in panel.lines] == list(range(BROKERS_MAX))
+    (panel,) = panels_of([row(1.0, 1.0, broker=each) for each in range(100)], seen())[1]
+    assert list(panel.names) == [f"broker {each}" for each in range(BROKERS_MAX)]
+
+
+def test_latency_stands_before_the_brokers_readings_over_the_same_time() -> None:
+    slices = (
+        LatencySlice(0.0, 4.0, 10, 5.0, 10.0, 12.0),
+        LatencySlice(4.0, 4.0, 9, 10.0, 20.0, 25.0),
+    )
+    latency, idle = panels_of([row(-2.0, 0.5), row(8.0, 0.5)], seen(*slices))[1]
+    assert (latency.title, latency.top, latency.names) == (LATENCY, "20.00", ("p99", "p50"))
+    assert latency.window == idle.window == (0.2 * WIDTH, 0.8 * WIDTH)
+    p99, p50 = dict(latency.lines).values()
+    assert p99 == f"{0.4 * WIDTH:.0f},{HEIGHT / 2:.0f} {0.8 * WIDTH:.0f},2", (
+        "in the slices' middles"
+    )
+    assert p50.endswith(f"{HEIGHT / 2:.0f}")
+    (alone,) = panels_of((), seen(*slices))[1]
+    assert alone.title == LATENCY, "also where no broker showed metrics"
 
 
 def test_the_page_draws_them_with_the_evidence_and_without_a_script() -> None:
     trials = trials_of_sizes([1000])
-    series = panels_of([row(1.0, 0.5), row(2.0, 0.25)], {1: 8.0})
+    series = panels_of([row(1.0, 0.5), row(2.0, 0.25)], seen())
     page = report_page(build_report(summary_of_sizes([1000]), trials, {}, series=series))
     assert page.count("<polyline") == 1
     assert 'aria-label="Trial 1 over time"' in page
     assert "idle, up to 0.50" in page
+    assert '<span class="line-0 round-0">broker 1</span>' in page, "which line is whose"
     assert "<polyline" not in report_page(build_report(summary_of_sizes([1000]), trials, {}))

@@ -352,3 +352,25 @@ def test_acknowledged_records_are_in_the_log(
     else:
         assert rules(judgement) == {"accounting_mismatch"}
         assert words in judgement.reasons[0].text
+
+
+def test_what_the_death_of_a_broker_does_is_expected_where_it_was_killed_on_purpose() -> None:
+    lost = broker(3, samples_missed=8, start_s=None, handler_idle=None)
+    others = [broker(each, leader_partitions_max=15.0, fenced_brokers_max=1.0) for each in (1, 2)]
+    seen = client(retry_errors={"KafkaConnectionError": 40}, errors={"NotLeaderOrFollowerError": 2})
+    by_chance = judged(seen, (*others, lost))
+    assert by_chance.verdict is Verdict.INVALID
+    assert rules(by_chance) == {
+        "metrics_incomplete", "broker_fenced", "leaders_moved", "unexpected_errors",
+    }  # fmt: skip
+    assert judged(seen, (*others, lost), cluster=ClusterFacts(killed=3)).verdict is not (
+        Verdict.INVALID
+    )
+
+
+def test_whatever_else_went_wrong_when_a_broker_was_killed_makes_the_trial_invalid() -> None:
+    on_purpose, lost = ClusterFacts(killed=3), broker(3, samples_missed=8, start_s=None)
+    blind = judged(brokers=(broker(1), broker(2, samples_missed=8), lost), cluster=on_purpose)
+    assert [each.broker_id for each in blind.reasons] == [2]
+    missing = judged(growth={0: 5_999, 1: 6_000}, cluster=on_purpose)
+    assert rules(missing) == {"accounting_mismatch"}, "an acknowledged record was lost"

@@ -12,11 +12,13 @@ import numpy as np
 from jobs.engine.task.window import Window
 from metrics.trial.counts import Counts
 from metrics.trial.histogram import Histogram
+from metrics.trial.over_time import slice_length_s
 from metrics.trial.sockets import SocketCounts
 
 _CHUNK = 16_384
 _POINTS = 4
 _MANTISSA_BITS = 11
+_SLICE_BITS = 6  # to 2 %, so that a slice is a few dozen numbers
 
 
 class TimeLog:
@@ -26,10 +28,16 @@ class TimeLog:
     from its first record's (the longest) down to its last one's. It is folded in as four
     points over that range, which is exact for one record and within a third of the span
     for the others, never too short.
+
+    Attributes:
+        histogram: of what was folded.
+        by_slice: the same, more coarsely, by the slices that were begun.
     """
 
     def __init__(self, record_interval_s: float = 0.0) -> None:
         self.histogram = Histogram()
+        self.by_slice: dict[int, Counter[int]] = {}
+        self._slice: Counter[int] | None = None
         self._interval_us = record_interval_s * 1e6
         self._seconds = array("d")
         self._records = array("q")
@@ -40,6 +48,11 @@ class TimeLog:
         self._records.append(records)
         if len(self._seconds) >= _CHUNK:
             self.fold()
+
+    def begin_slice(self, number: int) -> None:
+        """What is added from now on belongs to the slice of this number."""
+        self.fold()
+        self._slice = self.by_slice.setdefault(number, Counter())
 
     def fold(self) -> None:
         """Move what was added into the histogram, by groups of equal time."""
@@ -55,13 +68,22 @@ class TimeLog:
         self._seconds, self._records = array("d"), array("q")
 
     def _fold_points(self, times_us: np.ndarray, weights: np.ndarray) -> None:
-        mantissa, exponent = np.frexp(np.maximum(times_us, 1.0))
-        rounded = np.ldexp(np.round(np.ldexp(mantissa, _MANTISSA_BITS)), exponent - _MANTISSA_BITS)
-        values, inverse = np.unique(rounded, return_inverse=True)
+        values, inverse = np.unique(_rounded(times_us, _MANTISSA_BITS), return_inverse=True)
         totals = np.bincount(inverse, weights=weights)
-        for value, total in zip(values.tolist(), totals.tolist(), strict=True):
+        coarse = _rounded(values, _SLICE_BITS)
+        for value, about, total in zip(
+            values.tolist(), coarse.tolist(), totals.tolist(), strict=True
+        ):
             if total:
                 self.histogram.record(value, int(total))
+                if self._slice is not None:
+                    self._slice[round(about)] += int(total)
+
+
+def _rounded(times_us: np.ndarray, bits: int) -> np.ndarray:
+    mantissa, exponent = np.frexp(np.maximum(times_us, 1.0))
+    found: np.ndarray = np.ldexp(np.round(np.ldexp(mantissa, bits)), exponent - bits)
+    return found
 
 
 class Account:
@@ -73,6 +95,7 @@ class Account:
         acked_in_window: producer → records acknowledged inside the measured window.
         last_acked_s: when the last batch so far was acknowledged; None before the first.
         sockets: broker id → the sockets to it, once the window is over.
+        slice_s: length of the slices of the window in which latencies are kept apart [s].
     """
 
     def __init__(self, window: Window, interval_s: float, producers: Iterable[int] = ()) -> None:
@@ -99,6 +122,8 @@ class Account:
         )
         self.latency = TimeLog(self._interval_s)
         self.lateness = TimeLog()
+        self.slice_s = slice_length_s(window.duration_s)
+        self._slice_end_s = window.start_s
 
     def close(self) -> None:
         """Nothing more is counted."""
@@ -162,7 +187,14 @@ class Account:
             counts.acked_records += records
             counts.acked_bytes += payload_bytes
             self.acked_in_window[producer] += records
+            if now >= self._slice_end_s:
+                self._next_slice(now)
             self.latency.add(now - first_due_s, records)
+
+    def _next_slice(self, now: float) -> None:
+        number = int((now - self.window.start_s) // self.slice_s)
+        self.latency.begin_slice(number)
+        self._slice_end_s = self.window.start_s + (number + 1) * self.slice_s
 
     def failed(self, producer: int, partition: int, error: str, records: int, now: float) -> None:
         """Records of this partition ended in the error of this name."""

@@ -10,6 +10,7 @@ from jobs.engine.network.tcp_info import kernel_buffers
 from jobs.engine.producing.account import Account
 from jobs.engine.producing.producer import Producer
 from jobs.engine.task.plan import TrialPlan
+from metrics.trial.over_time import SlicedTimes
 from metrics.trial.producer_shares import ProducerShares
 from metrics.trial.task import Produced, TaskReport
 
@@ -43,7 +44,12 @@ def producer_report(
         (index, account.acked_in_window[index], records) for index, records in due.items()
     )
     produced = Produced(
-        counts, account.latency.histogram, account.lateness.histogram, shares, account.sockets
+        counts,
+        account.latency.histogram,
+        account.lateness.histogram,
+        shares,
+        account.sockets,
+        SlicedTimes(account.slice_s, dict(account.latency.by_slice)),
     )
     begin_s = window.start_s + wall_offset_s
     return TaskReport(

@@ -7,76 +7,118 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from metrics.trial.client import ClientWindow
 from metrics.units import format_count
 
 WIDTH, HEIGHT = 220, 56  # [px]
 BROKERS_MAX = 12
 """Lines in a panel at most: those of the brokers with the lowest ids."""
+LATENCY = "Latency [ms]"
 POINTS_MAX = 60_000
 """Readings in a page at most; a run with more has its drawings in the notebook `trial` alone."""
 
 
 @dataclass(frozen=True)
 class Panel:
-    """One reading of all brokers over a trial.
+    """One reading over a trial, of each broker or of all producers.
 
     Attributes:
         title: what it shows, with its unit.
         top: the highest value, in words; the lower edge is 0.
         window: where the measured window begins and how wide it is [px].
-        lines: broker and the corners of its line, `x,y x,y`.
+        lines: what each stands for, and its corners, `x,y x,y`.
         size: width and height of the drawing [px].
     """
 
     title: str
     top: str
     window: tuple[float, float]
-    lines: tuple[tuple[int, str], ...]
+    lines: tuple[tuple[str, str], ...]
     size: tuple[int, int] = (WIDTH, HEIGHT)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the lines stand for."""
+        return tuple(name for name, _ in self.lines)
 
 
 Panels = Mapping[int, tuple[Panel, ...]]
 """By the number of the trial."""
 
+Points = Sequence[tuple[float, float]]
+"""Seconds since the window began, and the value then."""
 
-def panels_of(rows: Iterable[Mapping[str, Any]], windows_s: Mapping[int, float]) -> Panels:
-    """The drawings of each trial.
+
+def panels_of(rows: Iterable[Mapping[str, Any]], clients: Mapping[int, ClientWindow]) -> Panels:
+    """The drawings of each trial: the latency, and the brokers' readings.
 
     Args:
         rows: of `metrics.tables.trial_series.sample_series`, in its order.
-        windows_s: trial → length of its measured window [s].
+        clients: trial → what its clients did.
     """
-    by_trial: dict[int, dict[str, dict[int, list[tuple[float, float]]]]] = {}
+    read: dict[int, dict[str, dict[int, list[tuple[float, float]]]]] = {
+        trial: {} for trial in clients
+    }
     for row in rows:
-        if row["value"] is None or row["trial"] not in windows_s:
+        if row["value"] is None or row["trial"] not in clients:
             continue
-        titles = by_trial.setdefault(row["trial"], {})
-        lines = titles.setdefault(row["title"], defaultdict(list))
+        lines = read[row["trial"]].setdefault(row["title"], defaultdict(list))
         lines[row["broker_id"]].append((row["elapsed_s"], row["value"]))
+    found = {
+        trial: _drawn({**_latency_lines(clients[trial]), **_named(titles)}, clients[trial])
+        for trial, titles in read.items()
+    }
+    return {trial: panels for trial, panels in found.items() if panels}
+
+
+def _latency_lines(client: ClientWindow) -> dict[str, dict[str, Points]]:
+    """Each slice as a point in its middle."""
+    slices = client.latency_over_time
+    if not slices:
+        return {}
+    middles = [(each, each.start_s + each.length_s / 2) for each in slices]
     return {
-        trial: tuple(_panel(title, lines, windows_s[trial]) for title, lines in titles.items())
-        for trial, titles in by_trial.items()
+        LATENCY: {
+            "p99": [(at_s, each.p99_ms) for each, at_s in middles],
+            "p50": [(at_s, each.p50_ms) for each, at_s in middles],
+        }
     }
 
 
+def _named(titles: Mapping[str, Mapping[int, Points]]) -> dict[str, dict[str, Points]]:
+    return {
+        title: {
+            f"broker {broker}": points for broker, points in sorted(lines.items())[:BROKERS_MAX]
+        }
+        for title, lines in titles.items()
+    }
+
+
+def _drawn(titles: Mapping[str, Mapping[str, Points]], client: ClientWindow) -> tuple[Panel, ...]:
+    """A panel for each title, all over the same time."""
+    times = [at_s for lines in titles.values() for line in lines.values() for at_s, _ in line]
+    first_s, last_s = min([0.0, *times]), max([client.duration_s, *times])
+    return tuple(
+        _panel(title, lines, (first_s, last_s), client.duration_s)
+        for title, lines in titles.items()
+    )
+
+
 def _panel(
-    title: str, lines: Mapping[int, Sequence[tuple[float, float]]], window_s: float
+    title: str, lines: Mapping[str, Points], span_s: tuple[float, float], window_s: float
 ) -> Panel:
-    shown = dict(sorted(lines.items())[:BROKERS_MAX])
-    points = [point for line in shown.values() for point in line]
-    first_s = min(0.0, *(at_s for at_s, _ in points))
-    last_s = max(window_s, *(at_s for at_s, _ in points))
-    top = max(value for _, value in points)
+    first_s, last_s = span_s
+    top = max(value for line in lines.values() for _, value in line)
     across, up = WIDTH / (last_s - first_s), (HEIGHT - 4) / (top or 1.0)
     drawn = tuple(
         (
-            broker,
+            name,
             " ".join(
                 f"{(at_s - first_s) * across:.0f},{HEIGHT - 2 - value * up:.0f}"
                 for at_s, value in line
             ),
         )
-        for broker, line in shown.items()
+        for name, line in lines.items()
     )
     return Panel(title, _short(top), (-first_s * across, window_s * across), drawn)
 

@@ -65,7 +65,8 @@ def _of_held(trials: Sequence[Mapping[str, Any]], asks: str) -> Result:
 
 def _of_failover(trial: Mapping[str, Any]) -> Result:
     """Of a broker that was killed the time until every leader served again [s]."""
-    back_s = trial.get("leaders_back_s")
+    invalid = _invalid(trial)
+    back_s = None if invalid else trial.get("leaders_back_s")
     return Result(
         {},
         1,
@@ -74,31 +75,38 @@ def _of_failover(trial: Mapping[str, Any]) -> Result:
         p50_ms=trial["latency_p50_ms"],
         p99_ms=trial["latency_p99_ms"],
         p999_ms=trial["latency_p999_ms"],
-        why="" if back_s else "not every leader served again while the load lasted",
+        why=invalid or ("" if back_s else "not every leader served again while the load lasted"),
     )
 
 
 def _of_volume(last: Mapping[str, Any], asks: str) -> Result:
     """Of a fixed volume the time that the last step took, writing or reading [s]."""
     is_writing = bool(last.get("volume_bytes"))
-    took_s = last.get("moved_s") if is_writing == (asks == "fill") else None
+    invalid = _invalid(last)
+    took_s = last.get("moved_s") if is_writing == (asks == "fill") and not invalid else None
     return Result(
         {},
         1,
         int(last["bpm"]),
         took_s,
         limited_by=last["limited_by"],
-        why="" if took_s else "not all of the volume was moved in time",
+        why=invalid or ("" if took_s else "not all of the volume was moved in time"),
     )
+
+
+def _invalid(trial: Mapping[str, Any]) -> str:
+    """Why a trial is no answer; empty where it is one."""
+    if trial["verdict"] != Verdict.INVALID.value:
+        return ""
+    return next(iter(trial["reasons"]), "the trial was INVALID")
 
 
 def _of_trials(trials: Sequence[Mapping[str, Any]]) -> Result:
     """Of a fixed load what was acknowledged, the median of the valid trials."""
-    valid = [each for each in trials if each["verdict"] != Verdict.INVALID.value]
+    valid = [each for each in trials if not _invalid(each)]
     bpm = int(trials[0]["bpm"])
     if not valid:
-        reasons = trials[-1]["reasons"]
-        return Result({}, 1, bpm, None, why=reasons[0] if reasons else "no trial was valid")
+        return Result({}, 1, bpm, None, why=_invalid(trials[-1]))
 
     def middle(key: str) -> float | None:
         known = [float(each[key]) for each in valid if _is_known(each.get(key))]

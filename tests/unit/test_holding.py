@@ -1,0 +1,71 @@
+"""Fixed loads on an open cluster: whose configuration a trial has, and what counts as an answer."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, ClassVar
+
+import pytest
+
+from jobs.runs.volume import time_of_volume
+from jobs.trials import holding
+from jobs.trials.holding import Holder
+from metrics.trial.judgement import Judgement
+from metrics.trial.trial import Trial
+from metrics.trial.warm_up import WarmUp
+from search.errors import NoConclusionError
+from search.model import Verdict
+from tests.support.evidence import client
+from tests.support.reported import IDLE
+from tests.support.rows import PATTERN, trial
+
+
+class Measurer:
+    """Warms brokers up in its first trial, as the gates do, and tells what its trials were of."""
+
+    made: ClassVar[list[tuple[str, WarmUp]]] = []
+
+    def __init__(self, context: Any, *_others: Any, **_named: Any) -> None:
+        self._context = context
+
+    def trial(self, load: int) -> Trial:
+        if self._context.config == "broken":
+            raise NoConclusionError("no broker answers")
+        self._context.warm_up = WarmUp(load, 0.4)
+        self.made.append((self._context.config, self._context.warm_up))
+        return trial()
+
+
+def test_a_trial_with_a_configuration_of_its_own_keeps_what_the_warm_up_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(holding, "TrialMeasurer", Measurer)
+    monkeypatch.setattr(holding, "open_gates", lambda *_: None)
+    monkeypatch.setattr(holding, "PointTopics", lambda _: None)
+    monkeypatch.setattr(Measurer, "made", [])
+    context: Any = SimpleNamespace(config="of the run", warm_up=WarmUp())
+    own: Any = "of the trial"
+    broken: Any = "broken"
+    holder = Holder(context, 10.0)
+    holder.hold(100, 8, config=own)
+    assert context.warm_up == WarmUp(8, 0.4), "the next trial's row tells it too"
+    with pytest.raises(NoConclusionError):
+        holder.hold(100, 8, config=broken)
+    holder.hold(100, 9)
+    assert [config for config, _ in Measurer.made] == ["of the trial", "of the run"]
+
+
+def test_a_volume_took_its_time_only_in_a_trial_that_is_valid() -> None:
+    phases = replace(PATTERN.phases, volume_bytes=PATTERN.np * 10 * PATTERN.bpm)
+    pattern = replace(PATTERN, phases=phases)
+    assert pattern.records_each == 10
+    seen = client(acked_by_partition={0: 10 * PATTERN.np}, last_acked_s=2.5)
+    made = trial(pattern=pattern, client=seen)
+    assert time_of_volume(made, "writing a volume") == 2.5
+    invalid = replace(made, judgements={"default": Judgement(Verdict.INVALID, (IDLE,))})
+    with pytest.raises(NoConclusionError, match=r"writing a volume: the trial was INVALID: "):
+        time_of_volume(invalid, "writing a volume")
+    half = replace(made, evidence=replace(made.evidence, client=client(last_acked_s=2.5)))
+    with pytest.raises(NoConclusionError, match=r"not all of it in .* or move less"):
+        time_of_volume(half, "writing a volume")
