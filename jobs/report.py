@@ -16,7 +16,7 @@ from jobs.console.printing import make_reporter
 from jobs.entry import run
 from jobs.options import OutputFile, RunId, out_option, tables_option
 from jobs.runs.recorded import not_there, tables_wanted
-from jobs.runs.results import REPORT, series_of, write_report
+from jobs.runs.results import REPORT, series_from, write_report
 from jobs.runs.sole_driver import is_driven
 from jobs.spark.session import close_session, local_session
 from metrics.reporting.summary import load_summary, write_summary
@@ -54,7 +54,7 @@ def report(run_id: str, out: Path, tables: str | None, target: Path | None) -> N
         try:
             store = TableStore(spark, tables or str(out.absolute() / "tables"))
             runs, boundaries, trials = read_rows(store, run_id)
-            series = series_of(store, run_id, trials)
+            series = series_from(store, run_id, trials).panels(trials)
         finally:
             close_session(spark)
         summary = summary_of(runs, boundaries)

@@ -17,10 +17,9 @@ from jobs.runs.endings import Ending, ending_of
 from jobs.runs.estimate import TESTBED_CAVEAT, describe_producer, on_disk, starting_s, trial_s
 from jobs.runs.leaving import LeftFiles, made_anew
 from jobs.runs.lifecycle import Body, Life
-from jobs.runs.results import REPORT, series_of, summary_of_run, write_report
+from jobs.runs.results import REPORT, summary_of_run, write_report
 from jobs.runs.resumption import config_text
 from jobs.trials.holding import Holder
-from metrics.reporting.page.series import Panels
 from metrics.reporting.summary import write_summary
 from metrics.traffic.profile import RateProfile
 from metrics.trial.trial import Trial
@@ -69,7 +68,6 @@ class FixedLoadRun(Body):
         self.config = config
         self.load = load
         self.trials: list[Trial] = []
-        self._series: Panels = {}
 
     @property
     def configurations(self) -> Mapping[str, Configuration]:
@@ -126,7 +124,6 @@ class FixedLoadRun(Body):
             for left in range(load.trials if load.duration_s is None else 0, 0, -1):
                 why = "a fixed load" if left > 1 else "a fixed load, for the last time"
                 self.trials.append(holder.hold(load.bpm, load.load, why, left))
-        self._series = series_of(life.context.tables, life.order.run_id, self.trials)
         if not any(trial.is_valid for trial in self.trials):
             first = "; ".join(f"{each.indicator}: {each.text}" for each in self.trials[0].reasons)
             raise NoConclusionError(
@@ -157,10 +154,11 @@ class FixedLoadRun(Body):
         left = list(files.written)
         if life.contexts:
             page, told = life.order.folder / REPORT, json.loads(config_text(self.config))
+            series = life.context.series.panels(self.trials)
             if files.leave(
                 "report",
                 page,
-                lambda: write_report(page, summary, self.trials, told, self._series),
+                lambda: write_report(page, summary, self.trials, told, series),
             ):
                 left.insert(0, files.written[-1])
         left.append(("tables", life.order.tables))

@@ -20,7 +20,7 @@ from jobs.runs.offline import limits_offline
 from jobs.runs.results import (
     boundary_of,
     planted_table,
-    series_of,
+    series_from,
     summary_of_run,
     why_no_answer,
     write_results,
@@ -34,7 +34,6 @@ from jobs.trials.measure import Outlook, TrialMeasurer
 from jobs.trials.point_topics import PointTopics
 from jobs.trials.warm_up import block_pattern, open_gates
 from metrics.planning.planted import HandlerTime, planted_np, stated
-from metrics.reporting.page.series import Panels
 from metrics.tables.boundary import Boundary, BoundaryRow
 from metrics.traffic.axes import NP
 from metrics.trial.state import ALL_BROKERS, place_of
@@ -64,7 +63,6 @@ class LimitRun(Body):
         self._points: dict[str, list[FinishedPoint]] = {}
         self._begun: Mapping[str, tuple[Observation, ...]] | None = None
         self._handler_times: tuple[HandlerTime, ...] = ()
-        self._series: Panels = {}
 
     @property
     def configurations(self) -> Mapping[str, Configuration]:
@@ -94,6 +92,7 @@ class LimitRun(Body):
         context.trials.extend(
             resumed_trials(tables, run_id, config_text(self.config), context.environment)
         )
+        context.series = series_from(tables, run_id, context.trials)
         self._take_hint(context.trials[0].warm_up if context.trials else WarmUp())
         context.numbers = itertools.count(tables.next_trial(run_id))
         self._points, self._begun = replay(self._lines, context.trials)
@@ -141,7 +140,6 @@ class LimitRun(Body):
         if self.config.goal.search.brokers_offline is not None:
             for boundary in limits_offline(context, self._lines, self._points, self.boundaries):
                 self._keep_boundary(context, boundary)
-        self._series = series_of(context.tables, context.run_id, context.trials)
 
     def _warm(self, context: RunContext, topics: PointTopics, gates: Gates) -> None:
         """Before anything is searched, as what cold brokers read tells where to begin."""
@@ -235,11 +233,14 @@ class LimitRun(Body):
             self.boundaries, key=lambda b: (goals.index(b.goal), place_of(b.state), b.bpm)
         )
         summary = summary_of_run(life, self.config, ending, found)
-        trials = life.context.trials if life.contexts else None
+        trials, series = None, None
+        if life.contexts:
+            trials = life.context.trials
+            series = life.context.series.panels(trials)
         told = json.loads(config_text(self.config))
         order = life.order
         files = write_results(
-            summary, order.folder, order.tables, trials, told, self._series, order.json_file
+            summary, order.folder, order.tables, trials, told, series, order.json_file
         )
         took_s = time.time() - life.started_s
         life.order.reporter.report(RunFinished(summary, took_s, tuple(files.written)))

@@ -21,7 +21,7 @@ from metrics.reporting.boundary_chart import write_chart
 from metrics.reporting.limit_words import AT_LEVEL, doubt_words, span_words
 from metrics.reporting.page.model import build_report, is_held
 from metrics.reporting.page.page import report_page
-from metrics.reporting.page.series import POINTS_MAX, Panels, panels_of
+from metrics.reporting.page.series import Panels, SeriesOfRun
 from metrics.reporting.summary import (
     RunSummary,
     by_goal,
@@ -31,7 +31,6 @@ from metrics.reporting.summary import (
 )
 from metrics.tables.boundary import Boundary, make_boundary
 from metrics.tables.store import TableStore
-from metrics.tables.trial_series import SERIES, sample_series
 from metrics.trial.histogram import Quantiles
 from metrics.trial.state import ALL_BROKERS
 from metrics.trial.trial import Trial
@@ -293,7 +292,7 @@ def write_report(
 
     Args:
         trials: all that it made.
-        series: their readings over time, see `series_of`.
+        series: their readings over time, see `SeriesOfRun.panels`.
         settings: its configuration, as `jobs.runs.resumption.config_text` records it.
     """
     held = [(each.pattern.bpm, each.load) for each in trials] if is_held(summary) else []
@@ -301,16 +300,10 @@ def write_report(
     write_atomic(page, report_page(build_report(summary, trials, settings, command, series)))
 
 
-def series_of(tables: TableStore, run_id: str, trials: Sequence[Trial]) -> Panels:
-    """The readings of a run's trials over time; none of a run with too many for a page."""
-    clients = {trial.number: trial.evidence.client for trial in trials}
-    readings = sum(
-        window.samples_expected for trial in trials for window in trial.evidence.brokers
-    ) * len(SERIES)
-    latencies = sum(len(each.latency_over_time) for each in clients.values())
-    if readings + latencies > POINTS_MAX:
-        return {}
-    if not readings:
-        return panels_of((), clients)
-    rows = sample_series(tables.samples(run_id), tables.trials(run_id)).collect()
-    return panels_of((row.asDict() for row in rows), clients)
+def series_from(tables: TableStore, run_id: str, trials: Sequence[Trial]) -> SeriesOfRun:
+    """What the tables have of these trials' readings over time."""
+    series = SeriesOfRun()
+    samples = tables.samples_of(run_id)
+    for trial in trials:
+        series.add(trial, samples.get(trial.number, ()))
+    return series

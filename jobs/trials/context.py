@@ -16,6 +16,7 @@ from jobs.trials.driver_line import ControlServer
 from jobs.trials.guards import Guards
 from jobs.trials.load import Generator
 from metrics.judging.thresholds import Thresholds
+from metrics.reporting.page.series import SeriesOfRun
 from metrics.sources.hosts.source import HostSource, NoHosts
 from metrics.sources.source import MetricsSource
 from metrics.tables.membership import Membership
@@ -57,6 +58,7 @@ class RunContext:
         facts: what trials are judged by beside the thresholds.
         numbers: numbers the trials of the run, from 1.
         trials: the finished ones, oldest first.
+        series: what their brokers showed over time.
         caveats: what the metrics cannot show, a sentence each.
         state: of the cluster, as trials tell it.
         warm_up: what the warm-up before the first trial read.
@@ -82,6 +84,7 @@ class RunContext:
     caveats: tuple[str, ...] = ()
     numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
     trials: list[Trial] = field(default_factory=list)
+    series: SeriesOfRun = field(default_factory=SeriesOfRun)
     state: str = ALL_BROKERS
     warm_up: WarmUp = field(default_factory=WarmUp)
     outage: Outage | None = None

@@ -206,6 +206,7 @@ class ContinuousMeasurer(TrialMeasurer):
         )
         context.tables.append_trial(trial, samples.nodes, samples.hosts)
         context.trials.append(trial)
+        context.series.add(trial, samples.nodes)
         left = under.windows - under.judged
         context.reporter.report(TrialFinished(trial, evidence.client.duration_s, left))
         return trial

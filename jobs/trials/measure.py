@@ -141,6 +141,7 @@ class TrialMeasurer:
             started_s += time.time() - judged_s  # rest is no work of the trial's
             context.tables.append_trial(trial, samples.nodes, samples.hosts)
         context.trials.append(trial)
+        context.series.add(trial, samples.nodes)
         left = max(0, self._outlook.trials_left - 1)
         context.reporter.report(TrialFinished(trial, time.time() - started_s, left))
         context.guards.require_untripped()

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import altair as alt
 
 from metrics.reporting.chart_style import NEUTRAL, chart_config
-from metrics.tables.trial_series import SERIES
 from metrics.traffic.axes import axis_named
 from metrics.trial.trial import Trial
 from metrics.units import format_size
 from metrics.windows.resource import Resource
+from metrics.windows.series import SERIES, SeriesPoint
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -88,15 +89,15 @@ def _amount(value: float | None, unit: str | None) -> str:
     return "not known" if value is None else f"{value:.3g} {unit or ''}".strip()
 
 
-def series_chart(points: Rows, window_s: float) -> alt.VConcatChart:
+def series_chart(points: Sequence[SeriesPoint], window_s: float) -> alt.VConcatChart:
     """The readings of one trial over time, a panel each, the measured window shaded.
 
     Args:
-        points: rows of `metrics.tables.trial_series.sample_series`, of one trial.
+        points: of one trial.
         window_s: length of the measured window [s].
     """
-    brokers = sorted({row["broker_id"] for row in points})
-    times = [row["elapsed_s"] for row in points] or [0.0]
+    brokers = sorted({each.broker_id for each in points})
+    times = [each.elapsed_s for each in points] or [0.0]
     domain = [min(0.0, *times), max(window_s, *times)]
     colors = [_COLORS[i % len(_COLORS)] for i in range(len(brokers))]
     color = alt.Color(
@@ -106,7 +107,7 @@ def series_chart(points: Rows, window_s: float) -> alt.VConcatChart:
     )
     x = alt.X("elapsed_s:Q", scale=alt.Scale(domain=domain, nice=False))
     panels = [
-        _panel([dict(row) for row in points if row["title"] == each.title], each.title, x, color)
+        _panel([asdict(one) for one in points if one.title == each.title], each.title, x, color)
         for each in SERIES
     ]
     window = alt.Chart(alt.InlineData(values=[{"from": 0.0, "to": window_s}])).mark_rect(

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+from metrics.columns import restored
 from metrics.reporting.notebook_display import Shown, table_html
+from metrics.tables.schema import SampleRow
+from metrics.tables.trials import trial_from
 from metrics.units import (
     UNKNOWN,
     format_count,
@@ -14,6 +17,7 @@ from metrics.units import (
     format_ratio,
     format_size,
 )
+from metrics.windows.series import SeriesPoint, series_points
 
 WINDOW_COLUMNS = (
     "broker_id",
@@ -45,6 +49,17 @@ def window_s(trial: Mapping[str, Any]) -> float:
     """Length of the measured window of a row of `trials` [s]."""
     passed: float = (trial["window_end"] - trial["window_start"]).total_seconds()
     return passed
+
+
+def points_over_time(
+    samples: Iterable[Mapping[str, Any]], trial: Mapping[str, Any]
+) -> list[SeriesPoint]:
+    """What the brokers of a row of `trials` showed over time, from its run's rows of `samples`."""
+    evidence = trial_from(trial).evidence
+    kept = (restored(SampleRow, row) for row in samples)
+    own = (each.sample for each in kept if each.trial == trial["trial"])
+    brokers = {window.broker_id for window in evidence.brokers}
+    return series_points(own, brokers, evidence.client.start_s)
 
 
 def trial_facts(trial: Mapping[str, Any]) -> Shown:

@@ -321,6 +321,14 @@ class TableStore:
         """A run's samples in order."""
         return self.read("samples", run_id).orderBy("trial", "at", "broker_id")
 
+    def samples_of(self, run_id: str) -> dict[int, list[BrokerSample]]:
+        """A run's samples by the number of the trial."""
+        found: dict[int, list[BrokerSample]] = {}
+        for row in self.read("samples", run_id).collect():
+            kept = restored(SampleRow, row.asDict(recursive=True))
+            found.setdefault(kept.trial, []).append(kept.sample)
+        return found
+
     def hosts(self, run_id: str) -> DataFrame:
         """What a run saw of hosts, in order."""
         return self.read("hosts", run_id).orderBy("trial", "at", "host")

@@ -16,13 +16,10 @@ from metrics.tables.histories import (
     nights,
     nights_for_people,
 )
-from metrics.tables.schema import RunRow, SampleRow
-from metrics.tables.trial_series import sample_series
-from metrics.windows.broker import BrokerWindow
-from tests.support.evidence import START_S, sample
+from metrics.tables.schema import RunRow
 from tests.support.frames import assert_rows, table
 from tests.support.nights import case_row
-from tests.support.rows import BOUNDARY, trial
+from tests.support.rows import BOUNDARY
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -162,33 +159,3 @@ def test_a_night_is_as_judged_and_knows_the_night_before_it(spark: SparkSession)
         ("n2", "other"),
         ("n1", "limit"),
     ]
-
-
-def _readings(idle_ns: float, bytes_in: float, queue: float) -> dict[str, float]:
-    return {"handler_idle_ns": idle_ns, "bytes_in": bytes_in, "request_queue_size": queue}
-
-
-def test_samples_are_series_gauges_as_they_are_and_counters_as_rates(spark: SparkSession) -> None:
-    made = trial(1, "r", brokers=(BrokerWindow(1, None, None, 1.0, 10, 10),))
-    taken = [
-        sample(-2.0, _readings(0.0, 5e6, 1.0)),
-        sample(0.0, _readings(1e9, 9e6, 3.0)),
-        sample(1.0, _readings(1.25e9, 1e6, 0.0)),
-        sample(0.0, _readings(7.0, 7.0, 7.0), broker_id=9),
-    ]
-    samples = table(spark, "samples", [row_of(SampleRow("r", 1, each)) for each in taken])
-    trials = table(spark, "trials", [row_of(made)])
-    starts = row_of(made)["window_start"].timestamp() - START_S
-    found = sample_series(samples, trials)
-    assert_rows(
-        found.selectExpr("title", "broker_id", f"round(elapsed_s + {starts}, 3) t", "value"),
-        [
-            ("Request handlers idle [ratio]", 1, 0.0, 0.5),
-            ("Request handlers idle [ratio]", 1, 1.0, 0.25),
-            ("Requests waiting", 1, -2.0, 1.0),
-            ("Requests waiting", 1, 0.0, 3.0),
-            ("Requests waiting", 1, 1.0, 0.0),
-            ("Bytes in [MB/s]", 1, 0.0, 2.0),
-        ],
-        "title string, broker_id bigint, t double, value double",
-    )

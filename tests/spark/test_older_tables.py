@@ -15,16 +15,17 @@ from jobs.report import report
 from jobs.runs.resumption import resumed_trials
 from metrics.columns import row_of, schema_of
 from metrics.reporting.summary_tables import read_summary
+from metrics.reporting.trial_facts import points_over_time
 from metrics.tables import histories, views
 from metrics.tables.boundary import BoundaryRow
 from metrics.tables.schema import RunRow
 from metrics.tables.store import TableStore
-from metrics.tables.trial_series import sample_series
 from metrics.traffic.pattern import Phases, TopicOptions, TrafficPattern
 from metrics.traffic.producer import ProducerPattern
 from metrics.trial.consumption import GroupCounts, GroupWindow, Stint
 from metrics.trial.histogram import Quantiles
 from metrics.trial.state import ALL_BROKERS
+from metrics.windows.series import SERIES
 from search.errors import ConfigError
 from search.model import Verdict
 from tests.support import frames
@@ -383,8 +384,11 @@ def test_the_views_of_trials_take_them(older: TableStore) -> None:
     )
     readings = views.reading_rows(samples, "bytes_in")
     assert 0 < readings.count() < samples.count()
-    series = sample_series(samples, trials).select("title", "broker_id").distinct()
-    assert [row.broker_id for row in series.collect()] == [1] * 5
+    told = [row.asDict(recursive=True) for row in samples.collect()]
+    for row in trials.collect():
+        points = points_over_time(told, row.asDict(recursive=True))
+        assert {point.broker_id for point in points} == {1}
+        assert {point.title for point in points} == {series.title for series in SERIES}
 
 
 def test_the_views_of_runs_points_and_nights_take_them(older: TableStore) -> None:

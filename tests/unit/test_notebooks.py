@@ -27,7 +27,7 @@ from metrics.reporting.trial_charts import (
     limits_use_chart,
     series_chart,
 )
-from metrics.tables.trial_series import SERIES
+from metrics.windows.series import SERIES, SeriesPoint
 from search.errors import ConfigError
 
 ROOT = Path(__file__).parents[2]
@@ -205,7 +205,7 @@ def test_a_table_says_nulls_numbers_lists_and_text_that_is_no_markup() -> None:
 
 def test_a_chart_is_a_frame_that_loads_nothing_and_a_picture() -> None:
     points = [
-        {"broker_id": b, "elapsed_s": float(s), "value": 0.5 * b, "title": series.title}
+        SeriesPoint(series.title, b, float(s), 0.5 * b)
         for b in (1, 2)
         for s in range(-3, 9)
         for series in SERIES

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from metrics.sources.sample import BrokerSample
 from metrics.trial.client import ClientWindow
+from metrics.trial.trial import Trial
 from metrics.units import format_count
+from metrics.windows.series import SeriesPoint, series_points
 
 WIDTH, HEIGHT = 220, 56  # [px]
 BROKERS_MAX = 12
@@ -49,25 +51,47 @@ Points = Sequence[tuple[float, float]]
 """Seconds since the window began, and the value then."""
 
 
-def panels_of(rows: Iterable[Mapping[str, Any]], clients: Mapping[int, ClientWindow]) -> Panels:
+class SeriesOfRun:
+    """The readings of a run's trials over time; none of a run with too many for a page."""
+
+    def __init__(self) -> None:
+        self._of_trials: dict[int, list[SeriesPoint]] = {}
+        self._count = 0
+
+    def add(self, trial: Trial, samples: Iterable[BrokerSample]) -> None:
+        """Take what the brokers showed in a trial."""
+        if self._count > POINTS_MAX:
+            return
+        brokers = {each.broker_id for each in trial.evidence.brokers}
+        client = trial.evidence.client
+        points = series_points(samples, brokers, client.start_s)
+        self._of_trials[trial.number] = points
+        self._count += len(points) + len(client.latency_over_time)
+
+    def panels(self, trials: Iterable[Trial]) -> Panels:
+        """The drawings of these trials."""
+        if self._count > POINTS_MAX:
+            return {}
+        clients = {trial.number: trial.evidence.client for trial in trials}
+        return panels_of(self._of_trials, clients)
+
+
+def panels_of(
+    points: Mapping[int, Iterable[SeriesPoint]], clients: Mapping[int, ClientWindow]
+) -> Panels:
     """The drawings of each trial: the latency, and the brokers' readings.
 
     Args:
-        rows: of `metrics.tables.trial_series.sample_series`, in its order.
+        points: trial → what the brokers showed, in the order of the drawings.
         clients: trial → what its clients did.
     """
-    read: dict[int, dict[str, dict[int, list[tuple[float, float]]]]] = {
-        trial: {} for trial in clients
-    }
-    for row in rows:
-        if row["value"] is None or row["trial"] not in clients:
-            continue
-        lines = read[row["trial"]].setdefault(row["title"], defaultdict(list))
-        lines[row["broker_id"]].append((row["elapsed_s"], row["value"]))
-    found = {
-        trial: _drawn({**_latency_lines(clients[trial]), **_named(titles)}, clients[trial])
-        for trial, titles in read.items()
-    }
+    found = {}
+    for trial, client in clients.items():
+        titles: dict[str, dict[int, list[tuple[float, float]]]] = {}
+        for point in points.get(trial, ()):
+            lines = titles.setdefault(point.title, defaultdict(list))
+            lines[point.broker_id].append((point.elapsed_s, point.value))
+        found[trial] = _drawn({**_latency_lines(client), **_named(titles)}, client)
     return {trial: panels for trial, panels in found.items() if panels}
 
 

@@ -1,0 +1,95 @@
+"""The samples of a trial as series over time: gauges as they are, counters as rates."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from metrics.sources.sample import BrokerSample
+
+
+@dataclass(frozen=True)
+class Series:
+    """A reading over time.
+
+    Attributes:
+        title: what it shows, with its unit.
+        reading: its name in `metrics.sources.beans`; of several collectors or network threads
+            the part before the colon, and their values are added.
+        scale: turns the reading, or the rate of a counter per second, into the unit.
+        is_counter: it only grows, so its rate is what tells.
+    """
+
+    title: str
+    reading: str
+    scale: float = 1.0
+    is_counter: bool = False
+
+    def value_in(self, sample: BrokerSample) -> float | None:
+        """The reading of one poll; None where it has none."""
+        found = [
+            value for name, value in sample.values.items() if name.split(":")[0] == self.reading
+        ]
+        return sum(found) if found else None
+
+
+SERIES = (
+    Series("Request handlers idle [ratio]", "handler_idle_ns", 1e-9, is_counter=True),
+    Series("Requests waiting", "request_queue_size"),
+    Series("Bytes in [MB/s]", "bytes_in", 1e-6, is_counter=True),
+    Series("Under-replicated partitions", "under_replicated_partitions"),
+    Series("ISR shrinks [1/s]", "isr_shrinks", is_counter=True),
+)
+"""What the report and the notebook `trial` draw, in their order."""
+
+
+@dataclass(frozen=True)
+class SeriesPoint:
+    """One value of one broker.
+
+    Attributes:
+        title: of its series.
+        elapsed_s: since the measured window began [s].
+        value: in the series' unit; of a counter its rate since the sample before.
+    """
+
+    title: str
+    broker_id: int
+    elapsed_s: float
+    value: float
+
+
+def series_points(
+    samples: Iterable[BrokerSample], brokers: Collection[int], start_s: float
+) -> list[SeriesPoint]:
+    """The samples of one trial as `SERIES`, by series, broker and time.
+
+    A counter that fell, as the broker had started anew, has no value there.
+
+    Args:
+        brokers: whose; controllers are left out.
+        start_s: when the measured window began [s since the epoch].
+    """
+    own: dict[int, list[BrokerSample]] = defaultdict(list)
+    for sample in sorted(samples, key=lambda each: each.at_s):
+        if sample.broker_id in brokers:
+            own[sample.broker_id].append(sample)
+    return [
+        SeriesPoint(series.title, broker, at_s - start_s, value)
+        for series in SERIES
+        for broker in sorted(own)
+        for at_s, value in _values(series, own[broker])
+    ]
+
+
+def _values(series: Series, samples: Sequence[BrokerSample]) -> Iterator[tuple[float, float]]:
+    read = [(each.at_s, series.value_in(each)) for each in samples]
+    known = [(at_s, value) for at_s, value in read if value is not None]
+    if not series.is_counter:
+        yield from ((at_s, value * series.scale) for at_s, value in known)
+        return
+    for (before_s, before), (at_s, value) in pairwise(known):
+        if value >= before and at_s > before_s:
+            yield at_s, (value - before) * series.scale / (at_s - before_s)

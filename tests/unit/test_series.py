@@ -1,0 +1,36 @@
+"""Samples of a trial as series over time."""
+
+from __future__ import annotations
+
+from metrics.windows.series import SeriesPoint, series_points
+from tests.support.evidence import START_S, sample
+
+IDLE, WAITING, BYTES = "Request handlers idle [ratio]", "Requests waiting", "Bytes in [MB/s]"
+
+
+def readings(idle_ns: float, bytes_in: float, queue: float) -> dict[str, float]:
+    return {"handler_idle_ns": idle_ns, "bytes_in": bytes_in, "request_queue_size": queue}
+
+
+def test_gauges_are_as_they_are_and_counters_are_rates() -> None:
+    taken = [
+        sample(1.0, readings(1.25e9, 1e6, 0.0)),
+        sample(-2.0, readings(0.0, 5e6, 1.0)),
+        sample(0.0, readings(1e9, 9e6, 3.0)),
+        sample(0.0, readings(7.0, 7.0, 7.0), broker_id=9),
+    ]
+    assert series_points(taken, {1}, START_S) == [
+        SeriesPoint(IDLE, 1, 0.0, 0.5),
+        SeriesPoint(IDLE, 1, 1.0, 0.25),
+        SeriesPoint(WAITING, 1, -2.0, 1.0),
+        SeriesPoint(WAITING, 1, 0.0, 3.0),
+        SeriesPoint(WAITING, 1, 1.0, 0.0),
+        SeriesPoint(BYTES, 1, 0.0, 2.0),
+    ]
+
+
+def test_a_failed_poll_leaves_a_gap_and_parts_of_a_reading_are_added() -> None:
+    first = {"handler_idle_ns:a": 1e9, "handler_idle_ns:b": 2e9}
+    later = {"handler_idle_ns:a": 2e9, "handler_idle_ns:b": 4e9}
+    taken = [sample(0.0, first), sample(1.0, {}), sample(2.0, later)]
+    assert series_points(taken, {1}, START_S) == [SeriesPoint(IDLE, 1, 2.0, 1.5)]
