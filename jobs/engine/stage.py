@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING, Protocol, cast
 import pyarrow as pa
 
 from jobs.engine.clients.registry import client_of
-from jobs.engine.consuming.report import Acknowledged, consumer_report
+from jobs.engine.consuming.report import Acknowledged, Gather, consumer_report
 from jobs.engine.consuming.role import ConsumerClient
 from jobs.engine.network.namespaces import inside
 from jobs.engine.producing.report import producer_report
 from jobs.engine.producing.role import ProducerClient
+from jobs.engine.task.agreement import Agreement, Ready, agreements
 from jobs.engine.task.driver_line import DriverLine, OrphanedError
 from jobs.engine.task.host_watch import HostWatch
 from jobs.engine.task.plan import TrialPlan
@@ -103,17 +104,16 @@ def _run_task(
     except (RedlineError, OSError, MemoryError) as error:
         problem = f"{type(error).__name__}: {error}"
     try:
-        answers = [json.loads(a) for a in gather(_readiness(problem, wall_clock()))]
-        start_wall_s = max(a["now_s"] for a in answers) + plan.start_lead_s
-        problems = [a["problem"] for a in answers if a["problem"]]
-        if problems or client is None:
-            absent = _absent(plan, task, start_wall_s, problem or f"another task: {problems[0]}")
+        ready = Ready(wall_clock(), socket.gethostname(), problem)
+        agreed = _agreed(plan, task, ready, line, gather)
+        start_wall_s = agreed.ready_s + plan.start_lead_s
+        if agreed.problem is not None or client is None:
+            absent = _absent(plan, task, start_wall_s, problem or agreed.problem or "")
             return replace(absent, is_refused=is_refused)
         acknowledged = Acknowledged(plan, gather)
         offset_s = wall_clock() - time.monotonic()
-        first = [each["host"] for each in answers].index(socket.gethostname())
         host = LocalHost(clock=wall_clock, speeds=plan.interface_speeds)
-        with HostWatch(host, is_on=first == task) as watch:
+        with HostWatch(host, is_on=agreed.looks_at_host) as watch:
             report = _watched(plan, task, client, start_wall_s, offset_s, line, acknowledged, watch)
         return replace(report, clock=_clock_seen(line))
     finally:
@@ -133,8 +133,23 @@ def _clock_seen(line: DriverLine | None) -> ClockOffset | None:
     return line.clock_offset
 
 
-def _readiness(problem: str | None, now_s: float) -> str:
-    return json.dumps({"now_s": now_s, "problem": problem, "host": socket.gethostname()})
+def _agreed(
+    plan: TrialPlan, task: int, ready: Ready, line: DriverLine | None, gather: Gather
+) -> Agreement:
+    """What all tasks agree on: by the driver, who is told at once and answers at once.
+
+    Spark's barrier, which polls once a second, serves where nobody listens; a task that did not
+    reach the driver takes no part, and the others hear of it when they have waited long enough.
+    """
+    if line is not None:
+        try:
+            return line.agree(ready)
+        except OrphanedError as error:
+            return Agreement(ready.now_s, ready.problem or str(error))
+    if plan.control is not None:
+        return Agreement(ready.now_s, ready.problem)
+    told = [Ready.told(json.loads(each)) for each in gather(json.dumps(ready.document()))]
+    return agreements(dict(enumerate(told)))[task]
 
 
 def _window(plan: TrialPlan, start_wall_s: float) -> tuple[float, float]:
@@ -180,7 +195,7 @@ def _run_client(
     late_s = time.monotonic() - start_s
     try:
         if late_s > 0:
-            problem = f"left the barrier {late_s:.2f} s after the start"
+            problem = f"heard of the start {late_s:.2f} s after it"
             return _absent(plan, task, start_wall_s, problem)
         if task >= plan.tasks:
             consumers = cast("ConsumerClient", client)

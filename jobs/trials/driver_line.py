@@ -1,9 +1,9 @@
 """The driver's end of the lines to the tasks of a trial (`jobs.engine.task.driver_line`).
 
-Tasks say when their load starts and how much is acknowledged, and may ask for the driver's
-time; the driver may end the measured window early. While the driver lives it says something
-every second, so that tasks notice when it is gone, whatever took it away. A task that hangs
-up before it is done is lost, and with it the load of all.
+Tasks say when they are ready, and hear when all are. They say how much is acknowledged, and may
+ask for the driver's time; the driver may end the measured window early. While the driver lives it
+says something every second, so that tasks notice when it is gone, whatever took it away. A task
+that hangs up before it is done is lost, and with it the load of all.
 """
 
 from __future__ import annotations
@@ -19,9 +19,11 @@ import zlib
 from collections import defaultdict
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from jobs.engine.task.agreement import Ready, agreements
 from jobs.engine.task.driver_line import ControlAddress, report_in
 from metrics.trial.task import TaskReport
 from search.errors import ConfigError
@@ -73,6 +75,7 @@ class TrialLine:
         self._starts_s: dict[int, float] = {}
         self._acked: dict[int, list[tuple[float, int]]] = {}
         self._written: dict[int, int] = {}
+        self._ready: dict[int, Ready] = {}
         self._writers: dict[asyncio.StreamWriter, int] = {}
         self._admitted: set[int] = set()
         self._done: set[int] = set()
@@ -127,6 +130,10 @@ class TrialLine:
 
     def hear(self, task: int, message: dict[str, Any]) -> None:
         """Take what a task said."""
+        if "ready" in message:
+            self._ready[task] = Ready.told(message["ready"])
+            if len(self._ready) == self._tasks + self._readers:
+                self._say_agreed()
         if "start_s" in message:
             self._starts_s[task] = float(message["start_s"])
         if "acked" in message:
@@ -138,6 +145,11 @@ class TrialLine:
             self._hear_window(task, message)
         if "done" in message:
             self._done.add(task)
+
+    def _say_agreed(self) -> None:
+        agreed = agreements(self._ready)
+        for writer, task in self._writers.items():
+            writer.write(json.dumps({"agreed": asdict(agreed[task])}).encode() + b"\n")
 
     def _hear_window(self, task: int, message: dict[str, Any]) -> None:
         pieces = self._pieces[task]

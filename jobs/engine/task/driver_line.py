@@ -23,6 +23,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import IO
 
+from jobs.engine.task.agreement import Agreement, Ready
 from metrics.columns import row_of
 from metrics.sources.hosts.sample import HostSample
 from metrics.trial.clock import ClockOffset, furthest
@@ -33,6 +34,10 @@ SILENCE_MAX_S = 10.0
 """Without a word from the driver for so long, a task takes it for dead [s]."""
 
 NOT_ADMITTED = "the driver does not admit this task: its load has ended, or was begun before"
+
+AGREEMENT_MAX_S = 120.0
+"""The last task of a stage is ready so long after the first at most: connections that nobody
+answers take twice 20 s, and pools of large records some seconds [s]."""
 
 PIECE_LENGTH = 3_000
 """Of a window's account that one line holds."""
@@ -57,7 +62,7 @@ class ControlAddress:
 
 
 class DriverLine:
-    """An open line; everything but `connect` and `compare_clocks` returns at once.
+    """An open line; everything but `connect`, `compare_clocks` and `agree` returns at once.
 
     Attributes:
         end_after_s: the length of the window that the driver set, once it has [s].
@@ -83,6 +88,7 @@ class DriverLine:
         self._unread = b""
         self._unwritten = b""
         self.end_after_s: float | None = None
+        self._agreement: Agreement | None = None
 
     @classmethod
     def connect(
@@ -171,6 +177,8 @@ class DriverLine:
                 message = json.loads(line)
                 self.end_after_s = message.get("end_after_s", self.end_after_s)
                 self._driver_s = message.get("clock_s", self._driver_s)
+                if "agreed" in message:
+                    self._agreement = Agreement(**message["agreed"])
         if now - self._heard_s > SILENCE_MAX_S:
             raise OrphanedError(f"nothing heard from the driver for {SILENCE_MAX_S:.0f} s")
 
@@ -186,7 +194,8 @@ class DriverLine:
         for _ in range(_CLOCK_ROUNDS):
             self._driver_s, sent_s, sent_wall_s = None, self._clock(), self._wall_clock()
             self.say(asks="clock")
-            driver_s = self._await_clock(sent_s + _CLOCK_PATIENCE_S)
+            self._listen_until(lambda: self._driver_s is not None, sent_s + _CLOCK_PATIENCE_S)
+            driver_s = self._driver_s
             if driver_s is None:
                 break
             half_s = (self._clock() - sent_s) / 2
@@ -195,13 +204,27 @@ class DriverLine:
         before = [self.clock_offset] if self.clock_offset is not None else []
         self.clock_offset = furthest([*before, *seen])
 
-    def _await_clock(self, until_s: float) -> float | None:
+    def agree(self, ready: Ready) -> Agreement:
+        """Tell the driver that this task is ready, or cannot be, and wait until all have told.
+
+        Raises:
+            OrphanedError: the driver is gone, or has lost a task, or has not heard of all in time.
+        """
+        self.say(ready=ready.document())
+        self._listen_until(lambda: self._agreement is not None, self._clock() + AGREEMENT_MAX_S)
+        if self._agreement is None:
+            raise OrphanedError(
+                f"the driver has not heard of all tasks of this load for {AGREEMENT_MAX_S:.0f} s"
+            )
+        return self._agreement
+
+    def _listen_until(self, is_heard: Callable[[], bool], until_s: float) -> None:
+        """Wait for a word of the driver, at most until then by this line's clock [s]."""
         with selectors.DefaultSelector() as selector:
             selector.register(self._sock, selectors.EVENT_READ)
-            while self._driver_s is None and (left_s := until_s - self._clock()) > 0:
-                selector.select(left_s)
+            while not is_heard() and (left_s := until_s - self._clock()) > 0:
+                selector.select(min(left_s, SILENCE_MAX_S))
                 self.listen()
-        return self._driver_s
 
     def finish(self) -> None:
         """Say that the task ends in good order; nobody needs to hear it any more."""

@@ -32,8 +32,8 @@ class TrialPlan:
             empty for their own.
         interface_speeds: interface → its speed, where the system does not tell [B/s].
         windows: measured without a gap, one after the other; the task tells the driver of each.
-        start_lead_s: from the agreement of the tasks to the first record [s]; barrier
-            calls poll once a second, so tasks leave them up to a second apart.
+        start_lead_s: from when the last task was ready to the first record [s]: all tasks must
+            have heard of it by then.
     """
 
     trial_id: str
@@ -43,7 +43,7 @@ class TrialPlan:
     leaders: tuple[int, ...]
     brokers: Mapping[int, tuple[str, int]]
     connect_timeout_s: float = 20.0
-    start_lead_s: float = 1.5
+    start_lead_s: float = 0.5
     client_options: Mapping[str, object] = field(default_factory=dict)
     control: ControlAddress | None = None
     consumer_tasks: int = 0

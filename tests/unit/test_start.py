@@ -1,0 +1,83 @@
+"""The start of a load: all tasks hear of it at once, when the last of them is ready."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import pytest
+
+from jobs.engine.task.agreement import PROBLEM_LENGTH, Agreement, Ready, agreements
+from jobs.engine.task.driver_line import AGREEMENT_MAX_S, DriverLine, OrphanedError
+from jobs.trials.driver_line import ControlServer, TrialLine
+
+PATIENCE_S = 60.0
+
+
+@pytest.fixture
+def server() -> Iterator[ControlServer]:
+    with ControlServer("127.0.0.1", "127.0.0.1") as server:
+        yield server
+
+
+def call(line: TrialLine, task: int) -> DriverLine:
+    return DriverLine.connect(line.address, task, PATIENCE_S, time.monotonic)
+
+
+def test_the_last_task_that_is_ready_sets_the_start_and_one_of_each_host_looks_at_it() -> None:
+    ready = {2: Ready(7.0, "a"), 0: Ready(5.0, "a"), 1: Ready(6.0, "b")}
+    assert agreements(ready) == {
+        0: Agreement(7.0, None, looks_at_host=True),
+        1: Agreement(7.0, None, looks_at_host=True),
+        2: Agreement(7.0),
+    }
+
+
+def test_where_one_cannot_none_does_and_each_hears_why() -> None:
+    ready = {0: Ready(5.0, "a"), 1: Ready(6.0, "a", "no broker answers")}
+    told = [each.problem for _, each in sorted(agreements(ready).items())]
+    assert told == ["another task: no broker answers", "no broker answers"]
+
+
+def test_what_a_task_says_arrives_as_it_was_and_a_long_problem_is_cut() -> None:
+    assert Ready.told(Ready(5.5, "a").document()) == Ready(5.5, "a")
+    long = Ready(5.5, "a", "x" * 10_000).document()
+    assert Ready.told(long).problem == "x" * PROBLEM_LENGTH
+
+
+def test_tasks_wait_until_the_driver_has_heard_of_all(server: ControlServer) -> None:
+    with server.line(1, readers=1) as line, ThreadPoolExecutor(1) as pool:
+        first, last = call(line, 0), call(line, 1)
+        waiting: Future[Agreement] = pool.submit(first.agree, Ready(5.0, "a"))
+        last.compare_clocks()  # the driver answers it, and has said nothing of a start
+        assert not waiting.done()
+        assert last.agree(Ready(6.0, "b")) == Agreement(6.0, None, looks_at_host=True)
+        assert waiting.result(PATIENCE_S) == Agreement(6.0, None, looks_at_host=True)
+        for each in (first, last):
+            each.finish()
+            each.close()
+
+
+def test_a_task_that_is_lost_before_the_start_ends_the_wait_of_the_others(
+    server: ControlServer,
+) -> None:
+    with server.line(2) as line, ThreadPoolExecutor(1) as pool:
+        first, lost = call(line, 0), call(line, 1)
+        waiting = pool.submit(first.agree, Ready(5.0, "a"))
+        lost.close()
+        with pytest.raises(OrphanedError, match="the driver has ended"):
+            waiting.result(PATIENCE_S)
+        assert line.lost == ["task 1 on 127.0.0.1"]
+        first.close()
+
+
+def test_a_task_does_not_wait_for_ever_for_one_that_never_comes() -> None:
+    ours, theirs = socket.socketpair()
+    seconds = iter([0.0, 0.0, AGREEMENT_MAX_S + 1.0])
+    with ours, theirs:
+        task = DriverLine(ours, lambda: next(seconds))
+        with pytest.raises(OrphanedError, match="not heard of all tasks of this load for 120 s"):
+            task.agree(Ready(5.0, "a"))
+        assert b'"ready"' in theirs.recv(4_096)
