@@ -400,6 +400,7 @@ def test_a_schema_of_the_catalog_serves_as_well(spark: SparkSession) -> None:
         assert told["mb_per_s"] == "payload at `np_sustained`, whole cluster [MB/s]"
         assert all(told[name] for name in SCHEMAS["boundaries"].names)
         _fill_for_views(store)
+        store.settle()
         limits = spark.table("redline_tests.latest_limits")
         assert [row.mb_per_s for row in limits.collect()] == [7.0], "the newest alone"
         wanted = latest_boundaries(store.read("boundaries")).select("run_id", "mb_per_s").collect()
