@@ -110,8 +110,17 @@ def require_startable(cluster: Cluster) -> None:
         require_known([name for name in given if name in profile.broker], profile.kafka_version)
 
 
-def open_cluster(cluster: Cluster, reporter: Reporter, stack: ExitStack) -> OpenCluster:
+def open_cluster(
+    cluster: Cluster,
+    reporter: Reporter,
+    stack: ExitStack,
+    meanwhile: Callable[[], object] = lambda: None,
+) -> OpenCluster:
     """Start the testbed if the cluster is one, and connect; `stack` undoes both.
+
+    Args:
+        meanwhile: is done while the brokers of a testbed start; not for brokers that run, as they
+            tell at once what may keep a run from beginning.
 
     Raises:
         ConfigError: it does not start, or lets nobody in, or has no way to its metrics.
@@ -129,6 +138,7 @@ def open_cluster(cluster: Cluster, reporter: Reporter, stack: ExitStack) -> Open
             brokers=wanted.brokers,
             kafka_version=wanted.kafka_version,
             overrides=wanted.overrides,
+            meanwhile=meanwhile,
         )
     )
     security = testbed.client_security()

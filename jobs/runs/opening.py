@@ -93,7 +93,16 @@ class Opening:
         """
         config = self.config
         workload = config.workload
-        opened = self.cluster or open_cluster(config.cluster, self.reporter, stack)
+        session = self.session
+
+        def open_spark() -> Session:
+            nonlocal session
+            if session is None:
+                self._phase("starting Spark")
+                session = open_session(stack, self.slots, self.folder / "spark.log")
+            return session
+
+        opened = self.cluster or open_cluster(config.cluster, self.reporter, stack, open_spark)
         if config.cluster.testbed is None:  # which permits all
             require_ready(permission_findings(opened, config, self.run_id, self.locks is not None))
         lock = None
@@ -106,7 +115,7 @@ class Opening:
             require_fitting(opened, workload, each)
         for bpm in workload.message_bytes:
             topics.validate(config.heaviest(bpm))
-        context = self._context(opened, topics, stack, lock)
+        context = self._context(opened, topics, stack, lock, open_spark())
         if lock is not None:
             lock.require()
             if self.resumes:  # with the lock held, nobody else loads what has this run's name
@@ -133,13 +142,14 @@ class Opening:
         self.reporter.report(PhaseStarted(text))
 
     def _context(
-        self, opened: OpenCluster, topics: Topics, stack: ExitStack, lock: ClusterLock | None
+        self,
+        opened: OpenCluster,
+        topics: Topics,
+        stack: ExitStack,
+        lock: ClusterLock | None,
+        session: Session,
     ) -> RunContext:
         config, workload = self.config, self.config.workload
-        session = self.session
-        if session is None:
-            self._phase("starting Spark")
-            session = open_session(stack, self.slots, self.folder / "spark.log")
         spark, addresses = session.spark, opened.info.addresses
         tables = self._tables(session, stack)
         ready = self._require_ready(session, opened)

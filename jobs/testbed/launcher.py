@@ -8,7 +8,7 @@ import secrets
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import jobs
@@ -41,6 +41,10 @@ READY_DEADLINE_S = 120.0
 _GRACE_S = 10.0
 
 
+def _nothing() -> None:
+    """What most callers do while brokers start."""
+
+
 def start(  # noqa: PLR0913 - all but the first by name
     profile: str | Profile = "disk-bound",
     *,
@@ -52,6 +56,7 @@ def start(  # noqa: PLR0913 - all but the first by name
     owned: bool = True,
     jars: Sequence[Path] | None = None,
     root: Path | None = None,
+    meanwhile: Callable[[], object] = _nothing,
 ) -> Testbed:
     """Start a testbed and return when every broker is ready.
 
@@ -66,6 +71,7 @@ def start(  # noqa: PLR0913 - all but the first by name
         owned: True when it ends with this process, whatever ends this process.
         jars: the class path; by default that of `kafka_version`, resolved when first used.
         root: folder of the testbeds; in the cache by default.
+        meanwhile: is done while the brokers start; what it raises ends them.
 
     Raises:
         ConfigError: a wrong profile, version or value; or the brokers did not become ready
@@ -80,13 +86,14 @@ def start(  # noqa: PLR0913 - all but the first by name
         jars = kafka_jars(profile.kafka_version)
         require_known({**profile.broker, **profile.controller}, profile.kafka_version)
     spec = make_spec(profile, name, jars, owned=owned, spark_workers=spark_workers)
-    return launch(spec, root or default_root())
+    return launch(spec, root or default_root(), meanwhile)
 
 
-def launch(spec: Spec, root: Path) -> Testbed:
+def launch(spec: Spec, root: Path, meanwhile: Callable[[], object] = _nothing) -> Testbed:
     """Start the testbed that the spec describes, as `start` does."""
     testbed = _spawn(spec, root)
     try:
+        meanwhile()
         testbed.await_ready(spec.ready_deadline_s + _GRACE_S)
         described = cluster_text(testbed.folder, testbed.state)
         cluster_file(testbed.folder).write_text(described, encoding="utf-8")
