@@ -119,7 +119,7 @@ def test_dark_is_dark_all_over(browser: Browser, page_file: Path) -> None:
 def test_nothing_is_wider_than_the_window(browser: Browser, page_file: Path, width: int) -> None:
     page = opened(browser, page_file, width).page
     assert page.evaluate("document.documentElement.scrollWidth") == width
-    titles = ("Payload per broker [MB/s]", "Messages per second, whole cluster")
+    titles = ("Payload per broker (whole cluster) [MB/s]", "Messages per second, whole cluster")
     first, second = (
         page.locator("#chart-0").get_by_text(title, exact=True).bounding_box() for title in titles
     )
