@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from metrics.reporting.summary import write_file
 from metrics.reporting.templating import render
 from metrics.tables.boundary import Boundary
 from metrics.tables.cases import Outcome
-from metrics.units import format_mb_per_s, format_size
+from metrics.units import format_mb_per_s, format_size, iso_utc
 
 TAGS = "tags.json"
 """In a run's folder: what people called it, a list of words."""
@@ -87,8 +88,17 @@ def _run_in(folder: Path, is_driven: IsDriven) -> KnownRun | None:
             return _read(folder.name, file, job, page, tags)
     if (folder / "run.log").exists() or (folder / "experiment.json").exists():
         status = "running" if is_driven(folder) else "killed"
-        return KnownRun(folder.name, "", "", status, page=page, tags=tags)
+        return KnownRun(folder.name, "", _begun(folder.name), status, page=page, tags=tags)
     return None
+
+
+def _begun(run_id: str) -> str:
+    """When a run began, ISO 8601, UTC, as far as its id tells; else empty."""
+    try:
+        begun = datetime.strptime(run_id[:15], "%Y%m%d-%H%M%S").replace(tzinfo=timezone.utc)
+    except ValueError:
+        return ""
+    return iso_utc(begun.timestamp())
 
 
 def _page_in(folder: Path) -> str:

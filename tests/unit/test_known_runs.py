@@ -80,6 +80,18 @@ def test_every_run_is_found_the_newest_first_and_a_broken_file_hides_none(out: P
     assert known_runs(out / "nothing", is_driven) == []
 
 
+def test_a_killed_run_stands_where_its_id_says_that_it_began(out: Path) -> None:
+    killed = "20261122-235959-ab12"
+    (out / killed).mkdir()
+    (out / killed / "run.log").write_text("begun")
+    found = known_runs(out, is_driven)
+    assert [each.run_id for each in found][:3] == ["swept", killed, "held"]
+    assert found[1].started_at == "2026-11-22T23:59:59Z"
+    assert '<td class="text whole">2026-11-22 23:59</td>' in (
+        write_index(out, found).read_text(encoding="utf-8")
+    )
+
+
 def test_a_limit_is_told_by_what_its_search_went_along(tmp_path: Path) -> None:
     found = summary_of_sizes([1000])
     (limit,) = found.boundaries
