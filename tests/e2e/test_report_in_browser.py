@@ -20,6 +20,7 @@ from tests.support.reported import summary_of_sizes, trials_of_sizes
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 SIZES = (100, 1000, 10_000)
 WIDE, NARROW = 1280, 390  # [px]
+A4 = 718  # 210 mm less Chromium's margins of 10 mm [px]
 AXIS_TITLE = "#chart-0 .role-axis-title text"
 
 
@@ -103,6 +104,26 @@ def test_trials_sort_and_open(browser: Browser, page_file: Path) -> None:
     expect(evidence).to_be_visible()
     around = page.get_by_role("region", name="Trials")
     assert around.evaluate("each => each.scrollWidth <= each.clientWidth"), "the reason is in sight"
+
+
+def test_on_a_phone_the_evidence_is_read_without_scrolling(
+    browser: Browser, page_file: Path
+) -> None:
+    page = opened(browser, page_file, NARROW).page
+    page.get_by_role("button", name="Evidence of trial 1").click()
+    for text in page.locator(".open .evidence li").all():
+        box = text.bounding_box()
+        assert box is not None
+        assert box["x"] >= 0 and box["x"] + box["width"] <= NARROW
+
+
+def test_a_printed_table_is_no_wider_than_its_page(browser: Browser, page_file: Path) -> None:
+    page = opened(browser, page_file, A4).page
+    page.emulate_media(media="print")
+    for table in page.locator("#answer table, #line table, #bound table, table.trials").all():
+        box = table.bounding_box()
+        assert box is not None
+        assert box["x"] + box["width"] <= A4
 
 
 def test_dark_is_dark_all_over(browser: Browser, page_file: Path) -> None:
