@@ -115,6 +115,7 @@ def test_on_a_phone_the_evidence_is_read_without_scrolling(
         box = text.bounding_box()
         assert box is not None
         assert box["x"] >= 0 and box["x"] + box["width"] <= NARROW
+        assert text.evaluate("each => each.scrollWidth <= each.clientWidth"), "no word is cut"
 
 
 def test_a_printed_table_is_no_wider_than_its_page(browser: Browser, page_file: Path) -> None:
