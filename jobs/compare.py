@@ -11,7 +11,7 @@ import click
 
 from jobs.console.printing import make_reporter
 from jobs.entry import run
-from jobs.options import COUNT_MAX, Amount, RunId, run_options
+from jobs.options import COUNT_MAX, Amount, Count, RunId, run_options
 from jobs.runs.asked import Asked
 from jobs.runs.compare.body import ComparisonRun
 from jobs.runs.compare.finished import compare_finished
@@ -49,9 +49,9 @@ def _once(_context: click.Context, option: click.Parameter, given: tuple[str, ..
               help="The traffic pattern: a file of conf/workloads, or a path.")  # fmt: skip
 @click.option("--goal", default="default", show_default=True, metavar="NAME|FILE",
               help="Guards, and what makes a trial INVALID.")  # fmt: skip
-@click.option("--pairs", default=4, show_default=True, type=click.IntRange(PAIRS_MIN, COUNT_MAX),
+@click.option("--pairs", default=4, show_default=True, type=Count(PAIRS_MIN, COUNT_MAX),
               help="Pairs of saturated trials for each message size.")  # fmt: skip
-@click.option("--steady-pairs", default=3, show_default=True, type=click.IntRange(0, COUNT_MAX),
+@click.option("--steady-pairs", default=3, show_default=True, type=Count(0, COUNT_MAX),
               help="Pairs at a load that both sides sustain, which explain the difference; fewer "
                    f"than {PAIRS_MIN} give no interval.")  # fmt: skip
 @click.option("--min-effect", default=0.05, show_default=True,
@@ -84,8 +84,8 @@ def compare(  # noqa: PLR0913, PLR0917 - one for each option
     if run_ids:
         if len(run_ids) != 2 or a is not None or b is not None:
             raise ConfigError(
-                f"{len(run_ids)} RUN_ID{' and a side' if a or b else ''} are given; expected two "
-                "runs, or --a and --b; leave the others out"
+                f"what is compared is {', '.join(run_ids)}{' and a side' if a or b else ''}; "
+                "expected two RUN_ID, or --a and --b; leave the others out"
             )
         with make_reporter() as reporter:
             compare_finished(run_ids, asked.out, min_effect, asked.json_file, reporter)

@@ -8,7 +8,7 @@ import click
 
 from jobs.config.exporter_rules import load_rules, rule_names
 from jobs.config.loading import load_goal
-from jobs.options import COUNT_MAX, Amount, OutputFile, RunId, out_option
+from jobs.options import COUNT_MAX, Amount, Count, OutputFile, RunId, out_option
 from jobs.plan import limits_of
 from metrics.planning.exports import Allowance, alert_rules, capacity, lowest, quotas
 from metrics.planning.provisioning import limit_at
@@ -28,14 +28,14 @@ FORMATS = ("capacity", "quotas", "alerts")
                    "rules for Prometheus.")  # fmt: skip
 @out_option
 @click.option("--goal", metavar="NAME", help="Of a run with several goals, the one to export.")
-@click.option("--message-bytes", type=click.IntRange(1, MESSAGE_BYTES_MAX),
+@click.option("--message-bytes", type=Count(1, MESSAGE_BYTES_MAX),
               help="Size of a message.  "
                    "[default: that with the lowest limit in bytes]")  # fmt: skip
 @click.option("--safety", type=Amount(0, 1, min_open=True), default=0.7,
               show_default=True, help="Share of the limit that may be used.")  # fmt: skip
 @click.option("--disk-mb", type=Amount(min=0, min_open=True),
               help="capacity: room for logs of each broker, which no run measures.")  # fmt: skip
-@click.option("--tenants", type=click.IntRange(1, COUNT_MAX), default=1, show_default=True,
+@click.option("--tenants", type=Count(1, COUNT_MAX), default=1, show_default=True,
               help="quotas: users that share a broker.")  # fmt: skip
 @click.option("--bootstrap-server", default="localhost:9092", show_default=True,
               metavar="HOST:PORT", help="quotas: of the cluster.")  # fmt: skip

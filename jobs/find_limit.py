@@ -12,7 +12,7 @@ from click.core import ParameterSource
 
 from jobs.config import load, load_recorded
 from jobs.entry import run
-from jobs.options import COUNT_MAX, ConfName, RunId, duration_s, pattern_options, run_options
+from jobs.options import COUNT_MAX, ConfName, Count, RunId, duration_s, pattern_options, run_options
 from jobs.runs.asked import Asked
 from jobs.runs.launch import launch
 from jobs.runs.limit import LimitRun
@@ -28,7 +28,7 @@ from jobs.runs.recorded import open_recorded
 @click.option("--confirm", "confirm_s", type=duration_s, metavar="TIME",
               help="Hold each limit for so long, such as 30m, before it is an answer; the same "
                    "as --set goal.search.confirm_s=SECONDS.")  # fmt: skip
-@click.option("--offline", type=click.IntRange(1, COUNT_MAX), metavar="BROKERS",
+@click.option("--offline", type=Count(1, COUNT_MAX), metavar="BROKERS",
               help="Also find the limits while so many brokers are away, and hold them while "
                    "these catch up; as --set goal.search.brokers_offline=BROKERS.")  # fmt: skip
 @run_options

@@ -18,7 +18,7 @@ from jobs.config.loading import load_cluster
 from jobs.console.events import note
 from jobs.console.printing import make_reporter
 from jobs.entry import run
-from jobs.options import OutputFile
+from jobs.options import Count, OutputFile
 from metrics.reporting.summary import write_file
 from search.errors import ConfigError
 
@@ -42,7 +42,7 @@ _HEAD = """\
               help="Whom to trust, where the protocol has TLS; empty: the system's.")  # fmt: skip
 @click.option("--metrics", type=click.Choice(METRICS),
               help="Where the brokers show their metrics.")  # fmt: skip
-@click.option("--metrics-port", type=click.IntRange(1, 65_535),
+@click.option("--metrics-port", type=Count(1, 65_535),
               help="On every host.  [default: 9999 of JMX, 9404 of Prometheus]")  # fmt: skip
 @click.option("--force", is_flag=True, help="Write over a file that is there.")
 def init(

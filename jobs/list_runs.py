@@ -15,6 +15,7 @@ from jobs.console.events import Table, note
 from jobs.console.printing import make_reporter
 from jobs.entry import run
 from jobs.options import RunId, json_option, out_option
+from jobs.runs.sole_driver import is_driven
 from metrics.reporting.known_runs import (
     COLUMNS,
     KnownRun,
@@ -42,14 +43,15 @@ def runs() -> None:
 @json_option
 def list_runs(out: Path, tag: str | None, json_file: Path | None) -> int:
     """List all runs, the newest first, and write OUT/index.html, their page."""
-    found = [each for each in known_runs(out) if tag is None or tag in each.tags]
+    every = known_runs(out, is_driven)
+    found = [each for each in every if tag is None or tag in each.tags]
     if json_file is not None:
         text = json.dumps(as_documents(found), indent=2, ensure_ascii=False) + "\n"
         write_file("--json", json_file, text)
     with make_reporter() as reporter:
         if found:
             reporter.report(Table(f"Runs in {out}", COLUMNS, tuple(table_rows(found))))
-            note(reporter, f"page: {write_index(out)}")
+            note(reporter, f"page: {write_index(out, every)}")
         else:
             note(reporter, f"there is no such run in {out}")
     return 0
@@ -126,14 +128,14 @@ def _known(out: Path, run_id: str) -> KnownRun:
     Raises:
         ConfigError: there is none.
     """
-    found = known_runs(out)
+    found = known_runs(out, is_driven)
     for each in found:
         if each.run_id == run_id:
             return each
-    newest = ", ".join(each.run_id for each in found[:5]) or "none there at all"
+    newest = ", ".join(each.run_id for each in found[:5])
+    there = f"the newest of which are {newest}; name one of them" if newest else "it has none"
     raise ConfigError(
-        f"the run {run_id} is not in {out}; expected one of its folders, the newest of which are "
-        f"{newest}; name one of them, or give its --out"
+        f"the run {run_id} is not in {out}; expected one of its runs, {there}, or give its --out"
     )
 
 

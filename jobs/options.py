@@ -78,8 +78,16 @@ class ConfName(click.ParamType):  # type: ignore[type-arg]  # not generic in old
         return [*map(CompletionItem, names), CompletionItem(incomplete, type="file")]
 
 
+class Count(click.IntRange):
+    """A whole number in a range."""
+
+    name = "whole number"
+
+
 class Amount(click.FloatRange):
     """A finite number in a range."""
+
+    name = "number"
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
@@ -195,7 +203,7 @@ tables_option = click.option(
 )
 _SLOTS = click.option(
     "--slots",
-    type=click.IntRange(1, COUNT_MAX),
+    type=Count(1, COUNT_MAX),
     help="Tasks that share the load.  [default: as many as Spark can run at once]",
 )
 _DRY_RUN = click.option(

@@ -13,7 +13,7 @@ import click
 
 from jobs.console.events import Level, Notice, Table
 from jobs.console.printing import make_reporter
-from jobs.options import COUNT_MAX, Amount, RunPlace, json_option, out_option, place_of
+from jobs.options import COUNT_MAX, Amount, Count, RunPlace, json_option, out_option, place_of
 from jobs.runs.endings import Ending, concluded, ending_of
 from metrics.planning.provisioning import Demand, MeasuredLimit, Provision, provision
 from metrics.planning.setups import DAY_S, setups_of, smallest
@@ -63,19 +63,19 @@ from search.errors import ConfigError, NoConclusionError
 @click.option(
     "--message-bytes",
     required=True,
-    type=click.IntRange(1, MESSAGE_BYTES_MAX),
+    type=Count(1, MESSAGE_BYTES_MAX),
     help="Size of a message.",
 )
 @click.option(
     "--replication-factor",
-    type=click.IntRange(1, COUNT_MAX),
+    type=Count(1, COUNT_MAX),
     default=3,
     show_default=True,
     help="Replicas of a partition.",
 )
 @click.option(
     "--consumer-groups",
-    type=click.IntRange(0, COUNT_MAX),
+    type=Count(0, COUNT_MAX),
     default=1,
     show_default=True,
     help="Groups that each read everything.",

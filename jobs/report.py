@@ -23,6 +23,7 @@ from metrics.reporting.summary import load_summary, write_summary
 from metrics.reporting.summary_tables import configuration_of_row, summary_of
 from metrics.tables.store import TableStore
 from metrics.trial.trial import Trial
+from search.errors import ConfigError
 
 RUNNING = "running"
 KILLED = (
@@ -46,6 +47,11 @@ def report(run_id: str, out: Path, tables: str | None, target: Path | None) -> N
     The page holds all that it shows and loads nothing. A run writes its own at its end;
     this makes it anew, from the Delta tables.
     """
+    if tables is None and not (out / "tables").is_dir():  # before Spark is started for it
+        raise ConfigError(
+            f"{out / 'tables'} does not exist; expected the tables that redline find-limit wrote "
+            "there; give its --out, or their place by --tables"
+        )
     folder = out.absolute() / run_id
     page = target.absolute() if target else folder / REPORT
     with make_reporter() as reporter:

@@ -9,7 +9,7 @@ import click
 
 from jobs.config.experiment import load_sweep
 from jobs.entry import run
-from jobs.options import Amount, ConfName, RunId, run_options
+from jobs.options import Amount, ConfName, Count, RunId, run_options
 from jobs.runs.asked import Asked
 from jobs.runs.sweep.command import carry_out
 
@@ -20,7 +20,7 @@ from jobs.runs.sweep.command import carry_out
               help="The brokers, instead of the experiment's.")  # fmt: skip
 @click.option("--quick", is_flag=True,
               help="With the settings by which the experiment's file makes it short.")  # fmt: skip
-@click.option("--repeats", type=click.IntRange(1, 100),
+@click.option("--repeats", type=Count(1, 100),
               help="How often each case is measured, instead of the experiment's; from 3 on "
                    "the intervals know what changes from start to start.")  # fmt: skip
 @click.option("--budget-s", type=Amount(min=0, min_open=True), metavar="SECONDS",

@@ -10,7 +10,7 @@ import click
 from jobs.config import load
 from jobs.config.profile import load_rate_profile
 from jobs.entry import run
-from jobs.options import COUNT_MAX, Lasting, pattern_options, run_options
+from jobs.options import COUNT_MAX, Count, Lasting, pattern_options, run_options
 from jobs.runs.asked import Asked
 from jobs.runs.fixed_load import FixedLoad, FixedLoadRun
 from jobs.runs.launch import launch
@@ -22,11 +22,11 @@ from search.errors import ConfigError
 @pattern_options
 @click.option("--goal", default="default", show_default=True, metavar="NAME|FILE",
               help="What counts as sustained: a file of conf/goals, or a path.")  # fmt: skip
-@click.option("--message-bytes", type=click.IntRange(1, MESSAGE_BYTES_MAX),
+@click.option("--message-bytes", type=Count(1, MESSAGE_BYTES_MAX),
               help="Size of a message.  [default: the workload's first]")  # fmt: skip
-@click.option("--np", "--load", "amount", required=True, type=click.IntRange(1, COUNT_MAX),
+@click.option("--np", "--load", "amount", required=True, type=Count(1, COUNT_MAX),
               help="Producers; or the load on the goal's axis, where it is another.")  # fmt: skip
-@click.option("--trials", type=click.IntRange(1, COUNT_MAX),
+@click.option("--trials", type=Count(1, COUNT_MAX),
               help="How many trials, one after another.  [default: 1]")  # fmt: skip
 @click.option("--duration", "duration_s", type=Lasting(), metavar="TIME",
               help="Instead: one load without a gap, judged window by window, for so long, such "

@@ -220,8 +220,9 @@ def _require_axis(config: Configuration) -> None:
     if axis is NP:
         if workload.np is not None:
             raise ConfigError(
-                f"workload {workload.name} has np {workload.np} and the goal searches along np; "
-                "expected no np; remove it, or choose another goal.search.axis"
+                f"workload {workload.name} has np {workload.np} and the goal searches along np, "
+                "the number of producers; expected no np; remove it, hold that load with redline "
+                "traffic, or choose another goal.search.axis"
             )
         return
     if workload.np is None:

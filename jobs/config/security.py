@@ -66,6 +66,11 @@ def read_secret(reference: str, key: str, of: str = "cluster ") -> str:
         ConfigError: when there is none, or when it is empty.
     """
     kind, _, place = reference.partition(":")
+    if kind not in ("env", "file", PROPERTIES) or not place.strip():
+        raise ConfigError(  # what was given may be the secret itself, so it is not repeated
+            f"{of}{key} is neither env:NAME nor file:PATH; expected where the secret is, and never "
+            f"the secret; put it into an environment variable or a file, and name that"
+        )
     if kind == "env":
         _VARIABLES.add(place)
         secret = os.environ.get(place, "")

@@ -10,6 +10,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from search.errors import ConfigError, RedlineError
 
 _NO_MEMORY = ("java.lang.OutOfMemoryError", "INVALID_DRIVER_MEMORY")
+_STOPPED = "Cannot call methods on a stopped SparkContext"  # its JVM is on its way out
 _REMEDY = (
     "give it more by spark.driver.memory (of the redline command: SPARK_DRIVER_MEMORY=2g), or give "
     "this machine more; a run goes on with --resume"
@@ -47,9 +48,9 @@ def failure_of(error: BaseException) -> SparkFailedError | None:
             text = _java_text(at)
             if text is not None and any(each in text for each in _NO_MEMORY):
                 return SparkFailedError(f"Spark's driver has too little memory; {_REMEDY}")
-            is_lost = is_lost or text is None
-        elif isinstance(at, Py4JError):  # and none of Java's: nobody answers any more
-            is_lost = True
+            is_lost = is_lost or text is None or _STOPPED in text
+        elif isinstance(at, Py4JError) or _STOPPED in _python_text(at):
+            is_lost = True  # an error of Py4J and none of Java's: nobody answers any more
         at = at.__cause__ or at.__context__
     if not is_lost:
         return None
@@ -57,6 +58,14 @@ def failure_of(error: BaseException) -> SparkFailedError | None:
         "Spark's driver ended while it was needed: its JVM was killed, or has no memory left; "
         f"what was finished before is kept; {_REMEDY}"
     )
+
+
+def _python_text(error: BaseException) -> str:
+    """What an error says; one that PySpark made of Java's asks a JVM for it, which may be gone."""
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - the error that is told is the first one
+        return ""
 
 
 def _java_text(error: Py4JJavaError) -> str | None:

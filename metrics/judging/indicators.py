@@ -330,7 +330,7 @@ class ProduceResponseTime(Indicator):
             Reason(
                 self.name,
                 f"broker {window.broker_id}: mean response time of produce requests "
-                f"{window.produce.total_ms:.1f} ms, above {most:.1f} ms",
+                f"{format_beside(window.produce.total_ms, most, 1)} ms, above {most:.1f} ms",
                 window.produce.total_ms,
                 most,
                 window.broker_id,
@@ -457,10 +457,11 @@ class Achieved(Indicator):
         client, share = evidence.client, evidence.client.achieved_share
         if share is None or not self.falls_short(evidence, limits):
             return []
+        least, counts = limits.achieved_min, client.counts
         text = (
-            f"{share:.1%} of the offered records were acknowledged in the window, below "
-            f"{limits.achieved_min:.1%} ({client.counts.acked_records} of "
-            f"{client.counts.offered_records}; latency p99 {client.latency.p99_ms:.0f} ms)"
+            f"{format_beside(100 * share, 100 * least, 1)}% of the offered records were "
+            f"acknowledged in the window, below {least:.1%} ({counts.acked_records} of "
+            f"{counts.offered_records}; latency p99 {client.latency.p99_ms:.0f} ms)"
         )
         return [Reason(self.name, text, share, limits.achieved_min)]
 

@@ -107,7 +107,11 @@ class TasksFailed(ValidityRule):
         was_read = any(group.records_total for group in client.groups)
         was_sent = evidence.closed_loop and client.counts.sent_records > 0
         if not found and client.counts.offered_records == 0 and not was_read and not was_sent:
-            found.append(_generator("no record was offered or read in the window", 0.0, 1.0))
+            text = (
+                "nothing was due to be sent or read in the window, so it says nothing of the "
+                "brokers; a profile of the rate may ask for no load at such a time"
+            )
+            found.append(_generator(text, 0.0, 1.0))
         return found
 
 

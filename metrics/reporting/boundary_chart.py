@@ -70,6 +70,9 @@ def boundary_spec(summary: RunSummary) -> dict[str, Any]:
     return spec
 
 
+PAYLOAD_TITLE = "Payload per broker (whole cluster) [MB/s]"
+
+
 def _row(boundary: Boundary, brokers: int) -> dict[str, Any]:
     """One point of the line, with all that its tooltip says."""
     upper = boundary.mb_per_s_per_broker_overloaded
@@ -85,7 +88,7 @@ def _row(boundary: Boundary, brokers: int) -> dict[str, Any]:
         "mb_upper": upper,
         "mb_low": boundary.mb_per_s_per_broker_low,
         "mb_high": boundary.mb_per_s_per_broker_high,
-        "mb_label": format_mb_per_s(boundary.mb_per_s_per_broker) if boundary.mps else "",
+        "mb_label": _payload_label(boundary) if boundary.mps else "",
         "mps_lower": boundary.mps,
         "mps_upper": boundary.mps_overloaded,
         "mps_low": _messages(boundary, boundary.mb_per_s_low),
@@ -105,6 +108,14 @@ def _row(boundary: Boundary, brokers: int) -> dict[str, Any]:
         ),
         "trials": boundary.trials,
     }
+
+
+def _payload_label(boundary: Boundary) -> str:
+    """Per broker and, below it, of the whole cluster, which cards and tables tell first."""
+    each, whole = boundary.mb_per_s_per_broker, boundary.mb_per_s
+    return "\n".join(
+        (format_mb_per_s(each), *([f"({format_mb_per_s(whole)})"] if whole > each else []))
+    )
 
 
 def _messages(boundary: Boundary, mb_per_s: float | None) -> float | None:
@@ -128,7 +139,7 @@ def _linear_y(values: Sequence[float]) -> dict[str, Any]:
     domain = [0, max(values) * 1.12 or 1]
     scale = alt.Scale(domain=domain, nice=False)
     axis = alt.Axis(format=",~r", tickCount=6)
-    return {"scale": scale, "axis": axis, "title": "Payload per broker [MB/s]"}
+    return {"scale": scale, "axis": axis, "title": PAYLOAD_TITLE}
 
 
 def _log_y(values: Sequence[float]) -> dict[str, Any]:
@@ -169,6 +180,7 @@ def _panel(
     hollow, filled = (base.transform_filter(f"{sign}datum.is_hollow") for sign in ("", "!"))
     looks = {"color": color, "shape": _shape(rows), "tooltip": _tooltip()}
     figures = {"align": "left", "dx": 9, "dy": 12 if below else -9, "fontSize": 11}
+    figures |= {"lineBreak": "\n"}
     marks = (
         closed.mark_area(opacity=0.2, color=NEUTRAL).encode(y2=upper),
         base.mark_line(color=NEUTRAL, strokeWidth=2),

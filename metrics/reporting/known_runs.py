@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from metrics.reporting.summary import write_file
 from metrics.reporting.templating import render
 from metrics.tables.boundary import Boundary
 from metrics.tables.cases import Outcome
-from metrics.units import format_mb_per_s, format_size
+from metrics.units import format_mb_per_s, format_size, iso_utc
 
 TAGS = "tags.json"
 """In a run's folder: what people called it, a list of words."""
@@ -39,7 +40,7 @@ class KnownRun:
         run_id: its folder's name.
         job: `find-limit`, `traffic`, `sweep`, `compare` or `nightly`.
         started_at: ISO 8601, UTC; empty where it is not known.
-        status: how it ended; `running or killed` of a folder without an answer.
+        status: how it ended; `running` or `killed` of a folder without an answer.
         cluster, workload, goal: names of its configuration; empty where it has several, or none.
         answer: in a few words.
         page: its page for people, relative to the folder of all runs; empty where it has none.
@@ -58,19 +59,25 @@ class KnownRun:
     tags: tuple[str, ...] = ()
 
 
-def known_runs(out: Path) -> list[KnownRun]:
+IsDriven = Callable[[Path], bool]
+"""Whether a process drives the run of a folder."""
+
+
+def known_runs(out: Path, is_driven: IsDriven) -> list[KnownRun]:
     """All runs of a folder, the newest first; a file that cannot be read is told, and hides none.
 
     Args:
         out: as runs had it by --out.
+        is_driven: tells a run that goes on from one whose driver was killed.
     """
     if not out.is_dir():
         return []
-    found = [run for folder in sorted(out.iterdir()) if (run := _run_in(folder)) is not None]
+    folders = sorted(out.iterdir())
+    found = [run for folder in folders if (run := _run_in(folder, is_driven)) is not None]
     return sorted(found, key=lambda run: (run.started_at, run.run_id), reverse=True)
 
 
-def _run_in(folder: Path) -> KnownRun | None:
+def _run_in(folder: Path, is_driven: IsDriven) -> KnownRun | None:
     """The run of a folder; None where the folder is none of a run's."""
     if not folder.is_dir():
         return None
@@ -80,8 +87,18 @@ def _run_in(folder: Path) -> KnownRun | None:
         if file.exists():
             return _read(folder.name, file, job, page, tags)
     if (folder / "run.log").exists() or (folder / "experiment.json").exists():
-        return KnownRun(folder.name, "", "", "running or killed", page=page, tags=tags)
+        status = "running" if is_driven(folder) else "killed"
+        return KnownRun(folder.name, "", _begun(folder.name), status, page=page, tags=tags)
     return None
+
+
+def _begun(run_id: str) -> str:
+    """When a run began, ISO 8601, UTC, as far as its id tells; else empty."""
+    try:
+        begun = datetime.strptime(run_id[:15], "%Y%m%d-%H%M%S").replace(tzinfo=timezone.utc)
+    except ValueError:
+        return ""
+    return iso_utc(begun.timestamp())
 
 
 def _page_in(folder: Path) -> str:
@@ -189,14 +206,17 @@ def as_documents(runs: Sequence[KnownRun]) -> list[dict[str, Any]]:
     return [asdict(each) for each in runs]
 
 
-def write_index(out: Path) -> Path:
+def write_index(out: Path, runs: Sequence[KnownRun]) -> Path:
     """The page of all runs, anew; its path.
+
+    Args:
+        runs: all that there are in the folder.
 
     Raises:
         ConfigError: it cannot be written there.
     """
     path = out / INDEX
-    write_file("the page of all runs", path, render("index.html", runs=known_runs(out)))
+    write_file("the page of all runs", path, render("index.html", runs=runs))
     return path
 
 

@@ -20,6 +20,7 @@ from tests.support.reported import summary_of_sizes, trials_of_sizes
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 SIZES = (100, 1000, 10_000)
 WIDE, NARROW = 1280, 390  # [px]
+A4 = 718  # 210 mm less Chromium's margins of 10 mm [px]
 AXIS_TITLE = "#chart-0 .role-axis-title text"
 
 
@@ -105,6 +106,27 @@ def test_trials_sort_and_open(browser: Browser, page_file: Path) -> None:
     assert around.evaluate("each => each.scrollWidth <= each.clientWidth"), "the reason is in sight"
 
 
+def test_on_a_phone_the_evidence_is_read_without_scrolling(
+    browser: Browser, page_file: Path
+) -> None:
+    page = opened(browser, page_file, NARROW).page
+    page.get_by_role("button", name="Evidence of trial 1").click()
+    for text in page.locator(".open .evidence li").all():
+        box = text.bounding_box()
+        assert box is not None
+        assert box["x"] >= 0 and box["x"] + box["width"] <= NARROW
+        assert text.evaluate("each => each.scrollWidth <= each.clientWidth"), "no word is cut"
+
+
+def test_a_printed_table_is_no_wider_than_its_page(browser: Browser, page_file: Path) -> None:
+    page = opened(browser, page_file, A4).page
+    page.emulate_media(media="print")
+    for table in page.locator("#answer table, #line table, #bound table, table.trials").all():
+        box = table.bounding_box()
+        assert box is not None
+        assert box["x"] + box["width"] <= A4
+
+
 def test_dark_is_dark_all_over(browser: Browser, page_file: Path) -> None:
     light, dark = (opened(browser, page_file, dark=dark).page for dark in (False, True))
     for what, style in (("body", "backgroundColor"), (AXIS_TITLE, "fill")):
@@ -119,7 +141,7 @@ def test_dark_is_dark_all_over(browser: Browser, page_file: Path) -> None:
 def test_nothing_is_wider_than_the_window(browser: Browser, page_file: Path, width: int) -> None:
     page = opened(browser, page_file, width).page
     assert page.evaluate("document.documentElement.scrollWidth") == width
-    titles = ("Payload per broker [MB/s]", "Messages per second, whole cluster")
+    titles = ("Payload per broker (whole cluster) [MB/s]", "Messages per second, whole cluster")
     first, second = (
         page.locator("#chart-0").get_by_text(title, exact=True).bounding_box() for title in titles
     )

@@ -90,5 +90,7 @@ def test_an_unknown_run_is_told_the_last_ones(out: Path) -> None:
 
 
 def test_no_tables_are_said_to_be_none(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="runs is not there; expected the tables"):
+    with pytest.raises(ConfigError, match="nothing/tables does not exist; expected the tables"):
         _report(RUN_ID, "--out", str(tmp_path / "nothing"))
+    with pytest.raises(ConfigError, match="runs is not there; expected the tables"):
+        _report(RUN_ID, "--out", str(tmp_path), "--tables", str(tmp_path / "nothing"))

@@ -126,9 +126,9 @@ def test_an_answer_that_cannot_be_written_in_the_end_is_still_that_answer(tmp_pa
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["one"], "1 RUN_ID are given"),
-        (["one", "two", "three"], "3 RUN_ID are given"),
-        (["one", "two", "--a", "kafka=4.3.1"], "and a side are given"),
+        (["one"], "what is compared is one; expected two RUN_ID"),
+        (["one", "two", "three"], "what is compared is one, two, three; expected two"),
+        (["one", "two", "--a", "kafka=4.3.1"], "and a side; expected two"),
         (["--a", "kafka=4.3.1"], "--b is missing"),
         ([], "--a is missing"),
         (["one", "two"], "does not exist"),

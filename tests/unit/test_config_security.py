@@ -135,6 +135,15 @@ def test_a_secret_that_is_not_there_says_where_it_was_looked_for(
             read_secret(reference, "security.password_from")
 
 
+@pytest.mark.parametrize("given", [SECRET, f"https://hooks.example.com/{SECRET}", "file:", "env: "])
+def test_a_secret_in_the_place_of_its_reference_is_refused_and_not_repeated(given: str) -> None:
+    with pytest.raises(
+        ConfigError, match=r"is neither env:NAME nor file:PATH; .* name that"
+    ) as told:
+        read_secret(given, "--notify", "")
+    assert SECRET not in str(told.value)
+
+
 def test_a_secret_of_the_environment_is_kept_from_processes_that_are_started(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -55,6 +55,26 @@ def test_ids_are_no_paths_and_no_queries(command: tuple[str, ...], name: str) ->
     assert "is no id of a run" in refused(*command, name)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("report", "nope"), "out/tables does not exist; expected the tables that redline"),
+        (("traffic", "--np", "many"), "'many' is not a valid whole number."),
+        (("sweep", "acks", "--budget-s", "x"), "'x' is not a valid number."),
+        (("compare", "run-1"), "what is compared is run-1; expected two RUN_ID, or --a and --b"),
+        (("runs", "show", "nope"), "expected one of its runs, it has none, or give its --out"),
+    ],
+    ids=lambda given: given[0] if isinstance(given, tuple) else "",
+)
+def test_a_mistake_is_told_in_words_that_a_person_has_not_to_guess(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], told: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(redline, arguments)
+    assert done.exit_code != 0
+    assert told in " ".join(f"{done.output} {done.exception}".split())
+
+
 def test_a_file_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     for path in (tmp_path / "file" / "y.json", tmp_path / "\0.json"):

@@ -19,6 +19,7 @@ from jobs.runs.leaving import LeftFiles, made_anew
 from jobs.runs.limit import LimitRun
 from jobs.runs.results import boundary_of, planted_table, write_results
 from jobs.runs.resumption import config_text
+from jobs.spark.failures import SparkFailedError, spark_told
 from metrics.tables.boundary import Boundary
 from metrics.trial.judgement import Judgement
 from metrics.trial.trial import Trial
@@ -80,6 +81,18 @@ def test_what_an_interrupt_broke_on_its_way_is_an_interrupt() -> None:
         ending = ending_of(error)
     assert (ending.status, ending.exit_code) == ("interrupted", 130)
     assert ending_of(ConnectionError("refused")).status == "failed"
+
+
+def test_spark_that_was_stopped_ends_a_run_in_one_sentence_and_not_in_pages_of_java() -> None:
+    java = "An error occurred while calling o1936.collectToPython.\n: java.lang.Illegal"
+    stopped = RuntimeError(f"{java}StateException: Cannot call methods on a stopped SparkContext.")
+    lost = "Spark's driver ended while it was"
+    with pytest.raises(SparkFailedError, match=lost) as told, spark_told():
+        raise stopped
+    assert "\n" not in str(told.value)
+    assert ending_of(told.value).exit_code == 2
+    with pytest.raises(RuntimeError, match="something else"), spark_told():
+        raise RuntimeError("something else")
 
 
 def test_who_was_terminated_is_told_from_who_was_interrupted() -> None:

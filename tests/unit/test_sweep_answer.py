@@ -266,6 +266,40 @@ def test_what_is_many_times_as_much_is_called_so() -> None:
     assert told.endswith(" times")
 
 
+def test_a_chart_of_latency_stands_where_some_case_has_a_latency() -> None:
+    without = figures(0.8, 1, 0.01)
+    told = [replace(each, p99_ms=20.0) for each in without]
+    for results, panels in ((without, 1), (told, 2)):
+        (_, spec), *_ = sweep_specs(answer(results, AXES))
+        assert len(spec["hconcat"]) == panels
+
+
+def test_a_time_is_longer_or_shorter_and_not_more_or_less() -> None:
+    def told(ratio: float, asks: str) -> tuple[str, str]:
+        acks, threads = replace(answer(figures(ratio, 4, 0.01), AXES), asks=asks).sentences
+        return acks, threads
+
+    assert "% less, 95% interval" in told(0.8, "limit")[0]
+    assert "% shorter, 95% interval" in told(0.8, "fill")[0]
+    assert "% longer, 95% interval" in told(1.3, "drain")[0]
+    assert " times as long, 95% interval" in told(3.0, "failover")[0]
+    assert "a change of " in told(0.8, "fill")[1] and "a loss of " in told(0.8, "limit")[1]
+
+
+def test_people_read_of_producers_and_bytes_and_not_of_our_keys() -> None:
+    results = [
+        Result({"workload.np": np, "workload.message_bytes": size}, 1, 1000, value)
+        for np, value in (("4", 17.0), ("64", 1.2))
+        for size in ("100", "200")
+    ]
+    axes = {"workload.np": ("4", "64"), "workload.message_bytes": ("100", "200")}
+    found = answer(results, axes)
+    assert found.columns[:2] == ("producers", "bytes per message")
+    assert found.sentences[0].startswith("producers 64 against 4, 1 kB: ")
+    assert any(each.startswith("bytes per message 200 against 100") for each in found.sentences)
+    assert "producers 4, bytes per message" in found.advices[0]
+
+
 def test_a_sweep_without_figures_has_a_page_without_charts() -> None:
     missing = [Result({ACKS: each}, 1, 1000, None, why="no disk") for each in ("1", "all")]
     page = sweep_page(answer(missing, {ACKS: ("1", "all")}))

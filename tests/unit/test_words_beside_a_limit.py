@@ -7,7 +7,8 @@ import pytest
 from metrics.judging.indicators import RequestHandlerIdle
 from metrics.judging.thresholds import Indicators
 from metrics.units import format_beside
-from tests.support.evidence import broker, evidence
+from metrics.windows.broker import RequestWindow
+from tests.support.evidence import broker, client, evidence, goal, judged, with_one
 
 
 @pytest.mark.parametrize(
@@ -28,3 +29,15 @@ def test_an_overload_does_not_say_idle_020_below_020() -> None:
     seen = evidence(brokers=(broker(1), broker(2, handler_idle=0.1964)))
     (reason,) = RequestHandlerIdle().reasons(seen, Indicators())
     assert reason.text == "broker 2: request handlers idle 0.196, below 0.20"
+
+
+def test_a_shortfall_does_not_say_99_below_99() -> None:
+    (short,) = judged(client(acked_records=9_899)).reasons
+    assert short.text.startswith("98.99% of the offered records were acknowledged in the window, ")
+    assert "below 99.0% (" in short.text
+
+
+def test_a_slow_answer_does_not_say_20_above_20() -> None:
+    slow = with_one(produce=RequestWindow(per_s=10.0, total_ms=20.04))
+    (reason,) = judged(brokers=slow, thresholds=goal(produce_response_ms_max=20.0)).reasons
+    assert "20.04 ms, above 20.0 ms" in reason.text

@@ -36,8 +36,8 @@ class TimeLog:
 
     def __init__(self, record_interval_s: float = 0.0) -> None:
         self.histogram = Histogram()
-        self.by_slice: dict[int, Counter[int]] = {}
-        self._slice: Counter[int] | None = None
+        self.by_slice: dict[int, dict[int, int]] = {}
+        self._slice: dict[int, int] | None = None
         self._interval_us = record_interval_s * 1e6
         self._seconds = array("d")
         self._records = array("q")

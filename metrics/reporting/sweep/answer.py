@@ -28,6 +28,7 @@ TIMED = ("fill", "drain", "failover")
 MANIFOLD = 2.0
 """From this ratio on people read times as much, and no percent."""
 _OF_BROKERS = "cluster.testbed.properties."
+_WORDS = {"workload.np": "producers", "workload.message_bytes": "bytes per message"}
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ class SweepAnswer:
     def document(self) -> str:
         """The text of sweep.json; docs/experiments.md describes it."""
         effects = [
-            asdict(each) | {"conclusion": each.conclusion.value, "words": sentence(each)}
+            asdict(each) | {"conclusion": each.conclusion.value, "words": self.sentence(each)}
             for each in self.effects
         ]
         told = {
@@ -138,7 +139,11 @@ class SweepAnswer:
     @property
     def sentences(self) -> tuple[str, ...]:
         """What each value does, against the first of its axis."""
-        return tuple(map(sentence, self.effects))
+        return tuple(map(self.sentence, self.effects))
+
+    def sentence(self, each: AxisEffect) -> str:
+        """What a value does, against the first of its axis; see `sentence`."""
+        return sentence(each, is_time=self.asks in TIMED)
 
     @property
     def advices(self) -> tuple[str, ...]:
@@ -195,8 +200,12 @@ def load_answer(path: Path) -> SweepAnswer:
         ) from error
 
 
-def sentence(each: AxisEffect) -> str:
-    """What a value does, against the first of its axis."""
+def sentence(each: AxisEffect, is_time: bool = False) -> str:
+    """What a value does, against the first of its axis.
+
+    Args:
+        is_time: the figures are times, so that more of it is worse.
+    """
     with_ = f" with {case_words(each.where)}" if each.where else ""
     names = ", ".join(map(short, each.axis.split(", ")))
     where = f"{names} {each.after} against {each.before}{with_}, {format_size(each.bpm)}"
@@ -211,18 +220,27 @@ def sentence(each: AxisEffect) -> str:
     interval = f"{CONFIDENCE:.0%} interval {effect.low - 1:+.1%} to {effect.high - 1:+.1%}"
     if each.conclusion is Conclusion.NONE_SEEN:
         return (
-            f"{where}: no effect seen ({effect.change:+.1%}, {interval}); a loss of "
-            f"{effect.smallest_visible:.0%} would have been"
+            f"{where}: no effect seen ({effect.change:+.1%}, {interval}); a "
+            f"{'change' if is_time else 'loss'} of {effect.smallest_visible:.0%} would have been"
         )
     if effect.ratio >= MANIFOLD:
         span = f"{effect.low:.3g} to {effect.high:.3g}"
-        return f"{where}: {effect.ratio:.3g} times as much, {CONFIDENCE:.0%} interval {span} times"
-    word = "less" if effect.change < 0 else "more"
-    return f"{where}: {abs(effect.change):.1%} {word}, {interval}"
+        much = "long" if is_time else "much"
+        return (
+            f"{where}: {effect.ratio:.3g} times as {much}, {CONFIDENCE:.0%} interval {span} times"
+        )
+    word = _WORDS_OF_TIME if is_time else _WORDS_OF_LOAD
+    return f"{where}: {abs(effect.change):.1%} {word[effect.change < 0]}, {interval}"
+
+
+_WORDS_OF_LOAD = {True: "less", False: "more"}
+_WORDS_OF_TIME = {True: "shorter", False: "longer"}
 
 
 def short(path: str) -> str:
-    """A key as people know it: Kafka's name of a property, or the last part of the path."""
+    """A key as people know it: a word, Kafka's name of a property, or the last part of the path."""
+    if path in _WORDS:
+        return _WORDS[path]
     of_broker = path.removeprefix(_OF_BROKERS)
     return of_broker if of_broker != path else path.rsplit(".", 1)[-1]
 

@@ -57,8 +57,7 @@ def _charts(answer: SweepAnswer) -> Iterator[tuple[str, alt.HConcatChart]]:
     for path, values in answer.axes.items():
         own = [{**row, "x": row[path], "series": _series(row, path, answer)} for row in rows]
         x = alt.X("x:O", sort=list(values), title=short(path), axis=alt.Axis(labelAngle=0))
-        panels = (_panel(own, x, "value", answer.figure), _panel(own, x, "p99", _LATENCY))
-        yield f"Over {short(path)}", alt.hconcat(*panels, spacing=36)
+        yield f"Over {short(path)}", _beside(own, x, answer, ("p99", _LATENCY))
     if len({row["bpm"] for row in rows}) > 1:
         yield "Over the message size", _over_sizes(rows, answer)
     if len(rows) > 1 and all(row["p99"] for row in rows):
@@ -100,7 +99,15 @@ def _over_sizes(rows: Rows, answer: SweepAnswer) -> alt.HConcatChart:
         ("per_broker", f"per broker [{answer.unit}]") if _BROKERS in answer.axes
         else ("p99", _LATENCY)
     )  # fmt: skip
-    return alt.hconcat(_panel(own, x, "value", answer.figure), _panel(own, x, *beside), spacing=36)
+    return _beside(own, x, answer, beside)
+
+
+def _beside(rows: Rows, x: alt.X, answer: SweepAnswer, other: tuple[str, str]) -> alt.HConcatChart:
+    """The figure over an axis, and another one beside it where any case has that."""
+    panels = [_panel(rows, x, "value", answer.figure)]
+    if any(row[other[0]] for row in rows):
+        panels.append(_panel(rows, x, *other))
+    return alt.hconcat(*panels, spacing=36)
 
 
 def _against_latency(rows: Rows, answer: SweepAnswer) -> alt.HConcatChart:
