@@ -1010,6 +1010,20 @@ def test_whoever_fills_the_memory_answers_for_what_is_not_sent_at_all() -> None:
     assert (one.missing_records, two.missing_records) == (0, 40 - driven.counts.acked_records)
 
 
+def test_the_fuller_of_two_answers_for_what_is_not_sent_at_all() -> None:
+    driven = Driven(**BOTH, buffer_memory=6 * BATCH_BYTES)
+    driven.until(40.0)  # neither of them answers
+    one, two = (
+        way.pending.records + sum(batch.records for _, sent in way.in_flight for batch in sent)
+        for way in (driven.one, driven.two)
+    )
+    assert one > two > 0, "the fuller is not the last by its number"
+    assert driven.producer.blocked and driven.producer.partition == 1, "nor the next in turn"
+    driven.delivery.close(40.0)
+    missing = [driven.counts.by_broker[broker].missing_records for broker in BROKERS]
+    assert missing == [40 - two, two]
+
+
 def test_a_broker_whose_connection_cannot_be_opened_again_is_silent() -> None:
     driven = Driven(**BOTH)
     driven.lose(driven.two, 0.0)  # with nothing under way, so that no error tells it
