@@ -224,9 +224,9 @@ def test_more_that_hang_than_are_asked_at_a_time_do_not_hold_up_the_others() -> 
             return super().answer(path)
 
     with serving(hung), serving(Releasing()) as well:
-        ports = [hung.port] * (AT_A_TIME + 4) + [well.port] * 3
+        ports = [hung.port] * (AT_A_TIME + 1) + [well.port] * 3
         endpoints = [Endpoint(i, "127.0.0.1", port) for i, port in enumerate(ports, 1)]
-        with closing(PrometheusSource(endpoints, load_rules("kafka-kraft"), 8.0)) as source:
+        with closing(PrometheusSource(endpoints, load_rules("kafka-kraft"), 60.0)) as source:
             source.open()
             hung.delay.clear()
             assert [each.error for each in source.sample_all()] == [None] * len(ports)
@@ -238,8 +238,8 @@ def test_hundreds_of_brokers_and_hosts_are_each_sampled_once_a_round() -> None:
         endpoints = [Endpoint(i, "127.0.0.1", port) for i, port in enumerate(brokers, 1)]
         addresses = {i: f"127.0.0.1:{port}" for i, port in enumerate(hosts, 1)}
         with (
-            closing(PrometheusSource(endpoints, load_rules("kafka-kraft"), 30.0)) as source,
-            closing(NodeExporters(addresses, 30.0)) as machines,
+            closing(PrometheusSource(endpoints, load_rules("kafka-kraft"), PATIENCE_S)) as source,
+            closing(NodeExporters(addresses, PATIENCE_S)) as machines,
         ):
             source.open()
             machines.open()

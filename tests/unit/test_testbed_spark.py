@@ -128,10 +128,13 @@ def test_it_is_ready_when_the_master_knows_every_worker_as_alive(nodes: Nodes) -
     workers = {node.port: "ALIVE" for node in nodes.spark[1:]}
     with master_page(workers) as web_port:
         asked = (replace(nodes.spark[0], web_port=web_port), *nodes.spark[1:])
-        assert missing_workers(asked, 5.0) is None
+        assert missing_workers(asked, PATIENCE_S) is None
         workers[nodes.spark[2].port] = "DEAD"
-        assert missing_workers(asked, 5.0) == "Spark worker 2 not registered at the Spark master"
-    assert "the Spark master does not answer" in str(missing_workers(asked, 5.0))
+        assert (
+            missing_workers(asked, PATIENCE_S)
+            == "Spark worker 2 not registered at the Spark master"
+        )
+    assert "the Spark master does not answer" in str(missing_workers(asked, PATIENCE_S))
 
 
 def test_what_spark_started_is_known_by_its_environment_and_ended() -> None:
