@@ -1024,6 +1024,19 @@ def test_the_fuller_of_two_answers_for_what_is_not_sent_at_all() -> None:
     assert missing == [40 - two, two]
 
 
+def test_what_is_still_collected_is_missing_at_the_broker_that_it_is_meant_for() -> None:
+    room = {"batch_size": 3 * BATCH_BYTES, "linger_ms": 60_000.0, "end_s": 32.0}
+    driven = Driven(**(BOTH | room), full=3)
+    only_one_answers(driven, 32.0)
+    producer = driven.producer
+    collected = producer.records_due_between(producer.due_s(producer.opened), 32.0)
+    assert not producer.blocked and producer.partition == 0 and collected > 0
+    driven.delivery.close(32.0)
+    one, two = (driven.counts.by_broker[broker] for broker in BROKERS)
+    assert two.waiting_connections == 1, "or nothing is shown"
+    assert (one.missing_records, one.waiting_connections) == (collected, 0)
+
+
 def test_a_broker_whose_connection_cannot_be_opened_again_is_silent() -> None:
     driven = Driven(**BOTH)
     driven.lose(driven.two, 0.0)  # with nothing under way, so that no error tells it
