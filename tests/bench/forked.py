@@ -1,12 +1,13 @@
 """Runs of pytest, each in a fork of a process that has done before what stays the same.
 
-    python tests/bench/forked.py FOLDER ANSWERS < requests             # imports what takes long
-    python tests/bench/forked.py FOLDER ANSWERS FILE … < requests      # and collects these tests
+    python tests/bench/forked.py FOLDER ANSWERS MODULE,… < requests           # imports these
+    python tests/bench/forked.py FOLDER ANSWERS MODULE,… FILE … < requests    # and collects these
 
 A script on its own, which imports nothing of this project: what a fork tests is the project in
-FOLDER. ANSWERS is the number of an open file. A request is a line of JSON; the answer is a line
-with an exit code of pytest or `UNCHANGEABLE`, negative for a signal, or `null` where time was up.
-Before the first it says `READY`: what stays the same has been read, so the folder may change.
+FOLDER. MODULE is one that takes long to import, and ANSWERS the number of an open file. A request
+is a line of JSON; the answer is a line with an exit code of pytest or `UNCHANGEABLE`, negative for
+a signal, or `null` where time was up. Before the first it says `READY`: what stays the same has
+been read, so the folder may change.
 
 Where tests are collected, a fork puts a change of a module in place: functions get their new code,
 and nothing is imported or collected again. What was computed at import stays as it was.
@@ -30,9 +31,6 @@ from itertools import zip_longest
 from types import CodeType, FunctionType
 from typing import IO, Any
 
-HEAVY = ("pytest", "hypothesis.strategies", "numpy", "pydantic", "click.testing", "rich.console",
-         "rich.live", "ruamel.yaml", "kafka", "kafka.protocol.metadata", "jinja2", "altair",
-         "psutil", "cryptography.x509", "hdrh.histogram", "mpmath", "jsonschema")  # fmt: skip
 MEMORY_BYTES = 8 << 30
 """A mutant that never stops to collect things ends here."""
 UNCHANGEABLE = 100
@@ -209,11 +207,11 @@ def answer(
 
 def main() -> None:
     """Answer requests until there are no more."""
-    folder, told_to, *files = sys.argv[1:]
+    folder, told_to, modules, *files = sys.argv[1:]
     # Tests must not read what is meant for this process.
     asked_on = os.dup(0)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    for name in HEAVY:
+    for name in modules.split(","):
         importlib.import_module(name)
     os.chdir(folder)
     sys.path[0], sys.argv = folder, ["pytest"]

@@ -54,6 +54,10 @@ DELIVERY = tuple(
         "task/window",
     )
 )
+HEAVY = ("pytest", "hypothesis.strategies", "numpy", "pydantic", "click.testing", "rich.console",
+         "rich.live", "ruamel.yaml", "kafka", "kafka.protocol.metadata", "jinja2", "altair",
+         "psutil", "cryptography.x509", "hdrh.histogram", "mpmath", "jsonschema")  # fmt: skip
+"""Modules of others that unit tests import, in a time that is worth to be saved."""
 PLACE = ROOT / ".cache" / "mutants"
 KILLED, SURVIVED, TIMEOUT, UNTESTED = "killed", "survived", "timeout", "untested"
 _HUNG_S = 240.0
@@ -132,16 +136,17 @@ class Runner:
     """A process of `tests.bench.forked` in a copy of the checkout.
 
     Args:
+        imports: modules that take long.
         files: whose tests it collects; without any, each run imports and collects anew.
     """
 
-    def __init__(self, place: Path, files: Sequence[str] = ()) -> None:
+    def __init__(self, place: Path, imports: Sequence[str], files: Sequence[str] = ()) -> None:
         self.log = place / "mutant.log"
         hears, told = os.pipe()
         script = ROOT / "tests" / "bench" / "forked.py"
         with (place / f"{'anew' if not files else 'collected'}.log").open("w") as said:
             self._process = subprocess.Popen(
-                [sys.executable, str(script), str(place), str(told), *files],
+                [sys.executable, str(script), str(place), str(told), ",".join(imports), *files],
                 env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
                 stdin=subprocess.PIPE, stdout=said, stderr=said, text=True, pass_fds=[told],
             )  # fmt: skip
@@ -180,12 +185,13 @@ class Tree:
 
     Args:
         files: with the unit tests.
+        imports: modules of others that these need and that take long.
     """
 
-    def __init__(self, place: Path, files: Sequence[str]) -> None:
+    def __init__(self, place: Path, files: Sequence[str], imports: Sequence[str] = HEAVY) -> None:
         self.place = place
-        self._collected = Runner(place, files)
-        self._anew = Runner(place)
+        self._collected = Runner(place, imports, files)
+        self._anew = Runner(place, imports)
         for runner in (self._collected, self._anew):
             runner.await_ready()
         self._sound: dict[str, bool] = {}

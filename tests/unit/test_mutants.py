@@ -183,13 +183,18 @@ def test_files_that_are_about_the_lines_come_first_and_quick_tests_before_slow_o
     assert record.seconds(later) == [2.0, 9.0]
 
 
-def test_what_runs_at_import_asks_all_tests_of_the_module_and_of_those_that_import_it() -> None:
+def test_what_runs_at_import_asks_all_tests_of_the_module_and_of_those_that_import_it(
+    tmp_path: Path,
+) -> None:
+    for name, text in (("line", "from search.bisect import Bisection\n"), ("nothing", "")):
+        (tmp_path / "search").mkdir(exist_ok=True)
+        (tmp_path / "search" / f"{name}.py").write_text(text)
     record = covering(a_one_1=[14])
     record.tests["t/test_b.py::other"] = RecordedTest(1.0, {"search/line.py": [1]})
     record.tests["t/test_c.py::no"] = RecordedTest(1.0, {"search/nothing.py": [1]})
     at_import = Mutation("search/bisect.py", 1, 0, 0, "number", (1, 1), True)
-    assert "search/line.py" in importers("search/bisect.py", ROOT)
-    assert record.running(at_import, ROOT) == [["t/test_b.py::other"]]
+    assert "search/line.py" in importers("search/bisect.py", tmp_path)
+    assert record.running(at_import, tmp_path) == [["t/test_b.py::other"]]
 
 
 def test_a_record_comes_back_from_its_file(tmp_path: Path) -> None:
@@ -323,7 +328,7 @@ def test_mutants_are_killed_by_what_sees_them_and_live_where_nothing_does(
         f"{name}::{test}": RecordedTest(0.0, {"search/things.py": ran})
         for test, ran in lines.items()
     }
-    tree = Tree(project, [name])
+    tree = Tree(project, [name], ["pytest"])
 
     def outcome(line: int) -> Outcome:
         found = mutations_of("search/things.py", SOURCE)
