@@ -161,7 +161,8 @@ def _recorded(
                "--cov-report=", f"--junitxml={results}", *files]  # fmt: skip
     ended = subprocess.run(command, cwd=tree, capture_output=True, text=True, check=False)
     if ended.returncode not in {0, 1} or not results.exists():
-        raise RedlineError(f"the unit tests could not be recorded:\n{ended.stdout[-4_000:]}")
+        said = ended.stdout[-4_000:] + ended.stderr[-4_000:]
+        raise RedlineError(f"the unit tests could not be recorded:\n{said}")
     return read_results(data, results)
 
 
