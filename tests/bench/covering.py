@@ -27,7 +27,7 @@ _QUICK_S = 3.0
 
 
 @dataclass(frozen=True)
-class Test:
+class RecordedTest:
     """A test that passes.
 
     Attributes:
@@ -46,7 +46,7 @@ class Covering:
         digests: of each test file and of all modules as they were recorded.
     """
 
-    def __init__(self, tests: dict[str, Test], digests: dict[str, str]) -> None:
+    def __init__(self, tests: dict[str, RecordedTest], digests: dict[str, str]) -> None:
         self.tests = tests
         self.digests = digests
 
@@ -56,7 +56,7 @@ class Covering:
         if not place.exists():
             return cls({}, {})
         stored = json.loads(place.read_text(encoding="utf-8"))
-        return cls({name: Test(**test) for name, test in stored["tests"].items()},
+        return cls({name: RecordedTest(**test) for name, test in stored["tests"].items()},
                    stored["digests"])  # fmt: skip
 
     def write(self, place: Path) -> None:
@@ -90,10 +90,12 @@ class Covering:
         files = sorted(by_file, key=lambda file: (-len(by_file[file]) / sizes[file], file))
         now: list[str] = []
         while files and sum(self.tests[name].seconds for name in now) < _QUICK_S:
-            now += sorted(by_file[files.pop(0)], key=lambda name: self.tests[name].seconds)
-        later = [name for file in files for name in by_file[file]]
-        later.sort(key=lambda name: self.tests[name].seconds)
+            now += sorted(by_file[files.pop(0)], key=self._turn)
+        later = sorted((name for file in files for name in by_file[file]), key=self._turn)
         return [part for part in (now, later) if part]
+
+    def _turn(self, name: str) -> tuple[float, str]:
+        return self.tests[name].seconds, name
 
     def seconds(self, names: Iterable[str]) -> list[float]:
         """What each of these took."""
@@ -148,7 +150,7 @@ def renewed(old: Covering, root: Path, tree: Path, modules: Sequence[Path],
 
 def _recorded(
     tree: Path, files: Sequence[str], folders: Sequence[str], processes: int
-) -> dict[str, Test]:
+) -> dict[str, RecordedTest]:
     settings, data, results = tree / "cov.ini", tree / "cov.data", tree / "results.xml"
     sources = "".join(f"\n    {folder}" for folder in folders)
     settings.write_text(
@@ -159,11 +161,12 @@ def _recorded(
                "--cov-report=", f"--junitxml={results}", *files]  # fmt: skip
     ended = subprocess.run(command, cwd=tree, capture_output=True, text=True, check=False)
     if ended.returncode not in {0, 1} or not results.exists():
-        raise RedlineError(f"the unit tests could not be recorded:\n{ended.stdout[-4_000:]}")
+        said = ended.stdout[-4_000:] + ended.stderr[-4_000:]
+        raise RedlineError(f"the unit tests could not be recorded:\n{said}")
     return read_results(data, results)
 
 
-def read_results(data: Path, results: Path) -> dict[str, Test]:
+def read_results(data: Path, results: Path) -> dict[str, RecordedTest]:
     """The tests that passed, from what coverage.py and pytest left behind."""
     covered = CoverageData(str(data))
     covered.read()
@@ -177,5 +180,5 @@ def read_results(data: Path, results: Path) -> dict[str, Test]:
         for case in suite:
             if case.is_passed:
                 name = f"{case.classname.replace('.', '/')}.py::{case.name}"
-                tests[name] = Test(case.time, dict(lines[name]))
+                tests[name] = RecordedTest(case.time, dict(lines[name]))
     return tests

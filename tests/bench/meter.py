@@ -18,7 +18,8 @@ import psutil
 from search.errors import RedlineError
 from tests.bench.cpu import cpu_s
 
-START_DEADLINE_S = 30.0
+START_DEADLINE_S = 120.0
+"""Only ends a client that hangs, however busy the machine is [s]."""
 _POLL_S = 0.05
 
 
@@ -94,7 +95,11 @@ def started(command: Sequence[str], told: str) -> Iterator[tuple[subprocess.Pope
 
 
 def by_offsets(
-    process: subprocess.Popen[str], written_bytes: Callable[[], int], window: Window
+    process: subprocess.Popen[str],
+    written_bytes: Callable[[], int],
+    window: Window,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
 ) -> Repeat:
     """A producer, by the growth of its topic.
 
@@ -102,17 +107,18 @@ def by_offsets(
         process: the producer.
         written_bytes: payload in the topic [B].
         window: when to look.
+        clock, sleep: monotonic [s], and how to wait [s].
     """
     before = written_bytes()
-    ends_s = time.monotonic() + START_DEADLINE_S
+    ends_s = clock() + START_DEADLINE_S
     while written_bytes() == before:
-        if time.monotonic() > ends_s or process.poll() is not None:
+        if clock() > ends_s or process.poll() is not None:
             raise BenchError("it wrote nothing")
-        time.sleep(_POLL_S)
+        sleep(_POLL_S)
     marks = []
     for wait_s in (window.warm_s, window.measure_s):
-        time.sleep(wait_s)
-        marks.append(Mark(time.monotonic(), written_bytes(), _cpu_of(process)))
+        sleep(wait_s)
+        marks.append(Mark(clock(), written_bytes(), _cpu_of(process)))
     return between(*marks)
 
 
@@ -120,6 +126,7 @@ def by_lines(
     process: subprocess.Popen[str],
     parse: Callable[[str], tuple[int, float | None] | None],
     window: Window,
+    clock: Callable[[], float] = time.monotonic,
 ) -> Repeat:
     """A client that says how far it is.
 
@@ -128,6 +135,7 @@ def by_lines(
         parse: a line → payload so far [B] and its own CPU time [CPU-s], where it says that;
             None for another line.
         window: when to look.
+        clock: monotonic [s].
     """
     stdout = process.stdout
     assert stdout is not None
@@ -141,7 +149,7 @@ def by_lines(
             told = parse(line)
             if told is None:
                 continue
-            now = time.monotonic()
+            now = clock()
             began_s = now if began_s is None else began_s
             if now - began_s < window.warm_s and told[0] < window.warm_bytes:
                 continue

@@ -4,8 +4,9 @@
 
 Draws mutations of search/, of what judges trials and of what decides about delivery, makes each
 in a copy of the checkout, and runs the unit tests that run the changed lines until one fails.
-What is known is kept in .cache/mutants, so that a run goes on where it was ended; `--again` asks
-the survivors again, after tests were added.
+A process that has collected the tests puts the change in place in a fork; what survives there, or
+runs at import, is tried in a run of pytest of its own. What is known is kept in .cache/mutants, so
+that a run goes on where it was ended; `--again` asks the survivors again, after tests were added.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import argparse
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -27,7 +29,8 @@ from queue import SimpleQueue
 import click
 
 from search.errors import RedlineError
-from tests.bench.covering import Covering, digest, renewed
+from tests.bench.covering import Covering, digest, file_of, renewed
+from tests.bench.forked import READY, UNCHANGEABLE
 from tests.bench.mutations import Mutation, difference, mutated, sample_of
 from tests.support.commands import ROOT
 
@@ -51,12 +54,22 @@ DELIVERY = tuple(
         "task/window",
     )
 )
+HEAVY = ("pytest", "hypothesis.strategies", "numpy", "pydantic", "click.testing", "rich.console",
+         "rich.live", "ruamel.yaml", "kafka", "kafka.protocol.metadata", "jinja2", "altair",
+         "psutil", "cryptography.x509", "hdrh.histogram", "mpmath", "jsonschema")  # fmt: skip
+"""Modules of others that unit tests import, in a time that is worth to be saved."""
 PLACE = ROOT / ".cache" / "mutants"
 KILLED, SURVIVED, TIMEOUT, UNTESTED = "killed", "survived", "timeout", "untested"
-_TEST_LEAST_S = 30.0
-"""A test may take this and ten times what it took when it was recorded [s]."""
-_PASSED, _FAILED, _INTERRUPTED = 0, 1, 2
+_HUNG_S = 240.0
+"""Only ends tests that wait for ever: this, and ten times what they took when recorded [s]."""
+CPU_LEAST_S = 10.0
+"""A test may take this, and three times what it took when it was recorded [CPU-s]."""
+_PASSED, _FAILED, _INTERRUPTED, _NO_TESTS = 0, 1, 2, 5
 """pytest's exit codes; a module that cannot be imported interrupts it."""
+_ENDED = frozenset({-signal.SIGXCPU, -signal.SIGKILL})
+"""By the bounds of CPU time and of memory."""
+Change = tuple[str, str, str]
+"""Path of a module, and its text before and after."""
 
 
 @dataclass(frozen=True)
@@ -113,68 +126,137 @@ def copied(root: Path, tree: Path) -> Path:
         if name and (root / name).is_file():
             (tree / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(root / name, tree / name)
+    if (root / ".cache" / "jars").exists():
+        (tree / ".cache").mkdir()
+        (tree / ".cache" / "jars").symlink_to(root / ".cache" / "jars")
     return tree
 
 
-class Tree:
-    """A copy of the checkout in which mutants are made, and a process that runs its tests."""
+class Runner:
+    """A process of `tests.bench.forked` in a copy of the checkout.
 
-    def __init__(self, place: Path) -> None:
-        self.place = place
-        self._process = subprocess.Popen(
-            [sys.executable, str(ROOT / "tests" / "bench" / "forked.py")],
-            env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
+    Args:
+        imports: modules that take long.
+        files: whose tests it collects; without any, each run imports and collects anew.
+    """
+
+    def __init__(self, place: Path, imports: Sequence[str], files: Sequence[str] = ()) -> None:
+        self.log = place / "mutant.log"
+        hears, told = os.pipe()
+        script = ROOT / "tests" / "bench" / "forked.py"
+        with (place / f"{'anew' if not files else 'collected'}.log").open("w") as said:
+            self._process = subprocess.Popen(
+                [sys.executable, str(script), str(place), str(told), ",".join(imports), *files],
+                env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+                stdin=subprocess.PIPE, stdout=said, stderr=said, text=True, pass_fds=[told],
+            )  # fmt: skip
+        os.close(told)
+        self._answers = os.fdopen(hears, encoding="utf-8")
 
     def close(self) -> None:
         """End the process."""
         self._process.communicate()
+        self._answers.close()
 
-    def run(self, tests: Sequence[str], seconds: Sequence[float]) -> tuple[str, str]:
+    def await_ready(self) -> None:
+        """Wait until it has read what stays the same."""
+        if self._answers.readline() != READY:
+            raise RedlineError(f"no process could be made that runs tests; {self.log.parent}/*.log")
+
+    def run(
+        self, tests: Sequence[str], seconds: Sequence[float], changed: Change | None = None
+    ) -> int | None:
+        """Run tests until one fails: an exit code of pytest or of `forked`, None for a hung one."""
+        cpu_s = [CPU_LEAST_S + 3 * took_s for took_s in seconds]
+        request = {"log": str(self.log), "tests": tests, "cpu_s": cpu_s, "changed": changed,
+                   "timeout_s": _HUNG_S + 10 * sum(seconds)}  # fmt: skip
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(request) + "\n")
+        self._process.stdin.flush()
+        answer = self._answers.readline()
+        if not answer:
+            raise RedlineError(f"the process that runs tests has ended; {self.log.parent}/*.log")
+        code: int | None = json.loads(answer)
+        return code
+
+
+class Tree:
+    """A copy of the checkout in which mutants are made, and processes that run its tests.
+
+    Args:
+        files: with the unit tests.
+        imports: modules of others that these need and that take long.
+    """
+
+    def __init__(self, place: Path, files: Sequence[str], imports: Sequence[str] = HEAVY) -> None:
+        self.place = place
+        self._collected = Runner(place, imports, files)
+        self._anew = Runner(place, imports)
+        for runner in (self._collected, self._anew):
+            runner.await_ready()
+        self._sound: dict[str, bool] = {}
+
+    def close(self) -> None:
+        """End the processes."""
+        self._collected.close()
+        self._anew.close()
+
+    def run(
+        self, tests: Sequence[str], seconds: Sequence[float], changed: Change | None
+    ) -> tuple[str, str]:
         """Run tests until one fails; the outcome, and what pytest said last.
 
         Args:
             seconds: what each of the tests took when it was recorded.
+            changed: to be put in place; without it, the folder is read anew.
         """
-        names, log = self.place / "mutant-tests.txt", self.place / "mutant.log"
-        names.write_text("".join(f"{name}\n" for name in tests), encoding="utf-8")
-        test_s = _TEST_LEAST_S + 10 * max(seconds, default=0.0)
-        arguments = ["-x", "-q", "--tb=line", "-p", "no:cacheprovider", "-p", "no:xdist",
-                     "-p", "no:cov", "-W",
-                     "ignore:Module already imported:pytest.PytestAssertRewriteWarning",
-                     "--timeout", f"{test_s:.0f}", f"@{names}"]  # fmt: skip
-        request = {"folder": str(self.place), "log": str(log), "arguments": arguments,
-                   "timeout_s": 2 * test_s + 10 * sum(seconds)}  # fmt: skip
-        assert self._process.stdin is not None and self._process.stdout is not None
-        self._process.stdin.write(json.dumps(request) + "\n")
-        self._process.stdin.flush()
-        code = json.loads(self._process.stdout.readline())
-        said = log.read_text(encoding="utf-8", errors="replace")
-        lines = [line for line in said.splitlines() if line.strip()] or ["no output"]
-        if code is None or "Failed: Timeout" in said:
-            return TIMEOUT, lines[-1]
-        if code == _PASSED:
-            return SURVIVED, lines[-1]
-        if code in {_FAILED, _INTERRUPTED} or code < 0:
-            named = (line for line in lines if line.startswith(("FAILED", "ERROR")))
-            return KILLED, next(named, lines[-1])[:300]
-        raise RedlineError(f"pytest ended with {code} in {self.place}:\n{said[-3_000:]}")
+        runner = self._anew if changed is None else self._collected
+        took_s = dict(zip(tests, seconds, strict=True))
+        while True:
+            code = runner.run([*took_s], [*took_s.values()], changed)
+            said = runner.log.read_text(encoding="utf-8", errors="replace")
+            lines = [line for line in said.splitlines() if line.strip()] or ["no output"]
+            by = next((line for line in lines if line.startswith(("FAILED", "ERROR"))), lines[-1])
+            failed = by.removeprefix("FAILED ").partition(" - ")[0]
+            if changed is None or code != _FAILED or self._is_sound(failed):
+                return _outcome(code, said), by[:300]
+            del took_s[failed]  # it fails without the change too
+
+    def _is_sound(self, test: str) -> bool:
+        if test not in self._sound:
+            self._sound[test] = self._collected.run([test], [_HUNG_S]) == _PASSED
+        return self._sound[test]
+
+
+def _outcome(code: int | None, said: str) -> str:
+    if code is None or code in _ENDED or "Failed: Timeout" in said:
+        return TIMEOUT
+    if code in {_PASSED, _NO_TESTS, UNCHANGEABLE}:
+        return SURVIVED
+    if code in {_FAILED, _INTERRUPTED} or code < 0:
+        return KILLED
+    raise RedlineError(f"pytest ended with {code}:\n{said[-3_000:]}")
 
 
 def tried(mutation: Mutation, covering: Covering, root: Path, tree: Tree) -> Outcome:
     """Make one mutant in a tree, run what would notice it, and take it back."""
     began_s = time.monotonic()
     source = (root / mutation.path).read_text(encoding="utf-8")
+    changed = mutated(source, mutation)
     outcome, by = UNTESTED, "no unit test runs these lines"
-    (tree.place / mutation.path).write_text(mutated(source, mutation), encoding="utf-8")
+    place = tree.place / mutation.path
+    in_place: Change = (str(place), source, changed)
+    place.write_text(changed, encoding="utf-8")
     try:
-        for part in covering.running(mutation, root):
-            outcome, by = tree.run(part, covering.seconds(part))
+        for change in [None] if mutation.at_import else [in_place, None]:
+            for part in covering.running(mutation, root):
+                outcome, by = tree.run(part, covering.seconds(part), change)
+                if outcome != SURVIVED:
+                    break
             if outcome != SURVIVED:
                 break
     finally:
-        (tree.place / mutation.path).write_text(source, encoding="utf-8")
+        place.write_text(source, encoding="utf-8")
     seconds = time.monotonic() - began_s
     return Outcome(mutation.key, digest([root / mutation.path]), outcome, by, seconds)
 
@@ -245,7 +327,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         outcome = known(mutation)
         if outcome and not is_open(mutation) and outcome.outcome in {SURVIVED, UNTESTED}:
             show(mutation, outcome, ROOT)
-    trees = [Tree(place) for place in places]
+    files = sorted({file_of(name) for name in covering.tests})
+    trees = [Tree(place, files) for place in places]
     try:
         all_tried([each for each in chosen if is_open(each)], trees, covering, ROOT, told)
     finally:

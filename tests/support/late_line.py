@@ -10,8 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 from jobs.trials.driver_line import ControlServer, TrialLine
-
-_PATIENCE_S = 60.0
+from tests.support.processes import PATIENCE_S
 
 
 class LateControl:
@@ -38,13 +37,13 @@ class LateControl:
             relay = threading.Thread(target=self._serve, args=(door, driver, line, tasks))
             relay.start()
             yield line
-            relay.join(_PATIENCE_S)
+            relay.join(PATIENCE_S)
 
     def _serve(
         self, door: socket.socket, driver: tuple[str, int], line: TrialLine, tasks: int
     ) -> None:
         threads: list[threading.Thread] = []
-        door.settimeout(_PATIENCE_S)
+        door.settimeout(PATIENCE_S)
         with suppress(OSError):
             for number in range(tasks):
                 task = door.accept()[0]
@@ -55,7 +54,7 @@ class LateControl:
                 for thread in threads[-2:]:
                     thread.start()
         for thread in threads:
-            thread.join(_PATIENCE_S)
+            thread.join(PATIENCE_S)
 
     def _hold_back(
         self, driver: socket.socket, task: socket.socket, held: TrialLine | None

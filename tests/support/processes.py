@@ -7,6 +7,9 @@ from collections.abc import Callable
 
 import psutil
 
+PATIENCE_S = 240.0
+"""What only ends a test that hangs, a little before pytest does [s]."""
+
 
 def processes_with(text: str) -> list[int]:
     """Ids of living processes, zombies aside, with this text in their command line."""
@@ -21,11 +24,11 @@ def processes_with(text: str) -> list[int]:
     return found
 
 
-def becomes(condition: Callable[[], bool], deadline_s: float) -> bool:
+def becomes(condition: Callable[[], bool], deadline_s: float = PATIENCE_S) -> bool:
     """Wait until the condition holds; False when it does not in time [s]."""
     ends_s = time.monotonic() + deadline_s
     while time.monotonic() < ends_s:
         if condition():
             return True
-        time.sleep(0.05)
+        time.sleep(0.01)
     return condition()

@@ -55,7 +55,7 @@ def serving(exporter: Exporter) -> Iterator[Exporter]:
         protocol_version = "HTTP/1.1"
 
         def do_GET(self) -> None:
-            exporter.delay.wait(10)
+            exporter.delay.wait()
             exporter.paths.append(self.path)
             exporter.connections.add(self.client_address[1])
             body = exporter.answer(self.path).encode()

@@ -19,10 +19,10 @@ from jobs.engine.network.reopening import Key, Opener, Reopener
 from jobs.engine.network.transport import Transport
 from jobs.engine.producing import loop
 from search.errors import RedlineError
+from tests.support.processes import PATIENCE_S
 
 _LOOK_S = 20e-6
 """A look at the clock takes this, as whoever looks has done something since [s]."""
-_PATIENCE_S = 30.0
 
 Actor = Callable[[float], float]
 """Told the time [s], does what is due and says when it has something to do next, or infinity."""
@@ -45,6 +45,10 @@ class SimulatedTime:
         """The time [s]; a little later than at the last look."""
         self.now_s += _LOOK_S
         return self.now_s
+
+    def sleep(self, seconds: float) -> None:
+        """Let so much of it pass [s]."""
+        self.now_s += seconds
 
     @contextmanager
     def passing(self) -> Iterator[SimulatedTime]:
@@ -83,7 +87,7 @@ class SimulatedTime:
         select: Callable[[float], list[tuple[selectors.SelectorKey, int]]],
     ) -> list[tuple[selectors.SelectorKey, int]]:
         end_s = self.now_s + wait_s
-        patient_until_s = time.monotonic() + _PATIENCE_S
+        patient_until_s = time.monotonic() + PATIENCE_S
         while True:
             next_s = min((act(self.now_s) for act in self.actors), default=math.inf)
             events = select(0)

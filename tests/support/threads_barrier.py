@@ -10,8 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from jobs.engine.stage import run_task
 from jobs.engine.task.plan import TrialPlan
 from metrics.trial.task import TaskReport
-
-_PATIENCE_S = 60.0
+from tests.support.processes import PATIENCE_S
 
 
 class ThreadsBarrier:
@@ -33,9 +32,9 @@ class ThreadsBarrier:
 
     def allGather(self, message: str) -> list[str]:  # noqa: N802 - Spark's name
         self._messages[self._task] = message
-        self._meeting.wait(_PATIENCE_S)
+        self._meeting.wait(PATIENCE_S)
         gathered = list(self._messages)
-        self._meeting.wait(_PATIENCE_S)
+        self._meeting.wait(PATIENCE_S)
         return gathered
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from jobs.setup import bootstrap
 from search.errors import ConfigError
+from tests.support.processes import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
 OFFLINE_LOG = """Looking in links: /wheels
@@ -95,7 +96,7 @@ def _make(checkout: Path, *arguments: str, **environ: str) -> subprocess.Complet
         env=surroundings,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         check=False,
     )
 

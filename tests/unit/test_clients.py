@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import sys
-import time
 from collections import Counter
 from typing import Any
 
@@ -21,6 +20,7 @@ from jobs.engine.producing.wire import WireProducers
 from jobs.engine.task.plan import TrialPlan
 from search.errors import ConfigError, RedlineError
 from tests.support.patterns import plan, producer_pattern
+from tests.support.simulated_time import SimulatedTime
 
 
 class Shelf:
@@ -64,10 +64,12 @@ def _plan(**fields: Any) -> TrialPlan:
 
 
 def _run(trial: TrialPlan, *libraries: Shelf) -> LibraryLoop:
-    pattern = trial.pattern.producer
-    loop = LibraryLoop(trial, 0, libraries, records_of(pattern), pool_of(pattern))
-    now = time.monotonic()
-    return loop.run(now + 0.02, time.time() - now)
+    pattern, time_here = trial.pattern.producer, SimulatedTime()
+    loop = LibraryLoop(
+        trial, 0, libraries, records_of(pattern), pool_of(pattern),
+        clock=time_here.clock, sleep=time_here.sleep,
+    )  # fmt: skip
+    return loop.run(time_here.now_s + 0.02, 1.7e9)
 
 
 def test_every_due_record_is_offered_once_and_accounted_for() -> None:

@@ -33,6 +33,7 @@ from search.errors import ConfigError, GuardStopError
 from search.model import Verdict
 from tests.support.evidence import broker, client, evidence
 from tests.support.patterns import pattern
+from tests.support.processes import PATIENCE_S
 from tests.support.scripted_broker import Answer
 from tests.support.wire_loops import run_loop
 
@@ -221,7 +222,7 @@ def test_guards_let_it_begin_and_end_it_once_enough_is_written() -> None:
             assert not ended.wait(0.3)
             line.hear(1, {"at_s": 1.0, "acked": 10, "written": 6_000})
             assert line.written == 10_000
-            assert ended.wait(10.0)
+            assert ended.wait(PATIENCE_S)
     with pytest.raises(GuardStopError, match=r"1 MB of payload are written.* of 1 MB in all"):
         guards.require_untripped()
 

@@ -22,6 +22,7 @@ from metrics.traffic.consumers import ConsumerOptions
 from metrics.trial.task import TaskReport
 from search.errors import ConfigError
 from tests.support import patterns
+from tests.support.processes import PATIENCE_S
 from tests.support.threads_barrier import ThreadsBarrier, run_stage
 
 
@@ -103,9 +104,9 @@ def test_consumers_learn_what_was_acknowledged_when_all_tasks_have_finished() ->
         assert tasks[2].targets() is None
         first = pool.submit(tasks[0].finish)
         assert tasks[2].targets() is None
-        pool.submit(tasks[1].finish).result(10)
-        first.result(10)
-        pool.submit(tasks[2].finish).result(10)
+        pool.submit(tasks[1].finish).result(PATIENCE_S)
+        first.result(PATIENCE_S)
+        pool.submit(tasks[2].finish).result(PATIENCE_S)
     assert tasks[2].targets() == {0: 105, 1: 210, 2: 0}
 
 

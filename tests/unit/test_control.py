@@ -12,25 +12,22 @@ from jobs.engine.task.driver_line import SILENCE_MAX_S, ControlAddress, DriverLi
 from jobs.trials import driver_line
 from jobs.trials.driver_line import STRANGERS_MAX, ControlServer, TrialLine
 from search.errors import ConfigError, RedlineError
-
-PATIENCE_S = 5.0
+from tests.support.processes import PATIENCE_S, becomes
 
 
 @pytest.fixture
-def server() -> Iterator[ControlServer]:
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ControlServer]:
+    monkeypatch.setattr(driver_line, "GREETING_S", PATIENCE_S)
     with ControlServer("127.0.0.1", "127.0.0.1") as server:
         yield server
 
 
 def _call(line: TrialLine, task: int) -> DriverLine:
-    return DriverLine.connect(line.address, task, PATIENCE_S, time.monotonic)
+    return DriverLine.connect(line.address, task, PATIENCE_S, lambda: 0.0)
 
 
 def _until(holds: Callable[[], object]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not holds():
-        assert time.monotonic() < deadline, "it never came about"
-        time.sleep(0.005)
+    assert becomes(lambda: bool(holds())), "it never came about"
 
 
 def test_the_driver_hears_when_the_load_starts_and_what_is_acknowledged(
@@ -68,7 +65,10 @@ def _listened(task: DriverLine) -> float | None:
     return task.end_after_s
 
 
-def test_a_task_sees_how_far_its_clock_is_off_before_and_after(server: ControlServer) -> None:
+def test_a_task_sees_how_far_its_clock_is_off_before_and_after(
+    server: ControlServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jobs.engine.task.driver_line._CLOCK_PATIENCE_S", PATIENCE_S)
     ahead_s = [1.3]
     with server.line(1) as line:
         task = DriverLine.connect(
@@ -235,10 +235,11 @@ def test_a_silent_driver_is_taken_for_dead_and_one_that_speaks_is_not() -> None:
 
 
 def test_a_driver_out_of_reach_is_an_error_with_a_remedy() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-    with pytest.raises(RedlineError, match=r"spark\.redline\.control\.port"):
-        DriverLine.connect(ControlAddress("127.0.0.1", port, "t"), 0, 1.0, time.monotonic)
+    with socket.socket() as held:  # bound and not listening: connections are refused
+        held.bind(("127.0.0.1", 0))
+        nobody = ControlAddress(*held.getsockname(), "t")
+        with pytest.raises(RedlineError, match=r"spark\.redline\.control\.port"):
+            DriverLine.connect(nobody, 0, PATIENCE_S, time.monotonic)
 
 
 def test_a_port_that_is_taken_is_an_error_with_a_remedy() -> None:
@@ -261,7 +262,7 @@ def _send(line: TrialLine, text: bytes) -> socket.socket:
 
 def _is_hung_up(stranger: socket.socket) -> bool:
     with stranger:
-        return stranger.recv(1) == b""
+        return _hangs_up(stranger)
 
 
 NONSENSE = (

@@ -1010,6 +1010,33 @@ def test_whoever_fills_the_memory_answers_for_what_is_not_sent_at_all() -> None:
     assert (one.missing_records, two.missing_records) == (0, 40 - driven.counts.acked_records)
 
 
+def test_the_fuller_of_two_answers_for_what_is_not_sent_at_all() -> None:
+    driven = Driven(**BOTH, buffer_memory=6 * BATCH_BYTES)
+    driven.until(40.0)  # neither of them answers
+    one, two = (
+        way.pending.records + sum(batch.records for _, sent in way.in_flight for batch in sent)
+        for way in (driven.one, driven.two)
+    )
+    assert one > two > 0, "the fuller is not the last by its number"
+    assert driven.producer.blocked and driven.producer.partition == 1, "nor the next in turn"
+    driven.delivery.close(40.0)
+    missing = [driven.counts.by_broker[broker].missing_records for broker in BROKERS]
+    assert missing == [40 - two, two]
+
+
+def test_what_is_still_collected_is_missing_at_the_broker_that_it_is_meant_for() -> None:
+    room = {"batch_size": 3 * BATCH_BYTES, "linger_ms": 60_000.0, "end_s": 32.0}
+    driven = Driven(**(BOTH | room), full=3)
+    only_one_answers(driven, 32.0)
+    producer = driven.producer
+    collected = producer.records_due_between(producer.due_s(producer.opened), 32.0)
+    assert not producer.blocked and producer.partition == 0 and collected > 0
+    driven.delivery.close(32.0)
+    one, two = (driven.counts.by_broker[broker] for broker in BROKERS)
+    assert two.waiting_connections == 1, "or nothing is shown"
+    assert (one.missing_records, one.waiting_connections) == (collected, 0)
+
+
 def test_a_broker_whose_connection_cannot_be_opened_again_is_silent() -> None:
     driven = Driven(**BOTH)
     driven.lose(driven.two, 0.0)  # with nothing under way, so that no error tells it

@@ -21,6 +21,7 @@ from metrics.traffic.axes import NP
 from metrics.traffic.pattern import TrafficPattern
 from search.errors import ConfigError, GuardStopError, RedlineError
 from tests.support.evidence import client
+from tests.support.processes import PATIENCE_S
 from tests.support.scripted_admin import FakeTime
 
 WORKLOAD = load_workload(
@@ -225,14 +226,12 @@ def test_what_a_guard_breaks_ends_as_its_own_error(cluster: Cluster) -> None:
 def test_a_guard_ends_the_load_while_it_runs(cluster: Cluster) -> None:
     watching = guards(cluster)
     with ControlServer("127.0.0.1", "127.0.0.1") as server, server.line(1) as line:
-        ended: list[float] = []
-        line.end_now = lambda: ended.append(time.monotonic())  # type: ignore[method-assign]
+        ended = threading.Semaphore(0)
+        line.end_now = ended.release  # type: ignore[assignment]
         with watching.watch(traffic(1), line):
             cluster.lacking = frozenset({("orders", 0)})
-            began = time.monotonic()
-            while not ended and time.monotonic() - began < 10.0:
-                time.sleep(0.01)
-    assert len(ended) == 1
+            assert ended.acquire(timeout=PATIENCE_S)
+        assert not ended.acquire(blocking=False), "once"
     with pytest.raises(GuardStopError, match="orders"):
         watching.require_untripped()
 
@@ -244,7 +243,7 @@ def test_a_load_that_can_no_longer_be_watched_is_ended(cluster: Cluster) -> None
         line.end_now = ended.set  # type: ignore[method-assign]
         cluster.error = ValueError("an answer that nobody expected")
         with watching.watch(traffic(1), line):
-            assert ended.wait(10.0)
+            assert ended.wait(PATIENCE_S)
     with pytest.raises(GuardStopError, match="could not be watched: ValueError: an answer"):
         watching.require_untripped()
 

@@ -14,6 +14,7 @@ from metrics.windows.host import HostWindow, host_window, host_windows
 from metrics.windows.host_use import host_use_of
 from metrics.windows.resource import Resource
 from search.errors import ConfigError
+from tests.support.processes import PATIENCE_S
 from tests.support.served_exporter import Exporter, serving
 
 STAT = """cpu  100 0 50 800 40 0 10 0 0 0
@@ -163,7 +164,7 @@ def test_this_machine_is_read_for_real() -> None:
 def test_an_exporter_tells_the_same_under_the_same_names(proc: Path) -> None:
     with serving(Exporter(EXPORTED)) as exporter:
         address = f"127.0.0.1:{exporter.port}"
-        source = NodeExporters({2: address, 1: address}, 1.0, clock=lambda: 50.0)
+        source = NodeExporters({2: address, 1: address}, PATIENCE_S, clock=lambda: 50.0)
         with closing(source):
             (sample,) = source.open().sample_all()
     assert source.brokers == {"127.0.0.1": (1, 2)}
@@ -179,11 +180,11 @@ def test_an_exporter_tells_the_same_under_the_same_names(proc: Path) -> None:
 
 def test_exporters_that_fail_say_so() -> None:
     with serving(Exporter("go_goroutines 9\n")) as other:
-        source = NodeExporters({7: f"127.0.0.1:{other.port}"}, 1.0)
+        source = NodeExporters({7: f"127.0.0.1:{other.port}"}, PATIENCE_S)
         with pytest.raises(ConfigError, match=r"host of broker 7 .*without any series of node_exp"):
             source.open()
     with serving(Exporter(EXPORTED)) as exporter:
-        source = NodeExporters({1: f"127.0.0.1:{exporter.port}"}, 1.0)
+        source = NodeExporters({1: f"127.0.0.1:{exporter.port}"}, PATIENCE_S)
         with closing(source):
             source.open()
             exporter.status = 500

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import socket
 import threading
-import time
 from collections.abc import Iterator
 
 import pytest
 
 from jobs.cluster.connect import connect, probe
 from search.errors import ConfigError, TryLaterError
+from tests.support.processes import PATIENCE_S
 
 
 @pytest.fixture
@@ -29,17 +29,15 @@ def silent() -> Iterator[str]:
 
 
 def test_probe_tells_only_of_addresses_that_do_not_answer(refusing: str, silent: str) -> None:
-    troubles = probe([refusing, silent, "no-such-host.invalid:9092"], timeout_s=2.0)
+    troubles = probe([refusing, silent, "no-such-host.invalid:9092"], timeout_s=PATIENCE_S)
     assert set(troubles) == {refusing, "no-such-host.invalid:9092"}
     assert "refused" in troubles[refusing]
     assert "does not resolve" in troubles["no-such-host.invalid:9092"]
 
 
 def test_an_address_where_nobody_listens_is_refused_at_once(refusing: str) -> None:
-    began = time.monotonic()
     with pytest.raises(TryLaterError) as caught:
-        connect([refusing], timeout_s=10.0)
-    assert time.monotonic() - began < 5.0
+        connect([refusing], timeout_s=600.0)  # longer than a test may take
     assert refusing in str(caught.value)
     assert "start it, or correct the addresses" in str(caught.value)
 
@@ -55,10 +53,9 @@ def test_names_that_do_not_resolve_are_a_mistake_and_no_cluster_that_is_down(ref
 def test_what_is_no_kafka_broker_is_refused_in_time_and_leaves_no_thread(
     silent: str, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    threads, began = threading.active_count(), time.monotonic()
+    threads = threading.active_count()
     with pytest.raises(ConfigError) as caught:
         connect([silent], timeout_s=1.0)
-    assert time.monotonic() - began < 5.0
     assert f"{silent}: it takes connections and does not answer as PLAINTEXT" in str(caught.value)
     assert threading.active_count() == threads
     assert capfd.readouterr().err == "", "kafka-python's own lines"
@@ -66,7 +63,7 @@ def test_what_is_no_kafka_broker_is_refused_in_time_and_leaves_no_thread(
 
 
 def test_a_tls_handshake_without_an_answer_ends_in_time(silent: str) -> None:
-    threads, began = threading.active_count(), time.monotonic()
+    threads = threading.active_count()
     options = {
         "security_protocol": "SASL_SSL",
         "sasl_mechanism": "PLAIN",
@@ -75,7 +72,6 @@ def test_a_tls_handshake_without_an_answer_ends_in_time(silent: str) -> None:
     }
     with pytest.raises(ConfigError) as caught:
         connect([silent], options, timeout_s=1.0)
-    assert time.monotonic() - began < 5.0
     message = str(caught.value)
     assert f"{silent}: it takes connections and does not answer as SASL_SSL" in message
     assert "check the port and cluster security.protocol" in message

@@ -24,6 +24,7 @@ from jobs.options import Listening
 from search.errors import ConfigError, GuardStopError, RegressionError
 from tests.support.commands import ROOT
 from tests.support.evidence import broker
+from tests.support.processes import PATIENCE_S
 from tests.support.reported import summary_of_sizes
 from tests.support.shown import FINISHED, PLAN, STARTED
 
@@ -34,7 +35,7 @@ BEGUN = RunStarted("20261123-070000-ab12", PLAN)
 def scraped(metrics: LiveMetrics) -> dict[tuple[str, str], float]:
     """(name, value of the first label) → value, as Prometheus reads it."""
     host, port = metrics.address
-    with urllib.request.urlopen(f"http://{host}:{port}/metrics", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://{host}:{port}/metrics", timeout=PATIENCE_S) as answer:
         text = answer.read().decode()
     return {
         (sample.name, next(iter(sample.labels.values()), "")): sample.value

@@ -9,6 +9,7 @@ from metrics.sources.sample import BrokerSample
 from metrics.sources.sampler import Sampler
 from metrics.sources.source import NodeInfo
 from search.errors import RedlineError
+from tests.support.processes import PATIENCE_S
 
 
 class FakeTime:
@@ -124,7 +125,7 @@ def test_stop_ends_the_wait_at_once() -> None:
             return super().sample_all()
 
     sampler = Sampler(Announcing(time), 3600.0, time.clock).start()
-    assert polled.wait(10)
+    assert polled.wait(PATIENCE_S)
     assert len(sampler.stop()) == 2
     assert not sampler._thread.is_alive()
 
@@ -141,7 +142,7 @@ def test_who_waits_for_a_time_goes_on_once_it_was_sampled(has_end: bool) -> None
     class Held(FakeSource):
         def sample_all(self) -> list[BrokerSample]:
             if self.polls >= 1:  # not before somebody waits for it
-                waited.wait(10)
+                waited.wait(PATIENCE_S)
             return super().sample_all()
 
     sampler = Sampler(Held(time), 1.0, time.clock, time.wait, max_samples=1000)
@@ -157,7 +158,7 @@ def test_nobody_waits_longer_for_a_sample_than_asked() -> None:
 
     class Silent(FakeSource):
         def sample_all(self) -> list[BrokerSample]:
-            ended.wait(10)
+            ended.wait(PATIENCE_S)
             return super().sample_all()
 
     with Sampler(Silent(time), 1.0, time.clock, time.wait) as sampler:

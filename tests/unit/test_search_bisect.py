@@ -152,6 +152,15 @@ def test_trials_left_falls_to_zero_at_the_end_and_only_then(start_max: int) -> N
         assert all(estimate >= 1 for estimate in estimates[:-1])
 
 
+def test_a_repeat_of_an_invalid_trial_is_one_that_is_left() -> None:
+    history = [Observation(8, OVERLOADED), Observation(7, SUSTAINED)]
+    subject = searcher(16, 64)
+    assert subject.trials_left(history) == 0
+    invalid = Observation(8, INVALID)
+    assert isinstance(subject.decide([*history, invalid]), Measure)
+    assert subject.trials_left([*history, invalid]) == 1
+
+
 def test_trials_left_is_exact_within_one_inside_the_maximum() -> None:
     subject = searcher(1024, 4096)
     for limit in range(512, 1024):

@@ -24,6 +24,7 @@ from jobs.runs.sole_driver import FILE, is_driven, sole_driver
 from jobs.traffic import traffic
 from search.errors import ConfigError, TryLaterError
 from tests.support.commands import ROOT, RunningCommand
+from tests.support.processes import PATIENCE_S
 
 HOLD = """
 import sys, time
@@ -50,13 +51,13 @@ def test_a_second_driver_of_a_run_is_refused_and_touches_nothing(
     order = RunOrder(RecordingReporter(), tmp_path, "unused", "r1", resumes=True, locks=False)
     program = (sys.executable, "-c", HOLD, str(order.folder))
     with RunningCommand(folder=ROOT, program=program) as first:
-        first.await_line("held", 30.0)
+        first.await_line("held", PATIENCE_S)
         with pytest.raises(TryLaterError) as refused:
             execute(LimitRun(config), order)
         assert [path.name for path in order.folder.iterdir()] == [FILE]
         assert is_driven(order.folder)
         first.signal(signal.SIGKILL)
-        first.wait(10.0)
+        first.wait(PATIENCE_S)
     assert not is_driven(order.folder), "the system freed it"
     assert not is_driven(tmp_path)
     told = f"redline run r1 of a@b since then, process {first.pid} goes on in {order.folder}"

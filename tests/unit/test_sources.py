@@ -16,6 +16,7 @@ from metrics.sources.jmxquery_source import JmxQuerySource, match_values, parse_
 from metrics.sources.probe import brief, node_info
 from metrics.sources.source import JmxEndpoint
 from search.errors import ConfigError
+from tests.support.processes import PATIENCE_S
 
 ENDPOINT = JmxEndpoint(3, "broker-3", 9999)
 READINGS = readings_of(beans_for(3, "3.9.2", [Role.BROKER]))
@@ -157,7 +158,7 @@ ROWS = json.dumps(
 
 def test_jmxquery_polls_fail_one_by_one(tmp_path: Path) -> None:
     java = fake_java(tmp_path, f"echo '{ROWS}'")
-    source = JmxQuerySource([ENDPOINT], 5.0, java, clock=lambda: 42.0)
+    source = JmxQuerySource([ENDPOINT], PATIENCE_S, java, clock=lambda: 42.0)
     source.open()
     assert source.nodes[3].version == "3.9.2"
     (good,) = source.sample_all()

@@ -14,6 +14,7 @@ from metrics.sources.jmxquery_source import JmxQuerySource
 from metrics.sources.probe import unreachable
 from metrics.sources.source import JmxEndpoint
 from search.errors import ConfigError
+from tests.support.processes import PATIENCE_S
 
 ENDPOINT = JmxEndpoint(3, "broker-3", 9999)
 ROW = {"mBeanName": "a:type=B", "attribute": "Value", "attributeType": "Integer", "value": 10}
@@ -27,7 +28,7 @@ def test_a_password_is_not_on_jmxquerys_command_line(tmp_path: Path) -> None:
     java.chmod(0o755)
     connection = jmxquery.JMXConnection(ENDPOINT.url, java_path=str(java))
     access = JmxAccess("reader", 'se "cret')
-    (answer,) = ask(connection, [jmxquery.JMXQuery("a:type=B", "Value")], access, 5.0)
+    (answer,) = ask(connection, [jmxquery.JMXQuery("a:type=B", "Value")], access, PATIENCE_S)
     assert (answer.mBeanName, answer.attribute, answer.value) == ("a:type=B", "Value", 10)
     command, *arguments = seen.read_text().splitlines()
     assert command.startswith("@") and "cret" not in command

@@ -24,6 +24,7 @@ from jobs.console.events import (
 from jobs.console.live import Activity, activity_lines
 from jobs.console.printing import PlainReporter, TerminalReporter, make_reporter
 from tests.support.evidence import broker
+from tests.support.processes import PATIENCE_S
 from tests.support.rows import traffic
 from tests.support.shown import (
     ANSI,
@@ -137,7 +138,7 @@ def test_however_it_is_left_the_cursor_comes_back(event: Event, error: type[Base
     assert "stopped after 0 s" in text
     assert "✓" not in text
     for thread in set(threading.enumerate()) - before:
-        thread.join(timeout=10)
+        thread.join(PATIENCE_S)
         assert not thread.is_alive()
 
 
@@ -205,7 +206,7 @@ def pseudo_terminal() -> Iterator[tuple[TextIO, list[bytes]]]:
         with os.fdopen(slave, "w", encoding="utf-8") as out:
             yield out, arrived
     finally:
-        reader.join(timeout=10)
+        reader.join(PATIENCE_S)
         os.close(master)
 
 

@@ -47,11 +47,11 @@ def impostor() -> Iterator[Starter]:
     started: list[subprocess.Popen[bytes]] = []
 
     def start(testbed_id: str) -> ProcessRecord:
-        command = [sys.executable, "-c", "import time; time.sleep(60)", f"{MARKER}{testbed_id}"]
+        command = [sys.executable, "-c", "import time; time.sleep(600)", f"{MARKER}{testbed_id}"]
         started.append(subprocess.Popen(command))
         process = psutil.Process(started[-1].pid)
         # Until exec has happened the command line is still that of this process.
-        assert becomes(lambda: f"{MARKER}{testbed_id}" in process.cmdline(), 10)
+        assert becomes(lambda: f"{MARKER}{testbed_id}" in process.cmdline())
         return ProcessRecord(process.pid, process.create_time(), 1)
 
     yield start

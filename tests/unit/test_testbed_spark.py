@@ -35,7 +35,7 @@ from jobs.testbed.spark import (
 from jobs.testbed.strays import end_processes, inheriting_processes
 from jobs.testbed.use import cluster_text, submit_line
 from search.errors import ConfigError
-from tests.support.processes import becomes
+from tests.support.processes import PATIENCE_S, becomes
 from tests.support.testbed_spec import SPEC
 
 WITH_SPARK = replace(SPEC, spark_workers=2, spark_home="/spark")
@@ -128,24 +128,27 @@ def test_it_is_ready_when_the_master_knows_every_worker_as_alive(nodes: Nodes) -
     workers = {node.port: "ALIVE" for node in nodes.spark[1:]}
     with master_page(workers) as web_port:
         asked = (replace(nodes.spark[0], web_port=web_port), *nodes.spark[1:])
-        assert missing_workers(asked, 5.0) is None
+        assert missing_workers(asked, PATIENCE_S) is None
         workers[nodes.spark[2].port] = "DEAD"
-        assert missing_workers(asked, 5.0) == "Spark worker 2 not registered at the Spark master"
-    assert "the Spark master does not answer" in str(missing_workers(asked, 5.0))
+        assert (
+            missing_workers(asked, PATIENCE_S)
+            == "Spark worker 2 not registered at the Spark master"
+        )
+    assert "the Spark master does not answer" in str(missing_workers(asked, PATIENCE_S))
 
 
 def test_what_spark_started_is_known_by_its_environment_and_ended() -> None:
     started = []
     for testbed_id in (SPEC.id, "other-00000000"):
-        command = [sys.executable, "-c", "import time; time.sleep(60)"]
+        command = [sys.executable, "-c", "import time; time.sleep(600)"]
         started.append(subprocess.Popen(command, env={**os.environ, TESTBED_VARIABLE: testbed_id}))
     ours, other = started
     try:
-        assert becomes(lambda: [p.pid for p in inheriting_processes(SPEC.id)] == [ours.pid], 10)
+        assert becomes(lambda: [p.pid for p in inheriting_processes(SPEC.id)] == [ours.pid])
         state = State(SPEC, Status.READY, created_s=time.time() - 60)
         assert [p.pid for p in node_processes(state)] == [ours.pid]
         end_processes(inheriting_processes(SPEC.id))
-        ours.wait(10)
+        ours.wait(PATIENCE_S)
         assert inheriting_processes(SPEC.id) == []
         assert other.poll() is None
     finally:

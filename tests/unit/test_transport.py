@@ -19,8 +19,8 @@ from jobs.engine.network.transport import (
     Transport,
     joined,
 )
+from tests.support.processes import PATIENCE_S
 
-DEADLINE_S = 10.0
 Pair = tuple[Transport, socket.socket]
 
 
@@ -28,7 +28,7 @@ Pair = tuple[Transport, socket.socket]
 def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
     """Our end, non-blocking, and the peer's, blocking."""
     ours, theirs = socket.socketpair()
-    theirs.settimeout(DEADLINE_S)
+    theirs.settimeout(PATIENCE_S)
     if request.param == "tls":
         ours, theirs = tls_over(ours, theirs)
     ours.setblocking(False)
@@ -75,7 +75,7 @@ def send_all(transport: Transport, buffers: list[Buffer]) -> int:
     with selectors.DefaultSelector() as selector:
         selector.register(transport, selectors.EVENT_WRITE)
         while sent < len(whole):
-            assert selector.select(DEADLINE_S), "the peer takes nothing"
+            assert selector.select(PATIENCE_S), "the peer takes nothing"
             sent += transport.send(cut(whole[sent:]))
             calls += 1
     return calls
@@ -95,7 +95,7 @@ def test_what_a_slow_peer_does_not_take_is_sent_later_and_nothing_twice(pair: Pa
     reader = threading.Thread(target=read_slowly)
     reader.start()
     send_all(transport, [wanted[taken:]])
-    reader.join(DEADLINE_S)
+    reader.join(PATIENCE_S)
     assert bytes(received) == wanted
 
 
@@ -107,12 +107,12 @@ def test_everything_that_arrived_is_seen_through_a_selector(pair: Pair) -> None:
     with selectors.DefaultSelector() as selector:
         selector.register(transport, selectors.EVENT_READ)
         while len(received) < len(wanted):
-            assert selector.select(DEADLINE_S), f"{len(received)} bytes and then no event"
+            assert selector.select(PATIENCE_S), f"{len(received)} bytes and then no event"
             received += buffer[: transport.receive_into(buffer) or 0]
         assert received == wanted
         assert transport.receive_into(buffer) is None, "nothing is there, and it is no end"
         peer.close()
-        assert selector.select(DEADLINE_S)
+        assert selector.select(PATIENCE_S)
         assert transport.receive_into(buffer) == 0
 
 

@@ -7,8 +7,7 @@ import threading
 import pytest
 
 from jobs.trials.watching import watching
-
-PATIENCE_S = 5.0
+from tests.support.processes import PATIENCE_S
 
 
 def test_it_looks_until_the_block_is_left() -> None:

@@ -124,10 +124,12 @@ class LibraryLoop:
         pool: BatchPool,
         clock: Callable[[], float] = time.monotonic,
         line: DriverLine | None = None,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._plan = plan
         self._line = line
         self._clock = clock
+        self._sleep = sleep
         self._slept_s = 0.0
         self._next_check_s = clock() + _CHECK_INTERVAL_S
         self._make = functools.partial(self._source, records, pool)
@@ -237,7 +239,7 @@ class LibraryLoop:
         began_s = self._clock()
         if due_s <= began_s:
             return
-        time.sleep(min(max(min(due_s, end_s) - began_s, _NAP_MIN_S), _NAP_MAX_S))
+        self._sleep(min(max(min(due_s, end_s) - began_s, _NAP_MIN_S), _NAP_MAX_S))
         self._slept_s += self._clock() - began_s
 
     def _drain(self) -> None:
@@ -246,7 +248,7 @@ class LibraryLoop:
             source.library.end()
         while any(s.is_waiting for s in self._sources) and self._clock() < deadline_s:
             self._look_around()
-            time.sleep(_NAP_MIN_S)
+            self._sleep(_NAP_MIN_S)
         now, account = self._clock(), self.account
         for source in self._sources:
             for partition, records in source.unsettled.items():
