@@ -23,7 +23,7 @@ from pathlib import Path
 
 from jobs.console.events import Table
 from jobs.console.printing import make_reporter
-from jobs.setup.version import __version__
+from jobs.setup.version import HOME, __version__
 from tests.bench.ready_files import (
     AIRFLOW,
     OPERATOR,
@@ -75,6 +75,14 @@ def licensed() -> Check:
     missing = [name for name in ("LICENSE", "CONTRIBUTING.md", "SECURITY.md", "README.md")
                if not (ROOT / name).is_file()]  # fmt: skip
     return Check("licence and the like", f"missing: {', '.join(missing)}" if missing else "")
+
+
+def addressed(home: str) -> Check:
+    """That the package says where its source, its issues and its changes are."""
+    what = "the project's address"
+    if re.fullmatch(r"https://[\w.-]+(/[\w.-]+)+", home):
+        return Check(what)
+    return Check(what, f"expected https://… in jobs/setup/version.py, HOME; it is {home!r}")
 
 
 def installed(wheel: Path, folder: Path, extras: str) -> Path:
@@ -160,6 +168,7 @@ def main() -> int:
         lambda: changelog(text, __version__),
         committed,
         licensed,
+        lambda: addressed(HOME),
     )
     found = [look() for look in plain]
     with tempfile.TemporaryDirectory(prefix="redline-release-") as folder:
