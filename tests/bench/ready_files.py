@@ -31,7 +31,7 @@ OPERATOR_SCHEMA: Final = (
 _LOAD = """
 import json, sys
 from airflow.dag_processing.dagbag import DagBag
-bag = DagBag(sys.argv[1], include_examples=False)
+bag = DagBag(sys.argv[1])
 tasks = {name: [task.task_type for task in dag.tasks] for name, dag in bag.dags.items()}
 print(json.dumps([bag.import_errors, tasks]))
 """
