@@ -70,7 +70,7 @@ bench-search: $(STAMP) ## Compare the search with others on simulated clusters
 	$(BIN)/python -m tests.bench.search
 
 release-check: $(STAMP) ## Check all that a release consists of, wheels in empty environments among it (needs the network)
-	$(BIN)/python -m tests.bench.release
+	$(BIN)/python -m tests.bench.release $(if $(CRD),--operator-schema $(CRD))
 
 clean: ## Delete build products and the virtual environment, but not the cached jars
 	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -13,7 +13,8 @@ from pathlib import Path
 from setuptools import setup
 
 ROOT = Path(__file__).parent
-VERSION = runpy.run_path(str(ROOT / "jobs" / "setup" / "version.py"))["__version__"]
+OWN = runpy.run_path(str(ROOT / "jobs" / "setup" / "version.py"))
+VERSION, HOME = OWN["__version__"], OWN["HOME"]
 README = ROOT / "README.md"
 
 # Why each of these: docs/decisions/libraries.md.
@@ -134,6 +135,14 @@ PACKAGES = [
     "conf",
 ]
 
+URLS = {
+    "Source": HOME,
+    "Issues": f"{HOME}/issues",
+    "Documentation": f"{HOME}/tree/v{VERSION}/docs",
+    "Changelog": f"{HOME}/blob/v{VERSION}/CHANGELOG.md",
+    "Security": f"{HOME}/blob/v{VERSION}/SECURITY.md",
+}
+
 setup(
     name="kafka-redline",
     version=VERSION,
@@ -145,8 +154,14 @@ setup(
         "Environment :: Console",
         "Intended Audience :: System Administrators",
         "Operating System :: POSIX :: Linux",
+        "Programming Language :: Python :: 3",
+        "Programming Language :: Python :: 3.10",
+        "Programming Language :: Python :: 3.11",
+        "Programming Language :: Python :: 3.12",
+        "Programming Language :: Python :: 3.13",
         "Topic :: System :: Benchmark",
     ],
+    project_urls=URLS if HOME else {},
     license="Apache-2.0",
     license_files=["LICENSE"],
     python_requires=">=3.10",

@@ -53,7 +53,8 @@ def list_runs(out: Path, tag: str | None, json_file: Path | None) -> int:
             reporter.report(Table(f"Runs in {out}", COLUMNS, tuple(table_rows(found))))
             note(reporter, f"page: {write_index(out, every)}")
         else:
-            note(reporter, f"there is no such run in {out}")
+            called = "" if tag is None else f" with the tag {tag}"
+            note(reporter, f"there is no run{called} in {out}")
     return 0
 
 

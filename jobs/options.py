@@ -162,6 +162,24 @@ class RunPlace(RunId):
         return str(value) if "/" in str(value) else super().convert(value, param, ctx)
 
 
+class Tables(click.ParamType):  # type: ignore[type-arg]  # not generic in older versions
+    """A path of Spark's, which has a slash, or the name of a schema, which has none."""
+
+    name = "tables"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """As it is given; refuses a name that somebody who sees a folder may mean otherwise."""
+        name = str(value)
+        if "/" not in name and "." not in name and Path(name).is_dir():
+            self.fail(
+                f"{name!r} is a folder here, and a name without a slash is a schema's: write "
+                f"./{name} for the folder, or spark_catalog.{name} for the schema.",
+                param,
+                ctx,
+            )
+        return name
+
+
 def place_of(out: Path, run: str) -> Path:
     """The folder that a `RunPlace` names."""
     return Path(run) if "/" in run else out / run
@@ -198,6 +216,7 @@ out_option = click.option(
 )
 tables_option = click.option(
     "--tables",
+    type=Tables(),
     metavar="PATH|SCHEMA",
     help="The Delta tables: any path of Spark's, or a catalog's schema.  [default: OUT/tables]",
 )

@@ -2,11 +2,16 @@
 
 The version has an entry in the changelog and no other version is named in the deploy pages; the
 wheel builds, and in an empty environment each job that needs no Spark works without the extras,
-and says which one it wants where it does; with them it plans a run. Needs the package index.
+and says which one it wants where it does; with them it plans a run, and it says when another
+package has the name of one of ours. Airflow loads the ready DAG, and the ready application is held
+against the schema of Kubeflow's Spark operator. Needs the package index and GitHub; where GitHub is
+out of reach, `--operator-schema` names a copy of that schema.
 """
 
 from __future__ import annotations
 
+import argparse
+import os
 import re
 import subprocess
 import sys
@@ -18,7 +23,14 @@ from pathlib import Path
 
 from jobs.console.events import Table
 from jobs.console.printing import make_reporter
-from jobs.setup.version import __version__
+from jobs.setup.version import HOME, __version__
+from tests.bench.ready_files import (
+    AIRFLOW,
+    OPERATOR,
+    OPERATOR_SCHEMA,
+    airflow_trouble,
+    operator_trouble,
+)
 from tests.support.commands import ROOT
 from tests.support.wheel import built_wheel
 
@@ -65,6 +77,14 @@ def licensed() -> Check:
     return Check("licence and the like", f"missing: {', '.join(missing)}" if missing else "")
 
 
+def addressed(home: str) -> Check:
+    """That the package says where its source, its issues and its changes are."""
+    what = "the project's address"
+    if re.fullmatch(r"https://[\w.-]+(/[\w.-]+)+", home):
+        return Check(what)
+    return Check(what, f"expected https://… in jobs/setup/version.py, HOME; it is {home!r}")
+
+
 def installed(wheel: Path, folder: Path, extras: str) -> Path:
     """The Python of an empty environment with the wheel and some extras.
 
@@ -80,12 +100,19 @@ def installed(wheel: Path, folder: Path, extras: str) -> Path:
     return python
 
 
-def answers(python: Path, words: Sequence[str], code: int, told: str) -> Check:
-    """That the installed command ends with a code and says something."""
+def answers(
+    python: Path, words: Sequence[str], code: int, told: str, path: Path | None = None
+) -> Check:
+    """That the installed command ends with a code and says something.
+
+    Args:
+        path: a folder that PYTHONPATH names.
+    """
     redline = str(python.with_name("redline"))
-    done = _run([redline, *words], python.parents[1])
+    done = _run([redline, *words], python.parents[1], PYTHONPATH=str(path or ""))
     output = " ".join((done.stdout + done.stderr).split())
-    what = f"{python.parents[1].name}: redline {' '.join(words)}"
+    beside = f" beside another {', '.join(each.name for each in path.iterdir())}" if path else ""
+    what = f"{python.parents[1].name}{beside}: redline {' '.join(words)}"
     if done.returncode == code and told in output:
         return Check(what)
     return Check(what, f"expected {code} and {told!r}; ended with {done.returncode}: {output}")
@@ -99,25 +126,54 @@ def wheels(folder: Path) -> Iterator[Check]:
     yield answers(bare, ["--version"], 0, __version__)
     yield answers(bare, PLAN, 0, "brokers to buy")
     yield answers(bare, DRY_RUN, 2, "pip install 'kafka-redline[spark]'")
+    for name in ("metrics", "conf"):
+        other = folder / f"other-{name}"
+        (other / name).mkdir(parents=True)
+        (other / name / "__init__.py").touch()
+        told = f"is imported in its place: {name} ({other / name})"
+        yield answers(bare, ["--version"], 2, told, other)
     whole = installed(wheel, folder / "with-extras", EXTRAS)
     yield answers(whole, DRY_RUN, 0, "forecast")
 
 
-def _run(command: Sequence[str], folder: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+def ready_files(folder: Path, schema: str) -> Iterator[Check]:
+    """The ready files that no test holds against those who read them."""
+    yield Check(f"{AIRFLOW[0]} loads the DAG", airflow_trouble(folder))
+    what = f"the application is one of Kubeflow's Spark operator {OPERATOR}"
+    yield Check(what, operator_trouble(schema))
+
+
+def _run(command: Sequence[str], folder: Path, **environ: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command,
+        cwd=folder,
+        env={**os.environ, **environ},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
 def main() -> int:
     """Check everything, and say what is wrong; 1 where something is."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument(
+        "--operator-schema",
+        default=OPERATOR_SCHEMA,
+        help="address or file of the operator's definition of ScheduledSparkApplication",
+    )
+    options = parser.parse_args()
     text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     plain: tuple[Callable[[], Check], ...] = (
         lambda: changelog(text, __version__),
         committed,
         licensed,
+        lambda: addressed(HOME),
     )
     found = [look() for look in plain]
     with tempfile.TemporaryDirectory(prefix="redline-release-") as folder:
         found += wheels(Path(folder))
+        found += ready_files(Path(folder) / "airflow", options.operator_schema)
     rows = tuple((each.what, each.trouble or "ok") for each in found)
     with make_reporter() as reporter:
         reporter.report(Table(f"kafka-redline {__version__}", ("what", "found"), rows))

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from jobs.cli import JOBS, redline
 from jobs.list_runs import list_runs
-from jobs.options import run_options
+from jobs.options import Tables, run_options
 from jobs.runs.asked import Asked
 from metrics.reporting.summary import require_place, write_file, write_summary
 from search.errors import ConfigError
@@ -73,6 +73,18 @@ def test_a_mistake_is_told_in_words_that_a_person_has_not_to_guess(
     done = CliRunner().invoke(redline, arguments)
     assert done.exit_code != 0
     assert told in " ".join(f"{done.output} {done.exception}".split())
+
+
+@pytest.mark.parametrize("command", [("report", "r1"), ("find-limit",), ("nightly", "--suite=x")])
+def test_a_folder_without_a_slash_is_not_taken_for_a_schema(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("results").mkdir()
+    told = refused(*command, "--tables", "results")
+    assert "write ./results for the folder, or spark_catalog.results for the schema" in told
+    for meant in ("./results", "spark_catalog.results", "other"):
+        assert Tables().convert(meant, None, None) == meant
 
 
 def test_a_file_that_cannot_be_written_is_told(tmp_path: Path) -> None:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, cast
 
+import javaproperties
+import jsonschema
 import kubernetes_validate
 import pytest
 from databricks.bundles.jobs import Job, JobDict
@@ -18,9 +22,8 @@ from ruamel.yaml import YAML
 
 from jobs.config import load
 from jobs.setup.version import __version__
+from tests.bench.ready_files import READY, operator_trouble, strict
 from tests.support.commands import ROOT, job
-
-READY = ROOT / "docs" / "deploy" / "ready"
 
 
 def documents(name: str) -> list[dict[str, Any]]:
@@ -94,6 +97,55 @@ def test_the_cron_job_submits_a_job_that_exists() -> None:
         assert (ROOT / source).is_file(), source
 
 
+def test_the_application_submits_a_job_that_exists_with_the_settings_of_all() -> None:
+    """`make release-check` holds it against the operator's own schema."""
+    (scheduled,) = documents("kubernetes-spark-operator.yaml")
+    own = scheduled["spec"]["template"]
+    (wheel,) = own["deps"]["pyFiles"]
+    require_command([wheel, own["mainApplicationFile"], *own["arguments"]])
+    assert own["restartPolicy"] == {"type": "Never"}
+    needed = javaproperties.loads((ROOT / "conf/spark/submit.properties").read_text())
+    assert needed.items() <= own["sparkConf"].items()
+    assert own["sparkVersion"] == version("pyspark")
+    (cron,) = [each for each in documents("kubernetes-cronjob.yaml") if each["kind"] == "CronJob"]
+    (driver,) = cron["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"]
+    assert own["image"] == driver["image"]
+    assert own["arguments"] == driver["args"][driver["args"].index("--suite") :]
+    assert own["deps"]["packages"][0] in driver["args"]
+
+
+def test_a_schema_is_held_strictly_as_far_as_it_goes() -> None:
+    inner = {"type": "object", "properties": {"cores": {"type": "integer"}}}
+    schema = {
+        "properties": {
+            "metadata": {"type": "object"},
+            "pods": {"type": "array", "items": inner},
+            "named": {"additionalProperties": inner},
+            "open": {**inner, "additionalProperties": True},
+        }
+    }
+    check = jsonschema.Draft202012Validator(strict(schema)).is_valid
+    assert check({"metadata": {"name": "x"}, "pods": [{"cores": 1}], "named": {"a": {"cores": 1}}})
+    assert check({"open": {"cores": 1, "corez": 1}})
+    for wrong in ({"pods": [{"corez": 1}]}, {"named": {"a": {"corez": 1}}}, {"podz": []}):
+        assert not check(wrong), wrong
+
+
+def test_an_application_is_told_what_the_operator_would_drop_or_refuse(tmp_path: Path) -> None:
+    (own,) = documents("kubernetes-spark-operator.yaml")
+    known = {name: {"type": "object"} for name in ("metadata", "spec")}
+    known |= {name: {"type": "string"} for name in ("apiVersion", "kind")}
+    versions = [{"name": "v1beta2", "schema": {"openAPIV3Schema": {"properties": known}}}]
+    place = tmp_path / "definition.yaml"
+    place.write_text(json.dumps({"spec": {"versions": versions}}))
+    assert operator_trouble(str(place), own) == ""
+    assert "'metadta' was unexpected" in operator_trouble(str(place), {**own, "metadta": {}})
+    assert "expected sparkoperator.k8s.io/v1beta2" in operator_trouble(
+        str(place), {**own, "apiVersion": "sparkoperator.k8s.io/v1"}
+    )
+    assert operator_trouble(str(tmp_path / "none.yaml"), own).startswith("not checked: ")
+
+
 def test_github_would_take_the_workflow() -> None:
     check = [
         sys.executable,
@@ -131,7 +183,7 @@ def _airflow_calls() -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def test_the_dag_submits_a_job_that_exists_and_tries_nothing_again() -> None:
-    """Airflow itself is not installed for this: what it is told is looked at, not loaded."""
+    """What Airflow is told; `make release-check` has Airflow itself load it."""
     calls = dict(_airflow_calls())
     operator = calls["BashOperator"]
     words = shlex.split(operator["bash_command"].replace("{{ ds }}", "2026-11-23"))

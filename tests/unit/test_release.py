@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench.release import answers, changelog, licensed
+from tests.bench.release import addressed, answers, changelog, licensed
 
 RELEASED = "# Changelog\n\n## [Unreleased]\n\n## [0.2.0] - 2026-11-23\n\n- a thing\n"
 
@@ -21,6 +21,12 @@ def test_a_changelog_has_the_version_with_its_date_and_nothing_else_in_waiting()
 
 def test_the_files_that_people_look_for_are_there() -> None:
     assert licensed().trouble == ""
+
+
+@pytest.mark.parametrize("home", ["", "http://example.com/redline", "https://example.com/a b"])
+def test_a_release_says_where_the_project_is(home: str) -> None:
+    assert addressed("https://example.com/someone/kafka-redline").trouble == ""
+    assert f"it is {home!r}" in addressed(home).trouble
 
 
 @pytest.mark.parametrize(

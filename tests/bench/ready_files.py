@@ -1,0 +1,108 @@
+"""The ready files of docs/deploy, by those who read them and are too large to come with the tests.
+
+Airflow loads the DAG, in an environment of its own, and the schema of Kubeflow's Spark operator
+is held against the application. `make release-check` does both; tests do the rest.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import urllib.request
+import venv
+from pathlib import Path
+from typing import Any, Final
+
+import jsonschema
+from ruamel.yaml import YAML
+
+from tests.support.commands import ROOT
+
+READY: Final = ROOT / "docs" / "deploy" / "ready"
+AIRFLOW: Final = ("apache-airflow-core==3.3.2", "apache-airflow-providers-standard==1.21.0")
+OPERATOR: Final = "2.5.2"
+OPERATOR_SCHEMA: Final = (
+    f"https://raw.githubusercontent.com/kubeflow/spark-operator/v{OPERATOR}/charts/"
+    "spark-operator-chart/crds/sparkoperator.k8s.io_scheduledsparkapplications.yaml"
+)
+"""Of 850 kB, so it is read where it is, or from a file that somebody has of it."""
+
+_LOAD = """
+import json, sys
+from airflow.dag_processing.dagbag import DagBag
+bag = DagBag(sys.argv[1])
+tasks = {name: [task.task_type for task in dag.tasks] for name, dag in bag.dags.items()}
+print(json.dumps([bag.import_errors, tasks]))
+"""
+
+
+def airflow_trouble(folder: Path, dag: Path = READY / "airflow_nightly.py") -> str:
+    """What Airflow says against a DAG of one task in bash, once installed in `folder`.
+
+    Raises:
+        subprocess.CalledProcessError: pip could not install Airflow.
+    """
+    python = folder / "bin" / "python"
+    if not python.is_file():
+        venv.create(folder, with_pip=True, symlinks=True)
+        pip = [str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
+        subprocess.run([*pip, *AIRFLOW], check=True, cwd=folder)
+    done = subprocess.run(
+        [str(python), "-c", _LOAD, str(dag)],
+        cwd=folder,
+        env={**os.environ, "AIRFLOW_HOME": str(folder / "home"), "PYTHONPATH": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        return f"Airflow's DagBag ended with {done.returncode}: {done.stderr.strip()[-500:]}"
+    errors, tasks = json.loads(done.stdout.splitlines()[-1])
+    if errors:
+        return "; ".join(" ".join(text.split())[-500:] for text in errors.values())
+    expected = {"redline_nightly": ["BashOperator"]}
+    return "" if tasks == expected else f"expected {expected}, loaded {tasks}"
+
+
+def operator_trouble(place: str, given: dict[str, Any] | None = None) -> str:
+    """What the operator's custom resource definition says against an application.
+
+    Args:
+        place: of the definition, an address or a file.
+        given: the application; the ready one by default.
+    """
+    try:
+        text = _read(place)
+    except OSError as error:
+        return f"not checked: {place} cannot be read ({error}); name a file with CRD=FILE"
+    (version,) = YAML(typ="safe").load(text)["spec"]["versions"]
+    own = given or YAML(typ="safe").load(READY / "kubernetes-spark-operator.yaml")
+    if own["apiVersion"] != f"sparkoperator.k8s.io/{version['name']}":
+        return f"{own['apiVersion']}: expected sparkoperator.k8s.io/{version['name']}"
+    schema = strict(version["schema"]["openAPIV3Schema"])
+    found = jsonschema.Draft202012Validator(schema).iter_errors(own)
+    return "; ".join(f"{error.json_path}: {error.message}" for error in found)
+
+
+def strict(schema: dict[str, Any]) -> dict[str, Any]:
+    """A copy of a schema that refuses keys it does not know; Kubernetes drops them in silence.
+
+    What is described no further, such as `metadata`, is left open.
+    """
+    own = dict(schema)
+    if "properties" in own:
+        own["properties"] = {name: strict(each) for name, each in own["properties"].items()}
+        own.setdefault("additionalProperties", False)
+    if isinstance(own.get("items"), dict):
+        own["items"] = strict(own["items"])
+    if isinstance(own.get("additionalProperties"), dict):
+        own["additionalProperties"] = strict(own["additionalProperties"])
+    return own
+
+
+def _read(place: str) -> str:
+    if place.startswith("https://"):
+        with urllib.request.urlopen(place, timeout=60) as answer:
+            return str(answer.read().decode("utf-8"))
+    return Path(place).read_text(encoding="utf-8")
