@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from jobs.config import load_cluster
-from jobs.config.security import Security, read_secret, secrets_kept_back
+from jobs.config.security import Security, read_secret
+from jobs.setup.children import environment, secrets_kept_back
 from search.errors import ConfigError
 
 SECRET = "hunter2"
@@ -140,9 +141,15 @@ def test_a_secret_of_the_environment_is_kept_from_processes_that_are_started(
 ) -> None:
     monkeypatch.setenv("TEST_PASSWORD", SECRET)
     monkeypatch.setenv("TEST_OTHER", "no secret")
+    monkeypatch.setenv("TEST_TOKEN", f"another {SECRET}")
     read_secret("env:TEST_PASSWORD", "security.password_from")
+    # One that is configured counts before anybody reads it.
+    exporters = "cluster.metrics.host.prometheus={port: 9100, token_from: env:TEST_TOKEN}"
+    load_cluster("example", [exporters])
     show = [sys.executable, "-c", "import os; print(dict(os.environ))"]
     with secrets_kept_back():
         shown = subprocess.run(show, capture_output=True, text=True, check=True).stdout
     assert SECRET not in shown and "no secret" in shown
+    assert "no secret" in environment().values()
+    assert not any(SECRET in value for value in environment().values())
     assert read_secret("env:TEST_PASSWORD", "security.password_from") == SECRET
