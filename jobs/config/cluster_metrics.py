@@ -144,7 +144,8 @@ class Jmx(ClosedPlaces):
         login = self.user_and_password()
         if login is None and not self.tls:
             return None
-        return JmxAccess(*(login or (None, None)), self.tls, self.cafile, self.check_hostname)
+        username, password = login or (None, None)
+        return JmxAccess(username, password, self.tls, self.cafile, self.check_hostname)
 
 
 class Exporters(ClosedPlaces):
