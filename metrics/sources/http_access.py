@@ -8,7 +8,7 @@ import re
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 from metrics.sources.certificates import CertifiedServer, said, speaks_no_tls
@@ -46,17 +46,19 @@ class HttpAccess:
         return "https" if self.is_tls else "http"
 
     @cached_property
-    def context(self) -> ssl.SSLContext | None:
-        """What their connections share; None without TLS.
+    def connector(self) -> Callable[[str, int], http.client.HTTPConnection]:
+        """What makes a connection, not open yet, to a host and a port; all share its context.
 
         Raises:
             ConfigError: a file holds no certificate or key that can be used.
         """
         if not self.is_tls:
-            return None
-        authority = _expanded(self.cafile)
+            return http.client.HTTPConnection
+        return partial(http.client.HTTPSConnection, context=self._context())
+
+    def _context(self) -> ssl.SSLContext:
         try:
-            made = ssl.create_default_context(cafile=authority)
+            made = ssl.create_default_context(cafile=_expanded(self.cafile))
             made.check_hostname = self.check_hostname
         except (ssl.SSLError, OSError) as error:
             raise self._unusable("cafile", "of certificates", error) from error
@@ -69,12 +71,6 @@ class HttpAccess:
                 wanted = "of a certificate, and in keyfile its key without a password"
                 raise self._unusable("certfile", wanted, error) from error
         return made
-
-    def connection(self, host: str, port: int) -> http.client.HTTPConnection:
-        """A connection that is not open yet."""
-        if self.context is None:
-            return http.client.HTTPConnection(host, port)
-        return http.client.HTTPSConnection(host, port, context=self.context)
 
     def headers(self) -> dict[str, str]:
         """What a request needs to be let in.

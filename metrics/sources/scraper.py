@@ -111,7 +111,7 @@ class Scraper:
         self.endpoint = endpoint
         self.url = f"{access.scheme}://{endpoint.address}{PATH}"
         self._access = access
-        access.context  # noqa: B018 - made once, and told before anything is asked
+        self._connect = access.connector
         self._rules = rules
         self._clock = clock
         self._connection: http.client.HTTPConnection | None = None
@@ -184,7 +184,7 @@ class Scraper:
         headers = _HEADERS | self._access.headers()
         if self._connection is None:
             host = self.endpoint.host.strip("[]")
-            self._connection = self._access.connection(host, self.endpoint.port)
+            self._connection = self._connect(host, self.endpoint.port)
         self._connection.timeout = timeout_s
         if self._connection.sock is not None:
             self._connection.sock.settimeout(timeout_s)

@@ -46,7 +46,7 @@ set:
   - workload.trial.warmup_s=0.5
   - workload.trial.measure_s=2
 axes:
-  workload.producer.acks: [all]
+  workload.producer.acks: ["1", all]
 """
 WAYS = [
     ("SASL_SSL", "PLAIN"),
