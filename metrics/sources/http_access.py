@@ -15,6 +15,7 @@ from metrics.sources.certificates import CertifiedServer, said, speaks_no_tls
 from search.errors import ConfigError
 
 _TOKEN = re.compile(r"[\x21-\x7e]+", re.ASCII)
+_CUT = (http.client.BadStatusLine, ConnectionResetError, ssl.SSLEOFError)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
@@ -86,14 +87,14 @@ class HttpAccess:
         Args:
             has_answered: whether it has let us in before.
         """
+        is_cut = isinstance(error, _CUT)
+        if is_cut and has_answered:
+            return None  # it ended, or starts again
         if isinstance(error, ssl.SSLError):
             return self._why_no_tls(error)
-        is_cut = isinstance(error, http.client.BadStatusLine | ConnectionResetError)
-        if not is_cut or has_answered:
+        if not is_cut:
             return None
-        if (
-            self.is_tls
-        ):  # whose server may refuse us behind its back, and hang up before it is heard
+        if self.is_tls:  # it may refuse us and hang up before that is heard
             return f"it ends the connection after TLS began ({_brief(error)}); {self._own}"
         return (
             f"it takes connections and does not answer plain HTTP ({_brief(error)}); expected an "
