@@ -8,10 +8,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from jobs.checks.finding import Finding, warning
-from jobs.config import Cluster, Security
+from jobs.config import Cluster
 from jobs.config.base import ConfigModel
+from jobs.config.cluster_metrics import ClosedPlaces, Jmx
 
 CHECK = "secrets"
+_SENT = {"password_from": "password", "token_from": "token"}
+_TLS_OF_JMX = "start the brokers with com.sun.management.jmxremote.ssl and .registry.ssl"
+_TLS_OF_EXPORTERS = (
+    "let the exporters speak HTTPS (httpServer.ssl of the JMX exporter, tls_server_config of "
+    "node_exporter)"
+)
 _ENCRYPTED = ("spark.network.crypto.enabled", "spark.ssl.rpc.enabled")
 
 
@@ -27,10 +34,9 @@ def exposure_findings(
     """
     if cluster.testbed is not None:  # whose secrets end with it
         return []
-    security, jmx = cluster.security, cluster.jmx
-    is_remote = any(not _is_loopback(host) for host in hosts)
+    security, known = cluster.security, list(hosts)
     found = []
-    if is_remote and security.protocol == "SASL_PLAINTEXT":
+    if _is_remote(known) and security.protocol == "SASL_PLAINTEXT":
         found.append(
             warning(
                 CHECK,
@@ -40,15 +46,18 @@ def exposure_findings(
                 "give the brokers a listener with TLS",
             )
         )
-    if is_remote and jmx is not None and jmx.password_from is not None and not jmx.tls:
-        found.append(
-            warning(
-                CHECK,
-                "jmx has a password and no TLS, so it crosses the network in the clear",
-                "jmx.tls: true on any other host than this one",
-                "start the brokers with com.sun.management.jmxremote.ssl and .registry.ssl",
+    for section in _ways_to_metrics(cluster):
+        secret = next((word for key, word in _SENT.items() if getattr(section, key, None)), None)
+        if secret is not None and not section.tls and _is_remote(section.hosts(known)):
+            found.append(
+                warning(
+                    CHECK,
+                    f"{section.key} has a {secret} and no TLS, so it crosses the network in the "
+                    "clear",
+                    f"{section.key}.tls: true on any other host than this one",
+                    _TLS_OF_JMX if isinstance(section, Jmx) else _TLS_OF_EXPORTERS,
+                )
             )
-        )
     crypto = any(settings.get(name, "false").strip().lower() == "true" for name in _ENCRYPTED)
     if not crypto and not master.startswith("local") and any(_references(security)):
         found.append(
@@ -72,6 +81,17 @@ def exposure_findings(
     return found
 
 
+def _ways_to_metrics(cluster: Cluster) -> Iterator[ClosedPlaces]:
+    metrics = cluster.metrics
+    of_hosts = None if metrics is None or metrics.host is None else metrics.host.prometheus
+    of_brokers = None if metrics is None else metrics.prometheus
+    yield from (each for each in (cluster.jmx, of_brokers, of_hosts) if each is not None)
+
+
+def _is_remote(hosts: Iterable[str]) -> bool:
+    return any(not _is_loopback(host) for host in hosts)
+
+
 def _is_loopback(host: str) -> bool:
     try:
         return ipaddress.ip_address(host).is_loopback
@@ -87,14 +107,16 @@ def _references(section: ConfigModel) -> Iterator[tuple[str, str]]:
 
 
 def _secret_files(cluster: Cluster) -> Iterator[tuple[str, Path]]:
-    sections: dict[str, ConfigModel | None] = {"security": cluster.security, "jmx": cluster.jmx}
+    sections: dict[str, ConfigModel] = {"security": cluster.security}
+    sections |= {section.key: section for section in _ways_to_metrics(cluster)}
     for name, section in sections.items():
-        for key, reference in () if section is None else _references(section):
+        for key, reference in _references(section):
             kind, _, place = reference.partition(":")
             if kind == "file":
                 yield f"{name}.{key}", Path(place).expanduser()
-        if isinstance(section, Security) and section.keyfile is not None:
-            yield f"{name}.keyfile", Path(section.keyfile).expanduser()
+        keyfile: str | None = getattr(section, "keyfile", None)
+        if keyfile is not None:
+            yield f"{name}.keyfile", Path(keyfile).expanduser()
 
 
 def _others_can_write(path: Path) -> bool:

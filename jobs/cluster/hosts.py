@@ -24,12 +24,14 @@ def open_hosts(cluster: Cluster, opened: OpenCluster) -> HostSource:
     Brokers that run on this machine need no exporter.
 
     Raises:
-        ConfigError: an exporter that the cluster's file names does not answer.
+        ConfigError: an exporter that the cluster's file names does not answer, or a secret for it
+            is not there.
     """
     way = None if cluster.metrics is None else cluster.metrics.host
     hosts = opened.info.hosts
     if way is not None:
-        return NodeExporters(way.prometheus.addresses(hosts), SCRAPE_DEADLINE_S).open()
+        way_in, addresses = way.prometheus.access(), way.prometheus.addresses(hosts)
+        return NodeExporters(addresses, SCRAPE_DEADLINE_S, access=way_in).open()
     testbed = opened.testbed
     if testbed is not None:
         return LocalHosts(_host_of(testbed, opened), opened.info.broker_ids, lambda: testbed.pids)

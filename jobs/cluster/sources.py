@@ -30,7 +30,8 @@ def open_metrics(cluster: Cluster, opened: OpenCluster, jvm: Any | None) -> Metr
         jvm: the driver's JVM (`spark._jvm`), or None where there is none.
 
     Raises:
-        ConfigError: a node cannot be reached or judged, or the rule set is wrong.
+        ConfigError: a node cannot be reached or judged, the rule set is wrong, or a secret is not
+            there.
     """
     way = cluster.metrics
     version = ".".join(map(str, opened.info.api_version))
@@ -46,8 +47,13 @@ def open_metrics(cluster: Cluster, opened: OpenCluster, jvm: Any | None) -> Metr
             Endpoint.parse(broker, address)
             for broker, address in sorted(way.prometheus.addresses(opened.info.hosts).items())
         ]
-        rules = load_rules(way.prometheus.rules)
-        source = PrometheusSource(endpoints, rules, EXPORTER_DEADLINE_S, version)
+        source = PrometheusSource(
+            endpoints,
+            load_rules(way.prometheus.rules),
+            EXPORTER_DEADLINE_S,
+            version,
+            access=way.prometheus.access(),
+        )
     else:
         return open_source(opened.jmx, jvm, access=opened.jmx_access)
     try:

@@ -79,7 +79,7 @@ def is_host_port(value: Any) -> bool:
     """True for `host:port` and `[IPv6]:port` with a port from 1 to 65535."""
     if not isinstance(value, str):
         return False
-    match = re.fullmatch(r"(\[[0-9A-Fa-f:.]+\]|[^\s:/\[\]]+):(\d{1,5})", value)
+    match = re.fullmatch(r"(\[[0-9A-Fa-f:.]+\]|[^\s:/@\[\]]+):(\d{1,5})", value)
     return match is not None and 1 <= int(match.group(2)) <= 65_535
 
 

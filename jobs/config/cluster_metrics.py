@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, ClassVar, TypeVar
 
 from pydantic import BeforeValidator, model_validator
@@ -10,10 +10,13 @@ from pydantic import BeforeValidator, model_validator
 from jobs.config.base import ConfigModel, HostPort
 from jobs.config.security import SecretReference, read_secret
 from metrics.sources.access import JmxAccess
+from metrics.sources.http_access import HttpAccess, basic, bearer
 from search.bounds import Text, UnexpectedError, Whole
 from search.errors import ConfigError
 
 Place = TypeVar("Place", bound="Places")
+Closed = TypeVar("Closed", bound="ClosedPlaces")
+Scraped = TypeVar("Scraped", bound="Exporters")
 
 
 def _as_endpoints(value: Any) -> Any:
@@ -75,18 +78,28 @@ class Places(ConfigModel):
             )
         return {broker: self.endpoints[broker] for broker in hosts}
 
+    def hosts(self, advertised: Iterable[str]) -> list[str]:
+        """Those that are asked.
 
-class Jmx(Places):
-    """The brokers' JMX.
+        Args:
+            advertised: the brokers' hosts.
+        """
+        if self.endpoints is None:
+            return list(advertised)
+        return [each.rpartition(":")[0].strip("[]") for each in self.endpoints.values()]
+
+
+class ClosedPlaces(Places):
+    """The same where they may want a login, or speak TLS.
 
     Attributes:
         username_from, password_from: where its user and password are.
-        tls: whether the registry and the objects speak TLS.
-        cafile: PEM file of the certificates to trust; those that Java trusts when left out.
+        tls: whether they speak TLS.
+        cafile: PEM file of the certificates to trust, in place of those that are known anyway.
         check_hostname: whether a broker's certificate must name its host.
     """
 
-    key: ClassVar[str] = "jmx"
+    keys_of_tls: ClassVar[tuple[str, ...]] = ("cafile",)
 
     username_from: SecretReference | None = None
     password_from: SecretReference | None = None
@@ -95,12 +108,32 @@ class Jmx(Places):
     check_hostname: bool = True
 
     @model_validator(mode="after")
-    def _complete(self) -> Jmx:
+    def _complete(self: Closed) -> Closed:
         if (self.username_from is None) != (self.password_from is None):
             raise ValueError("username_from and password_from belong together; add the other one")
-        if self.cafile is not None and not self.tls:
-            raise ValueError("cafile has no effect without tls; add tls: true or remove cafile")
+        for key in self.keys_of_tls:
+            if getattr(self, key) is not None and not self.tls:
+                raise ValueError(f"{key} has no effect without tls; add tls: true or remove {key}")
         return self
+
+    def user_and_password(self) -> tuple[str, str] | None:
+        """The login, secrets resolved; None where there is none.
+
+        Raises:
+            ConfigError: a secret is not there.
+        """
+        if self.username_from is None or self.password_from is None:
+            return None
+        return (
+            read_secret(self.username_from, f"{self.key}.username_from"),
+            read_secret(self.password_from, f"{self.key}.password_from"),
+        )
+
+
+class Jmx(ClosedPlaces):
+    """The brokers' JMX; TLS is that of its registry, too."""
+
+    key: ClassVar[str] = "jmx"
 
     def access(self) -> JmxAccess | None:
         """What opens it, secrets resolved; None where it is open.
@@ -108,17 +141,64 @@ class Jmx(Places):
         Raises:
             ConfigError: a secret is not there.
         """
-        tls = (self.tls, self.cafile, self.check_hostname)
-        if self.username_from is None or self.password_from is None:
-            return JmxAccess(None, None, *tls) if self.tls else None
-        return JmxAccess(
-            read_secret(self.username_from, "jmx.username_from"),
-            read_secret(self.password_from, "jmx.password_from"),
-            *tls,
+        login = self.user_and_password()
+        if login is None and not self.tls:
+            return None
+        username, password = login or (None, None)
+        return JmxAccess(username, password, self.tls, self.cafile, self.check_hostname)
+
+
+class Exporters(ClosedPlaces):
+    """Prometheus exporters.
+
+    Attributes:
+        token_from: where a bearer token is; read anew for every scrape.
+        certfile, keyfile: PEM files of our own certificate and key, for mutual TLS.
+    """
+
+    keys_of_tls: ClassVar[tuple[str, ...]] = ("cafile", "certfile", "keyfile")
+
+    token_from: SecretReference | None = None
+    certfile: str | None = None
+    keyfile: str | None = None
+
+    @model_validator(mode="after")
+    def _one_login(self: Scraped) -> Scraped:
+        if self.token_from is not None and self.password_from is not None:
+            raise ValueError(
+                "expected one of token_from and username_from with password_from; set one and "
+                "leave the other out"
+            )
+        if (self.certfile is None) != (self.keyfile is None):
+            raise ValueError("certfile and keyfile belong together; add the other one")
+        return self
+
+    def access(self) -> HttpAccess:
+        """What opens them.
+
+        Raises:
+            ConfigError: a secret is not there, or cannot be sent.
+        """
+        has_login = self.token_from is not None or self.password_from is not None
+        if has_login:
+            self._login()  # so that a missing one is told before any connection
+        return HttpAccess(
+            self.key,
+            self.tls,
+            self.cafile,
+            self.certfile,
+            self.keyfile,
+            self.check_hostname,
+            self._login if has_login else None,
         )
 
+    def _login(self) -> str:
+        if self.token_from is not None:
+            return bearer(read_secret(self.token_from, f"{self.key}.token_from"), self.key)
+        return basic(*(self.user_and_password() or ("", "")), self.key)
 
-class Prometheus(Places):
+
+class Prometheus(Exporters):
     """The brokers' Prometheus JMX exporters.
 
     Attributes:
@@ -131,7 +211,7 @@ class Prometheus(Places):
     rules: Annotated[str, Text(r"\S.*", "the name of a rule set, such as strimzi")]
 
 
-class NodeExporter(Places):
+class NodeExporter(Exporters):
     """node_exporter on each broker's host; brokers that share a host may share an endpoint."""
 
     key: ClassVar[str] = "metrics.host.prometheus"

@@ -98,11 +98,15 @@ def _shown(path: tuple[Any, ...], value: Any) -> str:
         return "no reference to a secret"
     if isinstance(value, (dict, list, tuple)) or value is None:
         return "null" if value is None else kind_of(value)
-    text = value if isinstance(value, str) else str(value)
+    text = _USER_INFO.sub("***@", value) if isinstance(value, str) else str(value)
     text = text if len(text) <= 60 else f"{text[:57]}..."
     if isinstance(value, bool):
         return f"{text.lower()}, a boolean"
     return f'"{text}", a text' if isinstance(value, str) else text
+
+
+_USER_INFO = re.compile(r"[^\s/]*@")
+"""A user and a password before an address."""
 
 
 def _expected(details: ErrorDetails) -> str:

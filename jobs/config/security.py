@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -17,6 +15,7 @@ from jobs.config.client_properties import secret as secret_of_properties
 from jobs.config.files import text_of
 from jobs.config.tokens import ClientCredentials, ReferencedToken
 from jobs.engine.network.options import ClientOptions
+from jobs.setup.children import keep_back
 from search.bounds import Text, UnexpectedError
 from search.errors import ConfigError
 
@@ -27,24 +26,12 @@ SECRET_BYTES_MAX = 100_000
 """Larger than any password, token or key [B]."""
 
 
-_VARIABLES: set[str] = set()
-"""Those of the environment that hold secrets."""
-
-
-@contextmanager
-def secrets_kept_back() -> Iterator[None]:
-    """Keep the secrets that were read of the environment out of that of processes started now."""
-    kept = {name: os.environ.pop(name) for name in _VARIABLES if name in os.environ}
-    try:
-        yield
-    finally:
-        os.environ.update(kept)
-
-
 def _as_reference(value: Any) -> Any:
     if isinstance(value, str):
         kind, _, place = value.partition(":")
         if kind in ("env", "file", PROPERTIES) and place.strip():
+            if kind == "env":
+                keep_back(place)
             return value
     raise UnexpectedError(REFERENCE)
 
@@ -72,7 +59,7 @@ def read_secret(reference: str, key: str, of: str = "cluster ") -> str:
             f"the secret; put it into an environment variable or a file, and name that"
         )
     if kind == "env":
-        _VARIABLES.add(place)
+        keep_back(place)
         secret = os.environ.get(place, "")
         found = f"the environment variable {place} is not set or empty"
         remedy = f"set {place} before the run"

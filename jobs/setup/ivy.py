@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
+from jobs.setup.children import environment
 from jobs.setup.preflight import java_command
 from search.errors import ConfigError
 
@@ -81,6 +82,7 @@ def retrieve(
         with log.open("w") as stream:
             done = subprocess.run(
                 _command(target, work),
+                env=environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=stream,
                 stderr=subprocess.STDOUT,

@@ -13,6 +13,7 @@ import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from jobs.setup.children import environment
 from jobs.setup.ivy import spark_jar
 from jobs.setup.jar_cache import JarCache
 from jobs.setup.places import cache_dir
@@ -64,6 +65,7 @@ def _compile(
     try:
         done = subprocess.run(
             command,
+            env=environment(),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -23,7 +23,7 @@ from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from jobs.config.security import secrets_kept_back
+from jobs.setup.children import secrets_kept_back
 from jobs.setup.jars import delta_jars
 from jobs.setup.preflight import java_command
 from jobs.spark.failures import SparkFailedError, failure_of

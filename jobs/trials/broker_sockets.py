@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from jobs.engine.network.socket_watch import SocketTally
 from jobs.engine.network.tcp_info import SocketMemory, TcpInfo
+from jobs.setup.children import environment
 from jobs.trials.driver_line import TrialLine
 from jobs.trials.watching import watching
 from metrics.traffic.pattern import Phases
@@ -158,7 +159,12 @@ def _shown(commands: Iterable[tuple[str, ...]]) -> list[SeenSocket]:
     for command in commands:
         try:
             done = subprocess.run(
-                command, capture_output=True, text=True, timeout=_SS_TIMEOUT_S, check=False
+                command,
+                env=environment(),
+                capture_output=True,
+                text=True,
+                timeout=_SS_TIMEOUT_S,
+                check=False,
             )
         except (OSError, subprocess.TimeoutExpired):
             continue

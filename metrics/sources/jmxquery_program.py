@@ -19,6 +19,12 @@ import jmxquery
 
 from metrics.sources.access import ANSWERS, JmxAccess
 
+_OF_JAVA = (
+    "HOME", "JAVA_HOME", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "LANG", "LC_ALL", "LC_CTYPE",
+    "LD_LIBRARY_PATH", "PATH", "TMPDIR", "TZ",
+)  # fmt: skip
+"""What Java reads of the environment; the rest of ours may hold secrets."""
+
 
 def ask(
     connection: jmxquery.JMXConnection,
@@ -45,7 +51,9 @@ def ask(
             # Quoted as the launcher reads it, which is as JSON does but for non-ASCII.
             stream.write("\n".join(json.dumps(each, ensure_ascii=False) for each in arguments))
         command = [connection.java_path, f"@{name}"]
-        answer = subprocess.run(command, capture_output=True, timeout=timeout_s, check=True)
+        answer = subprocess.run(
+            command, env=_environment(), capture_output=True, timeout=timeout_s, check=True
+        )
     finally:
         Path(name).unlink()
     return [
@@ -54,3 +62,7 @@ def ask(
         )
         for row in json.loads(answer.stdout)
     ]
+
+
+def _environment() -> dict[str, str]:
+    return {name: os.environ[name] for name in _OF_JAVA if name in os.environ}

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from metrics.sources.beans import HANDLER_IDLE_NS, Role
+from metrics.sources.http_access import HttpAccess
 from metrics.sources.rules import (
     ACTIVE_CONTROLLER,
     BROKER_HANDLER_IDLE_NS,
@@ -16,13 +17,20 @@ from metrics.sources.rules import (
     missing_readings,
 )
 from metrics.sources.sample import BrokerSample
-from metrics.sources.scraper import PATH, Scrape, ScrapeError, Scraper, names_with
+from metrics.sources.scraper import ClosedError, Scrape, ScrapeError, Scraper, names_with
 from metrics.sources.scrapers import OPEN_DEADLINE_S, Scrapers
 from metrics.sources.source import Endpoint, NodeInfo
 from search.errors import ConfigError
 
+_OPEN = HttpAccess("metrics.prometheus")
+
 JAVA_FACTS = ("jvm.name", "jvm.vendor", "jvm.version")
 """What the labels of the JVM's series are, in the order of the rule sets."""
+
+_REMEDY = (
+    ". Start it with the Prometheus JMX exporter on that port, open the port to this machine, or "
+    "correct metrics.prometheus of the cluster's file"
+)
 
 
 class PrometheusSource:
@@ -34,6 +42,10 @@ class PrometheusSource:
         deadline_s: time after which a node's sample counts as missed [s].
         version: Kafka's version as far as the protocol tells, such as `4.1`.
         clock: wall clock [s since the epoch].
+        access: what they ask for before they answer.
+
+    Raises:
+        ConfigError: a file of `access` cannot be used.
     """
 
     name = "prometheus"
@@ -45,9 +57,10 @@ class PrometheusSource:
         deadline_s: float,
         version: str = "unknown",
         clock: Callable[[], float] = time.time,
+        access: HttpAccess = _OPEN,
     ) -> None:
         self._ids = [endpoint.node_id for endpoint in endpoints]
-        scrapers = [Scraper(endpoint, rules, clock) for endpoint in endpoints]
+        scrapers = [Scraper(endpoint, access, rules, clock) for endpoint in endpoints]
         self._scrapers = Scrapers(scrapers, deadline_s, "redline-prometheus", clock)
         self._rules = rules
         self._version = version
@@ -62,19 +75,18 @@ class PrometheusSource:
         try:
             scrape = scraper.ask_only_for_what_is_known(OPEN_DEADLINE_S)
         except ScrapeError as error:
+            remedy = "" if isinstance(error, ClosedError) else _REMEDY
             raise ConfigError(
-                f"broker {endpoint.node_id} shows no metrics at http://{endpoint.address}{PATH}: "
-                f"{error}. Start it with the Prometheus JMX exporter on that port, open the port "
-                f"to this machine, or correct metrics.prometheus of the cluster's file"
+                f"broker {endpoint.node_id} shows no metrics at {scraper.url}: {error}{remedy}"
             ) from error
-        return endpoint.node_id, self._node(endpoint, scrape)
+        return endpoint.node_id, self._node(scraper, scrape)
 
-    def _node(self, endpoint: Endpoint, scrape: Scrape) -> NodeInfo:
-        values = scrape.values
+    def _node(self, scraper: Scraper, scrape: Scrape) -> NodeInfo:
+        endpoint, values = scraper.endpoint, scrape.values
         ids = names_with(values, NODE_ID)
         if ids and str(endpoint.node_id) not in ids:
             raise ConfigError(
-                f"http://{endpoint.address}{PATH} answers as node {', '.join(sorted(ids))}, "
+                f"{scraper.url} answers as node {', '.join(sorted(ids))}, "
                 f"expected node {endpoint.node_id}; correct metrics.prometheus.endpoints"
             )
         java = names_with(values, JAVA)
@@ -82,7 +94,7 @@ class PrometheusSource:
         if Role.CONTROLLER not in roles or "leader_partitions" in values:
             roles.add(Role.BROKER)
         if Role.BROKER in roles:
-            self._require_handlers(endpoint, values, Role.CONTROLLER in roles)
+            self._require_handlers(scraper, values, Role.CONTROLLER in roles)
         return NodeInfo(
             endpoint.node_id,
             self._version,
@@ -93,9 +105,9 @@ class PrometheusSource:
         )
 
     def _require_handlers(
-        self, endpoint: Endpoint, values: Mapping[str, float], is_combined: bool
+        self, scraper: Scraper, values: Mapping[str, float], is_combined: bool
     ) -> None:
-        who = f"broker {endpoint.node_id} at http://{endpoint.address}{PATH}"
+        who = f"broker {scraper.endpoint.node_id} at {scraper.url}"
         if BROKER_HANDLER_IDLE_NS in values:
             return
         if HANDLER_IDLE_NS not in values:

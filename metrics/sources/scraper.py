@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import math
+import ssl
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -11,8 +12,10 @@ from dataclasses import dataclass, field
 from urllib.parse import urlencode
 
 from metrics.sources.exposition import series_of
+from metrics.sources.http_access import HttpAccess
 from metrics.sources.rules import Match, RuleSet
 from metrics.sources.source import Endpoint
+from search.errors import ConfigError
 
 PATH = "/metrics"
 _HEADERS = {"Accept": "text/plain; version=0.0.4", "Connection": "keep-alive"}
@@ -23,6 +26,10 @@ _ERRORS = (OSError, http.client.HTTPException)
 
 class ScrapeError(Exception):
     """An exporter did not answer with metrics; the text says why."""
+
+
+class ClosedError(ScrapeError):
+    """An exporter is there and closed to us; the text says what to do, too."""
 
 
 @dataclass(frozen=True)
@@ -86,14 +93,25 @@ class Scraper:
 
     Args:
         endpoint: where it answers HTTP.
+        access: what it asks for before it answers.
         rules: what its series are.
         clock: wall clock [s since the epoch].
+
+    Raises:
+        ConfigError: a file of `access` cannot be used.
     """
 
     def __init__(
-        self, endpoint: Endpoint, rules: RuleSet, clock: Callable[[], float] = time.time
+        self,
+        endpoint: Endpoint,
+        access: HttpAccess,
+        rules: RuleSet,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self.endpoint = endpoint
+        self.url = f"{access.scheme}://{endpoint.address}{PATH}"
+        self._access = access
+        self._connect = access.connector
         self._rules = rules
         self._clock = clock
         self._connection: http.client.HTTPConnection | None = None
@@ -113,8 +131,13 @@ class Scraper:
         began_s = self._clock()
         try:
             text = self._get(timeout_s)
+        except ConfigError as error:  # a secret that is not there, or no more
+            raise ClosedError(str(error)) from error
         except _ERRORS as error:
             self.close()
+            told = self._access.why_not(error, has_answered=self._scrapes > 0)
+            if told is not None:
+                raise ClosedError(told) from error
             raise ScrapeError(f"{type(error).__name__}: {error}") from error
         took_s = self._clock() - began_s
         at_s = began_s + took_s / 2
@@ -150,7 +173,7 @@ class Scraper:
         was_kept = self._connection is not None
         try:
             return self._exchange(timeout_s)
-        except (http.client.RemoteDisconnected, ConnectionError):
+        except (http.client.RemoteDisconnected, ConnectionError, ssl.SSLError):
             # An exporter ends connections that were idle for long; only a new one tells more.
             if not was_kept:
                 raise
@@ -158,20 +181,25 @@ class Scraper:
             return self._exchange(timeout_s)
 
     def _exchange(self, timeout_s: float) -> str:
+        headers = _HEADERS | self._access.headers()
         if self._connection is None:
             host = self.endpoint.host.strip("[]")
-            self._connection = http.client.HTTPConnection(host, self.endpoint.port)
+            self._connection = self._connect(host, self.endpoint.port)
         self._connection.timeout = timeout_s
         if self._connection.sock is not None:
             self._connection.sock.settimeout(timeout_s)
-        self._connection.request("GET", self._path, headers=_HEADERS)
+        self._connection.request("GET", self._path, headers=headers)
         answer = self._connection.getresponse()
-        body = answer.read()
+        body = answer.read().decode("utf-8", errors="replace")
         if answer.status != http.client.OK:
+            asked_for = answer.getheader("WWW-Authenticate")
+            told = self._access.why_status(answer.status, asked_for, body)
+            if told is not None:
+                raise ClosedError(told)
             raise http.client.HTTPException(
                 f"HTTP {answer.status} {answer.reason} from {self.endpoint.address}{PATH}"
             )
-        return body.decode("utf-8", errors="replace")
+        return body
 
     def _readings(self, text: str, at_s: float) -> dict[str, float]:
         lines = text.split("\n")

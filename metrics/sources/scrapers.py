@@ -10,7 +10,7 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from functools import partial
 from typing import TypeVar
 
-from metrics.sources.scraper import PATH, Scrape, ScrapeError, Scraper
+from metrics.sources.scraper import Scrape, ScrapeError, Scraper
 
 AT_A_TIME = 32
 """Exporters that are asked at the same time while all answer; Python has time for one answer."""
@@ -89,8 +89,8 @@ class Scrapers:
             found = running.result(max(0.001, ends_s - time.monotonic()))
         except FutureTimeoutError:
             now_s = self._clock()
-            url = f"http://{scraper.endpoint.address}{PATH}"
-            return Scrape(now_s, error=f"no answer from {url} for {now_s - begun_s:.1f} s")
+            waited = f"no answer from {scraper.url} for {now_s - begun_s:.1f} s"
+            return Scrape(now_s, error=waited)
         except ScrapeError as error:
             found = Scrape(self._clock(), error=str(error))
         del self._running[scraper]

@@ -17,19 +17,37 @@ import trustme
 from pyspark.sql import SparkSession
 
 from jobs.cluster.connect import connect
+from jobs.config.experiment import load_sweep
+from jobs.config.source import parse_map, yaml_text
+from jobs.console.events import RecordingReporter, TrialStarted
 from jobs.engine.network.options import OneToken
 from jobs.testbed.handle import Testbed
 from jobs.testbed.keys import SecurityFiles, key_and_certificates
 from jobs.testbed.launcher import start
+from jobs.testbed.use import cluster_text
 from metrics.sources.access import JmxAccess
 from metrics.sources.chooser import open_source
+from metrics.tables.store import TABLES, TableStore
 from search.errors import ConfigError
 from tests.support.engine_bench import Bench
 from tests.support.jmx_nodes import JmxNode, free_port
+from tests.support.sweeps import sweeping
 
 pytestmark = pytest.mark.together
 
 PASSWORD = "no-such-password"
+LOAD = """
+asks: load
+load: 2
+workload: 1kB
+set:
+  - cluster.warm_up_max_s=0
+  - workload.topic.replication_factor=1
+  - workload.trial.warmup_s=0.5
+  - workload.trial.measure_s=2
+axes:
+  workload.producer.acks: ["1", all]
+"""
 WAYS = [
     ("SASL_SSL", "PLAIN"),
     ("SASL_SSL", "SCRAM-SHA-256"),
@@ -207,6 +225,49 @@ def test_no_password_is_in_a_log_or_on_a_command_line(secured: Testbed) -> None:
     commands = [psutil.Process(pid).cmdline() for pid in secured.pids.values()]
     assert len(commands) == 2
     assert password not in str(commands)
+
+
+class Looking(RecordingReporter):
+    """Looks at the processes that ours has started while a trial is on its way."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[str] = []
+
+    def report(self, event: object) -> None:
+        super().report(event)  # type: ignore[arg-type]
+        if isinstance(event, TrialStarted):
+            family = psutil.Process().children(recursive=True)
+            self.seen += [f"{each.cmdline()} {each.environ()}" for each in family]
+
+
+def test_no_secret_is_in_what_a_run_starts_or_leaves(
+    secured: Testbed, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The short form of tests/e2e/test_secrets.py."""
+    password = SecurityFiles(secured.folder).password.read_text()
+    monkeypatch.setenv("PASSWORD_OF_A_TEST", password)
+    cluster = parse_map(cluster_text(secured.folder, secured.state), "cluster").data
+    for section in ("security", "jmx"):
+        cluster[section]["password_from"] = "env:PASSWORD_OF_A_TEST"
+    (tmp_path / "brokers.yaml").write_text(yaml_text(cluster))
+    (tmp_path / "mine.yaml").write_text(LOAD)
+    sweep = load_sweep(str(tmp_path / "mine.yaml"), (), str(tmp_path / "brokers.yaml"))
+    looking = Looking()
+    running = sweeping(sweep, tmp_path, looking)
+    running.run()
+    assert running.ending(None).exit_code == 0
+    assert len(looking.seen) > 2, "brokers and Spark at least"
+    assert [each for each in looking.seen if password in each] == []
+    assert password not in str(looking.events)
+    assert password not in str(spark.sparkContext.getConf().getAll())
+    left = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert {"run.log", "summary.json"} <= {path.name for path in left}
+    assert [path for path in left if password.encode() in path.read_bytes()] == []
+    tables = TableStore(spark, str(tmp_path / "tables"))
+    rows = {table: str(tables.read(table).collect()) for table in TABLES}
+    assert "env:PASSWORD_OF_A_TEST" in rows["runs"], "the reference is kept, and no secret"
+    assert [table for table, text in rows.items() if password in text] == []
 
 
 def test_jmx_with_password_and_tls_is_read_by_the_drivers_jvm(

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from jobs.config.experiment import load_sweep
 from jobs.console.events import RecordingReporter, TrialFinished
 from jobs.runs.sweep.answer import answer_of
 from jobs.testbed.handle import Testbed
+from jobs.trials.unclean_stop import AFTER_SHARE
 from metrics.comparing.sweeps import Result
 from metrics.reporting.sweep.from_tables import read_sweep
 from metrics.tables.store import TableStore
@@ -33,6 +35,27 @@ set:
 axes:
   {ACKS}: ["1", all]
 """
+
+
+FAILOVER = """
+asks: failover
+load: 2
+cluster: testbed
+workload: 1kB
+set:
+  - cluster.testbed.brokers=2
+  - cluster.warm_up_max_s=0
+  - workload.topic.replication_factor=2
+  - workload.trial.warmup_s=1
+  - workload.trial.measure_s=30
+  - workload.trial.drain_timeout_s=30
+axes:
+  workload.topic.partitions_per_broker: [1, 4]
+"""
+SESSION_TIMEOUT_S = 9.0
+"""The default of broker.session.timeout.ms, after which a controller misses a broker [s]."""
+HEARTBEAT_S = 2.0
+"""The default of broker.heartbeat.interval.ms [s]."""
 
 
 class Killed(RecordingReporter):
@@ -80,3 +103,26 @@ def test_a_sweep_that_was_interrupted_measures_no_case_twice(
     other = sweep_of(tmp_path, kafka_testbed, TEXT.replace("load: 4", "load: 5"))
     with pytest.raises(ConfigError, match="begun with another experiment"):
         sweeping(other, tmp_path, RecordingReporter()).run()
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_a_broker_that_dies_under_a_sweep_is_missed_for_a_time_and_no_record_is_lost(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text(FAILOVER, encoding="utf-8")
+    running = sweeping(load_sweep(str(file), ()), tmp_path, RecordingReporter())
+    running.run()
+    assert running.ending(None).exit_code == 0
+    assert len(running.results) == 2
+    for found in running.results:
+        assert found.value is not None, found.why
+        # No earlier than the controller misses it, and its last heartbeat is recent; later than
+        # the window lasts nobody looks.
+        assert SESSION_TIMEOUT_S - 3 * HEARTBEAT_S < found.value < 30 * (1 - AFTER_SHARE)
+    rows = TableStore(spark, str(tmp_path / "tables")).read("trials").collect()
+    assert len(rows) == 2
+    for row in rows:
+        assert row["failed_total"] == 0
+        assert row["acked_total"] > 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -37,9 +38,15 @@ class Exporter:
         self.delay.set()
         self.knows_filter = True
         self.hangs_up = False
+        self.login: str | None = None
+        self.wants = 'Basic realm="exporter"'
         self.paths: list[str] = []
         self.connections: set[int] = set()
         self.port = 0
+
+    def status_for(self, login: str | None) -> int:
+        """The status of an answer to a request with this header Authorization."""
+        return 401 if self.login is not None and login != self.login else self.status
 
     def answer(self, path: str) -> str:
         names = parse_qs(urlsplit(path).query).get("name[]")
@@ -49,8 +56,17 @@ class Exporter:
         return "\n".join(kept) + "\n"
 
 
+class Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, *_: object) -> None:
+        """Whoever does not trust us, or has no certificate, leaves; that is no news."""
+
+
 @contextmanager
-def serving(exporter: Exporter) -> Iterator[Exporter]:
+def serving(exporter: Exporter, context: ssl.SSLContext | None = None) -> Iterator[Exporter]:
+    """Serve it, over HTTPS where there is a context."""
+
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
@@ -58,8 +74,11 @@ def serving(exporter: Exporter) -> Iterator[Exporter]:
             exporter.delay.wait()
             exporter.paths.append(self.path)
             exporter.connections.add(self.client_address[1])
-            body = exporter.answer(self.path).encode()
-            self.send_response(exporter.status)
+            status = exporter.status_for(self.headers.get("Authorization"))
+            body = exporter.answer(self.path).encode() if status == 200 else b""
+            self.send_response(status)
+            if status == 401:
+                self.send_header("WWW-Authenticate", exporter.wants)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
@@ -67,8 +86,11 @@ def serving(exporter: Exporter) -> Iterator[Exporter]:
 
         def log_message(self, *_: object) -> None: ...
 
-    server = ThreadingHTTPServer(("127.0.0.1", exporter.port), Handler)
-    server.daemon_threads = True
+    server = Server(("127.0.0.1", exporter.port), Handler)
+    if context is not None:  # each connection's thread shakes hands by itself
+        server.socket = context.wrap_socket(
+            server.socket, server_side=True, do_handshake_on_connect=False
+        )
     exporter.port = server.server_address[1]
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()

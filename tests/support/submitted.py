@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -43,12 +43,16 @@ class Submitter:
         *options: str,
         cache: Path | None = None,
         within: Sequence[str] = (),
+        cluster: Path | None = None,
+        secrets: Mapping[str, str] | None = None,
     ) -> RunningCommand:
         """Submit a script of jobs/ by its name without .py.
 
         Args:
             cache: of jars; that of this checkout by default.
             within: a command that runs it, such as one that makes a container.
+            cluster: file of the cluster to load; the testbed's by default.
+            secrets: more variables of its environment.
         """
         script = self.folder / f"{job}.py"
         shutil.copyfile(ROOT / "jobs" / f"{job}.py", script)
@@ -75,10 +79,10 @@ class Submitter:
             *conf,
         ]
         program += ["--py-files", str(self.wheel)]
-        cluster = ["--cluster", str(cluster_file(self.testbed.folder)), "--yes"]
-        cluster += [] if job == "cleanup" else ["--workload=demo"]
+        loaded = ["--cluster", str(cluster or cluster_file(self.testbed.folder)), "--yes"]
+        loaded += [] if job == "cleanup" else ["--workload=demo"]
         return RunningCommand(
-            *cluster,
+            *loaded,
             *options,
             folder=self.folder,
             program=[*program, str(script)],
@@ -86,6 +90,7 @@ class Submitter:
                 "PYTHONPATH": "",
                 "PYSPARK_PYTHON": str(self.python),
                 CACHE_VARIABLE: str(cache or cache_dir()),
+                **(secrets or {}),
             },
         )
 

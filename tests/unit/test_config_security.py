@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from jobs.config import load_cluster
-from jobs.config.security import Security, read_secret, secrets_kept_back
+from jobs.config.security import Security, read_secret
+from jobs.setup.children import environment, secrets_kept_back
 from search.errors import ConfigError
 
 SECRET = "hunter2"
@@ -86,13 +87,19 @@ def test_mutual_tls_passes_certificate_key_and_its_password(
         f"cluster.security.password_from={{1.5: {SECRET}, *{SECRET}: 1}}",
         f"cluster.jmx.password_from='{SECRET}",
         f"cluster.security.oauth_token_url=https://me:{SECRET}@idp.example.com/token",
+        f"cluster.metrics.host.prometheus.token={SECRET}",
+        f"cluster.metrics.host.prometheus={{port: 9100, token_from: {SECRET}}}",
+        f"cluster.metrics.host.prometheus.endpoints={{1: 'https://me:{SECRET}@host:9100'}}",
+        f"cluster.metrics.host.prometheus.endpoints={{1: 'me:{SECRET}@host:9100'}}",
+        f"cluster.metrics.host.prometheus.endpoints={{1: '{SECRET}@host:9100'}}",
     ],
 )
 def test_a_literal_secret_is_refused_and_not_repeated(override: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load_cluster("example", [*SASL, override])
     assert SECRET not in str(caught.value)
-    assert "env:" in str(caught.value) or "without user and password" in str(caught.value)
+    expected = ("env:", "without user and password", "expected an address such as")
+    assert any(part in str(caught.value) for part in expected)
 
 
 @pytest.mark.parametrize(
@@ -149,9 +156,15 @@ def test_a_secret_of_the_environment_is_kept_from_processes_that_are_started(
 ) -> None:
     monkeypatch.setenv("TEST_PASSWORD", SECRET)
     monkeypatch.setenv("TEST_OTHER", "no secret")
+    monkeypatch.setenv("TEST_TOKEN", f"another {SECRET}")
     read_secret("env:TEST_PASSWORD", "security.password_from")
+    # One that is configured counts before anybody reads it.
+    exporters = "cluster.metrics.host.prometheus={port: 9100, token_from: env:TEST_TOKEN}"
+    load_cluster("example", [exporters])
     show = [sys.executable, "-c", "import os; print(dict(os.environ))"]
     with secrets_kept_back():
         shown = subprocess.run(show, capture_output=True, text=True, check=True).stdout
     assert SECRET not in shown and "no secret" in shown
+    assert "no secret" in environment().values()
+    assert not any(SECRET in value for value in environment().values())
     assert read_secret("env:TEST_PASSWORD", "security.password_from") == SECRET

@@ -18,6 +18,12 @@ LOGIN = [
 CLEAR = ["cluster.security.protocol=SASL_PLAINTEXT", *LOGIN]
 SAFE = ["cluster.security.protocol=SASL_SSL", *LOGIN]
 JMX = ["cluster.jmx.username_from=env:U", "cluster.jmx.password_from=env:P"]
+NO_JMX = "cluster.jmx=null"
+EXPORTERS = [
+    NO_JMX,
+    "cluster.metrics.prometheus={port: 1, rules: msk, username_from: env:U, password_from: env:P}",
+]
+HOSTS = ["cluster.metrics.host.prometheus={port: 9100, token_from: env:T}"]
 CRYPTO = {"spark.network.crypto.enabled": "true"}
 STANDALONE, LOCAL = "spark://master:7077", "local[2]"
 
@@ -38,6 +44,8 @@ def told(
     [
         (CLEAR, "SASL_PLAINTEXT, so the login and all data cross the network in the clear"),
         (JMX, "jmx has a password and no TLS"),
+        (EXPORTERS, "metrics.prometheus has a password and no TLS, so it crosses the network"),
+        (HOSTS, "metrics.host.prometheus has a token and no TLS"),
     ],
 )
 def test_what_crosses_a_network_in_the_clear_is_one_warning(
@@ -51,7 +59,18 @@ def test_what_crosses_a_network_in_the_clear_is_one_warning(
 
 def test_tls_is_no_warning() -> None:
     assert told([*SAFE, *JMX, "cluster.jmx.tls=true"]) == []
+    for section, login in (("prometheus", EXPORTERS), ("host.prometheus", HOSTS)):
+        assert told([*login, f"cluster.metrics.{section}.tls=true"]) == []
     assert told([]) == []
+
+
+def test_what_is_asked_elsewhere_than_at_the_brokers_counts_by_where_it_is() -> None:
+    port = "cluster.jmx.port=null"
+    tunnelled = [*JMX, port, "cluster.jmx.endpoints={1: '127.0.0.1:9999', 2: '[::1]:9999'}"]
+    assert told(tunnelled) == []
+    away = [*JMX, port, "cluster.jmx.endpoints={1: '127.0.0.1:9999', 2: '[2001:db8::1]:9999'}"]
+    (sentence,) = told(away, "127.0.0.1")
+    assert "jmx has a password and no TLS" in sentence
 
 
 def test_secrets_that_go_to_executors_want_sparks_encryption() -> None:
@@ -72,5 +91,11 @@ def test_a_secret_that_others_can_write_is_a_warning(tmp_path: Path) -> None:
         (sentence,) = told(overrides)
         assert f"others can write the file of security.password_from, {file}" in sentence
         assert f"chmod go-w {file}" in sentence
+    for_scraping = [
+        HOSTS[0].replace("env:T", f"file:{file}"),
+        "cluster.metrics.host.prometheus.tls=true",
+    ]
+    (sentence,) = told(for_scraping)
+    assert f"others can write the file of metrics.host.prometheus.token_from, {file}" in sentence
     file.unlink()
     assert told(overrides) == [], "which its reader says"

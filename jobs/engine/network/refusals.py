@@ -9,12 +9,9 @@ from typing import Any
 
 from kafka import errors as kafka_errors
 
-# Of OpenSSL's x509_vfy.h; Python's ssl has no names for them.
-_NOT_YET_VALID, _EXPIRED = 9, 10
-_WRONG_HOST, _WRONG_ADDRESS = 62, 64
-_UNTRUSTED = (2, 18, 19, 20, 21)
+from metrics.sources.certificates import CertifiedServer, said, speaks_no_tls
 
-_NO_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "UNEXPECTED_EOF_WHILE_READING")
+_BROKER = CertifiedServer("broker", "security", "advertised.listeners")
 
 _LOGIN_KEYS = {
     "OAUTHBEARER": "security.token_from, or the oauth keys",
@@ -55,7 +52,7 @@ def why_not(error: BaseException, options: Mapping[str, Any]) -> str:
             "start it, or correct advertised.listeners or the firewall"
         )
     if isinstance(error, ssl.SSLCertVerificationError):
-        return _certificate(error)
+        return _BROKER.why_refused(error)
     if isinstance(error, ssl.SSLError):
         return _tls(error, options)
     if isinstance(error, kafka_errors.SaslAuthenticationFailedError):
@@ -93,41 +90,13 @@ def _cause(error: BaseException) -> BaseException:
     return error
 
 
-def _certificate(error: ssl.SSLCertVerificationError) -> str:
-    code = error.verify_code
-    if code in (_WRONG_HOST, _WRONG_ADDRESS):
-        return (
-            f"its certificate is for another host ({error.verify_message.rstrip('.')}); expected "
-            "one that names the host it is reached by; correct advertised.listeners or the "
-            "certificate (cluster security.check_hostname=false trusts any name)"
-        )
-    if code == _EXPIRED:
-        return "its certificate has expired; expected a valid one; renew the broker's certificate"
-    if code == _NOT_YET_VALID:
-        return "its certificate is not valid yet; check the clocks of the broker and of this host"
-    if code in _UNTRUSTED:
-        return (
-            f"its certificate is not trusted ({error.verify_message}); expected one that is "
-            "signed by an authority in cluster security.cafile, or by one that the system knows "
-            "when that is left out; name the authority's PEM file there"
-        )
-    return f"its certificate is refused ({error.verify_message}); check it"
-
-
 def _tls(error: ssl.SSLError, options: Mapping[str, Any]) -> str:
-    reason = error.reason or str(error)
-    said = reason.lower().replace("_", " ")
-    if reason in _NO_TLS:
+    if speaks_no_tls(error):
         protocol = options.get("security_protocol")
         return f"its listener does not speak TLS, as {protocol} needs; {_CHECK_PROTOCOL}"
-    if "CERTIFICATE" in reason or "UNKNOWN_CA" in reason:
-        is_given = options.get("ssl_certfile") is not None
-        what = "refuses the client's certificate" if is_given else "wants a client's certificate"
-        return (
-            f"it {what} ({said}); expected one that its truststore trusts; check cluster "
-            "security.certfile and security.keyfile"
-        )
-    return f"TLS fails ({said}); check the files of cluster security"
+    is_given = options.get("ssl_certfile") is not None
+    told = _BROKER.why_none_of_ours(error, is_given=is_given)
+    return told or f"TLS fails ({said(error)}); check the files of cluster security"
 
 
 def _login(error: Exception, options: Mapping[str, Any]) -> str:

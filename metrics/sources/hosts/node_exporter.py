@@ -10,8 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 from metrics.sources.hosts import readings
 from metrics.sources.hosts.sample import HostSample
+from metrics.sources.http_access import HttpAccess
 from metrics.sources.rules import RuleSet, selectors_of
-from metrics.sources.scraper import PATH, ScrapeError, Scraper
+from metrics.sources.scraper import ClosedError, ScrapeError, Scraper
 from metrics.sources.scrapers import OPEN_DEADLINE_S, Scrapers
 from metrics.sources.source import Endpoint
 from search.errors import ConfigError
@@ -51,6 +52,13 @@ _SERIES: Mapping[str, str] = {
 }
 RULES = RuleSet("node_exporter", selectors_of(_SERIES))
 
+_OPEN = HttpAccess("metrics.host.prometheus")
+
+_REMEDY = (
+    ". Start node_exporter there, open the port to this machine, or correct "
+    "metrics.host.prometheus of the cluster's file"
+)
+
 
 class NodeExporters:
     """Scrapes the exporters of all brokers' hosts.
@@ -59,6 +67,10 @@ class NodeExporters:
         addresses: broker id → host:port of the exporter on its host; brokers may share one.
         deadline_s: time after which a host's sample counts as missed [s].
         clock: wall clock [s since the epoch].
+        access: what they ask for before they answer.
+
+    Raises:
+        ConfigError: a file of `access` cannot be used.
     """
 
     def __init__(
@@ -66,10 +78,11 @@ class NodeExporters:
         addresses: Mapping[int, str],
         deadline_s: float,
         clock: Callable[[], float] = time.time,
+        access: HttpAccess = _OPEN,
     ) -> None:
         first = {address: broker for broker, address in sorted(addresses.items(), reverse=True)}
         scrapers = [
-            Scraper(Endpoint.parse(broker, address), RULES, clock)
+            Scraper(Endpoint.parse(broker, address), access, RULES, clock)
             for address, broker in sorted(first.items(), key=lambda each: each[1])
         ]
         self._scrapers = Scrapers(scrapers, deadline_s, "redline-hosts", clock)
@@ -95,14 +108,14 @@ class NodeExporters:
         endpoint = scraper.endpoint
         try:
             found = scraper.ask_only_for_what_is_known(OPEN_DEADLINE_S).values
-            problem = None if found else "it answers without any series of node_exporter"
+            none = f"it answers without any series of node_exporter{_REMEDY}"
+            problem = None if found else none
         except ScrapeError as error:
-            problem = str(error)
+            problem = f"{error}{'' if isinstance(error, ClosedError) else _REMEDY}"
         if problem is not None:
             raise ConfigError(
-                f"the host of broker {endpoint.node_id} shows no metrics at "
-                f"http://{endpoint.address}{PATH}: {problem}. Start node_exporter there, open the "
-                f"port to this machine, or correct metrics.host.prometheus of the cluster's file"
+                f"the host of broker {endpoint.node_id} shows no metrics at {scraper.url}: "
+                f"{problem}"
             )
 
     def sample_all(self) -> Sequence[HostSample]:
