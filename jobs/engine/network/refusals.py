@@ -128,7 +128,8 @@ def _tls(error: ssl.SSLError, options: Mapping[str, Any]) -> str:
 
 def _sasl(error: BaseException, options: Mapping[str, Any]) -> str | None:
     """Of a login, or of none that is wanted; None for another error."""
-    mechanism, protocol = options.get("sasl_mechanism"), options.get("security_protocol")
+    mechanism = options.get("sasl_mechanism")
+    protocol = options.get("security_protocol", "PLAINTEXT")
     if isinstance(error, kafka_errors.SaslAuthenticationFailedError):
         return _login(error, options)
     if isinstance(error, kafka_errors.UnsupportedSaslMechanismError):
