@@ -52,6 +52,10 @@ EXTRAS = {
     # --metrics-port and --notify.
     "live": ["prometheus-client>=0.21", "apprise>=1.9"],
     "librdkafka": ["confluent-kafka>=2.6"],
+    # Logins by Kerberos; Linux has no wheel of it, so that it wants a compiler and libkrb5-dev.
+    "gssapi": ["gssapi>=1.8"],
+    # Logins to Amazon MSK by IAM, on the driver.
+    "msk": ["aws-msk-iam-sasl-signer-python>=1.0.1"],
     # A Jupyter kernel, and what PySpark needs to be a client of Spark Connect.
     "notebooks": [
         "ipykernel>=6.29",
@@ -92,7 +96,7 @@ EXTRAS = {
     ],
 }
 
-EXTRAS["dev"] += [*EXTRAS["spark"], *EXTRAS["charts"], *EXTRAS["live"]]
+EXTRAS["dev"] += [*EXTRAS["spark"], *EXTRAS["charts"], *EXTRAS["live"], *EXTRAS["msk"]]
 
 # Flat, so that a Git checkout works as it is; a test checks that none is forgotten.
 PACKAGES = [

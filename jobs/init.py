@@ -23,7 +23,7 @@ from metrics.reporting.summary import write_file
 from search.errors import ConfigError
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-MECHANISMS = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
+MECHANISMS = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN", "GSSAPI")
 METRICS = ("jmx", "prometheus", "none")
 
 _HEAD = """\
@@ -129,6 +129,7 @@ def document(
     security: dict[str, Any] = {} if protocol == "PLAINTEXT" else {"protocol": protocol}
     if mechanism is not None:
         security["sasl_mechanism"] = mechanism
+    if mechanism not in (None, "GSSAPI"):
         security["username_from"] = "env:KAFKA_USERNAME"
         security["password_from"] = "env:KAFKA_PASSWORD"
     if cafile:

@@ -59,7 +59,8 @@ def exposure_findings(
                 )
             )
     crypto = any(settings.get(name, "false").strip().lower() == "true" for name in _ENCRYPTED)
-    if not crypto and not master.startswith("local") and any(_references(security)):
+    sends = any(_references(security)) or security.sasl_mechanism == "AWS_MSK_IAM"
+    if not crypto and not master.startswith("local") and sends:
         found.append(
             warning(
                 CHECK,

@@ -66,6 +66,8 @@ class Needs:
         for name in (workload.producer.client, workload.consumers.client):
             packages |= CLIENTS[name].packages
         security = cluster.security
+        if security.sasl_mechanism == "GSSAPI":
+            packages["gssapi"] = "gssapi"
         files = (
             workload.payload.messages_file,
             *(getattr(security, key) for key in ("cafile", "certfile", "keyfile")),

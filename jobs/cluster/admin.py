@@ -309,7 +309,9 @@ class KafkaAdmin:
         try:
             try:
                 return request()
-            except (kafka_errors.UnknownBrokerIdError, kafka_errors.NodeNotReadyError):
+            except kafka_errors.KafkaError as error:
+                if not _was_never_sent(error):
+                    raise
                 # A broker went away or came back: the client does not look again itself, and
                 # goes on to ask the broker that once took requests for the controller.
                 manager = self.client._manager
@@ -332,6 +334,16 @@ class KafkaAdmin:
         return AdminError(f"could not {what} ({why}); {advice}", cause)
 
 
+def _was_never_sent(error: kafka_errors.KafkaError) -> bool:
+    """True where no broker can have acted on the request, so that it can be made again."""
+    if isinstance(error, kafka_errors.UnknownBrokerIdError | kafka_errors.NodeNotReadyError):
+        return True
+    # kafka-python gives a connection that could not be made this error, with errno's name in it.
+    is_connection = isinstance(error, kafka_errors.KafkaConnectionError)
+    return is_connection and any(name in str(error) for name in _NOT_REACHED)
+
+
+_NOT_REACHED = ("ECONNREFUSED", "EHOSTUNREACH", "ENETUNREACH")
 _MEMBERLESS = ("Empty", "Dead")
 
 

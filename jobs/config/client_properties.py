@@ -22,7 +22,8 @@ _JAAS = "sasl.jaas.config"
 _JAAS_OPTION = re.compile(r"""(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;]+))""")
 _PREFIXES = ("security.", "sasl.", "ssl.")
 _NO_EFFECT = re.compile(
-    r"sasl\.(kerberos|login\.(refresh|connect|read|retry|callback))\..*"
+    r"sasl\.kerberos\.(kinit\.cmd|ticket\.renew\..*|min\.time\.before\.relogin)"
+    r"|sasl\.login\.(refresh|connect|read|retry|callback)\..*"
     r"|sasl\.oauthbearer\.(expected|jwks|header|sub\.claim|scope\.claim|clock).*"
     r"|ssl\.(enabled\.protocols|protocol|cipher\.suites|provider|secure\.random.*|engine.*"
     r"|keymanager.*|trustmanager.*|(truststore|keystore)\.(type|password))"
@@ -81,6 +82,7 @@ _PLAIN: Mapping[str, tuple[str, Callable[[str], Any]]] = {
     "security.protocol": ("protocol", str.upper),
     "sasl.mechanism": ("sasl_mechanism", str),
     "sasl.oauthbearer.token.endpoint.url": ("oauth_token_url", str),
+    "sasl.kerberos.service.name": ("kerberos_service_name", str),
     "ssl.endpoint.identification.algorithm": ("check_hostname", bool),
 }
 """Kafka's property → our key, and what makes its value."""
@@ -125,9 +127,15 @@ def _files(path: str, name: str, given: Mapping[str, str]) -> Iterator[tuple[str
 
 def _login(path: str, given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Who logs in, of sasl.jaas.config."""
-    jaas = _jaas(given)
+    jaas, mechanism = _jaas(given), given.get("sasl.mechanism")
+    if mechanism == "GSSAPI":
+        yield from _kerberos(path, jaas)
+        return
+    if mechanism == "AWS_MSK_IAM":
+        yield "aws_region", _region(path, given, jaas)
+        return
     wanted = {"username": "username_from", "password": "password_from"}
-    if given.get("sasl.mechanism") == "OAUTHBEARER":
+    if mechanism == "OAUTHBEARER":
         wanted = {"clientId": "oauth_client_id_from", "clientSecret": "oauth_client_secret_from"}
         if "scope" in jaas:
             yield "oauth_scope", jaas["scope"]
@@ -135,6 +143,41 @@ def _login(path: str, given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         if option not in jaas:
             raise _beyond(path, f"{_JAAS} without {option}", f"{option}=… in it")
         yield key, _reference(path, option)
+
+
+def _kerberos(path: str, jaas: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """The service; tickets are those of Kerberos' own settings on each host."""
+    if "keyTab" in jaas:
+        raise _beyond(
+            path,
+            f"{_JAAS} with keyTab",
+            "a ticket cache there, or the keytab in KRB5_CLIENT_KTNAME on the driver and on every "
+            "executor",
+        )
+    if "serviceName" in jaas:
+        yield "kerberos_service_name", jaas["serviceName"]
+
+
+_MSK_HOST = re.compile(r"\.kafka(?:-serverless)?\.([a-z0-9-]+)\.amazonaws\.com")
+
+
+def _region(path: str, given: Mapping[str, str], jaas: Mapping[str, str]) -> str:
+    """Of an MSK cluster, by the names of its brokers, as AWS's own login module has it."""
+    for option in jaas:
+        if option.startswith("aws"):
+            raise _beyond(
+                path,
+                f"{_JAAS} with {option}",
+                "AWS's own chain of credentials alone, such as AWS_PROFILE in the environment",
+            )
+    found = _MSK_HOST.search(given.get("bootstrap.servers", ""))
+    if found is None:
+        raise _beyond(
+            path,
+            "sasl.mechanism AWS_MSK_IAM, and bootstrap.servers without a region in its names",
+            "brokers such as b-1.name.abc123.c2.kafka.eu-west-1.amazonaws.com:9098",
+        )
+    return found[1]
 
 
 def _beyond(path: str, found: str, expected: str) -> ConfigError:

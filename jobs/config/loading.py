@@ -20,11 +20,15 @@ from jobs.config.omb import PREFIX, finder, translated
 from jobs.config.overrides import apply_overrides, parse_overrides
 from jobs.config.problems import config_error
 from jobs.config.source import ParsedFile, parse_map
+from jobs.config.tokens import MSK_TOKEN_S
 from jobs.config.variables import as_written, with_values
 from jobs.config.workload import Workload
 from metrics.traffic.axes import AXES, MESSAGE_BYTES, NP, PARTITIONS, RATE, Axis
 from metrics.traffic.pattern import TrafficPattern
 from search.errors import ConfigError
+
+MSK_LOAD_MAX_S = MSK_TOKEN_S - 120.0
+"""What of a token's life the start and the end of a trial leave to its load [s]."""
 
 Loaded = TypeVar("Loaded", Cluster, Workload, Goal)
 
@@ -204,9 +208,35 @@ def _fitting(loaded: Configuration) -> Configuration:
             f"most as many replicas as brokers; change one of them, for example by --set "
             f"workload.topic.replication_factor={testbed.brokers}"
         )
+    _require_login(loaded)
     _require_axis(loaded)
     _require_rest(loaded)
     return loaded
+
+
+def _require_login(config: Configuration) -> None:
+    """Refuse a login that a client has not, or that would end before a trial does."""
+    mechanism, workload = config.cluster.security.sasl_mechanism, config.workload
+    clients = {"producer": workload.producer.client}
+    if workload.consumers.groups:
+        clients["consumers"] = workload.consumers.client
+    for role, client in clients.items():
+        if mechanism == "GSSAPI" and client == "librdkafka":
+            raise ConfigError(
+                f"cluster {config.cluster.name} has security.sasl_mechanism GSSAPI, and workload "
+                f"{workload.name} has {role}.client librdkafka, whose packages are built without "
+                "it; expected wire or kafka-python; set it, for example by "
+                f"--set workload.{role}.client=wire"
+            )
+    load_s = workload.trial.load_s
+    if mechanism == "AWS_MSK_IAM" and load_s > MSK_LOAD_MAX_S:
+        raise ConfigError(
+            f"cluster {config.cluster.name} has security.sasl_mechanism AWS_MSK_IAM, whose tokens "
+            f"live {MSK_TOKEN_S:g} s, and brokers end a connection with its token; workload "
+            f"{workload.name} has a load of {load_s:g} s in a trial (trial.warmup_s and "
+            f"trial.measure_s); expected at most {MSK_LOAD_MAX_S:g}; shorten it, or use another "
+            "login"
+        )
 
 
 def _require_axis(config: Configuration) -> None:

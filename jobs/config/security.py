@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import socket
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -13,8 +16,9 @@ from jobs.config.base import ConfigModel
 from jobs.config.client_properties import REFERENCE as PROPERTIES
 from jobs.config.client_properties import secret as secret_of_properties
 from jobs.config.files import text_of
-from jobs.config.tokens import ClientCredentials, ReferencedToken
-from jobs.engine.network.options import ClientOptions
+from jobs.config.tokens import ClientCredentials, MskTokens, ReferencedToken
+from jobs.engine.network.options import ClientOptions, TokenProvider
+from jobs.engine.network.refusals import NO_GSSAPI
 from jobs.setup.children import keep_back
 from search.bounds import Text, UnexpectedError
 from search.errors import ConfigError
@@ -24,6 +28,9 @@ REFERENCE = "env:NAME or file:PATH (a secret is never written into a file or an 
 
 SECRET_BYTES_MAX = 100_000
 """Larger than any password, token or key [B]."""
+
+
+_AWS_VARIABLES = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 
 
 def _as_reference(value: Any) -> Any:
@@ -81,11 +88,54 @@ def read_secret(reference: str, key: str, of: str = "cluster ") -> str:
     return secret
 
 
+def _secret_of(security: Security, key: str) -> str:
+    return read_secret(getattr(security, key), f"security.{key}")
+
+
+def token_provider(security: Security) -> TokenProvider:
+    """Where OAUTHBEARER tokens come from.
+
+    Raises:
+        ConfigError: from nowhere.
+    """
+    read = partial(_secret_of, security)
+    if security.aws_region is not None:
+        for variable in _AWS_VARIABLES:
+            keep_back(variable)
+        provider: TokenProvider = MskTokens(security.aws_region)
+    elif security.oauth_token_url is None:
+        provider = ReferencedToken(partial(read, "token_from"))
+    else:
+        provider = ClientCredentials(
+            security.oauth_token_url,
+            read("oauth_client_id_from"),
+            read("oauth_client_secret_from"),
+            security.oauth_scope,
+        )
+    provider.token()  # so that a missing one is told before any connection
+    return provider
+
+
+def _require_gssapi() -> None:
+    if importlib.util.find_spec("gssapi") is None:
+        raise ConfigError(
+            "cluster security.sasl_mechanism is GSSAPI, and "
+            + NO_GSSAPI.format(host=socket.gethostname())
+        )
+
+
 Protocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 
 _PASSWORD_KEYS = ("username_from", "password_from")
 _OAUTH_KEYS = ("oauth_token_url", "oauth_client_id_from", "oauth_client_secret_from")
 _TOKEN_KEYS = ("token_from", *_OAUTH_KEYS, "oauth_scope")
+_LOGIN_KEYS: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(_PASSWORD_KEYS, ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")),
+    **dict.fromkeys(_TOKEN_KEYS, ("OAUTHBEARER",)),
+    "kerberos_service_name": ("GSSAPI",),
+    "aws_region": ("AWS_MSK_IAM",),
+}
+"""Key → the mechanisms that it is for."""
 _TLS_KEYS = ("cafile", "certfile", "keyfile", "key_password_from")
 
 
@@ -94,12 +144,15 @@ class Security(ConfigModel):
 
     Attributes:
         protocol: as Kafka's security.protocol.
-        sasl_mechanism: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER.
+        sasl_mechanism: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, GSSAPI or AWS_MSK_IAM.
         username_from, password_from: where the SASL user and password are.
         token_from: where an OAUTHBEARER token is; read anew for every trial.
         oauth_token_url: an OAuth server's token endpoint, asked for tokens instead.
         oauth_client_id_from, oauth_client_secret_from: who asks it.
         oauth_scope: what for.
+        kerberos_service_name: the first part of the brokers' principals, for GSSAPI; kafka when
+            left out. Tickets are those of each host's own user.
+        aws_region: of the cluster, for AWS_MSK_IAM; credentials are those of AWS's own chain.
         cafile: PEM file of the certificates to trust; the system's when left out.
         certfile, keyfile: PEM files of the client's own certificate and key, for mutual TLS.
         key_password_from: where the key's password is.
@@ -107,7 +160,10 @@ class Security(ConfigModel):
     """
 
     protocol: Protocol = "PLAINTEXT"
-    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] | None = None
+    sasl_mechanism: (
+        Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI", "AWS_MSK_IAM"]
+        | None
+    ) = None
     username_from: SecretReference | None = None
     password_from: SecretReference | None = None
     token_from: SecretReference | None = None
@@ -125,6 +181,12 @@ class Security(ConfigModel):
     oauth_client_id_from: SecretReference | None = None
     oauth_client_secret_from: SecretReference | None = None
     oauth_scope: str | None = None
+    kerberos_service_name: (
+        Annotated[str, Text(r"[^\s@/]+", "the first part of a principal, such as kafka")] | None
+    ) = None
+    aws_region: (
+        Annotated[str, Text(r"[a-z]+(-[a-z]+)+-\d+", "a region, such as eu-west-1")] | None
+    ) = None
     cafile: str | None = None
     certfile: str | None = None
     keyfile: str | None = None
@@ -136,7 +198,7 @@ class Security(ConfigModel):
         if self.protocol.startswith("SASL_"):
             self._complete_login()
         else:
-            keys = ("sasl_mechanism", *_PASSWORD_KEYS, *_TOKEN_KEYS)
+            keys = ("sasl_mechanism", *_LOGIN_KEYS)
             self._refuse(keys, f"protocol {self.protocol}", "protocol SASL_PLAINTEXT or SASL_SSL")
         if not self.protocol.endswith("SSL"):
             self._refuse(_TLS_KEYS, f"protocol {self.protocol}", "protocol SSL or SASL_SSL")
@@ -148,17 +210,26 @@ class Security(ConfigModel):
         if self.sasl_mechanism is None:
             raise ValueError(f"protocol {self.protocol} needs sasl_mechanism as well; add it")
         with_what = f"sasl_mechanism {self.sasl_mechanism}"
+        for key, mechanisms in _LOGIN_KEYS.items():
+            if self.sasl_mechanism not in mechanisms:
+                self._refuse((key,), with_what, f"sasl_mechanism {' or '.join(mechanisms)}")
+        needed: tuple[str, ...] = ()
         if self.sasl_mechanism == "OAUTHBEARER":
-            self._refuse(_PASSWORD_KEYS, with_what, "sasl_mechanism PLAIN or SCRAM")
             by_server = [key for key in _OAUTH_KEYS if getattr(self, key) is not None]
             if (self.token_from is None) == (not by_server):
                 raise ValueError(
                     f"{with_what} needs exactly one of token_from and oauth_token_url (with "
                     "oauth_client_id_from and oauth_client_secret_from); set one of them"
                 )
-            needed: tuple[str, ...] = _OAUTH_KEYS if by_server else ()
-        else:
-            self._refuse(_TOKEN_KEYS, with_what, "sasl_mechanism OAUTHBEARER")
+            needed = _OAUTH_KEYS if by_server else ()
+        elif self.sasl_mechanism == "AWS_MSK_IAM":
+            if self.protocol != "SASL_SSL":
+                raise ValueError(
+                    f"{with_what} with protocol {self.protocol} would send a token in the clear; "
+                    "expected protocol SASL_SSL, as MSK has it; change protocol"
+                )
+            needed = ("aws_region",)
+        elif self.sasl_mechanism != "GSSAPI":
             needed = _PASSWORD_KEYS
         missing = [key for key in needed if getattr(self, key) is None]
         if missing:
@@ -181,36 +252,24 @@ class Security(ConfigModel):
         options = ClientOptions(security_protocol=self.protocol)
         if self.protocol.startswith("SASL_"):
             options["sasl_mechanism"] = self.sasl_mechanism
-            if self.sasl_mechanism == "OAUTHBEARER":
-                options["sasl_oauth_token_provider"] = self._token_provider()
+            if self.sasl_mechanism in ("OAUTHBEARER", "AWS_MSK_IAM"):
+                # MSK takes IAM by OAUTHBEARER as well, which all of our clients speak.
+                options["sasl_mechanism"] = "OAUTHBEARER"
+                options["sasl_oauth_token_provider"] = token_provider(self)
+            elif self.sasl_mechanism == "GSSAPI":
+                _require_gssapi()
+                options["sasl_kerberos_service_name"] = self.kerberos_service_name or "kafka"
             else:
-                options["sasl_plain_username"] = self._secret("username_from")
-                options["sasl_plain_password"] = self._secret("password_from")
+                options["sasl_plain_username"] = _secret_of(self, "username_from")
+                options["sasl_plain_password"] = _secret_of(self, "password_from")
         if self.protocol.endswith("SSL"):
             options["ssl_check_hostname"] = self.check_hostname
             for key in ("cafile", "certfile", "keyfile"):
                 if getattr(self, key) is not None:
                     options[f"ssl_{key}"] = self._file(key)
             if self.key_password_from is not None:
-                options["ssl_password"] = self._secret("key_password_from")
+                options["ssl_password"] = _secret_of(self, "key_password_from")
         return options
-
-    def _token_provider(self) -> ReferencedToken | ClientCredentials:
-        provider: ReferencedToken | ClientCredentials
-        if self.oauth_token_url is None:
-            provider = ReferencedToken(partial(self._secret, "token_from"))
-        else:
-            provider = ClientCredentials(
-                self.oauth_token_url,
-                self._secret("oauth_client_id_from"),
-                self._secret("oauth_client_secret_from"),
-                self.oauth_scope,
-            )
-        provider.token()  # so that a missing one is told before any connection
-        return provider
-
-    def _secret(self, key: str) -> str:
-        return read_secret(getattr(self, key), f"security.{key}")
 
     def _file(self, key: str) -> str:
         path = Path(getattr(self, key)).expanduser()

@@ -1,4 +1,4 @@
-"""Where OAUTHBEARER tokens come from: a secret that somebody renews, or an OAuth server.
+"""Where OAUTHBEARER tokens come from: a secret that somebody renews, an OAuth server, or AWS.
 
 A provider stays on the driver. What goes to an executor is one token, fetched when the
 trial's plan is sent, so executors need neither the client's secret nor a way to the server.
@@ -11,13 +11,12 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
+from abc import abstractmethod
 from base64 import b64encode
 from collections.abc import Callable
 from typing import Any
 
-from kafka.net.sasl.oauth import AbstractTokenProvider
-
-from jobs.engine.network.options import OneToken
+from jobs.engine.network.options import OneToken, TokenProvider
 from search.errors import ConfigError
 
 FETCH_TIMEOUT_S = 10.0
@@ -25,7 +24,7 @@ RENEW_SHARE = 0.8
 """Share of a token's life after which it is not used for new connections."""
 
 
-class ReferencedToken(AbstractTokenProvider):  # type: ignore[misc]
+class ReferencedToken(TokenProvider):
     """The token that a reference points at, read anew for every connection and every trial."""
 
     def __init__(self, read: Callable[[], str]) -> None:
@@ -43,7 +42,43 @@ class ReferencedToken(AbstractTokenProvider):  # type: ignore[misc]
         return OneToken, (self.token(),)
 
 
-class ClientCredentials(AbstractTokenProvider):  # type: ignore[misc]
+class RenewedToken(TokenProvider):
+    """A token that is fetched anew once most of its life is over.
+
+    Args:
+        clock: monotonic [s].
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._token = ""
+        self._good_until_s = float("-inf")
+
+    @abstractmethod
+    def _fetch(self) -> tuple[str, float]:
+        """A new token, and how long it lives [s].
+
+        Raises:
+            ConfigError: none is to be had.
+        """
+
+    def token(self) -> str:
+        """A token that lives on for a while; the last one while it is young enough.
+
+        Raises:
+            ConfigError: none is to be had.
+        """
+        if self._clock() >= self._good_until_s:
+            asked_s = self._clock()
+            self._token, lives_s = self._fetch()
+            self._good_until_s = asked_s + RENEW_SHARE * lives_s
+        return self._token
+
+    def __reduce__(self) -> tuple[type[OneToken], tuple[object, ...]]:
+        return OneToken, (self.token(),)
+
+
+class ClientCredentials(RenewedToken):
     """Tokens of an OAuth server for a client of its own (RFC 6749, section 4.4).
 
     Args:
@@ -61,34 +96,19 @@ class ClientCredentials(AbstractTokenProvider):  # type: ignore[misc]
         scope: str | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        super().__init__(clock)
         self._url = url
         self._client = (client_id, client_secret)
         self._scope = scope
-        self._clock = clock
-        self._token = ""
-        self._good_until_s = float("-inf")
 
-    def token(self) -> str:
-        """A token that lives on for a while; the last one while it is young enough.
+    def _fetch(self) -> tuple[str, float]:
+        answer = self._answer()
+        token, lives_s = answer.get("access_token"), answer.get("expires_in")
+        if not isinstance(token, str) or not token:
+            raise self._problem("its answer has no access_token")
+        return token, lives_s if isinstance(lives_s, int | float) else 0.0
 
-        Raises:
-            ConfigError: the server gives none.
-        """
-        if self._clock() >= self._good_until_s:
-            asked_s = self._clock()
-            answer = self._fetch()
-            token = answer.get("access_token")
-            if not isinstance(token, str) or not token:
-                raise self._problem("its answer has no access_token")
-            lives_s = answer.get("expires_in")
-            share_s = RENEW_SHARE * lives_s if isinstance(lives_s, int | float) else 0.0
-            self._token, self._good_until_s = token, asked_s + share_s
-        return self._token
-
-    def __reduce__(self) -> tuple[type[OneToken], tuple[str]]:
-        return OneToken, (self.token(),)
-
-    def _fetch(self) -> dict[str, Any]:
+    def _answer(self) -> dict[str, Any]:
         form = {"grant_type": "client_credentials"}
         if self._scope:
             form["scope"] = self._scope
@@ -115,4 +135,78 @@ class ClientCredentials(AbstractTokenProvider):  # type: ignore[misc]
             f"the token server cluster security.oauth_token_url names, {self._url}, gives no "
             f"token: {found}; expected an access_token for the client; check the address, "
             "oauth_client_id_from, oauth_client_secret_from and oauth_scope"
+        )
+
+
+MSK_TOKEN_S = 900.0
+"""How long a token of AWS's signer lives [s]; it offers no other."""
+
+
+class MskTokens(RenewedToken):
+    """Tokens of Amazon MSK's IAM, signed here with the credentials of AWS's own chain.
+
+    Signing asks nobody; what may ask is the chain, such as for a role of the host. The chain is
+    followed once, and renews what it found by itself.
+
+    Args:
+        region: of the cluster.
+        clock: monotonic [s].
+
+    Raises:
+        ConfigError: the signer is not installed, or there are no credentials.
+    """
+
+    remedy = (
+        "check cluster security.aws_region, and that the policy of these AWS credentials allows "
+        "kafka-cluster:Connect on the cluster"
+    )
+
+    def __init__(self, region: str, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(clock)
+        self._region = region
+        try:
+            from aws_msk_iam_sasl_signer import MSKAuthTokenProvider
+            from botocore.credentials import CredentialProvider
+            from botocore.exceptions import BotoCoreError
+            from botocore.session import Session
+        except ImportError:
+            raise ConfigError(
+                "cluster security.sasl_mechanism is AWS_MSK_IAM, and AWS's signer is not installed "
+                "here; expected the extra msk on the driver; pip install 'kafka-redline[msk]'"
+            ) from None
+        self._signer, self._errors = MSKAuthTokenProvider, (BotoCoreError, ValueError)
+        credentials = self._ask(Session().get_credentials)
+        if credentials is None:
+            raise self._problem("there are none")
+        self._chain = type("Chain", (CredentialProvider,), {"load": lambda _self: credentials})()
+
+    def _fetch(self) -> tuple[str, float]:
+        return self._sign()[0], MSK_TOKEN_S
+
+    def _sign(self) -> tuple[str, float]:
+        """A new token and its end [s since the epoch]."""
+        token, end_ms = self._ask(
+            lambda: self._signer.generate_auth_token_from_credentials_provider(
+                self._region, self._chain
+            )
+        )
+        return token, end_ms / 1000
+
+    def __reduce__(self) -> tuple[type[OneToken], tuple[object, ...]]:
+        # Signed for each trial's plan, so that the whole of its life is the trial's.
+        return OneToken, (*self._sign(), self.remedy)
+
+    def _ask(self, call: Callable[[], Any]) -> Any:
+        try:
+            return call()
+        except self._errors as error:
+            raise self._problem(" ".join(str(error).split())) from error
+
+    @staticmethod
+    def _problem(found: str) -> ConfigError:
+        return ConfigError(
+            "cluster security.sasl_mechanism is AWS_MSK_IAM, and AWS's own chain of credentials "
+            f"gives none: {found}; expected some on the driver, from the environment "
+            "(AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY), a profile or the "
+            "host's role; set one of them"
         )

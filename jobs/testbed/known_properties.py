@@ -41,7 +41,10 @@ public class RedlinePropertyNames {
 
 TIMEOUT_S = 60.0
 
-PER_LISTENER = re.compile(r"listener\.name\.[^.]+\.(?P<rest>.+)")
+PER_LISTENER = re.compile(
+    r"listener\.name\.[^.]+\.((gssapi|plain|scram-sha-256|scram-sha-512|oauthbearer)\.)?(?P<rest>.+)"
+)
+"""Of one listener, and of one mechanism there."""
 OF_AUTHORIZER = ("super.users", "allow.everyone.if.no.acl.found")
 """Properties that Kafka's StandardAuthorizer reads, and no definition names."""
 PLUGINS = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import socket
 import ssl
 import threading
@@ -87,6 +88,17 @@ def test_each_way_in_carries_a_load_that_is_acknowledged_as_it_grows(
         client = bench.run(measure_s=0.5, rate_records_per_s=2_000.0, acks="all")
         assert client.counts.failed_total == 0
         assert client.counts.acked_total == sum(bench.end_offsets().values()) > 0
+        admin.delete_topic(bench.topic)
+
+
+@pytest.mark.parametrize("client", ["kafka-python", "librdkafka"])
+def test_libraries_log_in_by_a_token(secured: Testbed, client: str) -> None:
+    options = secured.client_security("SASL_SSL", "OAUTHBEARER").client_kwargs()
+    with connect([address(secured, "SASL_SSL")], options) as admin:
+        bench = Bench(secured, admin, replicas=1, options=pickle.loads(pickle.dumps(options)))
+        window = bench.run(measure_s=0.5, acks="all", client=client)
+        assert window.counts.failed_total == 0
+        assert window.counts.acked_total == sum(bench.end_offsets().values()) > 0
         admin.delete_topic(bench.topic)
 
 

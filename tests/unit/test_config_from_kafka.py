@@ -84,7 +84,7 @@ def test_an_oauth_client_is_taken_from_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("properties", "told"),
     [
-        ("sasl.mechanism=GSSAPI", 'sasl_mechanism is "GSSAPI"'),
+        ("sasl.mechanism=NTLM", 'sasl_mechanism is "NTLM"'),
         ("ssl.truststore.location=a.jks", "ssl.truststore.type JKS; expected ssl.truststore.type="),
         ("ssl.keystore.key=-----BEGIN", "which has ssl.keystore.key; expected only what our"),
         ("sasl.jaas.config=X required username=a;", "without password; expected password=…"),

@@ -11,7 +11,12 @@ KNOWN = ("num.io.threads", "ssl.keystore.location", "log.segment.bytes")
 
 @pytest.mark.parametrize(
     "name",
-    [*KNOWN, "listener.name.client.ssl.keystore.location", "super.users"],
+    [
+        *KNOWN,
+        "listener.name.client.ssl.keystore.location",
+        "listener.name.client.gssapi.ssl.keystore.location",
+        "super.users",
+    ],
 )
 def test_what_kafka_reads_is_known(name: str) -> None:
     assert not unknown_names([name], KNOWN)
@@ -22,6 +27,7 @@ def test_what_kafka_reads_is_known(name: str) -> None:
     [
         ("num.io.thread", "num.io.thread (did you mean num.io.threads?)"),
         ("listener.name.client.no.such", "listener.name.client.no.such"),
+        ("listener.name.client.gssapi.no.such", "listener.name.client.gssapi.no.such"),
         ("zzz.qqq", "zzz.qqq"),
     ],
 )

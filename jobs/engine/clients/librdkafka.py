@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import logging
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from types import ModuleType
@@ -36,6 +38,9 @@ REQUEST_MAX_BYTES = 1_000_000_000
 
 LEVEL_MAX = 12
 """The most that librdkafka takes for `compression.level`."""
+
+_TOKEN_S = 3600.0
+"""Taken for the life of a token that does not tell its own [s]."""
 
 _MESSAGES = 10_000
 _ASK_S = 5.0
@@ -98,6 +103,8 @@ def connection_options(options: Mapping[str, object]) -> dict[str, object]:
             continue
         if name == "ssl_check_hostname":
             found["ssl.endpoint.identification.algorithm"] = "https" if value else "none"
+        elif name == "sasl_oauth_token_provider":
+            found["oauth_cb"] = functools.partial(_token, value)
         elif name in _NAMES:
             found[_NAMES[name]] = value
         else:
@@ -106,6 +113,12 @@ def connection_options(options: Mapping[str, object]) -> dict[str, object]:
                 f"{', '.join(_NAMES)}; set producer.client to wire or kafka-python"
             )
     return found
+
+
+def _token(provider: Any, _config: str) -> tuple[str, float]:
+    """A token and its end [s since the epoch], after most of which librdkafka asks again."""
+    good_until_s = getattr(provider, "good_until_s", None)
+    return provider.token(), good_until_s or time.time() + _TOKEN_S
 
 
 def producer_options(pattern: ProducerPattern, full_records: int) -> dict[str, object]:

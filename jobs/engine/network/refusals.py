@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 import ssl
 from collections.abc import Mapping
 from typing import Any
@@ -13,10 +14,15 @@ from metrics.sources.certificates import CertifiedServer, said, speaks_no_tls
 
 _BROKER = CertifiedServer("broker", "security", "advertised.listeners")
 
-_LOGIN_KEYS = {
-    "OAUTHBEARER": "security.token_from, or the oauth keys",
-    None: "security.username_from and security.password_from",
+_LOGIN_REMEDY = {
+    "GSSAPI": "check that the principal of the Kerberos ticket may log in, and the clocks",
+    None: "check what cluster security.username_from and security.password_from point at",
 }
+
+NO_GSSAPI = (
+    "the package gssapi is not installed on {host}; expected the extra gssapi on the "
+    "driver and on every executor; pip install 'kafka-redline[gssapi]' there"
+)
 
 
 class LoginWantedError(Exception):
@@ -55,20 +61,10 @@ def why_not(error: BaseException, options: Mapping[str, Any]) -> str:
         return _BROKER.why_refused(error)
     if isinstance(error, ssl.SSLError):
         return _tls(error, options)
-    if isinstance(error, kafka_errors.SaslAuthenticationFailedError):
-        return _login(error, options)
-    if isinstance(error, kafka_errors.UnsupportedSaslMechanismError):
-        return (
-            f"it does not offer the SASL mechanism {options.get('sasl_mechanism')}; expected one "
-            "of its sasl.enabled.mechanisms; change cluster security.sasl_mechanism"
-        )
-    if isinstance(error, LoginWantedError):
-        return (
-            f"its listener wants a login, and {protocol} has none; expected protocol "
-            "SASL_PLAINTEXT or SASL_SSL for it; change cluster security.protocol, or the port"
-        )
-    if isinstance(error, kafka_errors.IllegalSaslStateError):
-        return f"its listener wants no login, but {protocol} has one; {_CHECK_PROTOCOL}"
+    if protocol.startswith("SASL_") or isinstance(error, LoginWantedError):
+        said = _sasl(error, options)
+        if said is not None:
+            return said
     if isinstance(error, kafka_errors.KafkaTimeoutError | kafka_errors.RequestTimedOutError):
         return f"it takes connections and does not answer as {protocol}; {_CHECK_PROTOCOL}"
     return (
@@ -99,15 +95,57 @@ def _tls(error: ssl.SSLError, options: Mapping[str, Any]) -> str:
     return told or f"TLS fails ({said(error)}); check the files of cluster security"
 
 
+def _sasl(error: BaseException, options: Mapping[str, Any]) -> str | None:
+    """Of a login, or of none that is wanted; None for another error."""
+    mechanism = options.get("sasl_mechanism")
+    protocol = options.get("security_protocol", "PLAINTEXT")
+    if isinstance(error, kafka_errors.SaslAuthenticationFailedError):
+        return _login(error, options)
+    if isinstance(error, kafka_errors.UnsupportedSaslMechanismError):
+        return (
+            f"it does not offer the SASL mechanism {mechanism}; expected one "
+            "of its sasl.enabled.mechanisms; change cluster security.sasl_mechanism"
+        )
+    if isinstance(error, LoginWantedError):
+        return (
+            f"its listener wants a login, and {protocol} has none; expected protocol "
+            "SASL_PLAINTEXT or SASL_SSL for it; change cluster security.protocol, or the port"
+        )
+    if isinstance(error, kafka_errors.IllegalSaslStateError):
+        return f"its listener wants no login, but {protocol} has one; {_CHECK_PROTOCOL}"
+    if type(error).__module__.partition(".")[0] == "gssapi":
+        return _kerberos(error, options)
+    if isinstance(error, RuntimeError) and mechanism == "GSSAPI":
+        return NO_GSSAPI.format(host=socket.gethostname())
+    return None
+
+
 def _login(error: Exception, options: Mapping[str, Any]) -> str:
     mechanism = options.get("sasl_mechanism")
-    keys = _LOGIN_KEYS.get(mechanism, _LOGIN_KEYS[None])
+    provider = options.get("sasl_oauth_token_provider")
+    remedy = _LOGIN_REMEDY.get(mechanism, _LOGIN_REMEDY[None])
     return (
         f"it refuses the login by {mechanism} ({_brief(error)}); expected a user that it knows; "
-        f"check what cluster {keys} point at"
+        f"{getattr(provider, 'remedy', remedy)}"
+    )
+
+
+def _kerberos(error: BaseException, options: Mapping[str, Any]) -> str:
+    """Of MIT's library, whose minor code says what is wrong."""
+    said = re.sub(r".*Minor \(\d+\): ", "", _words(error))
+    service = options.get("sasl_kerberos_service_name")
+    return (
+        f"Kerberos gives no ticket for its service {service} ({said[:200]}); expected a ticket of "
+        "this host's user (kinit, and KRB5CCNAME), or a keytab in KRB5_CLIENT_KTNAME, on the "
+        f"driver and on every executor, and a principal {service}/HOST for each broker's "
+        "advertised host; see to them, or correct cluster security.kerberos_service_name"
     )
 
 
 def _brief(error: BaseException) -> str:
-    text = re.sub(r"^(\[Error -?\d+\] )?(\w+Error: )+", "", " ".join(str(error).split()))
+    text = re.sub(r"^(\[Error -?\d+\] )?(\w+Error: )+", "", _words(error))
     return text[:200] or type(error).__name__
+
+
+def _words(error: BaseException) -> str:
+    return " ".join(str(error).split())

@@ -1,0 +1,136 @@
+"""GSSAPI against a real key distribution centre and a real broker."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobs.cluster.connect import connect
+from jobs.config.security import Security
+from jobs.testbed.handle import Testbed
+from jobs.testbed.launcher import start
+from search.errors import ConfigError
+from tests.support.engine_bench import Bench
+from tests.support.kerberos import SERVICE, kdc, lacking
+
+pytestmark = [pytest.mark.long, pytest.mark.skipif(bool(lacking()), reason=lacking() or "all here")]
+
+LISTENER = "listener.name.sasl_plaintext"
+BROKER = 1
+
+
+@pytest.fixture(scope="module")
+def realm() -> Iterator[Any]:
+    with kdc() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def broker(realm: Any) -> Iterator[Testbed]:
+    login = (
+        "com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true storeKey=true "
+        f'keyTab="{realm.keytab}" principal="{SERVICE}@{realm.realm}";'
+    )
+    overrides = {
+        "security": "SASL_PLAINTEXT",
+        f"{LISTENER}.sasl.enabled.mechanisms": "GSSAPI",
+        f"{LISTENER}.gssapi.sasl.jaas.config": login,
+        "sasl.kerberos.service.name": "kafka",
+    }
+    java = {BROKER: [f"-Djava.security.krb5.conf={realm.env['KRB5_CONFIG']}"]}
+    with start(
+        "secured", brokers=1, overrides=overrides, name="kerberos", node_jvm_options=java
+    ) as testbed:
+        yield testbed
+
+
+@pytest.fixture
+def host(realm: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A host of the realm that has no ticket yet; where its ticket goes."""
+    monkeypatch.setenv("KRB5_CONFIG", realm.env["KRB5_CONFIG"])
+    monkeypatch.setenv("KRB5CCNAME", f"FILE:{tmp_path / 'tickets'}")
+    monkeypatch.delenv("KRB5_CLIENT_KTNAME", raising=False)
+    return tmp_path / "tickets"
+
+
+def options(service: str | None = None) -> dict[str, Any]:
+    given = {"protocol": "SASL_PLAINTEXT", "sasl_mechanism": "GSSAPI"}
+    if service is not None:
+        given["kerberos_service_name"] = service
+    return Security.model_validate(given).client_kwargs()
+
+
+def kinit(realm: Any, *arguments: str) -> None:
+    command = ["kinit", *arguments, "-k", "-t", realm.client_keytab, realm.user_princ]
+    subprocess.run(command, check=True, capture_output=True, timeout=30)
+
+
+@pytest.mark.parametrize("client", ["wire", "kafka-python"])
+@pytest.mark.parametrize("way", ["ticket", "keytab"])
+def test_a_load_is_acknowledged_by_ticket_and_by_keytab(
+    realm: Any,
+    broker: Testbed,
+    host: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    way: str,
+    client: str,
+) -> None:
+    if way == "ticket":
+        kinit(realm)
+    else:
+        monkeypatch.setenv("KRB5_CLIENT_KTNAME", realm.client_keytab)
+    with connect(broker.bootstrap_servers, options()) as admin:
+        bench = Bench(broker, admin, replicas=1, options=options())
+        window = bench.run(measure_s=0.5, acks="all", client=client)
+        assert window.counts.failed_total == 0
+        assert window.counts.acked_total == sum(bench.end_offsets().values()) > 0
+        admin.delete_topic(bench.topic)
+    assert realm.user_princ in subprocess.run(
+        ["klist", str(host)], check=True, capture_output=True, text=True, timeout=30
+    ).stdout  # fmt: skip
+
+
+def refusal(broker: Testbed, service: str | None = None) -> str:
+    with pytest.raises(ConfigError) as caught:
+        connect(broker.bootstrap_servers, options(service))
+    return str(caught.value)
+
+
+@pytest.mark.usefixtures("host")
+def test_no_ticket_is_told_before_any_load(broker: Testbed) -> None:
+    said = refusal(broker)
+    assert "Kerberos gives no ticket for its service kafka (No Kerberos credentials" in said
+    assert "kinit, and KRB5CCNAME" in said and "KRB5_CLIENT_KTNAME" in said
+
+
+@pytest.mark.usefixtures("host")
+def test_a_service_that_the_realm_does_not_know_is_told(realm: Any, broker: Testbed) -> None:
+    kinit(realm)
+    said = refusal(broker, "kaffka")
+    assert f"kaffka/127.0.0.1@{realm.realm} not found in Kerberos database" in said
+    assert "correct cluster security.kerberos_service_name" in said
+
+
+@pytest.mark.usefixtures("host")
+def test_a_producer_without_a_ticket_names_the_broker_in_its_row(
+    realm: Any, broker: Testbed
+) -> None:
+    kinit(realm)
+    with connect(broker.bootstrap_servers, options()) as admin:
+        bench = Bench(broker, admin, replicas=1, options=options())
+        os.environ["KRB5CCNAME"] += "-of-another-host"
+        with pytest.raises(AssertionError, match=r"broker 1 at .*Kerberos gives no ticket"):
+            bench.run()
+        admin.delete_topic(bench.topic)
+
+
+@pytest.mark.usefixtures("host")
+def test_another_mechanism_is_not_offered_there(broker: Testbed) -> None:
+    plain = broker.client_security(mechanism="PLAIN").client_kwargs()
+    with pytest.raises(ConfigError, match="does not offer the SASL mechanism PLAIN"):
+        connect(broker.bootstrap_servers, plain)

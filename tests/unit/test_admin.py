@@ -1,0 +1,78 @@
+"""Requests to a cluster's administration are made again where no broker can have acted on them."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from kafka import errors as kafka_errors
+from kafka.net.inet import KafkaNetSocket
+from kafka.net.selector import NetworkSelector
+
+from jobs.cluster.admin import AdminError, KafkaAdmin
+
+
+class Client:
+    """Of kafka-python, as far as a request that fails needs it."""
+
+    def __init__(self) -> None:
+        self._controller_id: int | None = 2
+        self.looked = 0
+        self._manager = SimpleNamespace(
+            run=lambda call: call(), cluster=SimpleNamespace(refresh_metadata=self._look)
+        )
+
+    def _look(self) -> None:
+        self.looked += 1
+
+
+def answering(*answers: Any) -> Callable[[], Any]:
+    left = list(answers)
+
+    def request() -> Any:
+        answer = left.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    return request
+
+
+def refused() -> Exception:
+    """What kafka-python makes of a port that nobody listens on."""
+    net = NetworkSelector()
+    with socket.socket() as held, socket.socket() as tried:
+        held.bind(("127.0.0.1", 0))
+        tried.setblocking(False)
+        with pytest.raises(kafka_errors.KafkaConnectionError) as caught:
+            net.run(KafkaNetSocket().sock_connect, net, tried, held.getsockname())
+    net.close()
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    "error", [refused(), kafka_errors.NodeNotReadyError(2), kafka_errors.UnknownBrokerIdError(2)]
+)
+def test_a_broker_that_went_away_is_not_asked_again(error: Exception) -> None:
+    client = Client()
+    admin = KafkaAdmin(client, 1.0)
+    assert admin.ask("create it", answering(error, "made")) == "made"
+    assert (client.looked, client._controller_id) == (1, None)
+
+
+@pytest.mark.parametrize(
+    "error", [kafka_errors.KafkaConnectionError("socket disconnected"), kafka_errors.KafkaError()]
+)
+def test_what_a_broker_may_have_done_is_not_asked_for_twice(error: Exception) -> None:
+    client = Client()
+    with pytest.raises(AdminError, match="could not create it"):
+        KafkaAdmin(client, 1.0).ask("create it", answering(error, "made"))
+    assert client.looked == 0
+
+
+def test_a_broker_that_is_still_away_is_told_in_a_sentence() -> None:
+    with pytest.raises(AdminError, match="check that the brokers run and can be reached"):
+        KafkaAdmin(Client(), 1.0).ask("create it", answering(refused(), refused()))
