@@ -37,11 +37,12 @@ class Bench:
         admin: KafkaAdmin,
         replicas: int = 2,
         options: Mapping[str, Any] | None = None,
+        name: str = "engine",
     ) -> None:
         self.options = options or {}
         self.admin = admin
         self.bootstrap = list(testbed.bootstrap_servers)
-        self.topic = f"engine-{uuid.uuid4().hex[:8]}"
+        self.topic = f"{name}-{uuid.uuid4().hex[:8]}"
         self.assigned = assignment(testbed.broker_ids, PARTITIONS_PER_BROKER, replicas)
         admin.create_topic(self.topic, self.assigned, {})
         self.brokers = admin.describe_cluster().addresses
