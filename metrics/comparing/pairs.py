@@ -56,9 +56,8 @@ def _handlers_busy(trial: Trial) -> float | None:
 
 
 def _cpu_ms_per_mb(trial: Trial) -> float | None:
-    brokers, rate = trial.evidence.brokers, trial.evidence.client.achieved_mb_per_s
-    cores = [window.cpu_cores for window in brokers if window.cpu_cores is not None]
-    return 1000.0 * sum(cores) / rate if rate and len(cores) == len(brokers) else None
+    spent_s = trial.evidence.broker_cpu_s_per_mb
+    return None if spent_s is None else 1000.0 * spent_s
 
 
 def _requests_per_1000_records(trial: Trial) -> float | None:
