@@ -9,10 +9,13 @@ import psutil
 
 from jobs.cluster.opening import OpenCluster
 from jobs.config import Cluster
+from jobs.engine.network.namespaces import inside
 from jobs.testbed.handle import Testbed
 from metrics.sources.hosts.node_exporter import NodeExporters
 from metrics.sources.hosts.proc import LocalHost, LocalHosts
+from metrics.sources.hosts.queues import Queues, open_netlink
 from metrics.sources.hosts.source import HostSource, NoHosts
+from search.errors import ConfigError
 
 SCRAPE_DEADLINE_S = 5.0
 """How long a host's exporter may take for one answer [s]."""
@@ -34,21 +37,37 @@ def open_hosts(cluster: Cluster, opened: OpenCluster) -> HostSource:
     if testbed is not None:
         return LocalHosts(_host_of(testbed, opened), opened.info.broker_ids, lambda: testbed.pids)
     if hosts and all(map(_is_here, set(hosts.values()))):
-        return LocalHosts(LocalHost(), opened.info.broker_ids)
+        return LocalHosts(LocalHost(queues=Queues()), opened.info.broker_ids)
     return NoHosts()
 
 
 def _host_of(testbed: Testbed, opened: OpenCluster) -> LocalHost:
     """This machine; behind a link with the brokers' own network, and so under another name."""
     if not testbed.network_namespace:
-        return LocalHost()
+        return LocalHost(queues=Queues())
 
     def a_broker() -> int | None:
         pids = testbed.pids
         return next((pids[each] for each in testbed.broker_ids if each in pids), None)
 
     name = f"{socket.gethostname()}/brokers"
-    return LocalHost(name, network_of=a_broker, speeds=opened.interface_speeds)
+    queues = Queues(lambda: _netlink_of(a_broker()))
+    return LocalHost(name, network_of=a_broker, speeds=opened.interface_speeds, queues=queues)
+
+
+def _netlink_of(pid: int | None) -> socket.socket:
+    """A socket to the kernel's side of the network namespace of this process.
+
+    Raises:
+        OSError: it has ended, or may not be entered.
+    """
+    if pid is None:
+        raise OSError("no broker runs")
+    try:
+        with inside(f"/proc/{pid}/ns/net"):
+            return open_netlink()
+    except ConfigError as error:
+        raise OSError(str(error)) from error
 
 
 def _is_here(host: str) -> bool:
