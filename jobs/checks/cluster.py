@@ -98,13 +98,19 @@ def permission_findings(
     """What the user may not do that a run does.
 
     Args:
-        run_id: part of the names of topics and groups that are asked about.
+        run_id: part of the names of topics, groups and transactional ids that are asked about.
         locks: whether the run takes the cluster's lock.
     """
-    group = f"redline-{run_id}" if config.workload.consumers.groups else None
-    topic = topic_name(run_id, config.workload.message_bytes[0], 1)
-    broker = opened.info.broker_ids[0]
-    return permission_rules(permissions(opened.admin, broker, topic, group, locks))
+    name, workload = f"redline-{run_id}", config.workload
+    found = permissions(
+        opened.admin,
+        opened.info.broker_ids[0],
+        topic_name(run_id, workload.message_bytes[0], 1),
+        group=name if workload.consumers.groups else None,
+        transactional_id=name if workload.producer.has_transactions else None,
+        locks=locks,
+    )
+    return permission_rules(found)
 
 
 def _lock(opened: OpenCluster) -> list[Finding]:

@@ -4,24 +4,33 @@ from __future__ import annotations
 
 import ipaddress
 import socket
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
 
 import psutil
 
 from jobs.cluster.opening import OpenCluster
 from jobs.config import Cluster
-from jobs.testbed.handle import Testbed
+from jobs.engine.network.namespaces import inside
+from jobs.testbed.places import default_root, folder_behind, node_pids
 from metrics.sources.hosts.node_exporter import NodeExporters
 from metrics.sources.hosts.proc import LocalHost, LocalHosts
+from metrics.sources.hosts.queues import Queues, open_netlink
 from metrics.sources.hosts.source import HostSource, NoHosts
+from search.errors import ConfigError
 
 SCRAPE_DEADLINE_S = 5.0
 """How long a host's exporter may take for one answer [s]."""
 
 
-def open_hosts(cluster: Cluster, opened: OpenCluster) -> HostSource:
+def open_hosts(cluster: Cluster, opened: OpenCluster, testbeds: Path | None = None) -> HostSource:
     """An open source of the brokers' hosts; of none where there is no way to them.
 
     Brokers that run on this machine need no exporter.
+
+    Args:
+        testbeds: folder of those that stand, in the cache by default.
 
     Raises:
         ConfigError: an exporter that the cluster's file names does not answer, or a secret for it
@@ -32,25 +41,45 @@ def open_hosts(cluster: Cluster, opened: OpenCluster) -> HostSource:
     if way is not None:
         way_in, addresses = way.prometheus.access(), way.prometheus.addresses(hosts)
         return NodeExporters(addresses, SCRAPE_DEADLINE_S, access=way_in).open()
-    testbed = opened.testbed
+    testbed, ids = opened.testbed, opened.info.broker_ids
     if testbed is not None:
-        return LocalHosts(_host_of(testbed, opened), opened.info.broker_ids, lambda: testbed.pids)
+        return LocalHosts(_host_of(opened, lambda: testbed.pids), ids, lambda: testbed.pids)
+    standing = folder_behind(testbeds or default_root(), opened.network_namespace)
+    if standing is not None:
+        pids = partial(node_pids, standing)
+        return LocalHosts(_host_of(opened, pids), ids, pids)
     if hosts and all(map(_is_here, set(hosts.values()))):
-        return LocalHosts(LocalHost(), opened.info.broker_ids)
+        return LocalHosts(LocalHost(queues=Queues()), ids)
     return NoHosts()
 
 
-def _host_of(testbed: Testbed, opened: OpenCluster) -> LocalHost:
+def _host_of(opened: OpenCluster, processes: Callable[[], Mapping[int, int]]) -> LocalHost:
     """This machine; behind a link with the brokers' own network, and so under another name."""
-    if not testbed.network_namespace:
-        return LocalHost()
+    if not opened.network_namespace:
+        return LocalHost(queues=Queues())
 
     def a_broker() -> int | None:
-        pids = testbed.pids
-        return next((pids[each] for each in testbed.broker_ids if each in pids), None)
+        pids = processes()
+        return next((pids[each] for each in opened.info.broker_ids if each in pids), None)
 
     name = f"{socket.gethostname()}/brokers"
-    return LocalHost(name, network_of=a_broker, speeds=opened.interface_speeds)
+    queues = Queues(lambda: _netlink_of(a_broker()))
+    return LocalHost(name, network_of=a_broker, speeds=opened.interface_speeds, queues=queues)
+
+
+def _netlink_of(pid: int | None) -> socket.socket:
+    """A socket to the kernel's side of the network namespace of this process.
+
+    Raises:
+        OSError: it has ended, or may not be entered.
+    """
+    if pid is None:
+        raise OSError("no broker runs")
+    try:
+        with inside(f"/proc/{pid}/ns/net"):
+            return open_netlink()
+    except ConfigError as error:
+        raise OSError(str(error)) from error
 
 
 def _is_here(host: str) -> bool:

@@ -1,4 +1,4 @@
-"""What a user may do with the topics and groups of a run, asked before there are any.
+"""What a user may do with the topics, groups and transactional ids of a run, before there are any.
 
 Brokers look at the ACLs of a request first and only then for what it is about. So a request
 about a topic that does not exist is answered by *not permitted* or by *unknown*, and changes
@@ -14,17 +14,20 @@ from typing import Any
 from kafka import errors as kafka_errors
 from kafka.protocol.admin import DeleteRecordsRequest
 from kafka.protocol.consumer import FetchRequest, HeartbeatRequest
-from kafka.protocol.producer import ProduceRequest
+from kafka.protocol.producer import EndTxnRequest, ProduceRequest
 
 from jobs.cluster.admin import LOOK_TIMEOUT_MS, KafkaAdmin
 from jobs.cluster.lock import GROUP
 
 _BY_NAME = {"produce": 12, "fetch": 12}
 """The newest versions of these requests that name topics; later ones want an id."""
+_END_VERSION = 1
+"""Of the end of a transaction, as producers send it."""
 _REFUSALS = (
     kafka_errors.TopicAuthorizationFailedError,
     kafka_errors.GroupAuthorizationFailedError,
     kafka_errors.ClusterAuthorizationFailedError,
+    kafka_errors.TransactionalIdAuthorizationFailedError,
 )
 
 
@@ -46,14 +49,21 @@ class Permission:
 
 
 def permissions(
-    admin: KafkaAdmin, broker_id: int, topic: str, group: str | None, locks: bool = True
+    admin: KafkaAdmin,
+    broker_id: int,
+    topic: str,
+    *,
+    group: str | None = None,
+    transactional_id: str | None = None,
+    locks: bool = True,
 ) -> tuple[Permission, ...]:
-    """What this client may do with such a topic and such a group.
+    """What this client may do with such a topic, such a group and such a transactional id.
 
     Args:
         broker_id: the broker to ask.
         topic: the name of a topic that does not exist.
         group: the id of a group that does not exist; None when no consumers read along.
+        transactional_id: one that does not exist; None when producers have no transactions.
         locks: whether the run takes the cluster's lock.
 
     Raises:
@@ -72,6 +82,9 @@ def permissions(
     if group is not None:
         found.append(ask("read", "Read on topics", _fetch(topic), _of_fetch))
         found.append(ask("join a group", "Read on groups", _heartbeat(group), _of_heartbeat))
+    if transactional_id is not None:
+        acl, end = "Write on transactional ids", _end(transactional_id)
+        found.append(ask("write in transactions", acl, end, _of_end))
     if locks:
         remedy = "have it granted, or run with --no-lock where nobody else loads the cluster"
         lock = ask("lock the cluster", "Read on groups", _heartbeat(GROUP), _of_heartbeat)
@@ -158,4 +171,23 @@ def _heartbeat(group: str) -> Any:
 
 
 def _of_heartbeat(answer: Any) -> int:
+    return int(answer.error_code)
+
+
+def _end(transactional_id: str) -> Any:
+    """To abort a transaction that there is not.
+
+    It wants Write, which grants Describe too (https://kafka.apache.org/documentation/#security_authz),
+    and unlike the search for a coordinator it makes no topic `__transaction_state`.
+    """
+    return EndTxnRequest(
+        transactional_id=transactional_id,
+        producer_id=0,
+        producer_epoch=0,
+        committed=False,
+        max_version=_END_VERSION,
+    )
+
+
+def _of_end(answer: Any) -> int:
     return int(answer.error_code)

@@ -318,7 +318,7 @@ def _require_growing_size(workload: Workload, load_cap: int) -> None:
             f"the goal searches along message_bytes and workload {workload.name} has "
             f"{len(workload.message_bytes)} sizes; expected one, which names the point; give one"
         )
-    if workload.producer.rate_records_per_s is None:
+    if workload.producer.rate_bytes_per_s is not None:
         raise ConfigError(
             "the goal searches along message_bytes and the producers' rate is in bytes per "
             "second, so load would not grow with the size; expected "

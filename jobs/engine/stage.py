@@ -29,6 +29,7 @@ from jobs.engine.task.driver_line import DriverLine, OrphanedError
 from jobs.engine.task.host_watch import HostWatch
 from jobs.engine.task.plan import TrialPlan
 from metrics.sources.hosts.proc import LocalHost
+from metrics.sources.hosts.queues import Queues
 from metrics.trial.clock import ClockOffset
 from metrics.trial.task import TASK_DDL, TaskReport, reports_to_batch
 from search.errors import ConfigError, RedlineError
@@ -112,7 +113,7 @@ def _run_task(
             return replace(absent, is_refused=is_refused)
         acknowledged = Acknowledged(plan, gather)
         offset_s = wall_clock() - time.monotonic()
-        host = LocalHost(clock=wall_clock, speeds=plan.interface_speeds)
+        host = LocalHost(clock=wall_clock, speeds=plan.interface_speeds, queues=Queues())
         with HostWatch(host, is_on=agreed.looks_at_host) as watch:
             report = _watched(plan, task, client, start_wall_s, offset_s, line, acknowledged, watch)
         return replace(report, clock=_clock_seen(line))

@@ -17,7 +17,7 @@ from jobs.testbed.keys import USER, SecurityFiles
 from jobs.testbed.listeners import client_security
 from jobs.testbed.logs import tail_text
 from jobs.testbed.model import CONTROLLER_ID, Node, State
-from jobs.testbed.places import SUPERVISOR_LOG, read_state
+from jobs.testbed.places import SUPERVISOR_LOG, node_pids, read_state
 from metrics.sources.access import JmxAccess
 from search.errors import RedlineError
 
@@ -122,9 +122,7 @@ class Testbed:
     @property
     def pids(self) -> dict[int, int]:
         """Node id → process id of the nodes that run now, the controller too."""
-        state = read_state(self._folder)
-        records = state.processes if state else ()
-        return {each.node_id: each.pid for each in records if each.node_id is not None}
+        return node_pids(self._folder)
 
     @property
     def network_namespace(self) -> str:

@@ -101,6 +101,22 @@ def read_state(folder: Path) -> State | None:
         return None
 
 
+def node_pids(folder: Path) -> dict[int, int]:
+    """Node id → process id of the nodes that run now, the controller too."""
+    state = read_state(folder)
+    records = state.processes if state else ()
+    return {each.node_id: each.pid for each in records if each.node_id is not None}
+
+
+def folder_behind(root: Path, network_namespace: str) -> Path | None:
+    """The testbed whose brokers are reached from this namespace over a link; None without one."""
+    for folder in testbed_dirs(root) if network_namespace else []:
+        state = read_state(folder)
+        if state is not None and state.network_namespace == network_namespace:
+            return folder
+    return None
+
+
 def write_state(folder: Path, state: State) -> None:
     """Replace the state at once: a reader sees the old one or the new one, whole."""
     draft = folder / f"{STATE_FILE}.new"

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -173,7 +174,7 @@ def _shown(commands: Iterable[tuple[str, ...]]) -> list[SeenSocket]:
 
 
 class BrokerSockets:
-    """Looks at the brokers' ends during a window.
+    """Looks at the brokers' ends during a window, or during windows in a row.
 
     Args:
         nodes: node id → process id, of all nodes of the testbed.
@@ -195,19 +196,30 @@ class BrokerSockets:
         self._show = show or partial(_shown, commands)
         self._is_possible = bool(show or commands)
         self._clock = clock
+        self._lock = threading.Lock()
+        self._over: list[dict[int, SocketCounts]] = []
+        self._begin()
+
+    def _begin(self) -> None:
         self._counts: dict[int, SocketCounts] = {}
         self._tallies: dict[tuple[int, str], SocketTally] = {}
         self._began_s: float | None = None
         self._last_s = 0.0
 
-    def watch(self, line: TrialLine, phases: Phases) -> AbstractContextManager[None]:
-        """Look on while a load runs, at its window only."""
+    def watch(
+        self, line: TrialLine, phases: Phases, windows: int = 1
+    ) -> AbstractContextManager[None]:
+        """Look on while a load runs, at its windows only.
+
+        Args:
+            phases: of the load with its first window; the others are as long.
+        """
         if not self._is_possible:
             return nullcontext()
-        return watching("broker-sockets", lambda: self.step(line.start_s, phases))
+        return watching("broker-sockets", lambda: self.step(line.start_s, phases, windows))
 
-    def step(self, start_s: float | None, phases: Phases) -> float | None:
-        """Look if it is time to; says after how long to come again, None after the window [s].
+    def step(self, start_s: float | None, phases: Phases, windows: int = 1) -> float | None:
+        """Look if it is time to; says after how long to come again, None after the windows [s].
 
         Args:
             start_s: of the load [s since the epoch]; None until it is agreed on.
@@ -215,11 +227,13 @@ class BrokerSockets:
         now = self._clock()
         if start_s is None or now < start_s + phases.warmup_s:
             return _POLL_S
-        if now > start_s + phases.load_s:
-            return None
-        self._look(now)
-        left_s = start_s + phases.load_s - self._clock()
-        return max(_POLL_S, min(LOOK_S, left_s - _POLL_S))
+        with self._lock:
+            while now > (end_s := start_s + phases.load_s + len(self._over) * phases.measure_s):
+                if len(self._over) == windows - 1:
+                    return None
+                self._end()
+            self._look(now)
+        return max(_POLL_S, min(LOOK_S, end_s - self._clock() - _POLL_S))
 
     def _look(self, now: float) -> None:
         is_first = self._began_s is None
@@ -239,9 +253,21 @@ class BrokerSockets:
             counts = self._counts[broker]
             counts.connections = max(counts.connections, count)
 
-    def seen(self) -> dict[int, SocketCounts]:
-        """Broker id → its ends between the first look and the last; once, after the load."""
+    def _end(self) -> None:
+        """A window is over: what is looked at from now on is of the next."""
         took_s = self._last_s - (self._began_s or 0.0)
         for tally in self._tallies.values():
             tally.end(max(took_s, _POLL_S))
-        return self._counts
+        self._over.append(self._counts)
+        self._begin()
+
+    def seen(self, window: int = 0) -> dict[int, SocketCounts]:
+        """Broker id → its ends between the first look and the last of a window that is over.
+
+        Args:
+            window: counted from 0.
+        """
+        with self._lock:
+            while len(self._over) <= window:
+                self._end()
+            return self._over[window]

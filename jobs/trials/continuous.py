@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -153,7 +153,11 @@ class ContinuousMeasurer(TrialMeasurer):
             return LOOK_S
 
         guarded = self._context.guards.watch(whole, line)
-        with guarded, ticker.watch(), watching("windows", look, LOOK_S):
+        ends: AbstractContextManager[None] = nullcontext()
+        self._ends = self._broker_sockets()
+        if self._ends is not None:
+            ends = self._ends.watch(line, under.pattern.phases, under.windows)
+        with guarded, ticker.watch(), ends, watching("windows", look, LOOK_S):
             yield
         look()  # the last but one may be over since the last look
 
@@ -167,6 +171,9 @@ class ContinuousMeasurer(TrialMeasurer):
         under.judged += 1
         under.counts = total([each for each in (under.counts, client.counts) if each is not None])
         evidence = self._evidence(under.pattern, client, samples)
+        if self._ends is not None:
+            ends = self._ends.seen(under.judged - 1)
+            evidence = replace(evidence, broker_sockets=ends)
         others = self._others(under, client, evidence.brokers)
         kept_s = client.end_s - SAMPLES_AFTER * interval_s
         under.of_generator = tuple(each for each in of_generator if each.at_s >= kept_s)

@@ -257,12 +257,16 @@ class TrialMeasurer:
         context = self._context
         target = Target(topics.names, topics.leaders, context.addresses, before)
         trial_id = f"{context.run_id}-{number}"
-        testbed = context.cluster.testbed
-        self._ends = BrokerSockets(testbed.pids, context.addresses) if testbed else None
+        self._ends = self._broker_sockets()
         with self._sampler(pattern) as sampler:
             watch = partial(self._watched, sampler, pattern, topics)
             client = merge(context.generator.offer(trial_id, target, pattern, watch))
             return client, sampler.stop().and_hosts(client.host_samples)
+
+    def _broker_sockets(self) -> BrokerSockets | None:
+        """The brokers' ends of the connections, of a testbed."""
+        context, testbed = self._context, self._context.cluster.testbed
+        return BrokerSockets(testbed.pids, context.addresses) if testbed else None
 
     def _sampler(self, pattern: TrafficPattern) -> TrialSampler:
         context = self._context

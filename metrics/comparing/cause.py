@@ -90,9 +90,17 @@ def use_of_trials(trials: Sequence[Trial]) -> dict[Resource, float]:
         tables = [utilization(window) for window in trial.evidence.brokers]
         for resource in Resource:
             used = [table[resource] for table in tables if resource in table]
+            used += _of_interfaces(trial) if resource is Resource.NETWORK else []
             if used:
                 seen.setdefault(resource, []).append(max(used))
     return {resource: median(values) for resource, values in seen.items()}
+
+
+def _of_interfaces(trial: Trial) -> list[float]:
+    """How used the interfaces of the brokers' hosts were, where their speed is known [ratio]."""
+    hosts = [host for host in trial.evidence.hosts if host.brokers]
+    shares = [each.used_share for host in hosts for each in host.interfaces]
+    return [share for share in shares if share is not None]
 
 
 def broker_differences(
@@ -215,11 +223,14 @@ def _only_change(
     """What is offered or asked for differs, and nothing else does."""
     resource = suspects[0] if suspects else Resource.UNKNOWN
     told = "; ".join(_change(each, slower, faster) for each in changed)
+    binds = slower.bound_by
+    bound = "" if binds is Resource.UNKNOWN else f"; {slower.label} is bound by {binds.value}"
     return Cause(
         slower.label,
         resource,
         tuple(short_name(each.name) for each in changed),
-        f"cause of the slower {slower.label}: {told}, and nothing else that was compared differs",
+        f"cause of the slower {slower.label}: {told}, and nothing else that was compared "
+        f"differs{bound}",
         _evidence(slower, faster, resource),
     )
 

@@ -121,6 +121,24 @@ GOVERNORS = (
         1,
         "bounds the bytes of replication",
     ),
+    Governor(
+        r"link\.(delay|jitter)",
+        (Resource.CONNECTION,),
+        0,
+        "is how long the brokers' answers are under way",
+    ),
+    Governor(
+        r"link\.(rate|loss)",
+        (Resource.NETWORK, Resource.CONNECTION),
+        0,
+        "is what the link to the brokers carries",
+    ),
+    Governor(
+        r"link\.(brokers|generator)_tcp_[rw]mem_max",
+        (Resource.CONNECTION,),
+        1,
+        "bounds what a connection can have under way",
+    ),
     Governor(r"(.*quota.*|.*byte_rate)", (Resource.QUOTA,), 1, "bounds what clients may use"),
 )
 """First match wins."""

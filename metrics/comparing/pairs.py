@@ -56,9 +56,8 @@ def _handlers_busy(trial: Trial) -> float | None:
 
 
 def _cpu_ms_per_mb(trial: Trial) -> float | None:
-    brokers, rate = trial.evidence.brokers, trial.evidence.client.achieved_mb_per_s
-    cores = [window.cpu_cores for window in brokers if window.cpu_cores is not None]
-    return 1000.0 * sum(cores) / rate if rate and len(cores) == len(brokers) else None
+    spent_s = trial.evidence.broker_cpu_s_per_mb
+    return None if spent_s is None else 1000.0 * spent_s
 
 
 def _requests_per_1000_records(trial: Trial) -> float | None:
@@ -73,6 +72,16 @@ def _requests_per_1000_records(trial: Trial) -> float | None:
     return 1000.0 * sum(filter(None, requests)) / sum(filter(None, records))
 
 
+def _network_bytes_per_byte(trial: Trial) -> float | None:
+    """Of the busiest interface of each host with brokers, its busier way, with all headers."""
+    hosts = [host for host in trial.evidence.hosts if host.brokers]
+    carried = [each.busiest_bytes_per_s for host in hosts if (each := host.busiest_interface)]
+    rate = trial.evidence.client.achieved_mb_per_s
+    if not rate or None in carried or not carried or len(carried) < len(hosts):
+        return None
+    return sum(filter(None, carried)) / (rate * 1e6)
+
+
 CAPACITY = Quantity("capacity_mb_per_s_per_broker", "capacity", "MB/s/broker", _capacity)
 """What brokers acknowledge while more is offered than they take; the quantity that decides."""
 
@@ -84,6 +93,12 @@ STEADY = (
         "produce requests for 1,000 records",
         "",
         _requests_per_1000_records,
+    ),
+    Quantity(
+        "network_bytes_per_payload_byte",
+        "network bytes for each byte of payload",
+        "",
+        _network_bytes_per_byte,
     ),
     Quantity("latency_p50_ms", "latency p50", "ms", lambda t: t.evidence.client.latency.p50_ms),
     Quantity("latency_p99_ms", "latency p99", "ms", lambda t: t.evidence.client.latency.p99_ms),

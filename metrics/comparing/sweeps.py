@@ -33,6 +33,8 @@ class Result:
         brokers: of the cluster; 0 where that is not known.
         run_id: of the case's run.
         cpu_s_per_mb: of the producers for each MB of payload, at a fixed load [CPU-s/MB].
+        broker_cpu_s_per_mb: the same of all brokers [CPU-s/MB].
+        commit_ms: how long a commit took in the mean, at a fixed load with transactions.
         log_bytes_per_byte: of record batches for each byte of payload, at a fixed load [ratio].
         broker_resident_bytes, page_cache_bytes: the most memory of a broker's process, and of a
             host's page cache, at the figure; None where the hosts do not tell [B].
@@ -55,6 +57,8 @@ class Result:
     log_bytes_per_byte: float | None = None
     broker_resident_bytes: float | None = None
     page_cache_bytes: float | None = None
+    broker_cpu_s_per_mb: float | None = None
+    commit_ms: float | None = None
 
     @property
     def has_interval(self) -> bool:

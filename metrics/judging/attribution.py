@@ -27,7 +27,7 @@ from metrics.judging.nearness import (
 from metrics.judging.thresholds import Thresholds
 from metrics.trial.evidence import Evidence
 from metrics.windows.broker import BrokerWindow
-from metrics.windows.host import DiskWindow, HostWindow
+from metrics.windows.host import DiskWindow, HostWindow, InterfaceWindow
 from metrics.windows.resource import Resource
 from metrics.windows.use import (
     ResourceUse,
@@ -88,6 +88,18 @@ class _Broker:
         if busy is not None and rows[Resource.CPU].utilization is None:
             rows[Resource.CPU] = replace(rows[Resource.CPU], utilization=busy)
         return cls(window, rows, evidence, thresholds, hosts)
+
+    @property
+    def interfaces(self) -> list[tuple[HostWindow, InterfaceWindow]]:
+        """Of its host, and of the generator's end of a testbed's link that has a rate.
+
+        What brokers do not take for want of that rate is dropped at either end, most of it there.
+        """
+        found = [(host, each) for host in self.hosts for each in host.interfaces]
+        ends = (host for host in self.evidence.hosts if host.shares_machine and not host.brokers)
+        far = [(host, each) for host in ends for each in host.interfaces]
+        found += [(host, each) for host, each in far if each.speed_bytes_per_s is not None]
+        return sorted(found, key=lambda one: -(one[1].dropped_share or 0.0))
 
     @property
     def full_disk(self) -> DiskWindow | None:
@@ -325,18 +337,17 @@ def _swapping(broker: _Broker) -> str | None:
 
 def _interface_full(broker: _Broker) -> str | None:
     """An interface that carries what it can, or drops what it cannot."""
-    for host in broker.hosts:
-        for each in host.interfaces:
-            used, dropped = each.used_share or 0.0, each.dropped_share or 0.0
-            if used < LINK_SHARE_HIGH and dropped < DROPPED_SHARE_HIGH:
-                continue
-            full = f" of which {used:.0%} was used" if each.used_share is not None else ""
-            speed = f" at {_mbit(each.speed_bytes_per_s)}{full}" if each.speed_bytes_per_s else ""
-            return (
-                f"interface {each.device} of host {host.host}{speed} carried "
-                f"{_mbit(each.received_bytes_per_s)} in and {_mbit(each.sent_bytes_per_s)} out, "
-                f"and dropped {dropped:.2%} of its packets{_sent_again(host)}"
-            )
+    for host, each in broker.interfaces:
+        used, dropped = each.used_share or 0.0, each.dropped_share or 0.0
+        if used < LINK_SHARE_HIGH and dropped < DROPPED_SHARE_HIGH:
+            continue
+        full = f" of which {used:.0%} was used" if each.used_share is not None else ""
+        speed = f" at {_mbit(each.speed_bytes_per_s)}{full}" if each.speed_bytes_per_s else ""
+        return (
+            f"interface {each.device} of host {host.host}{speed} carried "
+            f"{_mbit(each.received_bytes_per_s)} in and {_mbit(each.sent_bytes_per_s)} out, "
+            f"and dropped {dropped:.2%} of its packets{_sent_again(host)}"
+        )
     return None
 
 

@@ -164,7 +164,8 @@ class GeneratorHost(ValidityRule):
     """A shortfall, or a latency too long, while a host of the generator had trouble of its own.
 
     It dropped packets, swapped, or had no CPU left. Hosts that share their machine with brokers
-    are the brokers' too, and for the attribution to judge; what their own interfaces drop is not.
+    are the brokers' too, and for the attribution to judge; what their own interfaces drop is not,
+    but at the end of a link with a rate, which drops what exceeds it.
     """
 
     def reasons(self, evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
@@ -185,6 +186,8 @@ class GeneratorHost(ValidityRule):
 def _troubles(host: HostWindow) -> Iterator[tuple[str, str, float, float]]:
     """What keeps a host from making its load: in words, what to do, its value and its limit."""
     for each in host.interfaces:
+        if host.shares_machine and each.speed_bytes_per_s is not None:
+            continue
         if (dropped := each.dropped_share or 0.0) >= DROPPED_SHARE_HIGH:
             text = f"dropped {dropped:.2%} of the packets of its interface {each.device}"
             yield text, "see its network, or use more hosts", dropped, DROPPED_SHARE_HIGH

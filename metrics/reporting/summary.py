@@ -121,6 +121,8 @@ def trial_document(trial: Trial) -> dict[str, Any]:
         "handler_idle_min": evidence.handler_idle_min,
         "handler_s_per_mb": evidence.handler_s_per_mb,
         "producer_cpu_s_per_mb": evidence.producer_cpu_s_per_mb,
+        "broker_cpu_s_per_mb": evidence.broker_cpu_s_per_mb,
+        "commit_mean_ms": client.counts.commit_mean_ms,
         "log_bytes_per_byte": evidence.log_bytes_per_byte,
         "broker_resident_bytes": evidence.broker_resident_bytes,
         "page_cache_bytes": evidence.page_cache_bytes,

@@ -173,6 +173,13 @@ class Evidence:
         return sum(filter(None, taken)) / (achieved * 1e6)
 
     @property
+    def broker_cpu_s_per_mb(self) -> float | None:
+        """CPU time of all brokers for each MB of our payload acknowledged [CPU-s/MB]."""
+        cores = [each.cpu_cores for each in self.brokers if each.cpu_cores is not None]
+        achieved = self.client.achieved_mb_per_s
+        return sum(cores) / achieved if achieved and len(cores) == len(self.brokers) else None
+
+    @property
     def producer_cpu_s_per_mb(self) -> float | None:
         """CPU time of the tasks with producers for each MB of payload acknowledged [CPU-s/MB]."""
         counts = self.client.counts

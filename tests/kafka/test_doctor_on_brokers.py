@@ -33,6 +33,7 @@ from jobs.trials.context import Session
 from jobs.trials.driver_line import control_of
 from search.errors import ConfigError
 from tests.support.commands import RunningCommand
+from tests.support.engine_bench import Bench
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,6 +48,7 @@ GRANTED = (
     (ResourceType.TOPIC, ACLOperation.WRITE),
     (ResourceType.TOPIC, ACLOperation.READ),
     (ResourceType.GROUP, ACLOperation.READ),
+    (ResourceType.TRANSACTIONAL_ID, ACLOperation.WRITE),
     (ResourceType.CLUSTER, ACLOperation.DESCRIBE_CONFIGS),
     (ResourceType.CLUSTER, ACLOperation.DESCRIBE),
 )
@@ -117,7 +119,13 @@ def test_each_lack_is_told_and_ends_no_other_check(cluster_file: Path) -> None:
 def test_each_acl_that_lacks_is_named_and_those_of_the_page_are_enough(tmp_path: Path) -> None:
     authorizer = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
     overrides = {"authorizer.class.name": authorizer, "super.users": "User:ANONYMOUS"}
-    groups = ("workload.topic.replication_factor=1", "workload.consumers.groups=1")
+    everything = (
+        "workload.topic.replication_factor=1",
+        "workload.consumers.groups=1",
+        "workload.producer.acks=all",
+        "workload.producer.enable_idempotence=true",
+        "workload.producer.transaction_duration_ms=1000",
+    )
     with (
         start("secured", brokers=1, overrides=overrides, name="acls") as testbed,
         connect([f"127.0.0.1:{testbed.brokers[1].port}"]) as superuser,
@@ -125,24 +133,38 @@ def test_each_acl_that_lacks_is_named_and_those_of_the_page_are_enough(tmp_path:
         file = written(testbed, tmp_path)
         order = RunOrder(RecordingReporter(), tmp_path, str(tmp_path / "tables"), "lacking")
         with pytest.raises(ConfigError, match="lacks the permission to delete; expected the ACL"):
-            execute(LimitRun(load(str(file), "demo", "default", groups)), order)
+            execute(LimitRun(load(str(file), "demo", "default", everything)), order)
         for resource, operation in GRANTED:
-            if operation is ACLOperation.WRITE:
+            if (resource, operation) == (ResourceType.TOPIC, ACLOperation.WRITE):
                 assert "may not write; expected the ACL Write on topics" in refused(file, tmp_path)
-            found = examined(file, *groups)
+            found = examined(file, *everything)
             lacking = [each for each in found.values() if each.standing is not Severity.OK]
             assert lacking, (resource, operation)
             grant(superuser, resource, operation)
-        found = examined(file, *groups)
-        assert found["permissions"].found == "delete, write, read, join a group, lock the cluster"
+        found = examined(file, *everything)
+        assert found["permissions"].found == (
+            "delete, write, read, join a group, write in transactions, lock the cluster"
+        )
         assert {
             each.sentence for each in found.values() if each.standing is not Severity.OK
         } == set()
-        assert superuser.topic_names() == frozenset()
+        assert superuser.topic_names() == frozenset(), "not even that of transactions"
         superuser.create_topic("orders", {0: [1]}, {})
-        hidden = examined(file, *groups)["guards"]
+        hidden = examined(file, *everything)["guards"]
         assert hidden.standing is Severity.WARNING
         assert "sees 1 of them not, orders among them" in hidden.found
+        commits_with_these_rights(testbed)
+
+
+def commits_with_these_rights(testbed: Testbed) -> None:
+    """A load with transactions by the user that the cluster's file names."""
+    options = testbed.client_security().client_kwargs()
+    with connect(testbed.bootstrap_servers, options) as admin:
+        bench = Bench(testbed, admin, replicas=1, options=options, name="redline-rights")
+        done = bench.run(acks="all", enable_idempotence=True, transaction_duration_ms=200.0)
+        admin.delete_topic(bench.topic)
+    assert done.counts.transactions_committed > 0
+    assert (done.counts.failed_total, done.counts.transactions_aborted) == (0, 0)
 
 
 def refused(cluster_file: Path, folder: Path) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,10 +11,12 @@ from kafka import KafkaConsumer, TopicPartition
 
 from jobs.cluster.connect import connect
 from jobs.testbed.handle import Testbed
+from jobs.testbed.launcher import start
 from metrics.judging.thresholds import Thresholds
 from metrics.judging.validity import AccountingMismatch
 from metrics.trial.client import ClientWindow
 from metrics.trial.evidence import Evidence
+from metrics.trial.others import TRANSACTION_LOG_RECORD_BYTES
 from tests.support.consumer_bench import ConsumerBench
 from tests.support.engine_bench import Bench
 
@@ -59,6 +62,24 @@ def test_committed_records_are_read_exactly_once(kafka_testbed: Testbed, client:
     assert (counts.commit_mean_ms or 0) > 0
     evidence = Evidence(done, end_offsets={p: (0, end) for p, end in ends.items()})
     assert AccountingMismatch().reasons(evidence, Thresholds()) == []
+
+
+@pytest.mark.long
+def test_the_log_of_transactions_takes_what_is_said_of_it(tmp_path: Path) -> None:
+    """On brokers of its own, as the log is the cluster's, with names as long as those of a run."""
+    with (
+        start("default", brokers=1, name="log", root=tmp_path) as testbed,
+        connect(testbed.bootstrap_servers) as admin,
+    ):
+        bench = Bench(testbed, admin, replicas=1, name="redline-20261123-120000")
+        done = bench.run(trial_id="20261123-120000-ab12", measure_s=5.0, **TRANSACTIONS)
+        logs = list(Path(testbed.folder).rglob("__transaction_state-*/*.log"))
+        taken = sum(path.stat().st_size for path in logs)
+    counts = done.counts
+    assert counts.transactions_committed > 50
+    # Each producer was registered twice, before the load and after it.
+    records = counts.transaction_log_records + 2 * 2
+    assert taken / records == pytest.approx(TRANSACTION_LOG_RECORD_BYTES, rel=0.15)
 
 
 def test_our_consumers_pass_over_the_ends_of_transactions(kafka_testbed: Testbed) -> None:

@@ -37,11 +37,12 @@ class Bench:
         admin: KafkaAdmin,
         replicas: int = 2,
         options: Mapping[str, Any] | None = None,
+        name: str = "engine",
     ) -> None:
         self.options = options or {}
         self.admin = admin
         self.bootstrap = list(testbed.bootstrap_servers)
-        self.topic = f"engine-{uuid.uuid4().hex[:8]}"
+        self.topic = f"{name}-{uuid.uuid4().hex[:8]}"
         self.assigned = assignment(testbed.broker_ids, PARTITIONS_PER_BROKER, replicas)
         admin.create_topic(self.topic, self.assigned, {})
         self.brokers = admin.describe_cluster().addresses
@@ -59,14 +60,13 @@ class Bench:
         load = {"bpm": 1_000, "rate_records_per_s": 300.0, "pool_bytes": 200_000}
         times = {"warmup_s": 0.5, "measure_s": 1.5}
         trial = plan(
-            trial_id="t",
             topics=(self.topic,),
             leaders=tuple(self.assigned[p][0] for p in sorted(self.assigned)),
             brokers=self.brokers,
             start_lead_s=0.2,
             client_options=self.options,
             np=np,
-            **(load | times | fields),
+            **({"trial_id": "t"} | load | times | fields),
         )
         row = run_task(trial, OneTask())
         assert row.error is None, row.error

@@ -10,6 +10,7 @@ import pytest
 from jobs.trials import broker_sockets as module
 from jobs.trials.broker_sockets import (
     BrokerSockets,
+    SeenSocket,
     client_ends,
     seen_sockets,
     ss_commands,
@@ -72,7 +73,6 @@ def test_looks_are_in_the_window_and_what_grew_between_them_counts() -> None:
     )
     assert looking.step(None, PHASES) is not None
     assert looking.step(1_000.0, PHASES) is not None
-    assert looking.seen() == {}, "the load has begun and the window has not"
     clock.now = 1_002.0
     assert looking.step(1_000.0, PHASES) == 1.0
     clock.now, shown = 1_005.5, [last]
@@ -83,6 +83,34 @@ def test_looks_are_in_the_window_and_what_grew_between_them_counts() -> None:
     assert (found.connections, found.watched, found.looks) == (1, 1, 2)
     assert (found.received_bytes, found.sent_bytes) == (8_000, 0)
     assert found.receive_buffer_bytes == 204_800
+
+
+def test_windows_in_a_row_have_looks_of_their_own() -> None:
+    def received(so_far: int) -> list[SeenSocket]:
+        return seen_sockets(TEXT.replace("received:1701", f"received:{so_far}"))[:1]
+
+    shown, clock = received(1_000), Time()
+    looking = BrokerSockets(
+        {1: 3934}, {1: ("127.0.0.1", 27302)}, show=lambda: list(shown), clock=clock
+    )
+
+    def look(at_s: float, so_far: int) -> float | None:
+        nonlocal shown
+        clock.now, shown = at_s, received(so_far)
+        return looking.step(1_000.0, PHASES, 3)
+
+    look(1_002.0, 1_000)
+    look(1_005.9, 5_000)
+    assert look(1_006.1, 5_100) == 1.0, "the first look of the second window"
+    assert looking.seen(0)[1].received_bytes == 4_000
+    look(1_009.9, 9_100)
+    # It is asked for before there was a look behind its end.
+    assert looking.seen(1)[1].received_bytes == 4_000
+    look(1_010.1, 9_200)
+    look(1_013.8, 10_200)
+    assert look(1_014.1, 10_300) is None
+    assert looking.seen(2)[1].received_bytes == 1_000
+    assert (looking.seen(2)[1].looks, looking.seen(2)[1].connections) == (2, 1)
 
 
 def test_a_connection_that_came_within_the_window_counts_from_its_beginning() -> None:

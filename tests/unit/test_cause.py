@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from metrics.comparing.governors import GOVERNORS, can_slow, governor_of, short_
 from metrics.tables.environment import Difference
 from metrics.trial.judgement import Judgement
 from metrics.trial.trial import Trial
+from metrics.windows.host import HostWindow, InterfaceWindow
 from metrics.windows.resource import Resource
 from search.model import Verdict
 from tests.support.evidence import broker
@@ -130,9 +132,39 @@ def test_the_use_of_a_resource_is_that_of_the_broker_that_used_it_most() -> None
     assert use_of_trials(idle)[Resource.REQUEST_HANDLERS] == pytest.approx(0.8)
 
 
+def test_an_interface_is_used_as_much_as_the_busiest_of_the_brokers_hosts() -> None:
+    def carried(rate: float, **host: Any) -> HostWindow:
+        link = InterfaceWindow("eth0", received_bytes_per_s=rate, speed_bytes_per_s=10e6)
+        return HostWindow("h", interfaces=(link, InterfaceWindow("lo", 9e9, 9e9)), **host)
+
+    hosts = (carried(9e6, brokers=(1,)), carried(4e6, brokers=(2,)), carried(1e7, generates=True))
+    full = trial(brokers=(broker(1), broker(2)), hosts=hosts)
+    assert use_of_trials([full])[Resource.NETWORK] == pytest.approx(0.9), "with no speed, no share"
+    assert Resource.NETWORK not in use_of_trials([trial(brokers=(broker(1),))])
+
+
+def test_what_only_the_load_differs_in_says_what_binds_it_too() -> None:
+    setting = "workload.payload.headers"
+    a, b = side("A", {setting: "0"}, Resource.NETWORK), side("B", {setting: "1"}, Resource.NETWORK)
+    cause = likely_cause(b, a)
+    assert (cause.resource, cause.names) == (Resource.NETWORK, (setting,))
+    assert cause.text.endswith("nothing else that was compared differs; B is bound by network")
+    untold = likely_cause(replace(b, saturated=[]), a)
+    assert untold.text.endswith("nothing else that was compared differs")
+
+
+def test_a_longer_way_is_the_cause_where_the_connections_bind() -> None:
+    here, there = {"link.delay": "0ms"}, {"link.delay": "25ms"}
+    cause = likely_cause(side("B", there, Resource.CONNECTION), side("A", here))
+    assert (cause.resource, cause.names) == (Resource.CONNECTION, ("link.delay",))
+    assert "link.delay is 25ms on B and 0ms on A (it is how long" in cause.text
+
+
 @pytest.mark.parametrize(
     ("name", "resource"),
     [
+        ("link.rate", Resource.NETWORK),
+        ("link.brokers_tcp_rmem_max", Resource.CONNECTION),
         ("broker.config.num.io.threads", Resource.REQUEST_HANDLERS),
         ("broker.2.config.num.network.threads", Resource.NETWORK_THREADS),
         ("broker.config.listener.name.external.num.network.threads", Resource.NETWORK_THREADS),

@@ -9,6 +9,7 @@ import pytest
 from metrics.comparing.effects import Conclusion, Effect, conclude, paired_effect
 from metrics.comparing.pairs import CAPACITY, STEADY, Side, TrialPair, compared
 from metrics.trial.counts import ToBroker
+from metrics.windows.host import HostWindow, InterfaceWindow
 from tests.support.evidence import broker, client
 from tests.support.rows import trial
 
@@ -24,13 +25,20 @@ def test_the_values_of_a_trial() -> None:
         broker(1, handler_idle=0.4, cpu_cores=0.5),
         broker(2, handler_idle=0.25, cpu_cores=0.7),
     )
-    made = trial(client=window, brokers=brokers)
+    link = InterfaceWindow("eth0", received_bytes_per_s=7e6, sent_bytes_per_s=1e6)
+    hosts = (
+        HostWindow("one", (1,), interfaces=(InterfaceWindow("lo", 5e5, 5e5), link)),
+        HostWindow("two", (2,), interfaces=(InterfaceWindow("eth0", 1e6, 2e6),)),
+        HostWindow("ours", generates=True, interfaces=(link,)),
+    )
+    made = trial(client=window, brokers=brokers, hosts=hosts)
     rate = 60 / window.duration_s
     assert CAPACITY.of(made) == pytest.approx(rate / 2)
     assert {each.name: each.of(made) for each in STEADY} == {
         "handlers_busy": pytest.approx(0.75),
         "broker_cpu_ms_per_mb": pytest.approx(1000 * 1.2 / rate),
         "produce_requests_per_1000_records": 5.0,
+        "network_bytes_per_payload_byte": pytest.approx((7 + 2) / rate),
         "latency_p50_ms": 2.0,
         "latency_p99_ms": 12.5,
     }

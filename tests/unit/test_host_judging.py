@@ -185,8 +185,20 @@ def test_a_machine_shared_with_brokers_is_judged_as_theirs() -> None:
     short = client(acked_records=9_000)
     shared = replace(busy, shares_machine=True)
     assert judged(short, hosts=(shared,)).verdict is Verdict.OVERLOADED
-    drops = replace(shared, interfaces=links(dropped=600.0))
+    drops = replace(shared, interfaces=links(dropped=600.0, speed_bytes_per_s=None))
     assert judged(short, hosts=(drops,)).verdict is Verdict.INVALID, "its own end of a link"
     own = replace(drops, brokers=(1, 2, 3))
     assert judged(short, hosts=(own,)).verdict is Verdict.OVERLOADED
     assert judged(short, hosts=(replace(drops, generates=False),)).verdict is Verdict.OVERLOADED
+
+
+def test_what_either_end_of_a_link_drops_for_its_rate_is_the_link() -> None:
+    link = InterfaceWindow("link0", 1e6, 19.9e6, 30_000.0, 0.0, 0.0, 20e6)
+    ours = replace(GENERATOR, shares_machine=True, interfaces=(replace(link, dropped=900.0),))
+    theirs = replace(HOST, interfaces=(replace(link, received_bytes_per_s=17e6),))
+    found = judged(client(acked_records=9_000), hosts=(theirs, ours))
+    assert (found.verdict, found.limited_by) == (Verdict.OVERLOADED, Resource.NETWORK)
+    for part in ("interface link0 of host g at 160 Mbit/s", "dropped 2.91% of its packets"):
+        assert part in (found.attribution or "")
+    elsewhere = replace(ours, shares_machine=False)
+    assert judged(client(acked_records=9_000), hosts=(theirs, elsewhere)).limited_by is None

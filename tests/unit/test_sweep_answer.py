@@ -325,6 +325,49 @@ def test_clusters_of_several_sizes_are_drawn_on_one_graph_and_per_broker(tmp_pat
     assert (tmp_path / "sweep.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_cases_that_change_several_keys_are_drawn_by_their_names(tmp_path: Path) -> None:
+    cases = ({ACKS: "1", THREADS: "1"}, {ACKS: "all", THREADS: "2"}, {ACKS: "1", THREADS: "8"})
+    results = [
+        Result(settings, repeat, 100, 10.0 * n, 9.0 * n, 11.0 * n, p99_ms=5.0)
+        for repeat in (1, 2)
+        for n, settings in enumerate(cases, 1)
+    ]
+    specs = dict(sweep_specs(answer(results, {ACKS: ("1", "all"), THREADS: ("1", "2", "8")})))
+    # Two cases have acks 1, and their threads differ alone; none differ in acks alone.
+    assert list(specs) == ["Over the cases", "Over num.io.threads", "Throughput against latency"]
+    figures_of, latencies = specs["Over the cases"]["hconcat"]
+    bar, points, interval = figures_of["layer"]
+    named = ["acks 1, num.io.threads 1", "acks all, num.io.threads 2", "acks 1, num.io.threads 8"]
+    assert bar["encoding"]["y"]["sort"] == named
+    assert bar["encoding"]["x"]["aggregate"] == "median"
+    assert points["mark"]["type"] == "point" and interval["mark"]["type"] == "rule"
+    assert (interval["encoding"]["x"]["field"], interval["encoding"]["x2"]["field"]) == (
+        "low",
+        "high",
+    )
+    assert len(latencies["layer"]) == 2, "of a latency no interval is known"
+    write_sweep_chart(answer(results, {ACKS: ("1", "all"), THREADS: ("1", "2", "8")}),
+                      tmp_path / "cases.svg")  # fmt: skip
+    drawn = (tmp_path / "cases.svg").read_text(encoding="utf-8")
+    assert drawn.count("num.io.threads 8") >= 1, "a line for each setting"
+
+
+def test_the_costs_of_a_fixed_load_have_columns_and_commits_where_there_are_some() -> None:
+    plain = Result({ACKS: "1"}, 1, 100, 10.0, cpu_s_per_mb=0.002, broker_cpu_s_per_mb=0.004,
+                   log_bytes_per_byte=1.11)  # fmt: skip
+    held = replace(answer([plain], {ACKS: ("1", "all")}), asks="load")
+    heads = ("CPU-s/MB", "broker CPU-s/MB", "log B/B")
+    assert [dict(zip(held.columns, held.rows[0], strict=True))[head] for head in heads] == [
+        "0.002",
+        "0.004",
+        "1.11",
+    ]
+    assert "commit ms" not in held.columns
+    with_commits = replace(held, results=(plain, replace(plain, commit_ms=103.4)))
+    shown = [dict(zip(with_commits.columns, row, strict=True)) for row in with_commits.rows]
+    assert [row["commit ms"] for row in shown] == ["?", "103"]
+
+
 # --- from the tables ----------------------------------------------------------
 
 

@@ -20,8 +20,9 @@ from jobs.checks import machine
 from jobs.checks.executor_facts import facts
 from jobs.checks.finding import problems_of
 from jobs.checks.machine import machine_findings
-from jobs.cluster.opening import require_startable
-from jobs.config import load_cluster
+from jobs.cluster.hosts import open_hosts
+from jobs.cluster.opening import OpenCluster, require_startable
+from jobs.config import Cluster, load_cluster
 from jobs.config.link import LOSS, RATE, Link
 from jobs.engine.network import namespaces
 from jobs.engine.network.namespaces import Namespaces, inside
@@ -33,11 +34,12 @@ from jobs.testbed.link.delaying import Direction, Passed, VaryingDelay
 from jobs.testbed.link.devices import NETWORK, LinkAddresses, link_problem, require_link
 from jobs.testbed.model import HOST, LINE_ID, LineNode, ProcessRecord, State, Status
 from jobs.testbed.nodes import Nodes
-from jobs.testbed.places import node_files
+from jobs.testbed.places import node_files, write_state
 from jobs.testbed.profile import Profile, adapted, load_profile, profile_of
 from jobs.testbed.use import cluster_text
 from search.errors import ConfigError
 from tests.support import patterns
+from tests.support.scripted_admin import ScriptedAdmin
 from tests.support.testbed_spec import SPEC
 from tests.support.threads_barrier import run_stage
 
@@ -331,6 +333,37 @@ def test_a_state_with_a_link_survives_its_file_and_tells_runs_of_it(
     assert cluster.network_namespace == "/proc/4711/ns/net"
     assert cluster.link == {"delay": "25ms", "rate": "100MB/s"}
     assert cluster.bootstrap_servers == ("198.18.0.5:22002", "198.18.0.5:22004")
+
+
+def test_the_brokers_end_of_a_testbed_that_stands_is_a_host_of_its_own(tmp_path: Path) -> None:
+    """Whoever finds it by its cluster file alone sees the network of its brokers, not our own."""
+    state = State(
+        LINKED,
+        Status.READY,
+        0.0,
+        processes=(ProcessRecord(4_711, 1.0, LINE_ID), ProcessRecord(os.getpid(), 1.0, 1)),
+    )
+    folder = tmp_path / "linked"
+    folder.mkdir()
+    write_state(folder, state)
+    admin = ScriptedAdmin((1,))
+    there = OpenCluster(
+        admin,
+        admin.describe_cluster(),
+        {},
+        network_namespace=state.network_namespace,
+        link={"rate": "100MB/s"},
+    )
+    told = {"name": "found", "bootstrap_servers": ["198.18.0.5:22002"], "jmx": {"port": 9999}}
+    cluster = Cluster.model_validate(told)
+    hosts = open_hosts(cluster, there, tmp_path)
+    name = f"{socket.gethostname()}/brokers"
+    assert hosts.brokers == {name: (1,)}
+    (sample,) = hosts.sample_all()
+    assert sample.host == name
+    assert sample.values["resident_bytes:1"] > 1e6
+    elsewhere = replace(there, network_namespace="/proc/4712/ns/net")
+    assert name not in open_hosts(cluster, elsewhere, tmp_path).brokers
 
 
 # --- connections from the other end -----------------------------------------

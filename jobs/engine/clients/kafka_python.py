@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka import errors as kafka_errors
 
 from jobs.engine.clients.library import LibraryError, Read, Record, Settled, kafka_options
+from jobs.engine.clients.library_transactions import TransactionCalls
 from jobs.engine.consuming.membership import (
     AssignmentCounter,
     begin_offsets,
@@ -17,7 +18,6 @@ from jobs.engine.consuming.membership import (
     number_of,
     topic_partition,
 )
-from jobs.engine.producing.transactions import TransactionError
 from jobs.engine.task.plan import TrialPlan
 from metrics.traffic.producer import ProducerPattern
 
@@ -128,6 +128,7 @@ class KafkaPythonProducer:
                 self._producer.init_transactions()
         except kafka_errors.KafkaError as error:
             raise LibraryError(f"kafka-python cannot begin: {error}") from error
+        self.transactions = TransactionCalls(self._producer, kafka_errors.KafkaError)
 
     def offer(self, partition: int, record: Record, timestamp_ms: int, settled: Settled) -> bool:
         """Always takes the record: KafkaProducer has no `buffer.memory`, so the loop bounds it."""
@@ -140,24 +141,6 @@ class KafkaPythonProducer:
             return True
         future.add_both(functools.partial(settled_by, future, settled))
         return True
-
-    def begin(self) -> None:
-        """See `TransactionalLibrary.begin`."""
-        self._transact(self._producer.begin_transaction)
-
-    def commit(self) -> None:
-        """See `TransactionalLibrary.commit`."""
-        self._transact(self._producer.commit_transaction)
-
-    def abort(self) -> None:
-        """See `TransactionalLibrary.abort`."""
-        self._transact(self._producer.abort_transaction)
-
-    def _transact(self, call: Callable[[], object]) -> None:
-        try:
-            call()
-        except kafka_errors.KafkaError as error:
-            raise TransactionError(str(error)) from error
 
     @property
     def throttle_ms(self) -> int:

@@ -6,26 +6,58 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from jobs.engine.clients.library import LibraryProducer, Record, Settled
 from jobs.engine.producing.transactions import TransactionError
 
 
 class TransactionalLibrary(LibraryProducer, Protocol):
-    """A `LibraryProducer` with transactions; these calls raise `TransactionError`."""
+    """A `LibraryProducer` with transactions."""
+
+    @property
+    def transactions(self) -> TransactionCalls:
+        """Of its producer."""
+        ...
+
+
+class TransactionCalls:
+    """What a library is told of transactions; its calls have the names of Kafka's own producer.
+
+    Args:
+        producer: the library's.
+        error: that its calls raise.
+        words: what such an error says.
+    """
+
+    def __init__(
+        self, producer: Any, error: type[Exception], words: Callable[[Exception], str] = str
+    ) -> None:
+        self._producer = producer
+        self._error = error
+        self._words = words
 
     def begin(self) -> None:
-        """Begin a transaction; does not block."""
-        ...
+        """Begin a transaction; does not block.
+
+        Raises:
+            TransactionError: the library refuses, as do the others.
+        """
+        self._call(self._producer.begin_transaction)
 
     def commit(self) -> None:
         """Have all records of the transaction acknowledged, and commit it; blocks."""
-        ...
+        self._call(self._producer.commit_transaction)
 
     def abort(self) -> None:
         """Abort the transaction; blocks."""
-        ...
+        self._call(self._producer.abort_transaction)
+
+    def _call(self, call: Callable[[], object]) -> None:
+        try:
+            call()
+        except self._error as error:
+            raise TransactionError(self._words(error)) from error
 
 
 @dataclass(frozen=True)
@@ -90,7 +122,7 @@ class CommittingProducer:
         if self._ending is not None:
             return False
         if self._began_s is None:
-            self._library.begin()
+            self._library.transactions.begin()
             self._began_s = self._clock()
         if not self._library.offer(partition, record, timestamp_ms, settled):
             return False
@@ -134,7 +166,7 @@ class CommittingProducer:
         """In the thread."""
         since_s = self._clock()
         try:
-            self._library.commit()
+            self._library.transactions.commit()
         except TransactionError as error:
             self._abort(error)
             return TransactionEnd(partitions, records, False, self._clock() - since_s)
@@ -142,7 +174,7 @@ class CommittingProducer:
 
     def _abort(self, why: TransactionError) -> None:
         try:
-            self._library.abort()
+            self._library.transactions.abort()
         except TransactionError as error:
             raise TransactionError(
                 f"a transaction could not be committed ({why}) nor aborted ({error}); expected a "

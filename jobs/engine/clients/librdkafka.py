@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from types import ModuleType
 from typing import Any
@@ -23,8 +23,8 @@ from jobs.engine.clients.library import (
     kafka_options,
     missing,
 )
+from jobs.engine.clients.library_transactions import TransactionCalls
 from jobs.engine.consuming.membership import HEARTBEAT_MS, SESSION_MS
-from jobs.engine.producing.transactions import TransactionError
 from jobs.engine.task.plan import TrialPlan
 from metrics.traffic.producer import ProducerOptions, ProducerPattern
 
@@ -218,6 +218,7 @@ class RdKafkaProducer:
             self._producer = kafka.Producer(options, logger=_LOG)
         except kafka.KafkaException as error:
             raise LibraryError(f"librdkafka refuses its configuration: {_words(error)}") from error
+        self.transactions = TransactionCalls(self._producer, kafka.KafkaException, _words)
         self._connect(plan.connect_timeout_s, plan.pattern.producer.options.has_transactions)
 
     def _connect(self, timeout_s: float, has_transactions: bool) -> None:
@@ -253,24 +254,6 @@ class RdKafkaProducer:
         except self._kafka.KafkaException as error:
             settled(self._name(error.args[0]))
         return True
-
-    def begin(self) -> None:
-        """See `TransactionalLibrary.begin`."""
-        self._transact(self._producer.begin_transaction)
-
-    def commit(self) -> None:
-        """See `TransactionalLibrary.commit`."""
-        self._transact(self._producer.commit_transaction)
-
-    def abort(self) -> None:
-        """See `TransactionalLibrary.abort`."""
-        self._transact(self._producer.abort_transaction)
-
-    def _transact(self, call: Callable[[], object]) -> None:
-        try:
-            call()
-        except self._kafka.KafkaException as error:
-            raise TransactionError(_words(error)) from error
 
     def serve(self) -> None:
         """Run the callbacks of what was answered."""

@@ -339,7 +339,7 @@ class _Asked:
         open_answers = set(transports)
         with selectors.DefaultSelector() as selector:
             for name, transport in transports.items():
-                transport.send([requests[name]])
+                self._send(transport, requests[name])
                 selector.register(transport, selectors.EVENT_READ, (name, FrameReader()))
             buffer = memoryview(bytearray(_RECEIVE_BYTES))
             while open_answers:
@@ -372,9 +372,22 @@ class _Asked:
     def _frames(
         self, transport: Transport, reader: FrameReader, buffer: memoryview
     ) -> Iterator[memoryview]:
-        size = transport.receive_into(buffer)
+        try:
+            size = transport.receive_into(buffer)
+        except OSError as error:
+            raise self._closed() from error
         if size == 0:
-            raise ProducerIdError(
-                f"a broker closed the connection instead of giving a {self.thing}"
-            )
+            raise self._closed()
         return reader.feed(buffer[:size]) if size else iter(())
+
+    def _send(self, transport: Transport, request: bytes) -> None:
+        try:
+            transport.send([request])
+        except OSError as error:
+            raise self._closed() from error
+
+    def _closed(self) -> ProducerIdError:
+        return ProducerIdError(
+            f"a broker closed the connection instead of giving a {self.thing}; expected an "
+            "answer; see the brokers' logs"
+        )

@@ -26,6 +26,7 @@ _SHOWN = (
     Resource.NETWORK_THREADS,
     Resource.CPU,
     Resource.DISK,
+    Resource.NETWORK,
     Resource.REPLICATION,
 )
 

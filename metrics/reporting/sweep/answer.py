@@ -104,15 +104,21 @@ class SweepAnswer:
     def columns(self) -> tuple[str, ...]:
         """Headings of `rows`."""
         figure = ("sustained", "limit at 90 %") if self.asks == "limit" else ("", "at 90 %")
-        cost = ("CPU-s/MB", "log B/B") if self.asks == "load" else ()
+        cost = ("CPU-s/MB", "broker CPU-s/MB", "log B/B") if self.asks == "load" else ()
+        commits = ("commit ms",) if self._tells_commits else ()
         memory = ("broker MB", "page cache MB") if self._tells_memory else ()
         return (*map(short, self.axes), "size", "repeat", f"{figure[0]} {self.unit}".strip(),
-                figure[1], "p50 ms", "p99 ms", *cost, *memory, "bound by")  # fmt: skip
+                figure[1], "p50 ms", "p99 ms", *commits, *cost, *memory, "bound by")  # fmt: skip
 
     @cached_property
     def _tells_memory(self) -> bool:
         """Whether the hosts of any case told the memory that brokers took."""
         return any(each.broker_resident_bytes for each in self.results)
+
+    @cached_property
+    def _tells_commits(self) -> bool:
+        """Whether any case had transactions."""
+        return any(each.commit_ms for each in self.results)
 
     @property
     def rows(self) -> tuple[tuple[str, ...], ...]:
@@ -121,7 +127,7 @@ class SweepAnswer:
 
     def _row(self, each: Result) -> tuple[str, ...]:
         interval = f"{figure(each.low)} to {figure(each.high)}" if each.has_interval else UNKNOWN
-        costs = (each.cpu_s_per_mb, each.log_bytes_per_byte) if self.asks == "load" else ()
+        costs = (each.cpu_s_per_mb, each.broker_cpu_s_per_mb, each.log_bytes_per_byte)
         memory = (each.broker_resident_bytes, each.page_cache_bytes)
         return (
             *(each.settings[path] for path in self.axes),
@@ -131,7 +137,8 @@ class SweepAnswer:
             interval if each.value is not None else each.why,
             format_ms(each.p50_ms),
             format_ms(each.p99_ms),
-            *map(figure, costs),
+            *((format_ms(each.commit_ms),) if self._tells_commits else ()),
+            *(map(figure, costs) if self.asks == "load" else ()),
             *(map(format_megabytes, memory) if self._tells_memory else ()),
             each.limited_by or UNKNOWN,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,8 @@ from metrics.reporting.sweep.answer import SweepAnswer, case_words, short
 from metrics.units import format_size
 
 _WIDTH, _HEIGHT = 360, 260  # [px]
-_LEGEND = alt.Legend(orient="bottom", columns=2, labelLimit=300, symbolOpacity=1)
+_ROW, _LINE = 14, 13  # of a case between its neighbours, and of a setting of it [px]
+_LABEL = 48  # a longer name has a line of the legend to itself [characters]
 _LATENCY = "latency p99 there [ms]"
 _BROKERS = "cluster.testbed.brokers"
 
@@ -54,8 +56,13 @@ def _charts(answer: SweepAnswer) -> Iterator[tuple[str, alt.HConcatChart]]:
     rows = [_row(each, answer) for each in answer.results if each.value]
     if not rows:
         return
+    are_cases = _are_cases(rows, answer)
+    if are_cases:
+        yield "Over the cases", _over_cases(rows, answer)
     for path, values in answer.axes.items():
         own = [{**row, "x": row[path], "series": _series(row, path, answer)} for row in rows]
+        if are_cases and _differ_in_more(own):
+            continue
         x = alt.X("x:O", sort=list(values), title=short(path), axis=alt.Axis(labelAngle=0))
         yield f"Over {short(path)}", _beside(own, x, answer, ("p99", _LATENCY))
     if len({row["bpm"] for row in rows}) > 1:
@@ -77,6 +84,55 @@ def _row(each: Result, answer: SweepAnswer) -> dict[str, Any]:
         "p99": each.p99_ms,
         "bound": each.limited_by or "",
     }
+
+
+def _are_cases(rows: Rows, answer: SweepAnswer) -> bool:
+    """Whether several keys vary, and not each value of one with each of the others."""
+    grid = math.prod(len({row[path] for row in rows}) for path in answer.axes)
+    return len(answer.axes) > 1 and len({row["case"] for row in rows}) < grid
+
+
+def _differ_in_more(rows: Rows) -> bool:
+    """Whether no two rows differ in the key that is drawn, x, alone."""
+    return len({(row["x"], row["series"]) for row in rows}) == len({row["series"] for row in rows})
+
+
+def _over_cases(rows: Rows, answer: SweepAnswer) -> alt.HConcatChart:
+    """A bar for each case, in their order, with every repeat and its interval; latency beside."""
+    several = len({row["bpm"] for row in rows}) > 1
+    own = [{**row, "name": f"{row['case']}, {row['size']}" if several else row["case"]}
+           for row in rows]  # fmt: skip
+    names = list(dict.fromkeys(row["name"] for row in own))
+    lines = max(name.count(", ") + 1 for name in names)
+    height = len(names) * (_ROW + _LINE * lines)
+    data = alt.InlineData(values=own)
+    middle = -_LINE * (lines - 1) / 2
+    named = alt.Axis(
+        labelExpr="split(datum.label, ', ')", labelLimit=0, labelOffset=middle, title=None
+    )
+
+    def panel(name: str, title: str, axis: alt.Axis | None) -> alt.LayerChart:
+        base = alt.Chart(data).encode(y=alt.Y("name:N", sort=names, axis=axis))
+        median = alt.X(f"{name}:Q", aggregate="median", title=title, scale=alt.Scale(zero=True))
+        every = alt.X(f"{name}:Q", title=title)
+        bar = base.mark_bar(opacity=0.35, height=_ROW).encode(x=median)
+        repeats = base.mark_point(filled=True, size=50, opacity=1)
+        layers = [bar, repeats.encode(x=every, tooltip=_tips(answer))]
+        if name == "value" and any(row["low"] for row in rows):
+            layers.append(base.mark_rule(strokeWidth=2).encode(x="low:Q", x2="high:Q"))
+        layered: alt.LayerChart = alt.layer(*layers).properties(width=_WIDTH, height=height)
+        return layered
+
+    return alt.hconcat(
+        panel("value", answer.figure, named), panel("p99", _LATENCY, None), spacing=24
+    )
+
+
+def _legend(rows: Rows) -> alt.Legend:
+    """Whole names, side by side where they are short."""
+    longest = max((len(row["series"]) for row in rows), default=0)
+    columns = 2 if longest <= _LABEL else 1
+    return alt.Legend(orient="bottom", columns=columns, labelLimit=0, symbolOpacity=1)
 
 
 def _series(row: Mapping[str, Any], path: str, answer: SweepAnswer) -> str:
@@ -122,7 +178,7 @@ def _against_latency(rows: Rows, answer: SweepAnswer) -> alt.HConcatChart:
         .encode(
             x=x,
             y=alt.Y("p99:Q", title="latency p99 [ms]", scale=alt.Scale(type="log")),
-            color=alt.Color("series:N", title=None, legend=_LEGEND, sort=_series_of(own)),
+            color=alt.Color("series:N", title=None, legend=_legend(own), sort=_series_of(own)),
             tooltip=_tips(answer),
         )
         .properties(width=_WIDTH, height=_HEIGHT)
@@ -142,7 +198,7 @@ def _tips(answer: SweepAnswer) -> list[alt.Tooltip]:
 
 def _panel(rows: Rows, x: alt.X, name: str, title: str) -> alt.LayerChart:
     """One figure over an axis: each repeat a mark, their median a line."""
-    color = alt.Color("series:N", title=None, legend=_LEGEND, sort=_series_of(rows))
+    color = alt.Color("series:N", title=None, legend=_legend(rows), sort=_series_of(rows))
     base = alt.Chart(alt.InlineData(values=[dict(row) for row in rows])).encode(x=x, color=color)
     y = alt.Y(f"{name}:Q", title=title, scale=alt.Scale(zero=True))
     median = alt.Y(f"{name}:Q", aggregate="median", title=title)

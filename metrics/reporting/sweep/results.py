@@ -123,6 +123,8 @@ def _of_trials(trials: Sequence[Mapping[str, Any]]) -> Result:
         p999_ms=middle("latency_p999_ms"),
         limited_by=bound[-1] if bound else None,
         cpu_s_per_mb=middle("producer_cpu_s_per_mb"),
+        broker_cpu_s_per_mb=middle("broker_cpu_s_per_mb"),
+        commit_ms=middle("commit_mean_ms"),
         log_bytes_per_byte=middle("log_bytes_per_byte"),
         broker_resident_bytes=middle("broker_resident_bytes"),
         page_cache_bytes=middle("page_cache_bytes"),

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from metrics.sources.hosts import readings
+from metrics.sources.hosts.queues import Queues
 from metrics.sources.hosts.sample import HostSample
 
 _PROC = Path("/proc")
@@ -59,6 +60,7 @@ class LocalHost:
         name: of the host; that of the machine by default.
         network_of: id of a process in the network namespace to read; None for our own.
         speeds: interface → its speed where the system does not tell [B/s].
+        queues: of the interfaces of that namespace, which drop too; None to leave them out.
         clock: wall clock [s since the epoch].
         proc, sys: where the kernel shows itself.
     """
@@ -68,6 +70,7 @@ class LocalHost:
         name: str | None = None,
         network_of: Callable[[], int | None] = lambda: None,
         speeds: Mapping[str, float] | None = None,
+        queues: Queues | None = None,
         clock: Callable[[], float] = time.time,
         proc: Path = _PROC,
         sys: Path = _SYS,
@@ -75,6 +78,7 @@ class LocalHost:
         self.name = name or socket.gethostname()
         self._network_of = network_of
         self._speeds = dict(speeds or {})
+        self._queues = queues
         self._clock = clock
         self._proc = proc
         self._sys = sys
@@ -128,6 +132,7 @@ class LocalHost:
 
     def _interfaces(self, net: Path, *, is_own: bool) -> dict[str, float]:
         found = {}
+        queued = {} if self._queues is None else self._queues.dropped()
         for line in _read(net / "dev").splitlines()[2:]:
             name, _, rest = line.partition(":")
             device, numbers = name.strip(), rest.split()
@@ -135,6 +140,7 @@ class LocalHost:
                 continue
             for column, reading in _OF_INTERFACES.items():
                 found[f"{reading}:{device}"] = float(numbers[column])
+            found[f"{readings.NET_SEND_DROPS}:{device}"] += queued.get(device, 0)
             speed = self._speeds.get(device) or (self._speed(device) if is_own else None)
             if speed is not None:
                 found[f"{readings.NET_SPEED_BYTES_PER_S}:{device}"] = speed

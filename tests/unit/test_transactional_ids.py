@@ -1,0 +1,174 @@
+"""Transactional ids are registered with the broker that coordinates them, before any load."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from typing import Any
+
+import pytest
+from kafka.protocol.metadata import FindCoordinatorRequest, FindCoordinatorResponse
+from kafka.protocol.producer import InitProducerIdRequest, InitProducerIdResponse
+
+from jobs.engine.network.transport import PlainTransport
+from jobs.engine.producing.asking import (
+    ProducerIdError,
+    Registered,
+    TransactionalId,
+    register_transactional,
+)
+
+LOADING, NOT_AVAILABLE, NOT_COORDINATOR, CONCURRENT = 14, 15, 16, 51
+NOT_ALLOWED, TIMEOUT_TOO_LARGE = 53, 50
+ANSWERED_S = 5.0
+FIND, INIT = FindCoordinatorRequest.API_KEY, InitProducerIdRequest.API_KEY
+
+Answer = tuple[int, tuple[int, ...]]
+"""(API key of the request, what to answer): a search with (error, broker), an id with
+(error, producer id, epoch)."""
+
+
+def found(broker: int, error: int = 0) -> Answer:
+    return FIND, (error, broker)
+
+
+def given(producer_id: int, epoch: int = 0, error: int = 0) -> Answer:
+    return INIT, (error, producer_id, epoch)
+
+
+class Broker:
+    """Answers what a script says over one connection, and hangs up at its end if told so.
+
+    Attributes:
+        asked: (transactional id, its timeout [ms] or None) of each request.
+    """
+
+    def __init__(self, script: Sequence[Answer], hangs_up: bool = False) -> None:
+        self.asked: list[tuple[str, int | None]] = []
+        self._script = script
+        self._hangs_up = hangs_up
+        client, self._own = socket.socketpair()
+        client.setblocking(False)
+        self._client = client
+        self.transport = PlainTransport(client)
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    def join(self) -> None:
+        self._thread.join(ANSWERED_S)
+
+    def close(self) -> None:
+        self._client.close()
+        self.join()
+        self._own.close()
+
+    def _serve(self) -> None:
+        for api_key, answer in self._script:
+            size = int.from_bytes(self._own.recv(4, socket.MSG_WAITALL), "big")
+            frame = self._own.recv(size, socket.MSG_WAITALL)
+            if not frame:
+                return
+            with suppress(BrokenPipeError):  # who asked may have given up
+                self._own.sendall(self._answer(api_key, answer, frame))
+        if self._hangs_up:
+            self._own.shutdown(socket.SHUT_RDWR)
+
+    def _answer(self, api_key: int, answer: tuple[int, ...], frame: bytes) -> bytes:
+        assert int.from_bytes(frame[:2], "big") == api_key, "asked in this order"
+        response: Any
+        if api_key == FIND:
+            search = FindCoordinatorRequest.decode(frame, version=1, header=True)
+            assert search.key_type == 1, "of a transaction"
+            self.asked.append((search.key, None))
+            response = FindCoordinatorResponse(
+                throttle_time_ms=0, error_code=answer[0], error_message=None,
+                node_id=answer[1], host="h", port=1, version=1,
+            )  # fmt: skip
+            response.with_header(correlation_id=search.header.correlation_id)
+        else:
+            wanted = InitProducerIdRequest.decode(frame, version=1, header=True)
+            self.asked.append((wanted.transactional_id, wanted.transaction_timeout_ms))
+            response = InitProducerIdResponse(
+                throttle_time_ms=0, error_code=answer[0], producer_id=answer[1],
+                producer_epoch=answer[2], version=1,
+            )  # fmt: skip
+            response.with_header(correlation_id=wanted.header.correlation_id)
+        return bytes(response.encode(framed=True, header=True))
+
+
+@contextmanager
+def cluster(scripts: dict[tuple[str, int], Sequence[Answer]]) -> Iterator[dict[Any, Broker]]:
+    """A connection for each (transactional id, broker id), and who answers at its end."""
+    with ExitStack() as stack:
+        brokers = {}
+        for way, script in scripts.items():
+            brokers[way] = Broker(script)
+            stack.callback(brokers[way].close)
+        yield brokers
+
+
+def registered(
+    brokers: dict[Any, Broker], *names: str, timeout_s: float = ANSWERED_S
+) -> dict[str, Registered]:
+    transports = {way: broker.transport for way, broker in brokers.items()}
+    ids = [TransactionalId(name, 60_000 + number) for number, name in enumerate(names)]
+    return register_transactional(transports, ids, timeout_s)
+
+
+def test_each_id_is_registered_with_its_own_coordinator() -> None:
+    # The first asks broker 1, the second broker 2, so that none of them is asked by all.
+    scripts = {
+        ("a", 1): [found(2)],
+        ("a", 2): [given(11, 3)],
+        ("b", 1): [],
+        ("b", 2): [found(2), given(12)],
+    }
+    with cluster(scripts) as brokers:
+        assert registered(brokers, "a", "b") == {
+            "a": Registered(2, 11, 3),
+            "b": Registered(2, 12, 0),
+        }
+        assert brokers["a", 1].asked == [("a", None)]
+        assert brokers["a", 2].asked == [("a", 60_000)]
+        assert brokers["b", 2].asked == [("b", None), ("b", 60_001)]
+
+
+@pytest.mark.parametrize("error", [LOADING, NOT_COORDINATOR, CONCURRENT])
+def test_a_coordinator_that_is_not_ready_is_searched_and_asked_again(error: int) -> None:
+    scripts = {
+        ("a", 1): [found(-1, NOT_AVAILABLE), found(2), found(1), given(5, 1)],
+        ("a", 2): [given(-1, -1, error)],
+    }
+    with cluster(scripts) as brokers:
+        assert registered(brokers, "a") == {"a": Registered(1, 5, 1)}
+        assert len(brokers["a", 1].asked) == 4, "until it is found, then where it has gone"
+
+
+@pytest.mark.parametrize(
+    "script",
+    [[found(-1, NOT_ALLOWED)], [found(1), given(-1, -1, NOT_ALLOWED)],
+     [found(1), given(-1, -1, TIMEOUT_TOO_LARGE)]],
+)  # fmt: skip
+def test_who_may_not_is_told_which_right_it_takes(script: Sequence[Answer]) -> None:
+    wanted = r"refused a coordinator.*the rights to Describe and Write on transactional ids"
+    with cluster({("a", 1): script}) as brokers, pytest.raises(ProducerIdError, match=wanted):
+        registered(brokers, "a")
+
+
+def test_a_search_without_an_end_and_a_connection_that_ends_are_errors() -> None:
+    wanted = "1 producers got no coordinator.*__transaction_state to have leaders"
+    never = [found(-1, NOT_AVAILABLE)] * 100
+    with cluster({("a", 1): never}) as brokers, pytest.raises(ProducerIdError, match=wanted):
+        registered(brokers, "a", timeout_s=0.2)
+    scripts: tuple[list[Answer], ...] = ([], [found(1)])
+    for before in scripts:
+        broker = Broker(before, hangs_up=True)
+        if not before:
+            broker.join()  # so that it is gone when it is written to
+        try:
+            with pytest.raises(ProducerIdError, match="closed the connection"):
+                registered({("a", 1): broker}, "a")
+        finally:
+            broker.close()
