@@ -305,7 +305,8 @@ class KafkaAdmin:
 
     async def _ends_of(self, wanted: set[TopicPartition]) -> dict[TopicPartition, Any]:
         """The ends, all leaders asked at once: kafka-python's own method asks one after another."""
-        client, found = self.client, {}
+        client = self.client
+        found: dict[TopicPartition, Any] = {}
         led = await client._async_get_leader_for_partitions(wanted)
         asked = [
             client._manager.send(client._list_partition_offsets_request(own, _UNCOMMITTED), leader)
