@@ -21,7 +21,9 @@ from typing import Any
 import click
 import psutil
 
+from jobs.cluster.admin import told_by_each
 from jobs.cluster.connect import connect
+from jobs.cluster.health import ClusterHealth
 from jobs.cluster.topics import Topics
 from jobs.config.exporter_rules import load_rules
 from jobs.spark.session import close_session, local_session
@@ -40,6 +42,7 @@ from metrics.trial.trial import Trial
 from tests.bench.cpu import cpu_s
 from tests.bench.sampling import bare_jvm
 from tests.support.patterns import pattern
+from tests.support.simulated_cluster import TOPIC, simulated_cluster
 from tests.support.simulated_exporters import simulated_exporters
 from tests.support.simulated_jmx import simulated_jmx
 from tests.support.simulated_trial import PARTITIONS_PER_BROKER, SimulatedTrial
@@ -51,6 +54,7 @@ PATIENCE_S = 120.0
 SETTLE_ROUNDS = 5
 """Rounds before those that count, in which the driver's JVM compiles what it does."""
 MB = 1e6
+PARTS = ("exporters", "jmx", "judging", "tables", "administration", "topics")
 
 _Row = tuple[str, ...]
 
@@ -201,6 +205,29 @@ def stored() -> Iterator[tuple[TableStore, Path, int]]:
             close_session(session)
 
 
+def administration(count: int) -> _Row:
+    """What it takes to connect, and to ask all brokers three things; both sides share a process."""
+    brokers = range(count)
+    replicas = {
+        i: tuple((i + k) % count + 1 for k in range(3))
+        for i in range(count * PARTITIONS_PER_BROKER)
+    }
+    with simulated_cluster(count, replicas) as cluster:
+        at_s = [time.monotonic()]
+        with connect(cluster.addresses[:3]) as admin:
+            at_s.append(time.monotonic())
+            for _ in range(2):  # the first one opens the connections
+                admin.end_offsets((TOPIC, each) for each in replicas)
+                at_s.append(time.monotonic())
+            ClusterHealth(admin).log_dirs([TOPIC])
+            at_s.append(time.monotonic())
+            told_by_each(
+                lambda each: admin.broker_config(each + 1, ("log.segment.bytes",)), brokers
+            )
+            at_s.append(time.monotonic())
+    return f"{count:,}", *(f"{after - before:.2f}" for before, after in pairwise(at_s))
+
+
 def topics(partitions: Sequence[int]) -> Iterator[_Row]:
     """What it takes to make topics of so many partitions on real brokers, to look and delete."""
     with (
@@ -234,6 +261,14 @@ _TABLES = (
     "append s",
     "Python + JVM MB",
 )
+_ADMINISTRATION = (
+    "brokers",
+    "connect s",
+    "first end offsets s",
+    "end offsets s",
+    "log dirs s",
+    "a property s",
+)
 _TOPICS = ("partitions", "make s", "check s", "end offsets s", "delete s")
 
 
@@ -251,13 +286,13 @@ def _told(title: str, heads: _Row, rows: Iterator[_Row]) -> None:
     "--part",
     "parts",
     multiple=True,
-    type=click.Choice(["exporters", "jmx", "judging", "tables", "topics"]),
+    type=click.Choice(PARTS),
     help="Only these; may be given several times.",
 )
 def bench_scale(brokers: str, rounds: int, parts: tuple[str, ...]) -> None:
     """Measure what many brokers cost the driver."""
     counts = [int(each) for each in brokers.split(",")]
-    wanted = set(parts) or {"exporters", "jmx", "judging", "tables", "topics"}
+    wanted = set(parts or PARTS)
     for name, sampled in (("exporters", exporters), ("jmx", jmx)):
         if name in wanted:
             found = (row for count in counts for row in sampled(count, rounds))
@@ -276,6 +311,9 @@ def bench_scale(brokers: str, rounds: int, parts: tuple[str, ...]) -> None:
             )
             next(found)  # the first append of a session takes longer
             _told(title, _TABLES, found)
+    if "administration" in wanted:
+        found = (administration(count) for count in counts)
+        _told("Administration, ten partitions a broker", _ADMINISTRATION, found)
     if "topics" in wanted:
         each = [count * PARTITIONS_PER_BROKER for count in counts]
         _told("Topics on three real brokers", _TOPICS, topics([n // 3 * 3 for n in each]))

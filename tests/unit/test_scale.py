@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from jobs.cluster.admin import AT_A_TIME, AdminError, Partition, of_each, told_by_each
-from jobs.cluster.health import LogDir, Partitions
+from jobs.cluster.connect import connect
+from jobs.cluster.health import ClusterHealth, LogDir, Partitions
 from jobs.cluster.topics import LOOKED_AT, Topics
 from jobs.config import load_workload
 from jobs.config.exporter_rules import load_rules
@@ -35,6 +36,7 @@ from metrics.windows.broker import BrokerWindow
 from search.model import Verdict
 from tests.support.patterns import pattern
 from tests.support.scripted_admin import ScriptedAdmin
+from tests.support.simulated_cluster import TOPIC, simulated_cluster
 from tests.support.simulated_exporters import asked_of, simulated_exporters
 from tests.support.simulated_trial import SimulatedTrial
 
@@ -252,3 +254,36 @@ def test_progress_shows_the_busiest_of_brokers_that_are_sampled_every_5_s() -> N
     with Ticker(seen, sampler, load, TrialLine("127.0.0.1", 1, 1, lambda _: None)).watch():
         assert seen.came.wait(60.0), "no progress had a broker in it"
     assert seen.busiest.handler_idle == pytest.approx(0.1, rel=0.1)
+
+
+# --- what is asked of whom, in Kafka's own encoding --------------------------------
+
+
+def test_ends_disks_and_properties_are_asked_of_each_broker_once() -> None:
+    count = 40
+    replicas = {i: (i % count + 1, (i + 1) % count + 1) for i in range(10 * count)}
+    ends = {(TOPIC, i): 10 * i for i in replicas}
+    names = ("queued.max.requests",)
+    with (
+        simulated_cluster(count, replicas) as cluster,
+        connect(cluster.addresses[:2], timeout_s=120.0) as admin,
+    ):
+
+        def asked(kind: str) -> dict[int, int]:
+            return {broker: n for (broker, name), n in cluster.asked.items() if name == kind}
+
+        once = dict.fromkeys(cluster.brokers, 1)
+        cluster.together = count  # none is answered before all were asked
+        assert admin.end_offsets(ends) == ends
+        assert asked("ListOffsetsRequest") == once
+        dirs = ClusterHealth(admin).log_dirs([TOPIC])
+        assert [(each.broker_id, each.own_logs) for each in dirs] == [
+            (broker, 20) for broker in cluster.brokers
+        ]
+        assert asked("DescribeLogDirsRequest") == once
+        told = told_by_each(lambda broker: admin.broker_config(broker, names), cluster.brokers)
+        assert told == [{names[0]: str(500 + broker)} for broker in cluster.brokers]
+        assert asked("DescribeConfigsRequest") == once
+        cluster.not_leader = {7}  # once: a leader that has moved is asked for again
+        assert admin.end_offsets(ends) == ends
+        assert asked("ListOffsetsRequest")[7] == 3
