@@ -7,7 +7,7 @@ STAMP := .venv/.ready
 WORKERS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-long flaky coverage mutants lint dist bench bench-calibration bench-experiments bench-sampling bench-search release-check clean
+.PHONY: help setup demo test test-long flaky coverage mutants lint dist bench bench-calibration bench-experiments bench-sampling bench-scale bench-search release-check clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -57,6 +57,10 @@ bench: $(STAMP) ## Compare the clients with Kafka's own and others, in MB per CP
 bench-sampling: $(STAMP) ## Measure what sampling 3 and 100 brokers every second costs
 	@$(BIN)/python -m jobs.setup.preflight
 	$(BIN)/python -m tests.bench.sampling
+
+bench-scale: $(STAMP) ## Measure what 10, 100 and 1,000 brokers, simulated on loopback, cost the driver
+	@$(BIN)/python -m jobs.setup.preflight
+	$(BIN)/python -m tests.bench.scale
 
 bench-calibration: $(STAMP) ## Hold find-limit against 60 planted limits, in about 100 minutes
 	@$(BIN)/python -m jobs.setup.preflight

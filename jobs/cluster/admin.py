@@ -8,6 +8,7 @@ public methods let the client choose a broker; they are in this module and in
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, TypeVar
@@ -26,6 +27,10 @@ NO_LEADER = -1
 
 LOOK_TIMEOUT_MS = 5_000
 """A broker that does not tell its metadata within this time counts as silent [ms]."""
+
+
+AT_A_TIME = 16
+"""Brokers that are asked the same at the same time; Python has time for one answer."""
 
 
 class AdminError(RedlineError):
@@ -139,9 +144,11 @@ class KafkaAdmin:
             api_version=tuple(self.client._manager.broker_version),
         )
 
-    def broker_config(self, broker_id: int) -> dict[str, str | None]:
-        """All properties of a broker, defaults included; None for secrets."""
-        return self._config(ConfigResourceType.BROKER, str(broker_id))
+    def broker_config(
+        self, broker_id: int, names: Sequence[str] | None = None
+    ) -> dict[str, str | None]:
+        """Properties of a broker, defaults included, all unless named; None for secrets."""
+        return self._config(ConfigResourceType.BROKER, str(broker_id), names)
 
     def topic_config(self, topic: str) -> dict[str, str | None]:
         """All properties of a topic, defaults included."""
@@ -288,19 +295,40 @@ class KafkaAdmin:
 
     def end_offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:
         """(Topic, partition) → the offset that its next record will get."""
-        wanted = {TopicPartition(*each): OffsetSpec.LATEST for each in partitions}
+        wanted = {TopicPartition(*each) for each in partitions}
         topics = sorted({each.topic for each in wanted})
         answer = self.ask(
             f"read the end offsets of {_named(topics)}",
-            lambda: self.client.list_partition_offsets(wanted, timeout_ms=self._timeout_ms),
+            lambda: self.client._manager.run(self._ends_of, wanted),
         )
         return {(each.topic, each.partition): int(found.offset) for each, found in answer.items()}
 
-    def _config(self, kind: ConfigResourceType, name: str) -> dict[str, str | None]:
-        what = kind.name.lower()
+    async def _ends_of(self, wanted: set[TopicPartition]) -> dict[TopicPartition, Any]:
+        """The ends, all leaders asked at once: kafka-python's own method asks one after another."""
+        client = self.client
+        found: dict[TopicPartition, Any] = {}
+        led = await client._async_get_leader_for_partitions(wanted)
+        asked = [
+            client._manager.send(client._list_partition_offsets_request(own, _UNCOMMITTED), leader)
+            for leader, own in (
+                (leader, dict.fromkeys(own, OffsetSpec.LATEST)) for leader, own in led.items()
+            )
+        ]
+        try:
+            for answer in asked:
+                found |= client._list_partition_offsets_process_response(await answer)
+        except kafka_errors.NotLeaderForPartitionError:  # which that method waits for
+            left = dict.fromkeys(wanted - set(found), OffsetSpec.LATEST)
+            found |= await client._async_list_partition_offsets(left, timeout_ms=self._timeout_ms)
+        return found
+
+    def _config(
+        self, kind: ConfigResourceType, name: str, keys: Sequence[str] | None = None
+    ) -> dict[str, str | None]:
+        what, asked = kind.name.lower(), ConfigResource(kind, name, keys)
         answer = self.ask(
             f"read the configuration of {what} {name}",
-            lambda: self.client.describe_configs([ConfigResource(kind, name)], config_filter="all"),
+            lambda: self.client.describe_configs([asked], config_filter="all"),
         )
         return {key: each["value"] for key, each in answer[what][name].items()}
 
@@ -344,6 +372,42 @@ def _was_never_sent(error: kafka_errors.KafkaError) -> bool:
 
 
 _NOT_REACHED = ("ECONNREFUSED", "EHOSTUNREACH", "ENETUNREACH")
+
+
+def of_each(
+    ask: Callable[[int], Answer], brokers: Iterable[int]
+) -> list[tuple[int, Answer | AdminError]]:
+    """What each of these brokers answers, in their order; so many are asked at the same time.
+
+    Args:
+        ask: a method of `KafkaAdmin`, all of which several threads may call.
+    """
+
+    def asked(broker: int) -> tuple[int, Answer | AdminError]:
+        try:
+            return broker, ask(broker)
+        except AdminError as error:
+            return broker, error
+
+    with ThreadPoolExecutor(AT_A_TIME, "redline-admin") as threads:
+        return list(threads.map(asked, brokers))
+
+
+def told_by_each(ask: Callable[[int], Answer], brokers: Iterable[int]) -> list[Answer]:
+    """The same where all have to answer.
+
+    Raises:
+        AdminError: one did not; the first of those.
+    """
+    told = []
+    for _, answer in of_each(ask, brokers):
+        if isinstance(answer, AdminError):
+            raise answer
+        told.append(answer)
+    return told
+
+
+_UNCOMMITTED = 0
 _MEMBERLESS = ("Empty", "Dead")
 
 

@@ -17,6 +17,8 @@ from jobs.engine.network.connections import refusals_of
 from jobs.engine.network.refusals import why_not
 from search.errors import ConfigError, TryLaterError
 
+OPEN_EACH_S = 0.05
+"""The least that a deadline leaves for a connection to each of many brokers [s]."""
 PROBE_SHARE = 0.3
 """Share of the time limit that the look at the bare addresses may take."""
 
@@ -170,7 +172,8 @@ def _require_reachable_brokers(
             "name resolution here"
         )
     places = {each.id: (each.host, each.port) for each in brokers}
-    for refusal in refusals_of(places, options, timeout_s).values():
+    deadline_s = max(timeout_s, OPEN_EACH_S * len(places))
+    for refusal in refusals_of(places, options, deadline_s).values():
         raise ConfigError(refusal)
 
 

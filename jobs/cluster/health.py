@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, cast
 
 from kafka.errors import KafkaStorageError
 
-from jobs.cluster.admin import KafkaAdmin
+from jobs.cluster.admin import KafkaAdmin, told_by_each
 from metrics.units import format_size
 
 UNKNOWN_BYTES = -1
@@ -104,10 +105,9 @@ class ClusterHealth:
         Raises:
             AdminError: a broker does not answer.
         """
-        answers = self._admin.ask(
-            "look at the brokers' disks",
-            lambda: self._admin.client.describe_log_dirs(list(topics) or {}),
-        )
+        brokers = self._admin.describe_cluster().broker_ids
+        held = self._held(topics)
+        answers = told_by_each(lambda broker: self._log_dirs_of(broker, held), brokers)
         return tuple(
             LogDir(
                 int(answer["broker"]),
@@ -125,6 +125,33 @@ class ClusterHealth:
             for answer in answers
             for each in answer["log_dirs"]
         )
+
+    def _held(self, topics: Sequence[str]) -> dict[int, dict[str, list[int]]]:
+        """Broker id → topic → partitions of which it has a replica, of these topics."""
+        told = (
+            self._admin.ask(
+                f"look at {len(topics)} topics",
+                lambda: self._admin.client.describe_topics(list(topics)),
+            )
+            if topics
+            else ()
+        )
+        held: dict[int, dict[str, list[int]]] = {}
+        for topic in told:
+            for each in topic["partitions"]:
+                for broker in each["replica_nodes"]:
+                    own = held.setdefault(int(broker), {}).setdefault(str(topic["name"]), [])
+                    own.append(int(each["partition_index"]))
+        return held
+
+    def _log_dirs_of(
+        self, broker: int, held: Mapping[int, Mapping[str, Sequence[int]]]
+    ) -> Mapping[str, Any]:
+        (answer,) = self._admin.ask(
+            f"look at the disks of broker {broker}",
+            lambda: self._admin.client.describe_log_dirs(held.get(broker, {}), [broker]),
+        )
+        return cast("Mapping[str, Any]", answer)
 
     def hidden_topics(self) -> frozenset[str] | None:
         """Topics that brokers hold and this client may not see; None where nobody may tell.

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Set
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
-from jobs.cluster.admin import ClusterInfo, KafkaAdmin
+from jobs.cluster.admin import ClusterInfo, KafkaAdmin, told_by_each
 from jobs.cluster.connect import connect
 from jobs.cluster.outage import AnnouncedOutage, Outage, TestbedOutage
 from jobs.config import Cluster, Goal, Workload
@@ -188,11 +188,15 @@ def window_needed_s(opened: OpenCluster, workload: Workload) -> float | None:
     """
     if workload.topic.replication_factor < 2:
         return None
-    lags_ms = [
-        float(opened.admin.broker_config(broker).get("replica.lag.time.max.ms") or 0)
-        for broker in opened.info.broker_ids
-    ]
-    return LAG_CHECKS * max(lags_ms) / 1000.0
+    lags_ms = _told_by_brokers(opened, "replica.lag.time.max.ms").values()
+    return LAG_CHECKS * max(float(each or 0) for each in lags_ms) / 1000.0
+
+
+def _told_by_brokers(opened: OpenCluster, name: str) -> dict[int, str | None]:
+    """Broker id → one of its properties."""
+    brokers = opened.info.broker_ids
+    told = told_by_each(lambda each: opened.admin.broker_config(each, (name,)), brokers)
+    return {broker: each.get(name) for broker, each in zip(brokers, told, strict=True)}
 
 
 def require_fitting(opened: OpenCluster, workload: Workload, goal: Goal) -> None:
@@ -220,8 +224,7 @@ def queues_of(opened: OpenCluster, goal: Goal) -> dict[int, float]:
     if goal.indicators.request_queue_share_max is None:
         return {}
     found = {}
-    for broker in opened.info.broker_ids:
-        value = opened.admin.broker_config(broker).get("queued.max.requests")
+    for broker, value in _told_by_brokers(opened, "queued.max.requests").items():
         if value is None:
             raise ConfigError(
                 f"broker {broker} does not tell its queued.max.requests, and goal {goal.name} "

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from jobs.cluster.admin import AdminError, KafkaAdmin
+from jobs.cluster.admin import AdminError, KafkaAdmin, of_each
 from jobs.cluster.topic_plan import (
     Assignment,
     TopicState,
@@ -21,6 +21,8 @@ from metrics.traffic.pattern import TopicOptions, TrafficPattern
 from search.errors import ConfigError, RedlineError
 
 POLL_S = 0.2
+LOOKED_AT = 32
+"""Brokers that are asked at one look what they know of all partitions."""
 ELECTION_INTERVAL_S = 2.0
 """An election takes effect within this time, or is asked for again [s]."""
 
@@ -65,6 +67,7 @@ class Topics:
         self._clock = clock
         self._pause = pause
         self._made: list[str] = []
+        self._asked = 0
         self.away: frozenset[int] = frozenset()
 
     @property
@@ -214,18 +217,31 @@ class Topics:
             raise
 
     def _state(self, topics: TopicSet) -> TopicState:
-        """The state in the eyes of every broker that must take part."""
-        state = TopicState()
-        for broker in sorted(set(topics.leaders)):
-            try:
-                seen = self._admin.partitions_seen_by(broker, topics.names)
-            except AdminError as error:
-                state |= TopicState(silent=(str(error),))
+        """The state in the eyes of the brokers that must take part; of many so many in turn.
+
+        What each tells of all partitions grows with the square of the brokers. And all of them
+        have it of the same controllers' log, so that one that is behind is behind for a moment.
+        """
+        state, names = TopicState(), topics.names
+        for _, seen in of_each(
+            lambda broker: self._admin.partitions_seen_by(broker, names), self._next_of(topics)
+        ):
+            if isinstance(seen, AdminError):
+                state |= TopicState(silent=(str(seen),))
                 continue
             for position, name in enumerate(topics.names):
                 first = position * len(topics.replicas)
                 state |= state_of(topics.replicas, seen.get(name), first, topics.away)
         return state
+
+    def _next_of(self, topics: TopicSet) -> list[int]:
+        """Brokers whose turn it is to be asked: all, or the next `LOOKED_AT` in a ring of them."""
+        brokers = sorted(set(topics.leaders))
+        if len(brokers) <= LOOKED_AT:
+            return brokers
+        first = self._asked % len(brokers)
+        self._asked += LOOKED_AT
+        return [*brokers[first:], *brokers[:first]][:LOOKED_AT]
 
     def _elect(self, topics: TopicSet, partitions: tuple[int, ...]) -> str:
         """Why the election failed, or an empty text."""
@@ -254,11 +270,10 @@ class Topics:
 
     def _knowing(self, names: Sequence[str]) -> str:
         """A sentence about a broker that knows one of them or does not answer, or empty."""
-        for broker in self._admin.describe_cluster().broker_ids:
-            try:
-                seen = self._admin.partitions_seen_by(broker, names)
-            except AdminError as error:
-                return str(error)
+        brokers = self._admin.describe_cluster().broker_ids
+        for broker, seen in of_each(lambda b: self._admin.partitions_seen_by(b, names), brokers):
+            if isinstance(seen, AdminError):
+                return str(seen)
             known = [name for name, partitions in seen.items() if partitions is not None]
             if known:
                 return f"broker {broker} still knows {', '.join(known[:3])}"

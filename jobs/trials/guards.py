@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from math import isfinite
 from typing import Protocol
 
-from jobs.cluster.admin import AdminError, KafkaAdmin
+from jobs.cluster.admin import AdminError, KafkaAdmin, told_by_each
 from jobs.cluster.health import ClusterHealth, LogDir, Partitions
 from jobs.cluster.topic_plan import PREFIX
 from jobs.config import Configuration
@@ -71,7 +71,8 @@ def _cleaning_of(admin: KafkaAdmin) -> LogCleaning:
     """How late the brokers delete; Kafka's defaults where they do not say."""
     try:
         brokers = admin.describe_cluster().broker_ids
-        return LogCleaning.of([admin.broker_config(each) for each in brokers])
+        names = LogCleaning.NAMES
+        return LogCleaning.of(told_by_each(lambda b: admin.broker_config(b, names), brokers))
     except AdminError:
         return LogCleaning()
 
@@ -224,10 +225,12 @@ class Guards:
             return None
         held, logs = (sum(getattr(d, name) for d in dirs) for name in ("own_bytes", "own_logs"))
         adds_in_all = peak_log_bytes(pattern, self._cleaning, held)
+        dirs_on, logs_on = Counter(d.volume for d in dirs), Counter[tuple[int, int, int]]()
+        for each in dirs:
+            logs_on[each.volume] += each.own_logs
         for each in dirs if isfinite(adds_in_all) else ():  # else whoever looks on ends it in time
-            shared = [other for other in dirs if other.volume == each.volume]
-            own = sum(other.own_logs for other in shared)
-            adds = adds_in_all * (own / logs if logs else len(shared) / len(dirs))
+            share = logs_on[each.volume] / logs if logs else dirs_on[each.volume] / len(dirs)
+            adds = adds_in_all * share
             room = self._room(each)
             if each.is_told and adds > room:
                 return (

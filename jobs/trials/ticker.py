@@ -15,6 +15,8 @@ from metrics.windows.broker import BrokerWindow, broker_windows, busiest_of
 
 _INTERVAL_S = 0.5
 _RECENT_S = 2.0
+_RECENT_INTERVALS = 2.5
+"""How far it looks back: so long, and over two samples of each broker at least."""
 
 
 class Ticker:
@@ -58,9 +60,10 @@ class Ticker:
     def _busiest(self, now_s: float) -> BrokerWindow | None:
         """The broker with the least idle handlers over the last seconds."""
         interval_s = self._pattern.phases.sample_interval_s
-        samples = [s for s in self._sampler.so_far() if s.at_s >= now_s - _RECENT_S]
+        from_s = now_s - max(_RECENT_S, _RECENT_INTERVALS * interval_s)
+        samples = [each for each in self._sampler.so_far() if each.at_s >= from_s]
         nodes = {sample.broker_id for sample in samples}
-        return busiest_of(broker_windows(samples, nodes, now_s - _RECENT_S, now_s, interval_s))
+        return busiest_of(broker_windows(samples, nodes, from_s, now_s, interval_s))
 
 
 def stage_at(load_s: float, phases: Phases) -> str:

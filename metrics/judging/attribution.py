@@ -8,8 +8,9 @@ the resource. The numbers are those of `metrics.windows.use`, their limits those
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from metrics.judging.connection import connection_limit
 from metrics.judging.nearness import (
@@ -69,6 +70,25 @@ class Attribution:
     utilization: Mapping[Resource, float] = field(default_factory=dict)
 
 
+class _Together:
+    """What the rules ask of all brokers together, reckoned once."""
+
+    def __init__(self, brokers: Sequence[BrokerWindow]) -> None:
+        self._brokers = brokers
+
+    @cached_property
+    def cpu_used_share(self) -> float | None:
+        """What those out of CPU use of a machine; None where one does not tell [ratio]."""
+        busy = [each for each in self._brokers if (cpu_share(each) or 0.0) >= CPU_SATURATED]
+        used = [each.cpu_process_share for each in busy]
+        return None if None in used else sum(filter(None, used))
+
+    @cached_property
+    def isr_changed_most(self) -> float:
+        """Of the broker with the most ISR changes [ratio]."""
+        return max((each.isr_changed_share or 0.0 for each in self._brokers), default=0.0)
+
+
 @dataclass(frozen=True)
 class _Broker:
     """What the rules read: one broker's window and table, its host, and the whole evidence."""
@@ -77,17 +97,24 @@ class _Broker:
     rows: Mapping[Resource, ResourceUse]
     evidence: Evidence
     thresholds: Thresholds
+    together: _Together
     hosts: tuple[HostWindow, ...] = ()
 
     @classmethod
-    def of(cls, window: BrokerWindow, evidence: Evidence, thresholds: Thresholds) -> _Broker:
+    def of(
+        cls,
+        window: BrokerWindow,
+        evidence: Evidence,
+        thresholds: Thresholds,
+        together: _Together,
+    ) -> _Broker:
         """A broker of a trial; its host says how busy the CPU is where the broker does not."""
         hosts = evidence.hosts_of(window.broker_id)
         rows = {row.resource: row for row in use_of(window)}
         busy = max((each.cpu_busy for each in hosts if each.cpu_busy is not None), default=None)
         if busy is not None and rows[Resource.CPU].utilization is None:
             rows[Resource.CPU] = replace(rows[Resource.CPU], utilization=busy)
-        return cls(window, rows, evidence, thresholds, hosts)
+        return cls(window, rows, evidence, thresholds, together, hosts)
 
     @property
     def interfaces(self) -> list[tuple[HostWindow, InterfaceWindow]]:
@@ -129,11 +156,8 @@ class _Broker:
     @property
     def own_cpu_share(self) -> float | None:
         """Share of the CPU in use that brokers use, at most [ratio]."""
-        busy = [each for each in self.evidence.brokers if (cpu_share(each) or 0.0) >= CPU_SATURATED]
-        used, whole = [each.cpu_process_share for each in busy], cpu_share(self.window)
-        if not whole or None in used:
-            return None
-        return min(1.0, sum(filter(None, used)) / whole)
+        used, whole = self.together.cpu_used_share, cpu_share(self.window)
+        return None if used is None or not whole else min(1.0, used / whole)
 
 
 def utilization(window: BrokerWindow) -> dict[Resource, float]:
@@ -149,8 +173,9 @@ def attribute(evidence: Evidence, thresholds: Thresholds) -> Attribution:
     """
     if evidence.cluster.is_blind:
         return Attribution(Resource.UNKNOWN, "unknown: the cluster shows no broker metrics")
+    together = _Together(evidence.brokers)
     brokers = [
-        _Broker.of(window, evidence, thresholds)
+        _Broker.of(window, evidence, thresholds, together)
         for window in sorted(
             evidence.brokers, key=lambda each: (_idle_or_one(each), each.broker_id)
         )
@@ -419,9 +444,7 @@ def _queue_of(broker: _Broker) -> str:
 
 def _followers_behind(broker: _Broker) -> str | None:
     share, own = broker.evidence.isr_changed_share, broker.window.isr_changed_share
-    is_most = own is not None and own == max(
-        each.isr_changed_share or 0.0 for each in broker.evidence.brokers
-    )
+    is_most = own is not None and own == broker.together.isr_changed_most
     most = broker.thresholds.indicators.isr_changed_share_max
     is_over = is_most and share is not None and share > most
     if not is_over and not broker.is_at_limit(Resource.REPLICATION):

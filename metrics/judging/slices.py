@@ -58,10 +58,10 @@ class Slices:
     @cached_property
     def _by_broker(self) -> dict[int, list[Edges]]:
         start_s, end_s = self.window
-        found = {}
+        good, found = good_samples(self.samples), {}
         for broker_id in sorted(self.broker_ids):
-            good = good_samples(self.samples, broker_id)
-            inside = [sample for sample in good if start_s <= sample.at_s <= end_s]
+            own = good.get(broker_id, [])
+            inside = [sample for sample in own if start_s <= sample.at_s <= end_s]
             found[broker_id] = list(pairwise(inside))
         return found
 

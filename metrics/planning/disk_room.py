@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from metrics.planning.wire_model import batch_bytes
 from metrics.traffic.pattern import TopicOptions, TrafficPattern
@@ -20,6 +21,11 @@ class LogCleaning:
         segment_bytes: the file that is written to, which is never deleted (log.segment.bytes) [B].
     """
 
+    NAMES: ClassVar[Sequence[str]] = (
+        "log.retention.check.interval.ms",
+        "log.segment.delete.delay.ms",
+        "log.segment.bytes",
+    )
     check_s: float = 300.0
     delay_s: float = 60.0
     segment_bytes: int = 1_073_741_824
@@ -27,13 +33,11 @@ class LogCleaning:
     @classmethod
     def of(cls, brokers: Iterable[Mapping[str, str | None]]) -> LogCleaning:
         """The slowest of all brokers, by their properties; a default where one does not tell."""
-        names = {
-            "log.retention.check.interval.ms": cls.check_s * 1e3,
-            "log.segment.delete.delay.ms": cls.delay_s * 1e3,
-            "log.segment.bytes": cls.segment_bytes,
-        }
+        usual = dict(
+            zip(cls.NAMES, (cls.check_s * 1e3, cls.delay_s * 1e3, cls.segment_bytes), strict=True)
+        )
         told = [
-            [float(each.get(name) or usual) for name, usual in names.items()] for each in brokers
+            [float(each.get(name) or value) for name, value in usual.items()] for each in brokers
         ]
         if not told:
             return cls()

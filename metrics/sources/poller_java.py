@@ -249,9 +249,13 @@ public class RedlineJmxPoller {
         List labels = new ArrayList();
         List attributes = new ArrayList();
         List keys = new ArrayList();
+        String[] distinct = null;
 
         String[] distinctAttributes() {
-            return (String[]) new LinkedHashSet(attributes).toArray(new String[0]);
+            if (distinct == null) {
+                distinct = (String[]) new LinkedHashSet(attributes).toArray(new String[0]);
+            }
+            return distinct;
         }
 
         /** The same readings of one bean that the pattern stands for. */

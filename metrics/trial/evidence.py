@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from statistics import fmean
 from typing import Annotated
 
@@ -99,7 +100,15 @@ class Evidence:
 
     def hosts_of(self, broker_id: int) -> tuple[HostWindow, ...]:
         """The host of a broker; of several names for one machine all."""
-        return tuple(each for each in self.hosts if broker_id in each.brokers)
+        return self._hosts_by_broker.get(broker_id, ())
+
+    @cached_property
+    def _hosts_by_broker(self) -> dict[int, tuple[HostWindow, ...]]:
+        found: dict[int, tuple[HostWindow, ...]] = {}
+        for host in self.hosts:
+            for broker_id in host.brokers:
+                found[broker_id] = (*found.get(broker_id, ()), host)
+        return found
 
     @property
     def broker_resident_bytes(self) -> float | None:

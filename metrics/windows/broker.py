@@ -198,7 +198,7 @@ def broker_window(
         interval_s: intended time between samples [s].
         under_replicated_at_rest: partitions before the run.
     """
-    good = good_samples(samples, broker_id)
+    good = good_samples(each for each in samples if each.broker_id == broker_id).get(broker_id, [])
     inside = [sample for sample in good if start_s <= sample.at_s <= end_s]
     earlier = max((s for s in good if s.at_s < start_s), key=lambda s: s.at_s, default=None)
     expected = max(2, int((end_s - start_s) / interval_s + 1e-9))
@@ -302,15 +302,13 @@ def broker_windows(
         link_mbit_per_s: stated speed of their network interfaces, None where unknown.
         at_rest: broker id → under-replicated partitions before the run.
     """
-    usual = at_rest or {}
+    usual, good, asked = at_rest or {}, good_samples(samples), (start_s, end_s, interval_s)
     return tuple(
         replace(
-            broker_window(
-                samples, broker_id, start_s, end_s, interval_s, usual.get(broker_id, 0.0)
-            ),
+            broker_window(good.get(each, ()), each, *asked, usual.get(each, 0.0)),
             link_mbit_per_s=link_mbit_per_s,
         )
-        for broker_id in sorted(broker_ids)
+        for each in sorted(broker_ids)
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
@@ -25,12 +26,12 @@ def any_isr_changed_share(
     Args:
         at_rest: broker id → under-replicated partitions before the run.
     """
-    usual = at_rest or {}
+    usual, good = at_rest or {}, good_samples(samples)
     found: list[list[tuple[float, bool]]] = []
     for broker_id in broker_ids:
         known = [
             each
-            for each in good_samples(samples, broker_id)
+            for each in good.get(broker_id, ())
             if "under_replicated_partitions" in each.values and each.at_s <= end_s
         ]
         pairs = pairwise([*known[:1], *known])
@@ -39,10 +40,12 @@ def any_isr_changed_share(
     moments = [at_s for at_s, _ in max(found, key=len, default=[])]
     if not moments:
         return None
-    changed = {
-        min(moments, key=lambda moment: abs(moment - at_s))
-        for each in found
-        for at_s, is_changed in each
-        if is_changed
-    }
+    changed = {_nearest(moments, at_s) for each in found for at_s, is_changed in each if is_changed}
     return len(changed) / len(moments)
+
+
+def _nearest(moments: Sequence[float], at_s: float) -> float:
+    """The nearest of some moments, which are in order; of two the earlier."""
+    after = bisect_left(moments, at_s)
+    around = moments[max(0, after - 1) : after + 1]
+    return min(around, key=lambda moment: abs(moment - at_s))

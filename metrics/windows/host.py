@@ -254,9 +254,12 @@ def host_windows(
     """
     tasks_on = set(generators)
     machines = {*brokers, *of_brokers}
+    by_host: dict[str, list[HostSample]] = {}
+    for each in samples:
+        by_host.setdefault(each.host, []).append(each)
     return tuple(
         host_window(
-            samples,
+            by_host.get(host, ()),
             host,
             start_s,
             end_s,

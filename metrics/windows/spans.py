@@ -114,15 +114,15 @@ def seconds_between(first: Look, last: Look) -> float:
     return last.at_s - first.at_s
 
 
-def good_samples(samples: Iterable[BrokerSample], broker_id: int) -> list[BrokerSample]:
-    """One broker's answered samples by time; a sample that came twice counts once."""
-    own = [s for s in samples if s.broker_id == broker_id and s.error is None and s.values]
-    own.sort(key=lambda sample: sample.at_s)
-    kept: list[BrokerSample] = []
-    for sample in own:
-        if not kept or seconds_between(kept[-1], sample) != 0:
-            kept.append(sample)
-    return kept
+def good_samples(samples: Iterable[BrokerSample]) -> dict[int, list[BrokerSample]]:
+    """Broker id → its answered samples by time; a sample that came twice counts once."""
+    found: dict[int, list[BrokerSample]] = {}
+    for sample in sorted(samples, key=lambda each: each.at_s):
+        if sample.error is None and sample.values:
+            kept = found.setdefault(sample.broker_id, [])
+            if not kept or seconds_between(kept[-1], sample) != 0:
+                kept.append(sample)
+    return found
 
 
 def isr_changed(before: BrokerSample, after: BrokerSample, at_rest: float = 0.0) -> bool:

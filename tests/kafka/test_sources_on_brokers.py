@@ -28,7 +28,7 @@ from tests.bench.sampling import bare_jvm, line_of, measure
 from tests.support.evidence import goal
 from tests.support.jmx_nodes import JmxNode, free_port
 from tests.support.offered import offer_some_load
-from tests.support.simulated_jmx import VERSION, simulated_jmx
+from tests.support.simulated_jmx import VERSION, beans_of_a_broker, simulated_jmx
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -218,12 +218,17 @@ def test_a_node_that_died_and_came_back_is_sampled_again(spark: SparkSession) ->
 def test_more_brokers_than_are_asked_at_a_time_are_each_sampled() -> None:
     count = 150
     with (
-        simulated_jmx(count) as (endpoints, _),
+        simulated_jmx(count) as brokers,
         bare_jvm() as (jvm, _),
-        closing(DriverJvmSource(jvm, endpoints, 60.0)) as source,
+        closing(DriverJvmSource(jvm, brokers.endpoints, 60.0)) as source,
     ):
         source.open()
+        before = brokers.asked()
         rounds = [source.sample_all() for _ in range(2)]
+        asked = brokers.asked() - before
+    of_kafka = {name for name, *_ in beans_of_a_broker() if name.startswith("kafka.")}
+    read = {name for name in of_kafka if "app-info" not in name}
+    assert asked == 2 * count * len(read), "one call for each bean"
     beans = readings_of(beans_for(1, VERSION, (Role.BROKER,)))
     for samples in rounds:
         assert [(each.broker_id, each.error) for each in samples] == [

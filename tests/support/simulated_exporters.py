@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import json
 import re
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +26,7 @@ _PAGE = Path(__file__).parent.parent / "data/exporter/kafka-kraft-4.1.2.txt.gz"
 _ANSWER = (
     b"HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4\r\nContent-Length: %d\r\n\r\n"
 )
+_ASKED = "/asked"
 _IDLE = "requesthandleravgidlepercent_count"
 _COUNTER = re.compile(r"^(?!#)\S*(?:_count|_sum|_total|_created)(?:\{.*\})? ")
 _TICK_S = 0.25
@@ -115,9 +118,14 @@ class _Server:
         broker = gzip.decompress(_PAGE.read_bytes()).decode()
         self._texts = {"broker": broker, "host": _host_page()}
         self._pages: dict[tuple[str, str], _Page] = {}
+        self.asked = {"broker": 0, "host": 0, "connections": 0}
 
     def answer(self, kind: str, target: str) -> bytes:
-        """Only the broker's exporter knows `name[]`."""
+        """Only the broker's exporter knows `name[]`; any tells how often all were asked."""
+        if target == _ASKED:
+            told = json.dumps(self.asked).encode()
+            return _ANSWER % len(told) + told
+        self.asked[kind] += 1
         key = (kind, target if kind == "broker" else "")
         if key not in self._pages:
             names = frozenset(parse_qs(urlsplit(key[1]).query).get("name[]", ()))
@@ -133,6 +141,7 @@ class _Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
+        self._server.asked["connections"] += 1
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
@@ -157,6 +166,13 @@ async def _serve(brokers: int, hosts: int) -> None:
     sys.stdout.write(" ".join(map(str, ports)) + "\n")
     sys.stdout.flush()
     await loop.run_in_executor(None, sys.stdin.read)  # until whoever started it ends
+
+
+def asked_of(port: int) -> dict[str, int]:
+    """How often the exporters of brokers and of hosts were asked, and connections made to them."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}{_ASKED}") as answer:
+        told: dict[str, int] = json.load(answer)
+    return told
 
 
 @contextmanager

@@ -6,8 +6,9 @@ Counters grow with the time since the JVM's start, and gauges stand still.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from metrics.sources.beans import PROBE, Kind, Role, beans_for
 from metrics.sources.source import JmxEndpoint
@@ -24,6 +25,7 @@ import java.net.ServerSocket;
 import java.rmi.registry.LocateRegistry;
 import java.rmi.server.RMIServerSocketFactory;
 import java.util.*;
+import java.util.concurrent.atomic.AtomicLong;
 import javax.management.*;
 import javax.management.openmbean.*;
 import javax.management.remote.*;
@@ -31,6 +33,12 @@ import javax.management.remote.*;
 public class SimulatedBrokers {
     static final long BEGAN_NS = System.nanoTime();
     static final String LOOPBACK = "127.0.0.1";
+    static final AtomicLong ASKED = new AtomicLong();
+
+    /** Calls that asked beans of Kafka for attributes; those of Java are watched all the time. */
+    public static long asked() {
+        return ASKED.get();
+    }
 
     public static class OnLoopback implements RMIServerSocketFactory {
         public ServerSocket createServerSocket(int port) throws IOException {
@@ -42,8 +50,24 @@ public class SimulatedBrokers {
     public static class Simulated implements DynamicMBean {
         private final Map perSecond = new HashMap();
         private final Map constants = new HashMap();
+        private final boolean isKafkas;
+
+        Simulated(String name) {
+            isKafkas = name.startsWith("kafka.");
+        }
 
         public Object getAttribute(String name) throws AttributeNotFoundException {
+            count();
+            return valueOf(name);
+        }
+
+        private void count() {
+            if (isKafkas) {
+                ASKED.incrementAndGet();
+            }
+        }
+
+        private Object valueOf(String name) throws AttributeNotFoundException {
             if (constants.containsKey(name)) {
                 return constants.get(name);
             }
@@ -56,10 +80,11 @@ public class SimulatedBrokers {
         }
 
         public AttributeList getAttributes(String[] names) {
+            count();
             AttributeList found = new AttributeList();
             for (int i = 0; i < names.length; i++) {
                 try {
-                    found.add(new Attribute(names[i], getAttribute(names[i])));
+                    found.add(new Attribute(names[i], valueOf(names[i])));
                 } catch (AttributeNotFoundException e) {
                     // JMX leaves out what it does not have.
                 }
@@ -111,7 +136,7 @@ public class SimulatedBrokers {
             String[] part = lines[i].split("\t");
             Simulated bean = (Simulated) made.get(part[0]);
             if (bean == null) {
-                bean = new Simulated();
+                bean = new Simulated(part[0]);
                 made.put(part[0], bean);
                 server.registerMBean(bean, new ObjectName(part[0]));
             }
@@ -148,7 +173,7 @@ public class SimulatedBrokers {
     }
 }
 """
-_PER_S = {
+PER_S = {
     "handler_idle_ns": 6e8,
     "network_wait_ns": 7e8,
     "process_cpu_ns": 1.5e9,
@@ -156,7 +181,7 @@ _PER_S = {
     "gc_ms": 4.0,
 }
 """What some counters grow by a second; the others by 1,000."""
-_NOW = {"processors": 16.0, "machine_cpu_share": 0.2, "produce_delayed": 3.0}
+NOW = {"processors": 16.0, "machine_cpu_share": 0.2, "produce_delayed": 3.0}
 """Gauges that are not 0."""
 _STANDS_FOR = {
     "listener=*,networkProcessor=*": [
@@ -167,7 +192,7 @@ _STANDS_FOR = {
 }
 
 
-def _beans() -> Iterator[tuple[str, str, str, str]]:
+def beans_of_a_broker() -> Iterator[tuple[str, str, str, str]]:
     """Object name, attribute, `grows` or `is`, and value."""
     for bean in beans_for(1, VERSION, (Role.BROKER,)):
         for name in _names(bean.object_name):
@@ -176,10 +201,10 @@ def _beans() -> Iterator[tuple[str, str, str, str]]:
                 yield name, "Mean", "is", "2.5"
             elif bean.attribute == "HeapMemoryUsage":
                 yield name, bean.attribute, "is", "heap 1 2000000000 6000000000 6000000000"
-            elif bean.kind is Kind.COUNTER or bean.name in _PER_S:
-                yield name, bean.attribute, "grows", str(_PER_S.get(bean.name, 1000.0))
+            elif bean.kind is Kind.COUNTER or bean.name in PER_S:
+                yield name, bean.attribute, "grows", str(PER_S.get(bean.name, 1000.0))
             else:
-                yield name, bean.attribute, "is", str(_NOW.get(bean.name, 0.0))
+                yield name, bean.attribute, "is", str(NOW.get(bean.name, 0.0))
     for reading in PROBE:
         if reading.name != "controller":
             value = f"text {VERSION}" if reading.attribute == "Version" else "30.0"
@@ -194,17 +219,31 @@ def _names(pattern: str) -> list[str]:
     return [pattern]
 
 
+@dataclass(frozen=True)
+class SimulatedJmx:
+    """Brokers that answer.
+
+    Attributes:
+        endpoints: of brokers from id 1 on.
+        pid: of the JVM that they are.
+        asked: how many calls asked their beans of Kafka for attributes.
+    """
+
+    endpoints: Sequence[JmxEndpoint]
+    pid: int
+    asked: Callable[[], int]
+
+
 @contextmanager
-def simulated_jmx(
-    count: int, options: tuple[str, ...] = ()
-) -> Iterator[tuple[list[JmxEndpoint], int]]:
-    """So many brokers from id 1 on, and the process id of the JVM that they are."""
-    beans = "\n".join("\t".join(each) for each in _beans())
+def simulated_jmx(count: int, options: tuple[str, ...] = ()) -> Iterator[SimulatedJmx]:
+    """So many brokers."""
+    beans = "\n".join("\t".join(each) for each in beans_of_a_broker())
     options = ("-Xmx1g", "-Xss256k", "-Djava.rmi.server.hostname=127.0.0.1", *options)
     with bare_jvm(*options) as (jvm, pid):
         compiler = jvm.org.codehaus.janino.SimpleCompiler()
         compiler.cook(_JAVA)
         brokers = compiler.getClassLoader().loadClass("SimulatedBrokers").newInstance()
         ports = brokers.start(count, _FIRST_PORT, beans).split()
+        endpoints = [JmxEndpoint(i, "127.0.0.1", int(port)) for i, port in enumerate(ports, 1)]
+        yield SimulatedJmx(endpoints, pid, brokers.asked)
         del compiler, brokers
-        yield [JmxEndpoint(i, "127.0.0.1", int(port)) for i, port in enumerate(ports, 1)], pid

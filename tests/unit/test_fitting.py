@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from jobs.cluster.opening import OpenCluster, queues_of, require_fitting, window_needed_s
@@ -17,8 +19,11 @@ class Admin(ScriptedAdmin):
         super().__init__(range(1, len(configs) + 1))
         self._configs = configs
 
-    def broker_config(self, broker_id: int) -> dict[str, str | None]:
-        return dict(self._configs[broker_id - 1])
+    def broker_config(
+        self, broker_id: int, names: Sequence[str] | None = None
+    ) -> dict[str, str | None]:
+        told = self._configs[broker_id - 1]
+        return {name: told[name] for name in (told if names is None else names) if name in told}
 
 
 def opened(*configs: dict[str, str]) -> OpenCluster:

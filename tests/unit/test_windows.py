@@ -88,7 +88,7 @@ def test_order_and_repetition_of_samples_do_not_matter() -> None:
 def test_a_late_answer_with_the_same_uptime_is_one_sample() -> None:
     first = sample(0.0)
     again = replace(first, at_s=first.at_s + 0.4)
-    assert good_samples([again, first], 1) == [first]
+    assert good_samples([again, first]) == {1: [first]}
 
 
 def test_a_restart_inside_is_a_contradiction_and_nothing_is_computed() -> None:

@@ -1,0 +1,289 @@
+"""Work for many brokers grows with their number and no faster: it is counted, not timed."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import replace
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from jobs.cluster.admin import AT_A_TIME, AdminError, Partition, of_each, told_by_each
+from jobs.cluster.connect import connect
+from jobs.cluster.health import ClusterHealth, LogDir, Partitions
+from jobs.cluster.topics import LOOKED_AT, Topics
+from jobs.config import load_workload
+from jobs.config.exporter_rules import load_rules
+from jobs.config.goal import GuardLimits
+from jobs.console.events import TrialProgress
+from jobs.trials.driver_line import TrialLine
+from jobs.trials.guards import Guards
+from jobs.trials.ticker import Ticker
+from metrics.judging.slices import Slices
+from metrics.judging.thresholds import Thresholds
+from metrics.judging.verdict import judge, progress_of
+from metrics.sources.hosts.node_exporter import NodeExporters
+from metrics.sources.prometheus import PrometheusSource
+from metrics.sources.sample import BrokerSample
+from metrics.sources.source import Endpoint
+from metrics.windows.broker import BrokerWindow
+from search.model import Verdict
+from tests.support.patterns import pattern
+from tests.support.scripted_admin import ScriptedAdmin
+from tests.support.simulated_cluster import TOPIC, simulated_cluster
+from tests.support.simulated_exporters import asked_of, simulated_exporters
+from tests.support.simulated_trial import SimulatedTrial
+
+FEW, MANY = 60, 120
+WORKLOAD = load_workload("demo")
+
+
+def steps_of(work: Callable[[], object]) -> int:
+    """Steps of Python's interpreter that the work takes, the same each time."""
+    steps = 0
+
+    def count(frame: FrameType, event: str, _: Any) -> Any:
+        nonlocal steps
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        steps += event == "opcode"
+        return count
+
+    before = sys.gettrace()
+    sys.settrace(count)
+    try:
+        work()
+    finally:
+        sys.settrace(before)
+    return steps
+
+
+def growth(work: Callable[[int], Callable[[], object]]) -> float:
+    """How many times the steps of few brokers it takes for twice as many."""
+    work(1)()  # whatever is made once
+    return steps_of(work(MANY)) / steps_of(work(FEW))
+
+
+def judging(brokers: int, idle: float, expected: Verdict) -> Callable[[], object]:
+    trial = SimulatedTrial(brokers, window_s=10.0, handler_idle=idle)
+    evidence = trial.evidence(trial.samples(), trial.host_samples(), trial.client())
+
+    def work() -> None:
+        assert judge(evidence, Thresholds()).verdict is expected
+
+    return work
+
+
+@pytest.mark.parametrize("idle", [0.1, 0.6])
+def test_a_verdict_takes_twice_the_steps_for_twice_the_brokers(idle: float) -> None:
+    expected = Verdict.OVERLOADED if idle < 0.2 else Verdict.SUSTAINED
+    assert growth(lambda brokers: judging(brokers, idle, expected)) < 2.05
+
+
+def test_so_do_windows_and_looks_at_a_running_trial() -> None:
+    def evidence(brokers: int) -> Callable[[], object]:
+        trial = SimulatedTrial(brokers, window_s=10.0)
+        seen = trial.samples(), trial.host_samples(), trial.client()
+        return lambda: trial.evidence(*seen)
+
+    def look(brokers: int) -> Callable[[], object]:
+        trial = SimulatedTrial(brokers, window_s=10.0)
+        samples, window = trial.samples(), (trial.start_s, trial.start_s + 10.0)
+        return lambda: progress_of(
+            Slices(samples, trial.broker_ids, window, 5.0, [(1.0, 1)], 1.0), Thresholds()
+        )
+
+    assert growth(evidence) < 2.05
+    assert growth(look) < 2.05
+
+
+def test_so_does_the_room_on_the_brokers_disks() -> None:
+    class Disks:
+        def __init__(self, brokers: int) -> None:
+            self._dirs = tuple(
+                LogDir(each, "/a", 10**12, 5 * 10**11, own_logs=10)
+                for each in range(1, brokers + 1)
+            )
+
+        def under_replicated(self) -> Partitions:
+            return frozenset()
+
+        def log_dirs(self, topics: Sequence[str] = ()) -> tuple[LogDir, ...]:
+            return self._dirs
+
+        def hidden_topics(self) -> frozenset[str] | None:
+            return frozenset()
+
+    def room(brokers: int) -> Callable[[], object]:
+        guards = Guards(GuardLimits(), Disks(brokers), lambda topic: True, print)
+        guards.open()
+        return lambda: guards.require_room(WORKLOAD.pattern(1_000), ("t",))
+
+    assert growth(room) < 2.05
+
+
+def test_a_round_asks_each_of_a_thousand_exporters_once() -> None:
+    count = 1_000
+    with simulated_exporters(count, count) as (brokers, hosts):
+        endpoints = [Endpoint(i, "127.0.0.1", port) for i, port in enumerate(brokers, 1)]
+        addresses = {i: f"127.0.0.1:{port}" for i, port in enumerate(hosts, 1)}
+        with (
+            closing(PrometheusSource(endpoints, load_rules("kafka-kraft"), 120.0)) as source,
+            closing(NodeExporters(addresses, 120.0)) as machines,
+        ):
+            source.open()
+            machines.open()
+            before = asked_of(brokers[0])
+            for _ in range(2):
+                assert [each.error for each in source.sample_all()] == [None] * count
+                assert [each.error for each in machines.sample_all()] == [None] * count
+            after = asked_of(brokers[0])
+    assert {kind: after[kind] - before[kind] for kind in after} == {
+        "broker": 2 * count,
+        "host": 2 * count,
+        "connections": 1,  # the one by which it was asked
+    }
+
+
+# --- the administration ---------------------------------------------------------
+
+
+def test_so_many_brokers_are_asked_at_the_same_time_and_answer_in_their_order() -> None:
+    together = threading.Barrier(AT_A_TIME, timeout=60)
+    running, most, guard = 0, 0, threading.Lock()
+
+    def ask(broker: int) -> int:
+        nonlocal running, most
+        with guard:
+            running += 1
+            most = max(most, running)
+        together.wait()  # which would never end, were they asked one after the other
+        with guard:
+            running -= 1
+        return broker * broker
+
+    brokers = range(1, 4 * AT_A_TIME + 1)
+    assert of_each(ask, brokers) == [(each, each * each) for each in brokers]
+    assert most == AT_A_TIME
+
+
+def test_one_that_does_not_answer_leaves_the_others_answers() -> None:
+    def ask(broker: int) -> str:
+        if broker == 2:
+            raise AdminError("broker 2 is silent", "KafkaTimeoutError")
+        return "here"
+
+    (_, one), (_, two), (_, three) = of_each(ask, (1, 2, 3))
+    assert (one, str(two), three) == ("here", "broker 2 is silent", "here")
+    with pytest.raises(AdminError, match="broker 2 is silent"):
+        told_by_each(ask, (1, 2, 3))
+
+
+class Counted(ScriptedAdmin):
+    """Counts who was asked about topics."""
+
+    def __init__(self, brokers: int) -> None:
+        super().__init__(range(1, brokers + 1))
+        self.asked: Counter[int] = Counter()
+        self._one_at_a_time = threading.Lock()
+
+    def partitions_seen_by(
+        self, broker_id: int, topics: Sequence[str]
+    ) -> dict[str, dict[int, Partition] | None]:
+        with self._one_at_a_time:
+            self.asked[broker_id] += 1
+        return super().partitions_seen_by(broker_id, topics)
+
+
+def looks_at(brokers: int, looks: int) -> Mapping[int, int]:
+    admin = Counted(brokers)
+    topics = Topics(admin, "run1", pause=lambda _: None)
+    made = topics.create(WORKLOAD.pattern(1_000))
+    admin.asked.clear()
+    for _ in range(looks):
+        assert topics.check(made).ok
+    return admin.asked
+
+
+def test_a_look_asks_few_of_many_brokers_in_turn_and_all_of_few() -> None:
+    assert looks_at(LOOKED_AT, 3) == dict.fromkeys(range(1, LOOKED_AT + 1), 3)
+    once = looks_at(4 * LOOKED_AT, 1)
+    assert sorted(once.values()) == [1] * LOOKED_AT
+    assert looks_at(4 * LOOKED_AT, 4) == dict.fromkeys(range(1, 4 * LOOKED_AT + 1), 1)
+
+
+# --- progress --------------------------------------------------------------------
+
+
+class Seen:
+    """A reporter that waits for progress with a broker in it."""
+
+    def __init__(self) -> None:
+        self.busiest: BrokerWindow | None = None
+        self.came = threading.Event()
+
+    def report(self, event: object) -> None:
+        if isinstance(event, TrialProgress) and event.busiest is not None:
+            self.busiest = event.busiest
+            self.came.set()
+
+
+class Sampled:
+    """Brokers that were sampled 1 s ago and one interval before that, whenever they are asked."""
+
+    def so_far(self) -> list[BrokerSample]:
+        now_s, trial = time.time(), SimulatedTrial(3, window_s=0.0)
+        rounds = [trial.samples()[:3], trial.samples()[3:6]]
+        ago_s = [1.0 + trial.interval_s, 1.0]
+        return [
+            replace(each, at_s=now_s - ago)
+            for ago, looks in zip(ago_s, rounds, strict=True)
+            for each in looks
+        ]
+
+
+def test_progress_shows_the_busiest_of_brokers_that_are_sampled_every_5_s() -> None:
+    seen: Any = Seen()
+    sampler: Any = Sampled()
+    load = pattern(measure_s=30.0, sample_interval_s=5.0)
+    with Ticker(seen, sampler, load, TrialLine("127.0.0.1", 1, 1, lambda _: None)).watch():
+        assert seen.came.wait(60.0), "no progress had a broker in it"
+    assert seen.busiest.handler_idle == pytest.approx(0.1, rel=0.1)
+
+
+# --- what is asked of whom, in Kafka's own encoding --------------------------------
+
+
+def test_ends_disks_and_properties_are_asked_of_each_broker_once() -> None:
+    count = 40
+    replicas = {i: (i % count + 1, (i + 1) % count + 1) for i in range(10 * count)}
+    ends = {(TOPIC, i): 10 * i for i in replicas}
+    names = ("queued.max.requests",)
+    with (
+        simulated_cluster(count, replicas) as cluster,
+        connect(cluster.addresses[:2], timeout_s=120.0) as admin,
+    ):
+
+        def asked(kind: str) -> dict[int, int]:
+            return {broker: n for (broker, name), n in cluster.asked.items() if name == kind}
+
+        once = dict.fromkeys(cluster.brokers, 1)
+        cluster.together = count  # none is answered before all were asked
+        assert admin.end_offsets(ends) == ends
+        assert asked("ListOffsetsRequest") == once
+        dirs = ClusterHealth(admin).log_dirs([TOPIC])
+        assert [(each.broker_id, each.own_logs) for each in dirs] == [
+            (broker, 20) for broker in cluster.brokers
+        ]
+        assert asked("DescribeLogDirsRequest") == once
+        told = told_by_each(lambda broker: admin.broker_config(broker, names), cluster.brokers)
+        assert told == [{names[0]: str(500 + broker)} for broker in cluster.brokers]
+        assert asked("DescribeConfigsRequest") == once
+        cluster.not_leader = {7}  # once: a leader that has moved is asked for again
+        assert admin.end_offsets(ends) == ends
+        assert asked("ListOffsetsRequest")[7] == 3
