@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -95,6 +96,25 @@ def test_each_goal_is_held_against_itself_alone(tmp_path: Path) -> None:
     assert found == {"strict": ("regression", 1), "tolerant": ("no difference seen", 1)}
     assert len(told) == 2
     assert "only one of the runs has it: default, all brokers, 1 kB" in done.output
+
+
+def test_runs_along_the_message_size_compare_whatever_sizes_they_found(tmp_path: Path) -> None:
+    def along(name: str, share: float, bpm: int) -> RunSummary:
+        found = run_of(name, share, (bpm,))
+        span: dict[str, Any] = {
+            "load_sustained": bpm,
+            "load_low": 0.97 * bpm,
+            "load_high": 1.02 * bpm,
+        }
+        limits = (replace(each, axis="message_bytes", **span) for each in found.boundaries)
+        return replace(found, boundaries=tuple(limits))
+
+    first, second = along("before", 1.0, 5_000), along("after", 0.5, 2_500)
+    done = asked(tmp_path, first, second)
+    assert isinstance(done.exception, RegressionError), done.output
+    assert "run after against before: 50.0% less" in done.output
+    assert "the size searched" in done.output and "0 B" not in done.output
+    assert "only one of the runs has it" not in done.output
 
 
 def test_limits_in_other_states_of_the_cluster_are_not_compared(tmp_path: Path) -> None:

@@ -17,11 +17,13 @@ from metrics.reporting.sweep.answer import figure, sentence
 from metrics.reporting.sweep.results import results_of
 from metrics.tables.boundary import Boundary
 from metrics.tables.environment import Difference, difference
-from metrics.traffic.axes import axis_named
+from metrics.traffic.axes import MESSAGE_BYTES, axis_named
 from metrics.units import UNKNOWN, format_size
 from search.errors import ConfigError, NoConclusionError, RegressionError
 
 AXIS = "run"
+SEARCHED = 0
+"""The message size of limits whose search went along it."""
 DIFFERENCES_SHOWN = 12
 
 Kind = tuple[str, str, str]
@@ -66,10 +68,21 @@ def compare_finished(
 
 
 def _limits(run: RunSummary) -> dict[tuple[Kind, int], Boundary]:
-    """Its limits by their kind and size [B]; those of the first versions name no goal."""
+    """Its limits by their kind and size [B]; those of the first versions name no goal.
+
+    Where the size itself was searched, it is what was found, and `SEARCHED` stands for it.
+    """
     return {
-        ((each.goal or run.goal, each.state, each.axis), each.bpm): each for each in run.boundaries
+        (
+            (each.goal or run.goal, each.state, each.axis),
+            SEARCHED if each.along is MESSAGE_BYTES else each.bpm,
+        ): each
+        for each in run.boundaries
     }
+
+
+def _size(bpm: int) -> str:
+    return format_size(bpm) if bpm else "the size searched"
 
 
 def _results_in_common(first: RunSummary, second: RunSummary) -> dict[Kind, list[Result]]:
@@ -80,7 +93,8 @@ def _results_in_common(first: RunSummary, second: RunSummary) -> dict[Kind, list
         for (kind, bpm), limit in _limits(run).items():
             if (kind, bpm) in common:
                 one = replace(run, boundaries=(limit,))
-                found.setdefault(kind, []).extend(results_of({AXIS: run.run_id}, 1, one))
+                made = results_of({AXIS: run.run_id}, 1, one)
+                found.setdefault(kind, []).extend(replace(each, bpm=bpm) for each in made)
     return found
 
 
@@ -113,7 +127,7 @@ def _rows(results: Mapping[Kind, Sequence[Result]]) -> Iterator[tuple[str, ...]]
             yield (
                 each.settings[AXIS],
                 *(_where(kind).values() if len(results) > 1 else ()),
-                format_size(each.bpm),
+                _size(each.bpm),
                 f"{figure(each.value)} {unit}" if each.value else each.why or UNKNOWN,
                 interval if each.has_interval else UNKNOWN,
             )
@@ -132,7 +146,7 @@ def _sentences(
             yield f"read with care: {name} {before} in the first run, {after} in the second"
     before, after = _limits(first), _limits(second)
     if alone := [each for each in (*before, *after) if (each in before) != (each in after)]:
-        told = "; ".join(f"{goal}, {state}, {format_size(bpm)}" for (goal, state, _), bpm in alone)
+        told = "; ".join(f"{goal}, {state}, {_size(bpm)}" for (goal, state, _), bpm in alone)
         yield f"not compared, as only one of the runs has it: {told}"
     for each in changed[:DIFFERENCES_SHOWN]:
         yield f"differs: {each.name} {each.before} → {each.after}"

@@ -215,7 +215,8 @@ def sentence(each: AxisEffect, is_time: bool = False) -> str:
     """
     with_ = f" with {case_words(each.where)}" if each.where else ""
     names = ", ".join(map(short, each.axis.split(", ")))
-    where = f"{names} {each.after} against {each.before}{with_}, {format_size(each.bpm)}"
+    size = f", {format_size(each.bpm)}" if each.bpm else ""
+    where = f"{names} {each.after} against {each.before}{with_}{size}"
     effect = each.effect
     if effect is None and each.seen is not None:
         return (
