@@ -70,14 +70,18 @@ class TimeLog:
     def _fold_points(self, times_us: np.ndarray, weights: np.ndarray) -> None:
         values, inverse = np.unique(_rounded(times_us, _MANTISSA_BITS), return_inverse=True)
         totals = np.bincount(inverse, weights=weights)
-        coarse = _rounded(values, _SLICE_BITS)
-        for value, about, total in zip(
-            values.tolist(), coarse.tolist(), totals.tolist(), strict=True
-        ):
+        for value, total in zip(values.tolist(), totals.tolist(), strict=True):
             if total:
                 self.histogram.record(value, int(total))
-                if self._slice is not None:
-                    self._slice[round(about)] += int(total)
+        if self._slice is None:
+            return
+        # The values rise, so those that round to the same time stand side by side.
+        times, first = np.unique(_rounded(values, _SLICE_BITS), return_index=True)
+        for value, total in zip(
+            times.tolist(), np.add.reduceat(totals, first).tolist(), strict=True
+        ):
+            if total:
+                self._slice[round(value)] += int(total)
 
 
 def _rounded(times_us: np.ndarray, bits: int) -> np.ndarray:
