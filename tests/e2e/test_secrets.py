@@ -128,7 +128,7 @@ def test_no_secret_is_in_what_a_run_starts_or_leaves(
     (log,) = (path for path in events.rglob("*") if path.is_file())
     assert "spark.eventLog.dir" in log.read_text(encoding="utf-8"), "Spark's settings are in it"
     require_nothing_left(secured, tmp_path, spark)
-    parameters = {"where": str(tmp_path / "out" / "tables")}
+    parameters = {"where": str(tmp_path / "out" / "tables"), "trial": 1}
     shown = execute(["trial"], parameters, tmp_path)
     assert "of run" in shown["trial"].html
     assert secured.found_in(shown["trial"].html) == []
