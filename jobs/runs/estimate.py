@@ -166,9 +166,10 @@ def describe_producer(workload: Workload) -> str:
         rate = f"{producer.rate_records_per_s:g} records/s"
     topics = workload.topic.count
     in_turns = f", {topics} topics in turns" if topics > 1 else ""
+    packed = "" if producer.compression == "none" else f"compression {producer.compression}, "
     return (
         f"{rate}, acks={producer.acks}, linger {producer.linger_ms:g} ms, "
-        f"batches up to {producer.batch_size:,} B, "
+        f"batches up to {producer.batch_size:,} B, {packed}"
         f"replication factor {workload.topic.replication_factor}{in_turns}"
     )
 

@@ -44,6 +44,9 @@ def test_kafkas_name_of_a_property_is_taken_with_its_dots() -> None:
     assert "linger 7 ms" in plan("--set", "workload.producer.linger.ms=7")
     plan("--set", "workload.producer.max.in.flight.requests.per.connection=1")
     plan("--set", "workload.producer.max_in_flight_requests_per_connection=1")
+    compressed = " ".join(plan("--set", "workload.producer.compression.type=lz4").split())
+    assert "compression lz4, replication factor" in compressed
+    assert "compression" not in plan()
 
 
 def test_an_option_that_is_wrong_is_blamed_and_not_the_file() -> None:
