@@ -65,15 +65,15 @@ class Broker:
         self._own.close()
 
     def _serve(self) -> None:
-        for api_key, answer in self._script:
-            size = int.from_bytes(self._own.recv(4, socket.MSG_WAITALL), "big")
-            frame = self._own.recv(size, socket.MSG_WAITALL)
-            if not frame:
-                return
-            with suppress(BrokenPipeError):  # who asked may have given up
+        with suppress(OSError):  # who asked has given up
+            for api_key, answer in self._script:
+                size = int.from_bytes(self._own.recv(4, socket.MSG_WAITALL), "big")
+                frame = self._own.recv(size, socket.MSG_WAITALL)
+                if not frame:
+                    return
                 self._own.sendall(self._answer(api_key, answer, frame))
-        if self._hangs_up:
-            self._own.shutdown(socket.SHUT_RDWR)
+            if self._hangs_up:
+                self._own.shutdown(socket.SHUT_RDWR)
 
     def _answer(self, api_key: int, answer: tuple[int, ...], frame: bytes) -> bytes:
         assert int.from_bytes(frame[:2], "big") == api_key, "asked in this order"
