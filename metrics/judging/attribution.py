@@ -71,10 +71,17 @@ class Attribution:
 
 
 class _Together:
-    """What the rules ask of all brokers together, reckoned once."""
+    """What the rules ask of all brokers and hosts together, reckoned once."""
 
-    def __init__(self, brokers: Sequence[BrokerWindow]) -> None:
-        self._brokers = brokers
+    def __init__(self, evidence: Evidence) -> None:
+        self._brokers, self._hosts = evidence.brokers, evidence.hosts
+
+    @cached_property
+    def far_interfaces(self) -> Sequence[tuple[HostWindow, InterfaceWindow]]:
+        """With a rate, of the generator's end of a testbed's link."""
+        ends = (host for host in self._hosts if host.shares_machine and not host.brokers)
+        far = ((host, each) for host in ends for each in host.interfaces)
+        return [(host, each) for host, each in far if each.speed_bytes_per_s is not None]
 
     @cached_property
     def cpu_used_share(self) -> float | None:
@@ -123,9 +130,7 @@ class _Broker:
         What brokers do not take for want of that rate is dropped at either end, most of it there.
         """
         found = [(host, each) for host in self.hosts for each in host.interfaces]
-        ends = (host for host in self.evidence.hosts if host.shares_machine and not host.brokers)
-        far = [(host, each) for host in ends for each in host.interfaces]
-        found += [(host, each) for host, each in far if each.speed_bytes_per_s is not None]
+        found += self.together.far_interfaces
         return sorted(found, key=lambda one: -(one[1].dropped_share or 0.0))
 
     @property
@@ -173,7 +178,7 @@ def attribute(evidence: Evidence, thresholds: Thresholds) -> Attribution:
     """
     if evidence.cluster.is_blind:
         return Attribution(Resource.UNKNOWN, "unknown: the cluster shows no broker metrics")
-    together = _Together(evidence.brokers)
+    together = _Together(evidence)
     brokers = [
         _Broker.of(window, evidence, thresholds, together)
         for window in sorted(
