@@ -28,6 +28,7 @@ from metrics.judging.verdict import judge
 from metrics.traffic.pattern import TrafficPattern
 from metrics.traffic.producer import ProducerOptions, ProducerPattern
 from metrics.traffic.profile import RateProfile
+from metrics.trial.consumption import GroupCounts, GroupWindow
 from metrics.windows.resource import Resource
 from search.errors import ConfigError, GuardStopError
 from search.model import Verdict
@@ -265,6 +266,15 @@ def test_nothing_is_missing_and_the_pace_has_a_reason() -> None:
     seen = held().client
     assert (seen.offered_mb_per_s, seen.achieved_share) == (None, None)
     assert seen.achieved_mb_per_s == pytest.approx(0.1)
+
+
+def test_groups_that_fall_behind_are_no_overload_where_nothing_was_offered() -> None:
+    behind = (GroupWindow(GroupCounts(0, records=1_000)),)
+    seen = replace(held(), client=replace(held().client, groups=behind))
+    assert seen.lag_growth_per_s["0"] > 0.0, "or nothing is shown"
+    judged = judge(seen, Thresholds())
+    assert judged.verdict is Verdict.SUSTAINED
+    assert "consumer_lag" not in {each.indicator for each in judged.reasons}
 
 
 def test_brokers_that_it_fills_are_overloaded_as_ever() -> None:

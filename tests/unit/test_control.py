@@ -237,7 +237,8 @@ def test_a_silent_driver_is_taken_for_dead_and_one_that_speaks_is_not() -> None:
 def test_a_driver_out_of_reach_is_an_error_with_a_remedy() -> None:
     with socket.socket() as held:  # bound and not listening: connections are refused
         held.bind(("127.0.0.1", 0))
-        nobody = ControlAddress(*held.getsockname(), "t")
+        host, port = held.getsockname()
+        nobody = ControlAddress(host, port, "t")
         with pytest.raises(RedlineError, match=r"spark\.redline\.control\.port"):
             DriverLine.connect(nobody, 0, PATIENCE_S, time.monotonic)
 

@@ -227,7 +227,7 @@ def test_a_guard_ends_the_load_while_it_runs(cluster: Cluster) -> None:
     watching = guards(cluster)
     with ControlServer("127.0.0.1", "127.0.0.1") as server, server.line(1) as line:
         ended = threading.Semaphore(0)
-        line.end_now = ended.release  # type: ignore[assignment]
+        line.end_now = ended.release  # type: ignore[method-assign]
         with watching.watch(traffic(1), line):
             cluster.lacking = frozenset({("orders", 0)})
             assert ended.acquire(timeout=PATIENCE_S)

@@ -126,6 +126,12 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], Resource, str]] = {
         Resource.UNKNOWN,
         "",
     ),
+    "a busy disk of whose queue nothing is told": (
+        {"disks": (replace(FULL_DISK[0], queue=None),)},
+        {},
+        Resource.UNKNOWN,
+        "",
+    ),
 }
 
 

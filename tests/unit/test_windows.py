@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from metrics.sources.sample import BrokerSample
 from metrics.windows.broker import BrokerWindow, broker_window, broker_windows
 from metrics.windows.cluster import any_isr_changed_share
-from metrics.windows.spans import Span, find_contradiction, good_samples
+from metrics.windows.spans import Span, find_contradiction, good_samples, isr_changed
 from tests.support.evidence import START_S, busy_samples, sample
 
 
@@ -21,6 +21,7 @@ def window_of(samples: list[BrokerSample], seconds: float = 10.0) -> BrokerWindo
 def test_rates_and_means_are_exact() -> None:
     window = window_of(busy_samples())
     assert window.samples_missed == 0
+    assert (window.start_s, window.end_s) == (START_S, START_S + 10)
     assert window.contradiction is None
     assert window.handler_idle == pytest.approx(0.5)
     assert window.network_idle == pytest.approx(0.3), "the busiest of two network threads"
@@ -219,6 +220,27 @@ def test_a_change_since_the_sample_before_the_window_counts() -> None:
         for s in (-1, 0, 1, 2, 3)
     ]
     assert window_of(samples, 3.0).isr_changed_share == pytest.approx(0.25)
+
+
+def test_one_replica_that_lacks_counts_where_nothing_is_known_of_before_the_run() -> None:
+    taken = [_at(1, float(second), 1.0) for second in range(-1, 11)]
+    (window,) = broker_windows(taken, (1,), START_S, START_S + 10, 1.0)
+    assert window.isr_changed_share == 1.0
+
+
+def test_what_is_not_told_of_replicas_is_no_change() -> None:
+    still = {"isr_shrinks": 5.0, "isr_expands": 5.0}
+    assert not isr_changed(sample(0.0, still), sample(1.0, still))
+    assert isr_changed(sample(0.0, still), sample(1.0, still | {"isr_shrinks": 6.0}))
+
+
+def test_replicas_that_lack_after_the_window_are_not_its_own() -> None:
+    taken = [_at(1, float(second), float(second > 10)) for second in range(-1, 15)]
+    assert any_isr_changed_share(taken, (1,), START_S, START_S + 10) == 0.0
+
+
+def test_where_no_sample_was_expected_all_are_missed() -> None:
+    assert replace(window_of([]), samples_expected=0, samples_missed=0).missed_share == 1.0
 
 
 def test_the_jvms_not_known_is_left_out() -> None:
