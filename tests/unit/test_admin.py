@@ -50,7 +50,8 @@ def refused() -> Exception:
         with pytest.raises(kafka_errors.KafkaConnectionError) as caught:
             net.run(KafkaNetSocket().sock_connect, net, tried, held.getsockname())
     net.close()
-    return caught.value
+    error: Exception = caught.value
+    return error
 
 
 @pytest.mark.parametrize(

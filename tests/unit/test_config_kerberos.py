@@ -46,7 +46,7 @@ _OPTIONS = {"security_protocol": "SASL_SSL", "sasl_kerberos_service_name": "kafk
 
 @pytest.mark.parametrize("role", ["producer", "consumers"])
 def test_librdkafka_is_refused_before_any_load(role: str) -> None:
-    assert load("example", "1kB", "default", CLUSTER)
+    load("example", "1kB", "default", CLUSTER)
     overrides = [*CLUSTER, "workload.consumers.groups=1", f"workload.{role}.client=librdkafka"]
     with pytest.raises(ConfigError, match=f"--set workload.{role}.client=wire"):
         load("example", "1kB", "default", overrides)
