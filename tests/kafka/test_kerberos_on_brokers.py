@@ -12,8 +12,12 @@ import pytest
 
 from jobs.cluster.connect import connect
 from jobs.config.security import Security
+from jobs.setup.jars import kafka_jars
 from jobs.testbed.handle import Testbed
-from jobs.testbed.launcher import start
+from jobs.testbed.known_properties import require_known
+from jobs.testbed.launcher import launch, make_spec
+from jobs.testbed.places import default_root
+from jobs.testbed.profile import adapted, load_profile
 from search.errors import ConfigError
 from tests.support.engine_bench import Bench
 from tests.support.kerberos import SERVICE, kdc, lacking
@@ -42,10 +46,11 @@ def broker(realm: Any) -> Iterator[Testbed]:
         f"{LISTENER}.gssapi.sasl.jaas.config": login,
         "sasl.kerberos.service.name": "kafka",
     }
+    profile = adapted(load_profile("secured"), brokers=1, overrides=overrides)
+    require_known(profile.broker, profile.kafka_version)
     java = {BROKER: [f"-Djava.security.krb5.conf={realm.env['KRB5_CONFIG']}"]}
-    with start(
-        "secured", brokers=1, overrides=overrides, name="kerberos", node_jvm_options=java
-    ) as testbed:
+    spec = make_spec(profile, "kerberos", kafka_jars(profile.kafka_version), node_jvm_options=java)
+    with launch(spec, default_root()) as testbed:
         yield testbed
 
 
