@@ -310,7 +310,7 @@ def _check_properties(properties: Mapping[str, object], where: str) -> None:
             )
         # Kafka ignores an unknown property with a line in its log; a name without a dot is
         # none of Kafka's, so it is a slip that nobody would notice.
-        if not re.fullmatch(r"[a-z0-9]+([.-][a-z0-9.-]+)+", key):
+        if not re.fullmatch(r"(listener\.name\.[a-z0-9_-]+\.)?[a-z0-9]+([.-][a-z0-9.-]+)+", key):
             close = nearest(key, own_keys)
             meant = f"; did you mean {close}?" if close else ";"
             raise ConfigError(

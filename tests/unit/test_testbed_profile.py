@@ -156,3 +156,9 @@ def test_security_is_given_as_text_or_list_and_plain_is_none() -> None:
     assert adapted(profile, overrides={"security": "PLAINTEXT"}).security == ()
     plain = load_profile("disk-bound")
     assert plain.security == () and plain.broker == profile.broker
+
+
+def test_a_property_of_one_listener_is_taken_by_its_name() -> None:
+    name = "listener.name.sasl_plaintext.gssapi.sasl.jaas.config"
+    profile = adapted(load_profile("secured"), overrides={name: "x required;"})
+    assert profile.broker[name] == "x required;"
