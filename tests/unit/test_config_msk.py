@@ -16,10 +16,11 @@ import pytest
 from kafka import errors as kafka_errors
 
 from jobs.config import load, load_cluster
-from jobs.config.security import Security, secrets_kept_back
+from jobs.config.security import Security
 from jobs.config.tokens import MSK_TOKEN_S, MskTokens
 from jobs.engine.clients.librdkafka import connection_options
 from jobs.engine.network.refusals import why_not
+from jobs.setup.children import secrets_kept_back
 from search.errors import ConfigError
 
 KEY, SECRET, SESSION = "AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY", "session/token+"

@@ -127,7 +127,12 @@ def test_a_schema_is_held_strictly_as_far_as_it_goes() -> None:
     check = jsonschema.Draft202012Validator(strict(schema)).is_valid
     assert check({"metadata": {"name": "x"}, "pods": [{"cores": 1}], "named": {"a": {"cores": 1}}})
     assert check({"open": {"cores": 1, "corez": 1}})
-    for wrong in ({"pods": [{"corez": 1}]}, {"named": {"a": {"corez": 1}}}, {"podz": []}):
+    refused: tuple[Any, ...] = (
+        {"pods": [{"corez": 1}]},
+        {"named": {"a": {"corez": 1}}},
+        {"podz": []},
+    )
+    for wrong in refused:
         assert not check(wrong), wrong
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
@@ -99,7 +99,7 @@ class Broker:
 
 
 @contextmanager
-def cluster(scripts: dict[tuple[str, int], Sequence[Answer]]) -> Iterator[dict[Any, Broker]]:
+def cluster(scripts: Mapping[tuple[str, int], Sequence[Answer]]) -> Iterator[dict[Any, Broker]]:
     """A connection for each (transactional id, broker id), and who answers at its end."""
     with ExitStack() as stack:
         brokers = {}
