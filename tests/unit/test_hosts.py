@@ -282,6 +282,10 @@ def test_a_cpu_is_busy_where_no_wait_for_disks_is_told() -> None:
     assert found.cpu_iowait is None
 
 
+def test_a_host_without_interfaces_has_no_busiest_one() -> None:
+    assert replace(window(), interfaces=()).busiest_interface is None
+
+
 def test_a_window_is_exact_in_what_the_kernel_counts() -> None:
     found = window()
     assert (found.start_s, found.end_s, found.samples) == (100.0, 110.0, 2)
