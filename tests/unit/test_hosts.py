@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -269,6 +270,20 @@ def two_looks() -> list[HostSample]:
 
 def window() -> HostWindow:
     return host_window(two_looks(), "b1", 99.0, 111.0, (1, 2))
+
+
+def test_a_cpu_is_busy_where_no_wait_for_disks_is_told() -> None:
+    told = [
+        replace(each, values={n: v for n, v in each.values.items() if n != "cpu_s:iowait"})
+        for each in two_looks()
+    ]
+    found = host_window(told, "b1", 99.0, 111.0, (1, 2))
+    assert found.cpu_busy == pytest.approx(15 / 19)
+    assert found.cpu_iowait is None
+
+
+def test_a_host_without_interfaces_has_no_busiest_one() -> None:
+    assert replace(window(), interfaces=()).busiest_interface is None
 
 
 def test_a_window_is_exact_in_what_the_kernel_counts() -> None:

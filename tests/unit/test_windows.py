@@ -53,6 +53,23 @@ def test_what_the_samples_do_not_show_is_none_and_not_zero() -> None:
     assert set(vars(window.produce).values()) == {None}
 
 
+def test_throttles_and_refusals_of_produce_requests_are_seen() -> None:
+    taken = [
+        sample(
+            float(second),
+            {
+                "produce_throttle_ms_count": 10.0 * second,
+                "produce_throttle_ms_mean": 7.0,
+                "failed_produce_requests": 3.0 * second,
+            },
+        )
+        for second in range(11)
+    ]
+    window = window_of(taken)
+    assert window.produce.throttle_ms == pytest.approx(7.0)
+    assert window.failed_produce_requests_per_s == pytest.approx(3.0)
+
+
 def test_a_histogram_that_recorded_nothing_has_no_mean() -> None:
     still = {"log_flush_ms_count": 5.0, "log_flush_ms_mean": 3.0}
     window = window_of([sample(second, still) for second in range(11)])
