@@ -126,14 +126,16 @@ def series_chart(points: Sequence[SeriesPoint], window_s: float) -> alt.VConcatC
     return alt.vconcat(*shaded, spacing=14, title=title)
 
 
-def latency_charts(trial: Mapping[str, Any]) -> list[alt.LayerChart]:
-    """Latency of one trial at several quantiles and, where its version knew it, over time.
+def latency_charts(trial: Mapping[str, Any]) -> alt.VConcatChart:
+    """Latency of one trial at several quantiles and, where its row tells it, over time.
 
     Args:
         trial: its row of the table `trials`.
     """
     slices = trial.get("latency_over_time") or ()
-    return [latency_chart([trial]), *([_latency_over_time(slices)] if slices else [])]
+    charts = [latency_chart([trial]), *([_latency_over_time(slices)] if slices else [])]
+    drawn: alt.VConcatChart = alt.vconcat(*charts, spacing=28).resolve_scale(color="independent")
+    return drawn
 
 
 def _latency_over_time(slices: Rows) -> alt.LayerChart:
