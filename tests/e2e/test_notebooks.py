@@ -67,6 +67,7 @@ def with_sweep(run: Run, spark_for_all: SparkSession) -> Run:
         for row in run_rows(acks):
             tables.append_run(row)
         tables.append_boundary(point_row(acks))
+    tables.settle()
     return run
 
 

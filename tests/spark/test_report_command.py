@@ -40,6 +40,7 @@ def out(spark_for_all: SparkSession, tmp_path_factory: pytest.TempPathFactory) -
     point = BoundaryRow(RUN_ID, START_S + 60, *NAMES[:2], SUMMARY.boundaries[0])
     store.append_boundary(point)
     store.append_run(replace(began, event="finished", at_s=START_S + 60, status="done"))
+    store.settle()
     return folder
 
 
@@ -75,6 +76,7 @@ def test_what_only_the_summary_knows_is_there_too(out: Path) -> None:
 def test_a_run_whose_driver_was_killed_says_so(out: Path, spark: SparkSession) -> None:
     store = TableStore(spark, str(out / "tables"))
     store.append_run(RunRow("killed", "started", START_S, *NAMES))
+    store.settle()
     (out / "killed").mkdir()
     _report("killed", "--out", str(out))
     text = (out / "killed" / "report.html").read_text(encoding="utf-8")
