@@ -12,6 +12,7 @@ import sys
 import time
 import venv
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from jobs.setup.places import cache_dir, checkout_root
@@ -22,6 +23,8 @@ STAMP = ".ready"
 LOG_NAME = "setup.log"
 
 BUILD_TOOLS = ("packaging", "setuptools", "wheel")
+SPARK = ("delta-spark", "py4j", "pyspark")
+"""What the jars are chosen by, and fetched with."""
 
 _OFFLINE = re.compile(
     r"failure in name resolution|NameResolutionError|Name or service not known"
@@ -49,9 +52,13 @@ def set_up(root: Path) -> None:
     _say(f"Set-up, once: packages into {environment}, jars into {cache}. The log is {log}.")
     python = make_environment(environment)
     _say("Installing the packages, about a minute...")
-    install_packages(python, root, log)
-    _say("Resolving the jars of Delta, Kafka and the exporter, about a minute...")
-    _run_jars(python, root)
+    install_known(python, root, log, BUILD_TOOLS)
+    install_known(python, root, log, SPARK)
+    _say("Resolving the jars of Delta, Kafka and the exporter meanwhile, about a minute...")
+    with ThreadPoolExecutor(1) as pool:
+        jars = pool.submit(_run_jars, python, root)
+        install_packages(python, root, log)
+        jars.result()
     (environment / STAMP).write_text("")
     _say(f"Set-up done in {time.monotonic() - started_s:.0f} s.")
 
@@ -74,21 +81,32 @@ def make_environment(folder: Path) -> Path:
     return python
 
 
-def install_packages(python: Path, root: Path, log: Path) -> None:
-    """Install the build tools, then all that is pinned, then this checkout, editable.
+def install_known(python: Path, root: Path, log: Path, names: Sequence[str]) -> None:
+    """Install some of what is pinned, before the rest.
 
     Each file that is downloaded has a known SHA-256, build tools too, as nothing is built in an
-    environment of pip's own. What another system than Linux needs besides comes with the checkout.
+    environment of pip's own.
     """
-    hashes = root / "conf" / "hashes.txt"
-    tools = log.with_name("build-tools.txt")
-    tools.write_text(lines_of(hashes.read_text(), BUILD_TOOLS))
-    pip = [str(python), "-m", "pip", "install", "--disable-pip-version-check"]
-    known = [*pip, "--no-build-isolation", "--no-deps", "--require-hashes", "-r"]
-    _run_pip([*known, str(tools)], root, log)
-    _run_pip([*known, str(hashes)], root, log)
+    chosen = log.with_name("some-hashes.txt")
+    chosen.write_text(lines_of((root / "conf" / "hashes.txt").read_text(), names))
+    _run_pip([*_pip(python), *_KNOWN, str(chosen)], root, log)
+
+
+def install_packages(python: Path, root: Path, log: Path) -> None:
+    """Install all that is pinned, then this checkout, editable.
+
+    What another system than Linux needs besides comes with the checkout.
+    """
+    _run_pip([*_pip(python), *_KNOWN, str(root / "conf" / "hashes.txt")], root, log)
     pinned = ["-c", str(root / "conf" / "constraints.txt")]
-    _run_pip([*pip, *pinned, "--no-build-isolation", "-e", ".[dev]"], root, log)
+    _run_pip([*_pip(python), *pinned, "--no-build-isolation", "-e", ".[dev]"], root, log)
+
+
+_KNOWN = ("--no-build-isolation", "--no-deps", "--require-hashes", "-r")
+
+
+def _pip(python: Path) -> list[str]:
+    return [str(python), "-m", "pip", "install", "--disable-pip-version-check"]
 
 
 def lines_of(requirements: str, names: Sequence[str]) -> str:
