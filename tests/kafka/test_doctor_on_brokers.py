@@ -136,7 +136,8 @@ def test_each_acl_that_lacks_is_named_and_those_of_the_page_are_enough(tmp_path:
             execute(LimitRun(load(str(file), "demo", "default", everything)), order)
         for resource, operation in GRANTED:
             if (resource, operation) == (ResourceType.TOPIC, ACLOperation.WRITE):
-                assert "may not write; expected the ACL Write on topics" in refused(file, tmp_path)
+                told = "lacks the permission to write; expected the ACL Write on topics"
+                assert told in refused(file, tmp_path)
             found = examined(file, *everything)
             lacking = [each for each in found.values() if each.standing is not Severity.OK]
             assert lacking, (resource, operation)
