@@ -127,7 +127,9 @@ def test_no_secret_is_in_what_a_run_starts_or_leaves(
     assert secured.found_in(command.text) == []
     assert "spark.eventLog.dir" in text_below(events), "Spark's settings are in its event log"
     require_nothing_left(secured, tmp_path, spark)
-    parameters = {"where": str(tmp_path / "out" / "tables"), "trial": 1}
+    (run_id,) = (path.parent.name for path in (tmp_path / "out").glob("*/summary.json"))
+    where = str(tmp_path / "out" / "tables")
+    parameters = {"where": where, "run_id": run_id, "trial": 1}
     shown = execute(["trial"], parameters, tmp_path)
     assert "of run" in shown["trial"].html
     assert secured.found_in(shown["trial"].html) == []
