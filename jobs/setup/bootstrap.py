@@ -23,7 +23,7 @@ STAMP = ".ready"
 LOG_NAME = "setup.log"
 
 BUILD_TOOLS = ("packaging", "setuptools", "wheel")
-SPARK = ("delta-spark", "py4j", "pyspark")
+FETCHERS = ("delta-spark", "filelock", "py4j", "pyspark")
 """What the jars are chosen by, and fetched with."""
 
 _OFFLINE = re.compile(
@@ -53,7 +53,7 @@ def set_up(root: Path) -> None:
     python = make_environment(environment)
     _say("Installing the packages, about a minute...")
     install_known(python, root, log, BUILD_TOOLS)
-    install_known(python, root, log, SPARK)
+    install_known(python, root, log, FETCHERS)
     _say("Resolving the jars of Delta, Kafka and the exporter meanwhile, about a minute...")
     with ThreadPoolExecutor(1) as pool:
         jars = pool.submit(_run_jars, python, root)

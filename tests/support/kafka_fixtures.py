@@ -70,7 +70,7 @@ def refused_sockets(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     """They go while that is excused; with the mark `filterwarnings(REFUSED_SOCKETS)`."""
     yield
     for phase in ("setup", "call"):  # errors that were logged hold the sockets that they tell of
-        caplog.get_records(phase).clear()  # type: ignore[arg-type]
+        caplog.get_records(phase).clear()
     gc.collect()
 
 

@@ -77,6 +77,26 @@ def test_a_cache_that_cannot_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyP
         bootstrap.set_up(ROOT)
 
 
+def test_jars_are_fetched_by_what_is_installed_before_the_rest() -> None:
+    found = subprocess.run(
+        [sys.executable, "-c", IMPORTED], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    named = {name.lower().replace("_", "-") for name in found.stdout.split()}
+    assert "filelock" in named, "it is seen at all"
+    assert named <= {*bootstrap.FETCHERS, "kafka-redline"}
+
+
+IMPORTED = """
+import sys
+before = set(sys.modules)
+import jobs.setup.jars
+from importlib.metadata import packages_distributions
+owners = packages_distributions()
+for name in {each.partition(".")[0] for each in set(sys.modules) - before}:
+    print(*owners.get(name, ()))
+"""
+
+
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
     """As much of a checkout as set-up touches before it installs anything."""
