@@ -112,7 +112,12 @@ def _pip(python: Path) -> list[str]:
 def lines_of(requirements: str, names: Sequence[str]) -> str:
     """The lines of some packages of a file of requirements, each with the hashes below it."""
     whole = requirements.replace("\\\n", "").splitlines()
-    return "".join(f"{line}\n" for line in whole if line.partition("==")[0] in names)
+    return "".join(f"{line}\n" for line in whole if _name_of(line) in names)
+
+
+def _name_of(line: str) -> str:
+    """Of the package of a line of requirements, as the package index compares names."""
+    return line.partition("==")[0].replace("_", "-").lower()
 
 
 def pip_problem(log_text: str, log: Path) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
-from jobs.setup.bootstrap import BUILD_TOOLS, lines_of
+from jobs.setup.bootstrap import BUILD_TOOLS, FETCHERS, lines_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -102,7 +102,8 @@ def test_every_pin_has_its_hashes() -> None:
         assert hashes and all(re.fullmatch("--hash=sha256:[0-9a-f]{64}", each) for each in hashes)
 
 
-def test_the_build_tools_come_first_and_by_their_hashes() -> None:
-    chosen = lines_of((ROOT / "conf" / "hashes.txt").read_text(), BUILD_TOOLS).splitlines()
-    assert {line.partition("==")[0] for line in chosen} == set(BUILD_TOOLS)
+@pytest.mark.parametrize("names", [BUILD_TOOLS, FETCHERS])
+def test_what_comes_first_is_known_by_its_hashes(names: tuple[str, ...]) -> None:
+    chosen = lines_of((ROOT / "conf" / "hashes.txt").read_text(), names).splitlines()
+    assert {line.partition("==")[0].replace("_", "-") for line in chosen} == set(names)
     assert all(" --hash=sha256:" in line for line in chosen)
