@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
+import pytest
 from packaging.requirements import Requirement
 
 from jobs.setup.bootstrap import BUILD_TOOLS, FETCHERS, lines_of
