@@ -92,6 +92,7 @@ class TableStore:
         self._is_path = "/" in base
         self._base = base.rstrip("/")
         self._pending: list[Future[None]] = []
+        self._files_seen: dict[str, int] = {}
         if not self._is_path and _CATALOG_NAME.fullmatch(base) is None:
             raise ConfigError(
                 f"--tables is {base!r}; expected a path with a slash in it, such as ./tables or "
@@ -217,6 +218,8 @@ class TableStore:
         options = {"txnAppId": f"redline/{table}/{key}", "txnVersion": f"{version}"}
         with _written(self.address(table)):
             self._save(table, frame, options)
+        if table in self._files_seen:
+            self._files_seen[table] += 1
 
     def append_run(self, row: RunRow) -> None:
         """Append the start or the end of a run; one that was resumed has several of each."""
@@ -341,12 +344,18 @@ class TableStore:
         """Merge the small files of single appends where many have gathered; for a run's end.
 
         What cannot be merged now, as others write, is left to the next run: nothing depends on it.
+        A table that few were appended to since it was looked at is not looked at again, which
+        takes half a second: a sweep ends many runs.
         """
         self.settle()
         for table in TABLES:
+            if self._files_seen.get(table, COMPACT_FROM_FILES) < COMPACT_FROM_FILES:
+                continue
             try:
-                if self._files(table) >= COMPACT_FROM_FILES:
+                self._files_seen[table] = self._files(table)
+                if self._files_seen[table] >= COMPACT_FROM_FILES:
                     self._spark.sql(f"OPTIMIZE {self._sql_name(table)}")
+                    self._files_seen[table] = self._files(table)
             except _spark_errors() as error:
                 _log.warning("the table %s is not compacted: %s", table, str(error)[:300])
 

@@ -254,6 +254,23 @@ def test_compacting_merges_the_files_of_appends_where_many_have_gathered(
     assert fresh.samples("r").count() == len(before), "what was appended is still known"
 
 
+def test_a_table_is_looked_at_again_once_enough_was_appended(
+    fresh: TableStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[str] = []
+
+    def files_of(table: str) -> int:
+        looked.append(table)
+        return 1
+
+    monkeypatch.setattr(fresh, "_files", files_of)
+    monkeypatch.setattr("metrics.tables.store.COMPACT_FROM_FILES", 3)
+    for number in (1, 2, 3):
+        fresh.append_run(run_row("r", "started", float(number)))
+        fresh.compact()
+    assert looked == [*TABLES, "runs"], "two more make three of the runs, and none of the others"
+
+
 READ = """
 import json, sys
 import pyarrow as pa
