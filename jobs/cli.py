@@ -17,8 +17,7 @@ JOBS = {
     "doctor": "Say whether a run would start, before anything is loaded.",
     "export": "Give what a run found to the tools that run the cluster.",
     "find-limit": "Find the highest load that a cluster sustains, for each message size.",
-    "init": "Write a cluster file from the answers to five questions; options answer them "
-    "beforehand.",
+    "init": "Write a cluster file from the answers to at most five questions, or from options.",
     "nightly": "Measure the cases of a suite, and tell which of them are worse than before.",
     "plan": "Say how many brokers a load needs, with what headroom, and what binds first.",
     "report": "Write a run as one HTML page: the answer, its evidence, and how to make it again.",

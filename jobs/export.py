@@ -12,7 +12,8 @@ from jobs.options import COUNT_MAX, Amount, Count, OutputFile, RunId, out_option
 from jobs.plan import limits_of
 from metrics.planning.exports import Allowance, alert_rules, capacity, lowest, quotas
 from metrics.planning.provisioning import limit_at
-from metrics.reporting.summary import load_summary, write_file
+from metrics.reporting.files import write_file
+from metrics.reporting.summary import load_summary
 from metrics.traffic.sizes import MESSAGE_BYTES_MAX
 from metrics.units import format_size
 from search.errors import ConfigError

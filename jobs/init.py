@@ -1,4 +1,4 @@
-"""`redline init`: writes a cluster file from the answers to five questions.
+"""`redline init`: writes a cluster file from the answers to at most five questions.
 
 The same as a script for schedulers: spark-submit --py-files WHEEL jobs/init.py …
 """
@@ -19,7 +19,7 @@ from jobs.console.events import note
 from jobs.console.printing import make_reporter
 from jobs.entry import run
 from jobs.options import Count, OutputFile
-from metrics.reporting.summary import write_file
+from metrics.reporting.files import write_file
 from search.errors import ConfigError
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -55,7 +55,7 @@ def init(
     metrics_port: int | None,
     force: bool,
 ) -> int:
-    """Write a cluster file from the answers to five questions; options answer them beforehand.
+    """Write a cluster file from the answers to at most five questions, or from options.
 
     The file is checked as a run would check it, before it is written.
     """
@@ -64,16 +64,16 @@ def init(
             f"{file} is there already; expected a new file; name another, or give --force"
         )
     if servers is None:
-        servers = _asked("1. Addresses of some brokers, with commas between them")
+        servers = _asked("Addresses of some brokers, with commas between them")
     if protocol is None:
-        protocol = _choice("2. Security of the connections", PROTOCOLS)
+        protocol = _choice("Security of the connections", PROTOCOLS)
     if "SASL" in protocol and mechanism is None:
-        mechanism = _choice("3. The login", MECHANISMS)
+        mechanism = _choice("The login", MECHANISMS)
     if protocol.endswith("SSL") and cafile is None:
-        asked = "4. The authority's PEM file, empty for those that the system trusts"
+        asked = "The authority's PEM file, empty for those that the system trusts"
         cafile = _asked(asked, default="", show_default=False)
     if metrics is None:
-        metrics = _choice("5. Where the brokers show their metrics", METRICS)
+        metrics = _choice("Where the brokers show their metrics", METRICS)
     told = document(servers, protocol, mechanism, cafile, metrics, metrics_port)
     text = _HEAD + _yaml(told)
     _check(file, text)

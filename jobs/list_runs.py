@@ -26,7 +26,7 @@ from metrics.reporting.known_runs import (
     write_index,
     write_tags,
 )
-from metrics.reporting.summary import write_file
+from metrics.reporting.files import write_file
 from search.errors import ConfigError
 
 _RUN = click.argument("run_id", type=RunId())

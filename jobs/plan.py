@@ -18,7 +18,8 @@ from jobs.runs.endings import Ending, concluded, ending_of
 from metrics.planning.provisioning import Demand, MeasuredLimit, Provision, provision
 from metrics.planning.setups import DAY_S, setups_of, smallest
 from metrics.reporting.limit_words import AT_LEVEL, doubt_words
-from metrics.reporting.summary import RunSummary, load_summary, write_file
+from metrics.reporting.files import write_file
+from metrics.reporting.summary import RunSummary, load_summary
 from metrics.reporting.sweep.answer import SweepAnswer, case_words, load_answer, short
 from metrics.tables.boundary import Boundary
 from metrics.traffic.sizes import MESSAGE_BYTES_MAX

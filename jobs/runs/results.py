@@ -22,13 +22,8 @@ from metrics.reporting.limit_words import AT_LEVEL, doubt_words, span_words
 from metrics.reporting.page.model import build_report, is_held
 from metrics.reporting.page.page import report_page
 from metrics.reporting.page.series import Panels, SeriesOfRun
-from metrics.reporting.summary import (
-    RunSummary,
-    by_goal,
-    trial_document,
-    write_atomic,
-    write_summary,
-)
+from metrics.reporting.files import write_atomic
+from metrics.reporting.summary import RunSummary, by_goal, trial_document, write_summary
 from metrics.tables.boundary import Boundary, make_boundary
 from metrics.tables.store import TableStore
 from metrics.trial.histogram import Quantiles

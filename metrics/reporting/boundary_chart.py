@@ -19,7 +19,8 @@ from metrics.reporting.chart_style import (
     chart_config,
 )
 from metrics.reporting.limit_words import AT_LEVEL, latency_words, span_words
-from metrics.reporting.summary import RunSummary, write_atomic
+from metrics.reporting.files import write_atomic
+from metrics.reporting.summary import RunSummary
 from metrics.tables.boundary import Boundary
 from metrics.traffic.axes import MESSAGE_BYTES
 from metrics.units import (

@@ -25,7 +25,8 @@ from jobs.runs.sweep.turns import Turn, turns
 from jobs.runs.volume import VolumeRun
 from jobs.trials.context import Session
 from metrics.comparing.sweeps import Result
-from metrics.reporting.summary import RunSummary, write_atomic
+from metrics.reporting.files import write_atomic
+from metrics.reporting.summary import RunSummary
 from metrics.reporting.sweep.answer import TIMED
 from metrics.reporting.sweep.results import results_of
 from metrics.tables.membership import Membership

@@ -12,7 +12,7 @@ import altair as alt
 from metrics.comparing.sweeps import Result
 from metrics.reporting import drawing
 from metrics.reporting.chart_style import chart_config
-from metrics.reporting.summary import write_atomic
+from metrics.reporting.files import write_atomic
 from metrics.reporting.sweep.answer import SweepAnswer, case_words, short
 from metrics.units import format_size
 
