@@ -12,11 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import click
-from ruamel.yaml import YAML
 
-from jobs.config.loading import load_cluster
 from jobs.console.events import note
-from jobs.console.printing import make_reporter
 from jobs.entry import run
 from jobs.options import Count, OutputFile
 from metrics.reporting.files import write_file
@@ -74,6 +71,9 @@ def init(
         cafile = _asked(asked, default="", show_default=False)
     if metrics is None:
         metrics = _choice("Where the brokers show their metrics", METRICS)
+    # Not at the top: --help, and a shell that completes a word, need none of it.
+    from jobs.console.printing import make_reporter
+
     told = document(servers, protocol, mechanism, cafile, metrics, metrics_port)
     text = _HEAD + _yaml(told)
     _check(file, text)
@@ -138,6 +138,8 @@ def document(
 
 
 def _yaml(told: dict[str, Any]) -> str:
+    from ruamel.yaml import YAML
+
     writer = YAML()
     writer.indent(mapping=2, sequence=4, offset=2)
     stream = io.StringIO()
@@ -157,6 +159,8 @@ def _check(file: Path, text: str) -> None:
     Raises:
         ConfigError: it would; or it cannot be written.
     """
+    from jobs.config.loading import load_cluster
+
     before = file.read_text(encoding="utf-8") if file.exists() else None
     write_file("FILE", file, text)
     try:

@@ -13,7 +13,8 @@ from click.testing import CliRunner
 
 from jobs.report import report
 from jobs.runs.resumption import resumed_trials
-from metrics.columns import row_of, schema_of
+from metrics.arrow_schema import schema_of
+from metrics.columns import row_of
 from metrics.reporting.summary_tables import read_summary
 from metrics.reporting.trial_facts import points_over_time
 from metrics.tables import histories, views
