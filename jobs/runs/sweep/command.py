@@ -13,6 +13,7 @@ from jobs.console.events import Plan, RunStarted, Table, note, warn
 from jobs.live.following import reporter_of
 from jobs.runs.asked import Asked
 from jobs.runs.endings import Ending, concluded
+from jobs.runs.estimate import LOOKS_S, SPARK_S, brokers_s
 from jobs.runs.launch import may_begin
 from jobs.runs.leaving import LeftFiles
 from jobs.runs.lifecycle import new_run_id
@@ -24,11 +25,6 @@ from metrics.reporting.files import write_atomic
 from metrics.reporting.sweep.charts import write_sweep_chart
 from metrics.reporting.sweep.page import sweep_page
 from search.errors import ConfigError, RedlineError
-
-OPENING_S = 35.0
-"""Starting brokers, and opening the metrics, once for each group of cases [s]; measured 25 to 45
-on two cores, the warm-up of cold JVMs not counted."""
-
 
 def carry_out(sweep: Sweep, asked: Asked, resume: str | None, budget_s: float | None) -> int:
     """Carry out a sweep as its command line asks; the exit code.
@@ -107,7 +103,9 @@ class SweepPlan:
         groups = list(turns(sweep))
         plans = [self.of(turn) for group in groups for turn in group]
         written = [each.write_bytes_max for each in plans]
-        starting_s = sum(OPENING_S + group[0].case.config.cluster.warm_up_max_s for group in groups)
+        # Brokers start for each group of cases; looks are for each case.
+        started_s = sum(brokers_s(group[0].case.config.cluster) for group in groups)
+        starting_s = SPARK_S + started_s + len(plans) * LOOKS_S
         varied = "; ".join(f"{path}: {', '.join(each)}" for path, each in axes_of(sweep).items())
         first = plans[0]
         return replace(
