@@ -131,7 +131,7 @@ class Sweeping:
 
     def _take(self, turn: Turn, summary: RunSummary) -> None:
         asks = turn.experiment.asks
-        self.results.extend(results_of(turn.case.settings, turn.repeat, summary, asks))
+        self.results.extend(results_of(turn.case.told, turn.repeat, summary, asks))
 
     def _measure(self, turn: Turn, opened: OpenCluster) -> None:
         order, case = self.order, turn.case
@@ -154,7 +154,7 @@ class Sweeping:
                 order.sweep.experiment.name,
                 case.name,
                 turn.repeat,
-                case.settings,
+                case.told,
             ),
         )
         try:
