@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from typing import Any
 
 import click
 
@@ -47,19 +48,27 @@ class Jobs(click.Group):
         if cmd_name not in JOBS:
             return None
         attribute = cmd_name.replace("-", "_")
+        module = importlib.import_module(ELSEWHERE.get(cmd_name, f"jobs.{attribute}"))
+        command: click.Command = getattr(module, attribute)
+        return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run one of them.
+
+        Raises:
+            ConfigError: it needs Spark, which is not installed.
+        """
         try:
-            module = importlib.import_module(ELSEWHERE.get(cmd_name, f"jobs.{attribute}"))
+            return super().invoke(ctx)
         except ModuleNotFoundError as error:
             missing = (error.name or "").partition(".")[0]
             if missing not in SPARK:
                 raise
             raise ConfigError(
-                f"redline {cmd_name} needs Spark, and {missing} is not installed here; expected "
-                "it, or a Spark of the platform's own; pip install 'kafka-redline[spark]', or use "
-                "spark-submit where Spark is"
+                f"redline {ctx.invoked_subcommand} needs Spark, and {missing} is not installed "
+                "here; expected it, or a Spark of the platform's own; "
+                "pip install 'kafka-redline[spark]', or use spark-submit where Spark is"
             ) from None
-        command: click.Command = getattr(module, attribute)
-        return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """What each does, in a line or two."""

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from jobs.cluster.opening import OpenCluster, open_cluster
@@ -88,15 +89,23 @@ class Sweeping:
         self._keep_plan()
         groups = [[t for t in group if not self._take_over(t)] for group in turns(order.sweep)]
         with ExitStack() as stack:
-            if any(groups):  # one session for all of them
-                order.reporter.report(PhaseStarted("starting Spark"))
-                self._session = open_session(stack, order.slots, order.folder / "spark.log")
+            open_spark = partial(self._open_spark, stack)
             for group in filter(None, groups):
                 with ExitStack() as brokers:
                     cluster = group[0].case.config.cluster
-                    opened = open_cluster(cluster, order.reporter, brokers)
+                    opened = open_cluster(cluster, order.reporter, brokers, open_spark)
+                    open_spark()
                     for turn in group:
                         self._measure(turn, opened)
+
+    def _open_spark(self, stack: ExitStack) -> None:
+        """One session for all cases, and the tables, which take seconds of their own."""
+        if self._session is not None:
+            return
+        order = self.order
+        order.reporter.report(PhaseStarted("starting Spark"))
+        self._session = open_session(stack, order.slots, order.folder / "spark.log")
+        stack.callback(self._session.tables(order.tables).close)
 
     def _keep_plan(self) -> None:
         """Keep what is to be measured, or hold it against what the sweep was begun with."""
