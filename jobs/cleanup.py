@@ -5,24 +5,10 @@ The same as a script for schedulers: spark-submit --py-files WHEEL jobs/cleanup.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
-from contextlib import ExitStack
-from functools import partial
-
 import click
 
-from jobs.cluster.admin import KafkaAdmin
-from jobs.cluster.leftovers import Leftover, delete_leftovers, leftovers
-from jobs.cluster.lock import RunLocks, holder_words
-from jobs.cluster.opening import open_cluster
-from jobs.config.loading import load_cluster
-from jobs.console.events import Reporter, Table, note, warn
-from jobs.console.printing import make_reporter
 from jobs.entry import run
 from jobs.options import RunId, duration_s, lock_option
-from metrics.units import UNKNOWN, iso_utc
-from search.errors import ConfigError, RedlineError
 
 
 @click.command("cleanup")
@@ -50,56 +36,11 @@ def cleanup(
     Topics and consumer groups of runs, known by the form of their names; nothing else is touched.
     Takes the cluster's lock, so that nothing of a run on its way is deleted (exit code 75).
     """
-    config = load_cluster(cluster, overrides)
-    if config.testbed is not None:
-        raise ConfigError(
-            f"cluster {config.name} is a testbed, and what its runs make ends with it; expected "
-            "brokers that run already; name their cluster"
-        )
+    # Not at the top: --help, and a shell that completes a word, need none of it.
+    from jobs.runs.clearing import clear_up
+
     age_s = None if older_than is None else duration_s(older_than)
-    with make_reporter() as reporter, ExitStack() as stack:
-        opened = open_cluster(config, reporter, stack)
-        if locks:
-            held = RunLocks(holder_words("cleanup", time.time()))
-            held.take(opened, partial(warn, reporter), stack).require()
-        everything = leftovers(opened.admin.topic_names(), opened.admin.empty_groups())
-        chosen = [each for each in everything if _is_chosen(each, run_id, age_s)]
-        if chosen:
-            reporter.report(_table(chosen))
-        if not chosen or not yes:
-            told = "; --yes deletes it" if chosen else ""
-            note(reporter, f"{len(chosen)} of {len(everything)} leftovers of runs match{told}")
-            return 0
-        return _delete(opened.admin, chosen, reporter)
-
-
-def _is_chosen(each: Leftover, run_id: str | None, age_s: float | None) -> bool:
-    if run_id is not None and not each.is_of(run_id):
-        return False
-    if age_s is None:
-        return True
-    if each.begun_s is None:
-        return run_id is not None
-    return time.time() - each.begun_s > age_s
-
-
-def _table(found: Sequence[Leftover]) -> Table:
-    rows = (
-        (each.kind, each.name, UNKNOWN if each.begun_s is None else iso_utc(each.begun_s))
-        for each in found
-    )
-    return Table("What runs left", ("what", "name", "run began"), tuple(rows))
-
-
-def _delete(admin: KafkaAdmin, chosen: Sequence[Leftover], reporter: Reporter) -> int:
-    troubles = delete_leftovers(admin, chosen)
-    left = len(troubles)
-    for trouble in troubles:
-        warn(reporter, trouble)
-    note(reporter, f"deleted {len(chosen) - left} of {len(chosen)}")
-    if left:
-        raise RedlineError(f"{left} of {len(chosen)} could not be deleted; see above why")
-    return 0
+    return clear_up(cluster, overrides, run_id, age_s, deletes=yes, locks=locks)
 
 
 if __name__ == "__main__":

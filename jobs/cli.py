@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from typing import Any
 
 import click
 
@@ -17,8 +18,7 @@ JOBS = {
     "doctor": "Say whether a run would start, before anything is loaded.",
     "export": "Give what a run found to the tools that run the cluster.",
     "find-limit": "Find the highest load that a cluster sustains, for each message size.",
-    "init": "Write a cluster file from the answers to five questions; options answer them "
-    "beforehand.",
+    "init": "Write a cluster file from the answers to at most five questions, or from options.",
     "nightly": "Measure the cases of a suite, and tell which of them are worse than before.",
     "plan": "Say how many brokers a load needs, with what headroom, and what binds first.",
     "report": "Write a run as one HTML page: the answer, its evidence, and how to make it again.",
@@ -48,19 +48,27 @@ class Jobs(click.Group):
         if cmd_name not in JOBS:
             return None
         attribute = cmd_name.replace("-", "_")
+        module = importlib.import_module(ELSEWHERE.get(cmd_name, f"jobs.{attribute}"))
+        command: click.Command = getattr(module, attribute)
+        return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run one of them.
+
+        Raises:
+            ConfigError: it needs Spark, which is not installed.
+        """
         try:
-            module = importlib.import_module(ELSEWHERE.get(cmd_name, f"jobs.{attribute}"))
+            return super().invoke(ctx)
         except ModuleNotFoundError as error:
             missing = (error.name or "").partition(".")[0]
             if missing not in SPARK:
                 raise
             raise ConfigError(
-                f"redline {cmd_name} needs Spark, and {missing} is not installed here; expected "
-                "it, or a Spark of the platform's own; pip install 'kafka-redline[spark]', or use "
-                "spark-submit where Spark is"
+                f"redline {ctx.invoked_subcommand} needs Spark, and {missing} is not installed "
+                "here; expected it, or a Spark of the platform's own; "
+                "pip install 'kafka-redline[spark]', or use spark-submit where Spark is"
             ) from None
-        command: click.Command = getattr(module, attribute)
-        return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """What each does, in a line or two."""

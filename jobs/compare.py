@@ -9,17 +9,10 @@ from functools import partial
 
 import click
 
-from jobs.console.printing import make_reporter
 from jobs.entry import run
 from jobs.options import COUNT_MAX, Amount, Count, RunId, run_options
 from jobs.runs.asked import Asked
-from jobs.runs.compare.body import ComparisonRun
-from jobs.runs.compare.finished import compare_finished
-from jobs.runs.compare.pairs import Effort
-from jobs.runs.compare.sides import load_sides, require_memory
-from jobs.runs.launch import launch
 from metrics.comparing.effects import PAIRS_MIN
-from metrics.comparing.pairs import Side
 from search.errors import ConfigError
 
 
@@ -81,6 +74,15 @@ def compare(  # noqa: PLR0913, PLR0917 - one for each option
 
     With two RUN_ID the limits that these runs of OUT found are compared, and nothing is loaded.
     """
+    # Not at the top: --help, and a shell that completes a word, need none of it.
+    from jobs.console.printing import make_reporter
+    from jobs.runs.compare.body import ComparisonRun
+    from jobs.runs.compare.finished import compare_finished
+    from jobs.runs.compare.pairs import Effort
+    from jobs.runs.compare.sides import load_sides, require_memory
+    from jobs.runs.launch import launch
+    from metrics.comparing.pairs import Side
+
     if run_ids:
         if len(run_ids) != 2 or a is not None or b is not None:
             raise ConfigError(

@@ -15,12 +15,10 @@ import click
 
 from jobs.checks.finding import Finding, Severity, problems_of
 from jobs.console.events import Level, Notice, Reporter, Table, note
-from jobs.console.printing import make_reporter
 from jobs.entry import run
 from jobs.options import json_option, lock_option, pattern_options, place_options
-from jobs.runs.examination import Examination, ExaminationScope
 from jobs.setup.version import __version__
-from metrics.reporting.summary import write_file
+from metrics.reporting.files import write_file
 from metrics.units import iso_utc
 from search.errors import ConfigError
 
@@ -56,6 +54,10 @@ def doctor(  # noqa: PLR0913, PLR0917 - one for each option
     and Spark with its executors. Makes and changes nothing on the cluster. The exit code is
     0 when a run with the same options would start, else 2.
     """
+    # Not at the top: --help, and a shell that completes a word, need none of it.
+    from jobs.console.printing import make_reporter
+    from jobs.runs.examination import Examination, ExaminationScope
+
     order = ExaminationScope(cluster, workload, goal, overrides, out, tables, slots, starts, locks)
     with make_reporter() as reporter:
         findings = Examination(order, reporter).make()
@@ -72,7 +74,9 @@ def show(findings: Sequence[Finding], reporter: Reporter) -> None:
     reporter.report(Table("What was looked at", ("check", "result", "found"), rows))
     for each in findings:
         if each.standing in _LOUD:
-            reporter.report(Notice(_LOUD[each.standing], f"{each.check}: {each.sentence}"))
+            is_named = each.sentence.startswith(each.check)  # "cluster prod has no broker that …"
+            told = each.sentence if is_named else f"{each.check}: {each.sentence}"
+            reporter.report(Notice(_LOUD[each.standing], told))
     problems = len(problems_of(findings))
     if problems:
         keeps = "1 problem keeps" if problems == 1 else f"{problems} problems keep"

@@ -6,15 +6,8 @@ from pathlib import Path
 
 import click
 
-from jobs.config.exporter_rules import load_rules, rule_names
-from jobs.config.loading import load_goal
-from jobs.options import COUNT_MAX, Amount, Count, OutputFile, RunId, out_option
-from jobs.plan import limits_of
-from metrics.planning.exports import Allowance, alert_rules, capacity, lowest, quotas
-from metrics.planning.provisioning import limit_at
-from metrics.reporting.summary import load_summary, write_file
+from jobs.options import COUNT_MAX, Amount, ConfName, Count, OutputFile, RunId, out_option
 from metrics.traffic.sizes import MESSAGE_BYTES_MAX
-from metrics.units import format_size
 from search.errors import ConfigError
 
 FORMATS = ("capacity", "quotas", "alerts")
@@ -39,9 +32,10 @@ FORMATS = ("capacity", "quotas", "alerts")
               help="quotas: users that share a broker.")  # fmt: skip
 @click.option("--bootstrap-server", default="localhost:9092", show_default=True,
               metavar="HOST:PORT", help="quotas: of the cluster.")  # fmt: skip
-@click.option("--rules", default="kafka-kraft", show_default=True, metavar="NAME|FILE",
-              help="alerts: how the exporter names its series, one of "
-                   f"{', '.join(rule_names())} or a file.")  # fmt: skip
+@click.option("--rules", type=ConfName("prometheus"), default="kafka-kraft", show_default=True,
+              metavar="NAME|FILE",
+              help="alerts: how the exporter names its series, a file of conf/prometheus, or a "
+                   "path.")  # fmt: skip
 @click.option("--to", "target", metavar="FILE", type=OutputFile(),
               help="The file to write.  [default: standard output]")  # fmt: skip
 def export(  # noqa: PLR0913, PLR0917 - one for each option
@@ -61,6 +55,15 @@ def export(  # noqa: PLR0913, PLR0917 - one for each option
 
     Each figure is the lower end of the limit's 90 % interval, times --safety.
     """
+    # Not at the top: --help, and a shell that completes a word, need none of it.
+    from jobs.config.exporter_rules import load_rules
+    from jobs.runs.planning import limits_of
+    from metrics.planning.exports import Allowance, alert_rules, capacity, lowest, quotas
+    from metrics.planning.provisioning import limit_at
+    from metrics.reporting.files import write_file
+    from metrics.reporting.summary import load_summary
+    from metrics.units import format_size
+
     file = out / run_id / "summary.json"
     if not file.exists():
         raise ConfigError(
@@ -95,6 +98,8 @@ def export(  # noqa: PLR0913, PLR0917 - one for each option
 
 def _idle_min(goal: str) -> float:
     """The handlers' threshold of a goal; the usual one of a goal that has no file here."""
+    from jobs.config.loading import load_goal
+
     try:
         return load_goal(goal).indicators.request_handler_idle_min
     except ConfigError:

@@ -10,13 +10,9 @@ from contextlib import ExitStack
 import click
 from click.core import ParameterSource
 
-from jobs.config import load, load_recorded
 from jobs.entry import run
 from jobs.options import COUNT_MAX, ConfName, Count, RunId, duration_s, pattern_options, run_options
 from jobs.runs.asked import Asked
-from jobs.runs.launch import launch
-from jobs.runs.limit import LimitRun
-from jobs.runs.recorded import open_recorded
 
 
 @click.command("find-limit")
@@ -50,6 +46,12 @@ def find_limit(
     A binary search over the number of identical producers: each trial offers a load by one
     Spark stage, judges it by the brokers' own metrics, and is appended to the Delta tables.
     """
+    # Not at the top: --help, and a shell that completes a word, need none of it.
+    from jobs.config import load, load_recorded
+    from jobs.runs.launch import launch
+    from jobs.runs.limit import LimitRun
+    from jobs.runs.recorded import open_recorded
+
     held = () if confirm_s is None else (f"goal.search.confirm_s={confirm_s:g}",)
     away = () if offline is None else (f"goal.search.brokers_offline={offline}",)
     changed = (*overrides, *held, *away)

@@ -1,4 +1,4 @@
-"""`redline init`: writes a cluster file from the answers to five questions.
+"""`redline init`: writes a cluster file from the answers to at most five questions.
 
 The same as a script for schedulers: spark-submit --py-files WHEEL jobs/init.py …
 """
@@ -12,14 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import click
-from ruamel.yaml import YAML
 
-from jobs.config.loading import load_cluster
 from jobs.console.events import note
-from jobs.console.printing import make_reporter
 from jobs.entry import run
 from jobs.options import Count, OutputFile
-from metrics.reporting.summary import write_file
+from metrics.reporting.files import write_file
 from search.errors import ConfigError
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -55,7 +52,7 @@ def init(
     metrics_port: int | None,
     force: bool,
 ) -> int:
-    """Write a cluster file from the answers to five questions; options answer them beforehand.
+    """Write a cluster file from the answers to at most five questions, or from options.
 
     The file is checked as a run would check it, before it is written.
     """
@@ -64,16 +61,19 @@ def init(
             f"{file} is there already; expected a new file; name another, or give --force"
         )
     if servers is None:
-        servers = _asked("1. Addresses of some brokers, with commas between them")
+        servers = _asked("Addresses of some brokers, with commas between them")
     if protocol is None:
-        protocol = _choice("2. Security of the connections", PROTOCOLS)
+        protocol = _choice("Security of the connections", PROTOCOLS)
     if "SASL" in protocol and mechanism is None:
-        mechanism = _choice("3. The login", MECHANISMS)
+        mechanism = _choice("The login", MECHANISMS)
     if protocol.endswith("SSL") and cafile is None:
-        asked = "4. The authority's PEM file, empty for those that the system trusts"
+        asked = "The authority's PEM file, empty for those that the system trusts"
         cafile = _asked(asked, default="", show_default=False)
     if metrics is None:
-        metrics = _choice("5. Where the brokers show their metrics", METRICS)
+        metrics = _choice("Where the brokers show their metrics", METRICS)
+    # Not at the top: --help, and a shell that completes a word, need none of it.
+    from jobs.console.printing import make_reporter
+
     told = document(servers, protocol, mechanism, cafile, metrics, metrics_port)
     text = _HEAD + _yaml(told)
     _check(file, text)
@@ -138,6 +138,8 @@ def document(
 
 
 def _yaml(told: dict[str, Any]) -> str:
+    from ruamel.yaml import YAML
+
     writer = YAML()
     writer.indent(mapping=2, sequence=4, offset=2)
     stream = io.StringIO()
@@ -157,6 +159,8 @@ def _check(file: Path, text: str) -> None:
     Raises:
         ConfigError: it would; or it cannot be written.
     """
+    from jobs.config.loading import load_cluster
+
     before = file.read_text(encoding="utf-8") if file.exists() else None
     write_file("FILE", file, text)
     try:

@@ -16,6 +16,7 @@ from jobs.console.printing import make_reporter
 from jobs.entry import run
 from jobs.options import RunId, json_option, out_option
 from jobs.runs.sole_driver import is_driven
+from metrics.reporting.files import write_file
 from metrics.reporting.known_runs import (
     COLUMNS,
     KnownRun,
@@ -26,7 +27,6 @@ from metrics.reporting.known_runs import (
     write_index,
     write_tags,
 )
-from metrics.reporting.summary import write_file
 from search.errors import ConfigError
 
 _RUN = click.argument("run_id", type=RunId())

@@ -10,14 +10,9 @@ from pathlib import Path
 
 import click
 
-from jobs.config.base import is_name
-from jobs.config.suite import configuration_of, load_suite
 from jobs.entry import run
 from jobs.options import Amount, ConfName, OutputFile, run_options
 from jobs.runs.asked import Asked
-from jobs.runs.launch import launch
-from jobs.runs.lifecycle import new_run_id
-from jobs.runs.nightly.body import NightRun
 from search.errors import ConfigError
 
 
@@ -49,6 +44,13 @@ def nightly(
     Exit codes: 4 regression, 3 no case came to a conclusion, 0 none of both; the first night
     has nothing to compare with and ends with 0.
     """
+    # Not at the top: --help, and a shell that completes a word, need none of it.
+    from jobs.config.base import is_name
+    from jobs.config.suite import configuration_of, load_suite
+    from jobs.runs.launch import launch
+    from jobs.runs.lifecycle import new_run_id
+    from jobs.runs.nightly.body import NightRun
+
     loaded = load_suite(suite)
     config = configuration_of(loaded, cluster, overrides)
     if night is not None and not is_name(night):

@@ -10,7 +10,7 @@ import atexit
 import os
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from metrics.columns import ddl
+from metrics.arrow_schema import ddl
 from metrics.reporting.notebook_display import Shown, table_html
 from metrics.tables.schema import SCHEMAS
 from metrics.tables.store import TableStore

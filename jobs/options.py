@@ -13,10 +13,8 @@ from typing import Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
-from jobs.config.files import names_in
-from jobs.config.loading import available, load_cluster
 from jobs.runs.asked import Asked
-from metrics.reporting.summary import require_place
+from metrics.reporting.files import require_place
 from search.errors import ConfigError
 from search.quantities import amount
 
@@ -74,6 +72,9 @@ class ConfName(click.ParamType):  # type: ignore[type-arg]  # not generic in old
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
         """The names that begin so, and whatever files do."""
+        # Not at the top: it reads all of the configuration's models, and options need none.
+        from jobs.config.files import names_in
+
         names = [each for each in names_in(self._folder) if each.startswith(incomplete)]
         return [*map(CompletionItem, names), CompletionItem(incomplete, type="file")]
 
@@ -299,6 +300,8 @@ def _usual_workload(cluster: str, overrides: tuple[str, ...]) -> str:
     Raises:
         ConfigError: they are not, and nobody wants that load by mistake.
     """
+    from jobs.config.loading import available, load_cluster
+
     try:
         is_testbed = load_cluster(cluster, overrides).testbed is not None
     except ConfigError:  # whoever loads it next says what is wrong

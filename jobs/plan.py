@@ -2,29 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from dataclasses import asdict
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 import click
 
-from jobs.console.events import Level, Notice, Table
-from jobs.console.printing import make_reporter
 from jobs.options import COUNT_MAX, Amount, Count, RunPlace, json_option, out_option, place_of
-from jobs.runs.endings import Ending, concluded, ending_of
-from metrics.planning.provisioning import Demand, MeasuredLimit, Provision, provision
-from metrics.planning.setups import DAY_S, setups_of, smallest
-from metrics.reporting.limit_words import AT_LEVEL, doubt_words
-from metrics.reporting.summary import RunSummary, load_summary, write_file
-from metrics.reporting.sweep.answer import SweepAnswer, case_words, load_answer, short
-from metrics.tables.boundary import Boundary
+from metrics.planning.provisioning import Demand
+from metrics.planning.setups import DAY_S
 from metrics.traffic.sizes import MESSAGE_BYTES_MAX
-from metrics.trial.state import ALL_BROKERS
-from metrics.units import format_count, format_mb_per_s, format_ratio, format_size
-from search.errors import ConfigError, NoConclusionError
+from search.errors import ConfigError
 
 
 @click.command("plan")
@@ -131,6 +117,9 @@ def plan(  # noqa: PLR0913, PLR0917 - one for each option
     interval, or one that you know (--limit). With --sweep it says which of the measured set-ups
     is the smallest that carries the load.
     """
+    # Not at the top: --help, and a shell that completes a word, need none of it.
+    from jobs.runs.planning import choose_setup, plan_brokers
+
     if (mb_per_s is None) == (gb_per_day is None):
         raise ConfigError("expected exactly one of --mb-per-s and --gb-per-day; give one of them")
     demand = Demand(
@@ -149,148 +138,7 @@ def plan(  # noqa: PLR0913, PLR0917 - one for each option
             "give one of them"
         )
     if sweep_id is not None:
-        _choose(load_answer(place_of(out, sweep_id) / "sweep.json"), demand, json_file)
+        choose_setup(place_of(out, sweep_id), demand, json_file)
         return
-    caveat = ""
-    if run_id is not None:
-        summary = load_summary(place_of(out, run_id) / "summary.json")
-        caveat = summary.caveat
-        limits = limits_of(summary, goal)
-    else:
-        assert limit_mb_per_s is not None, "checked above"
-        limits = [
-            MeasuredLimit(message_bytes, limit_mb_per_s, None, replication_factor, consumer_groups)
-        ]
-    answer = provision(limits, demand)
-    with make_reporter() as reporter:
-        reporter.report(_table(answer, demand))
-        for sentence in (*answer.assumptions, *([caveat] if caveat else [])):
-            reporter.report(Notice(Level.NOTE, sentence))
-    _write(json_file, {"demand": asdict(demand), "answer": asdict(answer), "caveat": caveat})
-
-
-def _choose(answer: SweepAnswer, demand: Demand, json_file: Path | None) -> None:
-    """Say which of the set-ups of a sweep carries the demand with its growth and headroom."""
-    if answer.asks != "limit" or answer.unit != "MB/s":
-        raise ConfigError(
-            f"the sweep {answer.sweep_id} tells {answer.figure}; expected one that asks for limits "
-            "in MB/s; make one with asks: limit"
-        )
-    if demand.offline or demand.link_mbit_per_s is not None:
-        raise ConfigError(
-            "--offline and --link-mbit-per-s were given with --sweep; expected them with --run or "
-            "--limit, as a sweep measured whole set-ups; leave them out, or ask for --headroom"
-        )
-    setups = setups_of(answer.results, demand.bpm)
-    wanted = demand.mb_per_s * (1 + demand.growth) / (1 - demand.headroom)
-    found = smallest(setups, wanted)
-    rows = tuple(
-        (
-            *(one.settings[path] for path in answer.axes),
-            format_mb_per_s(one.mb_per_s),
-            f"{one.gb_per_day:,.0f}",
-            format_count(one.messages_per_minute),
-            "the smallest" if one is found else "yes" if one.mb_per_s >= wanted else "no",
-        )
-        for one in setups
-    )
-    head = (*map(short, answer.axes), f"MB/s {AT_LEVEL}", "GB a day", "messages/min", "carries it")
-    title = f"{format_mb_per_s(wanted)} MB/s, {wanted * DAY_S / 1e3:,.0f} GB a day"
-    told = (
-        "none of the measured set-ups carries it"
-        if found is None
-        else f"the smallest measured set-up that carries it: {case_words(found.settings)}"
-    )
-    document = {
-        "demand": asdict(demand),
-        "mb_per_s_wanted": wanted,
-        "smallest": None if found is None else asdict(found),
-        "setups": [asdict(one) for one in setups],
-        "caveat": answer.caveat,
-    }
-    ending = Ending()
-    if found is None:
-        largest = format_mb_per_s(max(s.mb_per_s for s in setups))
-        ending = ending_of(
-            NoConclusionError(
-                f"{told}: the largest carries {largest} of {format_mb_per_s(wanted)} MB/s; measure "
-                "larger ones"
-            )
-        )
-    with make_reporter() as reporter:
-        reporter.report(Table(title, head, rows))
-        for sentence in (told, *([answer.caveat] if answer.caveat else [])):
-            reporter.report(Notice(Level.NOTE, sentence))
-        concluded(ending, reporter, partial(_write, json_file, document))
-
-
-def _write(json_file: Path | None, document: Mapping[str, Any]) -> None:
-    if json_file is not None:
-        write_file("--json", json_file, json.dumps(document, indent=2, allow_nan=False) + "\n")
-
-
-def limits_of(summary: RunSummary, goal: str | None) -> list[MeasuredLimit]:
-    """The boundary points of a run that can be planned with.
-
-    Raises:
-        ConfigError: the run has several goals and none was chosen, or was not along np.
-    """
-    goals = list(dict.fromkeys(boundary.goal for boundary in summary.boundaries))
-    chosen = goal if goal is not None else goals[0] if len(goals) == 1 else None
-    if chosen not in goals:
-        raise ConfigError(
-            f"run {summary.run_id} has the goals {', '.join(goals) or 'none'}, and --goal is "
-            f"{goal or 'not given'}; expected one of them; name it"
-        )
-    points = [b for b in summary.boundaries if b.goal == chosen and _is_answer(b)]
-    if summary.replication_factor < 1:
-        raise ConfigError(
-            f"the summary of run {summary.run_id} does not say how many replicas it wrote, as it "
-            "was left by an older version; run redline find-limit again"
-        )
-    if not points:
-        raise ConfigError(
-            f"run {summary.run_id} ({summary.status}) has no closed bracket to plan with; expected "
-            "limits along np; finish it with redline find-limit --resume"
-        )
-    return [
-        MeasuredLimit(
-            point.bpm,
-            point.mb_per_s_per_broker,
-            point.limited_by,
-            summary.replication_factor,
-            summary.consumer_groups,
-            point.mb_per_s_per_broker_low,
-            doubt_words(point),
-        )
-        for point in points
-    ]
-
-
-def _is_answer(boundary: Boundary) -> bool:
-    is_whole = boundary.axis == "np" and boundary.state == ALL_BROKERS
-    return boundary.gave_up is None and is_whole and boundary.mb_per_s > 0
-
-
-def _table(answer: Provision, demand: Demand) -> Table:
-    low = answer.low_mb_per_s_per_broker
-    rows = [
-        ("brokers to buy", f"{answer.brokers}"),
-        *([("brokers for the limit itself", f"{answer.brokers_for_limit}")] if low else []),
-        ("binds first", answer.binds_first),
-        (
-            f"limit of a broker at {format_size(demand.bpm)}",
-            f"{format_mb_per_s(answer.limit_mb_per_s_per_broker)} MB/s",
-        ),
-        *([(f"its lower end {AT_LEVEL}", f"{format_mb_per_s(low)} MB/s")] if low else []),
-        ("to plan with, per broker", f"{format_mb_per_s(answer.plan_mb_per_s_per_broker)} MB/s"),
-        ("then carried by each", f"{format_mb_per_s(answer.mb_per_s_per_broker)} MB/s"),
-        ("headroom, all up", format_ratio(answer.headroom)),
-        (
-            f"headroom, {format_ratio(demand.offline)} offline",
-            format_ratio(answer.headroom_offline),
-        ),
-    ]
-    needs = [(f"brokers for the {need.resource}", f"{need.brokers}") for need in answer.needs]
-    title = f"{format_mb_per_s(demand.mb_per_s * (1 + demand.growth))} MB/s needs"
-    return Table(title, ("what", "value"), tuple(rows + (needs if len(needs) > 1 else [])))
+    folder = None if run_id is None else place_of(out, run_id)
+    plan_brokers(folder, goal, limit_mb_per_s, demand, json_file)

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import click
 
-from jobs.config.experiment import load_sweep
 from jobs.entry import run
 from jobs.options import Amount, ConfName, Count, RunId, run_options
 from jobs.runs.asked import Asked
-from jobs.runs.sweep.command import carry_out
 
 
 @click.command("sweep")
@@ -42,6 +40,10 @@ def sweep(
 
     EXPERIMENT is a file of conf/experiments, or a path. Exit code 3 when a case has no answer.
     """
+    # Not at the top: --help, and a shell that completes a word, need none of it.
+    from jobs.config.experiment import load_sweep
+    from jobs.runs.sweep.command import carry_out
+
     loaded = load_sweep(experiment, overrides, cluster, quick=quick, repeats=repeats)
     return carry_out(loaded, asked, resume, budget_s)
 

@@ -7,13 +7,9 @@ from __future__ import annotations
 
 import click
 
-from jobs.config import load
-from jobs.config.profile import load_rate_profile
 from jobs.entry import run
 from jobs.options import COUNT_MAX, Count, Lasting, pattern_options, run_options
 from jobs.runs.asked import Asked
-from jobs.runs.fixed_load import FixedLoad, FixedLoadRun
-from jobs.runs.launch import launch
 from metrics.traffic.sizes import MESSAGE_BYTES_MAX
 from search.errors import ConfigError
 
@@ -54,6 +50,12 @@ def traffic(  # noqa: PLR0913, PLR0917 - one for each option
 
     Nothing is searched for: use it to soak a cluster, or to see what one load does to it.
     """
+    # Not at the top: --help, and a shell that completes a word, need none of it.
+    from jobs.config import load
+    from jobs.config.profile import load_rate_profile
+    from jobs.runs.fixed_load import FixedLoad, FixedLoadRun
+    from jobs.runs.launch import launch
+
     if trials is not None and (duration_s is not None or profile is not None):
         other = f"--profile {profile}" if duration_s is None else f"--duration {duration_s:g}"
         raise ConfigError(

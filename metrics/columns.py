@@ -1,9 +1,10 @@
 """Rows of tables from dataclasses and back, so that each column is defined once.
 
-A field's annotation gives its Arrow type and its Spark DDL: `int` bigint, `float` double,
-`str` and `Literal` string, `bool` boolean, `datetime` timestamp, `X | None` the same as X,
-`tuple[X, ...]` an array, `Mapping` a map, an `Enum` a string, a dataclass a struct, and a class
-with `to_text` and `from_text` a string. All columns are nullable: what is not known is null.
+A field's annotation gives its Arrow type and its Spark DDL (`metrics.arrow_schema`): `int`
+bigint, `float` double, `str` and `Literal` string, `bool` boolean, `datetime` timestamp, `X |
+None` the same as X, `tuple[X, ...]` an array, `Mapping` a map, an `Enum` a string, a dataclass a
+struct, and a class with `to_text` and `from_text` a string. All columns are nullable: what is not
+known is null.
 
 `Annotated` says what differs from that: a `Column` has another name than its field, the
 columns of a `Flat` dataclass stand in the row themselves, a `Moment` is a timestamp, and a
@@ -32,18 +33,8 @@ from typing import (
     get_type_hints,
 )
 
-import pyarrow as pa
-
 Record = TypeVar("Record")
 Getter = TypeVar("Getter", bound=Callable[..., Any])
-
-_SCALARS: Mapping[Any, pa.DataType] = {
-    bool: pa.bool_(),
-    int: pa.int64(),
-    float: pa.float64(),
-    str: pa.string(),
-    datetime: pa.timestamp("us", tz="UTC"),
-}
 
 
 @dataclass(frozen=True)
@@ -100,15 +91,16 @@ class ColumnField:
     @property
     def flat(self) -> Flat | None:
         """How the columns of the dataclass behind it stand in the row; None for a value."""
-        return next((mark for mark in _marks(self.hint) if isinstance(mark, Flat)), None)
+        return next((mark for mark in marks_of(self.hint) if isinstance(mark, Flat)), None)
 
     @property
     def is_moment(self) -> bool:
         """True for seconds since the epoch."""
-        return any(isinstance(mark, Moment) for mark in _marks(self.hint))
+        return any(isinstance(mark, Moment) for mark in marks_of(self.hint))
 
 
-def _marks(hint: Any) -> tuple[Any, ...]:
+def marks_of(hint: Any) -> tuple[Any, ...]:
+    """What `Annotated` says of a field."""
     return get_args(hint)[1:] if get_origin(hint) is Annotated else ()
 
 
@@ -136,7 +128,7 @@ def _find_fields(kind: type[Any]) -> tuple[ColumnField, ...]:
     hints = get_type_hints(kind, include_extras=True)
     found = []
     for item in dataclasses.fields(kind):
-        marks = _marks(hints[item.name])
+        marks = marks_of(hints[item.name])
         if NO_COLUMN in marks:
             continue
         name = next((mark.name for mark in marks if isinstance(mark, Column)), item.name)
@@ -150,7 +142,7 @@ def _find_fields(kind: type[Any]) -> tuple[ColumnField, ...]:
 
 
 def _is_named(item: ColumnField) -> bool:
-    return any(isinstance(mark, Column) for mark in _marks(item.hint))
+    return any(isinstance(mark, Column) for mark in marks_of(item.hint))
 
 
 @dataclass(frozen=True)
@@ -183,54 +175,6 @@ def columns_of(
         else:
             name = item.name if _is_named(item) else prefix + item.name
             yield RowColumn(name, (*homes, (kind, item)))
-
-
-def arrow_type(hint: Any) -> pa.DataType:
-    """The Arrow type of a field's annotation.
-
-    Raises:
-        TypeError: for an annotation that no column can hold.
-    """
-    if any(isinstance(mark, Moment) for mark in _marks(hint)):
-        return _SCALARS[datetime]
-    hint = bare(hint)
-    origin, arguments = get_origin(hint), get_args(hint)
-    if origin is tuple and arguments[1:] == (Ellipsis,):
-        return pa.list_(arrow_type(arguments[0]))
-    if isinstance(origin, type) and issubclass(origin, Mapping):
-        return pa.map_(arrow_type(arguments[0]), arrow_type(arguments[1]))
-    if dataclasses.is_dataclass(hint):
-        return pa.struct(list(schema_of(cast("type[Any]", hint))))
-    if isinstance(hint, type) and (issubclass(hint, Enum) or hasattr(hint, "from_text")):
-        return pa.string()
-    if origin is Literal:
-        return _SCALARS[type(arguments[0])]
-    if hint in _SCALARS:
-        return _SCALARS[hint]
-    raise TypeError(f"{hint!r} is no type of a column; see {__name__} for those that are")
-
-
-def schema_of(kind: type[Any]) -> pa.Schema:
-    """The Arrow schema of a dataclass' rows."""
-    return pa.schema([(each.name, arrow_type(each.field.hint)) for each in columns_of(kind)])
-
-
-def ddl_type(arrow: pa.DataType) -> str:
-    """The Spark DDL of an Arrow type that `arrow_type` gives."""
-    if pa.types.is_list(arrow):
-        return f"array<{ddl_type(arrow.value_type)}>"
-    if pa.types.is_map(arrow):
-        return f"map<{ddl_type(arrow.key_type)},{ddl_type(arrow.item_type)}>"
-    if pa.types.is_struct(arrow):
-        inner = ",".join(f"`{field.name}`:{ddl_type(field.type)}" for field in arrow)
-        return f"struct<{inner}>"
-    names = {pa.bool_(): "boolean", pa.int64(): "bigint", pa.float64(): "double"}
-    return names.get(arrow, "timestamp" if pa.types.is_timestamp(arrow) else "string")
-
-
-def ddl(schema: pa.Schema) -> str:
-    """The Spark DDL of a schema: "`name` type, …"."""
-    return ", ".join(f"`{field.name}` {ddl_type(field.type)}" for field in schema)
 
 
 # --- from records to rows -----------------------------------------------------
@@ -317,7 +261,7 @@ def _unknown(kind: type[Any], item: ColumnField) -> Any:
 def _read(hint: Any, told: Any) -> Any:
     if told is None:  # inside a list or map, where NaN was written as null
         return math.nan if bare(hint) is float else None
-    if any(isinstance(mark, Moment) for mark in _marks(hint)):
+    if any(isinstance(mark, Moment) for mark in marks_of(hint)):
         at = datetime.fromisoformat(told) if isinstance(told, str) else told  # JSON has a text
         return at.timestamp()
     hint = bare(hint)

@@ -129,9 +129,8 @@ def open_cluster(
     if cluster.testbed is None:
         return _running(cluster, reporter, stack)
     wanted = cluster.testbed
-    reporter.report(
-        PhaseStarted(f"starting {wanted.brokers} brokers of Kafka {wanted.kafka_version}")
-    )
+    count = "1 broker" if wanted.brokers == 1 else f"{wanted.brokers} brokers"
+    reporter.report(PhaseStarted(f"starting {count} of Kafka {wanted.kafka_version}"))
     testbed = stack.enter_context(
         start(
             wanted.profile,

@@ -17,11 +17,14 @@ from jobs.config.overrides import FILES
 from jobs.config.problems import config_error
 from jobs.config.source import ParsedFile, parse_map
 from jobs.config.suite import Conf
+from metrics.comparing.sweeps import CASE
 from search.bounds import Number, UnexpectedError, Whole
 from search.errors import ConfigError
 
 CASES_MAX = 200
 """More cases than anybody waits for."""
+NAME = "name"
+"""In a listed case, beside its settings: what people call it."""
 
 
 def _as_values(value: Any) -> Any:
@@ -61,7 +64,8 @@ class Experiment(ConfigModel):
         axes: what varies: the full path of a key, as --set has it, and its values.
         combine: "grid", each value with each of the other axes; "one at a time", each value with
             the first values of the other axes.
-        cases: instead of axes: the settings of each case, the same keys in all of them.
+        cases: instead of axes: the settings of each case, the same keys in all of them; and where
+            several belong together, a `name` that is told in their place.
         cold: whether a testbed's machine forgets what was written before it is read, where "drain"
             is asked.
         load: on the goal's axis, where no limit is asked for.
@@ -105,7 +109,7 @@ class Experiment(ConfigModel):
                     f"has of it, {list(self.axes.get(key, ()))}; correct it"
                 )
         keys = {frozenset(each) for each in self.cases}
-        if len(keys) > 1 or frozenset() in keys:
+        if len(keys) > 1 or keys & {frozenset(), frozenset({NAME})}:
             raise ValueError(
                 "cases do not set the same keys, or none; expected the same keys in each of them, "
                 "or nobody can tell what made a difference; complete them"
@@ -128,16 +132,32 @@ class Experiment(ConfigModel):
             )
         return self
 
+    @model_validator(mode="after")
+    def _tells_its_cases_apart(self) -> Experiment:
+        unnamed = [each[NAME] for each in self.cases if not each.get(NAME, "a text")]
+        if unnamed:
+            raise ValueError(f"a case has the name {unnamed[0]!r}; expected a text; write one")
+        if len(set(self.names)) < len(self.names):
+            raise ValueError("two cases have one name; expected one for each; change one")
+        if self.names and len(self.settings) < len(self.names):
+            raise ValueError("two cases set the same; expected each once; remove one")
+        return self
+
     @property
     def varied(self) -> tuple[str, ...]:
         """Full paths of the keys that vary, in their order."""
-        return tuple(self.axes or self.cases[0])
+        return tuple(self.axes or (key for key in self.cases[0] if key != NAME))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What people call each of the listed cases; nothing where they have no names."""
+        return tuple(str(each[NAME]) for each in self.cases if NAME in each)
 
     @property
     def settings(self) -> tuple[dict[str, Any], ...]:
         """Full paths and values of each case, each case once."""
         if self.cases:
-            found = [dict(each) for each in self.cases]
+            found = [{k: each[k] for k in each if k != NAME} for each in self.cases]
         elif self.combine == "grid":
             values = itertools.product(*self.axes.values())
             found = [dict(zip(self.axes, each, strict=True)) for each in values]
@@ -156,11 +176,14 @@ class SweepCase:
     Attributes:
         name: unique in its sweep, such as `acks=all`.
         settings: full path → value, as text.
+        told: by what people tell it from the others: the settings, or its own name as that of
+            `CASE`.
         config: complete.
     """
 
     name: str
     settings: Mapping[str, str]
+    told: Mapping[str, str]
     config: Configuration
 
 
@@ -227,7 +250,12 @@ def _cases(
     names = _short_names(experiment.varied)
     for number, settings in enumerate(experiment.settings):
         own = tuple(f"{key}={json.dumps(value)}" for key, value in settings.items())
-        name = " ".join(f"{names[key]}={_text(value)}" for key, value in settings.items())
+        texts = {key: _text(value) for key, value in settings.items()}
+        name = " ".join(f"{names[key]}={value}" for key, value in texts.items())
+        told = texts
+        if experiment.names:
+            name = experiment.names[number]
+            told = {CASE: name}
         try:
             config = load(
                 cluster or experiment.cluster, experiment.workload, experiment.goal, (*given, *own)
@@ -236,7 +264,7 @@ def _cases(
         except ConfigError as error:
             where = source.origin(("cases", number) if experiment.cases else ("axes",))
             raise ConfigError(f"{where}: case {name}: {error}") from error
-        yield SweepCase(name, {key: _text(value) for key, value in settings.items()}, config)
+        yield SweepCase(name, texts, told, config)
 
 
 def _require_one(experiment: Experiment, config: Configuration) -> None:

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from jobs.config.files import names_in, read_conf
+from jobs.config.files import read_conf
 from jobs.config.source import parse_map
 from metrics.sources.rules import RuleSet, rule_set
 from search.errors import ConfigError
-
-
-def rule_names() -> tuple[str, ...]:
-    """Names of the rule sets that come with the project."""
-    return names_in("prometheus")
 
 
 def load_rules(name_or_path: str) -> RuleSet:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -141,13 +142,25 @@ def load(cluster: str, workload: str, goal: str, overrides: Sequence[str] = ()) 
     Raises:
         ConfigError: see `load_cluster`.
     """
-    return _fitting(
-        Configuration(
-            load_cluster(cluster, overrides),
-            load_workload(workload, overrides),
-            load_goals(goal, overrides),
-        )
+    made = _told_together(
+        partial(load_cluster, cluster, overrides),
+        partial(load_workload, workload, overrides),
+        partial(load_goals, goal, overrides),
     )
+    return _fitting(Configuration(*made))
+
+
+def _told_together(*parts: Callable[[], object]) -> tuple[Any, ...]:
+    """What each of these makes; the mistakes of all of them in one error."""
+    made, mistakes = [], []
+    for part in parts:
+        try:
+            made.append(part())
+        except ConfigError as error:
+            mistakes.append(str(error))
+    if mistakes:  # a wrong --set is no file's own, and told once
+        raise ConfigError("\n".join(dict.fromkeys(mistakes)))
+    return tuple(made)
 
 
 Settings = Mapping[str, Mapping[str, Any]]

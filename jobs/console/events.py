@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from metrics.reporting.summary import RunSummary
-from metrics.tables.boundary import Boundary
-from metrics.traffic.pattern import TrafficPattern
-from metrics.trial.trial import Trial
-from metrics.windows.broker import BrokerWindow
+if TYPE_CHECKING:
+    from metrics.reporting.summary import RunSummary
+    from metrics.tables.boundary import Boundary
+    from metrics.traffic.pattern import TrafficPattern
+    from metrics.trial.trial import Trial
+    from metrics.windows.broker import BrokerWindow
 
 
 @dataclass(frozen=True)

@@ -22,17 +22,20 @@ from search.limits import Limits
 from search.line import Line
 from search.signals import Signals
 
-STAGE_OVERHEAD_S = 5.0
-"""A trial beside its warm-up and window: checking the topic, launching the barrier stage,
-agreeing on the start, draining, judging and appending to the tables [s]; measured 4 to 6."""
+STAGE_OVERHEAD_S = 3.0
+"""A trial beside its warm-up and window: a look at the brokers at rest, launching the barrier
+stage, agreeing on the start, draining and judging [s]; measured 1.5 to 3 on two cores, and some
+seconds more after an overload, until the brokers are at rest."""
 
+BROKERS_S = 5.0
+"""The start of a testbed's brokers [s]; measured 4 to 6 on two cores."""
 
-BROKERS_S = 20.0
-"""The start of a testbed's brokers [s]; measured 8 to 25."""
+SPARK_S = 10.0
+"""The start of Spark, and of its Python workers [s]; measured 8 to 13 on two cores."""
 
-SESSION_S = 25.0
-"""Spark, its look at the executors, the tables, and summary and report at the end [s]; measured
-20 to 30 on two cores."""
+LOOKS_S = 10.0
+"""Opening the metrics, a look at the brokers at rest, and summary and report at the end [s];
+measured 6 to 14 on two cores."""
 
 WARM_UP_S = 20.0
 """Load before the first trial, where cold brokers get it [s]; it ends as soon as they are warm."""
@@ -40,8 +43,13 @@ WARM_UP_S = 20.0
 
 def starting_s(cluster: Cluster) -> float:
     """What a run takes beside its trials [s]."""
-    brokers_s = BROKERS_S if cluster.testbed else 0.0
-    return brokers_s + SESSION_S + min(WARM_UP_S, cluster.warm_up_max_s)
+    return SPARK_S + brokers_s(cluster) + LOOKS_S
+
+
+def brokers_s(cluster: Cluster) -> float:
+    """What the brokers take to start and to be warm [s]."""
+    start_s = BROKERS_S if cluster.testbed else 0.0
+    return start_s + min(WARM_UP_S, cluster.warm_up_max_s)
 
 
 def line_of(workload: Workload, goal: Goal, brokers: int) -> Line:

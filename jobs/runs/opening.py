@@ -38,7 +38,6 @@ from jobs.trials.load import Generator, require_room
 from metrics.planning import planted
 from metrics.sources.shortcomings import is_blind, shortcomings
 from metrics.sources.source import MetricsSource
-from metrics.tables.store import TableStore
 from metrics.trial.evidence import ClusterFacts
 
 
@@ -151,7 +150,8 @@ class Opening:
     ) -> RunContext:
         config, workload = self.config, self.config.workload
         spark, addresses = session.spark, opened.info.addresses
-        tables = self._tables(session, stack)
+        tables = session.tables(self.tables)
+        stack.callback(tables.close)
         ready = self._require_ready(session, opened)
         pattern = config.pattern(workload.message_bytes[0], 1, len(addresses))
         require_room(pattern, ready.slots)
@@ -207,14 +207,6 @@ class Opening:
                 config.cluster, opened.without(away), getattr(spark, "_jvm", None)
             ),
         )
-
-    def _tables(self, session: Session, stack: ExitStack) -> TableStore:
-        """The tables, which are opened while all else is: that takes seconds of Spark's."""
-        tables = session.stores.get(self.tables)
-        if tables is None:
-            tables = session.stores[self.tables] = TableStore(session.spark, self.tables).open()
-        stack.callback(tables.close)
-        return tables
 
     def _require_ready(self, session: Session, opened: OpenCluster) -> SessionReport:
         self._phase("looking at Spark's executors, and opening the Delta tables")

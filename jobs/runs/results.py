@@ -18,17 +18,12 @@ from jobs.runs.lifecycle import Life
 from jobs.runs.reproduce import command_of
 from metrics.judging.agreement import NEAR_LIMIT, Told, agreed, contradiction
 from metrics.reporting.boundary_chart import write_chart
+from metrics.reporting.files import write_atomic
 from metrics.reporting.limit_words import AT_LEVEL, doubt_words, span_words
 from metrics.reporting.page.model import build_report, is_held
 from metrics.reporting.page.page import report_page
 from metrics.reporting.page.series import Panels, SeriesOfRun
-from metrics.reporting.summary import (
-    RunSummary,
-    by_goal,
-    trial_document,
-    write_atomic,
-    write_summary,
-)
+from metrics.reporting.summary import RunSummary, by_goal, trial_document, write_summary
 from metrics.tables.boundary import Boundary, make_boundary
 from metrics.tables.store import TableStore
 from metrics.trial.histogram import Quantiles

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
-from metrics.reporting.summary import require_place
+from metrics.reporting.files import require_place
 from search.errors import TryLaterError
 
 FILE = ".driver"

@@ -17,7 +17,7 @@ from jobs.setup.jars import kafka_jars
 from jobs.setup.java_jar import java_jar
 from jobs.setup.places import cache_dir
 from jobs.setup.preflight import java_command
-from metrics.reporting.summary import write_atomic
+from metrics.reporting.files import write_atomic
 from search.errors import ConfigError
 
 NAME = "RedlinePropertyNames"

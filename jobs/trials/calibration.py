@@ -12,7 +12,7 @@ from jobs.trials.unjudged import windows_under
 from metrics.planning.planted import HandlerTime, completed, planted_np
 from metrics.traffic.pattern import TrafficPattern
 
-LIGHT_S = 10.0
+LIGHT_S = 6.0
 """Length of the window under a light load [s]."""
 IDLE_LEAST = 0.9
 """Idle fraction that a light load leaves the handlers at least."""

@@ -43,6 +43,12 @@ class Session:
     control: ControlServer
     stores: dict[str, TableStore] = field(default_factory=dict)
 
+    def tables(self, where: str) -> TableStore:
+        """The tables there, opened once; their creation goes on while all else is opened."""
+        if where not in self.stores:
+            self.stores[where] = TableStore(self.spark, where).open()
+        return self.stores[where]
+
 
 @dataclass
 class RunContext:

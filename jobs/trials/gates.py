@@ -21,6 +21,9 @@ SETTLE_S = 10.0
 """Brokers that are not at rest before the run get so long to settle [s]; beyond it, how they
 are is how they usually are."""
 
+FRESH_S = 3.0
+"""Brokers that came to rest after an overload are not looked at again within so long [s]."""
+
 WARM_UPTIME_S = 600.0
 WARM_REQUESTS = 10_000
 """A broker that runs for less, or answered fewer produce requests since its start, is cold until
@@ -80,6 +83,7 @@ class Gates:
         self._usual: Mapping[int, Usual] = {}
         self.at_rest: Written | None = None
         self._polled: Sequence[BrokerSample] = ()
+        self._rested_s: float | None = None
         self._last_load = LastLoad() if last_load is None else last_load
 
     def open(self) -> None:
@@ -105,6 +109,7 @@ class Gates:
         """
         before, self._polled = self._polled, self._source.sample_all()
         self._last_load.ended_s = self._clock()
+        self._rested_s = None
         return Written.between(before, self._polled, brokers_of(self._source))
 
     def pass_all(self, topics: TopicSet) -> tuple[Reason, ...]:
@@ -149,7 +154,9 @@ class Gates:
 
     def recover(self) -> Recovery:
         """Wait until the brokers are at rest after an overload, or until the deadline."""
-        return self._wait("overloaded: waiting for the brokers to recover")
+        recovery = self._wait("overloaded: waiting for the brokers to recover")
+        self._rested_s = None if recovery.unrest else self._clock()
+        return recovery
 
     def _wait(self, doing: str) -> Recovery:
         is_said = False
@@ -175,6 +182,9 @@ class Gates:
         return recovery
 
     def _rest_reasons(self) -> tuple[Reason, ...]:
+        rested_s, self._rested_s = self._rested_s, None
+        if rested_s is not None and self._clock() - rested_s < FRESH_S:
+            return ()  # as they were seen after the overload
         recovery = self._wait("waiting until the brokers are at rest")
         if recovery.unrest and not recovery.spoils:
             texts = "; ".join(each.text for each in recovery.unrest)

@@ -16,6 +16,9 @@ from metrics.comparing.effects import (
     paired_effect,
 )
 
+CASE = "case"
+"""The one axis of an experiment whose cases have names, in place of the keys that they set."""
+
 
 @dataclass(frozen=True)
 class Result:

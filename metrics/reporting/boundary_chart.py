@@ -18,8 +18,9 @@ from metrics.reporting.chart_style import (
     RESOURCE_SHAPES,
     chart_config,
 )
+from metrics.reporting.files import write_atomic
 from metrics.reporting.limit_words import AT_LEVEL, latency_words, span_words
-from metrics.reporting.summary import RunSummary, write_atomic
+from metrics.reporting.summary import RunSummary
 from metrics.tables.boundary import Boundary
 from metrics.traffic.axes import MESSAGE_BYTES
 from metrics.units import (

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from metrics.columns import restored
-from metrics.reporting.summary import write_file
+from metrics.reporting.files import write_file
 from metrics.reporting.templating import render
 from metrics.tables.boundary import Boundary
 from metrics.tables.cases import Outcome

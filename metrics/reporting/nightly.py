@@ -10,7 +10,7 @@ from typing import Any
 
 from metrics.comparing.effects import Effect
 from metrics.comparing.nightly import NightComparison
-from metrics.reporting.summary import write_atomic
+from metrics.reporting.files import write_atomic
 from metrics.tables.cases import MEASURES, Outcome
 from metrics.units import format_ratio
 

@@ -16,7 +16,8 @@ from typing import Any, get_args
 
 import pyarrow as pa
 
-from metrics.columns import ColumnField, arrow_type, columns_of, ddl_type
+from metrics.arrow_schema import arrow_type, ddl_type
+from metrics.columns import ColumnField, columns_of
 from metrics.tables.schema import ROWS
 
 _HEAD = """# Tables

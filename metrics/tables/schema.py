@@ -13,7 +13,8 @@ from typing import Annotated, Any
 
 import pyarrow as pa
 
-from metrics.columns import Column, Flat, Moment, schema_of
+from metrics.arrow_schema import schema_of
+from metrics.columns import Column, Flat, Moment
 from metrics.sources.hosts.sample import HostSample
 from metrics.sources.sample import BrokerSample
 from metrics.tables.boundary import BoundaryRow

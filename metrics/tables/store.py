@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from metrics.columns import ddl, ddl_type, restored, row_of
+from metrics.arrow_schema import ddl, ddl_type
+from metrics.columns import restored, row_of
 from metrics.sources.hosts.sample import HostSample
 from metrics.sources.sample import BrokerSample
 from metrics.tables.boundary import BoundaryRow

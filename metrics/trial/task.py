@@ -8,7 +8,8 @@ from typing import Annotated, Any
 
 import pyarrow as pa
 
-from metrics.columns import ddl, restored, row_of, schema_of
+from metrics.arrow_schema import ddl, schema_of
+from metrics.columns import restored, row_of
 from metrics.sources.hosts.sample import HostSample
 from metrics.trial.adding import LARGEST, total
 from metrics.trial.client import ClientWindow

@@ -112,7 +112,7 @@ def _measured(answer: SweepAnswer, path: Path, folder: Path) -> Iterator[str]:
     for row in answer.rows:
         yield f"| {' | '.join(row)} |"
     yield ""
-    for sentence in (*answer.sentences, *answer.advices, *answer.caveats):
+    for sentence in (*answer.meanings, *answer.sentences, *answer.advices, *answer.caveats):
         yield f"- {sentence}"
 
 

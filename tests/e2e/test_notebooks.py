@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jobs.plan import limits_of
+from jobs.runs.planning import limits_of
 from metrics.planning.provisioning import Demand, provision
 from metrics.reporting.summary import load_summary
 from metrics.tables.store import TableStore

@@ -13,7 +13,8 @@ from click.testing import CliRunner
 
 from jobs.report import report
 from jobs.runs.resumption import resumed_trials
-from metrics.columns import row_of, schema_of
+from metrics.arrow_schema import schema_of
+from metrics.columns import row_of
 from metrics.reporting.summary_tables import read_summary
 from metrics.reporting.trial_facts import points_over_time
 from metrics.tables import histories, views
@@ -326,7 +327,7 @@ def report_text(
     out: Path, monkeypatch: pytest.MonkeyPatch, spark: SparkSession, request: pytest.FixtureRequest
 ) -> str:
     """The page that `redline report` makes of a run."""
-    monkeypatch.setattr("jobs.report.close_session", lambda session: None)
+    monkeypatch.setattr("jobs.runs.page_again.close_session", lambda session: None)
     options = [request.param, "--out", str(out)]
     CliRunner().invoke(report, options, standalone_mode=False, catch_exceptions=False)
     page: Path = out / request.param / "report.html"

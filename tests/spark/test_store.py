@@ -15,7 +15,8 @@ import pytest
 from chispa import assert_df_equality
 
 from jobs.runs.resumption import resumed_trials
-from metrics.columns import ddl, utc
+from metrics.arrow_schema import ddl
+from metrics.columns import utc
 from metrics.sources.hosts.sample import HostSample
 from metrics.sources.sample import BrokerSample
 from metrics.tables.boundary import BoundaryRow

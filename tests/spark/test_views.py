@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from metrics.columns import ddl, row_of, utc
+from metrics.arrow_schema import ddl
+from metrics.columns import row_of, utc
 from metrics.tables.boundary import BoundaryRow
 from metrics.tables.histories import boundary_history
 from metrics.tables.schema import SCHEMAS, RunRow, SampleRow

@@ -8,7 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from metrics.columns import row_of, schema_of
+from metrics.arrow_schema import schema_of
+from metrics.columns import row_of
 from metrics.tables.boundary import BoundaryRow
 from metrics.tables.membership import Membership
 from metrics.tables.schema import RunRow

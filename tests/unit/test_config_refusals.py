@@ -9,6 +9,7 @@ import pytest
 
 from jobs.config import (
     available,
+    load,
     load_cluster,
     load_goal,
     load_workload,
@@ -169,6 +170,18 @@ def test_what_is_no_readable_text_is_refused(tmp_path: Path) -> None:
     ):
         with pytest.raises(ConfigError, match=part):
             load_goal(str(path))
+
+
+def test_mistakes_of_several_files_are_told_together_and_each_once() -> None:
+    def refused(*overrides: str) -> list[str]:
+        with pytest.raises(ConfigError) as caught:
+            load("testbed", "demo", "default", overrides)
+        return str(caught.value).splitlines()
+
+    acks, bogus = refused("workload.producer.acks=5", "goal.bogus=1")
+    assert "producer.acks" in acks
+    assert "bogus is an unknown key" in bogus
+    assert len(refused("nowhere.key=1")) == 1, "an option that is no file's is told once"
 
 
 def test_an_unknown_name_gets_the_nearest_and_all() -> None:

@@ -12,6 +12,7 @@ from jobs.config.experiment import CASES_MAX, load_sweep
 from jobs.config.files import names_in
 from jobs.runs.sweep.turns import turns
 from jobs.sweep import sweep
+from metrics.comparing.sweeps import CASE
 from search.errors import ConfigError
 from tests.support.commands import ROOT
 
@@ -95,6 +96,15 @@ def test_cases_may_be_listed(tmp_path: Path) -> None:
     ]
 
 
+def test_listed_cases_may_have_names_by_which_they_are_told(tmp_path: Path) -> None:
+    listed = f"cases:\n  - {{name: safe, {ACKS}: all}}\n  - {{name: fast, {ACKS}: '1'}}\n"
+    loaded = load_sweep(write(tmp_path, listed))
+    assert [case.name for case in loaded.cases] == ["safe", "fast"]
+    assert [dict(case.told) for case in loaded.cases] == [{CASE: "safe"}, {CASE: "fast"}]
+    assert [dict(case.settings) for case in loaded.cases] == [{ACKS: "all"}, {ACKS: "1"}]
+    assert [case.config.workload.producer.acks for case in loaded.cases] == ["all", "1"]
+
+
 def test_options_win_over_the_file_and_lose_against_its_axes(tmp_path: Path) -> None:
     path = write(tmp_path, WHOLE + "set: [workload.producer.linger_ms=3]\n")
     options = ("workload.producer.linger_ms=7", f"{ACKS}=0")
@@ -138,6 +148,20 @@ WRONG = {
         "same keys",
     ),
     "empty case": ("cases:\n  - {}\n", "same keys"),
+    "only names": ("cases:\n  - {name: one}\n  - {name: two}\n", "same keys"),
+    "one name": (f"cases:\n  - {{name: one, {ACKS}: all}}\n  - {{{ACKS}: '1'}}\n", "same keys"),
+    "two of one name": (
+        f"cases:\n  - {{name: one, {ACKS}: all}}\n  - {{name: one, {ACKS}: '1'}}\n",
+        "two cases have one name",
+    ),
+    "no name": (
+        f"cases:\n  - {{name: one, {ACKS}: all}}\n  - {{name: null, {ACKS}: '1'}}\n",
+        "a case has the name None; expected a text",
+    ),
+    "two names": (
+        f"cases:\n  - {{name: one, {ACKS}: all}}\n  - {{name: two, {ACKS}: all}}\n",
+        "two cases set the same",
+    ),
     "load without one": (f"asks: load\naxes:\n  {ACKS}: ['1', all]\n", "expected load: NUMBER"),
     "load of a limit": (f"load: 4\naxes:\n  {ACKS}: ['1', all]\n", "asks is limit"),
     "two sizes of a load": (

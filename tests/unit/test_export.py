@@ -12,7 +12,8 @@ import pytest
 from click.testing import CliRunner
 from ruamel.yaml import YAML
 
-from jobs.config.exporter_rules import load_rules, rule_names
+from jobs.config.exporter_rules import load_rules
+from jobs.config.files import names_in
 from jobs.export import export
 from metrics.reporting.summary import RunSummary, write_summary
 from metrics.tables.boundary import make_boundary
@@ -74,7 +75,7 @@ def test_tenants_share_a_broker(tmp_path: Path) -> None:
     assert "consumer_byte_rate" not in exported(tmp_path, *options, summary=plain)
 
 
-@pytest.mark.parametrize("rules", rule_names())
+@pytest.mark.parametrize("rules", names_in("prometheus"))
 def test_alerts_ask_for_series_that_the_exporter_has(tmp_path: Path, rules: str) -> None:
     text = exported(tmp_path, "--as", "alerts", "--rules", rules, *SIZE)
     (group,) = YAML(typ="safe").load(text)["groups"]

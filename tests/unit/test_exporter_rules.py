@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from jobs.config.exporter_rules import load_rules, rule_names
+from jobs.config.exporter_rules import load_rules
+from jobs.config.files import names_in
 from metrics.sources.exposition import parse_series, series_of
 from metrics.sources.rules import READINGS, rule_set
 from search.errors import ConfigError
@@ -73,7 +74,7 @@ def test_a_series_is_the_reading_that_its_name_and_all_its_labels_say(
     assert (match and match.reading) == reading
 
 
-@pytest.mark.parametrize("name", rule_names())
+@pytest.mark.parametrize("name", names_in("prometheus"))
 def test_the_rule_sets_that_come_with_the_project_know_the_handlers(name: str) -> None:
     rules = load_rules(name)
     assert {"handler_idle_ns", "broker_handler_idle_ns", "active_controller"} <= set(

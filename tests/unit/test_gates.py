@@ -7,7 +7,7 @@ import pytest
 from jobs.cluster.topic_plan import TopicState
 from jobs.cluster.topic_set import TopicReport, TopicSet
 from jobs.console.events import PhaseProgress, PhaseStarted, RecordingReporter
-from jobs.trials.gates import Gates, cold_brokers
+from jobs.trials.gates import FRESH_S, Gates, cold_brokers
 from metrics.sources.beans import HANDLER_IDLE_NS, UPTIME_MS
 from metrics.sources.sample import BrokerSample
 from tests.support.scripted_source import ScriptedSource
@@ -122,7 +122,7 @@ def test_brokers_that_stay_busy_make_a_trial_invalid() -> None:
 def test_brokers_that_others_use_need_be_no_calmer_than_before_the_run() -> None:
     bed = Bed(Cluster(idle=0.5))
     assert bed.gates.pass_all(TOPIC) == ()
-    bed.cluster.idle = 0.3
+    bed.cluster.idle = 0.2
     assert [each.indicator for each in bed.gates.pass_all(TOPIC)] == ["not_at_rest"] * 2
 
 
@@ -197,3 +197,24 @@ def test_after_an_overload_the_time_to_rest_is_told() -> None:
     assert recovery.since_s is not None
     assert recovery.since_s - ended_s == pytest.approx(4.5, abs=1.0)
     assert bed.said() == ["overloaded: waiting for the brokers to recover"]
+
+
+def test_brokers_that_just_recovered_are_not_looked_at_again_but_once() -> None:
+    bed = Bed(Cluster())
+    bed.gates.loaded()
+    assert bed.gates.recover().since_s is not None
+    before_s = bed.cluster.now_s
+    assert bed.gates.pass_all(TOPIC) == ()
+    assert bed.cluster.now_s - before_s < 0.1
+    bed.cluster.idle = 0.1
+    assert [each.indicator for each in bed.gates.pass_all(TOPIC)] == ["not_at_rest"] * 2
+    bed.cluster.idle = 1.0
+    bed.gates.recover()
+    bed.cluster.pause(FRESH_S + 1)
+    bed.cluster.idle = 0.1
+    assert bed.gates.pass_all(TOPIC) != (), "that was too long ago"
+    bed.cluster.idle = 1.0
+    bed.gates.recover()
+    bed.gates.loaded()
+    bed.cluster.idle = 0.1
+    assert bed.gates.pass_all(TOPIC) != (), "there was a load in between"

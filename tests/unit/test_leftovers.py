@@ -9,13 +9,14 @@ from typing import cast
 import pytest
 from click.testing import CliRunner
 
-from jobs.cleanup import _is_chosen, cleanup
+from jobs.cleanup import cleanup
 from jobs.cluster.admin import AdminError
 from jobs.cluster.leftovers import Leftover, leftovers
 from jobs.cluster.opening import OpenCluster
 from jobs.cluster.topic_plan import several, topic_name
 from jobs.config.loading import load
 from jobs.console.events import Notice, RecordingReporter
+from jobs.runs.clearing import _is_chosen
 from jobs.runs.lifecycle import new_run_id
 from jobs.runs.opening import Opening
 from search.errors import ConfigError

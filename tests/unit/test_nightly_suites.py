@@ -30,7 +30,7 @@ def test_the_suite_that_comes_with_the_project_is_sound() -> None:
     limit, load = suite.cases
     assert config_of(config, limit).workload.trial.early_end_error_rate > 0
     assert config_of(config, load).workload.trial.early_end_error_rate == 0
-    assert expected_s(config, load) == 3 * 15.0
+    assert expected_s(config, load) == 3 * 13.0
     assert expected_s(config, limit) > 15.0
 
 

@@ -15,7 +15,8 @@ from jobs.cli import JOBS, redline
 from jobs.list_runs import list_runs
 from jobs.options import Tables, run_options
 from jobs.runs.asked import Asked
-from metrics.reporting.summary import require_place, write_file, write_summary
+from metrics.reporting.files import require_place, write_file
+from metrics.reporting.summary import write_summary
 from search.errors import ConfigError
 from tests.support.commands import job
 from tests.support.shown import SUMMARY

@@ -9,6 +9,7 @@ import pytest
 
 from jobs.trials.recovery import (
     DISK_PATIENCE_S,
+    UNNOTED_S,
     Recovery,
     Unrest,
     Usual,
@@ -51,6 +52,15 @@ def test_rest_is_to_be_no_busier_than_usual(
 ) -> None:
     found = unrest(replace(WINDOW, **change), usual)
     assert (found is None) if told is None else (found is not None and told in found.text)
+
+
+def test_a_look_after_requests_may_lack_what_handlers_have_not_noted() -> None:
+    first = replace(WINDOW, handler_idle=0.75)
+    assert unrest(first, Usual()) is not None
+    assert unrest(first, Usual(), UNNOTED_S) is None
+    assert unrest(replace(first, handler_idle=0.69), Usual(), UNNOTED_S) is not None
+    longer = replace(first, end_s=3.0)
+    assert unrest(longer, Usual(), UNNOTED_S) is not None, "a longer look lacks less of itself"
 
 
 def test_only_a_disk_that_still_writes_does_not_spoil_a_trial() -> None:

@@ -230,7 +230,7 @@ def test_what_stands_beside_the_trials_counts() -> None:
     """A search that was forecast at 75 s once took 199."""
     plan = plan_of(load("testbed", "1kB", "default"))
     shown = dict(plan_rows(plan))
-    assert plan.starting_s == 65
+    assert plan.starting_s == 45
     took = format_duration(plan.duration_s + plan.starting_s)
     assert f", {took} with the start and the end, at most" in shown["forecast"]
     assert "written with all replicas" in shown["forecast"]

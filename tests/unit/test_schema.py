@@ -10,20 +10,8 @@ from typing import Annotated, Any
 import pyarrow as pa
 import pytest
 
-from metrics.columns import (
-    NO_COLUMN,
-    Column,
-    Flat,
-    Moment,
-    arrow_type,
-    column,
-    ddl,
-    plain,
-    restored,
-    row_of,
-    schema_of,
-    utc,
-)
+from metrics.arrow_schema import arrow_type, ddl, schema_of
+from metrics.columns import NO_COLUMN, Column, Flat, Moment, column, plain, restored, row_of, utc
 from metrics.sources.hosts.sample import HostSample
 from metrics.sources.sample import BrokerSample
 from metrics.tables.boundary import Boundary, BoundaryRow

@@ -11,13 +11,8 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from metrics.reporting.summary import (
-    RunSummary,
-    load_summary,
-    trial_document,
-    write_atomic,
-    write_summary,
-)
+from metrics.reporting.files import write_atomic
+from metrics.reporting.summary import RunSummary, load_summary, trial_document, write_summary
 from metrics.reporting.summary_schema import schema_text, summary_schema
 from metrics.tables.boundary import Boundary, make_boundary
 from metrics.traffic.axes import AXES, NP, Axis

@@ -16,9 +16,9 @@ from jobs.config.experiment import load_sweep
 from jobs.runs.sweep.answer import axes_of, in_order
 from metrics.comparing.effects import Conclusion
 from metrics.comparing.recommending import recommendations
-from metrics.comparing.sweeps import Result, effects_of
+from metrics.comparing.sweeps import CASE, Result, effects_of
 from metrics.reporting.summary import RunSummary, trial_document
-from metrics.reporting.sweep.answer import SweepAnswer, sentence
+from metrics.reporting.sweep.answer import SweepAnswer, load_answer, sentence
 from metrics.reporting.sweep.charts import sweep_specs, write_sweep_chart
 from metrics.reporting.sweep.from_tables import answer_from
 from metrics.reporting.sweep.page import sweep_page
@@ -201,6 +201,36 @@ def test_cases_that_change_several_keys_at_a_time_are_held_against_the_first() -
     ]
     (told,) = answer(results, {KIND: ("100", "1000"), CODEC: ("100", "1000")}).sentences
     assert told.startswith("kind, compression 1000, 1000 against 100, 100, 1 kB: 25.0% less")
+
+
+def test_cases_with_names_are_told_by_them(tmp_path: Path) -> None:
+    value = {"set to 100 kB": 2.0, "tuned": 90.0, "set to 1 MiB": 3.0}
+    results = [
+        Result({CASE: name}, 1, 1000, mb_per_s, p99_ms=9.0) for name, mb_per_s in value.items()
+    ]
+    found = replace(
+        answer(results, {CASE: tuple(value)}),
+        named={name: {KIND: "random", CODEC: f"{i}"} for i, name in enumerate(value)},
+    )
+    assert found.columns[0] == "case"
+    assert [each.split(", with 1 of each")[0] for each in found.sentences] == [
+        "tuned against set to 100 kB, 1 kB: 45 times as much",
+        "set to 1 MiB against set to 100 kB, 1 kB: +50.0%",
+    ]
+    assert found.advices[0] == (
+        "best for throughput: tuned (90 MB/s, p99 9.00 ms); how sure that is, the comparisons say"
+    )
+    assert found.meanings[1] == "tuned: kind random, compression 1"
+    assert "<li>tuned: kind random, compression 1.</li>" in sweep_page(found)
+    assert [heading for heading, _ in sweep_specs(found)] == [
+        "Over the cases", "Throughput against latency",
+    ]  # fmt: skip
+    (tmp_path / "sweep.json").write_text(found.document(), encoding="utf-8")
+    assert load_answer(tmp_path / "sweep.json") == found
+    told = json.loads(found.document())
+    del told["named"]  # as an older version left it
+    (tmp_path / "sweep.json").write_text(json.dumps(told), encoding="utf-8")
+    assert load_answer(tmp_path / "sweep.json").named == {}
 
 
 def test_times_without_an_interval_are_told_with_what_is_not_known() -> None:

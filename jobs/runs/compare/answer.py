@@ -19,7 +19,7 @@ from metrics.comparing.cause import (
 )
 from metrics.comparing.effects import CONFIDENCE, PAIRS_MIN, Conclusion, conclude
 from metrics.comparing.pairs import CAPACITY, STEADY, Compared, Side, compared
-from metrics.reporting.summary import write_atomic
+from metrics.reporting.files import write_atomic
 from metrics.tables.environment import Difference
 from search.errors import NoConclusionError, RegressionError
 

@@ -29,7 +29,7 @@ from jobs.runs.lifecycle import Body, Life
 from jobs.trials.holding import Holder
 from metrics.comparing.pairs import Side
 from metrics.reporting.answer_page import AnswerPage, answer_page
-from metrics.reporting.summary import write_atomic
+from metrics.reporting.files import write_atomic
 from metrics.trial.trial import Trial
 from search.errors import NoConclusionError
 

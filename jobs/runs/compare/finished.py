@@ -12,7 +12,8 @@ from jobs.console.events import Reporter, Table, note
 from jobs.runs.endings import Ending, concluded, ending_of
 from metrics.comparing.effects import Conclusion, conclude
 from metrics.comparing.sweeps import AxisEffect, Result, effects_of
-from metrics.reporting.summary import RunSummary, load_summary, write_file
+from metrics.reporting.files import write_file
+from metrics.reporting.summary import RunSummary, load_summary
 from metrics.reporting.sweep.answer import figure, sentence
 from metrics.reporting.sweep.results import results_of
 from metrics.tables.boundary import Boundary

@@ -9,7 +9,7 @@ from jobs.console.events import Plan, Table
 from jobs.runs.compare.answer import CaseAnswer, ComparisonAnswer
 from jobs.runs.compare.pairs import Effort
 from jobs.runs.compare.sides import SideSetup, needed_bytes, share_brokers
-from jobs.runs.estimate import plan_of, trial_s
+from jobs.runs.estimate import LOOKS_S, SPARK_S, brokers_s, plan_of, trial_s
 from metrics.comparing.cause import use_of_trials
 from metrics.comparing.effects import PAIRS_MIN, Conclusion
 from metrics.comparing.governors import short_name
@@ -17,9 +17,6 @@ from metrics.comparing.pairs import Compared, Side
 from metrics.tables.environment import Difference
 from metrics.units import UNKNOWN, format_duration, format_size, format_volume
 from metrics.windows.resource import Resource
-
-OPENING_S = 45.0
-"""Both sides' brokers, Spark and the tables [s]; measured 30 to 50 on two cores."""
 
 _SHOWN = (
     Resource.REQUEST_HANDLERS,
@@ -40,7 +37,7 @@ def plan_for(
     sizes, one_s = len(config.workload.message_bytes), trial_s(config.workload)
     trials = sizes * effort.trials
     trials_s = trials * one_s if budget_s is None else min(trials * one_s, budget_s)
-    warm_up_s = sum(side.config.cluster.warm_up_max_s for side in sides.values())
+    started_s = sum(brokers_s(side.config.cluster) + LOOKS_S for side in sides.values())
     written = plan.write_bytes_max
     memory = needed_bytes(sides)
     notes = [
@@ -65,11 +62,12 @@ def plan_for(
         resolution=None,
         trial_s=one_s,
         trials_estimated=trials,
-        duration_s=OPENING_S + warm_up_s + trials_s,
+        duration_s=trials_s,
         # As much for each trial as a search would write, whose trials go up to the limit.
         write_bytes_max=None if written is None else written * trials / plan.trials_estimated,
         out=out,
         notes=(*notes, *plan.notes),
+        starting_s=SPARK_S + started_s,
         peak_mb_per_s=plan.peak_mb_per_s,
     )
 

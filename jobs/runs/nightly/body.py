@@ -25,8 +25,8 @@ from jobs.trials.context import RunContext
 from jobs.trials.warm_up import open_gates
 from metrics.comparing.nightly import judge_night
 from metrics.reporting.answer_page import AnswerPage, answer_page
+from metrics.reporting.files import write_atomic
 from metrics.reporting.nightly import CaseReport, NightReport, table_rows, write_night
-from metrics.reporting.summary import write_atomic
 from metrics.tables.cases import CaseRow, Outcome
 from metrics.tables.views import latest_boundaries
 from metrics.units import format_duration

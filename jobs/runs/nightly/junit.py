@@ -8,8 +8,8 @@ from pathlib import Path
 
 from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 
+from metrics.reporting.files import write_file
 from metrics.reporting.nightly import CaseReport, NightReport
-from metrics.reporting.summary import write_file
 from metrics.tables.cases import Outcome
 
 _NO_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

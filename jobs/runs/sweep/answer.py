@@ -10,7 +10,7 @@ from jobs.config.experiment import Sweep
 from jobs.runs.endings import Ending
 from jobs.runs.estimate import caveat_of
 from jobs.runs.sweep.running import Sweeping
-from metrics.comparing.sweeps import Result
+from metrics.comparing.sweeps import CASE, Result
 from metrics.reporting.sweep.answer import TIMED, SweepAnswer
 from metrics.traffic.axes import axis_named
 from metrics.units import iso_utc
@@ -28,8 +28,8 @@ def unit_of(sweep: Sweep) -> str:
 def axes_of(sweep: Sweep) -> dict[str, tuple[str, ...]]:
     """Full path of each key that varies → its values as text, in the order of the cases."""
     return {
-        path: tuple(dict.fromkeys(case.settings[path] for case in sweep.cases))
-        for path in sweep.experiment.varied
+        path: tuple(dict.fromkeys(case.told[path] for case in sweep.cases))
+        for path in sweep.cases[0].told
     }
 
 
@@ -54,12 +54,13 @@ def answer_of(sweeping: Sweeping, ending: Ending) -> SweepAnswer:
         axes_of(sweep),
         experiment.repeats,
         tuple(in_order(sweep, sweeping.results)),
+        {case.name: case.settings for case in sweep.cases if CASE in case.told},
     )
 
 
 def in_order(sweep: Sweep, results: Sequence[Result]) -> list[Result]:
     """Results in the order of the experiment's cases, sizes and repeats."""
-    place = {tuple(sorted(case.settings.items())): i for i, case in enumerate(sweep.cases)}
+    place = {tuple(sorted(case.told.items())): i for i, case in enumerate(sweep.cases)}
     return sorted(
         results, key=lambda r: (place[tuple(sorted(r.settings.items()))], r.bpm, r.repeat)
     )

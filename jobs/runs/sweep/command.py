@@ -13,21 +13,18 @@ from jobs.console.events import Plan, RunStarted, Table, note, warn
 from jobs.live.following import reporter_of
 from jobs.runs.asked import Asked
 from jobs.runs.endings import Ending, concluded
+from jobs.runs.estimate import LOOKS_S, SPARK_S, brokers_s
 from jobs.runs.launch import may_begin
 from jobs.runs.leaving import LeftFiles
 from jobs.runs.lifecycle import new_run_id
 from jobs.runs.sole_driver import sole_driver
-from jobs.runs.sweep.answer import answer_of, axes_of
+from jobs.runs.sweep.answer import answer_of
 from jobs.runs.sweep.running import Sweeping, SweepOrder, body_of
 from jobs.runs.sweep.turns import Turn, turns
-from metrics.reporting.summary import write_atomic
+from metrics.reporting.files import write_atomic
 from metrics.reporting.sweep.charts import write_sweep_chart
 from metrics.reporting.sweep.page import sweep_page
 from search.errors import ConfigError, RedlineError
-
-OPENING_S = 35.0
-"""Starting brokers, and opening the metrics, once for each group of cases [s]; measured 25 to 45
-on two cores, the warm-up of cold JVMs not counted."""
 
 
 def carry_out(sweep: Sweep, asked: Asked, resume: str | None, budget_s: float | None) -> int:
@@ -107,8 +104,12 @@ class SweepPlan:
         groups = list(turns(sweep))
         plans = [self.of(turn) for group in groups for turn in group]
         written = [each.write_bytes_max for each in plans]
-        starting_s = sum(OPENING_S + group[0].case.config.cluster.warm_up_max_s for group in groups)
-        varied = "; ".join(f"{path}: {', '.join(each)}" for path, each in axes_of(sweep).items())
+        # Brokers start for each group of cases; looks are for each case.
+        started_s = sum(brokers_s(group[0].case.config.cluster) for group in groups)
+        starting_s = SPARK_S + started_s + len(plans) * LOOKS_S
+        values = {path: dict.fromkeys(case.settings[path] for case in sweep.cases)
+                  for path in experiment.varied}  # fmt: skip
+        varied = "; ".join(f"{path}: {', '.join(each)}" for path, each in values.items())
         first = plans[0]
         return replace(
             first,
@@ -139,7 +140,7 @@ def _conclude(sweeping: Sweeping, ending: Ending) -> None:
     files.leave("page", page, lambda: write_atomic(page, sweep_page(answer)))
     if answer.results:
         reporter.report(Table(answer.experiment, answer.columns, answer.rows))
-    for text in (*answer.sentences, *answer.advices, *answer.caveats):
+    for text in (*answer.meanings, *answer.sentences, *answer.advices, *answer.caveats):
         note(reporter, text)
     if any(each.value for each in answer.results):
         chart = order.folder / "sweep.png"

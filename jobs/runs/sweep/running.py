@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from jobs.cluster.opening import OpenCluster, open_cluster
@@ -25,7 +26,8 @@ from jobs.runs.sweep.turns import Turn, turns
 from jobs.runs.volume import VolumeRun
 from jobs.trials.context import Session
 from metrics.comparing.sweeps import Result
-from metrics.reporting.summary import RunSummary, write_atomic
+from metrics.reporting.files import write_atomic
+from metrics.reporting.summary import RunSummary
 from metrics.reporting.sweep.answer import TIMED
 from metrics.reporting.sweep.results import results_of
 from metrics.tables.membership import Membership
@@ -87,15 +89,23 @@ class Sweeping:
         self._keep_plan()
         groups = [[t for t in group if not self._take_over(t)] for group in turns(order.sweep)]
         with ExitStack() as stack:
-            if any(groups):  # one session for all of them
-                order.reporter.report(PhaseStarted("starting Spark"))
-                self._session = open_session(stack, order.slots, order.folder / "spark.log")
+            open_spark = partial(self._open_spark, stack)
             for group in filter(None, groups):
                 with ExitStack() as brokers:
                     cluster = group[0].case.config.cluster
-                    opened = open_cluster(cluster, order.reporter, brokers)
+                    opened = open_cluster(cluster, order.reporter, brokers, open_spark)
+                    open_spark()
                     for turn in group:
                         self._measure(turn, opened)
+
+    def _open_spark(self, stack: ExitStack) -> None:
+        """One session for all cases, and the tables, which take seconds of their own."""
+        if self._session is not None:
+            return
+        order = self.order
+        order.reporter.report(PhaseStarted("starting Spark"))
+        self._session = open_session(stack, order.slots, order.folder / "spark.log")
+        stack.callback(self._session.tables(order.tables).close)
 
     def _keep_plan(self) -> None:
         """Keep what is to be measured, or hold it against what the sweep was begun with."""
@@ -130,7 +140,7 @@ class Sweeping:
 
     def _take(self, turn: Turn, summary: RunSummary) -> None:
         asks = turn.experiment.asks
-        self.results.extend(results_of(turn.case.settings, turn.repeat, summary, asks))
+        self.results.extend(results_of(turn.case.told, turn.repeat, summary, asks))
 
     def _measure(self, turn: Turn, opened: OpenCluster) -> None:
         order, case = self.order, turn.case
@@ -153,7 +163,7 @@ class Sweeping:
                 order.sweep.experiment.name,
                 case.name,
                 turn.repeat,
-                case.settings,
+                case.told,
             ),
         )
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from metrics.comparing.recommending import (
     Recommendation,
     recommendations,
 )
-from metrics.comparing.sweeps import AxisEffect, Result, effects_of
+from metrics.comparing.sweeps import CASE, AxisEffect, Result, effects_of
 from metrics.units import UNKNOWN, format_megabytes, format_ms, format_size
 from search.errors import ConfigError
 
@@ -47,6 +47,7 @@ class SweepAnswer:
             against first.
         repeats: how often each case was to be measured.
         results: figures in the order of the experiment's cases.
+        named: what each case sets, where cases have names: name → full path → value.
     """
 
     sweep_id: str
@@ -64,6 +65,7 @@ class SweepAnswer:
     axes: Mapping[str, tuple[str, ...]]
     repeats: int
     results: tuple[Result, ...]
+    named: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     @cached_property
     def effects(self) -> tuple[AxisEffect, ...]:
@@ -171,7 +173,14 @@ class SweepAnswer:
             f"{aim}{at}: {case_words(best.settings)} "
             f"({figure(best.value)} {self.unit}{interval}{latency})"
         )
+        if alike and best.low is None:  # then they are alike only as nobody knows
+            return f"{text}; how sure that is, the comparisons say"
         return f"{text}; not to be told from {'; or '.join(alike)}" if alike else text
+
+    @property
+    def meanings(self) -> tuple[str, ...]:
+        """What each case with a name sets."""
+        return tuple(f"{name}: {case_words(own)}" for name, own in self.named.items())
 
     @property
     def caveats(self) -> tuple[str, ...]:
@@ -195,6 +204,7 @@ def load_answer(path: Path) -> SweepAnswer:
     """
     try:
         told = json.loads(path.read_text(encoding="utf-8"))
+        told.setdefault("named", {})  # which an older version did not write
         own = {name: told[name] for name in (item.name for item in fields(SweepAnswer))}
         known = {item.name for item in fields(Result)}
         results = ({k: v for k, v in each.items() if k in known} for each in told["results"])
@@ -216,11 +226,14 @@ def sentence(each: AxisEffect, is_time: bool = False) -> str:
     with_ = f" with {case_words(each.where)}" if each.where else ""
     names = ", ".join(map(short, each.axis.split(", ")))
     size = f", {format_size(each.bpm)}" if each.bpm else ""
-    where = f"{names} {each.after} against {each.before}{with_}{size}"
+    between = f"{each.after} against {each.before}"
+    where = f"{between if each.axis == CASE else f'{names} {between}'}{with_}{size}"
     effect = each.effect
     if effect is None and each.seen is not None:
+        times = f"{each.seen:.3g} times as {'long' if is_time else 'much'}"
+        change = times if each.seen >= MANIFOLD else f"{each.seen - 1:+.1%}"
         return (
-            f"{where}: {each.seen - 1:+.1%}, with {each.count} of each measured, which says "
+            f"{where}: {change}, with {each.count} of each measured, which says "
             f"nothing of chance; {PAIRS_MIN} repeats or more do"
         )
     if effect is None:
@@ -261,5 +274,7 @@ def figure(value: float | None) -> str:
 
 
 def case_words(settings: Mapping[str, Any]) -> str:
-    """The settings of a case in a line: `acks all, num.io.threads 2`."""
-    return ", ".join(f"{short(path)} {value}" for path, value in settings.items())
+    """The settings of a case in a line: `acks all, num.io.threads 2`; of one with a name that."""
+    return ", ".join(
+        value if path == CASE else f"{short(path)} {value}" for path, value in settings.items()
+    )

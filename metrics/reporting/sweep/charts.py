@@ -9,10 +9,10 @@ from typing import Any
 
 import altair as alt
 
-from metrics.comparing.sweeps import Result
+from metrics.comparing.sweeps import CASE, Result
 from metrics.reporting import drawing
 from metrics.reporting.chart_style import chart_config
-from metrics.reporting.summary import write_atomic
+from metrics.reporting.files import write_atomic
 from metrics.reporting.sweep.answer import SweepAnswer, case_words, short
 from metrics.units import format_size
 
@@ -61,7 +61,7 @@ def _charts(answer: SweepAnswer) -> Iterator[tuple[str, alt.HConcatChart]]:
         yield "Over the cases", _over_cases(rows, answer)
     for path, values in answer.axes.items():
         own = [{**row, "x": row[path], "series": _series(row, path, answer)} for row in rows]
-        if are_cases and _differ_in_more(own):
+        if path == CASE or (are_cases and _differ_in_more(own)):
             continue
         x = alt.X("x:O", sort=list(values), title=short(path), axis=alt.Axis(labelAngle=0))
         yield f"Over {short(path)}", _beside(own, x, answer, ("p99", _LATENCY))
@@ -87,7 +87,9 @@ def _row(each: Result, answer: SweepAnswer) -> dict[str, Any]:
 
 
 def _are_cases(rows: Rows, answer: SweepAnswer) -> bool:
-    """Whether several keys vary, and not each value of one with each of the others."""
+    """Whether cases have names, or several keys vary, and not each value with each other one."""
+    if CASE in answer.axes:
+        return True
     grid = math.prod(len({row[path] for row in rows}) for path in answer.axes)
     return len(answer.axes) > 1 and len({row["case"] for row in rows}) < grid
 

@@ -1,0 +1,85 @@
+"""The page of a run that is over, made anew from the Delta tables."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from jobs.console.events import Level, Notice, PhaseStarted
+from jobs.console.printing import make_reporter
+from jobs.runs.recorded import not_there, tables_wanted
+from jobs.runs.results import REPORT, series_from, write_report
+from jobs.runs.sole_driver import is_driven
+from jobs.spark.session import close_session, local_session
+from metrics.reporting.summary import load_summary, write_summary
+from metrics.reporting.summary_tables import configuration_of_row, summary_of
+from metrics.tables.store import TableStore
+from metrics.trial.trial import Trial
+from search.errors import ConfigError
+
+RUNNING = "running"
+KILLED = (
+    "its driver ended without a word; what was finished before is kept, and "
+    "redline find-limit --resume {} goes on"
+)
+
+Rows = list[dict[str, Any]]
+
+
+def write_page_again(run_id: str, out: Path, tables: str | None, target: Path | None) -> None:
+    """Write the page of a run, and its summary where a full disk kept it from being written.
+
+    Args:
+        out: where runs have their folders.
+        tables: path or catalog name of the Delta tables; None for a folder in `out`.
+        target: the page; None for the one in the run's folder.
+
+    Raises:
+        ConfigError: there are no tables, they do not know the run, or the page cannot be written.
+    """
+    if tables is None and not (out / "tables").is_dir():  # before Spark is started for it
+        raise ConfigError(
+            f"{out / 'tables'} does not exist; expected the tables that redline find-limit wrote "
+            "there; give its --out, or their place by --tables"
+        )
+    folder = out.absolute() / run_id
+    page = target.absolute() if target else folder / REPORT
+    with make_reporter() as reporter:
+        reporter.report(PhaseStarted("reading the Delta tables"))
+        spark = local_session()
+        try:
+            store = TableStore(spark, tables or str(out.absolute() / "tables"))
+            runs, boundaries, trials = read_rows(store, run_id)
+            series = series_from(store, run_id, trials).panels(trials)
+        finally:
+            close_session(spark)
+        summary = summary_of(runs, boundaries)
+        kept = folder / "summary.json"
+        if kept.exists():
+            summary = load_summary(kept)
+        elif target is None:  # a full disk kept it from being written at the run's end
+            write_summary(summary, kept)
+            reporter.report(Notice(Level.NOTE, f"summary: {kept}"))
+        if summary.status == RUNNING and folder.is_dir() and not is_driven(folder):
+            summary = replace(summary, status="killed", error=KILLED.format(run_id))
+        write_report(page, summary, trials, configuration_of_row(runs[-1]), series)
+        reporter.report(Notice(Level.NOTE, f"report: {page}"))
+
+
+def read_rows(store: TableStore, run_id: str) -> tuple[Rows, Rows, list[Trial]]:
+    """What the tables hold of a run: its rows of `runs` and `boundaries`, and its trials.
+
+    Raises:
+        ConfigError: there are no tables, or they do not know the run.
+    """
+    with tables_wanted(store):
+        runs = store.read("runs", run_id).orderBy("at").collect()
+        if not runs:
+            raise not_there(store, run_id)
+        boundaries = store.boundaries(run_id).collect()
+        return (
+            [row.asDict(recursive=True) for row in runs],
+            [row.asDict(recursive=True) for row in boundaries],
+            store.trials_of(run_id),
+        )
