@@ -40,8 +40,7 @@ set:{UNLIMITED}
   - workload.trial.warmup_s=1
   - workload.trial.measure_s=4
   - workload.producer.send_buffer_bytes=200000
-axes:
-  workload.producer.max_in_flight: [5]
+cases: [{{workload.producer.max_in_flight: 5}}]
 """
 VOLUME = 60_000_000
 FILLED = f"""

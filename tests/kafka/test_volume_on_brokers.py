@@ -27,8 +27,7 @@ set:
   - workload.topic.replication_factor=1
   - workload.trial.volume_bytes={RECORDS * 1_000}
   - workload.trial.measure_s=3
-axes:
-  {GROUPS}: [2]
+cases: [{{{GROUPS}: 2}}]
 """
 
 
