@@ -160,11 +160,12 @@ def _cause(
 ) -> Cause:
     names = tuple(dict.fromkeys(short_name(each.name) for each in found))
     told = "; ".join(_change(each, slower, faster) for each in found)
+    used = _used(resource, slower, faster)
     return Cause(
         slower.label,
         resource,
         names,
-        f"likely cause of the slower {slower.label}: {told}. " + _used(resource, slower, faster),
+        ". ".join(filter(None, (f"likely cause of the slower {slower.label}: {told}", used))),
         _bound(slower, faster),
     )
 
@@ -179,7 +180,7 @@ def _change(changed: Difference, slower: SideEvidence, faster: SideEvidence) -> 
 
 
 def _used(resource: Resource, slower: SideEvidence, faster: SideEvidence) -> str:
-    """How used a resource is on both sides, saturated and at the same load."""
+    """How used a resource is on both sides; empty of one that has no such figure."""
     parts = []
     for when, mine, theirs in (
         ("saturated", slower.saturated, faster.saturated),
@@ -189,7 +190,7 @@ def _used(resource: Resource, slower: SideEvidence, faster: SideEvidence) -> str
         if used is not None and other is not None:
             parts.append(f"{when} {used:.2f} on {slower.label} and {other:.2f} on {faster.label}")
     name = resource.value[:1].upper() + resource.value[1:]
-    return f"{name} in use: {'; '.join(parts) if parts else 'not known'}"
+    return f"{name} in use: {'; '.join(parts)}" if parts else ""
 
 
 def _version_cause(
@@ -255,7 +256,7 @@ def _no_cause(
 
 
 def _evidence(slower: SideEvidence, faster: SideEvidence, resource: Resource) -> tuple[str, ...]:
-    return (*_bound(slower, faster), _used(resource, slower, faster))
+    return (*_bound(slower, faster), *filter(None, (_used(resource, slower, faster),)))
 
 
 def _bound(slower: SideEvidence, faster: SideEvidence) -> tuple[str, ...]:
