@@ -24,6 +24,10 @@ GAIN_LEAST = 0.03
 STEADY_BLOCKS = 2
 """Blocks in a row that gain nothing, after which the JVMs count as warm."""
 
+SHARE, SHARE_SHORT = 0.5, 0.25
+"""Of the first guess above the limit, which mostly is too much: the load of a block; and of one
+that is all there is time for, as its reading has to tell how far the limit is."""
+
 SATURATED_IDLE = 0.05
 """Handlers that are no more idle than this say only that the limit is lower [ratio]."""
 LOOK_S, LOOK_BEGUN_S = 4.0, 2.0
@@ -77,7 +81,8 @@ def warm_up(context: RunContext, load_max_s: float, topics: TopicSet) -> None:
     context.reporter.report(PhaseStarted("warming up the brokers' JVMs"))
     costs_ms: list[float] = []
     failed, numbers = 0, count(1)
-    pattern = block_pattern(context, topics.message_bytes)
+    is_short = load_max_s < 2 * BLOCK_S
+    pattern = block_pattern(context, topics.message_bytes, SHARE_SHORT if is_short else SHARE)
     while not is_steady(costs_ms):
         look_s = LOOK_BEGUN_S + LOOK_S if _is_saturated(context.warm_up) else 0.0
         if (len(costs_ms) + 1) * BLOCK_S + look_s > load_max_s:
@@ -138,9 +143,9 @@ def _block(
     return fmean(costs) if costs else None
 
 
-def block_pattern(context: RunContext, bpm: int) -> TrafficPattern:
-    """Half of the first guess above the limit, or as much as the guards allow, for one block."""
-    load = max(1, context.config.goal.search.load_start_max // 2)
+def block_pattern(context: RunContext, bpm: int, share: float = SHARE) -> TrafficPattern:
+    """A share of the first guess above the limit, or as much as the guards allow, for one block."""
+    load = max(1, int(context.config.goal.search.load_start_max * share))
     while True:
         pattern = _unjudged(context, context.pattern(bpm, load), BLOCK_S)
         if load == 1 or context.guards.trouble_with(pattern) is None:

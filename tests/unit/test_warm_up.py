@@ -118,6 +118,17 @@ def test_where_no_idle_time_is_left_less_load_is_looked_at(monkeypatch: pytest.M
     assert len(readable.loads) == 3
 
 
+def test_where_there_is_time_for_one_block_it_is_one_that_can_be_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    readable = Blocks(*[5.0] * 9, capacity=0.6 * START)
+    warmed(monkeypatch, readable, load_max_s=16.0)
+    assert readable.loads == [START // 2]
+    saturated = Blocks(*[5.0] * 9, capacity=0.4 * START)
+    warmed(monkeypatch, saturated, load_max_s=16.0)
+    assert saturated.loads == [START // 2, START // 4]
+
+
 def test_looks_keep_to_the_time_that_is_left_and_end_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -126,6 +137,6 @@ def test_looks_keep_to_the_time_that_is_left_and_end_nothing(
     assert short.loads == [START, START, START // 2], "the last block makes room for a look"
     none = Blocks(*[5.0] * 9, capacity=0.01)
     warmed(monkeypatch, none, load_max_s=BLOCK_S)
-    assert none.loads == [START]
+    assert none.loads == [START // 2]
     lost = Blocks(5.0, 5.0, 5.0, GeneratorError("no broker 2"), capacity=0.01)
     assert warmed(monkeypatch, lost)[1:] == ["going on without another look: no broker 2"]
