@@ -158,3 +158,12 @@ def test_an_answer_that_cannot_be_written_in_the_end_is_still_that_answer(tmp_pa
 def test_what_is_neither_is_told(tmp_path: Path, arguments: list[str], told: str) -> None:
     done = CliRunner().invoke(compare, [*arguments, "--out", str(tmp_path)], standalone_mode=False)
     assert isinstance(done.exception, ConfigError) and told in str(done.exception)
+
+
+def test_a_run_without_a_conclusion_says_why_below_the_table(tmp_path: Path) -> None:
+    whole = run_of("a", 1.0, (100,))
+    limits = tuple(replace(each, gave_up="4 invalid trials in a row") for each in whole.boundaries)
+    done = asked(tmp_path, whole, replace(run_of("b", 1.0, (100,)), boundaries=limits))
+    (row,) = [each for each in done.output.splitlines() if each.strip().startswith("b ")]
+    assert "no conclusion" in row and "invalid trials" not in row
+    assert "b, 100 B: 4 invalid trials in a row" in done.output

@@ -63,7 +63,9 @@ def compare_finished(
     columns = ("run", *(("goal", "state") if len(results) > 1 else ()), "size", "sustained",
                "limit at 90 %")  # fmt: skip
     reporter.report(Table("Limits", columns, tuple(_rows(results))))
-    for text in _sentences(first, second, effects, changed):
+    reasons = (f"{each.settings[AXIS]}, {_size(each.bpm)}: {each.why}"
+               for own in results.values() for each in own if each.why)  # fmt: skip
+    for text in (*reasons, *_sentences(first, second, effects, changed)):
         note(reporter, text)
     concluded(_ending(effects), reporter, partial(_write, json_file, names, effects, changed))
 
@@ -129,7 +131,7 @@ def _rows(results: Mapping[Kind, Sequence[Result]]) -> Iterator[tuple[str, ...]]
                 each.settings[AXIS],
                 *(_where(kind).values() if len(results) > 1 else ()),
                 _size(each.bpm),
-                f"{figure(each.value)} {unit}" if each.value else each.why or UNKNOWN,
+                f"{figure(each.value)} {unit}" if each.value else "no conclusion",
                 interval if each.has_interval else UNKNOWN,
             )
 
