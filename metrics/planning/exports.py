@@ -105,7 +105,7 @@ def quotas(allowance: Allowance, tenants: int, bootstrap: str) -> str:
         rates.append(f"consumer_byte_rate={share * limit.consumer_groups:.0f}")
     return (
         f"# {allowance.origin}\n"
-        f"# Quotas hold for each broker; {tenants} users share it.\n"
+        f"# Quotas hold for each broker; {'1 user has' if tenants == 1 else f'{tenants} users share'} it.\n"
         f"kafka-configs.sh --bootstrap-server {bootstrap} --alter \\\n"
         "    --entity-type users --entity-default \\\n"
         f"    --add-config '{','.join(rates)}'\n"

@@ -145,7 +145,7 @@ def provision(limits: Sequence[MeasuredLimit], demand: Demand) -> Provision:
     if demand.replication_factor != at_size.replication_factor:
         assumptions += (
             (
-                f"measured with {at_size.replication_factor} replicas and planned with "
+                f"measured with replication factor {at_size.replication_factor} and planned with "
                 f"{demand.replication_factor}: each replica is taken to cost the same; measure by "
                 f"workload.topic.replication_factor={demand.replication_factor} to be sure"
             ),

@@ -84,7 +84,7 @@ def test_more_replicas_than_measured_are_an_assumption() -> None:
     assert found.limit_mb_per_s_per_broker == pytest.approx(40.0)
     two = replace(DROPBOX, replication_factor=2, mb_per_s_low=48.0)
     assert provision([two], DEMAND).low_mb_per_s_per_broker == pytest.approx(32.0)
-    assert "2 replicas and planned with 3" in found.assumptions[0]
+    assert "measured with replication factor 2 and planned with 3" in found.assumptions[0]
 
 
 def test_between_two_sizes_the_time_per_message_is_linear() -> None:
