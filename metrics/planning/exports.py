@@ -100,12 +100,13 @@ def capacity(allowance: Allowance, disk_mb: float) -> str:
 def quotas(allowance: Allowance, tenants: int, bootstrap: str) -> str:
     """Commands that give each of so many tenants, as Kafka users, an equal part of each broker."""
     limit, share = allowance.limit, allowance.log_mb_per_s * 1e6 / tenants
+    users = "1 user has" if tenants == 1 else f"{tenants} users share"
     rates = [f"producer_byte_rate={share:.0f}"]
     if limit.consumer_groups:
         rates.append(f"consumer_byte_rate={share * limit.consumer_groups:.0f}")
     return (
         f"# {allowance.origin}\n"
-        f"# Quotas hold for each broker; {'1 user has' if tenants == 1 else f'{tenants} users share'} it.\n"
+        f"# Quotas hold for each broker; {users} it.\n"
         f"kafka-configs.sh --bootstrap-server {bootstrap} --alter \\\n"
         "    --entity-type users --entity-default \\\n"
         f"    --add-config '{','.join(rates)}'\n"
