@@ -134,7 +134,7 @@ class Experiment(ConfigModel):
 
     @model_validator(mode="after")
     def _tells_its_cases_apart(self) -> Experiment:
-        unnamed = [each[NAME] for each in self.cases if not each.get(NAME, "a text")]
+        unnamed = [each[NAME] for each in self.cases if NAME in each and not each[NAME]]
         if unnamed:
             raise ValueError(f"a case has the name {unnamed[0]!r}; expected a text; write one")
         if len(set(self.names)) < len(self.names):

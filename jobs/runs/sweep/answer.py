@@ -26,7 +26,7 @@ def unit_of(sweep: Sweep) -> str:
 
 
 def axes_of(sweep: Sweep) -> dict[str, tuple[str, ...]]:
-    """Full path of each key that varies → its values as text, in the order of the cases."""
+    """What cases are told by, paths of keys or `CASE` → its values as text, in their order."""
     return {
         path: tuple(dict.fromkeys(case.told[path] for case in sweep.cases))
         for path in sweep.cases[0].told

@@ -17,7 +17,6 @@ from metrics.reporting.sweep.answer import SweepAnswer, case_words, short
 from metrics.units import format_size
 
 _WIDTH, _HEIGHT = 360, 260  # [px]
-_BARS = 320  # beside names, so that a page of 1,280 px has room for both panels [px]
 _ROW, _LINE = 14, 13  # of a case between its neighbours, and of a setting of it [px]
 _LABEL = 48  # a longer name has a line of the legend to itself [characters]
 _LATENCY = "latency p99 there [ms]"
@@ -123,7 +122,7 @@ def _over_cases(rows: Rows, answer: SweepAnswer) -> alt.HConcatChart:
         layers = [bar, repeats.encode(x=every, tooltip=_tips(answer))]
         if name == "value" and any(row["low"] for row in rows):
             layers.append(base.mark_rule(strokeWidth=2).encode(x="low:Q", x2="high:Q"))
-        layered: alt.LayerChart = alt.layer(*layers).properties(width=_BARS, height=height)
+        layered: alt.LayerChart = alt.layer(*layers).properties(width=_WIDTH, height=height)
         return layered
 
     return alt.hconcat(
