@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from metrics.comparing.effects import interval_effect, spread_of
 from metrics.comparing.sweeps import Result
 
 NEAR = 0.1
@@ -35,10 +36,14 @@ class CaseFigure:
     run_ids: tuple[str, ...]
 
     def is_apart_from(self, other: CaseFigure) -> bool:
-        """Whether the two intervals do not touch; without intervals nobody can say."""
-        if self.low is None or self.high is None or other.low is None or other.high is None:
+        """Whether chance does not make this difference; without intervals nobody can say."""
+        if not (self.low and self.high and other.low and other.high):
             return False
-        return self.low > other.high or other.low > self.high
+        ours = (self.value, spread_of(self.low, self.high))
+        theirs = (other.value, spread_of(other.low, other.high))
+        repeats = min(len(self.run_ids), len(other.run_ids))
+        effect = interval_effect([(theirs, ours)] * repeats)
+        return not effect.low <= 1.0 <= effect.high
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from metrics.comparing.effects import (
     conclude,
     interval_effect,
     paired_effect,
+    spread_of,
 )
 
 CASE = "case"
@@ -94,7 +95,7 @@ class AxisEffect:
         conclusion: what to call it, among all comparisons of the sweep.
         count: pairs of cases, alike in all but this axis and measured in the same repeat.
         by_repeats: True where the interval is that of the pairs' scatter; else it follows from
-            the intervals of the figures, and does not know what changes from start to start.
+            the intervals of the figures, and assumes what changes from start to start.
         where: the other keys that vary, and their values, where the effect is not the same for
             all of them; empty where it is over all.
         seen: the ratio of the figures, where too little was measured for an effect too.
@@ -227,12 +228,6 @@ def _effect(pairs: Sequence[tuple[Result, Result]], by_repeats: bool) -> Effect 
     )
 
 
-NORMAL_90 = 1.6449
-"""A normal curve holds 90 % within so many standard deviations to either side."""
-
-
 def _spread(result: Result) -> float:
-    """The standard deviation of a figure's logarithm, from its interval at 90 %."""
-    if not result.low or not result.high:
-        return math.nan
-    return math.log(result.high / result.low) / (2.0 * NORMAL_90)
+    """See `spread_of`; NaN where no interval is known."""
+    return spread_of(result.low, result.high) if result.low and result.high else math.nan

@@ -21,10 +21,10 @@ from jobs.setup.jars import kafka_tools_jars
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import start
 from jobs.testbed.model import HOST
-from tests.bench.contest import CLIENTS, SOCKET, Contest, Entry, Way
+from tests.bench.contest import CLIENTS, Contest, Entry, Way
 from tests.bench.fresh_topic import fresh_topic
 from tests.bench.meter import BenchError, Repeat
-from tests.bench.rows import Key, rows_of, sentences_of, table_of
+from tests.bench.rows import SOCKET, Key, rows_of, sentences_of, table_of, unsure_of
 from tests.bench.task import Task
 from tests.bench.variants import Variants, variants
 
@@ -36,6 +36,9 @@ PREFILL_DEADLINE_S = 60.0
 
 SOCKET_BPM = 1_000
 """Where the plain socket's row stands."""
+
+TURNS_MAX = 20
+"""A ratio that is an aim has no more of them, however wide its interval stays."""
 
 VARIANTS_BPM = 1_000
 VARIANT_REPEATS = 3
@@ -68,25 +71,34 @@ class Bench:
             *ways_to(testbed),
             measure_s,
         )
-        self.found: dict[Key, list[Repeat]] = {}
+        self.found: dict[Key, dict[int, Repeat]] = {}
         self.failures: list[str] = []
 
-    def measure(self, entries: Sequence[Entry], bpm: int, repeats: int) -> None:
-        """Repeats of all entries at a size, interleaved, on one topic for each role."""
+    def measure(self, entries: Sequence[Entry], bpm: int, repeats: int, turns_max: int = 0) -> None:
+        """Repeats of all entries at a size, in turns, on one topic for each role.
+
+        Args:
+            entries: what takes turns.
+            bpm: size of a message's value [B].
+            repeats: of each.
+            turns_max: of those whose ratios are not sure after that.
+        """
         for role in dict.fromkeys(entry.role for entry in entries):
             self._reporter.report(PhaseStarted(f"{role}s at {bpm:,} B a message"))
+            own = [entry for entry in entries if entry.role == role]
             with self._topic(role, bpm) as task:
-                for number in range(repeats):
-                    for entry in entries:
-                        if entry.role == role:
-                            self._repeat(entry, task, f"{number + 1} of {repeats}")
+                for turn in range(max(repeats, turns_max)):
+                    wanted = None if turn < repeats else unsure_of(self.found)
+                    for entry in own:
+                        if wanted is None or entry.key(bpm) in wanted:
+                            self._repeat(entry, task, turn)
 
-    def _repeat(self, entry: Entry, task: Task, turn: str) -> None:
+    def _repeat(self, entry: Entry, task: Task, turn: int) -> None:
         name = f"{entry.client}, {entry.variant}" if entry.variant else entry.client
-        self._reporter.report(PhaseProgress(f"{name}, repeat {turn}"))
-        found = self.found.setdefault((entry.role, entry.client, entry.variant, task.bpm), [])
+        self._reporter.report(PhaseProgress(f"{name}, repeat {turn + 1}"))
+        found = self.found.setdefault(entry.key(task.bpm), {})
         try:
-            found.append(self._contest.run(entry, task))
+            found[turn] = self._contest.run(entry, task)
         except BenchError as error:
             self.failures.append(str(error))
             warn(self._reporter, str(error))
@@ -175,14 +187,15 @@ def bench(
         ):
             run_of = Bench(testbed, admin, reporter, seconds)
             for bpm in sizes:
-                run_of.measure(entries_of(clients, roles, bpm), bpm, repeats)
+                run_of.measure(entries_of(clients, roles, bpm), bpm, repeats, TURNS_MAX)
             wanted = [e for e in more.entries if e.role in roles and e.client in clients]
             if wanted and VARIANTS_BPM in sizes:
                 run_of.measure(wanted, VARIANTS_BPM, min(repeats, VARIANT_REPEATS))
         rows = rows_of(run_of.found)
-        reporter.report(table_of(rows, repeats))
+        reporter.report(table_of(rows))
         skipped = [*absent, *more.skipped]
-        for sentence in (*sentences_of(rows), *skipped):
+        aims = sentences_of(run_of.found)
+        for sentence in (*aims, *skipped):
             note(reporter, sentence)
         answer = {
             "kafka_version": testbed.kafka_version,
@@ -191,6 +204,7 @@ def bench(
             "seconds": seconds,
             "duration_s": round(time.monotonic() - began_s, 1),
             "rows": [row.to_dict() for row in rows],
+            "aims": aims,
             "skipped": skipped,
             "failures": run_of.failures,
         }

@@ -14,12 +14,10 @@ from typing import Any
 
 from tests.bench.java import messages_of
 from tests.bench.meter import BenchError, Repeat, Window, by_lines, by_offsets, own_line, started
-from tests.bench.rows import JAVA
+from tests.bench.rows import JAVA, SOCKET, Key
 from tests.bench.task import Task
 
 CHILD = [sys.executable, "-m", "tests.bench.child"]
-SOCKET = "plain socket"
-
 CLIENTS = ("wire", "librdkafka", "kafka-python", JAVA, SOCKET)
 
 # Java compiles what runs often: it is given time to.
@@ -46,6 +44,10 @@ class Entry:
     variant: str = ""
     options: Mapping[str, Any] = field(default_factory=dict)
     is_tls: bool = False
+
+    def key(self, bpm: int) -> Key:
+        """Its row at a size of messages [B]."""
+        return (self.role, self.client, self.variant, bpm)
 
 
 @dataclass(frozen=True)

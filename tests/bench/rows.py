@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from jobs.console.events import Table
+from metrics.comparing.effects import Effect, paired_effect
 from tests.bench.meter import Repeat
 
 JAVA = "java"
+SOCKET = "plain socket"
+SURE = 0.10
+"""A ratio is sure when its interval ends no further from it than this [share]."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +33,8 @@ class Row:
         repeats: each repeat [MB/CPU-s], in order.
         ratio_to_java: over Java's row of the same role, size and variant, else over its
             plain one; None without Java.
+        ratio_low, ratio_high: the interval that holds it with a confidence of 95 %, from the
+            turns that both had; None with fewer than three.
     """
 
     role: str
@@ -39,6 +46,8 @@ class Row:
     mb_per_s: float
     repeats: tuple[float, ...]
     ratio_to_java: float | None = None
+    ratio_low: float | None = None
+    ratio_high: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The row for JSON."""
@@ -48,49 +57,76 @@ class Row:
 Key = tuple[str, str, str, int]
 """(role, client, variant, bpm)."""
 
+Found = Mapping[Key, Mapping[int, Repeat]]
+"""The repeats of each key by their turn: those of one turn ran next to each other."""
 
-def rows_of(repeats: Mapping[Key, Sequence[Repeat]]) -> list[Row]:
+
+def ratio_of(ours: Mapping[int, Repeat], other: Mapping[int, Repeat]) -> Effect | None:
+    """Ours over the other's payload per CPU time, by turns; None with fewer than three."""
+    turns = sorted(ours.keys() & other.keys())
+    return paired_effect([(other[turn].mb_per_cpu_s, ours[turn].mb_per_cpu_s) for turn in turns])
+
+
+def is_sure(ratio: Effect | None) -> bool:
+    """Whether its interval is narrow enough to be quoted."""
+    return ratio is not None and math.log(ratio.high / ratio.low) <= 2 * math.log(1 + SURE)
+
+
+def rows_of(found: Found) -> list[Row]:
     """A row for each key that has repeats, in their order."""
-    rows = {key: _row(key, found) for key, found in repeats.items() if found}
-    return [_compared(row, rows) for row in rows.values()]
+    return [_row(key, repeats, _java_of(key, found)) for key, repeats in found.items() if repeats]
 
 
-def _row(key: Key, repeats: Sequence[Repeat]) -> Row:
+def _java_of(key: Key, found: Found) -> Mapping[int, Repeat] | None:
+    role, _client, variant, bpm = key
+    return found.get((role, JAVA, variant, bpm)) or found.get((role, JAVA, "", bpm)) or None
+
+
+def _row(key: Key, found: Mapping[int, Repeat], java: Mapping[int, Repeat] | None) -> Row:
     role, client, variant, bpm = key
+    repeats = [found[turn] for turn in sorted(found)]
     values = tuple(repeat.mb_per_cpu_s for repeat in repeats)
     median = statistics.median(values)
     spread = (max(values) - min(values)) / median
     speed = statistics.median(each.payload_bytes / 1e6 / each.seconds for each in repeats)
-    return Row(role, client, variant, bpm, median, spread, speed, values)
+    row = Row(role, client, variant, bpm, median, spread, speed, values)
+    if java is None:
+        return row
+    ratio = None if client == JAVA else ratio_of(found, java)
+    if ratio is not None:
+        return replace(row, ratio_to_java=ratio.ratio, ratio_low=ratio.low, ratio_high=ratio.high)
+    of_java = statistics.median(repeat.mb_per_cpu_s for repeat in java.values())
+    return replace(row, ratio_to_java=median / of_java)
 
 
-def _compared(row: Row, rows: Mapping[Key, Row]) -> Row:
-    java = rows.get((row.role, JAVA, row.variant, row.bpm)) or rows.get(
-        (row.role, JAVA, "", row.bpm)
-    )
-    ratio = None if java is None else row.mb_per_cpu_s / java.mb_per_cpu_s
-    return Row(**{**asdict(row), "ratio_to_java": ratio})
-
-
-def table_of(rows: Iterable[Row], repeats: int) -> Table:
+def table_of(rows: Iterable[Row]) -> Table:
     """The rows for people."""
-    columns = ("role", "client", "message", "MB/CPU-s", "spread", "x Java", "MB/s")
+    columns = ("role", "client", "message", "repeats", "MB/CPU-s", "spread", "x Java", "MB/s")
     return Table(
-        f"payload per CPU-second of the client, medians of {repeats} interleaved repeats",
+        "payload per CPU-second of the client, medians of repeats in turns",
         columns,
         tuple(
             (
                 row.role,
                 f"{row.client}, {row.variant}" if row.variant else row.client,
                 f"{row.bpm:,} B",
+                str(len(row.repeats)),
                 f"{row.mb_per_cpu_s:,.0f}",
                 f"{row.spread:.0%}",
-                "" if row.ratio_to_java is None else f"{row.ratio_to_java:.1f}",
+                _words(row.ratio_to_java, row.ratio_low, row.ratio_high, ".1f"),
                 f"{row.mb_per_s:,.0f}",
             )
             for row in rows
         ),
     )
+
+
+def _words(ratio: float | None, low: float | None, high: float | None, form: str) -> str:
+    if ratio is None:
+        return ""
+    if low is None or high is None:
+        return f"{ratio:{form}}"
+    return f"{ratio:{form}} ({low:{form}} to {high:{form}})"
 
 
 @dataclass(frozen=True)
@@ -108,29 +144,48 @@ class Aim:
     other: str
     at_least: float
 
+    @property
+    def ours(self) -> Key:
+        """The row of ours."""
+        return (self.role, "wire", "", self.bpm)
+
+    @property
+    def theirs(self) -> Key:
+        """The row that it is compared with."""
+        return (self.role, self.other, "", self.bpm)
+
+    def ratio(self, found: Found) -> Effect | None:
+        """Ours over the other's."""
+        return ratio_of(found.get(self.ours, {}), found.get(self.theirs, {}))
+
 
 AIMS = (
     Aim("producer", 100, JAVA, 35.0),
     Aim("producer", 1_000, JAVA, 20.0),
     Aim("producer", 1_000, "librdkafka", 7.0),
-    Aim("producer", 1_000, "plain socket", 0.55),
+    Aim("producer", 1_000, SOCKET, 0.85),
     Aim("consumer", 1_000, "librdkafka", 4.0),
+    Aim("consumer", 1_000, SOCKET, 0.70),
 )
 
 
-def sentences_of(rows: Sequence[Row]) -> list[str]:
+def unsure_of(found: Found) -> list[Key]:
+    """The rows that need more turns, for an aim whose ratio is not sure yet."""
+    aims = [aim for aim in AIMS if found.get(aim.ours) and found.get(aim.theirs)]
+    keys = [key for aim in aims if not is_sure(aim.ratio(found)) for key in (aim.ours, aim.theirs)]
+    return list(dict.fromkeys(keys))
+
+
+def sentences_of(found: Found) -> list[str]:
     """Each aim beside what was measured, where both clients were."""
-    known = {(row.role, row.client, row.bpm): row for row in rows if not row.variant}
     said = []
     for aim in AIMS:
-        ours = known.get((aim.role, "wire", aim.bpm))
-        other = known.get((aim.role, aim.other, aim.bpm))
-        if ours is None or other is None:
+        ratio = aim.ratio(found)
+        if ratio is None:
             continue
-        ratio = ours.mb_per_cpu_s / other.mb_per_cpu_s
-        verb = "reached" if ratio >= aim.at_least else "missed"
+        verb = "reached" if ratio.ratio >= aim.at_least else "missed"
         said.append(
-            f"{aim.role} at {aim.bpm:,} B: {ratio:.2f} x {aim.other}; "
-            f"the aim of {aim.at_least:g} is {verb}"
+            f"{aim.role} at {aim.bpm:,} B: {_words(ratio.ratio, ratio.low, ratio.high, '.2f')} x "
+            f"{aim.other} in {ratio.count} turns; the aim of {aim.at_least:g} is {verb}"
         )
     return said

@@ -121,6 +121,7 @@ def test_the_chart_is_there(run: Run) -> None:
         assert f"Goal {goal}" in (run.folder / "report.html").read_text()
 
 
+@pytest.mark.together
 def test_an_interruption_leaves_finished_trials_and_nothing_running(
     tmp_path: Path, spark: SparkSession
 ) -> None:

@@ -33,11 +33,13 @@ def _fetch(url: str, **environ: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.together
 def test_what_set_up_cached_needs_no_network(dead_url: str) -> None:
     done = _fetch(dead_url)
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.together
 def test_offline_and_not_cached_is_one_sentence(dead_url: str, tmp_path: Path) -> None:
     done = _fetch(dead_url, REDLINE_CACHE=str(tmp_path))
     (sentence,) = done.stderr.splitlines()

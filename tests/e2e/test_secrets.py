@@ -214,6 +214,7 @@ main()
 """
 
 
+@pytest.mark.together
 def test_an_unexpected_error_beside_secrets_keeps_none(tmp_path: Path) -> None:
     secret = "hunter2-of-a-crash"
     (tmp_path / "brokers.yaml").write_text(

@@ -61,6 +61,7 @@ def acked_of(report: TaskReport) -> int:
 LIBRARIES = [pytest.param(name, marks=pytest.mark.long) for name in ("kafka-python", "librdkafka")]
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("client", ["wire", *LIBRARIES])
 def test_each_group_reads_everything_while_it_is_written(bench: ConsumerBench, client: str) -> None:
     plan = bench.plan({"groups": 2, "members": 2, "client": client, "check_crcs": True})
@@ -116,6 +117,7 @@ def test_who_stays_takes_over_from_a_member_that_leaves(bench: ConsumerBench) ->
     assert by_member[0] < 0.4 * by_member[1], "the other one read for all of the time"
 
 
+@pytest.mark.together
 def test_a_lost_connection_is_opened_again_and_nothing_is_missed(bench: ConsumerBench) -> None:
     plan = bench.plan({"groups": 1}, consumer_tasks=1, measure_s=2.0)
     alone = dataclasses.replace(plan, consumer_tasks=0)
@@ -146,6 +148,7 @@ def _read(consumers: WireConsumers, opened: threading.Barrier, goal: dict[int, i
         consumers.close()
 
 
+@pytest.mark.together
 def test_a_group_that_cannot_be_joined_is_a_row_and_no_exception(bench: ConsumerBench) -> None:
     plan = bench.plan({"groups": 1}, consumer_tasks=1)
     nobody = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN"}

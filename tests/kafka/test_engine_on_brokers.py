@@ -27,6 +27,7 @@ def bench(kafka_testbed: Testbed, admin: KafkaAdmin) -> Any:
     admin.delete_topic(made.topic)
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("acks", ["1", "all"])
 @pytest.mark.parametrize("bpm", [1, 100, 10_000])
 def test_acknowledged_equals_growth(bench: Bench, acks: str, bpm: int) -> None:
@@ -46,12 +47,14 @@ def test_acknowledged_equals_growth(bench: Bench, acks: str, bpm: int) -> None:
         assert 0 < sent <= offered, "some wait when the window ends"
 
 
+@pytest.mark.together
 def test_acks_0_arrives_too(bench: Bench) -> None:
     client = bench.run(acks="0")
     assert client.counts.acked_total > 0
     assert becomes(lambda: client.counts.acked_total == sum(bench.end_offsets().values()), 20)
 
 
+@pytest.mark.together
 def test_an_idempotent_producer_arrives_too(bench: Bench) -> None:
     client = bench.run(
         np=3, acks="all", enable_idempotence=True, send_buffer_bytes=131_072, receive_buffer_bytes=0
@@ -61,6 +64,7 @@ def test_an_idempotent_producer_arrives_too(bench: Bench) -> None:
     assert (client.producer_share.min or 0) > 0.5
 
 
+@pytest.mark.together
 def test_a_real_consumer_reads_what_was_sent(bench: Bench) -> None:
     client = bench.run(np=3, rate_records_per_s=100.0, pool_bytes=4_000_000)
     consumer = KafkaConsumer(
@@ -89,6 +93,7 @@ def test_the_rate_is_kept_exactly(bench: Bench) -> None:
     assert client.counts.sent_records == pytest.approx(8_000, rel=0.005)
 
 
+@pytest.mark.together
 def test_a_refused_record_is_counted_by_its_error(bench: Bench) -> None:
     client = bench.run(bpm=2_000_000, rate_records_per_s=5.0, pool_bytes=8_000_000)
     assert set(client.counts.errors) == {"MessageSizeTooLargeError"}
@@ -99,6 +104,7 @@ def test_a_refused_record_is_counted_by_its_error(bench: Bench) -> None:
     assert client.counts.acked_total == 0 == sum(bench.end_offsets().values())
 
 
+@pytest.mark.together
 def test_an_unreachable_broker_is_a_row_and_no_exception(bench: Bench) -> None:
     bench.brokers = dict.fromkeys(bench.brokers, ("127.0.0.1", 1))
     with pytest.raises(AssertionError, match=r"broker \d at 127.0.0.1:1"):

@@ -43,6 +43,7 @@ def read_back(bench: Bench, isolation_level: str) -> Counter[int]:
         consumer.close()
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("client", ["wire", "librdkafka", "kafka-python"])
 def test_committed_records_are_read_exactly_once(kafka_testbed: Testbed, client: str) -> None:
     with connect(kafka_testbed.bootstrap_servers) as admin:
@@ -82,6 +83,7 @@ def test_the_log_of_transactions_takes_what_is_said_of_it(tmp_path: Path) -> Non
     assert taken / records == pytest.approx(TRANSACTION_LOG_RECORD_BYTES, rel=0.15)
 
 
+@pytest.mark.together
 def test_our_consumers_pass_over_the_ends_of_transactions(kafka_testbed: Testbed) -> None:
     with connect(kafka_testbed.bootstrap_servers) as admin:
         bench = ConsumerBench(kafka_testbed, admin)

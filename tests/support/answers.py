@@ -19,7 +19,7 @@ def encoded_batch(base: int, records: int, first_ms: int = 5_000) -> bytes:
     """A record batch as the broker stores it, from offset `base` on, a record each millisecond."""
     builder = DefaultRecordBatchBuilder(2, 0, 0, -1, -1, -1, 1_000_000)
     for index in range(records):
-        builder.append(index, first_ms + index, None, bytes([index]) * 100, [])
+        builder.append(index, first_ms + index, None, bytes([index % 256]) * 100, [])
     return base.to_bytes(8, "big") + bytes(builder.build())[8:]
 
 

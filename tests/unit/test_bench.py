@@ -15,11 +15,11 @@ import pytest
 
 from tests.bench.child import WORK
 from tests.bench.clients import entries_of, installed
-from tests.bench.contest import CHILD, CLIENTS, SOCKET, Contest, Entry, Way, port_of
+from tests.bench.contest import CHILD, CLIENTS, Contest, Entry, Way, port_of
 from tests.bench.cpu import cpu_s
 from tests.bench.java import consumer_command, messages_of, producer_command
 from tests.bench.meter import BenchError, Repeat, Window, by_lines, by_offsets, own_line, started
-from tests.bench.rows import JAVA, rows_of, sentences_of, table_of
+from tests.bench.rows import JAVA, SOCKET, ratio_of, rows_of, sentences_of, table_of, unsure_of
 from tests.bench.task import Task
 from tests.bench.variants import variants
 from tests.support.processes import PATIENCE_S, becomes
@@ -27,8 +27,8 @@ from tests.support.processes import PATIENCE_S, becomes
 PLAIN = Way(("127.0.0.1:1",))
 
 
-def _repeats(*values: float) -> list[Repeat]:
-    return [Repeat(int(value * 1e6), 1.0, 2.0) for value in values]
+def _repeats(*values: float) -> dict[int, Repeat]:
+    return {turn: Repeat(int(value * 1e6), 1.0, 2.0) for turn, value in enumerate(values)}
 
 
 def test_a_row_holds_the_median_its_spread_and_the_ratio_to_java() -> None:
@@ -38,28 +38,58 @@ def test_a_row_holds_the_median_its_spread_and_the_ratio_to_java() -> None:
         ("producer", JAVA, "", 100): _repeats(50, 40, 60),
         ("producer", JAVA, "TLS", 100): _repeats(20),
         ("consumer", "wire", "", 100): _repeats(7),
-        ("consumer", "librdkafka", "", 100): [],
+        ("consumer", "librdkafka", "", 100): {},
     }
     plain, tls, java, _java_tls, alone = rows_of(found)
     assert (plain.mb_per_cpu_s, plain.spread, plain.mb_per_s) == (1_000, 0.6, 500)
     assert plain.repeats == (900, 1_000, 1_500)
-    assert (plain.ratio_to_java, tls.ratio_to_java, java.ratio_to_java) == (20, 20, 1)
-    assert alone.ratio_to_java is None
+    assert plain.ratio_to_java == pytest.approx((900 * 1_000 * 1_500 / (50 * 40 * 60)) ** (1 / 3))
+    assert plain.ratio_low is not None and plain.ratio_high is not None
+    assert plain.ratio_low < plain.ratio_to_java < plain.ratio_high
+    assert (tls.ratio_to_java, tls.ratio_low) == (20, None), "one turn has no interval"
+    assert (java.ratio_to_java, alone.ratio_to_java) == (1, None)
     assert set(plain.to_dict()) >= {"role", "client", "bpm", "mb_per_cpu_s", "ratio_to_java"}
-    table = table_of([plain, tls], 3)
-    assert table.rows[1][:5] == ("producer", "wire, TLS", "100 B", "400", "0%")
+    table = table_of([plain, tls])
+    assert table.rows[1][:7] == ("producer", "wire, TLS", "100 B", "1", "400", "0%", "20.0")
+    assert table.rows[0][6].startswith("22.4 (")
 
 
 def test_the_aims_are_said_with_what_was_measured() -> None:
     found = {
-        ("producer", "wire", "", 1_000): _repeats(2_000),
-        ("producer", JAVA, "", 1_000): _repeats(80),
-        ("producer", "librdkafka", "", 1_000): _repeats(400),
+        ("producer", "wire", "", 1_000): _repeats(2_000, 2_000, 2_000, 2_000),
+        ("producer", JAVA, "", 1_000): _repeats(80, 80, 80),
+        ("producer", "librdkafka", "", 1_000): _repeats(400, 200, 800),
+        ("consumer", "wire", "", 1_000): _repeats(700),
+        ("consumer", SOCKET, "", 1_000): _repeats(1_000),
     }
-    assert sentences_of(rows_of(found)) == [
-        "producer at 1,000 B: 25.00 x java; the aim of 20 is reached",
-        "producer at 1,000 B: 5.00 x librdkafka; the aim of 7 is missed",
+    assert sentences_of(found) == [
+        "producer at 1,000 B: 25.00 (25.00 to 25.00) x java in 3 turns; the aim of 20 is reached",
+        "producer at 1,000 B: 5.00 (0.89 to 27.97) x librdkafka in 3 turns; the aim of 7 is missed",
     ]
+
+
+def test_clients_take_more_turns_until_the_ratio_of_an_aim_is_sure() -> None:
+    ours, java, librdkafka = (
+        ("producer", name, "", 1_000) for name in ("wire", JAVA, "librdkafka")
+    )
+    found = {
+        ours: _repeats(2_000, 2_000, 2_000),
+        java: _repeats(80, 80, 80),
+        librdkafka: _repeats(400, 200, 800),
+    }
+    assert unsure_of(found) == [ours, librdkafka]
+    found[librdkafka] = _repeats(400, 410, 400)
+    assert unsure_of(found) == []
+    found[java] = _repeats(80, 80)
+    assert unsure_of(found) == [ours, java], "two turns are never sure"
+
+
+def test_turns_of_which_one_failed_are_not_paired_with_others() -> None:
+    ours = _repeats(100, 200, 300, 400)
+    other = {turn: each for turn, each in _repeats(10, 99, 30, 40).items() if turn != 1}
+    ratio = ratio_of(ours, other)
+    assert ratio is not None
+    assert (ratio.count, ratio.ratio) == (3, pytest.approx(10))
 
 
 def test_cpu_time_is_that_of_the_other_process() -> None:

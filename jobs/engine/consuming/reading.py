@@ -141,6 +141,15 @@ class FetchChannel(Channel):
         for partition in self.reader.offsets_led_by(self.broker):
             self.reader.member.look_up(partition, False)
 
+    @property
+    def skippable(self) -> int:
+        """See `Channel`: the records of a batch, unless their CRC is checked."""
+        return 0 if self._check_crcs else self.stream.skippable
+
+    def skip(self, size: int, now: float) -> None:
+        """See `Channel`."""
+        self.stream.skip(size, now)
+
     def request(self, now: float) -> bytes | None:
         """The next request, or None while there is nothing to fetch here."""
         reader = self.reader

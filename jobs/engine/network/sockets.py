@@ -10,6 +10,11 @@ from jobs.engine.network.frames import Buffer, drop_bytes
 from jobs.engine.network.transport import Transport
 
 _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
+_WORTH_A_CALL_BYTES = 65_536
+"""Fewer bytes are copied sooner than a call of its own drops them [B]."""
+_LOOK_BYTES = 4_096
+"""What is read where the rest is probably dropped: the heads of a partition and a batch fit [B]."""
+_NOTHING = memoryview(b"")
 
 
 class Channel:
@@ -18,20 +23,30 @@ class Channel:
     Attributes:
         transport: the way to the broker; None while there is none.
         unwritten: what the socket did not take yet.
+        looks: whether only the next few bytes are read, as what follows is probably dropped.
     """
 
-    __slots__ = ("transport", "unwritten")
+    __slots__ = ("looks", "transport", "unwritten")
 
     def __init__(self, transport: Transport | None = None) -> None:
         self.transport = transport
         self.unwritten: list[Buffer] = []
+        self.looks = False
+
+    @property
+    def skippable(self) -> int:
+        """Bytes to come that nobody will look at [B]."""
+        return 0
+
+    def skip(self, size: int, now: float) -> None:
+        """So many of the `skippable` bytes have arrived, and were dropped."""
 
 
 class Owner(Protocol):
     """Who is told what happens on its channels."""
 
     def received(self, channel: Channel, data: memoryview, now: float) -> None:
-        """Bytes have arrived; they are valid during the call."""
+        """Bytes have arrived: `data` are those that were not dropped, valid during the call."""
         ...
 
     def flushed(self, channel: Channel, now: float) -> None:
@@ -65,6 +80,7 @@ class Sockets:
         """Listen on a channel over this transport."""
         channel.transport = transport
         channel.unwritten = []
+        channel.looks = False
         self._selector.register(transport, _READ, channel)
 
     def call_when_readable(self, descriptor: int, call: Callable[[], None]) -> None:
@@ -121,12 +137,33 @@ class Sockets:
                 self._receive(channel, channel.transport)
 
     def _receive(self, channel: Channel, transport: Transport) -> None:
-        try:
-            size = transport.receive_into(self._buffer)
-        except OSError as error:
-            self.lose(channel, type(error).__name__)
-            return
-        if size == 0:
-            self.lose(channel, "ConnectionClosed")
-        elif size is not None:
-            self._owner.received(channel, self._buffer[:size], self._clock())
+        """Take what is there, but no more than fits the buffer: other channels wait."""
+        left = len(self._buffer)
+        while left and channel.transport is transport:
+            drops = transport.discards and channel.skippable >= _WORTH_A_CALL_BYTES
+            wanted = channel.skippable if drops else _LOOK_BYTES if channel.looks else left
+            wanted = min(wanted, left)
+            try:
+                if drops:
+                    size = transport.discard(wanted)
+                else:
+                    size = transport.receive_into(self._buffer[:wanted])
+            except OSError as error:
+                self.lose(channel, type(error).__name__)
+                return
+            if size is None:
+                return
+            if size == 0:
+                self.lose(channel, "ConnectionClosed")
+                return
+            self._arrived(channel, size, drops)
+            left -= size
+            if size < wanted or not (drops or channel.skippable >= _WORTH_A_CALL_BYTES):
+                return
+
+    def _arrived(self, channel: Channel, size: int, were_dropped: bool) -> None:
+        now = self._clock()
+        channel.looks = were_dropped
+        if were_dropped:
+            channel.skip(size, now)
+        self._owner.received(channel, _NOTHING if were_dropped else self._buffer[:size], now)

@@ -7,8 +7,10 @@ buffer at a time and encrypts it in records of 16 KiB, so small buffers are join
 
 from __future__ import annotations
 
+import mmap
 import socket
 import ssl
+import sys
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -18,6 +20,8 @@ TLS_RECORD_BYTES = 16_384
 """The most that one TLS record carries [B]."""
 
 _JOIN_BYTES = 8 * TLS_RECORD_BYTES
+_DISCARD_BYTES = 16_777_216
+_IS_LINUX = sys.platform == "linux"
 
 
 class Transport(Protocol):
@@ -52,15 +56,39 @@ class Transport(Protocol):
         """
         ...
 
+    @property
+    def discards(self) -> bool:
+        """Whether bytes can be dropped that nobody looks at."""
+        ...
+
+    def discard(self, size: int) -> int | None:
+        """Drop at most `size` of the bytes that have arrived; only where it `discards`.
+
+        Returns what `receive_into` does.
+
+        Raises:
+            OSError: the connection is lost.
+        """
+        ...
+
     def close(self) -> None:
         """Close the socket; harmless when it is closed."""
         ...
 
 
 class PlainTransport:
-    """A TCP socket as it is."""
+    """A TCP socket as it is.
+
+    Linux drops what has arrived without copying it (MSG_TRUNC, tcp(7)); elsewhere the flag means
+    something else. The buffer that the call wants is not written to, so it takes no memory.
+
+    Attributes:
+        discards: see `Transport`.
+    """
 
     __slots__ = ("sock",)
+    discards = _IS_LINUX
+    _nowhere = memoryview(mmap.mmap(-1, _DISCARD_BYTES))
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
@@ -83,6 +111,13 @@ class PlainTransport:
         except (BlockingIOError, InterruptedError):
             return None
 
+    def discard(self, size: int) -> int | None:
+        """One system call."""
+        try:
+            return self.sock.recv_into(self._nowhere, min(size, _DISCARD_BYTES), socket.MSG_TRUNC)
+        except (BlockingIOError, InterruptedError):
+            return None
+
     def close(self) -> None:
         """Close the socket."""
         self.sock.close()
@@ -97,6 +132,7 @@ class TlsTransport:
     """
 
     __slots__ = ("sock",)
+    discards = False
 
     def __init__(self, sock: ssl.SSLSocket) -> None:
         self.sock = sock
@@ -138,6 +174,10 @@ class TlsTransport:
             if size < TLS_RECORD_BYTES:
                 break
         return received
+
+    def discard(self, size: int) -> int | None:
+        """Nothing: what was encrypted has to be decrypted to know where a record ends."""
+        raise NotImplementedError
 
     def close(self) -> None:
         """Close the socket without TLS's farewell, which nobody would wait for."""

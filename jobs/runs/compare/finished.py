@@ -10,7 +10,7 @@ from pathlib import Path
 
 from jobs.console.events import Reporter, Table, note
 from jobs.runs.endings import Ending, concluded, ending_of
-from metrics.comparing.effects import Conclusion, conclude
+from metrics.comparing.effects import BETWEEN_STARTS_SD, Conclusion, conclude
 from metrics.comparing.sweeps import AxisEffect, Result, effects_of
 from metrics.reporting.files import write_file
 from metrics.reporting.summary import RunSummary, load_summary
@@ -156,8 +156,9 @@ def _sentences(
     if len(changed) > DIFFERENCES_SHOWN:
         yield f"and {len(changed) - DIFFERENCES_SHOWN} more facts of the environments differ"
     yield (
-        "the intervals know how sure each limit is, and not what changes from hour to hour, for "
-        "which redline compare --a … --b … loads both sides in turns"
+        f"the intervals know how sure each limit is, and assume {BETWEEN_STARTS_SD:.0%} (standard "
+        "deviation) for what changes from one run to the next; redline compare --a … --b … loads "
+        "both sides in turns and finds that out"
     )
 
 

@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from metrics.comparing.effects import CONFIDENCE, PAIRS_MIN, Conclusion
+from metrics.comparing.effects import BETWEEN_STARTS_SD, CONFIDENCE, PAIRS_MIN, Conclusion
 from metrics.comparing.recommending import (
     BOTH,
     LATENCY,
@@ -191,8 +191,9 @@ class SweepAnswer:
         if any(each.effect is not None and not each.by_repeats for each in self.effects):
             yield (
                 f"with {self.repeats} {'repeat' if self.repeats == 1 else 'repeats'} the intervals "
-                "know how sure each figure is, and not what changes from one start of the brokers "
-                "to the next; repeats: 3 or more say that too"
+                f"know how sure each figure is, and assume {BETWEEN_STARTS_SD:.0%} (standard "
+                "deviation) for what changes from one measurement to the next; "
+                "repeats: 3 or more find that out"
             )
 
 

@@ -1,0 +1,70 @@
+"""The engine's schedule does not stall: how late sends leave that no broker holds up."""
+
+from __future__ import annotations
+
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from jobs.cluster.connect import connect
+from jobs.cluster.topic_plan import assignment
+from jobs.testbed.handle import Testbed
+from jobs.testbed.launcher import start
+from metrics.trial.task import merge
+from tests.support.patterns import plan
+from tests.support.process_tasks import run_in_processes
+
+pytestmark = pytest.mark.long
+
+BPM = 1_000
+PRODUCERS = 20
+MEASURE_S = 30.0
+BUSY, BUSY_MIN = 0.5, 0.4
+STALL_MAX_MS = 5.0
+
+
+@pytest.fixture
+def testbed(tmp_path: Path) -> Iterator[Testbed]:
+    with start("default", brokers=1, name="schedule", root=tmp_path) as running:
+        yield running
+
+
+def test_a_half_busy_task_keeps_its_schedule(
+    testbed: Testbed, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Alone on the machine: a process that takes the cores makes every schedule late."""
+    with connect(testbed.bootstrap_servers) as admin:
+        assigned = assignment(testbed.broker_ids, 10, 1)
+        mb_per_s = 50.0
+        for window_s in (5.0, 5.0, MEASURE_S):
+            topic = f"schedule-{uuid.uuid4().hex[:8]}"
+            admin.create_topic(topic, assigned, {"retention.bytes": "100000000"})
+            trial = plan(
+                trial_id=topic,
+                topics=(topic,),
+                bpm=BPM,
+                rate_records_per_s=mb_per_s * 1e6 / BPM / PRODUCERS,
+                np=PRODUCERS,
+                leaders=tuple(assigned[partition][0] for partition in sorted(assigned)),
+                brokers=admin.describe_cluster().addresses,
+                warmup_s=5.0,
+                measure_s=window_s,
+            )
+            (run,) = run_in_processes(trial, timeout_s=window_s + 60)
+            admin.delete_topic(topic)
+            assert run.row.error is None
+            counts = merge([run.row]).counts
+            told = f"{mb_per_s:.0f} MB/s, loop busy {counts.loop_busy:.0%}"
+            mb_per_s *= BUSY / counts.loop_busy
+    late_ms = run.row.lateness_us.quantile(99.9) / 1e3
+    with capsys.disabled():
+        sys.stdout.write(
+            f"\n{told}, lateness p50 {run.row.lateness_us.quantile(50) / 1e3:.2f} ms, "
+            f"p99 {run.row.lateness_us.quantile(99) / 1e3:.2f} ms, p99.9 {late_ms:.2f} ms, "
+            f"most {run.row.lateness_us.quantile(100) / 1e3:.1f} ms\n"
+        )
+    assert counts.loop_busy >= BUSY_MIN, "a task that idles shows nothing"
+    assert late_ms <= STALL_MAX_MS

@@ -1,0 +1,163 @@
+"""Bytes of records that nobody looks at: dropped by the kernel, and counted like the others."""
+
+from __future__ import annotations
+
+import random
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from jobs.engine.consuming.stream import FetchStream
+from jobs.engine.network.sockets import Channel, Sockets
+from jobs.engine.network.transport import PlainTransport, TlsTransport, Transport
+from tests.support.answers import PARTITIONS, Notes, encoded_batch, response
+from tests.support.processes import PATIENCE_S
+from tests.unit.test_transport import tls_over
+
+MESSAGE_BYTES = 100
+LARGE, SMALL = 2_500, 3  # records of a batch
+
+
+class Reading(Channel):
+    """A connection whose stream of answers is read."""
+
+    def __init__(self, notes: Notes) -> None:
+        super().__init__()
+        self.stream = FetchStream(notes, PARTITIONS)
+
+    @property
+    def skippable(self) -> int:
+        return self.stream.skippable
+
+    def skip(self, size: int, now: float) -> None:
+        self.stream.skip(size, now)
+
+
+class Reader:
+    """Owns such connections, and counts the bytes that were copied."""
+
+    def __init__(self) -> None:
+        self.copied = 0
+        self.errors: list[str] = []
+
+    def received(self, channel: Channel, data: memoryview, now: float) -> None:
+        assert isinstance(channel, Reading)
+        self.copied += len(data)
+        channel.stream.feed(data, now)
+
+    def flushed(self, channel: Channel, now: float) -> None:
+        raise AssertionError("nothing was sent")
+
+    def lost(self, channel: Channel, error: str, now: float) -> None:
+        self.errors.append(error)
+
+
+def answers(*sizes: int) -> bytes:
+    """An answer for each size: a few batches of so many records."""
+    rng = random.Random(4)
+    return b"".join(
+        response(
+            {
+                partition: b"".join(encoded_batch(number * 10_000, size) for number in range(3))
+                for partition in rng.sample(range(4), 2)
+            },
+            correlation_id=index,
+        )
+        for index, size in enumerate(sizes)
+    )
+
+
+MIXED = answers(LARGE, SMALL, LARGE, LARGE, 1, 700, LARGE)
+
+
+@pytest.fixture(params=["plain", "tls"])
+def pair(request: pytest.FixtureRequest) -> Iterator[tuple[Transport, socket.socket]]:
+    """Our end of a TCP connection, and the peer's."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        ours = socket.create_connection(server.getsockname(), PATIENCE_S)
+        theirs, _ = server.accept()
+    theirs.settimeout(PATIENCE_S)
+    transport: Transport = PlainTransport(ours)
+    if request.param == "tls":
+        wrapped, theirs = tls_over(ours, theirs)
+        transport = TlsTransport(wrapped)
+    transport.sock.setblocking(False)
+    yield transport, theirs
+    transport.close()
+    theirs.close()
+
+
+def read(
+    pair: tuple[Transport, socket.socket], sent: list[bytes], buffer_bytes: int = 1_048_576
+) -> tuple[Notes, Reader, Sockets, Reading]:
+    """What is found in answers that a peer sends in these pieces, each as one piece has arrived."""
+    transport, peer = pair
+    notes, reader = Notes(), Reader()
+    channel = Reading(notes)
+    sockets = Sockets(reader, time.monotonic, buffer_bytes)
+    sockets.add(channel, transport)
+
+    def send() -> None:
+        for piece in sent:
+            peer.sendall(piece)
+
+    sending = threading.Thread(target=send)
+    sending.start()
+    wait_for(sockets, lambda: len(notes.answers) == 7 or bool(reader.errors))
+    sending.join()
+    return notes, reader, sockets, channel
+
+
+def wait_for(sockets: Sockets, seen: Callable[[], bool]) -> None:
+    ends_s = time.monotonic() + PATIENCE_S
+    while not seen():
+        assert time.monotonic() < ends_s
+        sockets.wait(0.1)
+
+
+def whole() -> Notes:
+    notes = Notes()
+    FetchStream(notes, PARTITIONS).feed(memoryview(MIXED), 0.0)
+    return notes
+
+
+@pytest.mark.parametrize("buffer_bytes", [65_536, 300_000, 1_048_576])
+@pytest.mark.parametrize("cuts", [0, 5, 50])
+def test_the_same_batches_are_found_whatever_is_dropped(
+    pair: tuple[Transport, socket.socket], cuts: int, buffer_bytes: int
+) -> None:
+    rng = random.Random(cuts)
+    places = sorted(rng.randrange(len(MIXED)) for _ in range(cuts))
+    pieces = [MIXED[a:b] for a, b in zip([0, *places], [*places, len(MIXED)], strict=True)]
+    notes, reader, _, _ = read(pair, pieces, buffer_bytes)
+    expected = whole()
+    assert notes.batches == expected.batches
+    assert notes.answers == expected.answers
+    assert reader.errors == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux drops bytes of TCP")
+def test_records_of_large_batches_are_not_copied() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        ours = socket.create_connection(server.getsockname(), PATIENCE_S)
+        theirs, _ = server.accept()
+    ours.setblocking(False)
+    with ours, theirs:
+        _, reader, _, _ = read((PlainTransport(ours), theirs), [MIXED], 65_536)
+    assert reader.copied < len(MIXED) / 3
+
+
+def test_the_end_of_a_connection_is_seen_in_the_middle_of_what_is_dropped(
+    pair: tuple[Transport, socket.socket],
+) -> None:
+    notes, reader, sockets, _ = read(pair, [MIXED])
+    assert len(notes.answers) == 7
+    pair[1].sendall(MIXED[:100_000])
+    pair[1].close()
+    wait_for(sockets, lambda: bool(reader.errors))
+    assert len(reader.errors) == 1
+    assert len(notes.batches) == len(whole().batches), "a batch that is cut off counts for nothing"
