@@ -11,8 +11,6 @@ from jobs.testbed.nodes import Nodes
 from jobs.testbed.processes import NodeProcess
 
 POLL_S = 0.1
-BROKER_STOP_S = 10.0
-CONTROLLER_STOP_S = 5.0
 SPARK_STOP_S = 5.0
 LINE_STOP_S = 5.0
 ARCHIVE_STOP_S = 60.0
@@ -42,19 +40,22 @@ class Stopper:
             each.kill()
 
     def stop_all(self, nodes: Nodes, spec: Spec) -> None:
-        """Brokers before the controller: they hand over to one that still runs."""
+        """Let those end that have something to leave, Spark first.
+
+        What brokers wrote is deleted, so they have nothing to hand over, and are killed afterwards.
+        """
         by_role: dict[NodeRole, list[NodeProcess]] = {role: [] for role in NodeRole}
         for process in nodes.processes.values():
             process.is_down_on_purpose = True
             by_role[process.node.role].append(process)
-        leaves_archive = spec.class_archive is not None and not Path(spec.class_archive).exists()
-        for role, deadline_s in (
-            (NodeRole.SPARK_WORKER, SPARK_STOP_S),
-            (NodeRole.SPARK_MASTER, SPARK_STOP_S),
-            (NodeRole.BROKER, BROKER_STOP_S),
-            (NodeRole.CONTROLLER, ARCHIVE_STOP_S if leaves_archive else CONTROLLER_STOP_S),
-            (NodeRole.DELAY_LINE, LINE_STOP_S),
-        ):
+        deadlines_s = {
+            NodeRole.SPARK_WORKER: SPARK_STOP_S,
+            NodeRole.SPARK_MASTER: SPARK_STOP_S,
+            NodeRole.DELAY_LINE: LINE_STOP_S,
+        }
+        if spec.class_archive is not None and not Path(spec.class_archive).exists():
+            deadlines_s[NodeRole.CONTROLLER] = ARCHIVE_STOP_S
+        for role, deadline_s in deadlines_s.items():
             for process in by_role[role]:
                 process.terminate()
             self.await_end(by_role[role], deadline_s)

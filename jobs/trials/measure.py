@@ -149,9 +149,13 @@ class TrialMeasurer:
         return trial
 
     def _recovered(self, trial: Trial) -> Trial:
-        """After an overload: the trial with the time that the brokers took to come to rest."""
+        """After an overload: the trial with the time that the brokers took to come to rest.
+
+        Without a broker that was killed they do not; who killed it starts it again afterwards.
+        """
         verdicts = {each.verdict for each in trial.judgements.values()}
-        if Verdict.OVERLOADED not in verdicts or trial.held:
+        is_whole = self._stop is None or not self._stop.has_killed
+        if Verdict.OVERLOADED not in verdicts or trial.held or not is_whole:
             return trial
         rest_s, end_s = self._gates.recover().since_s, trial.evidence.client.end_s
         return trial if rest_s is None else replace(trial, recovery_s=rest_s - end_s)

@@ -125,4 +125,5 @@ def test_a_broker_that_dies_under_a_sweep_is_missed_for_a_time_and_no_record_is_
     assert len(rows) == 2
     for row in rows:
         assert row["failed_total"] == 0
+        assert row["recovery_s"] is None, "nobody waits for a broker that was killed"
         assert row["acked_total"] > 0

@@ -24,14 +24,16 @@ class Channel:
         transport: the way to the broker; None while there is none.
         unwritten: what the socket did not take yet.
         looks: whether only the next few bytes are read, as what follows is probably dropped.
+        awaited: bytes that have to be there before the selector tells of them [B].
     """
 
-    __slots__ = ("looks", "transport", "unwritten")
+    __slots__ = ("awaited", "looks", "transport", "unwritten")
 
     def __init__(self, transport: Transport | None = None) -> None:
         self.transport = transport
         self.unwritten: list[Buffer] = []
         self.looks = False
+        self.awaited = 1
 
     @property
     def skippable(self) -> int:
@@ -80,7 +82,7 @@ class Sockets:
         """Listen on a channel over this transport."""
         channel.transport = transport
         channel.unwritten = []
-        channel.looks = False
+        channel.looks, channel.awaited = False, 1
         self._selector.register(transport, _READ, channel)
 
     def call_when_readable(self, descriptor: int, call: Callable[[], None]) -> None:
@@ -135,6 +137,8 @@ class Sockets:
                 self._owner.flushed(channel, self._clock())
             if mask & _READ and channel.transport is not None:
                 self._receive(channel, channel.transport)
+                if channel.transport is not None:
+                    self._await_rest(channel, channel.transport)
 
     def _receive(self, channel: Channel, transport: Transport) -> None:
         """Take what is there, but no more than fits the buffer: other channels wait."""
@@ -160,6 +164,14 @@ class Sockets:
             left -= size
             if size < wanted or not (drops or channel.skippable >= _WORTH_A_CALL_BYTES):
                 return
+
+    def _await_rest(self, channel: Channel, transport: Transport) -> None:
+        """Be told of bytes that will be dropped only when all of them have arrived."""
+        drops = transport.discards and channel.skippable >= _WORTH_A_CALL_BYTES
+        size = channel.skippable if drops else 1
+        if size != channel.awaited:
+            channel.awaited = size
+            transport.await_bytes(size)
 
     def _arrived(self, channel: Channel, size: int, were_dropped: bool) -> None:
         now = self._clock()

@@ -71,6 +71,12 @@ class Transport(Protocol):
         """
         ...
 
+    def await_bytes(self, size: int) -> None:
+        """Let a selector tell of the socket only when so many bytes have arrived, or its end; only
+        where it `discards`.
+        """
+        ...
+
     def close(self) -> None:
         """Close the socket; harmless when it is closed."""
         ...
@@ -117,6 +123,15 @@ class PlainTransport:
             return self.sock.recv_into(self._nowhere, min(size, _DISCARD_BYTES), socket.MSG_TRUNC)
         except (BlockingIOError, InterruptedError):
             return None
+
+    def await_bytes(self, size: int) -> None:
+        """Set the low-water mark (SO_RCVLOWAT), to no more than half of the receive buffer.
+
+        Beyond that the kernel would enlarge the buffer, and with it the TCP window.
+        """
+        if size > 1:
+            size = min(size, self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) // 2)
+        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, size)
 
     def close(self) -> None:
         """Close the socket."""
@@ -177,6 +192,10 @@ class TlsTransport:
 
     def discard(self, size: int) -> int | None:
         """Nothing: what was encrypted has to be decrypted to know where a record ends."""
+        raise NotImplementedError
+
+    def await_bytes(self, size: int) -> None:
+        """Nothing: a record may be whole before so many bytes are there."""
         raise NotImplementedError
 
     def close(self) -> None:

@@ -179,7 +179,7 @@ class ComparisonRun(Body):
             status=ending.status,
             error=ending.error,
             caveat=caveat_of(config),
-            sentences=(*told, *(text for case in self._cases for text in case.notes)),
+            sentences=told or tuple(text for case in self._cases for text in case.notes),
             tables=tuple((each.title, each.columns, each.rows) for each in tables),
             facts=(),
             file="compare.json",
