@@ -19,6 +19,7 @@ from metrics.trial.warm_up import WarmUp
 from metrics.windows.broker import BrokerWindow
 
 BLOCK_S = 10.0
+"""How long a block lasts, where there is time for one and a look [s]."""
 GAIN_LEAST = 0.03
 """A block that is cheaper than all before it by less than this has gained nothing [ratio]."""
 STEADY_BLOCKS = 2
@@ -67,6 +68,8 @@ def open_gates(context: RunContext, warm_up_max_s: float) -> Gates:
 def warm_up(context: RunContext, load_max_s: float, topics: TopicSet) -> None:
     """Load a fresh cluster in blocks of 10 s until its cost per request stands still.
 
+    With less time than for two blocks there is one, shorter where a look needs the rest.
+
     What the last block read stays in the context; where it left the handlers no idle time,
     shorter blocks of less load follow, so that it tells how far the limit is.
 
@@ -81,11 +84,11 @@ def warm_up(context: RunContext, load_max_s: float, topics: TopicSet) -> None:
     context.reporter.report(PhaseStarted("warming up the brokers' JVMs"))
     costs_ms: list[float] = []
     failed, numbers = 0, count(1)
-    is_short = load_max_s < 2 * BLOCK_S
-    pattern = block_pattern(context, topics.message_bytes, SHARE_SHORT if is_short else SHARE)
+    share, block_s = share_and_length(load_max_s)
+    pattern = block_pattern(context, topics.message_bytes, share, block_s)
     while not is_steady(costs_ms):
         look_s = LOOK_BEGUN_S + LOOK_S if _is_saturated(context.warm_up) else 0.0
-        if (len(costs_ms) + 1) * BLOCK_S + look_s > load_max_s:
+        if (len(costs_ms) + 1) * block_s + look_s > load_max_s or (costs_ms and block_s < BLOCK_S):
             break
         try:
             cost_ms = _block(context, topics, pattern, next(numbers))
@@ -98,10 +101,10 @@ def warm_up(context: RunContext, load_max_s: float, topics: TopicSet) -> None:
         if cost_ms is None:  # without this metric there is nothing to wait for
             break
         costs_ms.append(cost_ms)
-        loaded_s = len(costs_ms) * BLOCK_S
+        loaded_s = len(costs_ms) * block_s
         detail = f"{loaded_s:.0f} s of load, {cost_ms:.2f} ms a request"
         context.reporter.report(PhaseProgress(detail))
-    left_s = load_max_s - len(costs_ms) * BLOCK_S
+    left_s = load_max_s - len(costs_ms) * block_s
     looks = min(LOOKS_MAX, int(left_s / (LOOK_S + LOOK_BEGUN_S)))
     try:
         _look_lower(context, topics, looks, numbers)
@@ -143,11 +146,24 @@ def _block(
     return fmean(costs) if costs else None
 
 
-def block_pattern(context: RunContext, bpm: int, share: float = SHARE) -> TrafficPattern:
+def share_and_length(load_max_s: float) -> tuple[float, float]:
+    """Of the first guess above the limit, the share that a block offers; and its length [s].
+
+    Args:
+        load_max_s: of all blocks and looks [s].
+    """
+    if load_max_s >= 2 * BLOCK_S:
+        return SHARE, BLOCK_S
+    return SHARE_SHORT, min(BLOCK_S, max(load_max_s / 2, load_max_s - LOOK_BEGUN_S - LOOK_S))
+
+
+def block_pattern(
+    context: RunContext, bpm: int, share: float = SHARE, block_s: float = BLOCK_S
+) -> TrafficPattern:
     """A share of the first guess above the limit, or as much as the guards allow, for one block."""
     load = max(1, int(context.config.goal.search.load_start_max * share))
     while True:
-        pattern = _unjudged(context, context.pattern(bpm, load), BLOCK_S)
+        pattern = _unjudged(context, context.pattern(bpm, load), block_s)
         if load == 1 or context.guards.trouble_with(pattern) is None:
             return pattern
         load //= 2

@@ -14,7 +14,7 @@ from jobs.console.events import PhaseStarted, RecordingReporter
 from jobs.trials import warm_up as module
 from jobs.trials.context import RunContext
 from jobs.trials.load import GeneratorError, StageFailedError
-from jobs.trials.warm_up import BLOCK_S, FAILED_MAX, LOOKS_MAX, warm_up
+from jobs.trials.warm_up import BLOCK_S, FAILED_MAX, LOOK_S, LOOKS_MAX, warm_up
 from metrics.traffic.pattern import TrafficPattern
 from metrics.trial.warm_up import WarmUp
 
@@ -118,15 +118,17 @@ def test_where_no_idle_time_is_left_less_load_is_looked_at(monkeypatch: pytest.M
     assert len(readable.loads) == 3
 
 
+@pytest.mark.parametrize(("load_max_s", "block_s"), [(19.0, 10.0), (16.0, 10.0), (12.0, 6.0)])
 def test_where_there_is_time_for_one_block_it_is_one_that_can_be_read(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, load_max_s: float, block_s: float
 ) -> None:
     readable = Blocks(*[5.0] * 9, capacity=0.6 * START)
-    warmed(monkeypatch, readable, load_max_s=16.0)
+    warmed(monkeypatch, readable, load_max_s=load_max_s)
     assert readable.loads == [START // 2]
     saturated = Blocks(*[5.0] * 9, capacity=0.4 * START)
-    warmed(monkeypatch, saturated, load_max_s=16.0)
+    warmed(monkeypatch, saturated, load_max_s=load_max_s)
     assert saturated.loads == [START // 2, START // 4]
+    assert [each.phases.measure_s for each in saturated.patterns] == [block_s, LOOK_S]
 
 
 def test_looks_keep_to_the_time_that_is_left_and_end_nothing(
