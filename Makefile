@@ -66,7 +66,7 @@ bench-calibration: $(STAMP) ## Hold find-limit against 60 planted limits, in abo
 	@$(BIN)/python -m jobs.setup.preflight
 	$(BIN)/python -m tests.bench.calibration
 
-bench-experiments: $(STAMP) ## Run all ready experiments in their short form, in about 90 minutes
+bench-experiments: $(STAMP) ## Run all ready experiments in their short form, in about 95 minutes
 	@$(BIN)/python -m jobs.setup.preflight
 	$(BIN)/python -m tests.bench.experiments --out out/experiments
 

@@ -1,6 +1,6 @@
 """All ready experiments in their short form on real brokers, and their pages in docs/experiments.
 
-    python -m tests.bench.experiments --out FOLDER            # about 90 minutes in all
+    python -m tests.bench.experiments --out FOLDER            # about 95 minutes in all
     python -m tests.bench.experiments --out FOLDER io-threads acks
     python -m tests.bench.experiments --out FOLDER --pages    # only write the pages
 
