@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from jobs.cluster.connect import connect
@@ -17,25 +19,38 @@ from metrics.trial.task import merge
 from tests.support.patterns import plan
 from tests.support.process_tasks import run_in_processes
 
-pytestmark = pytest.mark.long
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(sys.platform != "linux", reason="only Linux gives a process its own core"),
+]
 
 BPM = 1_000
 PRODUCERS = 20
 MEASURE_S = 30.0
-BUSY, BUSY_MIN = 0.5, 0.4
+BUSY, BUSY_MIN = 0.4, 0.3
+"""Of a core; more is more than a broker on the other core takes [share]."""
 STALL_MAX_MS = 5.0
 
 
 @pytest.fixture
 def testbed(tmp_path: Path) -> Iterator[Testbed]:
+    """A broker on one core; whoever asks has another, as a generator's host has its own."""
+    own = os.sched_getaffinity(0)
+    if len(own) < 2:
+        pytest.skip("one core cannot be a broker's and a generator's at the same time")
+    *others, last = sorted(own)
     with start("default", brokers=1, name="schedule", root=tmp_path) as running:
+        for record in running.state.processes:
+            for thread in psutil.Process(record.pid).threads():
+                os.sched_setaffinity(thread.id, others)
+        os.sched_setaffinity(0, {last})
         yield running
+        os.sched_setaffinity(0, own)
 
 
-def test_a_half_busy_task_keeps_its_schedule(
+def test_a_busy_task_keeps_its_schedule(
     testbed: Testbed, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Alone on the machine: a process that takes the cores makes every schedule late."""
     with connect(testbed.bootstrap_servers) as admin:
         assigned = assignment(testbed.broker_ids, 10, 1)
         mb_per_s = 50.0
@@ -63,7 +78,7 @@ def test_a_half_busy_task_keeps_its_schedule(
     late = run.row.produced.lateness_us
     late_ms = late.quantile(99.9) / 1e3
     with capsys.disabled():
-        sys.stdout.write(
+        sys.stderr.write(
             f"\n{told}, lateness p50 {late.quantile(50) / 1e3:.2f} ms, "
             f"p99 {late.quantile(99) / 1e3:.2f} ms, p99.9 {late_ms:.2f} ms, "
             f"most {late.quantile(100) / 1e3:.1f} ms\n"

@@ -5,42 +5,61 @@ from __future__ import annotations
 import copy
 from array import array
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
 from jobs.engine.task.window import Window
 from metrics.trial.counts import Counts
-from metrics.trial.histogram import Histogram
+from metrics.trial.histogram import HIGHEST, Histogram
 from metrics.trial.over_time import slice_length_s
 from metrics.trial.sockets import SocketCounts
 
-_CHUNK = 16_384
+_CHUNK = 4_096
 _POINTS = 4
-_MANTISSA_BITS = 11
-_SLICE_BITS = 6  # to 2 %, so that a slice is a few dozen numbers
+_BINS = 1_024  # for each doubling of the time, to 0.1 %
+_SLICE_BINS = 32  # to 3 %, so that a slice is a few dozen numbers
+_DOUBLINGS = HIGHEST.bit_length() + 1
 
 
 class TimeLog:
-    """Times of batches [s], folded into a histogram of the times of their records [µs].
+    """Times of batches [s], folded into counts of the times of their records [µs].
 
     The records of a batch were due evenly over `span`, so a batch stands for the times
     from its first record's (the longest) down to its last one's. It is folded in as four
     points over that range, which is exact for one record and within a third of the span
     for the others, never too short.
 
-    Attributes:
-        histogram: of what was folded.
-        by_slice: the same, more coarsely, by the slices that were begun.
+    A fold is a few calls of numpy over some thousand batches, as whatever takes longer would
+    make the schedule late; histograms are made of the counts when somebody asks.
     """
 
     def __init__(self, record_interval_s: float = 0.0) -> None:
-        self.histogram = Histogram()
-        self.by_slice: dict[int, dict[int, int]] = {}
-        self._slice: dict[int, int] | None = None
         self._interval_us = record_interval_s * 1e6
+        self._counts = np.zeros(_DOUBLINGS * _BINS)
+        self._slices: dict[int, np.ndarray] = {}
+        self._slice: np.ndarray | None = None
         self._seconds = array("d")
         self._records = array("q")
+
+    @property
+    def histogram(self) -> Histogram:
+        """What was folded [µs]."""
+        found = Histogram()
+        for value, count in _times_of(self._counts, _BINS):
+            found.record(value, count)
+        return found
+
+    @property
+    def by_slice(self) -> dict[int, dict[int, int]]:
+        """The same, more coarsely, by the slices that were begun: number → time [µs] → records."""
+        found: dict[int, dict[int, int]] = {}
+        for number, counts in self._slices.items():
+            own: Counter[int] = Counter()
+            for value, count in _times_of(counts, _SLICE_BINS):
+                own[round(value)] += count
+            found[number] = dict(own)
+        return found
 
     def add(self, seconds: float, records: int) -> None:
         """Add a batch: the time of its first record [s] and how many records it holds."""
@@ -52,42 +71,38 @@ class TimeLog:
     def begin_slice(self, number: int) -> None:
         """What is added from now on belongs to the slice of this number."""
         self.fold()
-        self._slice = self.by_slice.setdefault(number, Counter())
+        empty = np.zeros(_DOUBLINGS * _SLICE_BINS)
+        self._slice = self._slices.setdefault(number, empty)
 
     def fold(self) -> None:
-        """Move what was added into the histogram, by groups of equal time."""
+        """Count what was added."""
         if not self._seconds:
             return
         first_us = np.frombuffer(self._seconds, dtype=np.float64) * 1e6
         records = np.frombuffer(self._records, dtype=np.int64)
         span_us = (records - 1) * self._interval_us
         share = records // _POINTS
-        for point in range(_POINTS):
-            weights = share if point else records - share * (_POINTS - 1)
-            self._fold_points(first_us - span_us * point / (_POINTS - 1), weights)
+        times_us = np.concatenate(
+            [first_us - span_us * point / (_POINTS - 1) for point in range(_POINTS)]
+        )
+        weights = np.concatenate(
+            [share if point else records - share * (_POINTS - 1) for point in range(_POINTS)]
+        )
+        mantissa, exponent = np.frexp(np.clip(times_us, 1.0, HIGHEST))
+        for counts, bins in ((self._counts, _BINS), (self._slice, _SLICE_BINS)):
+            if counts is not None:
+                # A mantissa is at least a half, so half of the steps below one are never used.
+                place = np.round(mantissa * (2 * bins)).astype(np.int64) - bins
+                counts[:] += np.bincount((exponent - 1) * bins + place, weights, len(counts))
         self._seconds, self._records = array("d"), array("q")
 
-    def _fold_points(self, times_us: np.ndarray, weights: np.ndarray) -> None:
-        values, inverse = np.unique(_rounded(times_us, _MANTISSA_BITS), return_inverse=True)
-        totals = np.bincount(inverse, weights=weights)
-        for value, total in zip(values.tolist(), totals.tolist(), strict=True):
-            if total:
-                self.histogram.record(value, int(total))
-        if self._slice is None:
-            return
-        # The values rise, so those that round to the same time stand side by side.
-        times, first = np.unique(_rounded(values, _SLICE_BITS), return_index=True)
-        for value, total in zip(
-            times.tolist(), np.add.reduceat(totals, first).tolist(), strict=True
-        ):
-            if total:
-                self._slice[round(value)] += int(total)
 
-
-def _rounded(times_us: np.ndarray, bits: int) -> np.ndarray:
-    mantissa, exponent = np.frexp(np.maximum(times_us, 1.0))
-    found: np.ndarray = np.ldexp(np.round(np.ldexp(mantissa, bits)), exponent - bits)
-    return found
+def _times_of(counts: np.ndarray, bins: int) -> Iterator[tuple[float, int]]:
+    """(Time [µs], records) of each bin that holds any."""
+    (held,) = np.nonzero(counts)
+    doublings, places = np.divmod(held, bins)
+    times_us = np.ldexp((places + bins) / (2 * bins), doublings + 1)
+    yield from zip(times_us.tolist(), map(int, counts[held].tolist()), strict=True)
 
 
 class Account:

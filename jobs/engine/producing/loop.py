@@ -8,8 +8,10 @@ driver, and takes the load through its phases.
 from __future__ import annotations
 
 import gc
+import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 
 from jobs.engine.batches.pool import BatchPool
 from jobs.engine.network.reopening import Key, Opener, Reopener, opener_of
@@ -31,6 +33,25 @@ from jobs.engine.task.window import Window
 
 _ACTIONS_PER_TURN = 256
 _CHECK_INTERVAL_S = 0.25
+_SWITCH_INTERVAL_S = 0.0005
+"""For so long another thread of this process, which looks at the host, may keep this one waiting
+for Python's lock; 5 ms by default [s]."""
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Without what would stall the schedule: collections, as nothing here makes cycles, and long
+    turns of other threads.
+    """
+    was_enabled, interval_s = gc.isenabled(), sys.getswitchinterval()
+    gc.disable()
+    sys.setswitchinterval(_SWITCH_INTERVAL_S)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(interval_s)
+        if was_enabled:
+            gc.enable()
 
 
 class WireLoop:
@@ -103,14 +124,11 @@ class WireLoop:
         for index in hosted:
             self._add_producer(index, start_s)
         self._watch = self._network.watch()
-        was_enabled = gc.isenabled()
-        gc.disable()  # nothing here makes cycles, and a collection would stall the schedule
-        try:
-            self._run_phases()
-        finally:
-            if was_enabled:
-                gc.enable()
-            self._network.close()
+        with _undisturbed():
+            try:
+                self._run_phases()
+            finally:
+                self._network.close()
         return self
 
     def _add_producer(self, index: int, start_s: float) -> None:

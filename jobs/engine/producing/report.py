@@ -49,7 +49,7 @@ def producer_report(
         account.lateness.histogram,
         shares,
         account.sockets,
-        SlicedTimes(account.slice_s, dict(account.latency.by_slice)),
+        SlicedTimes(account.slice_s, account.latency.by_slice),
     )
     begin_s = window.start_s + wall_offset_s
     return TaskReport(
