@@ -34,6 +34,7 @@ from jobs.trials.measure import Outlook, TrialMeasurer
 from jobs.trials.point_topics import PointTopics
 from jobs.trials.warm_up import block_pattern, open_gates
 from metrics.planning.planted import HandlerTime, planted_np, stated
+from metrics.reporting import drawing
 from metrics.tables.boundary import Boundary, BoundaryRow
 from metrics.traffic.axes import NP
 from metrics.trial.state import ALL_BROKERS, place_of
@@ -106,6 +107,7 @@ class LimitRun(Body):
             for point in points:
                 self._keep(context, goal, point)
         outlook = Outlook()
+        drawing.prepare()  # nothing is judged yet, and the next seconds are spent waiting
         gates = open_gates(context, self.config.cluster.warm_up_max_s)
 
         def look_ahead(decision: Decision, histories: Histories) -> None:

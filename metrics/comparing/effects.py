@@ -100,20 +100,23 @@ def spread_of(low: float, high: float) -> float:
 
 def interval_effect(
     pairs: Sequence[tuple[tuple[float, float], tuple[float, float]]],
+    between_sd: float = BETWEEN_STARTS_SD,
     confidence: float = CONFIDENCE,
 ) -> Effect:
     """The effect of B against A from few pairs whose figures state how sure they are.
 
     The normal interval of the mean of ln(b/a). It knows how sure each figure is; what changes from
-    one measurement to the next it can only assume, as `BETWEEN_STARTS_SD`.
+    one measurement to the next it can only assume.
 
     Args:
         pairs: (a, its spread), (b, its spread): above zero, and the standard deviation of its
             logarithm.
+        between_sd: how much equal cases differ beyond their intervals: standard deviation of the
+            logarithm.
         confidence: of the interval [share].
     """
     logs = [math.log(b / a) for (a, _), (b, _) in pairs]
-    variances = [of_a**2 + of_b**2 + 2 * BETWEEN_STARTS_SD**2 for (_, of_a), (_, of_b) in pairs]
+    variances = [of_a**2 + of_b**2 + 2 * between_sd**2 for (_, of_a), (_, of_b) in pairs]
     error = math.sqrt(sum(variances)) / len(pairs)
     return _effect(fmean(logs), error, math.inf, len(logs), confidence)
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from metrics.comparing.effects import (
+    BETWEEN_STARTS_SD,
     PAIRS_MIN,
     Conclusion,
     Effect,
@@ -125,6 +126,7 @@ def effects_of(
     axes: Mapping[str, Sequence[str]],
     min_effect: float = 0.0,
     less_is_better: bool = False,
+    between_sd: float = BETWEEN_STARTS_SD,
 ) -> tuple[AxisEffect, ...]:
     """Each value of each axis against the axis's first one, at each size.
 
@@ -133,15 +135,16 @@ def effects_of(
         axes: full path → its values, the one that others are held against first.
         min_effect: the least change that matters [share].
         less_is_better: figures are times.
+        between_sd: of `interval_effect`.
     """
     found: list[AxisEffect] = []
     for axis, values in axes.items():
         for bpm in sorted({each.bpm for each in results}):
             own = [each for each in results if each.bpm == bpm and each.value]
             for value in values[1:]:
-                found.extend(_against(own, axis, bpm, values[0], value))
+                found.extend(_against(own, axis, bpm, (values[0], value), between_sd))
     if not any(each.count for each in found):  # the cases change several keys at a time
-        found = list(_between_cases(results, axes)) or found
+        found = list(_between_cases(results, axes, between_sd)) or found
     conclusions = conclude([each.effect for each in found], min_effect)
     names = _OF_TIMES if less_is_better else {}
     return tuple(
@@ -151,13 +154,14 @@ def effects_of(
 
 
 def _against(
-    results: Sequence[Result], axis: str, bpm: int, before: str, after: str
+    results: Sequence[Result], axis: str, bpm: int, values: tuple[str, str], between_sd: float
 ) -> Iterator[AxisEffect]:
     """One value against the first: over all that else varies, or apart where that differs."""
+    before, after = values
 
     def told(pairs: Pairs, where: Mapping[str, str]) -> AxisEffect:
         by_repeats = len(pairs) >= PAIRS_MIN
-        effect = _effect(pairs, by_repeats)
+        effect = _effect(pairs, by_repeats, between_sd)
         known = (effect, Conclusion.NO_ANSWER, len(pairs), by_repeats, where)
         return AxisEffect(axis, bpm, before, after, *known, seen=_seen(pairs))
 
@@ -175,7 +179,7 @@ def _against(
 
 
 def _between_cases(
-    results: Sequence[Result], axes: Mapping[str, Sequence[str]]
+    results: Sequence[Result], axes: Mapping[str, Sequence[str]], between_sd: float
 ) -> Iterator[AxisEffect]:
     """Each case against the first one, where no two of them differ in one key alone."""
     for bpm in sorted({each.bpm for each in results}):
@@ -188,7 +192,12 @@ def _between_cases(
             first = {each.repeat: each for each in by_case[names[0]]}
             pairs = [(first[b.repeat], b) for b in by_case[name] if b.repeat in first]
             by_repeats = len(pairs) >= PAIRS_MIN
-            known = (_effect(pairs, by_repeats), Conclusion.NO_ANSWER, len(pairs), by_repeats)
+            known = (
+                _effect(pairs, by_repeats, between_sd),
+                Conclusion.NO_ANSWER,
+                len(pairs),
+                by_repeats,
+            )
             seen = _seen(pairs)
             yield AxisEffect(", ".join(axes), bpm, names[0], name, *known, seen=seen)
 
@@ -214,7 +223,9 @@ def _pairs(results: Sequence[Result], axis: str, before: str, after: str) -> Pai
     ]
 
 
-def _effect(pairs: Sequence[tuple[Result, Result]], by_repeats: bool) -> Effect | None:
+def _effect(
+    pairs: Sequence[tuple[Result, Result]], by_repeats: bool, between_sd: float
+) -> Effect | None:
     if by_repeats:
         return paired_effect([(a.estimate or 0.0, b.estimate or 0.0) for a, b in pairs])
     spreads = [(_spread(a), _spread(b)) for a, b in pairs]
@@ -224,7 +235,8 @@ def _effect(pairs: Sequence[tuple[Result, Result]], by_repeats: bool) -> Effect 
         [
             ((a.estimate or 0.0, of_a), (b.estimate or 0.0, of_b))
             for (a, b), (of_a, of_b) in zip(pairs, spreads, strict=True)
-        ]
+        ],
+        between_sd,
     )
 
 

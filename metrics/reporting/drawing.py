@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
@@ -18,6 +19,8 @@ MISSING = (
 _PNG_SCALE = 2.0
 # What the bundle shows to the script after it.
 _EXPORTS = "window.vegaEmbed = vegaEmbed;"
+_SMALLEST = {"data": {"values": [{}]}, "mark": "point"}
+_making = threading.Lock()
 
 
 def can_draw() -> bool:
@@ -36,8 +39,32 @@ def svg(spec: Mapping[str, Any]) -> str:
     return str(vl_convert.vegalite_to_svg(dict(spec)))
 
 
-@lru_cache(maxsize=1)
+def prepare() -> threading.Thread | None:
+    """Make ready what the first picture and page would wait 1.5 s for.
+
+    Python's other threads stand still for most of it, so no trial may be running.
+
+    Returns the thread that does it; None where nothing is drawn.
+    """
+    if not can_draw():
+        return None
+    thread = threading.Thread(target=_make_ready, name="redline-drawing", daemon=True)
+    thread.start()
+    return thread
+
+
+def _make_ready() -> None:
+    vega()
+    png(_SMALLEST)
+
+
 def vega() -> str:
     """Vega, Vega-Lite and Vega-Embed as one script; `</script` would end it early."""
+    with _making:
+        return _vega()
+
+
+@lru_cache(maxsize=1)
+def _vega() -> str:
     bundle = vl_convert.javascript_bundle(_EXPORTS)
     return str(bundle).replace("</script", "<\\/script")

@@ -16,7 +16,7 @@ from jobs.engine.network.sockets import Channel, Sockets
 from jobs.engine.network.transport import PlainTransport, TlsTransport, Transport
 from tests.support.answers import PARTITIONS, Notes, encoded_batch, response
 from tests.support.processes import PATIENCE_S
-from tests.unit.test_transport import tls_over
+from tests.support.tls_pair import tls_over
 
 MESSAGE_BYTES = 100
 LARGE, SMALL = 2_500, 3  # records of a batch

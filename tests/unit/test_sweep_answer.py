@@ -204,7 +204,7 @@ def test_an_effect_that_may_be_the_same_everywhere_is_one() -> None:
         "kind repeated against random, 1 kB",
         "compression zstd against none, 1 kB",
     ]
-    assert "15.6% less" in told[1]
+    assert "-15.6%" in told[1]
 
 
 def test_cases_that_change_several_keys_at_a_time_are_held_against_the_first() -> None:

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from jobs.console.events import Reporter, Table, note
 from jobs.runs.endings import Ending, concluded, ending_of
-from metrics.comparing.effects import BETWEEN_STARTS_SD, Conclusion, conclude
+from metrics.comparing.effects import Conclusion, conclude
+from metrics.comparing.nightly import Noise
 from metrics.comparing.sweeps import AxisEffect, Result, effects_of
 from metrics.reporting.files import write_file
 from metrics.reporting.summary import RunSummary, load_summary
@@ -26,6 +27,9 @@ AXIS = "run"
 SEARCHED = 0
 """The message size of limits whose search went along it."""
 DIFFERENCES_SHOWN = 12
+BETWEEN_NIGHTS = Noise().cv
+"""How much two runs of the same brokers differ beyond the intervals of their limits: nobody knows,
+so it is what nights are taken to differ by where nothing is stated [ratio]."""
 
 Kind = tuple[str, str, str]
 """What a limit is one of: its goal, the state of the cluster, and the axis of the search. Limits of
@@ -108,7 +112,7 @@ def _effects(
     found = [
         replace(each, where=_where(kind) if len(results) > 1 else {})
         for kind, own in results.items()
-        for each in effects_of(own, {AXIS: names})
+        for each in effects_of(own, {AXIS: names}, between_sd=BETWEEN_NIGHTS)
     ]
     conclusions = conclude([each.effect for each in found], min_effect)
     return [
@@ -156,7 +160,7 @@ def _sentences(
     if len(changed) > DIFFERENCES_SHOWN:
         yield f"and {len(changed) - DIFFERENCES_SHOWN} more facts of the environments differ"
     yield (
-        f"the intervals know how sure each limit is, and assume {BETWEEN_STARTS_SD:.0%} (standard "
+        f"the intervals know how sure each limit is, and assume {BETWEEN_NIGHTS:.0%} (standard "
         "deviation) for what changes from one run to the next; redline compare --a … --b … loads "
         "both sides in turns and finds that out"
     )
