@@ -21,6 +21,7 @@ TLS_RECORD_BYTES = 16_384
 
 _JOIN_BYTES = 8 * TLS_RECORD_BYTES
 _DISCARD_BYTES = 16_777_216
+_WAITING_PARTS = 8
 _IS_LINUX = sys.platform == "linux"
 
 
@@ -125,12 +126,14 @@ class PlainTransport:
             return None
 
     def await_bytes(self, size: int) -> None:
-        """Set the low-water mark (SO_RCVLOWAT), to no more than half of the receive buffer.
+        """Set the low-water mark (SO_RCVLOWAT), to no more than a small part of the receive buffer.
 
-        Beyond that the kernel would enlarge the buffer, and with it the TCP window.
+        What waits in the buffer is missing from the TCP window, which a long link needs whole; and
+        for more than half of it the kernel would enlarge the buffer.
         """
         if size > 1:
-            size = min(size, self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) // 2)
+            held = self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+            size = max(1, min(size, held // _WAITING_PARTS))
         self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, size)
 
     def close(self) -> None:
