@@ -151,6 +151,31 @@ def test_records_of_large_batches_are_not_copied() -> None:
     assert reader.copied < len(MIXED) / 3
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux drops bytes of TCP")
+def test_the_selector_waits_for_what_is_dropped_and_for_nothing_else() -> None:
+    def mark() -> int:
+        return ours.getsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT)
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        ours = socket.create_connection(server.getsockname(), PATIENCE_S)
+        theirs, _ = server.accept()
+    ours.setblocking(False)
+    with ours, theirs:
+        notes, reader = Notes(), Reader()
+        channel, sockets = Reading(notes), Sockets(reader, time.monotonic, 1_048_576)
+        sockets.add(channel, PlainTransport(ours))
+        assert mark() == 1
+        theirs.sendall(MIXED[:10_000])
+        wait_for(sockets, lambda: channel.skippable > 200_000)
+        assert 1 < mark() <= ours.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) / 8
+        sending = threading.Thread(target=theirs.sendall, args=(MIXED[10_000:],))
+        sending.start()
+        wait_for(sockets, lambda: len(notes.answers) == 7)
+        sending.join()
+        assert mark() == 1
+        assert notes.batches == whole().batches
+
+
 def test_the_end_of_a_connection_is_seen_in_the_middle_of_what_is_dropped(
     pair: tuple[Transport, socket.socket],
 ) -> None:
