@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Mapping
 from functools import lru_cache
@@ -22,6 +23,8 @@ _EXPORTS = "window.vegaEmbed = vegaEmbed;"
 _SMALLEST = {"data": {"values": [{}]}, "mark": "point"}
 _making = threading.Lock()
 
+log = logging.getLogger(__name__)
+
 
 def can_draw() -> bool:
     """Whether the extra is there."""
@@ -39,23 +42,21 @@ def svg(spec: Mapping[str, Any]) -> str:
     return str(vl_convert.vegalite_to_svg(dict(spec)))
 
 
-def prepare() -> threading.Thread | None:
-    """Make ready what the first picture and page would wait 1.5 s for.
+def prepare() -> None:
+    """Make ready what the first picture and page would wait 1.5 s for, in a thread of its own.
 
     Python's other threads stand still for most of it, so no trial may be running.
-
-    Returns the thread that does it; None where nothing is drawn.
     """
-    if not can_draw():
-        return None
-    thread = threading.Thread(target=_make_ready, name="redline-drawing", daemon=True)
-    thread.start()
-    return thread
+    if can_draw():
+        threading.Thread(target=_make_ready, name="redline-drawing", daemon=True).start()
 
 
 def _make_ready() -> None:
-    vega()
-    png(_SMALLEST)
+    try:
+        vega()
+        png(_SMALLEST)
+    except Exception as error:  # noqa: BLE001 - the page that needs it meets it again, and tells it
+        log.debug("charts are not made ready: %s", error)
 
 
 def vega() -> str:

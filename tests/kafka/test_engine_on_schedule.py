@@ -44,8 +44,10 @@ def testbed(tmp_path: Path) -> Iterator[Testbed]:
             for thread in psutil.Process(record.pid).threads():
                 os.sched_setaffinity(thread.id, others)
         os.sched_setaffinity(0, {last})
-        yield running
-        os.sched_setaffinity(0, own)
+        try:
+            yield running
+        finally:
+            os.sched_setaffinity(0, own)
 
 
 def test_a_busy_task_keeps_its_schedule(

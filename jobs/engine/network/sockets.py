@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from jobs.engine.network.frames import Buffer, drop_bytes
-from jobs.engine.network.transport import Transport
+from jobs.engine.network.transport import Dropper, Transport
 
 _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 _WORTH_A_CALL_BYTES = 65_536
@@ -144,12 +144,12 @@ class Sockets:
         """Take what is there, but no more than fits the buffer: other channels wait."""
         left = len(self._buffer)
         while left and channel.transport is transport:
-            drops = transport.discards and channel.skippable >= _WORTH_A_CALL_BYTES
-            wanted = channel.skippable if drops else _LOOK_BYTES if channel.looks else left
+            dropper = _dropper_of(channel, transport)
+            wanted = channel.skippable if dropper else _LOOK_BYTES if channel.looks else left
             wanted = min(wanted, left)
             try:
-                if drops:
-                    size = transport.discard(wanted)
+                if dropper:
+                    size = dropper.discard(wanted)
                 else:
                     size = transport.receive_into(self._buffer[:wanted])
             except OSError as error:
@@ -160,18 +160,19 @@ class Sockets:
             if size == 0:
                 self.lose(channel, "ConnectionClosed")
                 return
-            self._arrived(channel, size, drops)
+            self._arrived(channel, size, dropper is not None)
             left -= size
-            if size < wanted or not (drops or channel.skippable >= _WORTH_A_CALL_BYTES):
+            if size < wanted or not (dropper or _dropper_of(channel, transport)):
                 return
 
-    def _await_rest(self, channel: Channel, transport: Transport) -> None:
-        """Be told of bytes that will be dropped only when all of them have arrived."""
-        drops = transport.discards and channel.skippable >= _WORTH_A_CALL_BYTES
-        size = channel.skippable if drops else 1
-        if size != channel.awaited:
+    @staticmethod
+    def _await_rest(channel: Channel, transport: Transport) -> None:
+        """Be told of bytes that will be dropped when all of them are there, or many."""
+        dropper = transport.dropper
+        size = channel.skippable if _dropper_of(channel, transport) else 1
+        if dropper and size != channel.awaited:
             channel.awaited = size
-            transport.await_bytes(size)
+            dropper.await_bytes(size)
 
     def _arrived(self, channel: Channel, size: int, were_dropped: bool) -> None:
         now = self._clock()
@@ -179,3 +180,8 @@ class Sockets:
         if were_dropped:
             channel.skip(size, now)
         self._owner.received(channel, _NOTHING if were_dropped else self._buffer[:size], now)
+
+
+def _dropper_of(channel: Channel, transport: Transport) -> Dropper | None:
+    """What drops the next bytes; None where they are too few, or somebody looks at them."""
+    return transport.dropper if channel.skippable >= _WORTH_A_CALL_BYTES else None

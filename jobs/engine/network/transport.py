@@ -58,14 +58,22 @@ class Transport(Protocol):
         ...
 
     @property
-    def discards(self) -> bool:
-        """Whether bytes can be dropped that nobody looks at."""
+    def dropper(self) -> Dropper | None:
+        """What drops bytes that nobody looks at; None where all have to be received."""
         ...
 
-    def discard(self, size: int) -> int | None:
-        """Drop at most `size` of the bytes that have arrived; only where it `discards`.
+    def close(self) -> None:
+        """Close the socket; harmless when it is closed."""
+        ...
 
-        Returns what `receive_into` does.
+
+class Dropper(Protocol):
+    """Drops what has arrived without copying it."""
+
+    def discard(self, size: int) -> int | None:
+        """Drop at most `size` of the bytes that have arrived.
+
+        Returns what `Transport.receive_into` does.
 
         Raises:
             OSError: the connection is lost.
@@ -73,13 +81,7 @@ class Transport(Protocol):
         ...
 
     def await_bytes(self, size: int) -> None:
-        """Let a selector tell of the socket only when so many bytes have arrived, or its end; only
-        where it `discards`.
-        """
-        ...
-
-    def close(self) -> None:
-        """Close the socket; harmless when it is closed."""
+        """Let a selector tell of the socket only when about so many bytes are there, or its end."""
         ...
 
 
@@ -88,13 +90,9 @@ class PlainTransport:
 
     Linux drops what has arrived without copying it (MSG_TRUNC, tcp(7)); elsewhere the flag means
     something else. The buffer that the call wants is not written to, so it takes no memory.
-
-    Attributes:
-        discards: see `Transport`.
     """
 
     __slots__ = ("sock",)
-    discards = _IS_LINUX
     _nowhere = memoryview(mmap.mmap(-1, _DISCARD_BYTES))
 
     def __init__(self, sock: socket.socket) -> None:
@@ -117,6 +115,11 @@ class PlainTransport:
             return self.sock.recv_into(buffer)
         except (BlockingIOError, InterruptedError):
             return None
+
+    @property
+    def dropper(self) -> Dropper | None:
+        """Itself, on Linux."""
+        return self if _IS_LINUX else None
 
     def discard(self, size: int) -> int | None:
         """One system call."""
@@ -150,7 +153,7 @@ class TlsTransport:
     """
 
     __slots__ = ("sock",)
-    discards = False
+    dropper = None  # what was encrypted has to be decrypted to know where a record ends
 
     def __init__(self, sock: ssl.SSLSocket) -> None:
         self.sock = sock
@@ -192,14 +195,6 @@ class TlsTransport:
             if size < TLS_RECORD_BYTES:
                 break
         return received
-
-    def discard(self, size: int) -> int | None:
-        """Nothing: what was encrypted has to be decrypted to know where a record ends."""
-        raise NotImplementedError
-
-    def await_bytes(self, size: int) -> None:
-        """Nothing: a record may be whole before so many bytes are there."""
-        raise NotImplementedError
 
     def close(self) -> None:
         """Close the socket without TLS's farewell, which nobody would wait for."""
