@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import sys
 
 import pytest
 
@@ -33,6 +34,30 @@ def test_records_of_a_batch_count_from_their_own_due_time() -> None:
     assert log.histogram.quantile(100) == pytest.approx(100_000, rel=0.01)
     assert log.histogram.quantile(0) == pytest.approx(1_000, rel=0.01)
     assert log.histogram.quantile(50) >= 34_000 - 100
+
+
+def test_a_fold_takes_as_many_steps_for_thousands_of_batches_as_for_ten() -> None:
+    # It stands in the way of the schedule, so no batch may be counted by itself.
+    def steps_of_a_fold(batches: int) -> int:
+        log, steps = TimeLog(record_interval_s=0.001), 0
+        log.begin_slice(1)
+        for number in range(batches):
+            log.add(0.001 * (1 + number % 50), 1 + number % 7)
+
+        def note(*_: object) -> None:
+            nonlocal steps
+            steps += 1
+
+        sys.setprofile(note)
+        try:
+            log.fold()
+        finally:
+            sys.setprofile(None)
+        assert log.histogram.count == sum(1 + number % 7 for number in range(batches))
+        return steps
+
+    few = steps_of_a_fold(10)
+    assert steps_of_a_fold(2_000) <= few + 10
 
 
 def test_only_the_window_counts_and_the_total_counts_all() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import sys
 
 import pytest
 
@@ -26,6 +28,18 @@ def test_what_is_acknowledged_is_what_the_broker_got() -> None:
     assert counts.produce_requests is not None
     assert 0 < counts.produce_requests < broker.requests, "those of the warm-up do not count"
     assert counts.failed_total == 0
+
+
+def test_while_the_load_lasts_nothing_holds_the_schedule_up() -> None:
+    def look(_number: int) -> Answer:
+        seen.add((gc.isenabled(), sys.getswitchinterval()))
+        return Answer()
+
+    seen: set[tuple[bool, float]] = set()
+    before = gc.isenabled(), sys.getswitchinterval()
+    run_loop(look)
+    assert seen == {(False, 0.0005)}, "no collection, and other threads take short turns"
+    assert (gc.isenabled(), sys.getswitchinterval()) == before
 
 
 def test_a_slow_broker_makes_batches_wait_and_grow() -> None:
