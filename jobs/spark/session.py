@@ -62,10 +62,12 @@ LOCAL = {
     **FEW_TASKS,
 }
 
-QUICK_COMPILER = "-XX:TieredStopAtLevel=1"
+QUICK_COMPILER = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=192m"
 """For the JVM of a local session, which lives for minutes and plans small queries: what its second
 compiler makes costs more than it saves, on the cores that make the load. Opening the tables and
-twelve appends took 40 CPU-seconds in place of 62, and 30 s in place of 36."""
+twelve appends took 40 CPU-seconds in place of 62, and 30 s in place of 36. With one compiler the
+JVM has 48 MB for compiled code, which Spark fills: to sweep that and to compile again took 25 of
+the 147 CPU-seconds of tests/spark/test_store.py."""
 
 # Scratch folders of the sessions that this process started, by application id.
 _scratch: dict[str, Path] = {}
