@@ -3,8 +3,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.ready
-# Of tests that bear company: many of them wait for brokers, so one more than there are cores.
-WORKERS ?= 3
+# Of tests that bear company: one has the brokers, one has Spark, and all of them wait at times.
+WORKERS ?= 4
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-long flaky coverage mutants lint dist bench bench-calibration bench-experiments bench-sampling bench-scale bench-search release-check clean
@@ -22,8 +22,7 @@ demo: $(STAMP) ## Find the throughput limit that is planted in three real Kafka 
 
 test: $(STAMP) ## Run all tests, those without a JVM first
 	@$(BIN)/python -m jobs.setup.preflight
-	$(BIN)/python -m pytest -m "together and not long" -n $(WORKERS) \
-		--dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -m "together and not long" -n $(WORKERS) --no-loadscope-reorder
 	$(BIN)/python -m pytest -m "not together and not long"
 
 test-long: $(STAMP) ## Run the validations that take minutes each

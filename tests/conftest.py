@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
+
+from tests.support.sharing import ROOT, BySharing, shared_by
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,8 +31,17 @@ SPARK_SLOTS = 4
 PYSPARK_LEAK = pytest.mark.filterwarnings("ignore:unclosed <socket.socket:ResourceWarning")
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> BySharing:
+    """Which test runs in which process, where there are several."""
+    return BySharing(config, log)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Every test has the marker of its folder; folders run in order of their cost."""
+    """Every test has the marker of its folder; folders run in order of their cost.
+
+    Where several processes run them, each of what takes one of these to the end begins first.
+    """
     for item in items:
         item.add_marker(_folder(item))
         if _folder(item) in BEAR_COMPANY:
@@ -37,6 +49,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(PYSPARK_LEAK)
     items.sort(key=lambda item: FOLDERS.index(_folder(item)))
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        items.sort(key=lambda item: shared_by(item.path.relative_to(ROOT).as_posix()) is None)
 
 
 def _folder(item: pytest.Item) -> str:

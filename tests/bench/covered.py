@@ -81,7 +81,7 @@ def _share(part: int, whole: int) -> str:
 def commands(everything: bool, workers: str) -> Iterator[list[str]]:
     """The runs of pytest, as `make test` has them; coverage.py's settings are in pyproject.toml."""
     pytest = [sys.executable, "-m", "pytest", "-q", "--cov", "--cov-report="]
-    beside = ["-n", workers, "--dist", "loadfile", "--no-loadscope-reorder"]
+    beside = ["-n", workers, "--no-loadscope-reorder"]
     if not everything:
         yield [*pytest, *beside, "tests/unit"]
         return

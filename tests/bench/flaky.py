@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--times", type=int, default=20, help="how often")
     parser.add_argument("pytest", nargs="+", help="what pytest is told, such as a folder")
     asked = parser.parse_args(arguments)
-    command = [sys.executable, "-m", "pytest", "-q", "-n", "logical", "--dist", "loadfile"]
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "logical"]
     took_s: list[float] = []
     with busy_core():
         for number in range(1, asked.times + 1):
