@@ -20,7 +20,7 @@ demo: $(STAMP) ## Find the throughput limit that is planted in three real Kafka 
 	@$(BIN)/python -m jobs.setup.preflight
 	$(BIN)/redline find-limit --cluster calibrated --workload calibrated --goal default --out out
 
-test: $(STAMP) ## Run all tests, those without a JVM first
+test: $(STAMP) ## Run all tests: those that bear company, then those that judge loads
 	@$(BIN)/python -m jobs.setup.preflight
 	$(BIN)/python -m pytest -m "together and not long" -n $(WORKERS) --no-loadscope-reorder
 	$(BIN)/python -m pytest -m "not together and not long"

@@ -40,7 +40,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> BySharing
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Every test has the marker of its folder; folders run in order of their cost.
 
-    Where several processes run them, each of what takes one of these to the end begins first.
+    Where several processes run them, it is the other way round, after what keeps one of them to
+    the end: the cheap ones fill what is left.
     """
     for item in items:
         item.add_marker(_folder(item))
@@ -48,8 +49,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.together)
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(PYSPARK_LEAK)
-    items.sort(key=lambda item: FOLDERS.index(_folder(item)))
-    if "PYTEST_XDIST_WORKER" in os.environ:
+    has_company = "PYTEST_XDIST_WORKER" in os.environ
+    items.sort(key=lambda item: FOLDERS.index(_folder(item)), reverse=has_company)
+    if has_company:
         items.sort(key=lambda item: shared_by(item.path.relative_to(ROOT).as_posix()) is None)
 
 

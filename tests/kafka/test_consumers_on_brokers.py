@@ -79,6 +79,7 @@ def test_each_group_reads_everything_while_it_is_written(bench: ConsumerBench, c
         assert bench.committed(plan, group.counts.group) == bench.end_offsets()
 
 
+@pytest.mark.together
 def test_groups_begin_with_a_backlog_or_at_the_start(bench: ConsumerBench) -> None:
     first = bench.run(bench.plan({"groups": 1}, consumer_tasks=1, measure_s=1.0))
     behind = {"groups": 1, "start": "backlog", "backlog_records": 240}
@@ -183,6 +184,7 @@ def test_five_groups_read_at_the_producers_rate_with_a_flat_lag(bench: ConsumerB
         assert max(group.counts.lag_records) < rate, "never more than a second behind"
 
 
+@pytest.mark.together
 def test_consumers_share_a_stage_of_spark_with_producers(
     spark: SparkSession, kafka_testbed: Testbed
 ) -> None:

@@ -153,6 +153,7 @@ def line_counts_of(testbed: Testbed) -> Path:
     return line_counts(line)
 
 
+@pytest.mark.together
 def test_nothing_stays_after_a_kill_of_the_supervisor(root: Path) -> None:
     with linked(root) as testbed:
         name = device_name(testbed.id)
@@ -174,6 +175,7 @@ def lost(testbed: Testbed) -> bool:
     return False
 
 
+@pytest.mark.together
 def test_a_line_that_ends_takes_the_testbed_with_it(root: Path) -> None:
     with linked(root) as testbed:
         os.kill(testbed.pids[LINE_ID], signal.SIGKILL)

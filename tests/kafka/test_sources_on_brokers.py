@@ -55,6 +55,7 @@ def source(
         yield opened
 
 
+@pytest.mark.together
 def test_a_source_finds_versions_and_roles(source: MetricsSource, kafka_testbed: Testbed) -> None:
     assert brokers_of(source) == frozenset(kafka_testbed.broker_ids)
     assert controllers_of(source) == frozenset({kafka_testbed.controller.node_id})
@@ -162,6 +163,7 @@ def test_brokers_are_sampled_under_many_names_for_the_benchmark(
     assert f"{cost.taken}" in line_of(cost)
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("name", NAMES)
 def test_nobody_there_is_a_configuration_error(name: str, spark: SparkSession) -> None:
     port = free_port()
@@ -173,6 +175,7 @@ def test_nobody_there_is_a_configuration_error(name: str, spark: SparkSession) -
     assert "\n" not in message
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("name", NAMES)
 def test_somebody_else_there_is_a_configuration_error(
     name: str, spark: SparkSession, kafka_testbed: Testbed
@@ -201,6 +204,7 @@ def test_a_node_that_hangs_is_missed_and_does_not_hold_up_the_others(spark: Spar
             assert_recovers(source)
 
 
+@pytest.mark.together
 def test_a_node_that_died_and_came_back_is_sampled_again(spark: SparkSession) -> None:
     port = free_port()
     with JmxNode(1, port) as node:
@@ -215,6 +219,7 @@ def test_a_node_that_died_and_came_back_is_sampled_again(spark: SparkSession) ->
                 assert back.values["leader_partitions"] == 10
 
 
+@pytest.mark.together
 def test_more_brokers_than_are_asked_at_a_time_are_each_sampled() -> None:
     count = 150
     with (
