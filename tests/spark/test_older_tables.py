@@ -264,7 +264,7 @@ def test_an_older_table_that_was_opened_once_has_nothing_left_to_add(
         return sorted(Path(grown.address("")).glob("*/_delta_log/*.json"))
 
     before = commits()
-    grown.open()
+    grown.open().settle()
     assert commits() == before != []
 
 
