@@ -9,7 +9,7 @@ from pathlib import Path
 from xdist.scheduler import LoadScopeScheduling
 
 ROOT = Path(__file__).parents[2]
-_BROKERS, _SPARK = re.compile(r"\bkafka_testbed\b"), re.compile(r"\bspark: SparkSession\b")
+_BROKERS, _SESSION = re.compile(r"\bkafka_testbed\b"), re.compile(r"\bspark: SparkSession\b")
 
 
 @cache
@@ -17,10 +17,13 @@ def shared_by(path: str) -> str | None:
     """What the tests of a file share with others: the brokers of the run, its Spark session, or
     nothing.
 
-    A file that has both goes with the brokers, which take longer to start.
+    Tests on brokers that also need Spark start a session of their own, so that there is less
+    that has to wait for its turn.
     """
     text = (ROOT / path).read_text(encoding="utf-8")
-    return "brokers" if _BROKERS.search(text) else "spark" if _SPARK.search(text) else None
+    if _BROKERS.search(text):
+        return "brokers"
+    return "spark" if path.startswith("tests/spark/") and _SESSION.search(text) else None
 
 
 class BySharing(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
