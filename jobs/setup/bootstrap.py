@@ -98,15 +98,29 @@ def install_packages(python: Path, root: Path, log: Path) -> None:
     What another system than Linux needs besides comes with the checkout.
     """
     _run_pip([*_pip(python), *_KNOWN, str(root / "conf" / "hashes.txt")], root, log)
-    pinned = ["-c", str(root / "conf" / "constraints.txt")]
-    _run_pip([*_pip(python), *pinned, "--no-build-isolation", "-e", ".[dev]"], root, log)
+    with ThreadPoolExecutor(1) as pool:
+        compiled = pool.submit(_compile, python, root, log)
+        pinned = ["-c", str(root / "conf" / "constraints.txt")]
+        _run_pip([*_pip(python), *pinned, "--no-build-isolation", "-e", ".[dev]"], root, log)
+        compiled.result()
+
+
+def _compile(python: Path, root: Path, log: Path) -> None:
+    """Compile what is installed on all cores; pip does it on one.
+
+    What cannot be compiled, such as templates of packages, is for the log and no failure: nobody
+    imports it, and whatever is imported uncompiled is compiled then.
+    """
+    command = [str(python), "-m", "compileall", "-q", "-j", "0", str(python.parent.parent / "lib")]
+    with log.open("a") as stream:
+        subprocess.run(command, cwd=root, stdout=stream, stderr=stream, check=False)
 
 
 _KNOWN = ("--no-build-isolation", "--no-deps", "--require-hashes", "-r")
 
 
 def _pip(python: Path) -> list[str]:
-    return [str(python), "-m", "pip", "install", "--disable-pip-version-check"]
+    return [str(python), "-m", "pip", "install", "--disable-pip-version-check", "--no-compile"]
 
 
 def lines_of(requirements: str, names: Sequence[str]) -> str:

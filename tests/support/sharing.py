@@ -14,16 +14,17 @@ _BROKERS, _SESSION = re.compile(r"\bkafka_testbed\b"), re.compile(r"\bspark: Spa
 
 @cache
 def shared_by(path: str) -> str | None:
-    """What the tests of a file share with others: the brokers of the run, its Spark session, or
+    """What the tests of a file share with others: the brokers of the run, a Spark session, or
     nothing.
 
-    Tests on brokers that also need Spark start a session of their own, so that there is less
-    that has to wait for its turn.
+    There are two sessions for the tests of Spark, as those of one would be the last to end.
     """
     text = (ROOT / path).read_text(encoding="utf-8")
     if _BROKERS.search(text):
         return "brokers"
-    return "spark" if path.startswith("tests/spark/") and _SESSION.search(text) else None
+    if not (path.startswith("tests/spark/") and _SESSION.search(text)):
+        return None
+    return "spark, to o" if Path(path).name < "test_p" else "spark, from p"
 
 
 class BySharing(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
