@@ -10,6 +10,7 @@ from metrics.traffic.consumers import ConsumerOptions
 from metrics.traffic.pattern import Phases, TopicOptions, TrafficPattern
 from metrics.traffic.payload import Payload
 from metrics.traffic.producer import ProducerOptions, ProducerPattern
+from tests.support.processes import PATIENCE_S
 
 
 def _taken(kind: type, fields: dict[str, Any]) -> dict[str, Any]:
@@ -72,5 +73,6 @@ def plan(**fields: Any) -> TrialPlan:
         "tasks": 1,
         "leaders": (7,) * 4,
         "brokers": {7: ("h", 1)},
+        "connect_timeout_s": PATIENCE_S,
     }
     return TrialPlan(**(defaults | own))
