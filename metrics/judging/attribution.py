@@ -304,7 +304,7 @@ def _handlers(broker: _Broker) -> str | None:
 def _handlers_do(broker: _Broker) -> str:
     window = broker.window
     waiting, flushing = waiting_share(window), flush_share(window)
-    if (cpu_share(window) or 0.0) >= CPU_SATURATED:
+    if broker.is_at_limit(Resource.CPU):
         return (
             f", on a machine that others than brokers keep {cpu_share(window):.0%} busy: whether "
             "they wait for a core, or for a lock, an authorizer or a read from the disk, cannot be "

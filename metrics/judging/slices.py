@@ -53,7 +53,7 @@ class Slices:
     @property
     def planned(self) -> int:
         """Slices that the whole window has."""
-        return max(1, int(self.window_s / self.interval_s + 1e-9))
+        return int(self.window_s / self.interval_s + 1e-9)
 
     @cached_property
     def _by_broker(self) -> dict[int, list[Edges]]:

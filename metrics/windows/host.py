@@ -171,8 +171,8 @@ def host_window(
     end_s: float,
     brokers: Sequence[int] = (),
     *,
-    generates: bool = False,
-    shares_machine: bool = False,
+    generates: bool,
+    shares_machine: bool,
 ) -> HostWindow:
     """One host's window inside [start_s, end_s].
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -184,6 +185,17 @@ def test_acknowledged_records_that_a_group_did_not_read_are_judged_by_its_lag() 
     assert "first of partition 7, although its lag was 3" in reason.text
     slow = window(Stint(0, 0, 10, 10), lag_records=(0, 40), acked=acked)
     assert mismatches(slow, acked) == [], "the lag speaks for itself"
+
+
+def test_ends_of_transactions_are_offsets_that_a_group_passes_over() -> None:
+    produced = Counts(acked_by_partition={0: 10}, control_records_by_partition={0: 2})
+
+    def read(to_offset: int) -> list[str]:
+        seen = replace(window(Stint(0, 0, to_offset, to_offset)), counts=produced)
+        return [each.indicator for each in mismatches(seen, {0: 12})]
+
+    assert read(12) == []
+    assert read(9) == ["consumption_mismatch"]
 
 
 def test_lag_of_busy_consumers_is_the_generators_own() -> None:

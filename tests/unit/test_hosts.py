@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from metrics.sources.hosts.node_exporter import NodeExporters
 from metrics.sources.hosts.proc import LocalHost, LocalHosts
 from metrics.sources.hosts.sample import HostSample
-from metrics.windows.host import HostWindow, host_window, host_windows
+from metrics.windows.host import DiskWindow, HostWindow, InterfaceWindow, host_window, host_windows
 from metrics.windows.host_use import host_use_of
 from metrics.windows.resource import Resource
 from search.errors import ConfigError
@@ -268,8 +269,13 @@ def two_looks() -> list[HostSample]:
     ]
 
 
-def window() -> HostWindow:
-    return host_window(two_looks(), "b1", 99.0, 111.0, (1, 2))
+def window(
+    looks: Sequence[HostSample] | None = None, start_s: float = 99.0, end_s: float = 111.0
+) -> HostWindow:
+    """Of a host with two brokers."""
+    return host_window(
+        looks or two_looks(), "b1", start_s, end_s, (1, 2), generates=False, shares_machine=True
+    )
 
 
 def test_a_cpu_is_busy_where_no_wait_for_disks_is_told() -> None:
@@ -277,13 +283,24 @@ def test_a_cpu_is_busy_where_no_wait_for_disks_is_told() -> None:
         replace(each, values={n: v for n, v in each.values.items() if n != "cpu_s:iowait"})
         for each in two_looks()
     ]
-    found = host_window(told, "b1", 99.0, 111.0, (1, 2))
+    found = window(told)
     assert found.cpu_busy == pytest.approx(15 / 19)
     assert found.cpu_iowait is None
 
 
 def test_a_host_without_interfaces_has_no_busiest_one() -> None:
     assert replace(window(), interfaces=()).busiest_interface is None
+
+
+def test_the_disk_that_had_work_for_longest_stands_for_a_host() -> None:
+    disks = (DiskWindow("a"), DiskWindow("b", busy_share=0.9), DiskWindow("c", busy_share=0.2))
+    host = replace(window(), disks=disks)
+    assert host.busiest_disk == disks[1]
+    assert replace(host, disks=()).busiest_disk is None
+
+
+def test_an_interface_of_which_no_bytes_are_told_has_no_use() -> None:
+    assert InterfaceWindow("eth0", packets=9.0, speed_bytes_per_s=1e6).used_share is None
 
 
 def test_a_window_is_exact_in_what_the_kernel_counts() -> None:
@@ -332,8 +349,18 @@ def test_the_use_table_asks_each_resource_all_three_questions() -> None:
 
 
 def test_a_host_with_one_look_is_named_and_says_nothing() -> None:
-    found = host_window(two_looks()[:1], "b1", 0.0, 200.0, (1,))
-    assert (found.brokers, found.samples, found.cpu_busy) == ((1,), 0, None)
+    found = window(two_looks()[:1], 0.0, 200.0)
+    assert (found.brokers, found.samples, found.cpu_busy) == ((1, 2), 0, None)
+
+
+def test_a_sample_on_either_edge_of_the_window_is_inside() -> None:
+    assert window(start_s=100.0, end_s=110.0) == window()
+
+
+def test_the_memory_of_a_broker_that_was_found_late_is_told() -> None:
+    first, last, *_ = two_looks()
+    late = replace(last, at_s=111.0, values={**last.values, "resident_bytes:2": 700.0})
+    assert window([first, last, late]).resident_bytes == {1: 600.0, 2: 700.0}
 
 
 def test_who_runs_where() -> None:

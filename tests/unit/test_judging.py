@@ -69,6 +69,12 @@ def test_a_shortfall_while_the_generator_had_capacity_is_an_overload(
         assert judgement.limited_by is Resource.UNKNOWN
 
 
+def test_an_isr_that_no_single_broker_shows_blames_none() -> None:
+    judgement = judged(brokers=[broker(isr_changed_share=None)], any_isr_changed_share=0.9)
+    (reason,) = judgement.reasons
+    assert (reason.indicator, reason.value, reason.broker_id) == ("isr", 0.9, None)
+
+
 def test_brokers_reasons_come_before_the_shortfall_worst_first() -> None:
     brokers = (broker(1, handler_idle=0.15), broker(2, handler_idle=0.05), broker(3))
     judgement = judged(client(acked_records=5_000), brokers)
@@ -155,6 +161,13 @@ def test_a_group_that_falls_behind_by_a_tenth_is_an_overload_by_default() -> Non
     assert judged().verdict is Verdict.SUSTAINED, "without groups it says nothing"
 
 
+@pytest.mark.parametrize(("unread", "worst"), [((300, 100), 0), ((100, 300), 1)])
+def test_the_group_that_fell_behind_most_is_told(unread: tuple[int, int], worst: int) -> None:
+    told = {reason.indicator: reason for reason in judged(with_groups(*unread)).reasons}
+    assert told["consumer_lag"].value == pytest.approx(0.03)
+    assert f"the lag of consumer group {worst} grew by 3.0%" in told["consumer_lag"].text
+
+
 def test_several_goals_judge_one_trial() -> None:
     seen = evidence(with_groups(500), with_one(handler_idle=0.3))
     goals = {
@@ -198,6 +211,13 @@ def test_a_trial_that_was_ended_keeps_its_other_reasons() -> None:
     judgement = judged(brokers=with_one(samples_missed=9), refusals=(refusal,))
     assert judgement.verdict is Verdict.INVALID
     assert [each.indicator for each in judgement.reasons] == ["guard", "metrics_incomplete"]
+
+
+def test_only_a_window_that_began_is_said_to_have_ended_early() -> None:
+    assert "ended_early" in rules(judged(planned_s=20.0))
+    assert "ended_early" not in rules(judged(planned_s=10.0))
+    never = client(end_s=START_S, task_errors=("task 0 on a: out of memory",))
+    assert rules(judged(never, planned_s=20.0)) == {"task_failed"}
 
 
 def test_utilization_is_one_at_the_threshold() -> None:

@@ -30,6 +30,11 @@ def test_a_broker_that_answers_too_slowly_is_overloaded() -> None:
     assert (reason.value, reason.threshold, reason.broker_id) == (30.0, 20.0, 2)
 
 
+def test_exactly_at_the_limit_is_sustained() -> None:
+    judgement = judged(brokers=with_one(produce=SLOW), thresholds=goal(produce_response_ms_max=30))
+    assert judgement.verdict is Verdict.SUSTAINED
+
+
 def test_it_is_asked_only_by_a_goal_with_a_limit_and_tells_how_near_it_is() -> None:
     seen = evidence(brokers=with_one(produce=SLOW))
     found = judge_all(seen, {"without": goal(), "with": goal(produce_response_ms_max=60)})

@@ -77,6 +77,25 @@ def test_a_hopeless_overload_may_end() -> None:
     assert StopRule().verdict(_progress(idle=0.02)) is Verdict.OVERLOADED
 
 
+def test_one_sample_with_too_long_a_queue_is_an_overload() -> None:
+    """By each broker's own limit; the size of the other's queue is not known."""
+
+    def waiting(requests: float) -> Progress:
+        samples = [
+            replace(each, values={**each.values, "request_queue_size": requests})
+            if (each.broker_id, each.at_s) == (2, START_S + 4)
+            else each
+            for each in _samples(0.9, 14)
+        ]
+        facts = ClusterFacts(queued_max_requests={2: 500.0})
+        slices = replace(_slices(samples, _acked(14)), cluster=facts)
+        return progress_of(slices, goal(request_queue_share_max=0.8))
+
+    assert StopRule().verdict(waiting(401.0)) is Verdict.OVERLOADED
+    assert StopRule().verdict(waiting(400.0)) is None, "a later sample may still be beyond it"
+    assert [name for name in waiting(0.0).shares if "queue" in name] == ["request_queue/2"]
+
+
 def test_a_shortfall_that_grows_is_an_overload_and_a_small_one_keeps_the_trial_going() -> None:
     assert StopRule().verdict(_progress(share=0.9)) is Verdict.OVERLOADED
     assert StopRule().verdict(_progress(share=0.988)) is None

@@ -70,6 +70,20 @@ def test_throttles_and_refusals_of_produce_requests_are_seen() -> None:
     assert window.failed_produce_requests_per_s == pytest.approx(3.0)
 
 
+@pytest.mark.parametrize("kind", ["produce", "fetch_consumer", "fetch_follower"])
+def test_each_kind_of_request_has_its_own_times(kind: str) -> None:
+    counted = f"{kind}_local_ms_count", f"{kind}_local_ms_mean"
+    taken = [
+        sample(second, {counted[0]: 50.0 * second, counted[1]: 7.0, f"{kind}_total_ms_count": 1.0})
+        for second in range(11)
+    ]
+    window = window_of(taken)
+    kinds = ("produce", "fetch_consumer", "fetch_follower")
+    assert {each: getattr(window, each).local_ms for each in kinds} == pytest.approx(
+        {each: 7.0 if each == kind else None for each in kinds}
+    )
+
+
 def test_a_histogram_that_recorded_nothing_has_no_mean() -> None:
     still = {"log_flush_ms_count": 5.0, "log_flush_ms_mean": 3.0}
     window = window_of([sample(second, still) for second in range(11)])
@@ -131,6 +145,8 @@ def test_a_restart_in_the_warm_up_counts_and_one_after_the_window_does_not() -> 
     assert window_of([replace(samples[0], values=up), *samples[1:]]).contradiction is not None
     down = {**samples[-1].values, "uptime_ms": 400.0}
     assert window_of([*samples[:-1], replace(samples[-1], values=down)]).contradiction is None
+    at_its_end = [*samples[:11], replace(samples[11], values=down)]
+    assert window_of(at_its_end).contradiction is not None
 
 
 def silent(silences_ms: dict[int, float], collected_ms: dict[int, float]) -> list[BrokerSample]:
