@@ -6,11 +6,12 @@ import math
 
 import pytest
 
-from search.estimate import Curve, LoadEquation, solve
+from search.aim import Aim, aim
+from search.estimate import Curve, Estimate, LoadEquation, solve
 from search.guide import Guide
 from search.guided import Guided
 from search.limits import Limits
-from search.model import Measure, Observation, Verdict
+from search.model import Bracket, Measure, Observation, Verdict
 from search.standing import bracket_of_standings, standings_of
 
 IDLE_MIN = 0.20
@@ -58,3 +59,20 @@ def test_equations_that_contradict_each_other_are_trusted_less() -> None:
     assert calm.scatter == 1.0
     assert torn.scatter > 2.0
     assert torn.spread == pytest.approx(calm.spread * torn.scatter)
+
+
+@pytest.mark.parametrize(
+    ("overloaded", "limit", "expected"),
+    [
+        (120, 117.0, Aim(115, "close from below")),
+        (120, 108.0, Aim(104, "set the lower bound")),
+        (200, 108.0, Aim(114, "bound it from above")),
+    ],
+    ids=["closes at 115", "overload near the estimate", "overload far above it"],
+)
+def test_a_load_closes_the_bracket_or_bounds_it_where_that_tells_most(
+    overloaded: int, limit: float, expected: Aim
+) -> None:
+    estimate = Estimate(limit, spread=0.1, gain=0.75, at_limit=1.0)
+    bracket = Bracket(100, overloaded)
+    assert aim(bracket, estimate, resolution=0.05, cap=1_000, climb_max=4.0) == expected

@@ -126,12 +126,26 @@ def test_small_batches_cost_as_much_as_large_ones() -> None:
 
 
 def test_one_point_predicts_near_sizes_better_than_far_ones() -> None:
-    model = fit([Point(1000, 200.0, 0.02)], RATE)
+    model = fit([Point(1000, 200.0, 0.02)], RATE, brokers=3)
     assert model is not None
-    spreads = [model.predict(bpm)[1] for bpm in (1000, 2000, 10_000)]
-    assert spreads == sorted(spreads)
+    same, near, far = (model.predict(bpm)[1] for bpm in (1000, 2000, 10_000))
+    assert same < near < far
     assert model.predict(1000)[0] == pytest.approx(200.0, rel=0.01)
-    assert fit([], RATE) is None
+    assert fit([], RATE, brokers=3) is None
+
+
+def test_bends_weigh_as_the_difference_of_two_points_makes_them_likely() -> None:
+    points = [Point(100, 46.0, 0.2), Point(10_000, 26.0, 0.1)]
+    model = fit(points, ProducerRate(records_per_s=1_000.0), brokers=3, misfit=0.05)
+    assert model is not None
+    variance = 0.2**2 + 0.1**2 + 2 * 0.05**2
+    misses = [
+        math.log(46.0 / 26.0) - math.log((bend + 10_000) / (bend + 100))
+        for _, bend, _ in model.bends
+    ]
+    likely = [math.exp(-0.5 * miss**2 / variance) for miss in misses]
+    expected = [each / sum(likely) for each in likely]
+    assert [weight for weight, _, _ in model.bends] == pytest.approx(expected)
 
 
 def test_a_producer_has_exactly_one_rate() -> None:
