@@ -93,6 +93,10 @@ def test_a_budget_ends_the_line_with_the_best_bracket_so_far(budget: Budget, nam
         assert "trials more" in point.result.reason
 
 
+def test_the_least_budget_is_not_used_up_before_the_first_trial() -> None:
+    assert Budget(trials=1, duration_s=0.1, payload_bytes=1).exhausted(LINE.spent(())) is None
+
+
 def test_two_costs_are_recovered_from_three_points() -> None:
     rate = ProducerRate(records_per_s=1000.0)
     spec = LineSpec(3, rate, 2e-6, 4e-9, 0.0, ClusterSpec(capacity=1.0))
