@@ -100,7 +100,6 @@ def test_each_aborted_transaction_counts_whenever_it_ends() -> None:
     assert account.counts.control_records_by_partition == {3: 2, 4: 1}
 
 
-
 def test_latency_is_kept_second_by_second_as_answers_come() -> None:
     account = Account(Window(10.0, 14.0), 0.0)
     for now, latency_s, records in (

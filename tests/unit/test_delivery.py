@@ -277,7 +277,6 @@ def test_what_finds_no_way_is_looked_at_soon_again_after_another_one_was_opened(
     assert driven.counts.errors == {"ConnectionClosed": 1}
 
 
-
 def test_batches_that_never_had_their_turn_expire() -> None:
     driven = Driven(max_in_flight=1, delivery_timeout_ms=5_000)
     driven.until(3.5)
@@ -768,7 +767,6 @@ def test_with_acks_0_batches_are_written_while_a_question_waits_for_its_answer()
     driven.learn(driven.two, 1.6, {0: 2})
     assert sent(driven.until(3.5)) == [2, 3]
     assert not driven.two.in_flight
-
 
 
 def test_with_acks_0_what_a_lost_connection_did_not_take_is_sent_again() -> None:

@@ -102,7 +102,6 @@ def test_libraries_are_given_names_as_they_are_and_addresses_of_ipv6_in_brackets
     assert plan(brokers=brokers).servers == ["broker-1:9092", "[2001:db8::1]:9093"]
 
 
-
 @given(np=st.integers(min_value=1, max_value=500), tasks=st.integers(min_value=1, max_value=40))
 def test_producers_spread_evenly_over_tasks(np: int, tasks: int) -> None:
     trial = plan(np=np, tasks=tasks)

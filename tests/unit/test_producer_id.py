@@ -91,7 +91,6 @@ def test_after_a_new_epoch_the_first_batch_is_the_next_one_again() -> None:
     assert state.is_next(after)
 
 
-
 def test_epochs_end() -> None:
     state = ProducerIdState(9)
     state._epochs[3] = 32_767

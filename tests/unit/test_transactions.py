@@ -233,7 +233,6 @@ def test_an_open_batch_waits_for_its_partition_and_does_not_expire() -> None:
     assert each.counts.failed_total == 0
 
 
-
 def test_the_last_transaction_is_committed_in_the_drain() -> None:
     each = begun(driven(end_s=2.0, max_in_flight=1))
     each.until(1.9)
@@ -267,7 +266,6 @@ def test_what_waits_to_be_sent_again_when_the_drain_is_over_fails_once() -> None
     each.delivery.end(2.1)
     assert each.counts.errors == {"RequestTimedOutError": 1, "Unacknowledged": 1}
     assert not each.delivery.has_work
-
 
 
 def test_a_closed_loop_commits_too() -> None:
