@@ -50,6 +50,20 @@ def test_readings_next_to_the_threshold_count_whoever_was_outvoted() -> None:
     assert both.load < last.load
 
 
+@pytest.mark.parametrize(("deviations", "counts"), [(2.3, True), (2.7, False)])
+def test_an_outvoted_reading_counts_where_it_is_as_near_as_two_readings_scatter(
+    deviations: float, counts: bool
+) -> None:
+    def read(verdict: Verdict, used: float) -> Observation:
+        return Observation(100, verdict, {"request_handler_idle": used, "achieved": 0.0})
+
+    guide, believed = Guide(noise=0.02), read(Verdict.SUSTAINED, 0.9)
+    away = math.exp(deviations * guide.noise * math.sqrt(2.0))
+    outvoted = read(Verdict.OVERLOADED, 0.9 * away)
+    alone, all_of_them = [believed] * 2, [outvoted, believed, believed]
+    assert (guide.expectation(all_of_them) != guide.expectation(alone)) is counts
+
+
 def test_equations_that_contradict_each_other_are_trusted_less() -> None:
     agree = [LoadEquation(math.log(100), 0.0, 0.02)] * 4
     differ = [LoadEquation(math.log(load), 0.0, 0.02) for load in (85, 95, 105, 118)]
