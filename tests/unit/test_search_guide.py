@@ -64,6 +64,19 @@ def test_an_outvoted_reading_counts_where_it_is_as_near_as_two_readings_scatter(
     assert (guide.expectation(all_of_them) != guide.expectation(alone)) is counts
 
 
+def test_a_ceiling_below_a_load_that_held_was_a_stall() -> None:
+    read = {"request_handler_idle": 0.5, "achieved": 50.0}
+    stood_still = Observation(100, Verdict.OVERLOADED, read)
+    assert Guide().curve_of([stood_still]).at_limit == 0.5
+    assert Guide().curve_of([stood_still, seen(90, 0.36)]).at_limit == 1.0
+
+
+def test_the_reading_nearest_to_the_limit_explains_it() -> None:
+    estimate = Estimate(120.0, spread=0.1, gain=0.75, at_limit=1.0)
+    said = Guide().explain([seen(10, 0.9), seen(100, 0.4), seen(300, 0.1)], estimate)
+    assert said.startswith("idle 0.40 at 100 producers, ")
+
+
 def test_equations_that_contradict_each_other_are_trusted_less() -> None:
     agree = [LoadEquation(math.log(100), 0.0, 0.02)] * 4
     differ = [LoadEquation(math.log(load), 0.0, 0.02) for load in (85, 95, 105, 118)]
