@@ -225,6 +225,20 @@ def test_a_batch_that_expires_before_its_partition_is_added_aborts_nothing_there
     assert each.counts.errors == {"KafkaTimeoutError": 1}
 
 
+def test_a_memory_that_the_next_transaction_fills_stays_full_where_one_is_aborted() -> None:
+    each = begun(driven(buffer_memory=320))
+    each.until(9.5)
+    assert (each.producer.blocked, each.producer.opened) == (True, 5), "records 3 and 4 wait"
+    for _ in range(3):
+        each.answer(each.one, 9.5, TOO_LARGE)
+    assert asked(each.until(9.6)) == [ABORT]
+    assert each.producer.opened == 5
+    each.tell(each.one, 9.7)
+    each.tell(each.one, 9.8, 0, (0, 1))
+    assert sent(each.tell(each.one, 9.9))[:2] == [3, 4], "and then it goes on"
+    assert each.producer.opened > 5
+
+
 def test_an_open_batch_waits_for_its_partition_and_does_not_expire() -> None:
     each = driven(full=10)
     assert asked(each.until(0.0)) == [AddPartitions((0,))]

@@ -858,7 +858,8 @@ class Delivery:
                 producer.unbuffer(batch)
                 transactions.unsettled -= 1
             transactions.open_batch_waits = True
-            self._schedule(producer, producer.ready_s)
+            if not producer.blocked:
+                self._schedule(producer, producer.ready_s)
             self._unblock(producer)
         self._settle(producer, transactions, now)
 
