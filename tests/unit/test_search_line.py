@@ -97,6 +97,12 @@ def test_the_least_budget_is_not_used_up_before_the_first_trial() -> None:
     assert Budget(trials=1, duration_s=0.1, payload_bytes=1).exhausted(LINE.spent(())) is None
 
 
+def test_a_size_without_readings_teaches_the_middle_of_its_bracket() -> None:
+    trials = (Observation(81, Verdict.SUSTAINED), Observation(100, Verdict.OVERLOADED))
+    (point,) = LINE.points([FinishedPoint(1_000, Done(Bracket(81, 100)), trials)])
+    assert point.limit == pytest.approx(90.0)
+
+
 def test_two_costs_are_recovered_from_three_points() -> None:
     rate = ProducerRate(records_per_s=1000.0)
     spec = LineSpec(3, rate, 2e-6, 4e-9, 0.0, ClusterSpec(capacity=1.0))
