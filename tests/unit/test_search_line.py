@@ -181,6 +181,39 @@ def test_the_line_is_refined_where_it_bends() -> None:
     assert 3 <= len(measured) <= 5
 
 
+@pytest.mark.parametrize(
+    ("limits", "added"),
+    [
+        ({100: 100.0, 1_000: 300.0, 100_000: 300.0}, 10_000),
+        ({10: 100.0, 10_000: 300.0, 100_000: 300.0}, 316),
+    ],
+    ids=["the next one", "the one before"],
+)
+def test_a_size_is_added_on_the_side_of_the_bend_whose_neighbour_is_further(
+    limits: dict[int, float], added: int
+) -> None:
+    points = [Point(bpm, limit, 0.02) for bpm, limit in limits.items()]
+    assert bend_of(points, ProducerRate(bytes_per_s=1e6)) == added
+
+
+def test_most_sizes_say_at_which_utilization_the_limit_shows() -> None:
+    def point(bpm: int, used: float, achieved: float) -> FinishedPoint:
+        read = {"request_handler_idle": used, "achieved": achieved}
+        trials = (
+            Observation(97, Verdict.SUSTAINED, {"request_handler_idle": 0.97 * used}),
+            Observation(100, Verdict.OVERLOADED, read),
+        )
+        return FinishedPoint(bpm, Done(Bracket(97, 100)), trials)
+
+    by_handlers = [point(bpm, 1.02, 1.0) for bpm in (100, 200, 400)]
+    by_something_else = [point(bpm, 0.5, 50.0) for bpm in (1_000, 2_000)]
+    for finished, at_limit in (
+        (by_handlers + by_something_else, 1.0),
+        (by_handlers[:1] + by_something_else, 0.5),
+    ):
+        assert LINE.guide_for(10_000, finished).curve.at_limit == at_limit
+
+
 def test_a_forecast_covers_what_comes_and_narrows() -> None:
     line = Line((100, 1000, 10_000), RATE, Limits(128, 20_000, 0.05, 3), brokers=3)
     before = forecast(line, trial_s=40.0, clusters=30)
