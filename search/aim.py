@@ -33,9 +33,7 @@ class Aim:
 
 def lowest_closing(overloaded: int, resolution: float) -> int:
     """The lowest load that closes the bracket from below when sustained."""
-    load = max(1, math.ceil(overloaded * (1.0 - resolution)))
-    while load > 1 and Bracket(load - 1, overloaded).is_closed(resolution):
-        load -= 1
+    load = max(1, min(overloaded - 1, math.floor(overloaded * (1.0 - resolution))))
     while not Bracket(load, overloaded).is_closed(resolution):
         load += 1
     return load
@@ -43,9 +41,7 @@ def lowest_closing(overloaded: int, resolution: float) -> int:
 
 def highest_closing(sustained: int, resolution: float) -> int:
     """The highest load that closes the bracket from above when overloaded."""
-    load = max(sustained + 1, math.floor(sustained / (1.0 - resolution)))
-    while Bracket(sustained, load + 1).is_closed(resolution):
-        load += 1
+    load = max(sustained + 1, math.ceil(sustained / (1.0 - resolution)))
     while not Bracket(sustained, load).is_closed(resolution):
         load -= 1
     return load

@@ -115,7 +115,7 @@ class BoundaryModel:
 
 
 def fit(
-    points: Sequence[Point], rate: ProducerRate, brokers: int = 1, misfit: float = 0.05
+    points: Sequence[Point], rate: ProducerRate, brokers: int, misfit: float = 0.05
 ) -> BoundaryModel | None:
     """Fit the two costs to measured limits, or None without any.
 

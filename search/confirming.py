@@ -185,9 +185,9 @@ class Confirming:
         decision = self._decided(told.searched)
         if isinstance(decision, Measure) and told.failed and len(told.searched) == 2:
             return replace(decision, reason=f"{self._said(told.failed[-1])}; {decision.reason}")
-        load = decision.bracket.sustained if isinstance(decision, Done) else 0
-        if not isinstance(decision, Done) or not load:
+        if not isinstance(decision, Done) or not decision.bracket.sustained:
             return decision
+        load = decision.bracket.sustained
         hold = told.last if told.last is not None and told.last.load == load else None
         if hold is not None and hold.has_lasted:
             return replace(decision, confirmed_s=hold.held_s)

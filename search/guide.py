@@ -286,9 +286,9 @@ class Guide:
 
         Where something else binds, a heavier overload that left them as idle supports it.
         """
-        used = max((self.signals.highest(s) or 0.0 for s in history if s.load == load), default=0.0)
-        has_reading = any(self.signals.highest(s) is not None for s in history if s.load == load)
-        if not has_reading or used >= UNLIKELY * self.curve_of(history).at_limit:
+        found = [self.signals.highest(s) for s in history if s.load == load]
+        used = max((each for each in found if each is not None), default=math.inf)
+        if used >= UNLIKELY * self.curve_of(history).at_limit:
             return False
         others = [s for s in history if s.load > load and _stands_overloaded(s, standings)]
         return not any((self.signals.highest(s) or 9.9) <= SIMILAR * used for s in others)

@@ -92,6 +92,14 @@ def test_each_producer_has_its_account_beside_that_of_the_partitions() -> None:
     assert (counts.duplicates_by_partition, counts.duplicates_at_most) == ({3: 4}, 4)
 
 
+def test_each_aborted_transaction_counts_whenever_it_ends() -> None:
+    account = Account(Window(10.0, 20.0), 0.001)
+    account.aborted([3], 5)
+    account.aborted([3, 4], 2)
+    assert (account.counts.transactions_aborted, account.counts.aborted_records) == (2, 7)
+    assert account.counts.control_records_by_partition == {3: 2, 4: 1}
+
+
 def test_latency_is_kept_second_by_second_as_answers_come() -> None:
     account = Account(Window(10.0, 14.0), 0.0)
     for now, latency_s, records in (

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from jobs.config import load, load_workload
 from jobs.trials.load import require_room
 from metrics.traffic.consumers import ConsumerOptions
 from search.errors import ConfigError
+from tests.support.patterns import plan
 
 
 @pytest.mark.parametrize(
@@ -58,3 +61,19 @@ def test_groups_can_be_searched_along() -> None:
 def test_a_backlog_needs_both_of_its_keys(override: str) -> None:
     with pytest.raises(ConfigError, match="expected backlog_records above 0 with start: backlog"):
         load_workload("demo", [f"workload.consumers.{override}"])
+
+
+@pytest.mark.parametrize(
+    ("options", "offsets"),
+    [
+        ({"start": "latest"}, [100, 7, 0, 0]),
+        ({"start": "earliest"}, [5, 5, 5, 5]),
+        ({"start": "backlog", "backlog_records": 10}, [97, 5, 5, 5]),
+    ],
+)
+def test_a_group_begins_at_the_end_at_the_first_record_or_so_far_behind_the_end(
+    options: dict[str, Any], offsets: list[int]
+) -> None:
+    """Ten records on four partitions are three of each, and no more than there are."""
+    trial = plan(consumers=ConsumerOptions(groups=1, **options), end_offsets={0: 100, 1: 7})
+    assert [trial.start_offset(partition, first=5) for partition in range(4)] == offsets

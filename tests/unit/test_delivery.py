@@ -259,6 +259,24 @@ def test_a_batch_that_finds_no_way_fails_after_its_delivery_timeout() -> None:
     assert not driven.delivery.has_work
 
 
+def test_what_finds_no_way_is_looked_at_soon_again_after_another_one_was_opened() -> None:
+    driven = Driven(
+        rate=ALONE,
+        delivery_timeout_ms=5_500,
+        retry_backoff_ms=1_000.0,
+        retry_backoff_max_ms=60_000.0,
+    )
+    driven.until(0.0)
+    for connection in (driven.one, driven.two):
+        driven.lose(connection, 0.1)
+    driven.until(5.0)
+    driven.reopen(driven.two, 5.0)
+    driven.until(5.0)
+    assert driven.counts.failed_total == 0
+    driven.until(6.2)  # one shortest back-off later, 20 % up or down
+    assert driven.counts.errors == {"ConnectionClosed": 1}
+
+
 def test_batches_that_never_had_their_turn_expire() -> None:
     driven = Driven(max_in_flight=1, delivery_timeout_ms=5_000)
     driven.until(3.5)
@@ -737,6 +755,18 @@ def test_with_acks_0_every_broker_is_asked_in_the_end_whether_it_has_read_all() 
     assert driven.delivery.has_work
     driven.lose(driven.two, 1.2)
     assert not driven.delivery.has_work, "who is gone will say nothing any more"
+
+
+def test_with_acks_0_batches_are_written_while_a_question_waits_for_its_answer() -> None:
+    driven = Driven(leaders=(1, 2), batch_size=1, sticky_partition="round_robin", acks="0")
+    driven.until(0.0)
+    driven.lose(driven.one, 0.1)
+    assert other(driven.until(0.1)) == [(AskLeaders, 2)]
+    assert sent(driven.until(1.5)) == [1]
+    assert driven.counts.acked_by_partition == {0: 1, 1: 1}
+    driven.learn(driven.two, 1.6, {0: 2})
+    assert sent(driven.until(3.5)) == [2, 3]
+    assert not driven.two.in_flight
 
 
 def test_with_acks_0_what_a_lost_connection_did_not_take_is_sent_again() -> None:

@@ -97,6 +97,11 @@ def test_the_partition_sticks_until_batch_size_and_then_all_get_their_share() ->
     assert max(seen.values()) < 1.4 * min(seen.values())
 
 
+def test_libraries_are_given_names_as_they_are_and_addresses_of_ipv6_in_brackets() -> None:
+    brokers = {1: ("broker-1", 9092), 2: ("2001:db8::1", 9093)}
+    assert plan(brokers=brokers).servers == ["broker-1:9092", "[2001:db8::1]:9093"]
+
+
 @given(np=st.integers(min_value=1, max_value=500), tasks=st.integers(min_value=1, max_value=40))
 def test_producers_spread_evenly_over_tasks(np: int, tasks: int) -> None:
     trial = plan(np=np, tasks=tasks)

@@ -82,6 +82,15 @@ def test_a_new_epoch_makes_old_stamps_and_doubtful_copies_count() -> None:
     assert state.stamp(_batch(partition=4)) == (0, 0), "other partitions go on"
 
 
+def test_after_a_new_epoch_the_first_batch_is_the_next_one_again() -> None:
+    state, before, after = ProducerIdState(9), _batch(), _batch()
+    state.stamp(before)
+    state.acknowledge(before)
+    state.start_again(3)
+    assert state.stamp(after) == (1, 0)
+    assert state.is_next(after)
+
+
 def test_epochs_end() -> None:
     state = ProducerIdState(9)
     state._epochs[3] = 32_767

@@ -6,11 +6,12 @@ import math
 
 import pytest
 
-from search.estimate import Curve, LoadEquation, solve
+from search.aim import Aim, aim
+from search.estimate import Curve, Estimate, LoadEquation, solve
 from search.guide import Guide
 from search.guided import Guided
 from search.limits import Limits
-from search.model import Measure, Observation, Verdict
+from search.model import Bracket, Measure, Observation, Verdict
 from search.standing import bracket_of_standings, standings_of
 
 IDLE_MIN = 0.20
@@ -49,6 +50,33 @@ def test_readings_next_to_the_threshold_count_whoever_was_outvoted() -> None:
     assert both.load < last.load
 
 
+@pytest.mark.parametrize(("deviations", "counts"), [(2.3, True), (2.7, False)])
+def test_an_outvoted_reading_counts_where_it_is_as_near_as_two_readings_scatter(
+    deviations: float, counts: bool
+) -> None:
+    def read(verdict: Verdict, used: float) -> Observation:
+        return Observation(100, verdict, {"request_handler_idle": used, "achieved": 0.0})
+
+    guide, believed = Guide(noise=0.02), read(Verdict.SUSTAINED, 0.9)
+    away = math.exp(deviations * guide.noise * math.sqrt(2.0))
+    outvoted = read(Verdict.OVERLOADED, 0.9 * away)
+    alone, all_of_them = [believed] * 2, [outvoted, believed, believed]
+    assert (guide.expectation(all_of_them) != guide.expectation(alone)) is counts
+
+
+def test_a_ceiling_below_a_load_that_held_was_a_stall() -> None:
+    read = {"request_handler_idle": 0.5, "achieved": 50.0}
+    stood_still = Observation(100, Verdict.OVERLOADED, read)
+    assert Guide().curve_of([stood_still]).at_limit == 0.5
+    assert Guide().curve_of([stood_still, seen(90, 0.36)]).at_limit == 1.0
+
+
+def test_the_reading_nearest_to_the_limit_explains_it() -> None:
+    estimate = Estimate(120.0, spread=0.1, gain=0.75, at_limit=1.0)
+    said = Guide().explain([seen(10, 0.9), seen(100, 0.4), seen(300, 0.1)], estimate)
+    assert said.startswith("idle 0.40 at 100 producers, ")
+
+
 def test_equations_that_contradict_each_other_are_trusted_less() -> None:
     agree = [LoadEquation(math.log(100), 0.0, 0.02)] * 4
     differ = [LoadEquation(math.log(load), 0.0, 0.02) for load in (85, 95, 105, 118)]
@@ -58,3 +86,20 @@ def test_equations_that_contradict_each_other_are_trusted_less() -> None:
     assert calm.scatter == 1.0
     assert torn.scatter > 2.0
     assert torn.spread == pytest.approx(calm.spread * torn.scatter)
+
+
+@pytest.mark.parametrize(
+    ("overloaded", "limit", "expected"),
+    [
+        (120, 117.0, Aim(115, "close from below")),
+        (120, 108.0, Aim(104, "set the lower bound")),
+        (200, 108.0, Aim(114, "bound it from above")),
+    ],
+    ids=["closes at 115", "overload near the estimate", "overload far above it"],
+)
+def test_a_load_closes_the_bracket_or_bounds_it_where_that_tells_most(
+    overloaded: int, limit: float, expected: Aim
+) -> None:
+    estimate = Estimate(limit, spread=0.1, gain=0.75, at_limit=1.0)
+    bracket = Bracket(100, overloaded)
+    assert aim(bracket, estimate, resolution=0.05, cap=1_000, climb_max=4.0) == expected

@@ -93,6 +93,16 @@ def test_a_budget_ends_the_line_with_the_best_bracket_so_far(budget: Budget, nam
         assert "trials more" in point.result.reason
 
 
+def test_the_least_budget_is_not_used_up_before_the_first_trial() -> None:
+    assert Budget(trials=1, duration_s=0.1, payload_bytes=1).exhausted(LINE.spent(())) is None
+
+
+def test_a_size_without_readings_teaches_the_middle_of_its_bracket() -> None:
+    trials = (Observation(81, Verdict.SUSTAINED), Observation(100, Verdict.OVERLOADED))
+    (point,) = LINE.points([FinishedPoint(1_000, Done(Bracket(81, 100)), trials)])
+    assert point.limit == pytest.approx(90.0)
+
+
 def test_two_costs_are_recovered_from_three_points() -> None:
     rate = ProducerRate(records_per_s=1000.0)
     spec = LineSpec(3, rate, 2e-6, 4e-9, 0.0, ClusterSpec(capacity=1.0))
@@ -126,12 +136,26 @@ def test_small_batches_cost_as_much_as_large_ones() -> None:
 
 
 def test_one_point_predicts_near_sizes_better_than_far_ones() -> None:
-    model = fit([Point(1000, 200.0, 0.02)], RATE)
+    model = fit([Point(1000, 200.0, 0.02)], RATE, brokers=3)
     assert model is not None
-    spreads = [model.predict(bpm)[1] for bpm in (1000, 2000, 10_000)]
-    assert spreads == sorted(spreads)
+    same, near, far = (model.predict(bpm)[1] for bpm in (1000, 2000, 10_000))
+    assert same < near < far
     assert model.predict(1000)[0] == pytest.approx(200.0, rel=0.01)
-    assert fit([], RATE) is None
+    assert fit([], RATE, brokers=3) is None
+
+
+def test_bends_weigh_as_the_difference_of_two_points_makes_them_likely() -> None:
+    points = [Point(100, 46.0, 0.2), Point(10_000, 26.0, 0.1)]
+    model = fit(points, ProducerRate(records_per_s=1_000.0), brokers=3, misfit=0.05)
+    assert model is not None
+    variance = 0.2**2 + 0.1**2 + 2 * 0.05**2
+    misses = [
+        math.log(46.0 / 26.0) - math.log((bend + 10_000) / (bend + 100))
+        for _, bend, _ in model.bends
+    ]
+    likely = [math.exp(-0.5 * miss**2 / variance) for miss in misses]
+    expected = [each / sum(likely) for each in likely]
+    assert [weight for weight, _, _ in model.bends] == pytest.approx(expected)
 
 
 def test_a_producer_has_exactly_one_rate() -> None:
@@ -155,6 +179,39 @@ def test_the_line_is_refined_where_it_bends() -> None:
     line = Line((100, 3000, 100_000), rate, LIMITS, brokers=3, refine_max=2)
     measured = run_line(line, draw_line(USUAL, 3).cluster)
     assert 3 <= len(measured) <= 5
+
+
+@pytest.mark.parametrize(
+    ("limits", "added"),
+    [
+        ({100: 100.0, 1_000: 300.0, 100_000: 300.0}, 10_000),
+        ({10: 100.0, 10_000: 300.0, 100_000: 300.0}, 316),
+    ],
+    ids=["the next one", "the one before"],
+)
+def test_a_size_is_added_on_the_side_of_the_bend_whose_neighbour_is_further(
+    limits: dict[int, float], added: int
+) -> None:
+    points = [Point(bpm, limit, 0.02) for bpm, limit in limits.items()]
+    assert bend_of(points, ProducerRate(bytes_per_s=1e6)) == added
+
+
+def test_most_sizes_say_at_which_utilization_the_limit_shows() -> None:
+    def point(bpm: int, used: float, achieved: float) -> FinishedPoint:
+        read = {"request_handler_idle": used, "achieved": achieved}
+        trials = (
+            Observation(97, Verdict.SUSTAINED, {"request_handler_idle": 0.97 * used}),
+            Observation(100, Verdict.OVERLOADED, read),
+        )
+        return FinishedPoint(bpm, Done(Bracket(97, 100)), trials)
+
+    by_handlers = [point(bpm, 1.02, 1.0) for bpm in (100, 200, 400)]
+    by_something_else = [point(bpm, 0.5, 50.0) for bpm in (1_000, 2_000)]
+    for finished, at_limit in (
+        (by_handlers + by_something_else, 1.0),
+        (by_handlers[:1] + by_something_else, 0.5),
+    ):
+        assert LINE.guide_for(10_000, finished).curve.at_limit == at_limit
 
 
 def test_a_forecast_covers_what_comes_and_narrows() -> None:

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from search.estimate import Estimate, below
+from search.estimate import Estimate, below, delivered_readings
 from search.guide import Guide
 from search.guided import Guided
 from search.limits import Limits
@@ -102,6 +102,8 @@ def test_an_overload_with_idle_handlers_says_where_the_limit_is_by_what_it_deliv
     signals, short = Signals(), seen(64, 0.52, achieved=0.7)
     assert signals.at_most(short) is None
     assert signals.delivered(short) == pytest.approx(0.7)
+    (said,) = delivered_readings([short], signals)
+    assert math.exp(said.log_load) == pytest.approx(64 * 0.7 / 0.99)
     assert signals.delivered(Observation(64, Verdict.OVERLOADED, {"achieved": 30.0})) is not None
 
 

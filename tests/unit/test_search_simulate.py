@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from dataclasses import replace
+from itertools import accumulate
 from statistics import fmean
 
 import pytest
@@ -189,6 +190,18 @@ def test_a_creeping_overload_is_not_stopped_as_sustained() -> None:
     assert fmean(creeping) > 1.0
     for seen in range(1, 30):
         assert StopRule().verdict(Progress(30, {"idle": creeping[:seen]})) is not Verdict.SUSTAINED
+
+
+@pytest.mark.parametrize(("share", "verdict"), [(0.995, None), (1.005, Verdict.OVERLOADED)])
+def test_growth_is_overload_from_where_students_t_makes_it_sure(
+    share: float, verdict: Verdict | None
+) -> None:
+    """Eleven steps, seen in the only look that there is: t of ten degrees of freedom at 0.005."""
+    swing = [-1.0, 1.0] * 5 + [0.0]  # of variance 1
+    mean = share * 3.1693 / math.sqrt(len(swing))
+    levels = list(accumulate([5.0, *(mean + each for each in swing)]))
+    rule = StopRule(error_rate=0.005, first=len(levels))
+    assert rule.verdict(Progress(len(levels) + 1, {}, stocks={"achieved": levels})) is verdict
 
 
 def test_what_builds_up_is_judged_by_where_it_ends() -> None:

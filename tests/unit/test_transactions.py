@@ -225,6 +225,28 @@ def test_a_batch_that_expires_before_its_partition_is_added_aborts_nothing_there
     assert each.counts.errors == {"KafkaTimeoutError": 1}
 
 
+def test_a_memory_that_the_next_transaction_fills_stays_full_where_one_is_aborted() -> None:
+    each = begun(driven(buffer_memory=320))
+    each.until(9.5)
+    assert (each.producer.blocked, each.producer.opened) == (True, 5), "records 3 and 4 wait"
+    for _ in range(3):
+        each.answer(each.one, 9.5, TOO_LARGE)
+    assert asked(each.until(9.6)) == [ABORT]
+    assert each.producer.opened == 5
+    each.tell(each.one, 9.7)
+    each.tell(each.one, 9.8, 0, (0, 1))
+    assert sent(each.tell(each.one, 9.9))[:2] == [3, 4], "and then it goes on"
+    assert each.producer.opened > 5
+
+
+def test_an_open_batch_waits_for_its_partition_and_does_not_expire() -> None:
+    each = driven(full=10)
+    assert asked(each.until(0.0)) == [AddPartitions((0,))]
+    each.delivery.expire(0.5)
+    assert sent(each.tell(each.one, 0.6)) == [0]
+    assert each.counts.failed_total == 0
+
+
 def test_the_last_transaction_is_committed_in_the_drain() -> None:
     each = begun(driven(end_s=2.0, max_in_flight=1))
     each.until(1.9)
@@ -248,6 +270,16 @@ def test_a_transaction_that_is_left_open_may_end_once_more_in_the_log() -> None:
     assert each.counts.control_records_by_partition == {}
     assert each.counts.duplicates_by_partition == {0: 1}
     assert each.counts.errors == {"Unacknowledged": 1}
+
+
+def test_what_waits_to_be_sent_again_when_the_drain_is_over_fails_once() -> None:
+    each = begun(driven(end_s=2.0))
+    each.until(1.0)
+    each.answer(each.one, 1.9, TIMED_OUT)
+    each.delivery.close(2.0)
+    each.delivery.end(2.1)
+    assert each.counts.errors == {"RequestTimedOutError": 1, "Unacknowledged": 1}
+    assert not each.delivery.has_work
 
 
 def test_a_closed_loop_commits_too() -> None:

@@ -243,8 +243,8 @@ class Delivery:
             self._filling.append(connection)
 
     def written(self, connection: Connection, now: float) -> None:
-        """The oldest request was handed to the socket, and with acks=0 that is all there is."""
-        _sent_s, batches = connection.in_flight.popleft()
+        """The newest request was handed to the socket, and with acks=0 that is all there is."""
+        _sent_s, batches = connection.in_flight.pop()  # a question may still be there before it
         self._unanswered -= 1
         self._reach.heard(connection.broker, now)
         for batch in batches:
@@ -334,8 +334,7 @@ class Delivery:
         for partition in list(connection.pending.partitions):
             self._mute(producer, partition, now)
         if connection.open_batch_waits:
-            connection.open_batch_waits = False
-            self._mute(producer, producer.partition, now).open_batch_waits = True
+            self._mute(producer, producer.partition, now)
         for muted in connection.waiting:
             self._look_again(muted, now)
         connection.waiting = []
@@ -618,7 +617,7 @@ class Delivery:
         """Ask for the leaders over one of the producer's connections, unless just asked."""
         ways = [c for c in producer.connections.values() if c.is_open and not c.is_congested]
         if ways and self._metadata.may_ask(now):
-            self._metadata.asked(now)
+            self._metadata.asked()
             self._questions.append(AskLeaders(min(ways, key=lambda each: len(each.in_flight))))
 
     # --- batches ------------------------------------------------------------
@@ -859,7 +858,8 @@ class Delivery:
                 producer.unbuffer(batch)
                 transactions.unsettled -= 1
             transactions.open_batch_waits = True
-            self._schedule(producer, producer.ready_s)
+            if not producer.blocked:
+                self._schedule(producer, producer.ready_s)
             self._unblock(producer)
         self._settle(producer, transactions, now)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 
 from metrics.traffic.producer import ProducerOptions
@@ -23,16 +24,15 @@ class Metadata:
         self.leaders = list(leaders)
         self._brokers = frozenset(brokers)
         self._interval_s = options.retry_backoff_ms / 1000.0
-        self._timeout_s = options.request_timeout_ms / 1000.0
         self._next_question_s = 0.0
 
     def may_ask(self, now: float) -> bool:
         """False while a question is under way, and for a while after its answer."""
         return now >= self._next_question_s
 
-    def asked(self, now: float) -> None:
-        """A question is under way."""
-        self._next_question_s = now + self._timeout_s
+    def asked(self) -> None:
+        """A question is under way: it is answered, or its connection is lost."""
+        self._next_question_s = math.inf
 
     def forget_question(self) -> None:
         """The connection that carried it is lost: ask again when there is need."""
