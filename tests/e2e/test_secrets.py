@@ -26,6 +26,7 @@ from jobs.testbed.use import cluster_text
 from metrics.tables.store import TABLES, TableStore
 from tests.support.commands import ROOT, RunningCommand
 from tests.support.executed import execute
+from tests.support.processes import seen_of, words_of
 from tests.support.served_exporter import Exporter, serving
 from tests.support.submitted import Submitter, executors_by_worker
 from tests.support.wheel import built_wheel, python_without_us
@@ -154,7 +155,7 @@ def test_no_secret_is_in_what_a_submitted_run_starts_or_leaves(
         # Who submits gives its environment to Spark's JVM, and that to the driver: only their
         # command lines are ours.
         own = [psutil.Process(command.pid), *command.family()]
-        words = [" ".join(process.cmdline()) for process in own]
+        words = [words_of(process) for process in own]
         assert command.wait(BEGUN_S) == 0, command.text
     assert any("pyspark.daemon" in told for told in on_executors), "tasks were looked at"
     assert [told for told in on_executors if secured.found_in(on_executors[told])] == []
@@ -187,16 +188,6 @@ def require_nothing_left(secured: Secured, folder: Path, spark: SparkSession) ->
         assert f"env:{name}" in rows["runs"], "the reference is kept, and no secret"
     assert rows["hosts"].count("Row(") > 1, "hosts were read"
     assert [table for table, text in rows.items() if secured.found_in(text)] == []
-
-
-def seen_of(processes: list[psutil.Process]) -> Iterator[tuple[str, str]]:
-    """Command line of each process → that line and its environment."""
-    for process in processes:
-        try:
-            words = " ".join([f"{process.pid}", *process.cmdline()])
-            yield words, f"{words} {process.environ()}"
-        except psutil.NoSuchProcess:  # gone in the meantime
-            continue
 
 
 CRASH = """

@@ -17,7 +17,7 @@ from jobs.testbed.launcher import start
 from jobs.testbed.use import cluster_file
 from metrics.tables.store import TableStore
 from tests.support.commands import COMMAND, RunningCommand
-from tests.support.processes import becomes
+from tests.support.processes import becomes, words_of
 from tests.support.submitted import records_written
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def options(testbed: Testbed, *more: str) -> tuple[str, ...]:
 
 def child(command: RunningCommand, word: str) -> psutil.Process:
     """The newest process that the command started with this word on its command line."""
-    found = [each for each in command.family() if word in " ".join(each.cmdline())]
+    found = [each for each in command.family() if word in words_of(each)]
     return max(found, key=lambda each: each.create_time())
 
 

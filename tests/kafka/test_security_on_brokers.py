@@ -32,6 +32,7 @@ from metrics.tables.store import TABLES, TableStore
 from search.errors import ConfigError
 from tests.support.engine_bench import Bench
 from tests.support.jmx_nodes import JmxNode, free_port
+from tests.support.processes import seen_of
 from tests.support.sweeps import sweeping
 
 pytestmark = pytest.mark.together
@@ -250,7 +251,7 @@ class Looking(RecordingReporter):
         super().report(event)  # type: ignore[arg-type]
         if isinstance(event, TrialStarted):
             family = psutil.Process().children(recursive=True)
-            self.seen += [f"{each.cmdline()} {each.environ()}" for each in family]
+            self.seen += [text for _, text in seen_of(family)]
 
 
 def test_no_secret_is_in_what_a_run_starts_or_leaves(

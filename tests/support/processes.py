@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 
 import psutil
 
@@ -22,6 +22,24 @@ def processes_with(text: str) -> list[int]:
         except psutil.NoSuchProcess:  # ended meanwhile
             continue
     return found
+
+
+def words_of(process: psutil.Process) -> str:
+    """Its command line; empty for one that has ended meanwhile."""
+    try:
+        return " ".join(process.cmdline())
+    except psutil.NoSuchProcess:
+        return ""
+
+
+def seen_of(processes: Iterable[psutil.Process]) -> Iterator[tuple[str, str]]:
+    """Command line of each process → that line and its environment; without those that ended."""
+    for process in processes:
+        try:
+            words = " ".join([f"{process.pid}", *process.cmdline()])
+            yield words, f"{words} {process.environ()}"
+        except psutil.NoSuchProcess:
+            continue
 
 
 def becomes(condition: Callable[[], bool], deadline_s: float = PATIENCE_S) -> bool:
