@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -148,14 +149,14 @@ def _stop(report: StandingTestbed) -> None:
     record = report.state.supervisor or report.state.owner
     if record is None:
         return
-    process = psutil.Process(record.pid)
     for ask, patience_s in (
-        (process.terminate, _STOP_DEADLINE_S),
-        (process.kill, _KILL_DEADLINE_S),
+        (psutil.Process.terminate, _STOP_DEADLINE_S),
+        (psutil.Process.kill, _KILL_DEADLINE_S),
     ):
         if not is_alive(record):
             return
-        ask()
+        with suppress(psutil.NoSuchProcess):  # it has ended by itself just now
+            ask(psutil.Process(record.pid))
         if wait_gone(record, patience_s):
             return
     raise TestbedStateError(
@@ -168,7 +169,8 @@ def _report(folder: Path, state: State) -> StandingTestbed:
     memory_bytes = 0
     for record in state.processes:
         if is_alive(record):
-            memory_bytes += psutil.Process(record.pid).memory_info().rss
+            with suppress(psutil.NoSuchProcess):  # it has ended just now
+                memory_bytes += psutil.Process(record.pid).memory_info().rss
     return StandingTestbed(
         state=state,
         is_alive=is_alive(state.supervisor or state.owner),

@@ -14,7 +14,7 @@ import psutil
 import pytest
 from click.testing import CliRunner
 
-from jobs.testbed import commands
+from jobs.testbed import commands, standing
 from jobs.testbed.channel import ChannelClosedError, channel_pair
 from jobs.testbed.cleanup import (
     is_alive,
@@ -175,6 +175,21 @@ def test_a_name_is_up_only_once(tmp_path: Path) -> None:
         refuse_namesake(tmp_path, "small")
     assert caught.value.exit_code == 2
     refuse_namesake(tmp_path, "other")
+
+
+def test_a_supervisor_that_ends_just_as_it_is_looked_at_is_a_stopped_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = crashed(tmp_path, replace(SPEC, owned=False), created_s=time.time())
+    state = read_state(folder)
+    assert state is not None
+    gone = ProcessRecord(2**22 + 1, time.time(), 1)  # above the highest id of a process
+    write_state(folder, replace(state, supervisor=gone, processes=(gone,)))
+    monkeypatch.setattr(standing, "is_alive", lambda _record: True)
+    (report,) = status(tmp_path)
+    assert report.memory_bytes == 0
+    stopped = down("small", tmp_path).stopped
+    assert stopped is not None and stopped.supervisor == gone
 
 
 def test_waiting_for_a_process_ends_when_it_does(impostor: Starter) -> None:
