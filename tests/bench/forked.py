@@ -60,7 +60,25 @@ def run_anew(request: Mapping[str, Any]) -> int:
     """A whole run of pytest; its exit code."""
     bound(request)
     bound_cpu(sum(request["cpu_s"]))
-    return pytest_main(["-x", "--tb=line", *request["tests"]])
+    return pytest_main(["-x", "--tb=line", *request["tests"]], Ends())
+
+
+class Ends:
+    """A plugin of pytest: once all is said the process ends, whatever its threads wait for."""
+
+    def __init__(self) -> None:
+        self._code: int | None = None
+
+    def pytest_sessionfinish(self, exitstatus: int) -> None:
+        """Called once the tests are over."""
+        self._code = int(exitstatus)
+
+    def pytest_unconfigure(self) -> None:
+        """Called after the summary."""
+        if self._code is not None:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(self._code)
 
 
 def pytest_main(arguments: Sequence[str], *plugins: object) -> int:

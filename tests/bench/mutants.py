@@ -298,7 +298,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=1, help="of the sample")
     parser.add_argument("--sample", type=int, default=300, help="how many mutants")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--again", action="store_true", help="try survivors again")
+    parser.add_argument("--again", action="store_true", help="try again what was not killed")
     parser.add_argument("--only", default="", help="those whose path begins so")
     asked = parser.parse_args(arguments)
     PLACE.mkdir(parents=True, exist_ok=True)
@@ -316,7 +316,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     def is_open(mutation: Mutation) -> bool:
         outcome = known(mutation)
-        return outcome is None or (asked.again and outcome.outcome in {SURVIVED, UNTESTED})
+        return outcome is None or (asked.again and outcome.outcome != KILLED)
 
     def told(mutation: Mutation, outcome: Outcome) -> None:
         state.add(outcome)
