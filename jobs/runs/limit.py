@@ -32,7 +32,7 @@ from jobs.trials.gates import Gates
 from jobs.trials.load import GeneratorError, StageFailedError
 from jobs.trials.measure import Outlook, TrialMeasurer
 from jobs.trials.point_topics import PointTopics
-from jobs.trials.warm_up import block_pattern, open_gates
+from jobs.trials.warm_up import open_gates, warm_up_pattern
 from metrics.planning.planted import HandlerTime, planted_np, stated
 from metrics.reporting import drawing
 from metrics.tables.boundary import Boundary, BoundaryRow
@@ -145,9 +145,10 @@ class LimitRun(Body):
 
     def _warm(self, context: RunContext, topics: PointTopics, gates: Gates) -> None:
         """Before anything is searched, as what cold brokers read tells where to begin."""
+        load_max_s = self.config.cluster.warm_up_max_s
         bpm = next_size(self._lines, self._points)
-        if bpm is not None:
-            gates.warm(topics.open(block_pattern(context, bpm)))
+        if bpm is not None and load_max_s:
+            gates.warm(topics.open(warm_up_pattern(context, bpm, load_max_s)))
             self._take_hint(context.warm_up)
 
     def _take_hint(self, warm_up: WarmUp) -> None:

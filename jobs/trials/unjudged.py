@@ -2,25 +2,44 @@
 
 from __future__ import annotations
 
-from functools import partial
+import math
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from jobs.cluster.topic_set import TopicSet
 from jobs.trials.context import RunContext
+from jobs.trials.driver_line import TrialLine
 from jobs.trials.load import GeneratorError, StageFailedError, Target
+from metrics.sources.sample import BrokerSample
 from metrics.sources.sampler import Sampler
 from metrics.sources.source import brokers_of
 from metrics.traffic.pattern import TrafficPattern
 from metrics.trial.task import merge
 from metrics.windows.broker import BrokerWindow, broker_windows
 
+Watch = Callable[[TrialLine, Sampler[BrokerSample]], AbstractContextManager[None]]
+"""Looks on, by what the tasks and the brokers say, while a load lasts."""
+
+
+def unwatched(_line: TrialLine, _sampler: Sampler[BrokerSample]) -> AbstractContextManager[None]:
+    """Nobody looks on."""
+    return nullcontext()
+
 
 def windows_under(
-    context: RunContext, topics: TopicSet, pattern: TrafficPattern, name: str
+    context: RunContext,
+    topics: TopicSet,
+    pattern: TrafficPattern,
+    name: str,
+    watch: Watch = unwatched,
+    last_s: float = math.inf,
 ) -> tuple[BrokerWindow, ...]:
     """Offer this traffic, under the run's guards, and say what each broker did meanwhile.
 
     Args:
         name: tells this load from others of the run.
+        watch: looks on meanwhile, and may end the load.
+        last_s: only so much of the load's end is told of [s].
 
     Raises:
         StageFailedError, GeneratorError: the load could not be made.
@@ -32,16 +51,19 @@ def windows_under(
     guards.require_room(pattern, topics.names)
     context.tables.settle()  # so that what Spark appends does not load the machine meanwhile
     with guards.required(), Sampler(context.source, interval_s) as sampler:
+
+        @contextmanager
+        def watched(line: TrialLine) -> Iterator[None]:
+            with guards.watch(pattern, line), watch(line, sampler):
+                yield
+
         try:
-            rows = context.generator.offer(
-                f"{context.run_id}-{name}", target, pattern, partial(guards.watch, pattern)
-            )
+            rows = context.generator.offer(f"{context.run_id}-{name}", target, pattern, watched)
         except (StageFailedError, GeneratorError):
             guards.settle(pattern, None)
             raise
         samples = sampler.stop()
     window = merge(rows)
     guards.settle(pattern, window)
-    return broker_windows(
-        samples, brokers_of(context.source), window.start_s, window.end_s, interval_s
-    )
+    start_s = max(window.start_s, window.end_s - last_s)
+    return broker_windows(samples, brokers_of(context.source), start_s, window.end_s, interval_s)

@@ -2,42 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
-from itertools import count
-from statistics import fmean
+from itertools import count, pairwise
+from statistics import fmean, linear_regression
 
 from jobs.cluster.topic_set import TopicSet
 from jobs.console.events import PhaseProgress, PhaseStarted
 from jobs.trials.context import RunContext
+from jobs.trials.driver_line import TrialLine
+from jobs.trials.early_end import NOTICE_S
 from jobs.trials.gates import Gates
 from jobs.trials.load import GeneratorError, StageFailedError
-from jobs.trials.unjudged import windows_under
+from jobs.trials.unjudged import Watch, unwatched, windows_under
+from jobs.trials.watching import watching
+from metrics.sources.sample import BrokerSample
+from metrics.sources.sampler import Sampler
+from metrics.sources.source import brokers_of
 from metrics.traffic.pattern import TrafficPattern
 from metrics.trial.warm_up import WarmUp
-from metrics.windows.broker import BrokerWindow
+from metrics.windows.broker import BrokerWindow, broker_window
+from metrics.windows.spans import good_samples
 
-BLOCK_S = 10.0
-"""How long a block lasts, where there is time for one and a look [s]."""
-GAIN_LEAST = 0.03
-"""A block that is cheaper than all before it by less than this has gained nothing [ratio]."""
-STEADY_BLOCKS = 2
-"""Blocks in a row that gain nothing, after which the JVMs count as warm."""
+STEADY_S = 12.0
+"""Brokers are warm once what a request costs has stood still for so long [s]."""
+FALL_MOST, FALL_OVER_S = 0.05, 10.0
+"""It stands still where it falls by less than this share of itself [ratio] in so long [s]."""
+COSTS_LEAST = 4
+"""Where samples are far apart, so many of them have to tell that it stands still."""
 
+SHORT_S = 10.0
+"""The load where there is no time to wait for that, or nothing to see it by; and how much of the
+end of a load is read [s]."""
 SHARE, SHARE_SHORT = 0.5, 0.25
-"""Of the first guess above the limit, which mostly is too much: the load of a block; and of one
-that is all there is time for, as its reading has to tell how far the limit is."""
+"""Of the first guess above the limit, which mostly is too much: the load; and one that is all
+there is time for, as its reading has to tell how far the limit is."""
 
 SATURATED_IDLE = 0.05
 """Handlers that are no more idle than this say only that the limit is lower [ratio]."""
 LOOK_S, LOOK_BEGUN_S = 4.0, 2.0
 LOOKS_MAX = 3
-"""Where the warm-up left no idle time, so many blocks look at half the load, then a quarter, an
+"""Where the load left no idle time, so many looks are at half of it, then a quarter, an
 eighth: for so long, after at most so long of the same load [s]. Each saves a trial."""
 
 FAILED_MAX = 2
-"""Blocks that may fail, as when an executor is lost, before the run ends."""
+"""Loads that may fail, as when an executor is lost, before the run ends."""
 
 
 def open_gates(context: RunContext, warm_up_max_s: float) -> Gates:
@@ -66,46 +79,32 @@ def open_gates(context: RunContext, warm_up_max_s: float) -> Gates:
 
 
 def warm_up(context: RunContext, load_max_s: float, topics: TopicSet) -> None:
-    """Load a fresh cluster in blocks of 10 s until its cost per request stands still.
+    """Load a fresh cluster until its cost per request stands still.
 
-    With less time than for two blocks there is one, shorter where a look needs the rest.
-
-    What the last block read stays in the context; where it left the handlers no idle time,
+    What the end of the load read stays in the context; where it left the handlers no idle time,
     shorter blocks of less load follow, so that it tells how far the limit is.
 
     A cold JVM reaches less than half of its speed, and on few cores its compilers take a
-    minute or more, so time alone would be a guess. At most `load_max_s` of load [s]. A block
-    whose executor is lost is loaded again, as a trial would be.
+    minute or more, so time alone would be a guess. At most `load_max_s` of load [s]. A load
+    whose executor is lost is made again, as a trial would be.
 
     Raises:
-        StageFailedError, GeneratorError: one block more than `FAILED_MAX` failed.
+        StageFailedError, GeneratorError: one load more than `FAILED_MAX` failed.
         GuardStopError: a guard tripped.
     """
     context.reporter.report(PhaseStarted("warming up the brokers' JVMs"))
-    costs_ms: list[float] = []
     failed, numbers = 0, count(1)
-    share, block_s = share_and_length(load_max_s)
-    pattern = block_pattern(context, topics.message_bytes, share, block_s)
-    while not is_steady(costs_ms):
-        look_s = LOOK_BEGUN_S + LOOK_S if _is_saturated(context.warm_up) else 0.0
-        if (len(costs_ms) + 1) * block_s + look_s > load_max_s or (costs_ms and block_s < BLOCK_S):
-            break
+    pattern = warm_up_pattern(context, topics.message_bytes, load_max_s)
+    while True:
         try:
-            cost_ms = _block(context, topics, pattern, next(numbers))
+            loaded_s = _load(context, topics, pattern, next(numbers))
+            break
         except (StageFailedError, GeneratorError) as error:
             failed += 1
             if failed > FAILED_MAX:
                 raise
             context.reporter.report(PhaseStarted(f"warming up the brokers again: {error}"))
-            continue
-        if cost_ms is None:  # without this metric there is nothing to wait for
-            break
-        costs_ms.append(cost_ms)
-        loaded_s = len(costs_ms) * block_s
-        detail = f"{loaded_s:.0f} s of load, {cost_ms:.2f} ms a request"
-        context.reporter.report(PhaseProgress(detail))
-    left_s = load_max_s - len(costs_ms) * block_s
-    looks = min(LOOKS_MAX, int(left_s / (LOOK_S + LOOK_BEGUN_S)))
+    looks = min(LOOKS_MAX, int((load_max_s - loaded_s) / (LOOK_S + LOOK_BEGUN_S)))
     try:
         _look_lower(context, topics, looks, numbers)
     except (StageFailedError, GeneratorError) as error:  # the first trial will tell
@@ -120,50 +119,136 @@ def _look_lower(context: RunContext, topics: TopicSet, looks: int, numbers: Iter
             return
         pattern = context.pattern(topics.message_bytes, load // 2)
         begun_s = min(LOOK_BEGUN_S, context.workload.trial.warmup_s)
-        _block(context, topics, _unjudged(context, pattern, LOOK_S, begun_s), next(numbers))
+        _offer(context, topics, _unjudged(context, pattern, LOOK_S, begun_s), next(numbers))
 
 
 def _is_saturated(seen: WarmUp) -> bool:
     return seen.handler_idle is not None and seen.handler_idle <= SATURATED_IDLE
 
 
-def is_steady(costs: Sequence[float]) -> bool:
-    """True when the last blocks were no cheaper than the cheapest before them."""
-    if len(costs) <= STEADY_BLOCKS:
+def is_steady(costs: Sequence[float], interval_s: float) -> bool:
+    """True when what a request costs has stood still for `STEADY_S`.
+
+    A straight line is laid through it, as a single second differs by 10 % from the next on
+    brokers that have been warm for long.
+
+    Args:
+        costs: one of each interval, oldest first, in any unit.
+        interval_s: [s].
+    """
+    number = max(COSTS_LEAST, math.ceil(STEADY_S / interval_s))
+    last = costs[-number:]
+    if len(last) < number:
         return False
-    before, last = costs[:-STEADY_BLOCKS], costs[-STEADY_BLOCKS:]
-    return min(last) > (1 - GAIN_LEAST) * min(before)
+    fall = -linear_regression(range(number), last).slope / interval_s
+    return fall * FALL_OVER_S <= FALL_MOST * fmean(last)
 
 
-def _block(
-    context: RunContext, topics: TopicSet, pattern: TrafficPattern, block: int
-) -> float | None:
-    """One block of load; what a produce request cost a handler [ms], or None if unknown."""
-    windows = windows_under(context, topics, pattern, f"warm-up-{block}")
+class Warming:
+    """Ends a load once more of it makes the brokers no faster."""
+
+    def __init__(self, context: RunContext, pattern: TrafficPattern) -> None:
+        self._context = context
+        self._phases = pattern.phases
+        self.loaded_s = self._phases.measure_s
+
+    def watch(
+        self, line: TrialLine, sampler: Sampler[BrokerSample]
+    ) -> AbstractContextManager[None]:
+        """Watch while the block lasts; looks after each sample, and ends the load once."""
+        interval_s = self._phases.sample_interval_s
+
+        def look() -> float | None:
+            return None if self.has_ended(line, sampler.so_far(), time.time()) else interval_s
+
+        return watching("warm-up", look, interval_s)
+
+    def has_ended(self, line: TrialLine, samples: Sequence[BrokerSample], now_s: float) -> bool:
+        """Whether nothing is gained any more, by what was sampled until now [s since the epoch]."""
+        if line.start_s is None or now_s <= line.start_s:
+            return False
+        loaded_s = now_s - line.start_s
+        costs_ms = costs_between(samples, brokers_of(self._context.source), line.start_s)
+        told = f", {costs_ms[-1]:.2f} ms a request" if costs_ms else ""
+        self._context.reporter.report(PhaseProgress(f"{loaded_s:.0f} s of load{told}"))
+        is_blind = not costs_ms and loaded_s >= SHORT_S  # there is nothing to wait for
+        if not is_blind and not is_steady(costs_ms, self._phases.sample_interval_s):
+            return False
+        end_s = loaded_s + NOTICE_S
+        if end_s < self._phases.measure_s:
+            line.end_after(end_s)
+            self.loaded_s = end_s
+        return True
+
+
+def costs_between(
+    samples: Sequence[BrokerSample], brokers: Iterable[int], start_s: float
+) -> list[float]:
+    """What a request cost between each sample and the next, as a mean of the brokers [ms].
+
+    Without those between which no request came, and up to where every broker has told.
+
+    Args:
+        start_s: what was seen before is left out [s since the epoch].
+    """
+    good, by_broker = good_samples(samples), []
+    for broker_id in brokers:
+        inside = [each for each in good.get(broker_id, ()) if each.at_s >= start_s]
+        by_broker.append([_cost_ms(broker_id, *edges) for edges in pairwise(inside)])
+    told = ([cost for cost in costs if cost is not None] for costs in zip(*by_broker, strict=False))
+    return [fmean(costs) for costs in told if costs]
+
+
+def _cost_ms(broker_id: int, first: BrokerSample, last: BrokerSample) -> float | None:
+    span_s = last.at_s - first.at_s
+    window = broker_window((first, last), broker_id, first.at_s, last.at_s, span_s)
+    return handler_cost_ms(window)
+
+
+def _load(context: RunContext, topics: TopicSet, pattern: TrafficPattern, number: int) -> float:
+    """Load until nothing is gained; how long that was [s]."""
+    warming = Warming(context, pattern)
+    _offer(context, topics, pattern, number, warming.watch)
+    return warming.loaded_s
+
+
+def _offer(
+    context: RunContext,
+    topics: TopicSet,
+    pattern: TrafficPattern,
+    number: int,
+    watch: Watch = unwatched,
+) -> None:
+    """Offer a load, and keep what its last seconds read."""
+    name = f"warm-up-{number}"
+    windows = windows_under(context, topics, pattern, name, watch, last_s=SHORT_S)
     idles = [window.handler_idle for window in windows if window.handler_idle is not None]
     context.warm_up = WarmUp(pattern.on_axis, min(idles, default=None))
-    costs = [cost for cost in map(handler_cost_ms, windows) if cost is not None]
-    return fmean(costs) if costs else None
 
 
 def share_and_length(load_max_s: float) -> tuple[float, float]:
-    """Of the first guess above the limit, the share that a block offers; and its length [s].
+    """Of the first guess above the limit, the share that is offered; and for how long at most [s].
 
     Args:
-        load_max_s: of all blocks and looks [s].
+        load_max_s: of the load and all looks [s].
     """
-    if load_max_s >= 2 * BLOCK_S:
-        return SHARE, BLOCK_S
-    return SHARE_SHORT, min(BLOCK_S, max(load_max_s / 2, load_max_s - LOOK_BEGUN_S - LOOK_S))
+    room_s = max(load_max_s / 2, load_max_s - LOOK_BEGUN_S - LOOK_S)
+    if load_max_s >= 2 * SHORT_S:
+        return SHARE, room_s
+    return SHARE_SHORT, min(SHORT_S, room_s)
 
 
-def block_pattern(
-    context: RunContext, bpm: int, share: float = SHARE, block_s: float = BLOCK_S
-) -> TrafficPattern:
-    """A share of the first guess above the limit, or as much as the guards allow, for one block."""
+def warm_up_pattern(context: RunContext, bpm: int, load_max_s: float) -> TrafficPattern:
+    """The load, as long as it may get: a share of the first guess above the limit, or as much as
+    the guards allow.
+
+    Args:
+        load_max_s: of the load and all looks [s].
+    """
+    share, load_s = share_and_length(load_max_s)
     load = max(1, int(context.config.goal.search.load_start_max * share))
     while True:
-        pattern = _unjudged(context, context.pattern(bpm, load), block_s)
+        pattern = _unjudged(context, context.pattern(bpm, load), load_s)
         if load == 1 or context.guards.trouble_with(pattern) is None:
             return pattern
         load //= 2

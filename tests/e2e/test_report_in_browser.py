@@ -15,12 +15,15 @@ from metrics.reporting.chart_page import chart_page
 from metrics.reporting.page.model import build_report
 from metrics.reporting.page.page import report_page
 from metrics.windows.resource import Resource
+from tests.support.processes import PATIENCE_S
 from tests.support.reported import summary_of_sizes, trials_of_sizes
 
+pytestmark = pytest.mark.together
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 SIZES = (100, 1000, 10_000)
 WIDE, NARROW = 1280, 390  # [px]
 A4 = 718  # 210 mm less Chromium's margins of 10 mm [px]
+PATIENCE_MS = 1_000 * PATIENCE_S
 AXIS_TITLE = "#chart-0 .role-axis-title text"
 
 
@@ -30,7 +33,8 @@ def browser() -> Iterator[Browser]:
     if not found:
         pytest.skip(f"none of {', '.join(BROWSERS)} is installed; on Debian: apt install chromium")
     with sync_playwright() as playwright:
-        launched = playwright.chromium.launch(executable_path=found[0])
+        launched = playwright.chromium.launch(executable_path=found[0], timeout=PATIENCE_MS)
+        expect.set_options(timeout=PATIENCE_MS)
         yield launched
         launched.close()
 
@@ -60,6 +64,7 @@ def opened(browser: Browser, path: Path, width: int = WIDE, *, dark: bool = Fals
     scheme = browser.new_context(
         viewport={"width": width, "height": 900}, color_scheme="dark" if dark else "light"
     )
+    scheme.set_default_timeout(PATIENCE_MS)
     shown = Opened(scheme.new_page())
     shown.page.on("console", lambda message: shown.complaints.append(message.text))
     shown.page.on("pageerror", lambda error: shown.complaints.append(str(error)))

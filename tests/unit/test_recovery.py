@@ -16,7 +16,7 @@ from jobs.trials.recovery import (
     unrest,
     wait_until_calm,
 )
-from jobs.trials.warm_up import handler_cost_ms, is_steady
+from jobs.trials.warm_up import handler_cost_ms
 from metrics.sources.beans import HANDLER_IDLE_NS, UPTIME_MS
 from metrics.sources.sample import BrokerSample
 from metrics.windows.broker import BrokerWindow, RequestWindow
@@ -138,18 +138,3 @@ def test_the_cost_of_a_request_is_busy_time_over_rate() -> None:
     assert handler_cost_ms(loaded) == pytest.approx(2.0)
     assert handler_cost_ms(replace(loaded, produce=RequestWindow())) is None
     assert handler_cost_ms(replace(loaded, handler_idle=None)) is None
-
-
-@pytest.mark.parametrize(
-    ("costs", "steady"),
-    [
-        ([], False),
-        ([4.0, 3.9], False),
-        ([4.0, 3.0, 2.0], False),
-        ([4.0, 2.0, 1.99, 1.98], True),
-        ([4.0, 2.0, 2.3, 1.9], False),
-        ([2.0, 2.5, 2.4], True),
-    ],
-)
-def test_warm_is_when_nothing_is_gained_twice_in_a_row(costs: list[float], steady: bool) -> None:
-    assert is_steady(costs) is steady

@@ -1,8 +1,9 @@
-"""Loading cold brokers: blocks that fail are loaded again, and not for ever."""
+"""Loading cold brokers until more load makes them no faster; again where it fails, not for ever."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import cast
 
@@ -10,53 +11,77 @@ import pytest
 
 from jobs.cluster.topic_set import TopicSet
 from jobs.config.loading import load
-from jobs.console.events import PhaseStarted, RecordingReporter
+from jobs.console.events import PhaseProgress, PhaseStarted, RecordingReporter
 from jobs.trials import warm_up as module
 from jobs.trials.context import RunContext
+from jobs.trials.driver_line import TrialLine
+from jobs.trials.early_end import NOTICE_S
 from jobs.trials.load import GeneratorError, StageFailedError
-from jobs.trials.warm_up import BLOCK_S, FAILED_MAX, LOOK_S, LOOKS_MAX, warm_up
+from jobs.trials.warm_up import (
+    FAILED_MAX,
+    LOOK_S,
+    LOOKS_MAX,
+    SHORT_S,
+    Warming,
+    costs_between,
+    is_steady,
+    warm_up,
+)
+from metrics.sources.beans import Role
+from metrics.sources.sample import BrokerSample
 from metrics.traffic.pattern import TrafficPattern
 from metrics.trial.warm_up import WarmUp
+from tests.support.evidence import START_S, busy_samples
 
 TOPIC = cast(TopicSet, SimpleNamespace(names=("t",), message_bytes=1_000))
 CONFIG = load("calibrated", "calibrated", "default")
 START = CONFIG.goal.search.load_start_max // 2
 
 
-class Blocks:
-    """Stands for the blocks of load: what becomes of each, in turn.
+class Loads:
+    """Stands for the loads that are offered: how long each lasts [s], or how it fails, in turn.
 
     Args:
         capacity: load at which the handlers have no idle time left.
     """
 
-    def __init__(self, *ends: float | Exception | None, capacity: float = 1e9) -> None:
-        self.ends: Iterator[float | Exception | None] = iter(ends)
+    def __init__(self, *ends: float | Exception, capacity: float = 1e9) -> None:
+        self.ends = iter(ends)
         self.numbers: list[int] = []
         self.patterns: list[TrafficPattern] = []
         self._capacity = capacity
 
     @property
     def loads(self) -> list[int]:
-        """What was offered in each block."""
+        """What was offered each time."""
         return [each.np for each in self.patterns]
 
-    def __call__(
+    def first(
         self, context: RunContext, topics: TopicSet, pattern: TrafficPattern, number: int
-    ) -> float | None:
+    ) -> float:
+        """Stands for the load that lasts until nothing is gained."""
+        end = next(self.ends, pattern.phases.measure_s)
+        if isinstance(end, Exception):
+            self.numbers.append(number)
+            self.patterns.append(pattern)
+            raise end
+        self.look(context, topics, pattern, number)
+        return min(end, pattern.phases.measure_s)
+
+    def look(
+        self, context: RunContext, topics: TopicSet, pattern: TrafficPattern, number: int
+    ) -> None:
+        """Stands for any load."""
         self.numbers.append(number)
         self.patterns.append(pattern)
-        end = next(self.ends)
-        if isinstance(end, Exception):
-            raise end
         context.warm_up = WarmUp(pattern.np, max(0.0, 1.0 - pattern.np / self._capacity))
-        return end
 
 
-def warmed(monkeypatch: pytest.MonkeyPatch, blocks: Blocks, load_max_s: float = 60.0) -> list[str]:
-    """What was said while it was warmed up by these blocks."""
+def warmed(monkeypatch: pytest.MonkeyPatch, loads: Loads, load_max_s: float = 60.0) -> list[str]:
+    """What was said while it was warmed up by these loads."""
     reporter = RecordingReporter()
-    monkeypatch.setattr(module, "_block", blocks)
+    monkeypatch.setattr(module, "_load", loads.first)
+    monkeypatch.setattr(module, "_offer", loads.look)
     context = SimpleNamespace(
         reporter=reporter,
         config=CONFIG,
@@ -69,76 +94,185 @@ def warmed(monkeypatch: pytest.MonkeyPatch, blocks: Blocks, load_max_s: float = 
     return [event.text for event in reporter.events if isinstance(event, PhaseStarted)]
 
 
-def test_a_block_whose_executor_is_lost_is_loaded_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    lost = StageFailedError("task 1 was lost")
-    blocks = Blocks(lost, 9.0, GeneratorError("no broker 2"), 5.0, 5.0, 5.0)
-    said = warmed(monkeypatch, blocks)
-    assert blocks.numbers == [1, 2, 3, 4, 5, 6]
+def test_a_load_whose_executor_is_lost_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    loads = Loads(StageFailedError("task 1 was lost"), GeneratorError("no broker 2"), 20.0)
+    said = warmed(monkeypatch, loads)
+    assert loads.numbers == [1, 2, 3]
     assert said[1:] == [
         "warming up the brokers again: task 1 was lost",
         "warming up the brokers again: no broker 2",
     ]
 
 
-def test_blocks_that_go_on_failing_end_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    blocks = Blocks(*[StageFailedError("task 1 was lost")] * (FAILED_MAX + 1))
+def test_loads_that_go_on_failing_end_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    loads = Loads(*[StageFailedError("task 1 was lost")] * (FAILED_MAX + 1))
     with pytest.raises(StageFailedError, match="task 1 was lost"):
-        warmed(monkeypatch, blocks)
-    assert len(blocks.numbers) == FAILED_MAX + 1
-
-
-def test_it_ends_when_nothing_is_gained_or_the_time_is_over(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    steady = Blocks(9.0, 5.0, 5.0, 5.0, 5.0)
-    warmed(monkeypatch, steady)
-    assert len(steady.numbers) == 4
-    faster = Blocks(*[100.0 * 0.8**i for i in range(10)])
-    warmed(monkeypatch, faster, load_max_s=5 * BLOCK_S)
-    assert len(faster.numbers) == 5
-
-
-def test_without_a_metric_of_the_cost_one_block_is_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    blind = Blocks(None, None)
-    warmed(monkeypatch, blind)
-    assert len(blind.numbers) == 1
+        warmed(monkeypatch, loads)
+    assert len(loads.numbers) == FAILED_MAX + 1
 
 
 def test_where_no_idle_time_is_left_less_load_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    blocks = Blocks(*[5.0] * 9, capacity=0.4 * START)
-    warmed(monkeypatch, blocks)
-    assert blocks.loads == [START, START, START, START // 2, START // 4]
-    assert all(each.phases.warmup_s == 0.0 for each in blocks.patterns[:3])
-    assert all(0 < each.phases.measure_s < BLOCK_S for each in blocks.patterns[3:])
-    hopeless = Blocks(*[5.0] * 9, capacity=0.01)
+    loads = Loads(20.0, capacity=0.4 * START)
+    warmed(monkeypatch, loads)
+    assert loads.loads == [START, START // 2, START // 4]
+    assert loads.patterns[0].phases.warmup_s == 0.0
+    assert all(each.phases.measure_s == LOOK_S for each in loads.patterns[1:])
+    hopeless = Loads(20.0, capacity=0.01)
     warmed(monkeypatch, hopeless)
-    assert len(hopeless.loads) == 3 + LOOKS_MAX
-    readable = Blocks(*[5.0] * 9, capacity=1.1 * START)
+    assert len(hopeless.loads) == 1 + LOOKS_MAX
+    readable = Loads(20.0, capacity=1.1 * START)
     warmed(monkeypatch, readable)
-    assert len(readable.loads) == 3
+    assert readable.loads == [START]
 
 
-@pytest.mark.parametrize(("load_max_s", "block_s"), [(19.0, 10.0), (16.0, 10.0), (12.0, 6.0)])
-def test_where_there_is_time_for_one_block_it_is_one_that_can_be_read(
-    monkeypatch: pytest.MonkeyPatch, load_max_s: float, block_s: float
+@pytest.mark.parametrize(
+    ("load_max_s", "load_s"), [(19.0, SHORT_S), (16.0, SHORT_S), (12.0, 6.0), (6.0, 3.0)]
+)
+def test_where_there_is_no_time_to_wait_it_is_a_load_that_can_be_read(
+    monkeypatch: pytest.MonkeyPatch, load_max_s: float, load_s: float
 ) -> None:
-    readable = Blocks(*[5.0] * 9, capacity=0.6 * START)
+    readable = Loads(capacity=0.6 * START)
     warmed(monkeypatch, readable, load_max_s=load_max_s)
     assert readable.loads == [START // 2]
-    saturated = Blocks(*[5.0] * 9, capacity=0.4 * START)
+    saturated = Loads(capacity=0.4 * START)
     warmed(monkeypatch, saturated, load_max_s=load_max_s)
-    assert saturated.loads == [START // 2, START // 4]
-    assert [each.phases.measure_s for each in saturated.patterns] == [block_s, LOOK_S]
+    assert saturated.patterns[0].phases.measure_s == load_s
+    assert saturated.loads[1:] == ([START // 4] if load_max_s >= 12.0 else [])
 
 
 def test_looks_keep_to_the_time_that_is_left_and_end_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    short = Blocks(*[5.0] * 9, capacity=0.01)
-    warmed(monkeypatch, short, load_max_s=3 * BLOCK_S)
-    assert short.loads == [START, START, START // 2], "the last block makes room for a look"
-    none = Blocks(*[5.0] * 9, capacity=0.01)
-    warmed(monkeypatch, none, load_max_s=BLOCK_S)
-    assert none.loads == [START // 2]
-    lost = Blocks(5.0, 5.0, 5.0, GeneratorError("no broker 2"), capacity=0.01)
+    never_warm = Loads(capacity=0.01)
+    warmed(monkeypatch, never_warm, load_max_s=30.0)
+    assert never_warm.loads == [START, START // 2], "the load makes room for a look"
+    lost = Loads(20.0, capacity=0.01)
+    monkeypatch.setattr(lost, "look", RaisingSecond(lost.look))
     assert warmed(monkeypatch, lost)[1:] == ["going on without another look: no broker 2"]
+
+
+class RaisingSecond:
+    """A look whose second call fails."""
+
+    def __init__(self, look: Callable[..., None]) -> None:
+        self._look, self._calls = look, 0
+
+    def __call__(self, *given: object) -> None:
+        self._calls += 1
+        if self._calls == 2:
+            raise GeneratorError("no broker 2")
+        self._look(*given)
+
+
+# --- when brokers are warm ------------------------------------------------------
+
+DISK_BOUND = (
+    *(4.12, 3.47, 3.05, 2.06, 2.06, 2.22, 2.33, 2.16, 1.91, 1.93, 2.45, 2.06, 2.07, 2.17, 2.08),
+    *(2.22, 2.20, 2.30, 1.99, 2.05, 2.01, 2.00, 2.04, 2.26, 2.08, 2.09, 2.35, 2.39, 2.20, 1.96),
+)
+WITH_C2 = (
+    *(0.92, 0.50, 0.25, 0.34, 0.21, 0.21, 0.26, 0.16, 0.17, 0.18, 0.11, 0.14, 0.12, 0.13, 0.08),
+    *(0.19, 0.11, 0.11, 0.13, 0.15, 0.08, 0.07, 0.10, 0.06, 0.55, 0.31, 0.84, 0.30, 0.17, 0.16),
+)
+"""What a request cost the brokers of a testbed in the seconds after their start, on two cores
+[ms]."""
+
+
+@pytest.mark.parametrize(("costs", "warm_s"), [(DISK_BOUND, 15), (WITH_C2, 25)])
+def test_brokers_are_warm_once_a_request_costs_no_less_any_more(
+    costs: tuple[float, ...], warm_s: int
+) -> None:
+    steady = [number for number in range(len(costs)) if is_steady(costs[:number], 1.0)]
+    assert steady[0] == warm_s
+
+
+def test_what_falls_by_a_tenth_in_10_s_does_not_stand_still() -> None:
+    falling = [0.99**second for second in range(60)]
+    assert not any(is_steady(falling[:number], 1.0) for number in range(61))
+    assert is_steady([0.996**second for second in range(12)], 1.0)
+    assert is_steady([0.0] * 12, 1.0), "brokers that have next to nothing to do"
+
+
+def test_where_samples_are_far_apart_four_have_to_tell() -> None:
+    assert not is_steady([2.0] * 3, 5.0)
+    assert is_steady([2.0] * 4, 5.0)
+    assert not is_steady([2.0, 1.9, 1.8, 1.7], 5.0)
+
+
+class Line:
+    """The driver's line to the tasks: a load that began at `START_S`."""
+
+    start_s: float | None = START_S
+
+    def __init__(self) -> None:
+        self.ends_s: list[float] = []
+
+    def end_after(self, window_s: float) -> None:
+        self.ends_s.append(window_s)
+
+
+@dataclass
+class Warmed:
+    """A load on brokers 1 and 2, of at most 54 s."""
+
+    line: Line = field(default_factory=Line)
+    reporter: RecordingReporter = field(default_factory=RecordingReporter)
+
+    def __post_init__(self) -> None:
+        broker = SimpleNamespace(roles=[Role.BROKER])
+        source = SimpleNamespace(nodes={1: broker, 2: broker})
+        context = SimpleNamespace(reporter=self.reporter, source=source)
+        pattern = SimpleNamespace(
+            phases=replace(CONFIG.workload.trial, measure_s=54.0, sample_interval_s=1.0)
+        )
+        self.warming = Warming(cast(RunContext, context), cast(TrafficPattern, pattern))
+
+    def has_ended(self, samples: Sequence[BrokerSample], after_s: float) -> bool:
+        line = cast(TrialLine, self.line)
+        return self.warming.has_ended(line, samples, START_S + after_s)
+
+
+def of_both(seconds: int, idle: float = 0.5) -> list[BrokerSample]:
+    first = busy_samples(seconds, idle)
+    return [*first, *(replace(each, broker_id=2) for each in busy_samples(seconds, idle / 2))]
+
+
+def test_the_cost_is_a_mean_of_the_brokers_between_samples() -> None:
+    both = of_both(5)  # 2.5 ms and 3.75 ms, the first sample a second before the load
+    assert costs_between(both, (1, 2), START_S) == pytest.approx([3.125] * 3)
+    assert costs_between(both[:-1], (1, 2), START_S) == pytest.approx([3.125] * 2)
+    assert costs_between(both, (1, 2, 3), START_S) == [], "broker 3 has told nothing yet"
+    idle = [replace(each, values={**each.values, "produce_total_ms_count": 9.0}) for each in both]
+    assert costs_between(idle, (1, 2), START_S) == []
+
+
+def test_a_load_ends_once_the_cost_stands_still() -> None:
+    warmed = Warmed()
+    assert not warmed.has_ended(of_both(13), 11.1)
+    assert warmed.has_ended(of_both(14), 12.1)
+    assert warmed.line.ends_s == [pytest.approx(12.1 + NOTICE_S)] == [warmed.warming.loaded_s]
+    last = warmed.reporter.events[-1]
+    assert isinstance(last, PhaseProgress)
+    assert last.detail == "12 s of load, 3.12 ms a request"
+
+
+def test_a_load_that_is_about_to_end_ends_by_itself() -> None:
+    warmed = Warmed()
+    assert warmed.has_ended(of_both(55), 53.5)
+    assert warmed.line.ends_s == []
+    assert warmed.warming.loaded_s == 54.0
+
+
+def test_without_a_metric_of_the_cost_a_short_load_is_all() -> None:
+    warmed = Warmed()
+    assert not warmed.has_ended([], SHORT_S - 0.1)
+    assert warmed.has_ended([], SHORT_S)
+    assert warmed.line.ends_s == [SHORT_S + NOTICE_S]
+
+
+def test_nothing_is_said_of_a_load_that_has_not_begun() -> None:
+    warmed = Warmed()
+    assert not warmed.has_ended(of_both(14), -1.0)
+    warmed.line.start_s = None
+    assert not warmed.has_ended(of_both(14), 12.1)
+    assert warmed.reporter.events == []
