@@ -266,6 +266,10 @@ def is_fair_share(owned: int, partitions: Partitions, members: int) -> bool:
     return topics * least <= owned <= topics * (least + (1 if rest else 0))
 
 
+SETTLING = 3
+"""Rebalances in which a group settles: each may take as long as a connection to a broker."""
+
+
 class Joining(Protocol):
     """What is known of a member while its group settles."""
 
@@ -278,9 +282,9 @@ def await_settled(members: Sequence[Joining], plan: TrialPlan) -> None:
     """Return when every member owns its fair share of the partitions.
 
     Raises:
-        GroupError: a member could not join, or it takes longer than `connect_timeout_s`.
+        GroupError: a member could not join, or it takes longer than `SETTLING` allows.
     """
-    timeout_s, size = plan.connect_timeout_s, plan.pattern.consumers.members
+    timeout_s, size = SETTLING * plan.connect_timeout_s, plan.pattern.consumers.members
     deadline_s = time.monotonic() + timeout_s
     while not all(
         each.owned is not None and is_fair_share(each.owned, plan.partitions, size)
