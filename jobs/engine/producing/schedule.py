@@ -68,8 +68,7 @@ class Pace:
             steady_s = cycles * cycle_s + burst_s * cycle_s / self.on_s
         if self.ramp_up_s and 0 <= steady_s < self.ramp_up_s:
             return self.rate_records_per_s * steady_s**2 / (2 * self.ramp_up_s)
-        ramped_s = self.ramp_up_s / 2 if steady_s > 0 else 0.0
-        return self.rate_records_per_s * (steady_s - ramped_s)
+        return self.rate_records_per_s * (steady_s - self.ramp_up_s / 2)
 
 
 @dataclass(frozen=True)
