@@ -139,12 +139,13 @@ def test_partitions_are_written_to_at_their_leaders() -> None:
     }  # fmt: skip
 
 
-def test_throttling_is_summed() -> None:
+def test_throttling_and_what_is_in_the_log_are_summed() -> None:
     driven = Driven()
     driven.until(1.0)
     driven.delivery.answered(driven.one, {0: 0}, 30, 1.1)
     driven.delivery.answered(driven.one, {0: 0}, 12, 1.2)
     assert driven.counts.throttle_ms == 42
+    assert driven.delivery.log_bytes == 2 * BATCH_BYTES
 
 
 def test_a_partition_without_an_answer_of_its_own_has_failed() -> None:
@@ -212,6 +213,16 @@ def test_room_on_the_connection_does_not_shorten_the_back_off() -> None:
     driven.answer(driven.one, 3.5, TOO_FEW_REPLICAS)  # 1, which has a back-off of its own
     assert driven.until(3.57) == []
     assert sent(driven.until(3.63)) == [0]
+
+
+def test_what_waits_for_room_to_be_sent_again_goes_as_soon_as_there_is_some() -> None:
+    driven = Driven(leaders=(1, 1), batch_size=1, max_in_flight=3, seed=1)
+    driven.until(2.0)
+    driven.answer(driven.one, 2.95, TOO_FEW_REPLICAS)
+    assert sent(driven.until(3.4)) == [3], "for partition 1, as in the test before"
+    assert len(driven.one.in_flight) == 3
+    driven.answer(driven.one, 3.5)
+    assert sent(driven.until(3.5)) == [0]
 
 
 def test_a_batch_is_given_up_when_its_retries_are_used_up_and_the_next_one_goes() -> None:
@@ -609,6 +620,22 @@ def test_a_congested_connection_gets_nothing_until_its_socket_has_taken_the_rest
     assert sent(driven.until(2.5)) == [1, 2]
 
 
+def test_answers_are_awaited_where_their_want_alone_keeps_something_waiting() -> None:
+    driven = Driven(max_in_flight=2)
+    driven.until(1.0)
+    assert not driven.one.awaits_answers, "nothing waits behind the two that are under way"
+    driven.until(2.0)
+    assert driven.one.awaits_answers
+    driven.delivery.congested(driven.one)
+    assert not driven.one.awaits_answers, "an answer would be no room"
+    driven.delivery.flushed(driven.one)
+    assert driven.one.awaits_answers
+    driven.answer(driven.one, 2.1)
+    assert not driven.one.awaits_answers, "there is room"
+    driven.lose(driven.one, 2.2)
+    assert not driven.one.awaits_answers
+
+
 def test_a_congested_connection_is_work_once_and_no_more_when_it_is_lost() -> None:
     driven = Driven(rate=ALONE, retries=0)
     driven.until(0.0)
@@ -700,6 +727,13 @@ def test_what_the_generator_did_not_get_to_is_its_own_fault() -> None:
     driven.delivery.close(4.0)
     assert driven.counts.unsent_own_records == 2, "those that were due at 2 and at 3"
     assert driven.until(9.0) == []
+
+
+def test_what_still_lingers_when_the_window_ends_is_not() -> None:
+    driven = Driven(end_s=4.0, full=10, linger_ms=5_000.0)
+    driven.until(4.0)
+    driven.delivery.close(4.0)
+    assert driven.counts.unsent_own_records == 0
 
 
 @pytest.mark.parametrize("hindrance", ["in flight", "congested", "lost", "muted", "blocked"])
@@ -1079,11 +1113,12 @@ def test_a_broker_whose_connection_cannot_be_opened_again_is_silent() -> None:
 
 
 def test_what_is_given_up_is_missing_too() -> None:
-    driven = Driven(rate=ALONE, retries=0)
-    driven.until(0.0)
-    driven.answer(driven.one, 0.5, TIMED_OUT)
-    driven.delivery.close(100.0)
-    assert driven.counts.by_broker[1].missing_records == 1
+    driven = Driven(end_s=2.0, retries=0)
+    driven.until(1.0)
+    for _ in range(2):
+        driven.answer(driven.one, 1.5, TIMED_OUT)
+    driven.delivery.close(2.0)
+    assert driven.counts.by_broker[1].missing_records == 2
 
 
 def test_a_slow_broker_that_answers_now_and_then_is_not_silent() -> None:

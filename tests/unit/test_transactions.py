@@ -212,6 +212,16 @@ def test_what_waits_behind_a_failed_batch_fails_too() -> None:
     assert sent(each.tell(each.one, 2.6)) == [2]
 
 
+def test_an_abort_waits_for_what_is_under_way_whatever_waits_behind_it() -> None:
+    each = begun(driven(max_in_flight=2, transaction_duration_ms=9_000.0))
+    each.until(3.2)
+    each.answer(each.one, 3.3, TOO_LARGE)
+    assert each.counts.errors["TransactionAbortedError"] == 1, "record 2 waited"
+    assert asked(each.until(3.3)) == [], "record 1 is under way"
+    each.answer(each.one, 3.4)
+    assert asked(each.until(3.4)) == [ABORT]
+
+
 def test_a_batch_that_expires_before_its_partition_is_added_aborts_nothing_there() -> None:
     each = driven(request_timeout_ms=1_000, delivery_timeout_ms=1_000)
     each.until(0.0)
