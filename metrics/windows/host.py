@@ -113,9 +113,9 @@ class HostWindow:
     """
 
     host: str
-    brokers: tuple[int, ...] = ()
-    generates: bool = False
-    shares_machine: bool = False
+    brokers: tuple[int, ...]
+    generates: bool
+    shares_machine: bool
     start_s: float | None = None
     end_s: float | None = None
     samples: int = 0
@@ -188,7 +188,7 @@ def host_window(
         (each for each in own if start_s <= each.at_s <= end_s), key=lambda each: each.at_s
     )
     named = HostWindow(host, tuple(brokers), generates, shares_machine)
-    if len(inside) < 2 or inside[-1].at_s <= inside[0].at_s:
+    if not inside or inside[-1].at_s <= inside[0].at_s:
         return named
     span = Span(inside)
     cpu = span.deltas(readings.CPU_S)

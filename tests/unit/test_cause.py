@@ -133,11 +133,12 @@ def test_the_use_of_a_resource_is_that_of_the_broker_that_used_it_most() -> None
 
 
 def test_an_interface_is_used_as_much_as_the_busiest_of_the_brokers_hosts() -> None:
-    def carried(rate: float, **host: Any) -> HostWindow:
+    def carried(rate: float, *brokers: int) -> HostWindow:
         link = InterfaceWindow("eth0", received_bytes_per_s=rate, speed_bytes_per_s=10e6)
-        return HostWindow("h", interfaces=(link, InterfaceWindow("lo", 9e9, 9e9)), **host)
+        links = (link, InterfaceWindow("lo", 9e9, 9e9))
+        return HostWindow("h", brokers, not brokers, bool(brokers), interfaces=links)
 
-    hosts = (carried(9e6, brokers=(1,)), carried(4e6, brokers=(2,)), carried(1e7, generates=True))
+    hosts = (carried(9e6, 1), carried(4e6, 2), carried(1e7))
     full = trial(brokers=(broker(1), broker(2)), hosts=hosts)
     assert use_of_trials([full])[Resource.NETWORK] == pytest.approx(0.9), "with no speed, no share"
     assert Resource.NETWORK not in use_of_trials([trial(brokers=(broker(1),))])

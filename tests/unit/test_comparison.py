@@ -27,9 +27,9 @@ def test_the_values_of_a_trial() -> None:
     )
     link = InterfaceWindow("eth0", received_bytes_per_s=7e6, sent_bytes_per_s=1e6)
     hosts = (
-        HostWindow("one", (1,), interfaces=(InterfaceWindow("lo", 5e5, 5e5), link)),
-        HostWindow("two", (2,), interfaces=(InterfaceWindow("eth0", 1e6, 2e6),)),
-        HostWindow("ours", generates=True, interfaces=(link,)),
+        HostWindow("one", (1,), False, True, interfaces=(InterfaceWindow("lo", 5e5, 5e5), link)),
+        HostWindow("two", (2,), False, True, interfaces=(InterfaceWindow("eth0", 1e6, 2e6),)),
+        HostWindow("ours", (), True, False, interfaces=(link,)),
     )
     made = trial(client=window, brokers=brokers, hosts=hosts)
     rate = 60 / window.duration_s
