@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from metrics.judging.attribution import Attribution, attribute
+from metrics.judging.nearness import GC_SHARE_HIGH
 from metrics.judging.thresholds import Thresholds
 from metrics.windows.broker import BrokerWindow, RequestWindow, broker_windows
 from metrics.windows.resource import Resource
@@ -111,6 +114,9 @@ def test_a_full_heap_explains_busy_handlers_before_the_cpu_does() -> None:
         "garbage collection stopped all threads for 31% of the time, with never less than 88% of "
         "the heap in use" in found.text
     )
+    just = replace(window, gc_share=GC_SHARE_HIGH)
+    assert bound([just]).resource is Resource.HEAP
+    assert bound([replace(just, gc_share=GC_SHARE_HIGH - 0.01)]).resource is Resource.CPU
     assert bound([broker(gc_share=0.31)]).resource is Resource.HEAP
     assert bound([broker(gc_share=0.2)]).resource is Resource.UNKNOWN
 

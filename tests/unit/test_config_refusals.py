@@ -140,6 +140,7 @@ def test_a_malformed_option_is_refused_whichever_file_is_read(option: str, part:
         ("search: {resolution: 0.6}", "a number above 0 up to 0.5"),
         ("search: {resolution: 0}", "a number above 0 up to 0.5"),
         ("indicators: {achieved_min: 1.1}", "a number above 0 up to 1"),
+        ("indicators: {latency_p99_ms_max: 0}", "a number of milliseconds above 0 up to 600000"),
         ("name: a/b", "a name of at most 80 letters"),
         ("x: !!python/object/apply:os.getcwd []", "tag !!python/object/apply:os.getcwd"),
         ("base: &b {x: 1}\nsearch:\n  <<: *b\n", 'line 3: "<<" stands for a key in search'),

@@ -19,6 +19,7 @@ from tests.support.evidence import broker, client, evidence, goal, judged, rules
 HOST = HostWindow(
     "h",
     (1, 2, 3),
+    generates=False,
     shares_machine=True,
     start_s=0.0,
     end_s=10.0,
@@ -112,6 +113,12 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], Resource, str]] = {
         Resource.REQUEST_HANDLERS,
         "such as a lock or an authorizer, as no disk of its host was busy for half of the time",
     ),
+    "handlers that wait while the disk is busy for just half of the time": (
+        {"disks": (replace(HOST.disks[0], busy_share=0.5),)},
+        WAITING,
+        Resource.REQUEST_HANDLERS,
+        "such as a lock, an authorizer, a read from the disk or a full page cache",
+    ),
     # Against a wrong one never: what else binds comes first.
     "handlers that use the CPU beside a busy disk": (
         {"disks": FULL_DISK},
@@ -161,7 +168,7 @@ def test_what_hosts_show_is_not_said_to_be_missing() -> None:
 
 TROUBLES: dict[str, tuple[dict[str, Any], str]] = {
     "drops": ({"interfaces": links(dropped=600.0)}, "host g dropped 0.99% of the packets of its"),
-    "swaps": ({"swapped_pages_per_s": 300.0}, "host g moved 300 pages/s to and from swap"),
+    "just swaps": ({"swapped_pages_per_s": 256.0}, "host g moved 256 pages/s to and from swap"),
     "no CPU": (
         {"cpu_busy": 0.95, "running_threads": 6.0},
         "host g was 95% busy, with 2.0 threads waiting for a core; use more executors",

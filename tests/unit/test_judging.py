@@ -38,6 +38,11 @@ def test_sustained_says_its_numbers() -> None:
     [
         ({"handler_idle": 0.19}, "request_handler_idle", "broker 2: request handlers idle 0.19"),
         ({"isr_changed_share": 0.51}, "isr", "ISR changes or under-replicated"),
+        (
+            {"isr_changed_share": 0.51, "isr_shrinks": 3.0, "isr_expands": 2.0},
+            "isr",
+            "3 shrinks, 2 expands, up to 0 partitions",
+        ),
     ],
 )
 def test_one_broker_is_enough(changes: dict[str, float], rule: str, words: str) -> None:

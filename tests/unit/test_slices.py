@@ -9,7 +9,7 @@ import pytest
 from metrics.judging.slices import Acked, Slices
 from metrics.judging.thresholds import Thresholds
 from metrics.judging.verdict import progress_of
-from metrics.sources.beans import HANDLER_IDLE_NS, UPTIME_MS
+from metrics.sources.beans import HANDLER_IDLE_NS, NETWORK_WAIT_NS, UPTIME_MS
 from metrics.sources.sample import BrokerSample
 from metrics.trial.evidence import ClusterFacts
 from search.early_stop import Progress, StopRule
@@ -75,6 +75,24 @@ def test_a_trial_near_its_threshold_goes_on() -> None:
 
 def test_a_hopeless_overload_may_end() -> None:
     assert StopRule().verdict(_progress(idle=0.02)) is Verdict.OVERLOADED
+
+
+@pytest.mark.parametrize(
+    ("idle", "verdict"),
+    [(0.9, Verdict.SUSTAINED), (0.5, None), (0.2, Verdict.OVERLOADED)],
+)
+def test_the_busiest_network_thread_ends_a_trial_by_its_own_limit(
+    idle: float, verdict: Verdict | None
+) -> None:
+    def waited(each: BrokerSample) -> dict[str, float]:
+        threads = {1: idle, 2: 0.95} if each.broker_id == 2 else {1: 0.95}
+        ns = 1e9 * (each.at_s - START_S + 1)
+        return {f"{NETWORK_WAIT_NS}:PLAINTEXT/{n}": ns * share for n, share in threads.items()}
+
+    samples = [replace(each, values={**each.values, **waited(each)}) for each in _samples(0.9, 10)]
+    progress = progress_of(_slices(samples, _acked(10)), goal(network_idle_min=0.5))
+    assert progress.means["network_idle/2"] == pytest.approx([(1 - idle) / 0.5] * 10)
+    assert StopRule().verdict(progress) is verdict
 
 
 def test_one_sample_with_too_long_a_queue_is_an_overload() -> None:

@@ -70,6 +70,17 @@ def test_throttles_and_refusals_of_produce_requests_are_seen() -> None:
     assert window.failed_produce_requests_per_s == pytest.approx(3.0)
 
 
+def test_what_a_broker_reads_and_writes_on_disk_is_told() -> None:
+    counters = {"disk_read_bytes": 3e6, "disk_write_bytes": 5e6}
+    taken = [
+        sample(second, {name: rate * second for name, rate in counters.items()})
+        for second in range(11)
+    ]
+    window = window_of(taken)
+    assert window.disk_read_bytes_per_s == pytest.approx(3e6)
+    assert window.disk_write_bytes_per_s == pytest.approx(5e6)
+
+
 @pytest.mark.parametrize("kind", ["produce", "fetch_consumer", "fetch_follower"])
 def test_each_kind_of_request_has_its_own_times(kind: str) -> None:
     counted = f"{kind}_local_ms_count", f"{kind}_local_ms_mean"
@@ -107,7 +118,8 @@ def test_time_between_samples_is_the_brokers_own() -> None:
     ]
     assert window_of(late_poll).bytes_in_per_s == pytest.approx(100.0)
     no_uptime = [replace(s, values={"bytes_in": s.values["bytes_in"]}) for s in late_poll]
-    assert window_of(no_uptime).bytes_in_per_s == pytest.approx(800 / 7.8)
+    for told in (no_uptime, [late_poll[0], no_uptime[1]], [no_uptime[0], late_poll[1]]):
+        assert window_of(told).bytes_in_per_s == pytest.approx(800 / 7.8)
 
 
 def test_order_and_repetition_of_samples_do_not_matter() -> None:
@@ -169,6 +181,7 @@ def silent(silences_ms: dict[int, float], collected_ms: dict[int, float]) -> lis
         (6, {8: 850.0}, 0.9),
         (6, {6: 2_000.0}, 0.003),
         (1, {}, 0.9),  # on the window's first edge
+        (1, {1: 850.0}, 0.05),
         (12, {}, 0.9),  # seen after the window, and from inside it
         (0, {}, 0.003),
         (13, {}, 0.003),
