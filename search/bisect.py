@@ -47,8 +47,7 @@ class Bisection:
         bracket, opening = bracket_of(history), 0
         if bracket.overloaded is None:
             bracket, opening = Bracket(bracket.sustained, self.next_load(bracket)), 1
-        repeating = 1 if settled is not None else 0
-        return max(repeating, opening + self._halvings(bracket))
+        return max(1, opening + self._halvings(bracket))
 
     def next_load(self, bracket: Bracket) -> int:
         """The load that a bracket which decides nothing yet leads to."""
