@@ -60,7 +60,7 @@ class StopRule:
 
     Attributes:
         error_rate: chance that the early verdict is not the one of the whole trial.
-        first: slices before the first look.
+        first: slices before the first look; 4 at least, as fewer do not tell how they scatter.
         every: slices between looks.
         sustained_from: share of the trial before which it is never called SUSTAINED,
             since some indicators need time to show [ratio].
@@ -105,8 +105,6 @@ def _slices(progress: Progress) -> int:
 def _side_of_mean(values: Sequence[float], planned: int, tail: float) -> Verdict | None:
     """Which side of 1 the mean of all slices will be on, or None while open."""
     seen = len(values)
-    if seen < 4:
-        return None
     correlation = min(_CORRELATION_MOST, max(_CORRELATION_LEAST, _neighbours(values)))
     spread = math.sqrt(
         max(variance(values), _DEVIATION_LEAST**2)
@@ -114,7 +112,7 @@ def _side_of_mean(values: Sequence[float], planned: int, tail: float) -> Verdict
         * (1.0 + correlation)
         / (1.0 - correlation)
     )
-    reach = _student(tail, max(3, seen // 2)) * spread
+    reach = _student(tail, seen // 2) * spread
     whole, later = fmean(values), fmean(values[seen // 2 :])
     if min(whole, later) - reach > 1.0:
         return Verdict.OVERLOADED
@@ -139,7 +137,7 @@ def _side_of_stock(levels: Sequence[float], tail: float) -> Verdict | None:
     if max(later) <= _STOCK_LOW:
         return Verdict.SUSTAINED
     growth = [after - before for before, after in pairwise(levels)]
-    if len(growth) < 4 or min(later) <= 1.0:
+    if min(later) <= 1.0:
         return None
     reach = _student(tail, len(growth) - 1) * math.sqrt(variance(growth) / len(growth))
     return Verdict.OVERLOADED if fmean(growth) - reach > 0.0 else None
