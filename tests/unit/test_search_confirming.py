@@ -219,18 +219,38 @@ def test_no_rest_between_the_windows_of_a_hold() -> None:
     assert cluster.rests == sum(rests)
 
 
-def test_invalid_windows_are_repeated_and_then_end_the_search() -> None:
+def searched_at_rest() -> tuple[list[Observation], Bracket]:
+    """The trials of a search before its limit is held, and what they found."""
     searched: list[Observation] = []
     answer = run_search(
         Guided(LIMITS), Tiring(steady), lambda _, trials: searched.__setitem__(slice(None), trials)
     )
-    load = answer.bracket.sustained
+    return searched, answer.bracket
+
+
+def test_what_is_left_is_the_search_and_the_hold_of_its_limit() -> None:
+    searched, found = searched_at_rest()
+    searcher, load = confirming(Guided(LIMITS)), found.sustained
+    assert searcher.trials_left(searched[:1]) == Guided(LIMITS).trials_left(searched[:1]) + 8
+    for held, left in (
+        ((), 8),
+        (windows("s", load), 7),
+        (windows("si", load), 7),
+        (windows("s" * 8, load), 0),
+        (windows("ss", load - 1), 8),  # of another goal
+    ):
+        assert searcher.trials_left([*searched, *held]) == left
+
+
+def test_invalid_windows_are_repeated_and_then_end_the_search() -> None:
+    searched, found = searched_at_rest()
+    load = found.sustained
     searcher = confirming(Guided(LIMITS))
     step = searcher.decide([*searched, *windows("si", load)])
     assert isinstance(step, Measure) and step.holds and step.load == load
     assert "invalid; repeating it (1 of 2)" in step.reason
     end = searcher.decide([*searched, *windows("siii", load)])
-    assert isinstance(end, GaveUp) and end.bracket == answer.bracket
+    assert isinstance(end, GaveUp) and end.bracket == found
     assert end.reason.startswith(
         f"the limit of {load} producers could not be confirmed: 3 invalid trials"
     )

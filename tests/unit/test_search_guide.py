@@ -6,12 +6,13 @@ import math
 
 import pytest
 
-from search.aim import Aim, aim
-from search.estimate import Curve, Estimate, LoadEquation, solve
+from search.aim import Aim, aim, bound_from_below
+from search.estimate import Curve, Estimate, LoadEquation, readings, solve
 from search.guide import Guide
 from search.guided import Guided
 from search.limits import Limits
 from search.model import Bracket, Measure, Observation, Verdict
+from search.signals import Signals
 from search.standing import bracket_of_standings, standings_of
 
 IDLE_MIN = 0.20
@@ -103,3 +104,20 @@ def test_a_load_closes_the_bracket_or_bounds_it_where_that_tells_most(
     estimate = Estimate(limit, spread=0.1, gain=0.75, at_limit=1.0)
     bracket = Bracket(100, overloaded)
     assert aim(bracket, estimate, resolution=0.05, cap=1_000, climb_max=4.0) == expected
+
+
+def test_a_bound_from_below_is_no_lighter_where_next_to_nothing_is_known() -> None:
+    def load(spread: float) -> int:
+        estimate = Estimate(1_000.0, spread=spread, gain=0.75, at_limit=1.0)
+        return bound_from_below(Aim(990, "close from below"), estimate).load
+
+    assert load(0.01) > load(0.1) > load(0.5) == load(3.0) > 500
+
+
+@pytest.mark.parametrize("load", [60, 100, 110])
+def test_what_an_estimate_expects_to_read_at_a_load_says_the_same_limit(load: int) -> None:
+    estimate = Estimate(120.0, spread=0.1, gain=0.5, at_limit=0.8)
+    expected = {"request_handler_idle": estimate.utilization_at(load)}
+    seen_there = [Observation(load, Verdict.SUSTAINED, expected)]
+    (said,) = readings(seen_there, Signals(), Curve(gain=0.5, at_limit=0.8), 0.02)
+    assert said.log_load - said.slope * estimate.gain == pytest.approx(math.log(120.0))

@@ -6,7 +6,7 @@ import math
 import random
 from dataclasses import replace
 from itertools import accumulate
-from statistics import fmean
+from statistics import fmean, variance
 
 import pytest
 
@@ -192,16 +192,38 @@ def test_a_creeping_overload_is_not_stopped_as_sustained() -> None:
         assert StopRule().verdict(Progress(30, {"idle": creeping[:seen]})) is not Verdict.SUSTAINED
 
 
-@pytest.mark.parametrize(("share", "verdict"), [(0.995, None), (1.005, Verdict.OVERLOADED)])
+@pytest.mark.parametrize(
+    ("steps", "error_rate", "student", "off"),
+    [(11, 0.005, 3.1693, 0.005), (21, 0.05, 1.7247182, 0.000005)],
+)
+@pytest.mark.parametrize(("side", "verdict"), [(-1, None), (1, Verdict.OVERLOADED)])
 def test_growth_is_overload_from_where_students_t_makes_it_sure(
-    share: float, verdict: Verdict | None
+    steps: int, error_rate: float, student: float, off: float, side: int, verdict: Verdict | None
 ) -> None:
-    """Eleven steps, seen in the only look that there is: t of ten degrees of freedom at 0.005."""
-    swing = [-1.0, 1.0] * 5 + [0.0]  # of variance 1
-    mean = share * 3.1693 / math.sqrt(len(swing))
+    """Seen in the only look that there is: t of one degree of freedom less than steps."""
+    swing = [-1.0, 1.0] * (steps // 2) + [0.0]  # of variance 1
+    mean = (1 + side * off) * student / math.sqrt(len(swing))
     levels = list(accumulate([5.0, *(mean + each for each in swing)]))
-    rule = StopRule(error_rate=0.005, first=len(levels))
+    rule = StopRule(error_rate=error_rate, first=len(levels))
     assert rule.verdict(Progress(len(levels) + 1, {}, stocks={"achieved": levels})) is verdict
+
+
+@pytest.mark.parametrize(
+    ("away", "verdict"),
+    [(-1.01, Verdict.SUSTAINED), (-0.99, None), (0.99, None), (1.01, Verdict.OVERLOADED)],
+)
+def test_a_mean_decides_from_where_slices_that_resemble_each_other_make_it_sure(
+    away: float, verdict: Verdict | None
+) -> None:
+    """Twelve of 24 slices, in the only look: t of six degrees of freedom at 0.005.
+
+    Neighbours count as correlated by 0.3, although these swing.
+    """
+    swing = [-0.1, 0.1] * 6
+    reach = 3.7074 * math.sqrt(variance(swing) * (1 / 12 - 1 / 24) * 1.3 / 0.7)
+    values = [1.0 + away * reach + each for each in swing]
+    rule = StopRule(error_rate=0.005, first=12, every=12)
+    assert rule.verdict(Progress(24, {"idle": values})) is verdict
 
 
 def test_what_builds_up_is_judged_by_where_it_ends() -> None:
