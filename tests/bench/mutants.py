@@ -66,6 +66,8 @@ CPU_LEAST_S = 10.0
 """A test may take this, and three times what it took when it was recorded [CPU-s]."""
 _PASSED, _FAILED, _INTERRUPTED, _NO_TESTS = 0, 1, 2, 5
 """pytest's exit codes; a module that cannot be imported interrupts it."""
+_UNLOADED = ("ImportError while loading conftest", "Error while loading plugin")
+"""What pytest says where what all tests need cannot be imported."""
 _ENDED = frozenset({-signal.SIGXCPU, -signal.SIGKILL})
 """By the bounds of CPU time and of memory."""
 Change = tuple[str, str, str]
@@ -234,6 +236,8 @@ def _outcome(code: int | None, said: str) -> str:
     if code in {_PASSED, _NO_TESTS, UNCHANGEABLE}:
         return SURVIVED
     if code in {_FAILED, _INTERRUPTED} or code < 0:
+        return KILLED
+    if any(text in said for text in _UNLOADED):
         return KILLED
     raise RedlineError(f"pytest ended with {code}:\n{said[-3_000:]}")
 

@@ -354,6 +354,26 @@ def test_mutants_are_killed_by_what_sees_them_and_live_where_nothing_does(
     assert (project / "search/things.py").read_text() == SOURCE, "taken back"
 
 
+@pytest.mark.parametrize("conftest", ["import things", "pytest_plugins = ['things']"])
+def test_a_module_without_which_no_test_can_be_collected_is_missed(
+    tmp_path: Path, conftest: str
+) -> None:
+    name, module = "test_things.py", tmp_path / "things.py"
+    for place, text in (
+        (name, "def test_limit(): pass"),
+        ("conftest.py", conftest),
+        ("things.py", "LIMIT = 10"),
+    ):
+        (tmp_path / place).write_text(text.replace("search", "sys"))
+    tree = Tree(tmp_path, [name], ["pytest"])
+    try:
+        module.write_text("raise TypeError('no')")
+        outcome, _ = tree.run([f"{name}::test_limit"], [0.0], None)
+    finally:
+        tree.close()
+    assert outcome == KILLED
+
+
 def test_what_is_known_of_mutants_is_kept_and_the_last_word_holds(tmp_path: Path) -> None:
     state = State(tmp_path / "state")
     for outcome in (SURVIVED, KILLED):
