@@ -109,11 +109,9 @@ class Odds:
     logs: tuple[tuple[float, ...], ...]
 
     def after(self, points: Iterable[Odds]) -> Odds:
-        """With what the trials of finished points say, each by `evidence`."""
-        total = [[0.0] * len(GAINS) for _ in NOISES]
-        for point in points:
-            pairs = zip(total, point.logs, strict=True)
-            total = [[a + b for a, b in zip(*rows, strict=True)] for rows in pairs]
+        """With what the trials of finished points say, one point at least, each by `evidence`."""
+        noises = zip(*(point.logs for point in points), strict=True)
+        total = [[sum(logs) for logs in zip(*rows, strict=True)] for rows in noises]
         best = max(map(max, total))
         blurred = [_blurred([math.exp(max(x - best, -700.0)) for x in row]) for row in total]
         return Odds(
@@ -406,8 +404,6 @@ def _on_grid(
 
 def _add(weights: list[float], cells: Sequence[float], curves: Curves, sides: list[Side]) -> None:
     """Add one layer's probability of each ln limit to `weights`."""
-    open_ = [side for side in sides if not _is_settled(side, cells[0], cells[-1])]
-    factor = math.prod(_verdict(a * cells[0] + b) for a, b in sides if (a, b) not in open_)
     exp, step = math.exp, cells[1] - cells[0]
     found = [0.0] * len(cells)
     for height, mean, exact in curves:
@@ -420,14 +416,8 @@ def _add(weights: list[float], cells: Sequence[float], curves: Curves, sides: li
             found[number] += height * exact / spread * exp(-0.5 * away * away)
     for number, x in enumerate(cells):
         if found[number] > 0.0:
-            beside = math.prod(_verdict(slope * x + offset) for slope, offset in open_)
-            weights[number] += found[number] * beside * factor
-
-
-def _is_settled(side: Side, low: float, high: float) -> bool:
-    """True when a verdict is as probable at both ends of the grid."""
-    slope, offset = side
-    return abs(_verdict(slope * low + offset) - _verdict(slope * high + offset)) < 1e-6
+            beside = math.prod(_verdict(slope * x + offset) for slope, offset in sides)
+            weights[number] += found[number] * beside
 
 
 def _range(curves: Curves, bracket: Bracket, prior: Prior | None) -> tuple[float, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import cache
 
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from search.bisect import Bisection
-from search.estimate import Curve, Prior
+from search.estimate import Curve, Estimate, Prior
 from search.guide import Guide
 from search.guided import ALLOWANCE, Guided
 from search.limits import Limits
@@ -252,6 +253,19 @@ def test_trials_left_follows_the_guide_and_ends_at_zero() -> None:
     assert left[-1] == 0
     invalid = [Observation(190, INVALID)]
     assert subject.trials_left(invalid) == 1 + left[0]
+
+
+@pytest.mark.parametrize("start_max", [15, 55, 85])
+def test_before_any_trial_the_limit_is_foreseen_at_three_quarters_of_the_start(
+    start_max: int,
+) -> None:
+    limits, limit = Limits(start_max, 8 * start_max, 0.05, 3), 0.75 * start_max
+    usual = Estimate(limit, 1.0, Curve().gain, 1.0)
+    cluster = Scripted(
+        math.floor(limit), lambda _, load: {"request_handler_idle": usual.utilization_at(load)}
+    )
+    run_search(Guided(limits), cluster)
+    assert Guided(limits).trials_left(()) == len(cluster.trials)
 
 
 def test_any_axis_on_which_load_grows_is_searched_and_named() -> None:

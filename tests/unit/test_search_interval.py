@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from statistics import NormalDist
 
 import pytest
 from hypothesis import given, settings
@@ -167,6 +168,94 @@ def test_overloads_of_idle_handlers_that_repeat_are_no_flukes_of_a_limit_far_abo
     found = interval(history)
     assert 130.0 < found.low < 151.0
     assert found.high < 165.0
+
+
+# --- What it says exactly, where noise and gain are known ---------------------------
+
+NOISE, GAIN = NOISES[3], GAINS[7]
+
+
+def known(by_gain: Mapping[float, float]) -> Odds:
+    """The odds where the noise is `NOISE`, and each gain as probable as given."""
+    row = tuple(math.log(by_gain[gain]) if gain in by_gain else -1e9 for gain in GAINS)
+    return Odds(tuple(row if noise == NOISE else (-1e9,) * len(GAINS) for noise in NOISES))
+
+
+KNOWN = known({GAIN: 1.0})
+
+
+def probable(away: float) -> float:
+    """A verdict whose load is so far on its side [σ]; 4 of 100 are flukes, half of them right."""
+    return 0.02 + 0.96 * NormalDist().cdf(away)
+
+
+def sustained_and_read(x: float, load: float, limit: float, error: float) -> float:
+    """How probable it is that a load holds and reads `limit` with this error, where ln x is true.
+
+    What the trial met is between both, by their variances; above the load, as it held.
+    """
+    variance = NOISE**2 + error**2
+    between = (x * error**2 + math.log(limit) * NOISE**2) / variance
+    sure = (between - math.log(load)) / (NOISE * error / math.sqrt(variance))
+    return NormalDist(math.log(limit), math.sqrt(variance)).pdf(x) * probable(sure)
+
+
+def read_error(used: float, gain: float = 0.75) -> float:
+    """Of an idle fraction known to 0.005, and of a curve to 2 % and more further from the limit."""
+    return math.hypot(gain * 0.005 / used, 0.02 * math.log(used), 0.12 * math.log(used) ** 2)
+
+
+def assert_is(found: Posterior, density: Callable[[float], float], low: float, high: float) -> None:
+    """It is this density over ln limit, and nothing of it lies below `low` or above `high`."""
+    parts, each = 50, 80
+    step = math.log(high / low) / (parts * each)
+    shares = [density(math.log(low) + step * (number + 0.5)) for number in range(parts * each)]
+    below = [sum(shares[: part * each]) / sum(shares) for part in range(parts + 1)]
+    loads = [low * math.exp(step * part * each) for part in range(parts + 1)]
+    assert [found.below(load) for load in loads] == pytest.approx(below, abs=5e-3)
+
+
+def test_a_lone_reading_is_no_stray_and_tells_less_the_less_was_used() -> None:
+    def density(x: float) -> float:
+        return sustained_and_read(x, 100, 100.0 * 0.8**-GAIN, read_error(0.8, gain=2.0))
+
+    guide = Guide(curve=Curve(gain=2.0), odds=KNOWN)
+    assert_is(posterior([seen(100, 0.8)], guide), density, 90.0, 160.0)
+
+
+def test_neighbours_weigh_as_students_t_of_three_degrees() -> None:
+    def density(x: float) -> float:
+        by_neighbours = (1.0 + ((x - math.log(120.0)) / 0.03) ** 2 / 3.0) ** -2
+        return by_neighbours * sustained_and_read(x, 100, 100.0 * 0.9**-GAIN, read_error(0.9))
+
+    guide = Guide(odds=KNOWN, prior=Prior(120.0, 0.03))
+    assert_is(posterior([seen(100, 0.9)], guide), density, 80.0, 150.0)
+
+
+@pytest.mark.parametrize(("held", "over"), [(1, 2), (90, 150)])
+def test_a_load_that_held_and_a_saturated_one_leave_all_between_them_and_flukes(
+    held: int, over: int
+) -> None:
+    """The curve needs a utilization of 1.1875 to saturate, and may be off by a tenth of that."""
+
+    def density(x: float) -> float:
+        below = math.log(over) - GAIN * math.log(1.1875)
+        sure = (below - x) / math.hypot(NOISE, 0.1 * 0.1875)
+        return probable((x - math.log(held)) / NOISE) * probable(sure)
+
+    history = [Observation(held, HELD), seen(over, 1.25)]
+    half = math.exp(0.5)
+    assert_is(posterior(history, Guide(odds=KNOWN)), density, held / half, over * half)
+
+
+def test_a_gain_of_finished_sizes_is_shared_with_the_gains_beside_it() -> None:
+    """Two points that each say the next gain is half as probable, so a quarter by both."""
+    point = known({GAIN: 1.0, GAINS[8]: 0.5})
+    found = Odds(((0.0,) * len(GAINS),) * len(NOISES)).after([point, point])
+    shares = [[math.exp(log) for log in row] for row in found.logs]
+    expected = [0.15, 0.7 + 0.15 / 4, 0.15 + 0.7 / 4, 0.15 / 4]
+    assert shares[NOISES.index(NOISE)][6:10] == pytest.approx(expected)
+    assert sum(map(sum, shares)) == pytest.approx(sum(expected))
 
 
 # --- Where there is none ----------------------------------------------------------
