@@ -108,10 +108,13 @@ def install_packages(python: Path, root: Path, log: Path) -> None:
 def _compile(python: Path, root: Path, log: Path) -> None:
     """Compile what is installed on all cores; pip does it on one.
 
-    What cannot be compiled, such as templates of packages, is for the log and no failure: nobody
-    imports it, and whatever is imported uncompiled is compiled then.
+    Without the packages' own tests, which nobody runs. What cannot be compiled, such as templates
+    of packages, is for the log and no failure: nobody imports it, and whatever is imported
+    uncompiled is compiled then.
     """
-    command = [str(python), "-m", "compileall", "-q", "-j", "0", str(python.parent.parent / "lib")]
+    installed = str(python.parent.parent / "lib")
+    options = ("-q", "-j", "0", "-x", r"/tests?/")
+    command = [str(python), "-m", "compileall", *options, installed]
     with log.open("a") as stream:
         subprocess.run(command, cwd=root, stdout=stream, stderr=stream, check=False)
 
