@@ -45,7 +45,7 @@ SPARK_HAS = (
 
 @functools.cache
 def delta_jars() -> list[Path]:
-    """The jars that a Spark session needs for Delta tables, for `spark.jars`.
+    """The jars that a Spark session needs for Delta tables.
 
     Raises:
         ConfigError: they are not in the cache and could not be fetched.

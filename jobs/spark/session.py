@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import os
+import shlex
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +25,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from jobs.setup.children import secrets_kept_back
+from jobs.setup.class_archive import archive_in, to_read
 from jobs.setup.jars import delta_jars
 from jobs.setup.preflight import java_command
 from jobs.spark.failures import SparkFailedError, failure_of
@@ -62,7 +64,7 @@ LOCAL = {
     **FEW_TASKS,
 }
 
-QUICK_COMPILER = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=192m"
+QUICK_COMPILER = ("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=192m")
 """For the JVM of a local session, which lives for minutes and plans small queries: what its second
 compiler makes costs more than it saves, on the cores that make the load. Opening the tables and
 twelve appends took 40 CPU-seconds in place of 62, and 30 s in place of 36. With one compiler the
@@ -79,6 +81,7 @@ def local_session(
     *,
     log: Path | None = None,
     settings: Mapping[str, str] | None = None,
+    java_options: Sequence[str] | None = None,
 ) -> SparkSession:
     """A session that reads and writes Delta tables; close it with `close_session`.
 
@@ -92,6 +95,7 @@ def local_session(
         app_name: the application's name.
         log: where Spark and its Python workers write; a temporary file by default.
         settings: more Spark settings, which win over the defaults.
+        java_options: in place of those that start from `session_archive`. Local sessions only.
 
     Raises:
         ConfigError: no usable Java, or Delta's jars are missing.
@@ -105,7 +109,8 @@ def local_session(
     scratch = Path(tempfile.mkdtemp(prefix="redline-spark-"))
     log = log or scratch / "spark.log"
     try:
-        conf = _local_conf(slots or max(2, os.cpu_count() or 2), app_name, scratch)
+        options = to_read(session_archive()) if java_options is None else java_options
+        conf = _local_conf(slots or max(2, os.cpu_count() or 2), app_name, scratch, options)
         conf.setAll(list((settings or {}).items()))
         session = _start(conf, log)
     except BaseException:
@@ -116,14 +121,28 @@ def local_session(
     return session
 
 
-def close_session(session: SparkSession) -> None:
-    """Stop a session that `local_session` started, and its JVM; leave any other alone."""
+def session_archive() -> Path:
+    """Of the classes that a local session loads; set-up leaves it, see `jobs.spark.prepare`.
+
+    It stands in the environment, as the class path that it was made of does.
+    """
+    spark = Path(pyspark.__file__).parent
+    name = f"spark-{pyspark.__version__}"
+    jars = [str(spark), *map(str, delta_jars())]
+    return archive_in(Path(sys.prefix) / "var" / "classes", name, java_command(), jars)
+
+
+def close_session(session: SparkSession, timeout_s: float = STOP_TIMEOUT_S) -> int | None:
+    """Stop a session that `local_session` started, and its JVM; leave any other alone.
+
+    Returns the exit code of the JVM; None where it was left alone, or ended before.
+    """
     scratch = _scratch.pop(session.sparkContext.applicationId, None)
     if scratch is None:
-        return
+        return None
     try:
         session.stop()
-        _end_jvm()
+        return _end_jvm(timeout_s)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 
@@ -185,17 +204,18 @@ def cause_in(text: str) -> str:
     return line[:_CAUSE_LENGTH]
 
 
-def _local_conf(slots: int, app_name: str, scratch: Path) -> SparkConf:
+def _local_conf(slots: int, app_name: str, scratch: Path, java_options: Sequence[str]) -> SparkConf:
     conf = SparkConf()
     conf.setMaster(f"local[{slots}]").setAppName(app_name)
     conf.setAll([*DELTA.items(), *LOCAL.items()])
-    conf.set("spark.jars", ",".join(str(jar) for jar in delta_jars()))
+    # On the JVM's own class path, as an archive has no classes of other loaders.
+    conf.set("spark.driver.extraClassPath", os.pathsep.join(str(jar) for jar in delta_jars()))
     conf.set("spark.local.dir", str(scratch / "local"))
     conf.set("spark.sql.warehouse.dir", str(scratch / "warehouse"))
-    java_options = f"-Dderby.system.home={scratch} {QUICK_COMPILER}"
-    conf.set("spark.driver.extraJavaOptions", java_options)
+    options = [f"-Dderby.system.home={scratch}", *QUICK_COMPILER, *java_options]
+    conf.set("spark.driver.extraJavaOptions", shlex.join(options))
     # Workers import our packages from where this process does, whatever its folder.
-    conf.set("spark.executorEnv.PYTHONPATH", str(Path(__file__).resolve().parent.parent))
+    conf.set("spark.executorEnv.PYTHONPATH", str(Path(__file__).resolve().parents[2]))
     return conf
 
 
@@ -300,18 +320,18 @@ def _java_context(context: SparkContext) -> Any:
     return context._jsc.sc()
 
 
-def _end_jvm() -> None:
+def _end_jvm(timeout_s: float) -> int | None:
     """End the JVM now rather than with the interpreter; it exits when its input closes."""
     gateway: Any = SparkContext._gateway
     if gateway is None:
-        return
+        return None
     SparkContext._gateway = None
     SparkContext._jvm = None
     process = gateway.proc
     gateway.shutdown()
     process.stdin.close()
     try:
-        process.wait(STOP_TIMEOUT_S)
+        return int(process.wait(timeout_s))
     except subprocess.TimeoutExpired:
         process.kill()
-        process.wait()
+        return int(process.wait())

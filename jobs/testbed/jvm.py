@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from jobs.setup.class_archive import to_read, to_write
 from jobs.testbed.keys import SecurityFiles, write_secret
 from jobs.testbed.listeners import scram_arguments
 from jobs.testbed.model import Node, NodeRole, Spec
@@ -138,8 +139,5 @@ def _common(log: Path) -> list[str]:
 
 def _class_archive_options(spec: Spec, write_to: Path | None) -> list[str]:
     if write_to is not None:
-        return [f"-XX:ArchiveClassesAtExit={write_to}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
-    if spec.class_archive is not None and Path(spec.class_archive).exists():
-        # An archive of another Java or class path is ignored by the JVM.
-        return [f"-XX:SharedArchiveFile={spec.class_archive}", "-Xlog:cds=off"]
-    return []
+        return to_write(write_to)
+    return to_read(Path(spec.class_archive)) if spec.class_archive is not None else []

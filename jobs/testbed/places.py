@@ -9,7 +9,6 @@ server.log and console.log; a Spark worker's work/ holds the logs of its executo
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections.abc import Iterable, Sequence
@@ -17,6 +16,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
+from jobs.setup.class_archive import archive_in
 from jobs.setup.places import cache_dir
 from jobs.testbed.model import LineNode, Member, State
 
@@ -141,11 +141,5 @@ def disk_bytes(folders: Sequence[Path]) -> int:
 
 
 def class_archive(kafka_version: str, java: str, jars: Sequence[str]) -> Path:
-    """The shared class archive of this Kafka on this Java; it may not exist yet.
-
-    The JVM checks an archive itself; the digest keeps two Javas from undoing each other's.
-    """
-    launcher = Path(java).resolve()
-    seen = [str(launcher), str(launcher.stat().st_mtime_ns), *jars]
-    digest = hashlib.sha256("\n".join(seen).encode()).hexdigest()[:12]
-    return default_root() / CLASSES / f"kafka-{kafka_version}-{digest}.jsa"
+    """The shared class archive of this Kafka on this Java; it may not exist yet."""
+    return archive_in(default_root() / CLASSES, f"kafka-{kafka_version}", java, jars)
