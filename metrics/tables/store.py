@@ -219,8 +219,8 @@ class TableStore:
         options = {"txnAppId": f"redline/{table}/{key}", "txnVersion": f"{version}"}
         with _written(self.address(table)):
             self._save(table, frame, options)
-        if table in self._files_seen:
-            self._files_seen[table] += 1
+        # One that was not looked at yet may have any number.
+        self._files_seen[table] = self._files_seen.get(table, COMPACT_FROM_FILES) + 1
 
     def append_run(self, row: RunRow) -> None:
         """Append the start or the end of a run; one that was resumed has several of each."""
@@ -345,15 +345,16 @@ class TableStore:
         """Merge the small files of single appends where many have gathered; for a run's end.
 
         What cannot be merged now, as others write, is left to the next run: nothing depends on it.
-        A table that few were appended to since it was looked at is not looked at again, which
-        takes half a second: a sweep ends many runs.
+        A table that nothing was appended to, or little since it was looked at, is not looked at,
+        which takes a third of a second: a sweep ends many runs.
         """
         self.settle()
-        for table in TABLES:
-            if self._files_seen.get(table, COMPACT_FROM_FILES) < COMPACT_FROM_FILES:
-                continue
+        unknown = [name for name, files in self._files_seen.items() if files >= COMPACT_FROM_FILES]
+        with ThreadPoolExecutor(max(1, len(unknown)), thread_name_prefix="redline-files") as pool:
+            counted = {table: pool.submit(self._files, table) for table in unknown}
+        for table, files in counted.items():
             try:
-                self._files_seen[table] = self._files(table)
+                self._files_seen[table] = files.result()
                 if self._files_seen[table] >= COMPACT_FROM_FILES:
                     self._spark.sql(f"OPTIMIZE {self._sql_name(table)}")
                     self._files_seen[table] = self._files(table)
