@@ -6,12 +6,14 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import pytest
 from chispa import assert_df_equality
 from pyspark import SparkConf
 from pyspark.sql import SparkSession
 
-from jobs.spark.session import local_session, with_few_tasks
+from jobs.spark.session import local_session, session_archive, with_few_tasks
 
 ROOT = Path(__file__).parents[2]
 
@@ -49,6 +51,14 @@ def _where(_: object) -> list[str]:
 def test_the_session_listens_on_loopback_only_and_has_no_ui(spark: SparkSession) -> None:
     assert spark.conf.get("spark.driver.host") == "127.0.0.1"
     assert spark.sparkContext.uiWebUrl is None
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="shows no maps of memory")
+def test_the_session_starts_from_the_archive_that_set_up_left(spark: SparkSession) -> None:
+    java: Any = spark.sparkContext._jvm
+    process = java.java.lang.ProcessHandle.current().pid()
+    # A JVM that finds an archive unfit, as of another class path, does not keep it in memory.
+    assert str(session_archive()) in Path(f"/proc/{process}/maps").read_text()
 
 
 def test_an_active_session_is_taken_and_has_not_littered(spark: SparkSession) -> None:
