@@ -14,10 +14,12 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from kafka import KafkaConsumer
 
 from jobs.cluster.connect import connect
 from jobs.cluster.topics import Topics
 from jobs.config import load_workload
+from jobs.engine.consuming import membership
 from jobs.engine.consuming.role import TaskReading
 from jobs.engine.consuming.wire import WireConsumers
 from jobs.engine.network.transport import PlainTransport
@@ -33,6 +35,7 @@ from metrics.trial.consumption import group_windows
 from metrics.trial.evidence import Evidence
 from metrics.trial.task import TaskReport, merge
 from tests.support.consumer_bench import ConsumerBench, mismatches
+from tests.support.processes import becomes
 from tests.support.relay import relay_to
 from tests.support.threads_barrier import run_stage
 
@@ -116,6 +119,45 @@ def test_who_stays_takes_over_from_a_member_that_leaves(bench: ConsumerBench) ->
     assert group.counts.rebalances >= 1
     by_member = [sum(stint.records for stint in share.stints) for share in shares]
     assert by_member[0] < 0.4 * by_member[1], "the other one read for all of the time"
+
+
+@pytest.mark.together
+def test_a_rebalance_that_outlasts_a_poll_of_its_leader_ends_well(
+    bench: ConsumerBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Any] = []
+
+    class Seen(KafkaConsumer):  # type: ignore[misc]  # it has no types
+        def __init__(self, **options: Any) -> None:
+            super().__init__(**options)
+            made.append(self._coordinator)
+
+    monkeypatch.setattr(membership, "KafkaConsumer", Seen)
+    plan = bench.plan({"groups": 1, "members": 2})
+    members = [membership.Member(plan, 0, number, lambda: None) for number in (0, 1)]
+    try:
+        for each in members:
+            each.start()
+        membership.await_settled(members, plan)
+        (leader,) = [each for each in made if each._is_leader]
+        generation = leader._generation.generation_id
+        assign = leader._perform_assignment
+
+        def assign_slowly(*of: Any) -> Any:
+            leader._perform_assignment = assign
+            given = assign(*of)
+            time.sleep(1.5)  # as on a busy machine; a poll lasts a second
+            return given
+
+        leader._perform_assignment = assign_slowly
+        leader._assignment_snapshot = {}  # as of one that had assigned before it knew all
+        assert becomes(lambda: leader._generation.generation_id > generation)
+        membership.await_settled(members, plan)
+        assert becomes(lambda: all(each.owned == 3 for each in members), deadline_s=60)
+        assert [each.trouble for each in members] == [None, None]
+    finally:
+        for each in members:
+            each.join(10.0)
 
 
 @pytest.mark.together

@@ -29,6 +29,15 @@ from tests.support.processes import becomes, processes_with
 pytestmark = pytest.mark.together
 
 
+def is_silent(port: int) -> bool:
+    """True of a broker that accepts a connection, and answers nothing."""
+    try:
+        registered_brokers(port, timeout_s=0.3)
+    except TimeoutError:
+        return True
+    return False
+
+
 def test_a_broker_is_killed_and_restarted_and_the_testbed_goes_on(tmp_path: Path) -> None:
     # The controller misses a killed broker after this time; the default is 9 s.
     quick = {"broker.session.timeout.ms": 3000, "broker.heartbeat.interval.ms": 500}
@@ -46,8 +55,8 @@ def test_a_broker_is_killed_and_restarted_and_the_testbed_goes_on(tmp_path: Path
         assert registered_brokers(first.port, timeout_s=5) == {1, 2}
 
         testbed.kill_broker(1, signal.SIGSTOP)
-        with pytest.raises(OSError, match="timed out"):
-            registered_brokers(first.port, timeout_s=0.3)
+        # On a busy machine its threads stop one after the other, and may answer once more.
+        assert becomes(lambda: is_silent(first.port))
         testbed.kill_broker(1, signal.SIGCONT)
         assert becomes(lambda: registered_brokers(first.port, timeout_s=5) == {1, 2}, 20)
 

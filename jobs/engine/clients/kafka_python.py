@@ -14,6 +14,7 @@ from jobs.engine.clients.library_transactions import TransactionCalls
 from jobs.engine.consuming.membership import (
     AssignmentCounter,
     begin_offsets,
+    go_on_joining,
     group_options,
     number_of,
     topic_partition,
@@ -198,6 +199,7 @@ class KafkaPythonConsumer:
     def poll(self, timeout_s: float) -> Iterator[Read]:
         """See `LibraryConsumer.poll`."""
         polled = self._consumer.poll(timeout_ms=int(timeout_s * 1000))
+        go_on_joining(self._consumer._coordinator)
         for each, records in polled.items():
             partition = number_of(self._plan, each)
             for record in records:

@@ -151,6 +151,7 @@ class Member:
             self._stand_still()
         self._tell_positions(consumer)
         coordinator.poll(timeout_ms=1_000)
+        go_on_joining(coordinator)
         if self._notice.assignments != self._assignments and not coordinator.need_rejoin():
             self._assignments = self._notice.assignments
             self._take(consumer)
@@ -206,6 +207,17 @@ class Member:
             self.trouble = self.trouble or f"{self.client_id}: {type(error).__name__}: {error}"
         finally:
             self._wake()
+
+
+def go_on_joining(coordinator: Any) -> None:
+    """Have kafka-python go on with a join that it would forget; to call after each poll.
+
+    A leader that rejoins as it learned of more partitions has no more reason to, in the eyes of
+    `need_rejoin`, from its assignment on. A poll that ends before the cluster's answer to that is
+    the last to wait for it, and the leader sends no heartbeats from then on.
+    """
+    if coordinator._join_task is not None and not coordinator.need_rejoin():
+        coordinator.request_rejoin()
 
 
 def topic_partition(plan: TrialPlan, number: int) -> TopicPartition:
