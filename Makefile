@@ -6,6 +6,10 @@ STAMP := .venv/.ready
 # Of tests that bear company: one has the brokers, one has Spark, and all of them wait at times.
 WORKERS ?= 4
 
+# Images of containers often forbid Python to keep compiled code; each process would compile ours
+# anew, Spark's workers among them, for one to two seconds.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-long flaky coverage mutants lint dist bench bench-calibration bench-experiments bench-sampling bench-scale bench-search release-check clean
 

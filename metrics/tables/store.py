@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from metrics.arrow_schema import ddl, ddl_type
+from metrics.arrow_schema import ddl_type
 from metrics.columns import restored, row_of
 from metrics.sources.hosts.sample import HostSample
 from metrics.sources.sample import BrokerSample
@@ -123,8 +123,13 @@ class TableStore:
             if not self._is_path:
                 schema_ddl = f"CREATE SCHEMA IF NOT EXISTS {self._base}"
                 self._until_alone(partial(self._spark.sql, schema_ddl))
-            for table, schema in SCHEMAS.items():
-                self._until_alone(partial(self._create, table, schema))
+            with ThreadPoolExecutor(len(SCHEMAS), thread_name_prefix="redline-create") as pool:
+                created = [
+                    pool.submit(self._until_alone, partial(self._create, table, schema))
+                    for table, schema in SCHEMAS.items()
+                ]
+            for each in created:
+                each.result()
             if not self._is_path:
                 self._create_views()
 
@@ -161,11 +166,13 @@ class TableStore:
                 time.sleep(random.uniform(0.1, 0.5))  # so that they do not meet again
 
     def _add_columns(self, table: str, schema: pa.Schema) -> None:
-        empty = self._spark.createDataFrame([], ddl(schema))
+        from pyspark.sql.pandas.types import from_arrow_schema
+
         present = {field.name: field.dataType for field in self._frame(table).schema.fields}
-        if all(present.get(field.name) == field.dataType for field in empty.schema.fields):
-            return
-        self._save(table, empty, {"mergeSchema": "true"})
+        wanted = from_arrow_schema(schema)
+        if any(present.get(field.name) != field.dataType for field in wanted.fields):
+            empty = self._spark.createDataFrame([], wanted)
+            self._save(table, empty, {"mergeSchema": "true"})
 
     def _save(self, table: str, frame: DataFrame, options: dict[str, str]) -> None:
         writer = frame.write.format("delta").mode("append").options(**options)
