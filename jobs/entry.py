@@ -7,6 +7,7 @@ import logging
 import os
 import signal
 import sys
+import threading
 import traceback
 from collections.abc import Sequence
 from types import FrameType
@@ -21,6 +22,7 @@ INTERRUPTED = 130
 DATABRICKS = "DATABRICKS_RUNTIME_VERSION"
 """Set where Databricks runs the job, which takes any SystemExit, one of 0 too, for a failure."""
 UNEXPECTED = 1
+_AGAIN_S = 0.05
 _OF_THE_MACHINE = {
     errno.EACCES, errno.EDQUOT, errno.EFBIG, errno.EISDIR, errno.ELOOP, errno.EMFILE,
     errno.ENAMETOOLONG, errno.ENFILE, errno.ENOSPC, errno.ENOTDIR, errno.EPERM, errno.EROFS,
@@ -37,20 +39,41 @@ def run(command: click.Command, args: Sequence[str] | None = None) -> None:
     """
     # Libraries log what we say in a sentence of our own; a run keeps it in its folder.
     logging.getLogger().addHandler(logging.NullHandler())
-    interrupts: list[int] = []
-
-    def interrupt(number: int, _frame: FrameType | None) -> None:
-        interrupts.append(number)
-        if number == signal.SIGTERM and interrupts.count(number) > 1:
-            return  # the end is under way; a process group hears of it from several sides
-        raise KeyboardInterrupt if number == signal.SIGINT else TerminatedError
-
-    for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(name, interrupt)
+    interrupts = _heed_signals()
     code = _code_of(command, args, interrupts)
     settle_streams()
     if code or DATABRICKS not in os.environ:
         sys.exit(code)
+
+
+def _heed_signals() -> list[int]:
+    """Have signals end what the main thread does; the list is of those that came."""
+    interrupts: list[int] = []
+    was_lost = threading.Event()
+
+    def interrupt(number: int, _frame: FrameType | None) -> None:
+        interrupts.append(number)
+        is_again = was_lost.is_set()
+        was_lost.clear()
+        if number == signal.SIGTERM and interrupts.count(number) > 1 and not is_again:
+            return  # the end is under way; a process group hears of it from several sides
+        raise KeyboardInterrupt if number == signal.SIGINT else TerminatedError
+
+    def say_again(lost: sys.UnraisableHookArgs) -> None:
+        """Python drops what is raised in a finalizer, such as those by which py4j lets go."""
+        if isinstance(lost.exc_value, (KeyboardInterrupt, TerminatedError)) and interrupts:
+            was_lost.set()
+            # Later, as in here it would be dropped again.
+            again = threading.Timer(_AGAIN_S, os.kill, (os.getpid(), interrupts[-1]))
+            again.daemon = True
+            again.start()
+        else:
+            tell(lost)
+
+    tell, sys.unraisablehook = sys.unraisablehook, say_again
+    for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(name, interrupt)
+    return interrupts
 
 
 def _code_of(command: click.Command, args: Sequence[str] | None, interrupts: Sequence[int]) -> int:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
+import threading
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -18,6 +21,7 @@ from search.errors import (
     RedlineError,
     TryLaterError,
 )
+from tests.support.processes import PATIENCE_S
 
 
 def _command(action: Callable[[], object]) -> click.Command:
@@ -49,6 +53,7 @@ def _own_cache_and_signals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> I
     monkeypatch.setenv("REDLINE_CACHE", str(tmp_path))
     names = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = {name: signal.getsignal(name) for name in names}
+    monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)  # restored, too
     yield
     for name, handler in before.items():
         signal.signal(name, handler)
@@ -105,6 +110,31 @@ def test_sigterm_interrupts() -> None:
         return None
 
     assert _ends(wait_for_it) == 143
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupt_that_python_drops_in_a_finalizer_comes_again(
+    number: signal.Signals, code: int
+) -> None:
+    dropped: list[str] = []
+
+    def let_go(_: object) -> None:
+        dropped.append("here")
+        os.kill(os.getpid(), number)
+        threading.Event().wait(PATIENCE_S)
+
+    def action() -> None:
+        class Held:
+            pass
+
+        held = Held()
+        watched = weakref.ref(held, let_go)
+        del held
+        assert watched() is None
+        threading.Event().wait(PATIENCE_S)
+
+    assert _ends(action) == code
+    assert dropped == ["here"]
 
 
 def test_what_an_interrupt_breaks_is_an_interrupt(capsys: pytest.CaptureFixture[str]) -> None:
