@@ -61,6 +61,8 @@ LOCAL = {
     # Java code made and compiled for each query costs more than it saves on small tables.
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    # Nor is there anything to adapt in queries of two tasks.
+    "spark.sql.adaptive.enabled": "false",
     **FEW_TASKS,
 }
 
