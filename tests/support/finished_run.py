@@ -15,7 +15,7 @@ QUICK = (
     "--set=workload.message_bytes=[1000]",
     "--set=workload.trial.warmup_s=1",
     "--set=workload.trial.measure_s=4",
-    "--set=cluster.warm_up_max_s=10",
+    "--set=cluster.warm_up_max_s=5",
     "--set=goal.search.resolution=0.2",
     "--set=goal.search.load_start_max=64",
 )
