@@ -22,7 +22,7 @@ SETTLE_S = 10.0
 are is how they usually are."""
 
 FRESH_S = 3.0
-"""Brokers that came to rest after an overload are not looked at again within so long [s]."""
+"""Brokers that were seen at rest are not looked at again within so long [s]."""
 
 WARM_UPTIME_S = 600.0
 WARM_REQUESTS = 10_000
@@ -89,10 +89,11 @@ class Gates:
     def open(self) -> None:
         """See how the brokers are without our load."""
         first = self._source.sample_all()
-        wait_until_calm(
+        seen = wait_until_calm(
             self._source, earlier=first, deadline_s=SETTLE_S, clock=self._clock, pause=self._pause
         )
-        last = self._source.sample_all()
+        last = self._polled = self._source.sample_all()
+        self._rested_s = None if seen.unrest else self._clock()
         windows = windows_between(self._source, first, last)
         self.at_rest = Written.between(first, last, brokers_of(self._source))
         self._usual = {window.broker_id: Usual.of(window) for window in windows}
@@ -184,7 +185,7 @@ class Gates:
     def _rest_reasons(self) -> tuple[Reason, ...]:
         rested_s, self._rested_s = self._rested_s, None
         if rested_s is not None and self._clock() - rested_s < FRESH_S:
-            return ()  # as they were seen after the overload
+            return ()
         recovery = self._wait("waiting until the brokers are at rest")
         if recovery.unrest and not recovery.spoils:
             texts = "; ".join(each.text for each in recovery.unrest)

@@ -109,8 +109,18 @@ def test_a_cluster_that_is_well_costs_a_trial_hardly_any_time() -> None:
     assert bed.said() == [] and bed.warmed == []
 
 
+def test_brokers_that_were_just_seen_at_rest_are_not_looked_at_again() -> None:
+    bed = Bed(Cluster())
+    before_s = bed.cluster.now_s
+    assert bed.gates.pass_all(TOPIC) == ()
+    assert bed.cluster.now_s == before_s
+    assert bed.gates.pass_all(TOPIC) == ()
+    assert bed.cluster.now_s > before_s, "that was the first trial's look"
+
+
 def test_brokers_that_stay_busy_make_a_trial_invalid() -> None:
     bed = Bed(Cluster())
+    bed.cluster.pause(FRESH_S)
     bed.cluster.idle = 0.5
     reasons = bed.gates.pass_all(TOPIC)
     assert [each.indicator for each in reasons] == ["not_at_rest", "not_at_rest"]
@@ -144,6 +154,7 @@ def test_partitions_of_others_that_come_back_excuse_no_others() -> None:
 
 def test_a_disk_that_is_not_quiet_is_said_and_spoils_nothing() -> None:
     bed = Bed(Cluster())
+    bed.cluster.pause(FRESH_S)
     bed.cluster.written_per_s = 5e6
     assert bed.gates.pass_all(TOPIC) == ()
     assert "still writes 5.0 MB/s to its disk" in bed.said()[-1]
