@@ -23,6 +23,9 @@ from search.errors import ConfigError, RedlineError
 POLL_S = 0.2
 LOOKED_AT = 32
 """Brokers that are asked at one look what they know of all partitions."""
+PARTITIONS_AT_ONCE = 9_900
+"""A KRaft controller makes at most 10,000 records of one request: a partition is one, and so are
+the topic and each of its properties (MAX_RECORDS_PER_USER_OP of Kafka's QuorumController)."""
 ELECTION_INTERVAL_S = 2.0
 """An election takes effect within this time, or is asked for again [s]."""
 
@@ -212,9 +215,16 @@ class Topics:
         try:
             return self._admin.create_topic(name, replicas, wanted.properties, validate_only)
         except AdminError as error:
-            if error.cause in WRONG_REQUESTS:
-                raise ConfigError(str(error)) from error
-            raise
+            if error.cause not in WRONG_REQUESTS:
+                raise
+            told = str(error)
+            if len(replicas) > PARTITIONS_AT_ONCE and error.cause == "PolicyViolationError":
+                told += (
+                    f"; it has {len(replicas):,} partitions, and Kafka makes about 10,000 at once: "
+                    "spread them over several topics, by workload.topic.count and fewer "
+                    "workload.topic.partitions_per_broker"
+                )
+            raise ConfigError(told) from error
 
     def _state(self, topics: TopicSet) -> TopicState:
         """The state in the eyes of the brokers that must take part; of many so many in turn.

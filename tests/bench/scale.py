@@ -7,6 +7,7 @@ sides is told apart, and the wall time of a round holds them together.
 
 from __future__ import annotations
 
+import math
 import os
 import tempfile
 import time
@@ -24,7 +25,7 @@ import psutil
 from jobs.cluster.admin import told_by_each
 from jobs.cluster.connect import connect
 from jobs.cluster.health import ClusterHealth
-from jobs.cluster.topics import Topics
+from jobs.cluster.topics import PARTITIONS_AT_ONCE, Topics
 from jobs.config.exporter_rules import load_rules
 from jobs.spark.session import close_session, local_session
 from jobs.testbed.launcher import start
@@ -158,7 +159,7 @@ def tables(count: int, store: TableStore, base: Path, jvm_pid: int) -> _Row:
     samples, hosts = made.samples(), made.host_samples()
     evidence = made.evidence(samples, hosts, made.client())
     trial = Trial(
-        f"scale-{count}",
+        f"scale-{time.monotonic_ns()}",  # what was appended once is not appended again
         1,
         made.start_s,
         made.start_s + made.window_s,
@@ -169,6 +170,7 @@ def tables(count: int, store: TableStore, base: Path, jvm_pid: int) -> _Row:
     )
     before, began_s = _sizes(base), time.monotonic()
     store.append_trial(trial, samples, hosts)
+    store.settle()
     took_s = time.monotonic() - began_s
     grown = {name: size - before[name] for name, size in _sizes(base).items()}
     lasted_s = made.window_s + 2 * made.interval_s
@@ -199,6 +201,7 @@ def stored() -> Iterator[tuple[TableStore, Path, int]]:
         try:
             base = Path(folder) / "tables"
             store = TableStore(session, str(base)).open()
+            store.settle()
             (jvm,) = (p for p in psutil.Process().children(True) if p.name() == "java")
             yield store, base, jvm.pid
         finally:
@@ -236,7 +239,9 @@ def topics(partitions: Sequence[int]) -> Iterator[_Row]:
     ):
         keeper = Topics(admin, "scale")
         for count in partitions:
-            options = TopicOptions(replication_factor=1, partitions_per_broker=count // 3)
+            topics = math.ceil(count / PARTITIONS_AT_ONCE)
+            each = count // 3 // topics
+            options = TopicOptions(replication_factor=1, partitions_per_broker=each, count=topics)
             wanted = replace(pattern(3, bpm=count, topic=options), brokers=3)
             at_s = [time.monotonic()]
             made = keeper.create(wanted)
@@ -247,7 +252,8 @@ def topics(partitions: Sequence[int]) -> Iterator[_Row]:
             at_s.append(time.monotonic())
             keeper.delete(made.names)
             at_s.append(time.monotonic())
-            yield f"{count:,}", *(f"{after - before:.2f}" for before, after in pairwise(at_s))
+            told = f"{3 * each * topics:,} in {topics}"
+            yield told, *(f"{after - before:.2f}" for before, after in pairwise(at_s))
 
 
 _SAMPLING = ("brokers", "source", "round s", "longest s", "CPU-s a round", "missed", "driver MB")
@@ -269,7 +275,7 @@ _ADMINISTRATION = (
     "log dirs s",
     "a property s",
 )
-_TOPICS = ("partitions", "make s", "check s", "end offsets s", "delete s")
+_TOPICS = ("partitions, topics", "make s", "check s", "end offsets s", "delete s")
 
 
 def _told(title: str, heads: _Row, rows: Iterator[_Row]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from jobs.cluster.admin import NO_LEADER, AdminError, Partition
@@ -125,6 +127,16 @@ def test_a_topic_that_the_cluster_would_refuse_is_a_configuration_error(
         topics.create(pattern)
     assert admin.requests == []
     assert topics.made == ()
+
+
+def test_a_topic_too_large_for_one_request_says_how_to_make_as_many_partitions(
+    topics: Topics, pattern: TrafficPattern, admin: ScriptedAdmin
+) -> None:
+    admin.fail["validate"] = [failure("PolicyViolationError")]
+    large = replace(pattern, topic=replace(pattern.topic, partitions_per_broker=4_000))
+    several = r"12,000 partitions, .* by workload\.topic\.count and fewer"
+    with pytest.raises(ConfigError, match=several):
+        topics.create(large)
 
 
 def test_batches_that_the_brokers_would_refuse_make_no_topic(
