@@ -239,9 +239,9 @@ def topics(partitions: Sequence[int]) -> Iterator[_Row]:
     ):
         keeper = Topics(admin, "scale")
         for count in partitions:
-            topics = math.ceil(count / PARTITIONS_AT_ONCE)
-            each = count // 3 // topics
-            options = TopicOptions(replication_factor=1, partitions_per_broker=each, count=topics)
+            several = math.ceil(count / PARTITIONS_AT_ONCE)
+            share = count // 3 // several
+            options = TopicOptions(replication_factor=1, partitions_per_broker=share, count=several)
             wanted = replace(pattern(3, bpm=count, topic=options), brokers=3)
             at_s = [time.monotonic()]
             made = keeper.create(wanted)
@@ -252,7 +252,7 @@ def topics(partitions: Sequence[int]) -> Iterator[_Row]:
             at_s.append(time.monotonic())
             keeper.delete(made.names)
             at_s.append(time.monotonic())
-            told = f"{3 * each * topics:,} in {topics}"
+            told = f"{3 * share * several:,} in {several}"
             yield told, *(f"{after - before:.2f}" for before, after in pairwise(at_s))
 
 

@@ -25,6 +25,8 @@ HEARTBEAT_MS = 1_000
 """Members hear of a rebalance within this time [ms]."""
 
 SESSION_MS = 10_000
+POLL_S = 1.0
+"""So long a member waits for the cluster at a time, before it looks whether to leave [s]."""
 _TURN_S = 0.05
 _STAND_STILL_S = 1.0
 _COMMIT_TIMEOUT_MS = 5_000
@@ -150,7 +152,7 @@ class Member:
         if coordinator.need_rejoin():
             self._stand_still()
         self._tell_positions(consumer)
-        coordinator.poll(timeout_ms=1_000)
+        coordinator.poll(timeout_ms=int(POLL_S * 1000))
         go_on_joining(coordinator)
         if self._notice.assignments != self._assignments and not coordinator.need_rejoin():
             self._assignments = self._notice.assignments
