@@ -37,8 +37,6 @@ from search.errors import ConfigError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
 
-TABLES = tuple(SCHEMAS)
-
 _PROPERTIES = {
     # A checkpoint costs as much as ten appends; what a run appends is read well without.
     "delta.checkpointInterval": "100",

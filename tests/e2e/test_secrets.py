@@ -23,7 +23,8 @@ from jobs.testbed.handle import Testbed
 from jobs.testbed.keys import SecurityFiles, key_and_certificates
 from jobs.testbed.launcher import start
 from jobs.testbed.use import cluster_text
-from metrics.tables.store import TABLES, TableStore
+from metrics.tables.schema import SCHEMAS
+from metrics.tables.store import TableStore
 from tests.support.commands import ROOT, RunningCommand
 from tests.support.executed import execute
 from tests.support.processes import seen_of, words_of
@@ -182,7 +183,7 @@ def require_nothing_left(secured: Secured, folder: Path, spark: SparkSession) ->
     assert {"summary.json", "report.html"} <= left
     assert secured.holders(folder) == []
     tables = TableStore(spark, str(folder / "out" / "tables"))
-    rows = {table: str(tables.read(table).collect()) for table in TABLES}
+    rows = {table: str(tables.read(table).collect()) for table in SCHEMAS}
     assert rows["runs"].count("Row(") == 2
     for name in secured.secrets:
         assert f"env:{name}" in rows["runs"], "the reference is kept, and no secret"

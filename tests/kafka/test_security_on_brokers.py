@@ -28,7 +28,8 @@ from jobs.testbed.launcher import start
 from jobs.testbed.use import cluster_text
 from metrics.sources.access import JmxAccess
 from metrics.sources.chooser import open_source
-from metrics.tables.store import TABLES, TableStore
+from metrics.tables.schema import SCHEMAS
+from metrics.tables.store import TableStore
 from search.errors import ConfigError
 from tests.support.engine_bench import Bench
 from tests.support.jmx_nodes import JmxNode, free_port
@@ -278,7 +279,7 @@ def test_no_secret_is_in_what_a_run_starts_or_leaves(
     assert "summary.json" in {path.name for path in left}
     assert [path for path in left if password.encode() in path.read_bytes()] == []
     tables = TableStore(spark, str(tmp_path / "tables"))
-    rows = {table: str(tables.read(table).collect()) for table in TABLES}
+    rows = {table: str(tables.read(table).collect()) for table in SCHEMAS}
     assert "env:PASSWORD_OF_A_TEST" in rows["runs"], "the reference is kept, and no secret"
     assert [table for table, text in rows.items() if password in text] == []
 

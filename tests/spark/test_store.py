@@ -22,7 +22,7 @@ from metrics.sources.sample import BrokerSample
 from metrics.tables.boundary import BoundaryRow
 from metrics.tables.membership import Membership
 from metrics.tables.schema import SCHEMAS, HostRow, RunRow, SampleRow
-from metrics.tables.store import TABLES, TableStore
+from metrics.tables.store import TableStore
 from metrics.tables.views import latest_boundaries
 from search.errors import ConfigError
 from tests.support.nights import case_row
@@ -77,7 +77,7 @@ def run_id(request: pytest.FixtureRequest) -> str:
 
 
 def test_all_tables_exist_at_once_with_their_schema(fresh: TableStore, spark: SparkSession) -> None:
-    for table in TABLES:
+    for table in SCHEMAS:
         expected = spark.createDataFrame([], ddl(SCHEMAS[table]))
         assert_df_equality(fresh.read(table), expected, ignore_metadata=True)
 
@@ -113,7 +113,7 @@ def test_an_append_that_is_tried_again_adds_nothing(store: TableStore, run_id: s
         store.append_case(case_row(run_id=run_id))
         store.append_case(case_row(run_id=run_id, event="judged", outcome="regression"))
         store.append_run(run_row(run_id, "finished", 2.0))
-    counts = {table: store.read(table, run_id).count() for table in TABLES}
+    counts = {table: store.read(table, run_id).count() for table in SCHEMAS}
     twice = dict.fromkeys(("runs", "trials", "boundaries", "cases"), 2)
     assert counts == {**twice, "samples": 4, "hosts": 4}
     assert [row.host for row in store.hosts(run_id).collect()] == ["h"] * 4
@@ -292,11 +292,11 @@ def test_tables_are_readable_without_spark(fresh: TableStore) -> None:
     fresh.append_run(run_row("r", "finished", 2.0, status="done"))
     fresh.settle()
     base = str(Path(fresh.address("runs")).parent)
-    command = [sys.executable, "-c", READ, base, *TABLES]
+    command = [sys.executable, "-c", READ, base, *SCHEMAS]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     read = json.loads(done.stdout)
     assert {table: columns for table, (columns, _) in read.items()} == {
-        table: SCHEMAS[table].names for table in TABLES
+        table: SCHEMAS[table].names for table in SCHEMAS
     }
     rows = {table: found for table, (_, found) in read.items()}
     counts = {table: len(found) for table, found in rows.items()}

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from metrics.tables.boundary import BoundaryRow
-from metrics.tables.schema import RunRow
-from metrics.tables.store import TABLES, TableStore
+from metrics.tables.schema import SCHEMAS, RunRow
+from metrics.tables.store import TableStore
 from tests.support.evidence import sample
 from tests.support.rows import BOUNDARY, trial
 
@@ -114,7 +114,7 @@ def test_a_crash_loses_at_most_the_trial_in_progress(
 
     rows = store.trials(run_id).collect()
     assert len({row.trial for row in rows}) == len(rows) == TRIALS
-    counted = {table: store.read(table, run_id) for table in TABLES}
+    counted = {table: store.read(table, run_id) for table in SCHEMAS}
     assert counted["boundaries"].count() == 1
     assert store.runs().where(f"run_id = '{run_id}'").collect()[0].status == "done"
     begun = tables.count("samples")
