@@ -16,7 +16,7 @@ from metrics.reporting.chart_style import (
     PAGE,
     RESOURCE_COLORS,
     RESOURCE_SHAPES,
-    chart_config,
+    specification,
 )
 from metrics.reporting.files import write_atomic
 from metrics.reporting.limit_words import AT_LEVEL, latency_words, span_words
@@ -66,9 +66,7 @@ def boundary_spec(summary: RunSummary) -> dict[str, Any]:
         messages = _log_y(_heights(positive, "mps"))
         panels.append(_panel(positive, sizes, "mps", messages, below=False))
     chart = alt.hconcat(*panels, spacing=36, title=_title(summary), padding=20)
-    spec: dict[str, Any] = chart.to_dict()
-    spec["config"] = chart_config(dark=False)
-    return spec
+    return specification(chart)
 
 
 PAYLOAD_TITLE = "Payload per broker (whole cluster) [MB/s]"
@@ -171,8 +169,7 @@ def _panel(
     upper, low, high = (f"{name}_{end}" for end in ("upper", "low", "high"))
     y = alt.Y(f"{name}_lower", type="quantitative", **axis)
     color = _color(rows)
-    base = alt.Chart(alt.InlineData(values=[dict(row) for row in rows]))
-    base = base.encode(x=_size_axis(sizes), y=y)
+    base = alt.Chart().encode(x=_size_axis(sizes), y=y)
     closed = base.transform_filter(f"isValid(datum.{upper})")
     is_open = base.transform_filter(f"!isValid(datum.{upper})")
     known = base.transform_filter(f"isValid(datum.{low}) && isValid(datum.{high})")
@@ -198,7 +195,8 @@ def _panel(
         hollow.mark_point(size=95, filled=False, strokeWidth=2, opacity=1).encode(**looks),
         base.mark_text(**figures).encode(text=f"{name}_label:N"),
     )
-    return alt.LayerChart(layer=list(marks), width=_PANEL_WIDTH, height=_PANEL_HEIGHT)
+    data = alt.InlineData(values=[dict(row) for row in rows])  # once, for all marks
+    return alt.LayerChart(data=data, layer=list(marks), width=_PANEL_WIDTH, height=_PANEL_HEIGHT)
 
 
 def _at(name: str) -> alt.Y:

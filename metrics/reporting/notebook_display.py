@@ -13,7 +13,7 @@ from typing import Any
 import altair as alt
 
 from metrics.reporting import drawing
-from metrics.reporting.chart_style import chart_config
+from metrics.reporting.chart_style import chart_config, specification
 
 _MARGIN = 24  # around a chart in its frame, and room for its menu [px]
 _SENTENCE, _SENTENCE_EM = 44, 26  # from so many characters on a text may break, into such lines
@@ -64,8 +64,9 @@ def shown_chart(*specs: Mapping[str, Any] | alt.TopLevelMixin) -> Shown:
 
 
 def _styled(spec: Mapping[str, Any] | alt.TopLevelMixin) -> dict[str, Any]:
-    plain = dict(spec) if isinstance(spec, Mapping) else spec.to_dict()
-    return plain | {"config": chart_config(dark=False)}
+    if isinstance(spec, Mapping):
+        return {**spec, "config": chart_config(dark=False)}
+    return specification(spec)
 
 
 def _frame(spec: dict[str, Any]) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 import altair as alt
 
-from metrics.reporting.chart_style import NEUTRAL, chart_config
+from metrics.reporting.chart_style import NEUTRAL, specification
 from metrics.traffic.axes import axis_named
 from metrics.trial.trial import Trial
 from metrics.units import format_size
@@ -204,9 +204,7 @@ def throughput_latency_spec(trials: Sequence[Trial]) -> dict[str, Any] | None:
     )
     line = base.mark_line(strokeWidth=1, opacity=0.45).encode(order="order:Q")
     marks = base.mark_point(filled=True, size=70, opacity=1).encode(shape=shapes, tooltip=tips)
-    spec: dict[str, Any] = alt.hconcat(alt.layer(line, marks)).to_dict()
-    spec["config"] = chart_config(dark=False)
-    return spec
+    return specification(alt.hconcat(alt.layer(line, marks)))
 
 
 def _throughput_row(trial: Trial) -> dict[str, Any]:

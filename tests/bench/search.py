@@ -6,7 +6,6 @@ import time
 
 import click
 
-from tests.bench.mlrsearch import mlrsearch
 from tests.bench.search_coverage import Coverage, cases, compare_coverage
 from tests.bench.search_methods import OURS, Row, compare, scenarios
 from tests.bench.search_overloads import STARTS, Result, compare_overloads, conditions
@@ -81,6 +80,8 @@ def bench_search(scale: float, part: str, processes: int) -> None:
 
 
 def _show_lines(scale: float) -> None:
+    from tests.bench.mlrsearch import mlrsearch
+
     contestants = (*OURS, mlrsearch(2), mlrsearch(3))
     click.echo("Per boundary point: trials, simulated seconds, distance of the answer from the")
     click.echo("true limit, brackets that hold it, and the confidence that was stated.")

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.optimize import isotonic_regression
 
 from jobs.trials.warm_up import LOOKS_MAX, SATURATED_IDLE
 from metrics.trial.warm_up import WarmUp
@@ -168,6 +167,8 @@ def _smoothed(loads: Sequence[float], used: Sequence[float]) -> list[float]:
 
 def _rising(loads: Sequence[float], values: Sequence[float]) -> Readings:
     """The nearest readings that never fall."""
+    from scipy.optimize import isotonic_regression
+
     return tuple(zip(loads, map(float, isotonic_regression(values).x), strict=True))
 
 

@@ -21,6 +21,7 @@ from metrics.trial.judgement import Reason
 from metrics.windows.resource import Resource
 from search.model import Bracket
 from tests.support.rows import traffic
+from tests.support.vega_lite import fits_schema
 
 SIZES = (100, 200, 500, 1000, 2000, 10_000, 50_000, 100_000)
 
@@ -88,6 +89,11 @@ def rows(spec: dict[str, Any], panel: int = 0) -> list[dict[str, Any]]:
 def layers_of(spec: dict[str, Any], mark: str, panel: int = 0) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = spec["hconcat"][panel]["layer"]
     return [each for each in found if each["mark"]["type"] == mark]
+
+
+@pytest.mark.parametrize("name", ["eight", "an interval"])
+def test_the_specification_is_one_of_vega_lites(name: str) -> None:
+    fits_schema(boundary_spec(CASES[name]))
 
 
 class Loads(HTMLParser):

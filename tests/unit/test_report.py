@@ -39,6 +39,7 @@ from tests.support.reported import (
     trials_of_sizes,
 )
 from tests.support.rows import trial
+from tests.support.vega_lite import fits_schema
 
 GLOSSARY = Path(__file__).parents[2] / "docs" / "glossary.md"
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -378,6 +379,7 @@ def test_each_trial_that_acknowledged_something_is_a_mark_of_throughput_against_
     made = trials_of_sizes([1000, 10_000])
     spec = throughput_latency_spec([*made, nothing])
     assert spec is not None
+    fits_schema(spec)
     (rows,) = spec["datasets"].values()
     assert [row["trial"] for row in rows] == [each.number for each in made]
     first, seen = rows[0], made[0].evidence.client

@@ -7,12 +7,18 @@ import pickle
 import pytest
 from click.testing import CliRunner
 
-from tests.bench.mlrsearch import mlrsearch
 from tests.bench.search import bench_search
 from tests.bench.search_coverage import cases, compare_coverage, coverage_of
-from tests.bench.search_methods import OURS, compare, scenarios
+from tests.bench.search_methods import OURS, Contestant, compare, scenarios
 from tests.bench.search_overloads import conditions
 from tests.bench.search_recorded import STARTS, ladders
+
+
+def mlrsearch(trials: int) -> Contestant:
+    # Its import takes seconds where many modules are there, as in each process of these tests.
+    from tests.bench.mlrsearch import mlrsearch
+
+    return mlrsearch(trials)
 
 
 def test_every_contestant_appears_under_every_condition() -> None:

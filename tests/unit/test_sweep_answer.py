@@ -27,6 +27,7 @@ from metrics.trial.trial import Trial
 from tests.support.reported import summary_of_sizes
 from tests.support.rows import PATTERN, trial
 from tests.support.sweep_rows import ACKS, as_rows, point_row, run_rows
+from tests.support.vega_lite import fits_schema
 
 THREADS = "cluster.testbed.properties.num.io.threads"
 BROKERS = "cluster.testbed.brokers"
@@ -360,6 +361,8 @@ def test_clusters_of_several_sizes_are_drawn_on_one_graph_and_per_broker(tmp_pat
     found = answer(results, {BROKERS: ("1", "2", "3")})
     specs = dict(sweep_specs(found))
     assert list(specs) == ["Over brokers", "Over the message size", "Throughput against latency"]
+    for spec in specs.values():
+        fits_schema(spec)
     total, per_broker = specs["Over the message size"]["hconcat"]
     assert total["layer"][1]["encoding"]["y"]["title"] == "limit [MB/s]"
     assert per_broker["layer"][1]["encoding"]["y"]["title"] == "per broker [MB/s]"

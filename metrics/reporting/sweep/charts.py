@@ -11,7 +11,7 @@ import altair as alt
 
 from metrics.comparing.sweeps import CASE, Result
 from metrics.reporting import drawing
-from metrics.reporting.chart_style import chart_config
+from metrics.reporting.chart_style import specification
 from metrics.reporting.files import write_atomic
 from metrics.reporting.sweep.answer import SweepAnswer, case_words, short
 from metrics.units import format_size
@@ -34,7 +34,7 @@ def write_sweep_chart(answer: SweepAnswer, path: Path) -> None:
         return
     panels = [each for _, each in _charts(answer)]
     chart = alt.vconcat(*panels, title=answer.experiment, padding=20, spacing=24)
-    spec = _configured(chart.resolve_scale(color="independent", shape="independent"))
+    spec = specification(chart.resolve_scale(color="independent", shape="independent"))
     if path.suffix == ".svg":
         write_atomic(path, drawing.svg(spec) + "\n")
     else:
@@ -43,13 +43,7 @@ def write_sweep_chart(answer: SweepAnswer, path: Path) -> None:
 
 def sweep_specs(answer: SweepAnswer) -> list[tuple[str, dict[str, Any]]]:
     """Heading and Vega-Lite specification of each chart; none where nothing has a figure."""
-    return [(heading, _configured(chart)) for heading, chart in _charts(answer)]
-
-
-def _configured(chart: alt.TopLevelMixin) -> dict[str, Any]:
-    spec: dict[str, Any] = chart.to_dict()
-    spec["config"] = chart_config(dark=False)
-    return spec
+    return [(heading, specification(chart)) for heading, chart in _charts(answer)]
 
 
 def _charts(answer: SweepAnswer) -> Iterator[tuple[str, alt.HConcatChart]]:
