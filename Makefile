@@ -27,7 +27,7 @@ demo: $(STAMP) ## Find the throughput limit that is planted in three real Kafka 
 test: $(STAMP) ## Run all tests: those that bear company, then those that judge loads
 	@$(BIN)/python -m jobs.setup.preflight
 	$(BIN)/python -m pytest -m "together and not long" -n $(WORKERS) --no-loadscope-reorder
-	$(BIN)/python -m pytest -m "not together and not long"
+	$(BIN)/python -m pytest -m "not together and not long" tests/kafka tests/e2e
 
 test-long: $(STAMP) ## Run the validations that take minutes each
 	@$(BIN)/python -m jobs.setup.preflight

@@ -66,6 +66,8 @@ def forecast(
         clusters: how many clusters are simulated.
         seed: equal seeds give equal forecasts.
     """
+    if line.limits.interval_max is None:
+        line = replace(line, guide=replace(line.guide, states=False))
     before = line.spent(finished)
     runs = []
     for number in range(clusters):

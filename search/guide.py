@@ -61,6 +61,9 @@ class Guide:
         words: what a load counts, for people.
         odds: what finished sizes say of noise and gain, for the interval; None without any.
         hint: what a load read that is no trial; it chooses the first load, and no bound.
+        states: False where only loads and trials count, as in a forecast: answers have no
+            interval then, which takes two thirds of the time and chooses no load, unless
+            `Limits.interval_max` asks for a narrow one.
     """
 
     signals: Signals = field(default_factory=Signals)
@@ -70,6 +73,7 @@ class Guide:
     words: LoadWords = PRODUCERS
     odds: Odds | None = None
     hint: Observation | None = None
+    states: bool = True
 
     def hinted(self, seen: Observation) -> Guide:
         """The same with what a load read that is no trial: it may choose loads, and no bound.
@@ -159,6 +163,8 @@ class Guide:
 
     def posterior(self, history: Sequence[Observation]) -> Posterior | None:
         """How probable each limit is, or None where the trials say nothing of it."""
+        if not self.states:
+            return None
         standings = standings_of(history)
         curves = self._curves(history, standings)
         odds = usual_odds(self.curve) if self.odds is None else self.odds
@@ -167,6 +173,8 @@ class Guide:
 
     def interval(self, history: Sequence[Observation]) -> Interval | None:
         """Where the limit lies at 90 %; from 0 on where nothing held and nothing was read."""
+        if not self.states:
+            return None
         found = self.posterior(history)
         if found is not None:
             return found.interval()

@@ -118,6 +118,8 @@ class Guided:
 
     def _stated(self, done: Done, history: Sequence[Observation]) -> Done | Measure:
         """The answer with its confidence and interval, or a trial more where that is too wide."""
+        if not self.guide.states:
+            return done
         found = self.guide.posterior(history)
         sure = 0.0 if found is None else found.inside(done.bracket)
         interval = self.guide.interval(history) if found is None else found.interval()

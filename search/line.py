@@ -185,7 +185,7 @@ class Line:
 
     def _odds(self, finished: Sequence[FinishedPoint]) -> Odds | None:
         """What finished points say of noise and gain, given the utilization at their limit."""
-        if not finished:
+        if not finished or not self.guide.states:
             return None
         guide = replace(self.guide, curve=self._curve(finished))
         return usual_odds(self.guide.curve).after(

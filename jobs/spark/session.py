@@ -45,10 +45,12 @@ DELTA = {
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
 }
 
-# The tables of a run are small: Spark's defaults of 200 and 50 tasks only cost time.
+# The tables of a run are small: Spark's defaults of 200, 50 and as many tasks as there are slots
+# only cost time.
 FEW_TASKS = {
-    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.shuffle.partitions": "1",
     "spark.databricks.delta.snapshotPartitions": "1",
+    "spark.sql.files.minPartitionNum": "1",
 }
 
 LOCAL = {
@@ -61,7 +63,9 @@ LOCAL = {
     # Java code made and compiled for each query costs more than it saves on small tables.
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    # Nor is there anything to adapt in queries of two tasks.
+    # A plan of hundreds of columns is long, and with the UI off nobody reads it.
+    "spark.sql.ui.explainMode": "simple",
+    # Nor is there anything to adapt in queries of one task.
     "spark.sql.adaptive.enabled": "false",
     **FEW_TASKS,
 }

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from search.bisect import Bisection
+from search.guide import Guide
 from search.guided import Guided
 from search.limits import Limits
 from search.line import Line
@@ -108,8 +109,9 @@ def behaviour_of(chance: random.Random, delivers: float) -> ClusterSpec:
 def compare_overloads(of: Iterable[Condition]) -> Iterator[Result]:
     """Bisection and ours under each condition, as they are done."""
     for condition in of:
-        for method, ends in (("plain bisection", _bisect), ("redline", guided_ends)):
-            yield _result(condition, method, ends(condition))
+        ours = guided_ends(condition, Guide(states=False))
+        for method, ends in (("plain bisection", _bisect(condition)), ("redline", ours)):
+            yield _result(condition, method, ends)
 
 
 def _result(condition: Condition, method: str, ends: Sequence[SimulatedEnd]) -> Result:
@@ -132,13 +134,13 @@ def _bisect(condition: Condition) -> list[SimulatedEnd]:
     return ends
 
 
-def guided_ends(condition: Condition) -> list[SimulatedEnd]:
+def guided_ends(condition: Condition, guide: Guide = Guide()) -> list[SimulatedEnd]:  # noqa: B008
     """What the search makes of each point of a condition."""
     if condition.start != "line":
-        return _points(condition, Guided)
+        return _points(condition, lambda limits: Guided(limits, guide))
     ends = []
     for simulated in _lines(condition):
-        line = Line(LINE_SIZES, RATE, limits_from(), simulated.spec.brokers)
+        line = Line(LINE_SIZES, RATE, limits_from(), simulated.spec.brokers, guide=guide)
         ends += [end for _, end in run_line_on(line, simulated)]
     return ends
 

@@ -142,4 +142,5 @@ def test_a_submitter_who_chose_numbers_of_tasks_keeps_them() -> None:
     assert dict(with_few_tasks(chosen).getAll()) == {
         "spark.sql.shuffle.partitions": "64",
         "spark.databricks.delta.snapshotPartitions": "1",
+        "spark.sql.files.minPartitionNum": "1",
     }

@@ -20,6 +20,7 @@ from search.simulate import ClusterSpec, SimulatedCluster, run_on
 from tests.bench.search_overloads import behaviour_of
 
 LIMITS = Limits(128, 20_000, 0.05, 3)
+QUIET = Guide(states=False)
 
 
 def hint(load: int, idle: float) -> Observation:
@@ -82,7 +83,7 @@ def test_a_misleading_hint_costs_a_trial_more_than_any_misleading_guide_at_most(
         for _ in range(20):
             load = round(math.exp(chance.uniform(0.0, math.log(2000.0))))
             seen = hint(load, chance.choice((0.0, chance.uniform(0.0, 0.8))))
-            end = run_on(Guided(LIMITS, Guide().hinted(seen)), SimulatedCluster(spec, 1))
+            end = run_on(Guided(LIMITS, QUIET.hinted(seen)), SimulatedCluster(spec, 1))
             misled = seen.indicators["request_handler_idle"] > 1.0 and load <= limit
             assert end.trials <= plain + ALLOWANCE + misled, (limit, load)
 
@@ -93,11 +94,11 @@ def test_it_saves_trials_where_a_single_size_starts_cold() -> None:
         chance = random.Random(seed)
         capacity = math.exp(chance.uniform(math.log(16.0), math.log(250.0)))
         spec = replace(behaviour_of(chance, chance.choice((1.25, 3.0))), capacity=capacity)
-        cold = run_on(Guided(LIMITS), SimulatedCluster(spec, seed))
+        cold = run_on(Guided(LIMITS, QUIET), SimulatedCluster(spec, seed))
         warmed = SimulatedCluster(replace(spec, noise=0.05, false_alarm=0.0), seed + 1).measure(64)
         used = warmed.indicators["request_handler_idle"]
         seen = hint(64, max(0.0, 1.0 - 0.8 * used))
-        told = run_on(Guided(LIMITS, Guide().hinted(seen)), SimulatedCluster(spec, seed))
+        told = run_on(Guided(LIMITS, QUIET.hinted(seen)), SimulatedCluster(spec, seed))
         saved += cold.trials - told.trials
         wrong += told.is_off(0.10)
     assert saved >= 0.5 * count

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -233,6 +234,29 @@ def test_a_forecast_covers_what_comes_and_narrows() -> None:
     capped = Line(line.sizes, RATE, line.limits, 3, Budget(trials=5))
     assert forecast(capped, 40.0, clusters=10).trials.high <= 5
     assert trials_left(capped, (), ()) == 5
+
+
+def test_answers_without_an_interval_come_from_the_same_trials() -> None:
+    quiet = replace(LINE, guide=replace(LINE.guide, states=False))
+    spec = draw_line(USUAL, 4).spec
+    stated, unstated = (run_line(line, SimulatedLine(spec, 4).cluster) for line in (LINE, quiet))
+    assert [point.history for point in stated] == [point.history for point in unstated]
+    assert [point.result.bracket for point in stated] == [
+        point.result.bracket for point in unstated
+    ]
+    assert all(point.result.interval is not None for point in stated)
+    assert all(point.result.interval is None for point in unstated)
+    (end, *_) = (point.result for point in unstated)
+    assert isinstance(end, Done)
+    assert end.confidence is None
+
+
+def test_a_forecast_counts_the_trials_that_a_narrow_interval_takes() -> None:
+    def trials(interval_max: float | None) -> float:
+        limits = replace(LIMITS, interval_max=interval_max)
+        return forecast(replace(LINE, sizes=SIZES[:2], limits=limits), 40.0, clusters=8).trials.high
+
+    assert trials(0.03) > trials(None)
 
 
 def test_a_hundred_brokers_and_twenty_thousand_producers_can_be_planned() -> None:
