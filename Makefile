@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.ready
-# Of tests that bear company: one has the brokers, one has Spark, and all of them wait at times.
+# Of tests that bear company: one has the brokers, and all of them wait at times.
 WORKERS ?= 4
 
 # Images of containers often forbid Python to keep compiled code; each process would compile ours
@@ -24,10 +24,10 @@ demo: $(STAMP) ## Find the throughput limit that is planted in three real Kafka 
 	@$(BIN)/python -m jobs.setup.preflight
 	$(BIN)/redline find-limit --cluster calibrated --workload calibrated --goal default --out out
 
-test: $(STAMP) ## Run all tests: those that bear company, then those that judge loads
+test: $(STAMP) ## Run all tests: those that bear company, then those that judge loads, and beside them Spark's
 	@$(BIN)/python -m jobs.setup.preflight
-	$(BIN)/python -m pytest -m "together and not long" -n $(WORKERS) --no-loadscope-reorder
-	$(BIN)/python -m pytest -m "not together and not long" tests/kafka tests/e2e
+	$(BIN)/python -m pytest -m "together and not long" -n $(WORKERS) --no-loadscope-reorder --ignore tests/spark
+	$(BIN)/python -m tests.bench.beside
 
 test-long: $(STAMP) ## Run the validations that take minutes each
 	@$(BIN)/python -m jobs.setup.preflight

@@ -16,15 +16,11 @@ _BROKERS, _SESSION = re.compile(r"\bkafka_testbed\b"), re.compile(r"\bspark: Spa
 def shared_by(path: str) -> str | None:
     """What the tests of a file share with others: the brokers of the run, a Spark session, or
     nothing.
-
-    There are two sessions for the tests of Spark, as those of one would be the last to end.
     """
     text = (ROOT / path).read_text(encoding="utf-8")
     if _BROKERS.search(text):
         return "brokers"
-    if not (path.startswith("tests/spark/") and _SESSION.search(text)):
-        return None
-    return "spark, to o" if Path(path).name < "test_p" else "spark, from p"
+    return "spark" if path.startswith("tests/spark/") and _SESSION.search(text) else None
 
 
 class BySharing(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types

@@ -1,0 +1,58 @@
+"""Tests beside those that judge loads: at idle priority, and none of them is lost."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.bench.beside import run
+
+SCHEDULED = """
+import os
+
+
+def test_it() -> None:
+    policy = os.sched_getscheduler(0) if hasattr(os, "SCHED_IDLE") else os.nice(0)
+    print("as", policy)
+    assert {holds}
+"""
+
+
+def a_test(folder: Path, name: str, holds: str = "True") -> tuple[str, ...]:
+    """Arguments of pytest for a test of its own."""
+    file = folder / f"test_{name}.py"
+    file.write_text(SCHEDULED.format(holds=holds))
+    return (str(file), "-q", "-s", "-p", "no:cacheprovider")
+
+
+@pytest.mark.parametrize(
+    ("alone", "beside", "code"), [("True", "True", 0), ("False", "True", 1), ("True", "False", 1)]
+)
+def test_a_failure_of_either_is_one_of_both(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], alone: str, beside: str, code: int
+) -> None:
+    first, second = a_test(tmp_path, "first", alone), a_test(tmp_path, "second", beside)
+    assert run(first, second, tmp_path / "kept" / "beside.log") == code
+    shown = capfd.readouterr().out
+    assert shown.count(" passed") + shown.count(" failed") == 2, "both are shown"
+    idle = os.SCHED_IDLE if hasattr(os, "SCHED_IDLE") else 19
+    assert f"as {idle}\n" in shown
+    usual = os.sched_getscheduler(0) if hasattr(os, "SCHED_IDLE") else psutil.Process().nice()
+    assert f"as {usual}\n" in shown
+
+
+def test_what_runs_beside_ends_with_an_interrupt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(pid: int) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("tests.bench.beside.for_idle_time", interrupted)
+    before = set(psutil.Process().children())
+    waits = a_test(tmp_path, "waits", "__import__('time').sleep(600)")
+    with pytest.raises(KeyboardInterrupt):
+        run(waits, waits, tmp_path / "beside.log")
+    assert set(psutil.Process().children()) <= before
