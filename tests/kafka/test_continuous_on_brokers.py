@@ -35,6 +35,8 @@ OPTIONS = (
     "workload.trial.warmup_s=1",
     "workload.trial.measure_s=3",
     "workload.trial.sample_interval_s=0.25",
+    # What is on its way at the end of 3 s is soon a hundredth of them.
+    "goal.indicators.achieved_min=0.95",
 )
 WINDOWS = 4
 NP, RECORDS_PER_S = 3, 250.0
