@@ -66,7 +66,7 @@ def forecast(
         clusters: how many clusters are simulated.
         seed: equal seeds give equal forecasts.
     """
-    if line.limits.interval_max is None:
+    if line.limits.interval_max is None:  # then intervals choose no load
         line = replace(line, guide=replace(line.guide, states=False))
     before = line.spent(finished)
     runs = []

@@ -41,6 +41,8 @@ def run(
         try:
             for_idle_time(other.pid)
             first = _pytest(alone, None).wait()
+            if other.poll() is None:
+                click.echo(f"Those beside are still under way: {output}")
             second = other.wait()
         finally:
             other.terminate()
