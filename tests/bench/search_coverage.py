@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
+from search.guide import Guide
 from search.guided import Guided
 from search.model import Done
 from search.simulate import SimulatedCluster, SimulatedEnd, run_on
@@ -141,7 +142,7 @@ class _Overloads:
     condition: Condition
 
     def __call__(self) -> list[SimulatedEnd]:
-        return guided_ends(self.condition)
+        return guided_ends(self.condition, Guide())
 
 
 @dataclass(frozen=True)

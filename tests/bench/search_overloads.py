@@ -134,7 +134,7 @@ def _bisect(condition: Condition) -> list[SimulatedEnd]:
     return ends
 
 
-def guided_ends(condition: Condition, guide: Guide = Guide()) -> list[SimulatedEnd]:  # noqa: B008
+def guided_ends(condition: Condition, guide: Guide) -> list[SimulatedEnd]:
     """What the search makes of each point of a condition."""
     if condition.start != "line":
         return _points(condition, lambda limits: Guided(limits, guide))
