@@ -230,7 +230,7 @@ def host_window(
         interfaces=tuple(_interfaces(span)),
         resident_bytes={
             int(name.partition(":")[2]): max(span.gauges(name))
-            for name in inside[-1].values
+            for name in {name for each in inside for name in each.values}
             if name.startswith(f"{readings.RESIDENT_BYTES}:")
         },
     )

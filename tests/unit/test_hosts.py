@@ -363,6 +363,13 @@ def test_the_memory_of_a_broker_that_was_found_late_is_told() -> None:
     assert window([first, last, late]).resident_bytes == {1: 600.0, 2: 700.0}
 
 
+def test_the_memory_of_brokers_is_told_where_a_task_on_their_host_looked_last() -> None:
+    first, last, *_ = two_looks()
+    values = {name: value for name, value in last.values.items() if "resident" not in name}
+    of_a_task = replace(last, at_s=111.0, values=values)
+    assert window([first, last, of_a_task]).resident_bytes == {1: 600.0}
+
+
 def test_who_runs_where() -> None:
     looks = [*two_looks(), HostSample("gen", 100.0, FIRST), HostSample("gen", 110.0, FIRST)]
     brokers = {"b1": (1, 2), "b1/link": (1, 2)}
