@@ -8,6 +8,7 @@ the state names.
 from __future__ import annotations
 
 import logging
+import os
 import shutil
 import time
 from dataclasses import dataclass, replace
@@ -69,8 +70,20 @@ def is_alive(record: ProcessRecord | None) -> bool:
 
 def own_record() -> ProcessRecord:
     """The record of the process that calls."""
-    process = psutil.Process()
-    return ProcessRecord(process.pid, process.create_time())
+    return ProcessRecord(os.getpid(), created_s(os.getpid()))
+
+
+def created_s(pid: int) -> float:
+    """When a process was created, for its record [s].
+
+    Linux counts from the boot; the time of day of the boot moves whenever the clock is set.
+
+    Raises:
+        psutil.NoSuchProcess: it has ended.
+    """
+    # Not of an instance that psutil keeps: it would remember where the clock was.
+    since_epoch_s = psutil.Process(pid).create_time()
+    return since_epoch_s - psutil.boot_time() if psutil.LINUX else since_epoch_s
 
 
 def node_processes(state: State) -> list[psutil.Process]:
@@ -80,6 +93,8 @@ def node_processes(state: State) -> list[psutil.Process]:
     looked at; they say themselves whose they are.
     """
     created = {record.pid: record.created_s for record in state.processes}
+    starter = state.supervisor or state.owner
+    since_s = starter.created_s if starter else 0.0
     mine = psutil.Process().uids().real
     found = []
     for process in psutil.process_iter():
@@ -88,12 +103,12 @@ def node_processes(state: State) -> list[psutil.Process]:
                 continue
             if not carries(process, state.spec.id):
                 continue
-            born_s = process.create_time()
+            born_s = created_s(process.pid)
         except (psutil.NoSuchProcess, psutil.AccessDenied):  # ended meanwhile, or not ours
             continue
         expected_s = created.get(process.pid)
         if expected_s is None:
-            is_ours = born_s >= state.created_s - _SAME_TIME_S
+            is_ours = born_s >= since_s
         else:
             is_ours = abs(born_s - expected_s) <= _SAME_TIME_S
         if is_ours:
@@ -179,7 +194,7 @@ def _same_process(record: ProcessRecord) -> psutil.Process | None:
         process = psutil.Process(record.pid)
         if process.status() == psutil.STATUS_ZOMBIE:
             return None
-        is_same = abs(process.create_time() - record.created_s) <= _SAME_TIME_S
+        is_same = abs(created_s(record.pid) - record.created_s) <= _SAME_TIME_S
     except psutil.NoSuchProcess:
         return None
     return process if is_same else None

@@ -52,7 +52,8 @@ class ProcessRecord:
 
     Attributes:
         pid: process id.
-        created_s: when it was created [s since the epoch].
+        created_s: when it was created; since the boot on Linux, as the kernel counts, since the
+            epoch elsewhere [s].
         node_id: the node that it is, or None.
     """
 

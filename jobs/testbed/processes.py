@@ -10,9 +10,8 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-import psutil
-
 from jobs.engine.network.namespaces import enter
+from jobs.testbed.cleanup import created_s
 from jobs.testbed.model import Member, ProcessRecord
 
 _PR_SET_PDEATHSIG = 1
@@ -61,8 +60,8 @@ class NodeProcess:
                 pass_fds=tuple(inherited),
                 preexec_fn=_before_exec(cores, group, namespace),  # noqa: PLW1509 - the supervisor has one thread
             )
-        created_s = psutil.Process(self._process.pid).create_time()
-        self.record = ProcessRecord(self._process.pid, created_s, node.node_id)
+        pid = self._process.pid
+        self.record = ProcessRecord(pid, created_s(pid), node.node_id)
 
     def exit_code(self) -> int | None:
         """None while it runs; negative for the signal that ended it. Reaps it."""

@@ -17,6 +17,7 @@ from click.testing import CliRunner
 from jobs.testbed import commands, standing
 from jobs.testbed.channel import ChannelClosedError, channel_pair
 from jobs.testbed.cleanup import (
+    created_s,
     is_alive,
     node_processes,
     own_record,
@@ -52,7 +53,7 @@ def impostor() -> Iterator[Starter]:
         process = psutil.Process(started[-1].pid)
         # Until exec has happened the command line is still that of this process.
         assert becomes(lambda: f"{MARKER}{testbed_id}" in process.cmdline())
-        return ProcessRecord(process.pid, process.create_time(), 1)
+        return ProcessRecord(process.pid, created_s(process.pid), 1)
 
     yield start
     for each in started:
@@ -60,19 +61,19 @@ def impostor() -> Iterator[Starter]:
         each.wait()
 
 
-def crashed(root: Path, spec: Spec, *processes: ProcessRecord, created_s: float) -> Path:
-    """What a supervisor leaves that was killed."""
+def crashed(root: Path, spec: Spec, *processes: ProcessRecord, since_s: float = -1000.0) -> Path:
+    """What a supervisor leaves that was killed; it was started so much later than this test."""
     folder = root / spec.id
     data = folder / "broker-1" / "data"
     data.mkdir(parents=True)
     (data / "segment").write_bytes(os.urandom(100_000))
     (folder / "broker-1" / "server.log").write_text("[x] ERROR something\n")
-    dead = ProcessRecord(os.getpid(), own_record().created_s - 1000)
+    dead = ProcessRecord(os.getpid(), own_record().created_s + since_s)
     node = Node(1, NodeRole.BROKER, 20001, 20011, str(folder / "broker-1"))
     state = State(
         spec,
         Status.READY,
-        created_s=created_s,
+        created_s=time.time(),
         supervisor=dead,
         nodes=(node,),
         processes=processes,
@@ -88,8 +89,22 @@ def test_a_record_is_this_very_process_only() -> None:
     assert not is_alive(None)
 
 
+@pytest.mark.skipif(not psutil.LINUX, reason="elsewhere systems keep the time of day of a start")
+def test_a_clock_that_is_set_makes_no_process_another(
+    impostor: Starter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel counts from the boot, whose time of day moves with the clock."""
+    own, node = own_record(), impostor(SPEC.id)
+    state = read_state(crashed(tmp_path, SPEC, node))
+    assert state is not None
+    booted_s = psutil.boot_time()
+    monkeypatch.setattr("psutil._psplatform.boot_time", lambda: booted_s + 60.0)
+    assert psutil.Process().create_time() > own.created_s + booted_s + 59.0
+    assert is_alive(own)
+    assert [each.pid for each in node_processes(state)] == [node.pid]
+
+
 def test_only_what_is_ours_is_ended(tmp_path: Path, impostor: Starter) -> None:
-    before_s = time.time()
     ours = impostor(SPEC.id)
     unrecorded = impostor(SPEC.id)
     other_testbed = impostor("other-00000000")
@@ -102,7 +117,6 @@ def test_only_what_is_ours_is_ended(tmp_path: Path, impostor: Starter) -> None:
         # A process that has our pid but not our marker, and one born at another time.
         other_testbed,
         replace(used_again, created_s=used_again.created_s - 100),
-        created_s=before_s,
     )
     state = read_state(folder)
     assert state is not None
@@ -118,7 +132,7 @@ def test_only_what_is_ours_is_ended(tmp_path: Path, impostor: Starter) -> None:
 
 def test_a_process_older_than_the_testbed_is_not_its(tmp_path: Path, impostor: Starter) -> None:
     older = impostor(SPEC.id)
-    folder = crashed(tmp_path, SPEC, created_s=time.time() + 60)
+    folder = crashed(tmp_path, SPEC, since_s=60.0)
     state = read_state(folder)
     assert state is not None
     assert node_processes(state) == []
@@ -126,7 +140,7 @@ def test_a_process_older_than_the_testbed_is_not_its(tmp_path: Path, impostor: S
 
 
 def test_logs_are_kept_and_data_is_not(tmp_path: Path) -> None:
-    folder = crashed(tmp_path, SPEC, created_s=time.time())
+    folder = crashed(tmp_path, SPEC)
     done = down("default", tmp_path)
     (cleaned,) = done.cleaned
     assert done.stopped is None and not folder.exists()
@@ -142,7 +156,7 @@ def test_logs_are_kept_and_data_is_not(tmp_path: Path) -> None:
 
 def test_only_the_newest_logs_are_kept(tmp_path: Path) -> None:
     for number in range(FAILED_KEPT + 2):
-        crashed(tmp_path, replace(SPEC, id=f"small-{number:08x}"), created_s=time.time())
+        crashed(tmp_path, replace(SPEC, id=f"small-{number:08x}"))
         down("default", tmp_path)
         os.utime(tmp_path / "failed" / f"small-{number:08x}", (number, number))
     kept = [folder.name for folder in failed_logs(tmp_path)]
@@ -180,7 +194,7 @@ def test_a_name_is_up_only_once(tmp_path: Path) -> None:
 def test_a_supervisor_that_ends_just_as_it_is_looked_at_is_a_stopped_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = crashed(tmp_path, replace(SPEC, owned=False), created_s=time.time())
+    folder = crashed(tmp_path, replace(SPEC, owned=False))
     state = read_state(folder)
     assert state is not None
     gone = ProcessRecord(2**22 + 1, time.time(), 1)  # above the highest id of a process
@@ -252,7 +266,7 @@ def test_status_shows_what_runs_and_what_a_crash_left(
     result = CliRunner().invoke(commands.testbed, ["status"])
     assert result.output == "no testbed is up; start one with `redline testbed up`\n"
 
-    crashed(tmp_path, SPEC, created_s=time.time())
+    crashed(tmp_path, SPEC)
     running = replace(SPEC, id="other-00000001", name="other")
     folder = tmp_path / running.id
     folder.mkdir()
