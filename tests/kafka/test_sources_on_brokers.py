@@ -221,7 +221,7 @@ def test_a_node_that_died_and_came_back_is_sampled_again(spark: SparkSession) ->
 
 @pytest.mark.together
 def test_more_brokers_than_are_asked_at_a_time_are_each_sampled() -> None:
-    count = 150
+    count = 70  # more than AT_A_TIME of the poller
     with (
         simulated_jmx(count) as brokers,
         bare_jvm() as (jvm, _),
