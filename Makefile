@@ -24,9 +24,9 @@ demo: $(STAMP) ## Find the throughput limit that is planted in three real Kafka 
 	@$(BIN)/python -m jobs.setup.preflight
 	$(BIN)/redline find-limit --cluster calibrated --workload calibrated --goal default --out out
 
-test: $(STAMP) ## Run all tests: those that bear company, then those that judge loads, and beside them Spark's
+test: $(STAMP) ## Run all tests: those that bear company, then those that judge loads beside those that compute
 	@$(BIN)/python -m jobs.setup.preflight
-	$(BIN)/python -m pytest -m "together and not long" -n $(WORKERS) --no-loadscope-reorder --ignore tests/spark
+	$(BIN)/python -m pytest -m "together and not computes and not long" -n $(WORKERS) --no-loadscope-reorder --ignore tests/spark
 	$(BIN)/python -m tests.bench.beside
 
 test-long: $(STAMP) ## Run the validations that take minutes each

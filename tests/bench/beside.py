@@ -1,4 +1,4 @@
-"""The tests that judge loads, one after the other, and beside them those of Spark.
+"""The tests that judge loads, one after the other, and beside them those that only compute.
 
     python -m tests.bench.beside
 
@@ -20,8 +20,8 @@ import psutil
 from tests.support.commands import ROOT
 
 ALONE = ("-m", "not together and not long", "tests/kafka", "tests/e2e")
-BESIDE = ("-m", "together and not long", "tests/spark")
-"""Arguments of pytest. Those of Spark load nothing, wait for no clock and flush no disk."""
+BESIDE = ("-m", "(spark or computes) and not long", "-n2", "tests/spark", "tests/unit")
+"""Arguments of pytest. Those beside load nothing, wait for no clock and flush no disk."""
 _OUTPUT = ROOT / ".cache" / "tests-beside.log"
 _LEAST_NICE = 19
 

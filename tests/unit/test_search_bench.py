@@ -13,6 +13,8 @@ from tests.bench.search_methods import OURS, Contestant, compare, scenarios
 from tests.bench.search_overloads import conditions
 from tests.bench.search_recorded import STARTS, ladders
 
+pytestmark = pytest.mark.computes
+
 
 def mlrsearch(trials: int) -> Contestant:
     # Its import takes seconds where many modules are there, as in each process of these tests.

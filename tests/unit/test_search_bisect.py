@@ -12,6 +12,8 @@ from search.limits import Limits
 from search.loop import run_search
 from search.model import Bracket, Decision, Done, GaveUp, Measure, Observation, Verdict
 
+pytestmark = pytest.mark.computes
+
 SUSTAINED, OVERLOADED, INVALID = Verdict.SUSTAINED, Verdict.OVERLOADED, Verdict.INVALID
 
 

@@ -19,6 +19,8 @@ from search.loop import run_search
 from search.model import Bracket, Decision, Done, GaveUp, LoadWords, Measure, Observation, Verdict
 from search.shadow import Shadow
 
+pytestmark = pytest.mark.computes
+
 SUSTAINED, OVERLOADED, INVALID = Verdict.SUSTAINED, Verdict.OVERLOADED, Verdict.INVALID
 Readings = Callable[[int, int], dict[str, float]]
 

@@ -19,6 +19,8 @@ from search.model import Bracket, Done, Measure, Observation, Verdict
 from search.simulate import ClusterSpec, SimulatedCluster, run_on
 from tests.bench.search_overloads import behaviour_of
 
+pytestmark = pytest.mark.computes
+
 LIMITS = Limits(128, 20_000, 0.05, 3)
 QUIET = Guide(states=False)
 

@@ -28,6 +28,8 @@ from search.posterior import GAINS, NOISES, Odds, Posterior, evidence, usual_odd
 from search.signals import Signals
 from search.simulate import ClusterSpec, SimulatedCluster, run_on
 
+pytestmark = pytest.mark.computes
+
 HELD, OVER, INVALID = Verdict.SUSTAINED, Verdict.OVERLOADED, Verdict.INVALID
 LIMITS = Limits(128, 4096, 0.05, 3)
 

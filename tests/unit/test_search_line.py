@@ -22,6 +22,8 @@ from search.simulate import ClusterSpec, SimulatedCluster
 from search.simulate_line import LineSpec, SimulatedLine, run_line_on
 from tests.bench.search_methods import LIMITS, RATE, SIZES, Scenario, draw_line
 
+pytestmark = pytest.mark.computes
+
 USUAL = Scenario(
     "usual", ClusterSpec(capacity=1.0, noise=0.02, reading_noise=0.005, false_alarm=0.02)
 )

@@ -19,6 +19,8 @@ from search.standing import bracket_of_standings, standings_of
 from tests.bench.search_overloads import compare_overloads, conditions
 from tests.bench.search_recorded import STARTS, RecordedCluster, ladders, replay
 
+pytestmark = pytest.mark.computes
+
 LIMITS = Limits(128, 20_000, 0.05, 3)
 
 

@@ -21,6 +21,8 @@ from search.simulate import ClusterSpec, SimulatedCluster, run_on
 from search.simulate_line import LineSpec, SimulatedLine
 from tests.bench.search_methods import OURS, compare, scenarios
 
+pytestmark = pytest.mark.computes
+
 LIMITS = Limits(256, 2048, 0.05, 3)
 PLAIN = ClusterSpec(capacity=150.0)
 
