@@ -20,9 +20,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
 from search.estimate import READABLE_MIN, Curve, Prior, readable_max
 from search.interval import LEVEL, Interval
 from search.model import Bracket, Observation, Verdict
@@ -58,12 +55,6 @@ _BLUR = 0.15
 _CELLS = 48
 _REACH = 0.5
 _NEGLIGIBLE = 1e-3
-_ERFC = np.frompyfunc(math.erfc, 1, 1)  # SciPy's takes longer to import than it would save
-
-Floats = npt.NDArray[np.float64]
-_NOISES = np.array(NOISES)[:, None, None]
-_GAINS = np.array(GAINS)
-_SHAPE = (len(NOISES), len(GAINS))
 
 
 @dataclass(frozen=True)
@@ -142,12 +133,17 @@ def usual_odds(curve: Curve) -> Odds:
 def evidence(history: Iterable[Observation], signals: Signals, curve: Curve) -> Odds:
     """How probable the trials of one point are under each noise and gain."""
     trials = _trials(history, signals, curve)
-    found = _solved([one for one in trials if one.met is not None], curve, np.zeros(_SHAPE))
-    bounds = [one for one in trials if one.met is None]
-    slopes, offsets = _sides(bounds, _NOISES, _GAINS)  # (noises, 1, gains, bounds)
-    shares = found.log_shares(np.moveaxis(slopes, -1, 0), np.moveaxis(offsets, -1, 0)).sum(axis=0)
-    logs = np.logaddexp.reduce(found.odds + shares, axis=1)
-    return Odds(tuple(map(tuple, logs.tolist())))
+    read, bounds = _split(trials)
+    rows = []
+    for noise in NOISES:
+        groups = _readings_of(read, noise)
+        row = []
+        for gain in GAINS:
+            sides = [_side(one, noise, gain) for one in bounds]
+            found = [one.at(gain, curve) for one in groups]
+            row.append(_log_sum([one.odds + sum(map(one.log_share, sides)) for one in found]))
+        rows.append(tuple(row))
+    return Odds(tuple(rows))
 
 
 def posterior(
@@ -173,17 +169,22 @@ def posterior(
     for curve, share in curves.items():
         trials = _trials(history, signals, curve)
         is_read = is_read or any(one.met is not None for one in trials)
-        layers.append(_layer(trials, curve, np.array(odds.logs) + math.log(share)))
+        for noise, row in zip(NOISES, odds.logs, strict=True):
+            layers.append(_layer(trials, noise, [one + math.log(share) for one in row], curve))
     if not is_read and (bracket.overloaded is None or bracket.sustained < 1):
         return None
-    best = max(float(layer.bests.max()) for layer in layers)
-    drawn = [layer.drawn(best) for layer in layers]
-    low, high = _range(drawn if is_read else [], bracket, prior)
+    best = max(layer.best for layer in layers)
+    drawn = [(layer, layer.curves(best)) for layer in layers]
+    drawn = [(layer, normals) for layer, normals in drawn if normals]
+    low, high = _range(
+        [one for _, some in drawn for one in some] if is_read else [], bracket, prior
+    )
     while True:
         found = _on_grid(low, high, drawn, prior)
-        if found is None or len(core := _core(found)) > _CELLS // 2:
+        inner = None if found is None else _core(found)
+        if inner is None or inner[1] - inner[0] > 0.5 * (high - low):
             return found
-        low, high = (found.start + found.step * cell for cell in (core.start, core.stop))
+        low, high = inner
 
 
 # --- What trials say --------------------------------------------------------------
@@ -211,6 +212,10 @@ class _Trial:
     by_curve: bool = False
 
 
+Side = tuple[float, float]
+"""A verdict: its probability is the normal one of slope · ln limit + offset."""
+
+
 def _trials(history: Iterable[Observation], signals: Signals, curve: Curve) -> list[_Trial]:
     valid = (seen for seen in history if seen.verdict is not Verdict.INVALID)
     return [_trial(seen, signals, curve) for seen in valid]
@@ -236,227 +241,209 @@ def _trial(seen: Observation, signals: Signals, curve: Curve) -> _Trial:
     return _Trial(load, held, load, slope, error, by_curve=True)
 
 
-def _sides(trials: Sequence[_Trial], noises: Floats, gains: Floats) -> tuple[Floats, Floats]:
-    """What verdicts add: the probability of each is the normal one of slope · ln limit + offset.
+def _split(trials: Sequence[_Trial]) -> tuple[list[_Trial], list[_Trial]]:
+    """Those with a reading, and those with a verdict alone."""
+    read = [one for one in trials if one.met is not None]
+    return read, [one for one in trials if one.met is None]
+
+
+def _side(trial: _Trial, noise: float, gain: float) -> Side:
+    """What a verdict adds.
 
     What a trial met lies between the limit, from which it is `noise` away, and its own
     reading, from which it is `error` away; the verdict says on which side of the load.
-
-    Args:
-        noises, gains: shapes that fit each other.
-
-    Returns:
-        Slopes and offsets; that shape with one axis more, the trials.
     """
-    rows = [(one.load, one.held, one.met is not None, one.slope, one.error) for one in trials]
-    load, held, is_read, slope, error = np.array(rows, dtype=float).reshape(-1, 5).T
-    noise, gain = np.broadcast_arrays(noises, gains)
-    noise, gain, sign = noise[..., None], gain[..., None], 2.0 * held - 1.0
-    met = np.array([one.load if one.met is None else one.met for one in trials]) - gain * slope
-    total = np.hypot(noise, error)
-    share = np.where(is_read, (error / total) ** 2, 1.0)
-    spread = np.where(is_read, np.maximum(noise * error / total, 1e-4), total)
-    beyond = np.where(is_read, met * (1.0 - share) - load, -met)
-    return sign * share / spread, sign * beyond / spread
+    sign, total = (1.0 if trial.held else -1.0), math.hypot(noise, trial.error)
+    if trial.met is None:
+        return sign / total, -sign * (trial.load - gain * trial.slope) / total
+    met, share = trial.met - gain * trial.slope, (trial.error / total) ** 2
+    spread = max(noise * trial.error / total, 1e-4)
+    return sign * share / spread, sign * (met * (1.0 - share) - trial.load) / spread
 
 
-class _Normals(NamedTuple):
-    """Normal curves of ln limit, and ln of the probability of what led to each.
+class _Normal(NamedTuple):
+    """A normal curve of ln limit, and ln of the probability of what led to it."""
 
-    Attributes:
-        odds, mean, variance: shape (noises, strays, gains): of each of `NOISES`, of the readings
-            as they are and with every single one as a stray, of each of `GAINS`.
-    """
+    odds: float
+    mean: float
+    variance: float
 
-    odds: Floats
-    mean: Floats
-    variance: Floats
-
-    def joined(self, other: _Normals) -> _Normals:
+    def joined(self, other: _Normal) -> _Normal:
         """What both say together."""
         total, away = self.variance + other.variance, self.mean - other.mean
-        odds = self.odds + other.odds - 0.5 * (away * away / total + np.log(total))
+        odds = self.odds + other.odds + _bell(away / math.sqrt(total)) - 0.5 * math.log(total)
         share = self.variance / total
-        return _Normals(odds, self.mean - share * away, share * other.variance)
+        return _Normal(odds, self.mean - share * away, share * other.variance)
 
-    def log_shares(self, slopes: Floats, offsets: Floats) -> Floats:
-        """The probability of verdicts, the limit being anywhere on each curve [ln].
-
-        Args:
-            slopes, offsets: see `_sides`; shapes that fit (…, noises, strays, gains).
-        """
-        away = (slopes * self.mean + offsets) / np.sqrt(1.0 + slopes * slopes * self.variance)
-        return np.log(_verdicts(away))
+    def log_share(self, side: Side) -> float:
+        """The probability of a verdict, the limit being anywhere on the curve [ln]."""
+        slope, offset = side
+        away = (slope * self.mean + offset) / math.sqrt(1.0 + slope * slope * self.variance)
+        return math.log(_verdict(away))
 
 
-def _solved(read: Sequence[_Trial], curve: Curve, odds: Floats) -> _Normals:
-    """What all readings of a point say together.
+class _Sums:
+    """Sums over readings from which least squares follow at any gain.
 
     Args:
-        odds: of each noise and gain without them [ln]; shape (noises, gains).
+        read: the readings, at least one.
+        variances: of each.
+        by_curve: whether they rest on the curve, and so share the error of its end.
     """
-    strays = [len(read) * math.log(1.0 - STRAY)]
-    if len(read) > 1:
-        strays += [strays[0] + math.log(STRAY / (1.0 - STRAY))] * len(read)
-    by_curve = np.array([one.by_curve for one in read], dtype=bool)
-    # What scatters is the utilization, not the load; the first one says nothing of the gain.
-    freedom = max(0, int(by_curve.sum()) - 1)
-    odds = odds[:, None, :] + np.array(strays)[:, None] + freedom * np.log(_GAINS)
-    if not read:
-        return _Normals(odds, np.zeros_like(odds), np.full_like(odds, 1e6))
-    met, slope, error = np.array([(one.met, one.slope, one.error) for one in read], dtype=float).T
-    of_strays = STRAY_SPREAD**2 * np.eye(len(strays), len(read), -1)
-    variances = _NOISES**2 + error**2 + of_strays  # (noises, strays, readings)
-    # Those that rest on the curve share the error of its end.
-    end = (_GAINS * max(curve.at_limit_spread, _END_ERROR * (curve.at_limit < 1.0))) ** 2
-    groups = [
-        _least_squares(met[some], slope[some], variances[..., some], common)
-        for some, common in ((by_curve, end), (~by_curve, np.zeros_like(end)))
-        if some.any()
-    ]
-    found = groups[0] if len(groups) == 1 else groups[0].joined(groups[1])
-    return found._replace(odds=found.odds + odds)
+
+    def __init__(self, read: Sequence[_Trial], variances: Sequence[float], by_curve: bool) -> None:
+        self.by_curve = by_curve
+        self._weight = self._met = self._slope = 0.0
+        self._mets = self._both = self._slopes = self._logs = 0.0
+        for one, variance in zip(read, variances, strict=True):
+            weight, met, slope = 1.0 / variance, one.met or 0.0, one.slope
+            self._weight += weight
+            self._met += weight * met
+            self._slope += weight * slope
+            self._mets += weight * met * met
+            self._both += weight * met * slope
+            self._slopes += weight * slope * slope
+            self._logs += math.log(variance)
+        self._logs += math.log(self._weight)
+
+    def at(self, gain: float, common: float, odds: float) -> _Normal:
+        """Their normal curve at a gain; all share an error of variance `common`."""
+        mean = (self._met - gain * self._slope) / self._weight
+        squares = self._mets - gain * (2.0 * self._both - gain * self._slopes)
+        misfit = squares - self._weight * mean * mean
+        return _Normal(odds - 0.5 * (misfit + self._logs), mean, 1.0 / self._weight + common)
 
 
-def _least_squares(met: Floats, slope: Floats, variances: Floats, common: Floats) -> _Normals:
-    """The normal curves of some readings at each gain.
+class _Readings:
+    """All readings of a point under one noise, with a certain one as a stray, or none."""
 
-    Args:
-        met, slope: of each; shape (readings,).
-        variances: shape (noises, strays, readings).
-        common: variance of an error that all of them share; shape (gains,).
-    """
-    weights = 1.0 / variances
-    weight = weights.sum(axis=-1, keepdims=True)
-    away = met[:, None] - slope[:, None] * _GAINS  # (readings, gains)
-    mean = weights @ away / weight
-    misfit = weights @ (away * away) - weight * mean * mean
-    logs = np.log(variances).sum(axis=-1, keepdims=True) + np.log(weight)
-    return _Normals(-0.5 * (misfit + logs), mean, 1.0 / weight + common)
+    def __init__(self, read: Sequence[_Trial], noise: float, stray: int | None) -> None:
+        variances = [noise**2 + one.error**2 for one in read]
+        if stray is not None:
+            variances[stray] += STRAY_SPREAD**2
+        self._odds = len(read) * math.log(1.0 - STRAY)
+        self._odds += 0.0 if stray is None else math.log(STRAY / (1.0 - STRAY))
+        # What scatters is the utilization, not the load; the first one says nothing of the gain.
+        self._freedom = max(0, sum(one.by_curve for one in read) - 1)
+        self._groups = []
+        for by_curve in (True, False):
+            some = [number for number, one in enumerate(read) if one.by_curve is by_curve]
+            if some:
+                own = [variances[number] for number in some]
+                self._groups.append(_Sums([read[number] for number in some], own, by_curve))
+
+    def at(self, gain: float, curve: Curve, odds: float = 0.0) -> _Normal:
+        """What all say together at a gain that has these odds [ln]."""
+        odds += self._odds + self._freedom * math.log(gain)
+        if not self._groups:
+            return _Normal(odds, 0.0, 1e6)
+        end = (gain * max(curve.at_limit_spread, _END_ERROR * (curve.at_limit < 1.0))) ** 2
+        first, *others = self._groups
+        found = first.at(gain, end if first.by_curve else 0.0, odds)
+        for one in others:
+            found = found.joined(one.at(gain, 0.0, 0.0))
+        return found
+
+
+def _readings_of(read: Sequence[_Trial], noise: float) -> list[_Readings]:
+    strays = range(len(read)) if len(read) > 1 else ()
+    return [_Readings(read, noise, stray) for stray in (None, *strays)]
 
 
 # --- The grid ---------------------------------------------------------------------
 
-
-class _Drawn(NamedTuple):
-    """Normal curves that count, and the verdicts under each noise.
-
-    Attributes:
-        noises: which noise each curve is of, in order; shape (curves,).
-        heights, means, spreads: of the curves; shape (curves,).
-        slopes, offsets: of the verdicts, see `_sides`; shape (noises, trials).
-    """
-
-    noises: npt.NDArray[np.intp]
-    heights: Floats
-    means: Floats
-    spreads: Floats
-    slopes: Floats
-    offsets: Floats
+Curves = list[tuple[float, float, float]]
+"""Normal curves: height, mean and spread."""
 
 
-class _Layer(NamedTuple):
-    """All that is known where the utilization at the limit is a certain one.
+@dataclass(frozen=True)
+class _Layer:
+    """All that is known under one noise: what readings say, and the verdicts."""
 
-    Attributes:
-        normals: what readings say.
-        slopes, offsets: of the verdicts, see `_sides`; shape (noises, trials).
-    """
-
-    normals: _Normals
-    slopes: Floats
-    offsets: Floats
+    normals: list[_Normal]
+    sides: list[Side]
 
     @property
-    def bests(self) -> Floats:
-        """How probable the likeliest is under each noise, its verdicts counted [ln]."""
-        noises = np.arange(len(NOISES))
-        odds, mean, variance = (each.reshape(len(noises), -1) for each in self.normals)
-        # Two readings may be as likely the stray; rounding is not to choose between them.
-        likely = odds >= odds.max(axis=1, keepdims=True) - 1e-9
-        usual = np.where(likely, mean, -np.inf).argmax(axis=1)
-        one = _Normals(*(each[noises, usual][:, None] for each in (odds, mean, variance)))
-        found: Floats = one.odds[:, 0] + one.log_shares(self.slopes, self.offsets).sum(axis=1)
-        return found
+    def best(self) -> float:
+        """How probable the likeliest is, its verdicts counted [ln]."""
+        usual = max(self.normals)
+        return usual.odds + sum(map(usual.log_share, self.sides))
 
-    def drawn(self, best: float) -> _Drawn:
-        """The curves that are not negligible beside the best of all layers."""
-        odds, mean, variance = self.normals
-        room = best + math.log(_NEGLIGIBLE) - self.bests + odds.max(axis=(1, 2))
-        kept = odds >= room[:, None, None]
-        spread = np.sqrt(variance[kept])
-        heights = np.exp(odds[kept] - best) / spread
-        return _Drawn(kept.nonzero()[0], heights, mean[kept], spread, self.slopes, self.offsets)
+    def curves(self, best: float) -> Curves:
+        """The normal curves that are not negligible beside the best of all layers."""
+        room = best + math.log(_NEGLIGIBLE) - self.best + max(self.normals).odds
+        kept = ((one, math.sqrt(one.variance)) for one in self.normals if one.odds >= room)
+        return [(math.exp(one.odds - best) / spread, one.mean, spread) for one, spread in kept]
 
 
-def _layer(trials: Sequence[_Trial], curve: Curve, odds: Floats) -> _Layer:
-    normals = _solved([one for one in trials if one.met is not None], curve, odds)
-    usual = _GAINS[normals.odds[:, 0].argmax(axis=1)]
-    return _Layer(normals, *_sides(trials, np.array(NOISES), usual))
+def _layer(trials: Sequence[_Trial], noise: float, row: Sequence[float], curve: Curve) -> _Layer:
+    read, _ = _split(trials)
+    groups = _readings_of(read, noise)
+    normals, usual = [], (-math.inf, GAINS[0])
+    for gain, odds in zip(GAINS, row, strict=True):
+        found = [one.at(gain, curve, odds) for one in groups]
+        normals += found
+        usual = max(usual, (found[0].odds, gain))
+    return _Layer(normals, [_side(one, noise, usual[1]) for one in trials])
 
 
 def _on_grid(
-    low: float, high: float, drawn: Sequence[_Drawn], prior: Prior | None
+    low: float, high: float, layers: Sequence[tuple[_Layer, Curves]], prior: Prior | None
 ) -> Posterior | None:
     """The posterior from `low` to `high` [ln], or None where all of it is nothing."""
     step = (high - low) / _CELLS
-    cells: Floats = low + step * (np.arange(_CELLS, dtype=np.float64) + 0.5)
-    weights = np.zeros(_CELLS)
-    for some in drawn:
-        weights += _weights(cells, some)
+    cells = [low + step * (number + 0.5) for number in range(_CELLS)]
+    weights = [0.0] * _CELLS
+    for layer, curves in layers:
+        _add(weights, cells, curves, layer.sides)
     if prior is not None:
-        weights *= _student(cells, prior)
-    total = float(weights.sum())
-    if total <= 0.0:
-        return None
-    return Posterior(low, step, tuple((weights / total).tolist()))
+        weights = [w * _student(x, prior) for w, x in zip(weights, cells, strict=True)]
+    total = sum(weights)
+    return None if total <= 0.0 else Posterior(low, step, tuple(w / total for w in weights))
 
 
-def _weights(cells: Floats, drawn: _Drawn) -> Floats:
-    """The probability of each ln limit in one layer; shape (cells,)."""
-    noises, firsts = np.unique(drawn.noises, return_index=True)
-    if not len(noises):
-        return np.zeros_like(cells)
-    exact = drawn.spreads[:, None]
-    # A curve narrower than a cell is laid over its neighbours, so that none is lost.
-    spread = np.maximum(exact, 0.5 * (cells[1] - cells[0]))
-    away = (cells - drawn.means[:, None]) / spread
-    shares = drawn.heights[:, None] * exact / spread * np.exp(-0.5 * away * away)
-    found = np.add.reduceat(np.where(np.abs(away) <= 5.0, shares, 0.0), firsts)
-    slopes, offsets = drawn.slopes[noises, :, None], drawn.offsets[noises, :, None]
-    weights: Floats = (found * _verdicts(slopes * cells + offsets).prod(axis=1)).sum(axis=0)
-    return weights
+def _add(weights: list[float], cells: Sequence[float], curves: Curves, sides: list[Side]) -> None:
+    """Add one layer's probability of each ln limit to `weights`."""
+    exp, step = math.exp, cells[1] - cells[0]
+    found = [0.0] * len(cells)
+    for height, mean, exact in curves:
+        # A curve narrower than a cell is laid over its neighbours, so that none is lost.
+        spread = max(exact, 0.5 * step)
+        first = max(0, math.ceil((mean - 5.0 * spread - cells[0]) / step))
+        last = min(len(cells) - 1, math.floor((mean + 5.0 * spread - cells[0]) / step))
+        for number in range(first, last + 1):
+            away = (cells[number] - mean) / spread
+            found[number] += height * exact / spread * exp(-0.5 * away * away)
+    for number, x in enumerate(cells):
+        if found[number] > 0.0:
+            beside = math.prod(_verdict(slope * x + offset) for slope, offset in sides)
+            weights[number] += found[number] * beside
 
 
-def _range(drawn: Sequence[_Drawn], bracket: Bracket, prior: Prior | None) -> tuple[float, float]:
+def _range(curves: Curves, bracket: Bracket, prior: Prior | None) -> tuple[float, float]:
     """From where to where the grid has to reach [ln]."""
-    edges: list[float] = []
-    for some in drawn:
-        edges += (some.means - 5.0 * some.spreads).tolist()
-        edges += (some.means + 5.0 * some.spreads).tolist()
+    edges = [mean + side * spread for _, mean, spread in curves for side in (-5.0, 5.0)]
     around = None if prior is None else prior.load
     for load in (bracket.sustained, bracket.overloaded, around):
         edges += [math.log(load) + side * _REACH for side in (-1.0, 1.0)] if load else []
     return min(edges), max(edges)
 
 
-def _core(found: Posterior) -> range:
+def _core(found: Posterior) -> tuple[float, float]:
     """The cells that hold nearly all of it, with one more on either side."""
     least = max(found.weights) * 1e-4
     inside = [number for number, weight in enumerate(found.weights) if weight >= least]
-    return range(inside[0] - 1, inside[-1] + 2)
+    return found.start + found.step * (inside[0] - 1), found.start + found.step * (inside[-1] + 2)
 
 
-def _verdicts(away: Floats) -> Floats:
-    """The probability of verdicts, flukes included, `away` standard deviations on their side."""
-    tails = np.asarray(_ERFC(away / -math.sqrt(2.0)), dtype=float)
-    return FLUKE / 2.0 + (1.0 - FLUKE) * 0.5 * tails
+def _verdict(away: float) -> float:
+    """The probability of a verdict, flukes included, `away` standard deviations on its side."""
+    return FLUKE / 2.0 + (1.0 - FLUKE) * 0.5 * math.erfc(-away / math.sqrt(2.0))
 
 
-def _student(x: Floats, prior: Prior) -> Floats:
+def _student(x: float, prior: Prior) -> float:
     away = (x - math.log(prior.load)) / prior.spread
-    shares: Floats = np.exp(-0.5 * (_PRIOR_FREEDOM + 1.0) * np.log1p(away * away / _PRIOR_FREEDOM))
-    return shares
+    return math.exp(-0.5 * (_PRIOR_FREEDOM + 1.0) * math.log1p(away * away / _PRIOR_FREEDOM))
 
 
 def _blurred(shares: Sequence[float]) -> list[float]:
@@ -467,3 +454,8 @@ def _blurred(shares: Sequence[float]) -> list[float]:
 
 def _bell(away: float) -> float:
     return -0.5 * away * away
+
+
+def _log_sum(logs: Sequence[float]) -> float:
+    best = max(logs)
+    return best + math.log(sum(math.exp(one - best) for one in logs))

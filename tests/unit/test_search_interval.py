@@ -321,16 +321,6 @@ def test_any_trials_give_an_ordered_interval_or_none_and_always_the_same(
         assert 0.0 <= known.inside(Bracket(10, 100)) <= 1.0
 
 
-@pytest.mark.parametrize(
-    "history", [[seen(154, 0.7988), seen(80, 0.7988)], [seen(67, 1.0107), seen(97, 1.0107)]]
-)
-def test_the_order_of_trials_is_nothing_to_it(history: list[Observation]) -> None:
-    """Either of two readings is as likely the stray: rounding does not choose."""
-    said, again = posterior(history), posterior(history[::-1])
-    for share in (0.05, 0.5, 0.95):
-        assert said.quantile(share) == pytest.approx(again.quantile(share), rel=1e-9)
-
-
 @pytest.mark.parametrize("factor", [2, 7, 40])
 def test_loads_in_other_units_move_it_by_their_factor(factor: int) -> None:
     many = interval(replace(one, load=factor * one.load) for one in CLEAR)

@@ -61,14 +61,17 @@ def impostor() -> Iterator[Starter]:
         each.wait()
 
 
-def crashed(root: Path, spec: Spec, *processes: ProcessRecord, since_s: float = -1000.0) -> Path:
-    """What a supervisor leaves that was killed; it was started so much later than this test."""
+def crashed(
+    root: Path, spec: Spec, *processes: ProcessRecord, since_s: float | None = None
+) -> Path:
+    """What a supervisor leaves that was killed; it was started then, or long before this test."""
     folder = root / spec.id
     data = folder / "broker-1" / "data"
     data.mkdir(parents=True)
     (data / "segment").write_bytes(os.urandom(100_000))
     (folder / "broker-1" / "server.log").write_text("[x] ERROR something\n")
-    dead = ProcessRecord(os.getpid(), own_record().created_s + since_s)
+    long_before_s = own_record().created_s - 1000
+    dead = ProcessRecord(os.getpid(), long_before_s if since_s is None else since_s)
     node = Node(1, NodeRole.BROKER, 20001, 20011, str(folder / "broker-1"))
     state = State(
         spec,
@@ -132,7 +135,7 @@ def test_only_what_is_ours_is_ended(tmp_path: Path, impostor: Starter) -> None:
 
 def test_a_process_older_than_the_testbed_is_not_its(tmp_path: Path, impostor: Starter) -> None:
     older = impostor(SPEC.id)
-    folder = crashed(tmp_path, SPEC, since_s=60.0)
+    folder = crashed(tmp_path, SPEC, since_s=older.created_s + 60)
     state = read_state(folder)
     assert state is not None
     assert node_processes(state) == []
