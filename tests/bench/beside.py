@@ -20,7 +20,8 @@ import psutil
 from tests.support.commands import ROOT
 
 ALONE = ("-m", "not together and not long", "tests/kafka", "tests/e2e")
-BESIDE = ("-m", "(spark or computes) and not long", "-n2", "tests/spark", "tests/unit")
+_TWO = ("-n2", "--no-loadscope-reorder")  # one session of Spark often waits for the driver
+BESIDE = ("-m", "(spark or computes) and not long", *_TWO, "tests/spark", "tests/unit")
 """Arguments of pytest. Those beside load nothing, wait for no clock and flush no disk."""
 _OUTPUT = ROOT / ".cache" / "tests-beside.log"
 _LEAST_NICE = 19

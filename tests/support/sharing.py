@@ -15,14 +15,13 @@ _SESSION = re.compile(r"\bspark: SparkSession\b|\bbrokers: LoadedBrokers\b")
 
 @cache
 def shared_by(path: str) -> str | None:
-    """What the tests of a file share with others: brokers, or brokers and a Spark session, which
-    would be too much for one process to go through, or a session, or nothing.
+    """What the tests of a file share with others: brokers, or brokers and a Spark session (all of
+    them in one process would keep it to the end), or nothing.
     """
     text = (ROOT / path).read_text(encoding="utf-8")
-    has_session = _SESSION.search(text) is not None
-    if _BROKERS.search(text):
-        return "brokers and spark" if has_session else "brokers"
-    return "spark" if path.startswith("tests/spark/") and has_session else None
+    if not _BROKERS.search(text):
+        return None
+    return "brokers and Spark" if _SESSION.search(text) else "brokers"
 
 
 class BySharing(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
