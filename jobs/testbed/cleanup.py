@@ -108,7 +108,7 @@ def node_processes(state: State) -> list[psutil.Process]:
             continue
         expected_s = created.get(process.pid)
         if expected_s is None:
-            is_ours = born_s >= since_s
+            is_ours = born_s >= since_s - _SAME_TIME_S
         else:
             is_ours = abs(born_s - expected_s) <= _SAME_TIME_S
         if is_ours:

@@ -11,7 +11,7 @@ import mpmath
 _STEPS = 100
 """More than any freedom from 0.5 on needs."""
 _CLOSE = 1e-9
-"""The last step: its error is its square, and what the tail itself is off by."""
+"""A step as small as this is the last: what it leaves is its square."""
 
 
 def student_tail(x: float, freedom: float) -> float:
