@@ -8,6 +8,7 @@ import threading
 import time
 from pathlib import Path
 from types import TracebackType
+from typing import NoReturn
 
 from jobs.config.security import Security
 from jobs.testbed.channel import ChannelClosedError, Message, MessageChannel
@@ -216,8 +217,18 @@ class Testbed:
         self._await_event("ready", deadline_s)
         state = read_state(self._folder)
         if state is None:
-            raise TestbedStartError(f"the state of the testbed in {self._folder} is gone")
+            self.raise_end()
         self._state = state
+
+    def raise_end(self) -> NoReturn:
+        """Say why it has ended, once its folder is gone: what its supervisor says next.
+
+        Raises:
+            TestbedLostError: a process of it ended, or its supervisor did.
+            TestbedDiskError: it reached its disk limit.
+        """
+        self._await_event("failed", _ANSWER_DEADLINE_S)
+        raise self._lost()
 
     def abandon(self) -> None:
         """End it in haste, as if its owner had died; for a start that was interrupted."""

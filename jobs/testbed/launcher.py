@@ -96,7 +96,10 @@ def launch(spec: Spec, root: Path, meanwhile: Callable[[], object] = _nothing) -
         meanwhile()
         testbed.await_ready(spec.ready_deadline_s + _GRACE_S)
         described = cluster_text(testbed.folder, testbed.state)
-        cluster_file(testbed.folder).write_text(described, encoding="utf-8")
+        try:
+            cluster_file(testbed.folder).write_text(described, encoding="utf-8")
+        except FileNotFoundError:
+            testbed.raise_end()
         if not spec.owned:
             testbed.detach()
     except BaseException:

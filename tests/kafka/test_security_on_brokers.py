@@ -47,7 +47,8 @@ set:
   - cluster.warm_up_max_s=0
   - workload.topic.replication_factor=1
   - workload.trial.warmup_s=0.5
-  - workload.trial.measure_s=2
+  - workload.trial.measure_s=4
+  - workload.trial.sample_interval_s=1  # others run beside this
 axes:
   workload.producer.acks: ["1", all]
 """

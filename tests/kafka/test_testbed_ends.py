@@ -18,9 +18,11 @@ from jobs.setup.jars import kafka_jars
 from jobs.testbed.errors import TestbedDiskError, TestbedLostError, TestbedStartError
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import launch, make_spec, start
+from jobs.testbed.model import Spec, State
 from jobs.testbed.places import read_state, write_state
 from jobs.testbed.profile import adapted, load_profile
 from jobs.testbed.standing import down, status
+from jobs.testbed.use import cluster_text
 from tests.support.processes import becomes, processes_with
 
 pytestmark = pytest.mark.together
@@ -145,14 +147,28 @@ def test_a_broker_that_dies_ends_the_testbed(tmp_path: Path) -> None:
     assert (tmp_path / "failed" / testbed.id / "broker-2" / "server.log").exists()
 
 
-def test_it_stops_before_it_holds_more_than_its_disk_limit(tmp_path: Path) -> None:
+def _await_end(spec: Spec, root: Path) -> None:
+    with launch(spec, root) as testbed:
+        assert becomes(lambda: not processes_with(spec.id), 30)
+        testbed.check()
+
+
+@pytest.mark.parametrize("is_at_once", [False, True])
+def test_it_stops_before_it_holds_more_than_its_disk_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_at_once: bool
+) -> None:
+    def late(folder: Path, state: State) -> str:
+        assert not is_at_once or becomes(lambda: not folder.exists(), 30)
+        return cluster_text(folder, state)
+
+    monkeypatch.setattr("jobs.testbed.launcher.cluster_text", late)
     profile = adapted(load_profile("disk-bound"), brokers=1)
     spec = make_spec(profile, "small", kafka_jars(profile.kafka_version))
-    with launch(replace(spec, disk_limit_bytes=1000), tmp_path) as testbed:
-        assert becomes(lambda: not processes_with(testbed.id), 30)
-        with pytest.raises(TestbedDiskError, match="more than disk_limit_bytes") as caught:
-            testbed.check()
-        assert caught.value.exit_code == 5
+    spec = replace(spec, disk_limit_bytes=1000)
+    with pytest.raises(TestbedDiskError, match="more than disk_limit_bytes") as caught:
+        _await_end(spec, tmp_path)
+    assert caught.value.exit_code == 5
+    assert processes_with(spec.id) == []
 
 
 def test_an_error_of_the_owner_keeps_the_logs(tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ class ConsumerBench:
             "brokers": self.brokers,
             "warmup_s": 0.5,
             "measure_s": 1.5,
-            "start_lead_s": 0.2,
+            "start_lead_s": 1.0,
             "consumers": ConsumerOptions(**consumers),
             "consumer_tasks": 2,
             "end_offsets": self.before,
