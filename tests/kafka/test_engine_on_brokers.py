@@ -84,13 +84,13 @@ def test_a_real_consumer_reads_what_was_sent(bench: Bench) -> None:
 
 
 def test_the_rate_is_kept_exactly(bench: Bench) -> None:
-    for _ in range(3):  # a broker may stall as the window ends, and hold some back
+    for _ in range(5):  # a broker may stall as the window begins or ends, and hold some back
         client = bench.run(np=20, rate_records_per_s=100.0, measure_s=4.0)
         assert client.counts.offered_records == pytest.approx(8_000, rel=0.001)
         assert client.counts.unsent_own_records <= 8_000 * 0.005
-        if client.counts.sent_records >= 8_000 * 0.995:
+        if abs(client.counts.sent_records - 8_000) <= 40:
             break
-    assert client.counts.sent_records == pytest.approx(8_000, rel=0.005)
+    assert client.counts.sent_records == pytest.approx(8_000, abs=40)
 
 
 @pytest.mark.together

@@ -55,7 +55,7 @@ def run(
         topics=topics.names,
         leaders=topics.leaders,
         brokers=admin.describe_cluster().addresses,
-        start_lead_s=0.2,
+        start_lead_s=1.0,
         end_offsets=keeper.end_offsets(topics),
         np=np,
         bpm=1_000,

@@ -63,7 +63,7 @@ class Bench:
             topics=(self.topic,),
             leaders=tuple(self.assigned[p][0] for p in sorted(self.assigned)),
             brokers=self.brokers,
-            start_lead_s=0.2,
+            start_lead_s=1.0,
             client_options=self.options,
             np=np,
             **({"trial_id": "t"} | load | times | fields),
