@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.ready
-# Of tests that bear company: two have brokers, and all of them wait at times.
+# Of tests that bear company: one has the brokers, and all of them wait at times.
 WORKERS ?= 3
 
 # Images of containers often forbid Python to keep compiled code; each process would compile ours

@@ -10,18 +10,16 @@ from xdist.scheduler import LoadScopeScheduling
 
 ROOT = Path(__file__).parents[2]
 _BROKERS = re.compile(r"\bkafka_testbed\b")
-_SESSION = re.compile(r"\bspark: SparkSession\b|\bbrokers: LoadedBrokers\b")
 
 
 @cache
 def shared_by(path: str) -> str | None:
-    """What the tests of a file share with others: brokers, or brokers and a Spark session (all of
-    them in one process would keep it to the end), or nothing.
+    """What the tests of a file share with others: the brokers of the run, or nothing.
+
+    There is one set of brokers at a time: two of them stall each other at the disk.
     """
     text = (ROOT / path).read_text(encoding="utf-8")
-    if not _BROKERS.search(text):
-        return None
-    return "brokers and Spark" if _SESSION.search(text) else "brokers"
+    return "brokers" if _BROKERS.search(text) else None
 
 
 class BySharing(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
