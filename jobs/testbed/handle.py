@@ -226,8 +226,9 @@ class Testbed:
         Raises:
             TestbedLostError: a process of it ended, or its supervisor did.
             TestbedDiskError: it reached its disk limit.
+            TestbedStartError: its supervisor says nothing.
         """
-        self._await_event("failed", _ANSWER_DEADLINE_S)
+        self._await_event("failed", _ANSWER_DEADLINE_S)  # raises what it says
         raise self._lost()
 
     def abandon(self) -> None:
