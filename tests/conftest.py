@@ -47,12 +47,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         item.add_marker(_folder(item))
         if _folder(item) in BEAR_COMPANY:
             item.add_marker(pytest.mark.together)
-        if "spark" in getattr(item, "fixturenames", ()):
+        fixtures = getattr(item, "fixturenames", ())
+        if "spark" in fixtures:
             item.add_marker(PYSPARK_LEAK)
+        if "kafka_for_all" in fixtures and _shared(item) is None:
+            raise pytest.UsageError(f"{item.path}: tests.support.sharing does not see its brokers")
     has_company = "PYTEST_XDIST_WORKER" in os.environ
     items.sort(key=lambda item: FOLDERS.index(_folder(item)), reverse=has_company)
     if has_company:
-        items.sort(key=lambda item: shared_by(item.path.relative_to(ROOT).as_posix()) is None)
+        items.sort(key=lambda item: _shared(item) is None)
 
 
 def pytest_collection_finish() -> None:
@@ -61,6 +64,10 @@ def pytest_collection_finish() -> None:
     """
     gc.collect()
     gc.freeze()
+
+
+def _shared(item: pytest.Item) -> str | None:
+    return shared_by(item.path.relative_to(ROOT).as_posix())
 
 
 def _folder(item: pytest.Item) -> str:

@@ -147,7 +147,7 @@ class TrialLine:
             self._done.add(task)
 
     def _say_agreed(self) -> None:
-        agreed = agreements(self._ready)
+        agreed = agreements(self._ready, time.time())
         for writer, task in self._writers.items():
             writer.write(json.dumps({"agreed": asdict(agreed[task])}).encode() + b"\n")
 

@@ -9,7 +9,13 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
-from jobs.engine.task.agreement import PROBLEM_LENGTH, Agreement, Ready, agreements
+from jobs.engine.task.agreement import (
+    LATE_MAX_S,
+    PROBLEM_LENGTH,
+    Agreement,
+    Ready,
+    agreements,
+)
 from jobs.engine.task.driver_line import AGREEMENT_MAX_S, DriverLine, OrphanedError
 from jobs.trials.driver_line import ControlServer, TrialLine
 
@@ -35,6 +41,14 @@ def test_the_last_task_that_is_ready_sets_the_start_and_one_of_each_host_looks_a
     }
 
 
+@pytest.mark.parametrize(("heard_s", "start_s"), [(6.5, 7.0), (7.8, 7.8), (3_600.0, 12.0)])
+def test_a_driver_that_hears_late_leaves_the_tasks_their_time_and_another_clock_costs_little(
+    heard_s: float, start_s: float
+) -> None:
+    ready = {0: Ready(5.0, "a"), 1: Ready(7.0, "b")}
+    assert {each.ready_s for each in agreements(ready, heard_s).values()} == {start_s}
+
+
 def test_where_one_cannot_none_does_and_each_hears_why() -> None:
     ready = {0: Ready(5.0, "a"), 1: Ready(6.0, "a", "no broker answers")}
     told = [each.problem for _, each in sorted(agreements(ready).items())]
@@ -53,8 +67,12 @@ def test_tasks_wait_until_the_driver_has_heard_of_all(server: ControlServer) -> 
         waiting: Future[Agreement] = pool.submit(first.agree, Ready(5.0, "a"))
         last.compare_clocks()  # the driver answers it, and has said nothing of a start
         assert not waiting.done()
-        assert last.agree(Ready(6.0, "b")) == Agreement(6.0, None, looks_at_host=True)
-        assert waiting.result(PATIENCE_S) == Agreement(6.0, None, looks_at_host=True)
+        told_s = time.time()
+        ready = Ready(told_s - 0.001, "b")
+        agreed = last.agree(ready)
+        assert agreed == Agreement(agreed.ready_s, None, looks_at_host=True)
+        assert told_s <= agreed.ready_s <= ready.now_s + LATE_MAX_S, "not before the driver knew"
+        assert waiting.result(PATIENCE_S) == agreed
         for each in (first, last):
             each.finish()
             each.close()

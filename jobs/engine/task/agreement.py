@@ -8,6 +8,9 @@ from typing import Any
 
 PROBLEM_LENGTH = 2_000
 """Of a problem that is told; a message on the line to the driver is one short line."""
+LATE_MAX_S = 5.0
+"""A driver that heard of all tasks later than this after the last was ready was not busy: the clocks
+of the two hosts differ."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,8 @@ class Agreement:
     """What a task hears when all are ready.
 
     Attributes:
-        ready_s: when the last of them was, by its own host's clock [s since the epoch].
+        ready_s: when the last of them was, by its own host's clock, or later where the driver was
+            busy and heard of it later [s since the epoch].
         problem: why this task takes no part, as another cannot, or it cannot itself; None for a
             load.
         looks_at_host: whether this task is the one that watches its host.
@@ -58,13 +62,16 @@ class Agreement:
     looks_at_host: bool = False
 
 
-def agreements(ready: Mapping[int, Ready]) -> dict[int, Agreement]:
+def agreements(ready: Mapping[int, Ready], heard_s: float = 0.0) -> dict[int, Agreement]:
     """What each task hears, by the number of the task.
 
     Args:
         ready: what all tasks said.
+        heard_s: when the driver had heard of the last of them, by its own clock [s since the
+            epoch]; 0 where the tasks hear of each other without it.
     """
-    ready_s = max(each.now_s for each in ready.values())
+    last_s = max(each.now_s for each in ready.values())
+    ready_s = min(max(last_s, heard_s), last_s + LATE_MAX_S)
     lacking = next((ready[task].problem for task in sorted(ready) if ready[task].problem), None)
     others = None if lacking is None else f"another task: {lacking}"
     first = {ready[task].host: task for task in sorted(ready, reverse=True)}
