@@ -27,6 +27,7 @@ FOLDERS = ("unit", "spark", "kafka", "e2e")
 BEAR_COMPANY = ("unit", "spark")
 """Folders of tests that load nothing and judge no load."""
 SPARK_SLOTS = 4
+NICENESS = 5
 # PySpark leaves the socket of each collect() to the garbage collector.
 PYSPARK_LEAK = pytest.mark.filterwarnings("ignore:unclosed <socket.socket:ResourceWarning")
 
@@ -56,6 +57,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: FOLDERS.index(_folder(item)), reverse=has_company)
     if has_company:
         items.sort(key=lambda item: _shared(item) is None)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> None:
+    """Whoever has the brokers, is needed to the end: the others leave it the CPU."""
+    if "PYTEST_XDIST_WORKER" in os.environ and not os.nice(0) and _shared(item) is None:
+        os.nice(NICENESS)
 
 
 def pytest_collection_finish() -> None:

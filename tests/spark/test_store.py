@@ -64,6 +64,12 @@ def store(spark: SparkSession, tables: dict[str, TableStore]) -> TableStore:
 
 
 @pytest.fixture
+def again(store: TableStore, spark: SparkSession) -> TableStore:
+    """The store of a process that came later."""
+    return TableStore(spark, str(Path(store.address("runs")).parent))
+
+
+@pytest.fixture
 def fresh(spark: SparkSession, tmp_path: Path) -> TableStore:
     store = TableStore(spark, str(tmp_path / "tables")).open()
     store.settle()
@@ -103,16 +109,19 @@ def test_a_run_is_resumed_with_its_own_plan_only(store: TableStore, run_id: str)
         resumed_trials(store, run_id, plan, here)
 
 
-def test_an_append_that_is_tried_again_adds_nothing(store: TableStore, run_id: str) -> None:
-    for _ in range(2):
-        store.append_run(run_row(run_id, "started", 1.0))
-        store.append_trial(trial(1, run_id), SAMPLES, HOSTS)
-        store.append_trial(trial(2, run_id), SAMPLES, HOSTS)
-        store.append_boundary(point(run_id))
-        store.append_boundary(point(run_id, goal="strict"))
-        store.append_case(case_row(run_id=run_id))
-        store.append_case(case_row(run_id=run_id, event="judged", outcome="regression"))
-        store.append_run(run_row(run_id, "finished", 2.0))
+def test_an_append_that_is_tried_again_adds_nothing(
+    store: TableStore, again: TableStore, run_id: str
+) -> None:
+    for each in (store, store, again):
+        each.append_run(run_row(run_id, "started", 1.0))
+        each.append_trial(trial(1, run_id), SAMPLES, HOSTS)
+        each.append_trial(trial(2, run_id), SAMPLES, HOSTS)
+        each.append_boundary(point(run_id))
+        each.append_boundary(point(run_id, goal="strict"))
+        each.append_case(case_row(run_id=run_id))
+        each.append_case(case_row(run_id=run_id, event="judged", outcome="regression"))
+        each.append_run(run_row(run_id, "finished", 2.0))
+        each.settle()
     counts = {table: store.read(table, run_id).count() for table in SCHEMAS}
     twice = dict.fromkeys(("runs", "trials", "boundaries", "cases"), 2)
     assert counts == {**twice, "samples": 4, "hosts": 4}
@@ -240,7 +249,7 @@ def test_a_case_reads_back_as_it_was_judged(store: TableStore, run_id: str) -> N
 
 
 def test_compacting_merges_the_files_of_appends_where_many_have_gathered(
-    fresh: TableStore, monkeypatch: pytest.MonkeyPatch
+    fresh: TableStore, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in (1, 2):
         fresh.append_trial(trial(number, "r"), SAMPLES * 20)
@@ -251,8 +260,9 @@ def test_compacting_merges_the_files_of_appends_where_many_have_gathered(
     fresh.compact()
     assert len(fresh.read("samples").inputFiles()) == 1
     assert fresh.samples("r").collect() == before
-    fresh.append_trial(trial(2, "r"), SAMPLES)
-    assert fresh.samples("r").count() == len(before), "what was appended is still known"
+    later = TableStore(spark, str(Path(fresh.address("samples")).parent))
+    later.append_trial(trial(2, "r"), SAMPLES)
+    assert later.samples("r").count() == len(before), "what was appended is still known"
 
 
 def test_a_table_is_looked_at_again_once_enough_was_appended(
