@@ -61,7 +61,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> None:
-    """Whoever has the brokers, is needed to the end: the others leave it the CPU."""
+    """Whoever has the brokers is needed to the end: the others leave it the CPU."""
     if "PYTEST_XDIST_WORKER" in os.environ and not os.nice(0) and _shared(item) is None:
         os.nice(NICENESS)
 
