@@ -9,8 +9,8 @@ from typing import Any
 PROBLEM_LENGTH = 2_000
 """Of a problem that is told; a message on the line to the driver is one short line."""
 LATE_MAX_S = 5.0
-"""A driver that seems to have heard of the last task later than this was not busy: its clock differs
-from that of the task's host."""
+"""A driver that seems to have heard of the last task later than this was not busy: its clock is
+another one than that of the task's host."""
 
 
 @dataclass(frozen=True)
