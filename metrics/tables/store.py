@@ -96,7 +96,7 @@ class TableStore:
         self._base = base.rstrip("/")
         self._pending: list[Future[None]] = []
         self._files_seen: dict[str, int] = {}
-        self._last: dict[str, dict[str, int]] = {}
+        self._last: dict[str, dict[str, int]] = {}  # run → as `_last_trials` has it
         if not self._is_path and _CATALOG_NAME.fullmatch(base) is None:
             raise ConfigError(
                 f"--tables is {base!r}; expected a path with a slash in it, such as ./tables or "
@@ -257,8 +257,8 @@ class TableStore:
         self, trial: Trial, samples: Sequence[BrokerSample], hosts: Sequence[HostSample]
     ) -> None:
         run_id, number = trial.run_id, trial.number
-        # If this fails, the tables have to be asked the next time.
-        last = self._last.pop(run_id, None) or self._last_trials(run_id)
+        with _written(self._base):  # if it fails, the tables have to be asked the next time
+            last = self._last.pop(run_id, None) or self._last_trials(run_id)
         parts: dict[str, list[Any]] = {
             "trials": [trial],
             "samples": [SampleRow(run_id, number, sample) for sample in samples],
@@ -281,8 +281,7 @@ class TableStore:
             for table in _OF_TRIALS
         )
         together = reduce(lambda some, more: some.union(more), left)
-        with _written(self._base):
-            found = together.groupBy("table_name").agg({"trial": "max"}).collect()
+        found = together.groupBy("table_name").agg({"trial": "max"}).collect()
         return dict.fromkeys(_OF_TRIALS, 0) | {table: int(last) for table, last in found}
 
     def next_trial(self, run_id: str) -> int:
