@@ -26,11 +26,15 @@ from pyspark.sql import SparkSession
 
 from jobs.setup.children import secrets_kept_back
 from jobs.setup.class_archive import archive_in, to_read
+from jobs.setup.ivy import spark_jar
 from jobs.setup.jars import delta_jars
+from jobs.setup.java_jar import java_jar
 from jobs.setup.preflight import java_command
+from jobs.spark import files_java
 from jobs.spark.failures import SparkFailedError, failure_of
 from jobs.spark.termination import pass_on_termination
 from jobs.spark.wheels import send_wheels
+from search.errors import ConfigError
 
 Answer = TypeVar("Answer")
 
@@ -134,8 +138,25 @@ def session_archive() -> Path:
     """
     spark = Path(pyspark.__file__).parent
     name = f"spark-{pyspark.__version__}"
-    jars = [str(spark), *map(str, delta_jars())]
+    jars = [str(spark), *map(str, _own_jars())]
     return archive_in(Path(sys.prefix) / "var" / "classes", name, java_command(), jars)
+
+
+def _own_jars() -> list[Path]:
+    """What a local session has beside Spark's jars."""
+    return [*delta_jars(), *_quick_files()]
+
+
+def _quick_files() -> list[Path]:
+    """The jar of `files_java`; none where it cannot be made, as Hadoop's own files do as well."""
+    if os.name != "posix":  # Java knows no permissions there
+        return []
+    try:
+        needed = [spark_jar(name) for name in files_java.COMPILED_WITH]
+        return [java_jar(files_java.NAME, files_java.SOURCE, needed)]
+    except ConfigError as error:
+        _log.info("Spark writes its files in Hadoop's own way, which takes longer: %s", error)
+        return []
 
 
 def close_session(session: SparkSession, timeout_s: float = STOP_TIMEOUT_S) -> int | None:
@@ -214,8 +235,10 @@ def _local_conf(slots: int, app_name: str, scratch: Path, java_options: Sequence
     conf = SparkConf()
     conf.setMaster(f"local[{slots}]").setAppName(app_name)
     conf.setAll([*DELTA.items(), *LOCAL.items()])
+    if _quick_files():
+        conf.setAll(list(files_java.SETTINGS.items()))
     # On the JVM's own class path, as an archive has no classes of other loaders.
-    conf.set("spark.driver.extraClassPath", os.pathsep.join(str(jar) for jar in delta_jars()))
+    conf.set("spark.driver.extraClassPath", os.pathsep.join(map(str, _own_jars())))
     conf.set("spark.local.dir", str(scratch / "local"))
     conf.set("spark.sql.warehouse.dir", str(scratch / "warehouse"))
     options = [f"-Dderby.system.home={scratch}", *QUICK_COMPILER, *java_options]
