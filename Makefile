@@ -82,8 +82,9 @@ release-check: $(STAMP) ## Check all that a release consists of, wheels in empty
 clean: ## Delete build products and the virtual environment, but not the cached jars
 	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
+# The archive of Spark's classes is that of one class path, which `files_java` is part of.
 # An interpreter older than 3.10 cannot read the set-up's code, so the shell asks its version.
-$(STAMP): setup.py conf/constraints.txt conf/hashes.txt
+$(STAMP): setup.py conf/constraints.txt conf/hashes.txt jobs/spark/files_java.py
 	@version=$$("$(PYTHON)" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null); \
 	case "$$version" in \
 	3.1[0-9]|3.[2-9][0-9]) ;; \
