@@ -16,6 +16,7 @@ from jobs.trials.unclean_stop import AFTER_SHARE
 from metrics.comparing.sweeps import Result
 from metrics.reporting.sweep.from_tables import read_sweep
 from metrics.tables.store import TableStore
+from metrics.trial.trial import Trial
 from search.errors import ConfigError
 from tests.support.sweeps import sweep_of, sweeping
 
@@ -73,22 +74,31 @@ class Killed(RecordingReporter):
                 raise KeyboardInterrupt
 
 
+def trials_of(reporter: RecordingReporter) -> list[Trial]:
+    return [event.trial for event in reporter.events if isinstance(event, TrialFinished)]
+
+
 def test_a_sweep_that_was_interrupted_measures_no_case_twice(
     kafka_testbed: Testbed, spark: SparkSession, tmp_path: Path
 ) -> None:
     sweep = sweep_of(tmp_path, kafka_testbed, TEXT)
+    killed = Killed(after=2)
     with pytest.raises(KeyboardInterrupt):
-        sweeping(sweep, tmp_path, Killed(after=2)).run()
+        sweeping(sweep, tmp_path, killed).run()
     reporter = RecordingReporter()
     resumed = sweeping(sweep, tmp_path, reporter)
     resumed.run()
-    made = [event for event in reporter.events if isinstance(event, TrialFinished)]
+    made = trials_of(reporter)
     assert len(made) == 1, "the first case was measured before the interrupt"
     assert resumed.ending(None).exit_code == 0
     assert {each.settings[ACKS] for each in resumed.results} == {"1", "all"}
     by_acks: dict[str, Result] = {each.settings[ACKS]: each for each in resumed.results}
-    for each in by_acks.values():
-        assert each.value == pytest.approx(4 * 0.25, rel=0.05)
+    made = [trials_of(killed)[0], *made]
+    counted: dict[str, Trial] = {each.pattern.producer.options.acks: each for each in made}
+    for acks, each in by_acks.items():
+        client = counted[acks].evidence.client
+        assert client.counts.offered_records == pytest.approx(4 * 250 * 2, abs=4)
+        assert each.value == client.achieved_mb_per_s
         assert each.p99_ms is not None and each.p99_ms > 0
     (found,) = answer_of(resumed, resumed.ending(None)).effects
     assert found.count == 1
