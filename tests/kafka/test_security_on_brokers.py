@@ -31,7 +31,7 @@ from metrics.sources.access import JmxAccess
 from metrics.sources.chooser import open_source
 from metrics.tables.schema import SCHEMAS
 from metrics.tables.store import TableStore
-from search.errors import ConfigError
+from search.errors import ConfigError, NoConclusionError
 from tests.support.engine_bench import Bench
 from tests.support.jmx_nodes import JmxNode, free_port
 from tests.support.processes import seen_of
@@ -275,7 +275,8 @@ def test_no_secret_is_in_what_a_run_starts_or_leaves(
     looking = Looking()
     running = sweeping(sweep, tmp_path, looking)
     running.run()
-    assert running.ending(None).exit_code == 0
+    # Company may spoil what is measured, and nothing of what is looked at here.
+    assert running.ending(None).exit_code in (0, NoConclusionError.exit_code)
     assert len(looking.seen) > 2, "brokers and Spark at least"
     assert [each for each in looking.seen if password in each] == []
     assert password not in str(looking.events)
@@ -285,6 +286,8 @@ def test_no_secret_is_in_what_a_run_starts_or_leaves(
     assert [path for path in left if password.encode() in path.read_bytes()] == []
     tables = TableStore(spark, str(tmp_path / "tables"))
     rows = {table: str(tables.read(table).collect()) for table in SCHEMAS}
+    loads = [row.acked_total for row in tables.read("trials").collect()]
+    assert len(loads) >= 2 and min(loads) > 0
     assert "env:PASSWORD_OF_A_TEST" in rows["runs"], "the reference is kept, and no secret"
     assert [table for table, text in rows.items() if password in text] == []
 
