@@ -138,16 +138,11 @@ def session_archive() -> Path:
     """
     spark = Path(pyspark.__file__).parent
     name = f"spark-{pyspark.__version__}"
-    jars = [str(spark), *map(str, _own_jars())]
+    jars = [str(spark), *map(str, [*delta_jars(), *_files_jar()])]
     return archive_in(Path(sys.prefix) / "var" / "classes", name, java_command(), jars)
 
 
-def _own_jars() -> list[Path]:
-    """What a local session has beside Spark's jars."""
-    return [*delta_jars(), *_quick_files()]
-
-
-def _quick_files() -> list[Path]:
+def _files_jar() -> list[Path]:
     """The jar of `files_java`; none where it cannot be made, as Hadoop's own files do as well."""
     if os.name != "posix":  # Java knows no permissions there
         return []
@@ -235,10 +230,11 @@ def _local_conf(slots: int, app_name: str, scratch: Path, java_options: Sequence
     conf = SparkConf()
     conf.setMaster(f"local[{slots}]").setAppName(app_name)
     conf.setAll([*DELTA.items(), *LOCAL.items()])
-    if _quick_files():
+    own_files = _files_jar()
+    if own_files:
         conf.setAll(list(files_java.SETTINGS.items()))
     # On the JVM's own class path, as an archive has no classes of other loaders.
-    conf.set("spark.driver.extraClassPath", os.pathsep.join(map(str, _own_jars())))
+    conf.set("spark.driver.extraClassPath", os.pathsep.join(map(str, [*delta_jars(), *own_files])))
     conf.set("spark.local.dir", str(scratch / "local"))
     conf.set("spark.sql.warehouse.dir", str(scratch / "warehouse"))
     options = [f"-Dderby.system.home={scratch}", *QUICK_COMPILER, *java_options]

@@ -93,8 +93,8 @@ def test_a_sweep_that_was_interrupted_measures_no_case_twice(
     assert resumed.ending(None).exit_code == 0
     assert {each.settings[ACKS] for each in resumed.results} == {"1", "all"}
     by_acks: dict[str, Result] = {each.settings[ACKS]: each for each in resumed.results}
-    made = [trials_of(killed)[0], *made]
-    counted: dict[str, Trial] = {each.pattern.producer.options.acks: each for each in made}
+    both = (trials_of(killed)[0], *made)
+    counted: dict[str, Trial] = {each.pattern.producer.options.acks: each for each in both}
     for acks, each in by_acks.items():
         client = counted[acks].evidence.client
         assert client.counts.offered_records == pytest.approx(4 * 250 * 2, abs=4)

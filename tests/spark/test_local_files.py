@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,8 @@ from search.errors import ConfigError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+CLASS_PATH = "spark.driver.extraClassPath"
 
 
 class Files:
@@ -110,13 +113,18 @@ def test_a_rename_does_not_write_over_a_file(files: Files, tmp_path: Path) -> No
 def test_where_they_cannot_be_made_a_session_has_hadoops_own(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    *others, ours = session._own_jars()
-    assert ours.name == f"{NAME}.jar"
+    def conf() -> dict[str, str]:
+        return dict(session._local_conf(2, "tests", Path(), ()).getAll())
 
     def no_jar(*_: object) -> Path:
         raise ConfigError("the cache cannot be written")
 
-    monkeypatch.setattr(session, "java_jar", no_jar)
-    assert session._own_jars() == others == delta_jars()
     monkeypatch.setattr(session, "SparkConf", partial(SparkConf, loadDefaults=False))
-    assert SETTINGS.keys().isdisjoint(dict(session._local_conf(2, "tests", Path(), ()).getAll()))
+    delta = os.pathsep.join(map(str, delta_jars()))
+    usual = conf()
+    assert usual.items() >= SETTINGS.items()
+    assert usual[CLASS_PATH].startswith(delta) and usual[CLASS_PATH].endswith(f"/{NAME}.jar")
+    monkeypatch.setattr(session, "java_jar", no_jar)
+    without = conf()
+    assert SETTINGS.keys().isdisjoint(without)
+    assert without[CLASS_PATH] == delta
