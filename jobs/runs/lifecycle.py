@@ -355,7 +355,8 @@ def _append_rows(body: Body, life: Life, event: str, ending: Ending | None = Non
                 environment=context.environment,
                 caveat=caveat_of(config, context.caveats),
                 member=context.member,
-            )
+            ),
+            is_new=ending is None and not life.order.resumes,
         )
     if ending is not None:
         for context in life.contexts.values():

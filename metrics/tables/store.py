@@ -1,9 +1,10 @@
 """Delta tables of what runs saw: appended once however often it is tried, read by run.
 
-An append that is tried again after a crash adds nothing. What a trial left is known by its number
-in the tables themselves, all else by a transaction of its own (`txnAppId`, `txnVersion`), which
-Delta remembers. Appends never change the table's schema, so runs that append at the same time do
-not disturb each other.
+An append that is tried again after a crash adds nothing. What a run appended is known by the
+numbers of its trials, in the tables themselves; a run that is new has nothing there, and its tables
+are not asked. A case of a night is known by a transaction of its own (`txnAppId`, `txnVersion`),
+which Delta remembers. Appends never change the table's schema, so runs that append at the same time
+do not disturb each other.
 """
 
 from __future__ import annotations
@@ -49,6 +50,8 @@ COMPACT_FROM_FILES = 32
 """A table of fewer files is read as fast as if it were compacted, which costs a second or two."""
 _OF_TRIALS = ("trials", "samples", "hosts")
 """What a trial leaves, and one that was killed while it was kept may have left in part."""
+_Point = tuple[str, int, str]
+"""The goal, bytes of payload and the cluster's state, by which a run knows its boundary points."""
 _TRIES = 8
 _CROSSED = re.compile(
     "CONCURRENT|PROTOCOL_CHANGED|METADATA_CHANGED|ALREADY_EXISTS|Concurrent"
@@ -97,6 +100,7 @@ class TableStore:
         self._pending: list[Future[None]] = []
         self._files_seen: dict[str, int] = {}
         self._last: dict[str, dict[str, int]] = {}  # run → as `_last_trials` has it
+        self._points: dict[str, dict[_Point, int]] = {}  # run → as `_points_of` has it
         if not self._is_path and _CATALOG_NAME.fullmatch(base) is None:
             raise ConfigError(
                 f"--tables is {base!r}; expected a path with a slash in it, such as ./tables or "
@@ -219,15 +223,6 @@ class TableStore:
         wait(self._pending)
         self.settle()
 
-    def _commit(self, table: str, key: str, version: int, *records: Any) -> None:
-        """Append the records as one file, unless `key` reached this version in the table.
-
-        Only what is appended seldom, with few keys and rising versions: to look, Delta reads the
-        whole log and all keys, which doubles the CPU-time of an append.
-        """
-        options = {"txnAppId": f"redline/{table}/{key}", "txnVersion": f"{version}"}
-        self._append(table, records, options)
-
     def _append(self, table: str, records: Sequence[Any], options: dict[str, str]) -> None:
         rows = pa.Table.from_pylist([row_of(each) for each in records], schema=SCHEMAS[table])
         frame = self._spark.createDataFrame(rows).coalesce(1)
@@ -236,9 +231,17 @@ class TableStore:
         # One that was not looked at yet may have any number.
         self._files_seen[table] = self._files_seen.get(table, COMPACT_FROM_FILES) + 1
 
-    def append_run(self, row: RunRow) -> None:
-        """Append the start or the end of a run; one that was resumed has several of each."""
-        self._in_order(self._commit, "runs", row.run_id, int(row.at_s * 1000), row)
+    def append_run(self, row: RunRow, *, is_new: bool = False) -> None:
+        """Append the start or the end of a run; one that was resumed has several of each.
+
+        Args:
+            is_new: the tables cannot hold anything of this run, so that they need not be asked,
+                which takes seconds in a fresh session.
+        """
+        if is_new:
+            self._last[row.run_id] = dict.fromkeys(_OF_TRIALS, 0)
+            self._points[row.run_id] = {}
+        self._in_order(self._append, "runs", [row], {})
 
     def append_trial(
         self,
@@ -287,7 +290,8 @@ class TableStore:
     def next_trial(self, run_id: str) -> int:
         """The number after the last trial of a run that left anything behind; 1 at first."""
         self.settle()
-        return max(self._last_trials(run_id).values()) + 1
+        self._last[run_id] = self._last_trials(run_id)
+        return max(self._last[run_id].values()) + 1
 
     def payload_bytes(self, run_id: str) -> float:
         """Payload that the trials of a run wrote so far, all replicas counted [B]."""
@@ -298,18 +302,36 @@ class TableStore:
     def append_boundary(self, row: BoundaryRow) -> None:
         """Append the end of the search at one message size, for one goal.
 
-        A search that went on after its end, with a larger budget, adds a newer row.
+        A search that went on after its end, with a larger budget, adds a newer row; one with no
+        trial more counts as appended.
         """
-        point = row.boundary
-        key = f"{row.run_id}/{point.goal}/{point.bpm}"
-        if point.state != ALL_BROKERS:
-            key += f"/{point.state}"
-        self._in_order(self._commit, "boundaries", key, point.trials + 1, row)
+        self._in_order(self._commit_point, row)
+
+    def _commit_point(self, row: BoundaryRow) -> None:
+        point, run_id = row.boundary, row.run_id
+        with _written(self._base):  # if it fails, the table has to be asked the next time
+            known = self._points.pop(run_id, None)
+            trials = self._points_of(run_id) if known is None else known
+        key = (point.goal, point.bpm, point.state)
+        if point.trials > trials.get(key, -1):
+            self._append("boundaries", [row], {})
+            trials[key] = point.trials
+        self._points[run_id] = trials
+
+    def _points_of(self, run_id: str) -> dict[_Point, int]:
+        """Each boundary point of a run in the table → the most trials that it was told after."""
+        told = self._of_run("boundaries", run_id).select("goal", "bpm", "state", "trials")
+        most: dict[_Point, int] = {}
+        for goal, bpm, state, trials in told.collect():
+            key = (goal, bpm, state or ALL_BROKERS)  # rows of older versions tell no state
+            most[key] = max(trials, most.get(key, -1))
+        return most
 
     def append_case(self, row: CaseRow) -> None:
         """Append that a case was measured, or how its night was judged; each only once."""
         version = 1 + ("measured", "judged").index(row.event)
-        self._in_order(self._commit, "cases", f"{row.run_id}/{row.case}", version, row)
+        options = {"txnAppId": f"redline/cases/{row.run_id}/{row.case}", "txnVersion": f"{version}"}
+        self._in_order(self._append, "cases", [row], options)
 
     def cases(self, suite: str, cluster: str) -> list[CaseRow]:
         """All nights of a suite on a cluster, each of their cases once, oldest first."""

@@ -112,20 +112,48 @@ def test_a_run_is_resumed_with_its_own_plan_only(store: TableStore, run_id: str)
 def test_an_append_that_is_tried_again_adds_nothing(
     store: TableStore, again: TableStore, run_id: str
 ) -> None:
+    store.append_run(run_row(run_id, "started", 1.0), is_new=True)
     for each in (store, store, again):
-        each.append_run(run_row(run_id, "started", 1.0))
         each.append_trial(trial(1, run_id), SAMPLES, HOSTS)
         each.append_trial(trial(2, run_id), SAMPLES, HOSTS)
         each.append_boundary(point(run_id))
         each.append_boundary(point(run_id, goal="strict"))
         each.append_case(case_row(run_id=run_id))
         each.append_case(case_row(run_id=run_id, event="judged", outcome="regression"))
-        each.append_run(run_row(run_id, "finished", 2.0))
         each.settle()
     counts = {table: store.read(table, run_id).count() for table in SCHEMAS}
-    twice = dict.fromkeys(("runs", "trials", "boundaries", "cases"), 2)
-    assert counts == {**twice, "samples": 4, "hosts": 4}
+    twice = dict.fromkeys(("trials", "boundaries", "cases"), 2)
+    assert counts == {**twice, "runs": 1, "samples": 4, "hosts": 4}
     assert [row.host for row in store.hosts(run_id).collect()] == ["h"] * 4
+
+
+def test_a_point_that_was_searched_on_adds_a_newer_row(
+    store: TableStore, again: TableStore, run_id: str
+) -> None:
+    for each, trials in ((store, 0), (store, 4), (again, 4), (again, 3), (again, 6)):
+        each.append_boundary(point(run_id, trials=trials))
+        each.append_boundary(point(run_id, trials=trials, state="catching up"))
+        each.settle()
+    rows = store.boundaries(run_id).collect()
+    assert sorted((row.state, row.trials) for row in rows) == [
+        (state, trials) for state in ("all brokers", "catching up") for trials in (0, 4, 6)
+    ]
+
+
+def test_the_tables_are_not_asked_about_a_run_that_is_new(
+    store: TableStore, run_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "_of_run", lambda *asked: pytest.fail(f"{asked}"))
+        store.append_run(run_row(run_id, "started", 1.0), is_new=True)
+        for number in (1, 2):
+            store.append_trial(trial(number, run_id), SAMPLES, HOSTS)
+            store.append_boundary(point(run_id, trials=number))
+        store.settle()
+    counts = {table: store.read(table, run_id).count() for table in SCHEMAS}
+    assert counts == {
+        "runs": 1, "trials": 2, "samples": 4, "hosts": 4, "boundaries": 2, "cases": 0
+    }  # fmt: skip
 
 
 class SlowStore(TableStore):
@@ -171,7 +199,7 @@ def test_an_error_of_an_append_is_raised_once_to_whoever_asks_next(
 def test_a_trial_whose_row_was_lost_is_completed(store: TableStore, run_id: str) -> None:
     # As if it had been killed before the trial's own row was written.
     lost = [SampleRow(run_id, 1, sample) for sample in SAMPLES]
-    store._commit("samples", run_id, 1, *lost)
+    store._append("samples", lost, {})
     store.append_trial(trial(1, run_id), SAMPLES)
     assert (store.trials(run_id).count(), store.samples(run_id).count()) == (1, 2)
 
@@ -181,9 +209,9 @@ def test_a_resumed_run_goes_on_after_what_was_left(store: TableStore, run_id: st
     store.append_trial(trial(1, run_id), SAMPLES)
     store.append_trial(trial(7, f"not {run_id}"))
     assert store.next_trial(run_id) == 2
-    store._commit("samples", run_id, 2, SampleRow(run_id, 2, SAMPLES[0]))
+    store._append("samples", [SampleRow(run_id, 2, SAMPLES[0])], {})
     assert store.next_trial(run_id) == 3
-    store._commit("hosts", run_id, 3, HostRow(run_id, 3, HOSTS[0]))
+    store._append("hosts", [HostRow(run_id, 3, HOSTS[0])], {})
     assert store.next_trial(run_id) == 4
 
 

@@ -38,7 +38,7 @@ class Tables:
     rows: list[RunRow] = field(default_factory=list)
     settled: int = 0
 
-    def append_run(self, row: RunRow) -> None:
+    def append_run(self, row: RunRow, *, is_new: bool = False) -> None:
         if row.event == "finished":
             self.ends()
         self.rows.append(row)
