@@ -13,7 +13,7 @@ from chispa import assert_df_equality
 from pyspark import SparkConf
 from pyspark.sql import SparkSession
 
-from jobs.spark.session import local_session, session_archive, with_few_tasks
+from jobs.spark.session import for_small_tables, local_session, session_archive
 
 ROOT = Path(__file__).parents[2]
 
@@ -139,8 +139,9 @@ def _in_a_process_of_its_own(code: str, folder: Path) -> subprocess.CompletedPro
 
 def test_a_submitter_who_chose_numbers_of_tasks_keeps_them() -> None:
     chosen = SparkConf(loadDefaults=False).set("spark.sql.shuffle.partitions", "64")
-    assert dict(with_few_tasks(chosen).getAll()) == {
+    assert dict(for_small_tables(chosen).getAll()) == {
         "spark.sql.shuffle.partitions": "64",
         "spark.databricks.delta.snapshotPartitions": "1",
         "spark.sql.files.minPartitionNum": "1",
+        "spark.databricks.delta.allFilesInCrc.enabled": "false",
     }

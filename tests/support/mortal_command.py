@@ -53,7 +53,7 @@ def _of_table(table: str) -> When:
 
 
 def _of_event(event: str) -> When:
-    def when(_store: Any, table: str, _key: str, _version: int, *rows: Any) -> bool:
+    def when(_store: Any, table: str, rows: Any, _options: Any) -> bool:
         return table == "runs" and rows[0].event == event
 
     return when
@@ -61,7 +61,7 @@ def _of_event(event: str) -> When:
 
 def _alone(table: str, others: tuple[str, ...]) -> None:
     """Die when a trial's part is in its table, while its others, written beside it, are not yet."""
-    own = TableStore._commit
+    own = TableStore._append
 
     def mortal(store: Any, written: str, *arguments: Any) -> None:
         if written in others:
@@ -70,18 +70,18 @@ def _alone(table: str, others: tuple[str, ...]) -> None:
         if written == table:
             _die()
 
-    setattr(TableStore, "_commit", mortal)  # noqa: B010 - as above
+    setattr(TableStore, "_append", mortal)  # noqa: B010 - as above
 
 
 STEPS: dict[str, Callable[[], None]] = {
-    "the start is recorded": lambda: _after(TableStore, "_commit", _of_event("started")),
+    "the start is recorded": lambda: _after(TableStore, "_append", _of_event("started")),
     "samples without their trial": lambda: _alone("samples", ("trials", "hosts")),
     "hosts without their trial": lambda: _alone("hosts", ("trials", "samples")),
     "a trial without its samples": lambda: _alone("trials", ("samples", "hosts")),
     "before a limit is recorded": lambda: _before(TableStore, "append_boundary", lambda *_: True),
-    "a limit is recorded": lambda: _after(TableStore, "_commit", _of_table("boundaries")),
-    "before the end is recorded": lambda: _before(TableStore, "_commit", _of_event("finished")),
-    "the end is recorded": lambda: _after(TableStore, "_commit", _of_event("finished")),
+    "a limit is recorded": lambda: _after(TableStore, "_append", _of_table("boundaries")),
+    "before the end is recorded": lambda: _before(TableStore, "_append", _of_event("finished")),
+    "the end is recorded": lambda: _after(TableStore, "_append", _of_event("finished")),
     "the summary is written": lambda: _after(results, "write_summary", lambda *_: True),
 }
 """Step → what makes the driver die there."""
