@@ -7,6 +7,7 @@ public methods let the client choose a broker; they are in this module and in
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -336,7 +337,7 @@ class KafkaAdmin:
         """What a request to the client answers; `what` is a verb phrase for messages."""
         try:
             try:
-                return request()
+                return self._once_loaded(request)
             except kafka_errors.KafkaError as error:
                 if not _was_never_sent(error):
                     raise
@@ -348,6 +349,17 @@ class KafkaAdmin:
                 return request()
         except kafka_errors.KafkaError as error:
             raise self._error(what, error) from error
+
+    def _once_loaded(self, request: Callable[[], Answer]) -> Answer:
+        """Ask until no coordinator still loads its groups, as it does when it begins to lead."""
+        deadline_s = time.monotonic() + self._timeout_ms / 1000
+        while True:
+            try:
+                return request()
+            except kafka_errors.CoordinatorLoadInProgressError:
+                if time.monotonic() > deadline_s:
+                    raise
+                time.sleep(_LOADS_S)
 
     def _require_no_error(self, what: str, result: Mapping[str, Any]) -> None:
         error = kafka_errors.for_code(result["error_code"])
@@ -371,6 +383,8 @@ def _was_never_sent(error: kafka_errors.KafkaError) -> bool:
     return is_connection and any(name in str(error) for name in _NOT_REACHED)
 
 
+_LOADS_S = 0.05
+"""How long a coordinator is left alone to load its groups before it is asked again [s]."""
 _NOT_REACHED = ("ECONNREFUSED", "EHOSTUNREACH", "ENETUNREACH")
 
 

@@ -77,3 +77,14 @@ def test_what_a_broker_may_have_done_is_not_asked_for_twice(error: Exception) ->
 def test_a_broker_that_is_still_away_is_told_in_a_sentence() -> None:
     with pytest.raises(AdminError, match="check that the brokers run and can be reached"):
         KafkaAdmin(Client(), 1.0).ask("create it", answering(refused(), refused()))
+
+
+def test_a_coordinator_that_loads_its_groups_is_asked_again() -> None:
+    loading = kafka_errors.CoordinatorLoadInProgressError()
+    client = Client()
+    admin = KafkaAdmin(client, 30.0)
+    assert admin.ask("list groups", answering(loading, loading, ["g"])) == ["g"]
+    assert client.looked == 0
+    late = answering(*[kafka_errors.CoordinatorLoadInProgressError() for _ in range(2)])
+    with pytest.raises(AdminError, match="could not list groups"):
+        KafkaAdmin(client, -1.0).ask("list groups", late)
