@@ -2,39 +2,59 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
+from itertools import product
 
 import pytest
 
-from jobs.cluster.connect import connect
 from jobs.testbed.handle import Testbed
-from tests.support.engine_bench import Bench
+from metrics.trial.client import ClientWindow
+from tests.support.engine_bench import Bench, benches_at_once
+from tests.support.processes import becomes
 
 pytestmark = pytest.mark.together
 
 LIBRARIES = ("kafka-python", "librdkafka")
+ACKS = ("0", "all")
+Written = tuple[ClientWindow, dict[int, int]]
+"""What a trial left, and partition → end offset."""
 
 
-@pytest.fixture
-def bench(kafka_testbed: Testbed) -> Iterator[Bench]:
-    with connect(kafka_testbed.bootstrap_servers) as admin:
-        made = Bench(kafka_testbed, admin, replicas=1)
-        yield made
-        admin.delete_topic(made.topic)
+@pytest.fixture(scope="module")
+def written(kafka_for_all: Testbed) -> dict[tuple[str, str], Written]:
+    """The client and its acks → what a trial with them left."""
+
+    def write(bench: Bench, variant: tuple[str, str]) -> Written:
+        client, acks = variant
+        window = bench.run(client=client, acks=acks, measure_s=1.0)
+        if acks == "0":  # brokers may still be writing
+            becomes(lambda: sum(bench.end_offsets().values()) >= window.counts.acked_total, 20)
+        return window, bench.end_offsets()
+
+    return benches_at_once(kafka_for_all, list(product(LIBRARIES, ACKS)), write)
+
+
+@pytest.fixture(scope="module")
+def refused(kafka_for_all: Testbed) -> dict[str, Written]:
+    """Client → what a trial left whose records are too large for the brokers."""
+
+    def write(bench: Bench, client: str) -> Written:
+        window = bench.run(
+            client=client, bpm=2_000_000, rate_records_per_s=5.0, pool_bytes=8_000_000,
+            measure_s=0.8,
+        )  # fmt: skip
+        return window, bench.end_offsets()
+
+    return benches_at_once(kafka_for_all, LIBRARIES, write)
 
 
 @pytest.mark.parametrize("client", LIBRARIES)
-@pytest.mark.parametrize("acks", ["0", "all"])
-def test_acknowledged_equals_growth(bench: Bench, client: str, acks: str) -> None:
-    window = bench.run(client=client, acks=acks, measure_s=1.0)
-    deadline_s = time.monotonic() + 10.0  # with acks=0 brokers may still be writing
+@pytest.mark.parametrize("acks", ACKS)
+def test_acknowledged_equals_growth(
+    written: dict[tuple[str, str], Written], client: str, acks: str
+) -> None:
+    window, ends = written[client, acks]
     counts = window.counts
-    while sum(bench.end_offsets().values()) < counts.acked_total and acks == "0":
-        assert time.monotonic() < deadline_s, (bench.end_offsets(), counts.acked_by_partition)
-    assert counts.acked_by_partition == {
-        partition: end for partition, end in bench.end_offsets().items() if end
-    }
+    assert counts.acked_by_partition == {partition: end for partition, end in ends.items() if end}
     assert counts.offered_records == pytest.approx(600, rel=0.01)
     # On a busy machine the last turn leaves records that are due, and says so; a broker that
     # stalls as the window ends holds some back.
@@ -44,10 +64,7 @@ def test_acknowledged_equals_growth(bench: Bench, client: str, acks: str) -> Non
 
 
 @pytest.mark.parametrize("client", LIBRARIES)
-def test_a_refused_record_is_counted_by_its_error(bench: Bench, client: str) -> None:
-    window = bench.run(
-        client=client, bpm=2_000_000, rate_records_per_s=5.0, pool_bytes=8_000_000,
-        measure_s=0.8,
-    )  # fmt: skip
+def test_a_refused_record_is_counted_by_its_error(refused: dict[str, Written], client: str) -> None:
+    window, ends = refused[client]
     assert set(window.counts.errors) == {"MessageSizeTooLargeError"}
-    assert window.counts.acked_total == 0 == sum(bench.end_offsets().values())
+    assert window.counts.acked_total == 0 == sum(ends.values())

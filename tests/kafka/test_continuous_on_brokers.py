@@ -111,7 +111,6 @@ def assert_kept(tables: TableStore, trials: Sequence[Trial], profile: RateProfil
             assert kept[trial.number, each.broker_id] >= seen - 1
 
 
-@pytest.mark.together
 def test_a_record_too_many_in_the_topic_is_told(
     kafka_testbed: Testbed, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import pytest
-from kafka import KafkaConsumer, TopicPartition
 
 from jobs.cluster.admin import KafkaAdmin
 from jobs.cluster.connect import connect
 from jobs.testbed.handle import Testbed
-from tests.support.engine_bench import Bench
+from metrics.trial.client import ClientWindow
+from tests.support.engine_bench import Bench, benches_at_once
 from tests.support.processes import becomes
+
+ACKS, BPM = ("1", "all"), (1, 100, 10_000)
+Written = tuple[ClientWindow, dict[int, int]]
+"""What a trial left, and partition → end offset."""
 
 
 @pytest.fixture
@@ -27,14 +32,27 @@ def bench(kafka_testbed: Testbed, admin: KafkaAdmin) -> Any:
     admin.delete_topic(made.topic)
 
 
+@pytest.fixture(scope="module")
+def written(kafka_for_all: Testbed) -> dict[tuple[str, int], Written]:
+    """The acks and the bytes of a record → what a trial with them left."""
+
+    def write(bench: Bench, variant: tuple[str, int]) -> Written:
+        acks, bpm = variant
+        return bench.run(acks=acks, bpm=bpm), bench.end_offsets()
+
+    return benches_at_once(kafka_for_all, list(product(ACKS, BPM)), write)
+
+
 @pytest.mark.together
-@pytest.mark.parametrize("acks", ["1", "all"])
-@pytest.mark.parametrize("bpm", [1, 100, 10_000])
-def test_acknowledged_equals_growth(bench: Bench, acks: str, bpm: int) -> None:
-    client = bench.run(acks=acks, bpm=bpm)
-    assert client.counts.acked_total == sum(bench.end_offsets().values()) > 0
+@pytest.mark.parametrize("acks", ACKS)
+@pytest.mark.parametrize("bpm", BPM)
+def test_acknowledged_equals_growth(
+    written: dict[tuple[str, int], Written], acks: str, bpm: int
+) -> None:
+    client, ends = written[acks, bpm]
+    assert client.counts.acked_total == sum(ends.values()) > 0
     assert dict(client.counts.acked_by_partition) == {
-        partition: end for partition, end in bench.end_offsets().items() if end
+        partition: end for partition, end in ends.items() if end
     }
     assert (client.counts.failed_total, client.counts.by_producer.failed) == (0, {})
     assert client.counts.sent_by_partition == client.counts.acked_by_partition
@@ -67,17 +85,7 @@ def test_an_idempotent_producer_arrives_too(bench: Bench) -> None:
 @pytest.mark.together
 def test_a_real_consumer_reads_what_was_sent(bench: Bench) -> None:
     client = bench.run(np=3, rate_records_per_s=100.0, pool_bytes=4_000_000)
-    consumer = KafkaConsumer(
-        bootstrap_servers=bench.bootstrap,
-        auto_offset_reset="earliest",
-        consumer_timeout_ms=3_000,
-        check_crcs=True,
-    )
-    try:
-        consumer.assign([TopicPartition(bench.topic, p) for p in bench.assigned])
-        values = [record.value for record in consumer]
-    finally:
-        consumer.close()
+    values = [record.value for record in bench.read_back()]
     assert len(values) == client.counts.acked_total
     assert {len(value) for value in values} == {1_000}
     assert len(set(values)) > 200, "random payload, not one record again and again"

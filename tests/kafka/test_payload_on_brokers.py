@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import itertools
 import math
+from dataclasses import dataclass
 from statistics import mean, stdev
 from typing import Any
 
 import pytest
-from kafka import KafkaConsumer, TopicPartition
 from kafka.record.default_records import DefaultRecordBatch
 
-from jobs.cluster.connect import connect
 from jobs.engine.batches.compression import CODECS
 from jobs.engine.batches.pool import BatchPool
 from jobs.testbed.handle import Testbed
 from metrics.traffic.payload import Payload
 from metrics.traffic.producer import ProducerPattern
-from tests.support.engine_bench import Bench
+from metrics.trial.client import ClientWindow
+from tests.support.engine_bench import Bench, benches_at_once
 from tests.support.patterns import producer_pattern
 
 pytestmark = pytest.mark.together
@@ -32,29 +31,32 @@ PAYLOAD = Payload(
     headers=1,
     header_bytes=5,
 )
-READ_TIMEOUT_MS = 20_000
+FIELDS: dict[str, Any] = {
+    "bpm": 400,
+    "rate_records_per_s": 2_000.0,
+    "payload": PAYLOAD,
+    "acks": "all",
+}
 
 
-@pytest.fixture
-def bench(kafka_testbed: Testbed) -> Any:
-    with connect(kafka_testbed.bootstrap_servers) as admin:
-        made = Bench(kafka_testbed, admin, replicas=1)
-        yield made
-        admin.delete_topic(made.topic)
+@dataclass(frozen=True)
+class Written:
+    """What a trial left: its account, partition → end offset, and the records."""
+
+    client: ClientWindow
+    ends: dict[int, int]
+    records: list[Any]
 
 
-def _read_all(bench: Bench, count: int) -> list[Any]:
-    consumer = KafkaConsumer(
-        bootstrap_servers=bench.bootstrap,
-        auto_offset_reset="earliest",
-        consumer_timeout_ms=READ_TIMEOUT_MS,
-        check_crcs=True,
-    )
-    try:
-        consumer.assign([TopicPartition(bench.topic, p) for p in bench.assigned])
-        return list(itertools.islice(consumer, count))
-    finally:
-        consumer.close()
+@pytest.fixture(scope="module")
+def written(kafka_for_all: Testbed) -> dict[str, Written]:
+    """Codec → what a trial with it left."""
+
+    def write(bench: Bench, codec: str) -> Written:
+        client = bench.run(np=2, measure_s=2.0, compression=codec, **FIELDS)
+        return Written(client, bench.end_offsets(), bench.read_back())
+
+    return benches_at_once(kafka_for_all, list(CODECS), write)
 
 
 def _pool_values(pattern: ProducerPattern) -> set[bytes]:
@@ -66,21 +68,13 @@ def _pool_values(pattern: ProducerPattern) -> set[bytes]:
 
 
 @pytest.mark.parametrize("compression", CODECS)
-def test_a_consumer_reads_back_what_was_sent(bench: Bench, compression: str) -> None:
-    fields: dict[str, Any] = {
-        "bpm": 400,
-        "rate_records_per_s": 2_000.0,
-        "payload": PAYLOAD,
-        "compression": compression,
-        "acks": "all",
-    }
-    client = bench.run(np=2, measure_s=2.0, **fields)
+def test_a_consumer_reads_back_what_was_sent(written: dict[str, Written], compression: str) -> None:
+    client, records = written[compression].client, written[compression].records
     assert client.counts.failed_total == 0
-    assert client.counts.acked_total == sum(bench.end_offsets().values()) > 100
+    assert client.counts.acked_total == sum(written[compression].ends.values()) > 100
     assert (client.counts.compression_ratio or 0) > (1.3 if compression != "none" else 0.99)
-    records = _read_all(bench, client.counts.acked_total)
     assert len(records) == client.counts.acked_total
-    sent = _pool_values(producer_pattern(pool_bytes=200_000, **fields))
+    sent = _pool_values(producer_pattern(pool_bytes=200_000, compression=compression, **FIELDS))
     assert {record.value for record in records} <= sent
     assert {len(record.key) for record in records} == {8}
     assert {len(value) for record in records for _, value in record.headers} == {5}
@@ -89,5 +83,7 @@ def test_a_consumer_reads_back_what_was_sent(bench: Bench, compression: str) -> 
     assert client.counts.acked_bytes / client.counts.acked_records == pytest.approx(
         mean(sizes), abs=6 * of_some
     )
-    offsets = {p: sorted(r.offset for r in records if r.partition == p) for p in bench.assigned}
+    offsets = {
+        p: sorted(r.offset for r in records if r.partition == p) for p in written[compression].ends
+    }
     assert all(found == list(range(len(found))) for found in offsets.values())

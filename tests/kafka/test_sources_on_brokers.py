@@ -77,6 +77,12 @@ def test_a_sample_has_every_reading_of_the_catalogue(
         assert bool(waits) is (Role.BROKER in node.roles)
 
 
+@pytest.mark.parametrize(
+    "source",
+    # That it reads the same is asked below, without a load.
+    ["driver-jvm", pytest.param("jmxquery", marks=pytest.mark.long)],
+    indirect=True,
+)
 def test_a_load_is_seen_exactly_and_sustained(
     source: MetricsSource, spark: SparkSession, kafka_testbed: Testbed
 ) -> None:

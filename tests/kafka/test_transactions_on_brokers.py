@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from kafka import KafkaConsumer, TopicPartition
 
 from jobs.cluster.connect import connect
 from jobs.testbed.handle import Testbed
@@ -18,7 +18,7 @@ from metrics.trial.client import ClientWindow
 from metrics.trial.evidence import Evidence
 from metrics.trial.others import TRANSACTION_LOG_RECORD_BYTES
 from tests.support.consumer_bench import ConsumerBench
-from tests.support.engine_bench import Bench
+from tests.support.engine_bench import Bench, benches_at_once
 
 TRANSACTIONS: dict[str, Any] = {
     "acks": "all",
@@ -27,36 +27,42 @@ TRANSACTIONS: dict[str, Any] = {
 }
 
 
-def read_back(bench: Bench, isolation_level: str) -> Counter[int]:
-    """Partition → records that a consumer of this isolation reads."""
-    consumer = KafkaConsumer(
-        bootstrap_servers=bench.bootstrap,
-        auto_offset_reset="earliest",
-        consumer_timeout_ms=3_000,
-        isolation_level=isolation_level,
-        check_crcs=True,
-    )
-    try:
-        consumer.assign([TopicPartition(bench.topic, p) for p in bench.assigned])
-        return Counter(record.partition for record in consumer)
-    finally:
-        consumer.close()
+CLIENTS = ("wire", "librdkafka", "kafka-python")
+
+
+@dataclass(frozen=True)
+class Committed:
+    """What a trial left: its account, and partition → end offset and records that are read."""
+
+    client: ClientWindow
+    ends: dict[int, int]
+    read: Counter[int]
+
+
+@pytest.fixture(scope="module")
+def committed(kafka_for_all: Testbed) -> dict[str, Committed]:
+    """Client → what a trial of its transactions left."""
+
+    def write(bench: Bench, client: str) -> Committed:
+        # The trial is part of a transactional id, which only one producer at a time may have.
+        done = bench.run(trial_id=client, client=client, **TRANSACTIONS)
+        ends, records = bench.end_offsets(), bench.read_back(isolation_level="read_committed")
+        return Committed(done, ends, Counter(record.partition for record in records))
+
+    return benches_at_once(kafka_for_all, CLIENTS, write, replicas=2)
 
 
 @pytest.mark.together
-@pytest.mark.parametrize("client", ["wire", "librdkafka", "kafka-python"])
-def test_committed_records_are_read_exactly_once(kafka_testbed: Testbed, client: str) -> None:
-    with connect(kafka_testbed.bootstrap_servers) as admin:
-        bench = Bench(kafka_testbed, admin, replicas=2)
-        done: ClientWindow = bench.run(client=client, **TRANSACTIONS)
-        ends = bench.end_offsets()
-        committed = read_back(bench, "read_committed")
-        admin.delete_topic(bench.topic)
+@pytest.mark.parametrize("client", CLIENTS)
+def test_committed_records_are_read_exactly_once(
+    committed: dict[str, Committed], client: str
+) -> None:
+    done, ends, read = committed[client].client, committed[client].ends, committed[client].read
     counts = done.counts
     assert (counts.failed_total, counts.transactions_aborted, counts.aborted_records) == (0, 0, 0)
     assert counts.acked_total > 500
-    assert committed == Counter(counts.acked_by_partition)
-    taken = committed + Counter(counts.control_records_by_partition)
+    assert read == Counter(counts.acked_by_partition)
+    taken = read + Counter(counts.control_records_by_partition)
     assert taken == Counter({p: end for p, end in ends.items() if end}), "to the marker"
     assert 1 <= counts.transactions_committed <= 2 * 15, "two producers for 1.5 s"
     assert counts.control_records > counts.transactions_committed, "the warm-up has some too"

@@ -33,13 +33,12 @@ from tests.support import frames
 from tests.support.evidence import client, sample
 from tests.support.frames import assert_rows
 from tests.support.nights import case_row
+from tests.support.older_tables import LIMIT, NIGHT, OLDER, TRAFFIC
 from tests.support.rows import BOUNDARY, trial
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-OLDER = Path(__file__).parents[1] / "data" / "tables-0.1.0"
-LIMIT, TRAFFIC, NIGHT = "20261122-105455-1c35", "20261122-105636-1186", "suite-n1"
 TRIALS = {LIMIT: 4, TRAFFIC: 1, NIGHT: 1}
 SCHEMA = "redline_older"
 KEYS = {

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
+import time
 import uuid
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from kafka import KafkaConsumer, TopicPartition
 
 from jobs.cluster.admin import KafkaAdmin
+from jobs.cluster.connect import connect
 from jobs.cluster.topic_plan import assignment
 from jobs.engine.stage import run_task
 from jobs.testbed.handle import Testbed
@@ -16,6 +22,10 @@ from tests.support.offsets import end_offsets_of
 from tests.support.patterns import plan
 
 PARTITIONS_PER_BROKER = 2
+READ_WITHIN_S = 20.0
+
+Variant = TypeVar("Variant")
+Found = TypeVar("Found")
 
 
 class OneTask:
@@ -74,3 +84,52 @@ class Bench:
 
     def end_offsets(self) -> dict[int, int]:
         return end_offsets_of(self.admin, self.topic, self.assigned)
+
+    def read_back(self, **options: Any) -> list[Any]:
+        """All that is in the topic, as Kafka's own consumer reads it.
+
+        Args:
+            options: more of the consumer, such as `isolation_level`.
+        """
+        partitions = [TopicPartition(self.topic, p) for p in self.assigned]
+        consumer = KafkaConsumer(
+            bootstrap_servers=self.bootstrap,
+            auto_offset_reset="earliest",
+            check_crcs=True,
+            **options,
+        )
+        records: list[Any] = []
+        try:
+            consumer.assign(partitions)
+            ends = consumer.end_offsets(partitions)
+            deadline_s = time.monotonic() + READ_WITHIN_S
+            while any(consumer.position(each) < ends[each] for each in partitions):
+                assert time.monotonic() < deadline_s, f"{len(records)} records read, of {ends}"
+                records += itertools.chain(*consumer.poll(200).values())
+        finally:
+            consumer.close()
+        return records
+
+
+def benches_at_once(
+    testbed: Testbed,
+    variants: Sequence[Variant],
+    work: Callable[[Bench, Variant], Found],
+    replicas: int = 1,
+) -> dict[Variant, Found]:
+    """Do this for each variant, all at the same time, as a trial of one task mostly waits.
+
+    Args:
+        work: gets a topic of its own, which is deleted once it returns.
+    """
+
+    def made(variant: Variant) -> Found:
+        with connect(testbed.bootstrap_servers) as admin:
+            bench = Bench(testbed, admin, replicas)
+            try:
+                return work(bench, variant)
+            finally:
+                admin.delete_topic(bench.topic)
+
+    with ThreadPoolExecutor(len(variants)) as pool:
+        return dict(zip(variants, pool.map(made, variants), strict=True))

@@ -9,7 +9,7 @@ from pathlib import Path
 from xdist.scheduler import LoadScopeScheduling
 
 ROOT = Path(__file__).parents[2]
-_BROKERS = re.compile(r"\b(kafka_testbed|brokers: LoadedBrokers)\b")
+_BROKERS = re.compile(r"\b(kafka_testbed|kafka_for_all|brokers: LoadedBrokers)\b")
 
 
 @cache
