@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from itertools import product
+from collections.abc import Iterator
 
 import pytest
 
+from jobs.cluster.connect import connect
 from jobs.testbed.handle import Testbed
 from metrics.trial.client import ClientWindow
 from tests.support.engine_bench import Bench, benches_at_once
@@ -14,23 +15,16 @@ from tests.support.processes import becomes
 pytestmark = pytest.mark.together
 
 LIBRARIES = ("kafka-python", "librdkafka")
-ACKS = ("0", "all")
 Written = tuple[ClientWindow, dict[int, int]]
 """What a trial left, and partition → end offset."""
 
 
-@pytest.fixture(scope="module")
-def written(kafka_for_all: Testbed) -> dict[tuple[str, str], Written]:
-    """The client and its acks → what a trial with them left."""
-
-    def write(bench: Bench, variant: tuple[str, str]) -> Written:
-        client, acks = variant
-        window = bench.run(client=client, acks=acks, measure_s=1.0)
-        if acks == "0":  # brokers may still be writing
-            becomes(lambda: sum(bench.end_offsets().values()) >= window.counts.acked_total, 20)
-        return window, bench.end_offsets()
-
-    return benches_at_once(kafka_for_all, list(product(LIBRARIES, ACKS)), write)
+@pytest.fixture
+def bench(kafka_testbed: Testbed) -> Iterator[Bench]:
+    with connect(kafka_testbed.bootstrap_servers) as admin:
+        made = Bench(kafka_testbed, admin, replicas=1)
+        yield made
+        admin.delete_topic(made.topic)
 
 
 @pytest.fixture(scope="module")
@@ -48,13 +42,15 @@ def refused(kafka_for_all: Testbed) -> dict[str, Written]:
 
 
 @pytest.mark.parametrize("client", LIBRARIES)
-@pytest.mark.parametrize("acks", ACKS)
-def test_acknowledged_equals_growth(
-    written: dict[tuple[str, str], Written], client: str, acks: str
-) -> None:
-    window, ends = written[client, acks]
+@pytest.mark.parametrize("acks", ["0", "all"])
+def test_acknowledged_equals_growth(bench: Bench, client: str, acks: str) -> None:
+    window = bench.run(client=client, acks=acks, measure_s=1.0)
     counts = window.counts
-    assert counts.acked_by_partition == {partition: end for partition, end in ends.items() if end}
+    if acks == "0":  # brokers may still be writing
+        becomes(lambda: sum(bench.end_offsets().values()) >= counts.acked_total, 20)
+    assert counts.acked_by_partition == {
+        partition: end for partition, end in bench.end_offsets().items() if end
+    }
     assert counts.offered_records == pytest.approx(600, rel=0.01)
     # On a busy machine the last turn leaves records that are due, and says so; a broker that
     # stalls as the window ends holds some back.

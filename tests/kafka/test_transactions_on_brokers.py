@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from metrics.trial.client import ClientWindow
 from metrics.trial.evidence import Evidence
 from metrics.trial.others import TRANSACTION_LOG_RECORD_BYTES
 from tests.support.consumer_bench import ConsumerBench
-from tests.support.engine_bench import Bench, benches_at_once
+from tests.support.engine_bench import Bench
 
 TRANSACTIONS: dict[str, Any] = {
     "acks": "all",
@@ -27,38 +26,15 @@ TRANSACTIONS: dict[str, Any] = {
 }
 
 
-CLIENTS = ("wire", "librdkafka", "kafka-python")
-
-
-@dataclass(frozen=True)
-class Committed:
-    """What a trial left: its account, and partition → end offset and records that are read."""
-
-    client: ClientWindow
-    ends: dict[int, int]
-    read: Counter[int]
-
-
-@pytest.fixture(scope="module")
-def committed(kafka_for_all: Testbed) -> dict[str, Committed]:
-    """Client → what a trial of its transactions left."""
-
-    def write(bench: Bench, client: str) -> Committed:
-        # The trial is part of a transactional id, which only one producer at a time may have.
-        done = bench.run(trial_id=client, client=client, **TRANSACTIONS)
-        ends, records = bench.end_offsets(), bench.read_back(isolation_level="read_committed")
-        return Committed(done, ends, Counter(record.partition for record in records))
-
-    return benches_at_once(kafka_for_all, CLIENTS, write, replicas=2)
-
-
 @pytest.mark.together
-@pytest.mark.parametrize("client", CLIENTS)
-def test_committed_records_are_read_exactly_once(
-    committed: dict[str, Committed], client: str
-) -> None:
-    done, ends, read = committed[client].client, committed[client].ends, committed[client].read
-    counts = done.counts
+@pytest.mark.parametrize("client", ["wire", "librdkafka", "kafka-python"])
+def test_committed_records_are_read_exactly_once(kafka_testbed: Testbed, client: str) -> None:
+    with connect(kafka_testbed.bootstrap_servers) as admin:
+        bench = Bench(kafka_testbed, admin, replicas=2)
+        done: ClientWindow = bench.run(client=client, **TRANSACTIONS)
+        ends, records = bench.end_offsets(), bench.read_back(isolation_level="read_committed")
+        admin.delete_topic(bench.topic)
+    read, counts = Counter(record.partition for record in records), done.counts
     assert (counts.failed_total, counts.transactions_aborted, counts.aborted_records) == (0, 0, 0)
     assert counts.acked_total > 500
     assert read == Counter(counts.acked_by_partition)

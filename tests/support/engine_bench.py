@@ -115,7 +115,6 @@ def benches_at_once(
     testbed: Testbed,
     variants: Sequence[Variant],
     work: Callable[[Bench, Variant], Found],
-    replicas: int = 1,
 ) -> dict[Variant, Found]:
     """Do this for each variant, all at the same time, as a trial of one task mostly waits.
 
@@ -125,7 +124,7 @@ def benches_at_once(
 
     def made(variant: Variant) -> Found:
         with connect(testbed.bootstrap_servers) as admin:
-            bench = Bench(testbed, admin, replicas)
+            bench = Bench(testbed, admin, replicas=1)
             try:
                 return work(bench, variant)
             finally:

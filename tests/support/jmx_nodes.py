@@ -76,6 +76,8 @@ class JmxNode:
                 *(f"{prefix}.{option}" for option in access),
                 "-Djava.rmi.server.hostname=127.0.0.1",
                 "-Xmx32m",
+                "-XX:TieredStopAtLevel=1",
+                "-XX:+UseSerialGC",
             ]
         )
         compiler = self._gateway.jvm.org.codehaus.janino.SimpleCompiler()
