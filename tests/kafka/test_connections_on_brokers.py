@@ -38,7 +38,7 @@ load: 2
 workload: 1kB
 set:{UNLIMITED}
   - workload.trial.warmup_s=1
-  - workload.trial.measure_s=4
+  - workload.trial.measure_s=2
   - workload.producer.send_buffer_bytes=200000
 cases: [{{workload.producer.max_in_flight: 5}}]
 """

@@ -86,13 +86,13 @@ def pause(testbed: Testbed, broker: int) -> None:
 def test_a_broker_that_is_paused_for_a_second_is_named(
     brokers: LoadedBrokers, kafka_testbed: Testbed
 ) -> None:
-    def short(topic: str) -> Seen:
-        return brokers.trial(topic, REPLICAS, MESSAGES, np=3, measure_s=6.0, warmup_s=1.0)
+    def lasting(measure_s: float, topic: str) -> Seen:
+        return brokers.trial(topic, REPLICAS, MESSAGES, np=3, measure_s=measure_s, warmup_s=1.0)
 
     with brokers.topic(REPLICAS, {}) as topic:
-        calm = short(topic)
+        calm = lasting(3.0, topic)
         with happening(3.5, lambda: pause(kafka_testbed, 2)):
-            paused = short(topic)
+            paused = lasting(6.0, topic)
     still = {each.broker_id: each.standstill_s for each in calm.evidence.brokers}
     assert all(each is not None and each < PAUSE_S / 2 for each in still.values()), still
     assert paused.judgement.verdict is Verdict.INVALID

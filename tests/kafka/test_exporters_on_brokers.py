@@ -4,9 +4,9 @@ keeps of its environment.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -23,8 +23,9 @@ from metrics.sources.chooser import open_source
 from metrics.sources.prometheus import PrometheusSource
 from metrics.sources.sample import BrokerSample
 from metrics.sources.shortcomings import CLIENT_ONLY, is_blind, shortcomings
-from metrics.sources.source import Endpoint, MetricsSource, controllers_of
+from metrics.sources.source import Endpoint, MetricsSource, NodeInfo, controllers_of
 from metrics.tables.environment import difference
+from metrics.trial.client import ClientWindow
 from metrics.trial.evidence import ClusterFacts, Evidence
 from metrics.windows.broker import BrokerWindow, broker_windows
 from search.model import Verdict
@@ -38,11 +39,12 @@ if TYPE_CHECKING:
 DEADLINE_S = 20.0
 EXACT = ("messages_in", "bytes_in", "produce_total_ms_count", "log_flush_ms_count", "isr_shrinks")
 THRESHOLDS = goal(achieved_min=0.9)
+Looks = tuple[dict[int, BrokerSample], dict[int, BrokerSample]]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def scraped(
-    kafka_testbed: Testbed, exporters: dict[int, Exporter]
+    kafka_for_all: Testbed, exporters: dict[int, Exporter]
 ) -> Iterator[dict[str, MetricsSource]]:
     """Rule set → an open source of the one broker that has it."""
     with ExitStack() as stack:
@@ -54,6 +56,12 @@ def scraped(
             source.open()
             opened[exporter.rules] = source
         yield opened
+
+
+@pytest.fixture(scope="module")
+def opened(kafka_for_all: Testbed) -> Iterator[OpenCluster]:
+    with connect(kafka_for_all.bootstrap_servers) as admin:
+        yield OpenCluster(admin, admin.describe_cluster(), dict(kafka_for_all.jmx_endpoints))
 
 
 def sampled(sources: Iterable[MetricsSource]) -> dict[int, BrokerSample]:
@@ -68,25 +76,60 @@ def window(before: BrokerSample, after: BrokerSample) -> BrokerWindow:
     return made
 
 
+@dataclass(frozen=True)
+class Seen:
+    """One load, and what each way of looking saw of each broker before it and after it."""
+
+    client: ClientWindow
+    jmx: Looks
+    exporters: Looks
+    admin: Looks
+    admin_nodes: Mapping[int, NodeInfo]
+
+
+@pytest.fixture(scope="module")
+def seen(
+    opened: OpenCluster,
+    scraped: dict[str, MetricsSource],
+    spark_for_all: SparkSession,
+    kafka_for_all: Testbed,
+) -> Seen:
+    closed = Cluster(
+        name="closed",
+        bootstrap_servers=kafka_for_all.bootstrap_servers,
+        metrics=Metrics(client_only=True),
+    )
+    with (
+        closing(open_source(kafka_for_all.jmx_endpoints, spark_for_all._jvm, DEADLINE_S)) as jmx,
+        closing(open_metrics(closed, opened, None)) as admin,
+    ):
+        assert admin.name == "client-only"
+        ways = ([jmx], list(scraped.values()), [admin])
+        before = [sampled(each) for each in ways]
+        client = offer_some_load(spark_for_all, kafka_for_all)
+        after = [sampled(each) for each in ways]
+        by_jmx, by_exporters, by_admin = zip(before, after, strict=True)
+        return Seen(client, by_jmx, by_exporters, by_admin, admin.nodes)
+
+
 def test_exporters_and_jmx_see_the_same_windows(
-    scraped: dict[str, MetricsSource], spark: SparkSession, kafka_testbed: Testbed
+    seen: Seen, scraped: dict[str, MetricsSource], spark: SparkSession, kafka_testbed: Testbed
 ) -> None:
-    with closing(open_source(kafka_testbed.jmx_endpoints, spark._jvm, DEADLINE_S)) as jmx:
-        before = sampled([jmx]), sampled(scraped.values())
-        client = offer_some_load(spark, kafka_testbed)
-        after = sampled([jmx]), sampled(scraped.values())
     windows: tuple[list[BrokerWindow], list[BrokerWindow]] = ([], [])
     for broker in kafka_testbed.broker_ids:
         for name in EXACT:
             by_jmx, by_exporter = (
-                after[way][broker].values[name] - before[way][broker].values[name] for way in (0, 1)
+                after[broker].values[name] - before[broker].values[name]
+                for before, after in (seen.jmx, seen.exporters)
             )
             assert by_exporter == by_jmx, name
             assert by_jmx > 0 or name == "isr_shrinks", name
-        both = [window(before[way][broker], after[way][broker]) for way in (0, 1)]
+        both = [
+            window(before[broker], after[broker]) for before, after in (seen.jmx, seen.exporters)
+        ]
         # One wait of up to 0.3 s counts on either side of each of the two edges, and a scrape
         # reads its beans over up to a second.
-        length_s = after[1][broker].at_s - before[1][broker].at_s
+        length_s = seen.exporters[1][broker].at_s - seen.exporters[0][broker].at_s
         for name in ("handler_idle", "network_idle"):
             by_jmx, by_exporter = (getattr(each, name) for each in both)
             assert by_jmx is not None, name
@@ -94,7 +137,7 @@ def test_exporters_and_jmx_see_the_same_windows(
         windows[0].append(both[0])
         windows[1].append(both[1])
     by_jmx_verdict, by_exporter_verdict = (
-        judge(Evidence(client, tuple(each)), THRESHOLDS) for each in windows
+        judge(Evidence(seen.client, tuple(each)), THRESHOLDS) for each in windows
     )
     assert by_jmx_verdict.verdict is Verdict.SUSTAINED, by_jmx_verdict.reasons
     assert by_exporter_verdict.verdict is Verdict.SUSTAINED, by_exporter_verdict.reasons
@@ -121,34 +164,19 @@ def test_what_each_rule_set_leaves_out_is_known(scraped: dict[str, MetricsSource
         assert not controllers_of(source)
 
 
-@pytest.fixture
-def opened(kafka_testbed: Testbed) -> Iterator[OpenCluster]:
-    with connect(kafka_testbed.bootstrap_servers) as admin:
-        yield OpenCluster(admin, admin.describe_cluster(), dict(kafka_testbed.jmx_endpoints))
-
-
 def test_a_cluster_without_metrics_is_judged_by_its_clients_and_says_so(
-    opened: OpenCluster, spark: SparkSession, kafka_testbed: Testbed
+    seen: Seen, spark: SparkSession, kafka_testbed: Testbed
 ) -> None:
-    cluster = Cluster(
-        name="closed",
-        bootstrap_servers=kafka_testbed.bootstrap_servers,
-        metrics=Metrics(client_only=True),
-    )
-    with closing(open_metrics(cluster, opened, None)) as source:
-        before = sampled([source])
-        client = offer_some_load(spark, kafka_testbed)
-        after = sampled([source])
-        assert source.name == "client-only"
-        assert is_blind(source.nodes)
-        assert shortcomings(source.nodes, 60.0) == (CLIENT_ONLY,)
+    assert is_blind(seen.admin_nodes)
+    assert shortcomings(seen.admin_nodes, 60.0) == (CLIENT_ONLY,)
+    before, after = seen.admin
     windows = tuple(window(before[broker], after[broker]) for broker in kafka_testbed.broker_ids)
     assert [each.under_replicated_max for each in windows] == [0.0, 0.0, 0.0]
-    seen = Evidence(client, windows)
-    needs_metrics = judge(seen, THRESHOLDS)
+    found = Evidence(seen.client, windows)
+    needs_metrics = judge(found, THRESHOLDS)
     assert needs_metrics.verdict is Verdict.INVALID
     assert "metrics.prometheus.rules" in needs_metrics.reasons[0].text
-    blind = replace(seen, cluster=ClusterFacts(is_blind=True))
+    blind = replace(found, cluster=ClusterFacts(is_blind=True))
     assert judge(blind, THRESHOLDS).verdict is Verdict.SUSTAINED
     overloaded = judge(blind, goal(achieved_min=0.9, latency_p50_ms_max=0.001))
     assert overloaded.verdict is Verdict.OVERLOADED

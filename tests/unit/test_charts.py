@@ -23,8 +23,6 @@ from search.model import Bracket
 from tests.support.rows import traffic
 from tests.support.vega_lite import fits_schema
 
-pytestmark = pytest.mark.computes
-
 SIZES = (100, 200, 500, 1000, 2000, 10_000, 50_000, 100_000)
 
 

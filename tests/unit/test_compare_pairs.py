@@ -24,8 +24,6 @@ from metrics.comparing.pairs import CAPACITY, Side, compared
 from search.errors import NoConclusionError
 from tests.support.two_sides import PRODUCER_MB_PER_S, TwoSides, steady_machine
 
-pytestmark = pytest.mark.computes
-
 EFFORT = Effort(pairs=4, steady_pairs=3)
 START, CAP = 128.0, 10_000.0
 COMPARISONS = 1_000

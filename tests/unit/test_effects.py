@@ -9,8 +9,6 @@ import pytest
 
 from metrics.comparing.effects import PAIRS_MIN, Effect, holm, night_effect, paired_effect
 
-pytestmark = pytest.mark.computes
-
 MADE = 2_500
 
 

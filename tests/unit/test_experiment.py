@@ -16,8 +16,6 @@ from metrics.comparing.sweeps import CASE
 from search.errors import ConfigError
 from tests.support.commands import ROOT
 
-pytestmark = pytest.mark.computes
-
 ACKS = "workload.producer.acks"
 THREADS = "cluster.testbed.properties.num.io.threads"
 

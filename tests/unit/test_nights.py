@@ -13,8 +13,6 @@ from metrics.comparing.nightly import NightComparison, NightRule, Noise, judge_n
 from metrics.tables.cases import CaseRow, Outcome
 from tests.support.nights import DAY_S, ENVIRONMENT, case_row
 
-pytestmark = pytest.mark.computes
-
 CV = 0.05
 RULE = NightRule({"limit": Noise(CV, 8.0), "load": Noise(CV, 8.0)}, min_effect=0.05, history_max=30)
 EVEN = [case_row(night) for night in range(1, 6)]

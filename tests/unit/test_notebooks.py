@@ -30,8 +30,6 @@ from metrics.reporting.trial_charts import (
 from metrics.windows.series import SERIES, SeriesPoint
 from search.errors import ConfigError
 
-pytestmark = pytest.mark.computes
-
 ROOT = Path(__file__).parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 LINES_MAX = 14

@@ -6,8 +6,6 @@ import pytest
 
 from metrics.comparing.quantiles import chi2_tail, student_quantile, student_tail
 
-pytestmark = pytest.mark.computes
-
 FREEDOMS = (1.0, 2.0, 3.7, 5.0, 12.0, 37.0, 1000.0, float("inf"))
 
 

@@ -41,8 +41,6 @@ from tests.support.reported import (
 from tests.support.rows import trial
 from tests.support.vega_lite import fits_schema
 
-pytestmark = pytest.mark.computes
-
 GLOSSARY = Path(__file__).parents[2] / "docs" / "glossary.md"
 SETTINGS: dict[str, dict[str, Any]] = {
     "workload": {"producer.acks": "all", "message_bytes": [1000]},

@@ -43,8 +43,6 @@ from tests.support.reported import (
     trials_of_sizes,
 )
 
-pytestmark = pytest.mark.computes
-
 
 def _boundary(gave_up: str | None = None) -> Boundary:
     return Boundary(100, 5, 6, 5.0, 0.0005, 0.0002, ("x",), "disk", 4, 6.0, gave_up, goal="default")

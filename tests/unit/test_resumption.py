@@ -30,8 +30,6 @@ from search.model import Observation, Verdict
 from tests.support.evidence import START_S
 from tests.support.rows import traffic, trial
 
-pytestmark = pytest.mark.computes
-
 GOAL = "default"
 SIZES = (100, 1_000, 10_000)
 LINE = Line(SIZES, ProducerRate(bytes_per_s=250_000.0), Limits(128, 1_000, 0.05, 3), brokers=3)

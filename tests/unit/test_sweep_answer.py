@@ -29,8 +29,6 @@ from tests.support.rows import PATTERN, trial
 from tests.support.sweep_rows import ACKS, as_rows, point_row, run_rows
 from tests.support.vega_lite import fits_schema
 
-pytestmark = pytest.mark.computes
-
 THREADS = "cluster.testbed.properties.num.io.threads"
 BROKERS = "cluster.testbed.brokers"
 
