@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -83,6 +84,11 @@ compiler makes costs more than it saves, on the cores that make the load. Openin
 twelve appends took 40 CPU-seconds in place of 62, and 30 s in place of 36. With one compiler the
 JVM has 48 MB for compiled code, which Spark fills: to sweep that and to compile again took 25 of
 the 147 CPU-seconds of tests/spark/test_store.py."""
+
+ONE_COLLECTOR = "-XX:+UseSerialGC"
+"""Of the same JVM: threads that collect beside the others cost more on two cores than the pauses
+that they avoid. tests/spark/test_store.py took 81 CPU-seconds in place of 92."""
+_READ_BY_JAVA = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
 
 # Scratch folders of the sessions that this process started, by application id.
 _scratch: dict[str, Path] = {}
@@ -240,11 +246,21 @@ def _local_conf(slots: int, app_name: str, scratch: Path, java_options: Sequence
     conf.set("spark.driver.extraClassPath", os.pathsep.join(map(str, [*delta_jars(), *own_files])))
     conf.set("spark.local.dir", str(scratch / "local"))
     conf.set("spark.sql.warehouse.dir", str(scratch / "warehouse"))
-    options = [f"-Dderby.system.home={scratch}", *QUICK_COMPILER, *java_options]
+    options = [f"-Dderby.system.home={scratch}", *of_short_life(os.environ), *java_options]
     conf.set("spark.driver.extraJavaOptions", shlex.join(options))
     # Workers import our packages from where this process does, whatever its folder.
     conf.set("spark.executorEnv.PYTHONPATH", str(Path(__file__).resolve().parents[2]))
     return conf
+
+
+def of_short_life(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Options of a JVM that lives for minutes, besides those that Java reads of the environment.
+
+    A JVM that is given two garbage collectors does not start.
+    """
+    chosen = " ".join(environ.get(name, "") for name in _READ_BY_JAVA)
+    is_chosen = re.search(r"-XX:\+Use\w+GC\b", chosen) is not None
+    return QUICK_COMPILER if is_chosen else (*QUICK_COMPILER, ONE_COLLECTOR)
 
 
 def _start(conf: SparkConf, log: Path) -> SparkSession:

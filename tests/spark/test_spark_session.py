@@ -13,7 +13,12 @@ from chispa import assert_df_equality
 from pyspark import SparkConf
 from pyspark.sql import SparkSession
 
-from jobs.spark.session import for_small_tables, local_session, session_archive
+from jobs.spark.session import (
+    for_small_tables,
+    local_session,
+    of_short_life,
+    session_archive,
+)
 
 ROOT = Path(__file__).parents[2]
 
@@ -51,6 +56,20 @@ def _where(_: object) -> list[str]:
 def test_the_session_listens_on_loopback_only_and_has_no_ui(spark: SparkSession) -> None:
     assert spark.conf.get("spark.driver.host") == "127.0.0.1"
     assert spark.sparkContext.uiWebUrl is None
+
+
+def test_the_session_has_one_collector_unless_the_environment_names_another(
+    spark: SparkSession,
+) -> None:
+    java: Any = spark.sparkContext._jvm
+    beans = java.java.lang.management.ManagementFactory.getGarbageCollectorMXBeans()
+    is_chosen = "GC" in os.environ.get("JAVA_TOOL_OPTIONS", "")
+    assert is_chosen or {each.getName() for each in beans} == {"Copy", "MarkSweepCompact"}
+    usual = of_short_life({"JAVA_TOOL_OPTIONS": "-Xmx1g -XX:+UseStringDeduplication"})
+    assert "-XX:+UseSerialGC" in usual
+    for name in ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS"):
+        of_users = of_short_life({name: "-Xmx1g -XX:+UseParallelGC"})
+        assert of_users == tuple(each for each in usual if "GC" not in each)
 
 
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="shows no maps of memory")
