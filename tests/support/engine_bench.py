@@ -20,9 +20,9 @@ from metrics.trial.client import ClientWindow
 from metrics.trial.task import merge
 from tests.support.offsets import end_offsets_of
 from tests.support.patterns import plan
+from tests.support.processes import PATIENCE_S
 
 PARTITIONS_PER_BROKER = 2
-READ_WITHIN_S = 20.0
 
 Variant = TypeVar("Variant")
 Found = TypeVar("Found")
@@ -102,7 +102,7 @@ class Bench:
         try:
             consumer.assign(partitions)
             ends = consumer.end_offsets(partitions)
-            deadline_s = time.monotonic() + READ_WITHIN_S
+            deadline_s = time.monotonic() + PATIENCE_S
             while any(consumer.position(each) < ends[each] for each in partitions):
                 assert time.monotonic() < deadline_s, f"{len(records)} records read, of {ends}"
                 records += itertools.chain(*consumer.poll(200).values())

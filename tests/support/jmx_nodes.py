@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any
 
 from tests.bench.sampling import java_gateway
+from tests.support.processes import becomes, states_of_threads
 
 _BEANS = """
 import java.lang.management.ManagementFactory;
@@ -90,8 +91,9 @@ class JmxNode:
         gc.collect()
 
     def hang(self) -> None:
-        """Stop it in its tracks, connections open."""
+        """Stop it in its tracks, connections open; its threads stop one after the other."""
         os.kill(self._process.pid, signal.SIGSTOP)
+        assert becomes(lambda: states_of_threads(self._process.pid) == {"T"})
 
     def resume(self) -> None:
         """Let it go on."""

@@ -4,11 +4,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 
 import psutil
 
 PATIENCE_S = 240.0
 """What only ends a test that hangs, a little before pytest does [s]."""
+
+
+def states_of_threads(pid: int) -> set[str]:
+    """As the kernel has them, such as T of one that is stopped; of the process, without /proc."""
+    try:
+        told = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/stat")]
+    except OSError:  # a thread that has just ended
+        return set()
+    if not told:
+        return {"T"} if psutil.Process(pid).status() == psutil.STATUS_STOPPED else set()
+    return {each.rpartition(")")[2].split()[0] for each in told}
 
 
 def processes_with(text: str) -> list[int]:
