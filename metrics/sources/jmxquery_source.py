@@ -1,6 +1,6 @@
 """Broker metrics through the `jmxquery` package, where the driver has no JVM of its own.
 
-Each poll of a broker forks a JVM (about 0.25 s, a quarter of a core-second), so all
+Each poll of a broker forks a JVM (about 0.35 s, 0.4 core-seconds), so all
 readings of a broker go into one call; poll every few seconds, not every one.
 """
 

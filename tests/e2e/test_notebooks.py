@@ -18,7 +18,7 @@ from tests.support.shown_of_run import NAMES, add_sweep, check, parameters
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.usefixtures("spark")]
 
 
 @pytest.fixture(scope="module")

@@ -47,7 +47,7 @@ def test_acknowledged_equals_growth(bench: Bench, client: str, acks: str) -> Non
     window = bench.run(client=client, acks=acks, measure_s=1.0)
     counts = window.counts
     if acks == "0":  # brokers may still be writing
-        becomes(lambda: sum(bench.end_offsets().values()) >= counts.acked_total, 20)
+        assert becomes(lambda: sum(bench.end_offsets().values()) >= counts.acked_total)
     assert counts.acked_by_partition == {
         partition: end for partition, end in bench.end_offsets().items() if end
     }
