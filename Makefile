@@ -2,7 +2,9 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
-STAMP := .venv/.ready
+# Runs need the first; tests and all else that only developers do need the second, too.
+READY := .venv/.ready
+DEV_READY := .venv/.ready-dev
 # Of tests that bear company: one has the brokers, and all of them wait at times.
 WORKERS ?= 3
 
@@ -17,66 +19,66 @@ help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo "Set-up happens on the first use, with PYTHON=$(PYTHON) (3.10 or newer) and Java 17 or newer."
 
-setup: $(STAMP) ## Make .venv with its redline command, and resolve all jars once
+setup: $(READY) ## Make .venv with its redline command, and resolve all jars once
 	@echo "Set up: .venv/bin/redline is ready."
 
-demo: $(STAMP) ## Find the throughput limit that is planted in three real Kafka brokers on this machine
+demo: $(READY) ## Find the throughput limit that is planted in three real Kafka brokers on this machine
 	@$(BIN)/python -m jobs.setup.preflight
 	$(BIN)/redline find-limit --cluster calibrated --workload calibrated --goal default --out out
 
-test: $(STAMP) ## Run all tests: those that bear company, then those that judge loads beside those that compute
+test: $(DEV_READY) ## Run all tests: those that bear company, then those that judge loads beside those that compute
 	@$(BIN)/python -m jobs.setup.preflight
 	$(BIN)/python -m pytest -m "together and not computes and not long" -n $(WORKERS) --no-loadscope-reorder --ignore tests/spark
 	$(BIN)/python -m tests.bench.beside
 
-test-long: $(STAMP) ## Run the validations that take minutes each
+test-long: $(DEV_READY) ## Run the validations that take minutes each
 	@$(BIN)/python -m jobs.setup.preflight
 	$(BIN)/python -m pytest -m long --timeout 3600
 
-flaky: $(STAMP) ## Run the unit tests 20 times beside a process that takes a core
+flaky: $(DEV_READY) ## Run the unit tests 20 times beside a process that takes a core
 	$(BIN)/python -m tests.bench.flaky --times 20 tests/unit
 
-coverage: $(STAMP) ## Show which lines and branches the unit tests run; ALL=1 runs all tests
+coverage: $(DEV_READY) ## Show which lines and branches the unit tests run; ALL=1 runs all tests
 	$(BIN)/python -m tests.bench.covered --workers $(WORKERS) $(if $(ALL),--all)
 
-mutants: $(STAMP) ## Change 300 places of the code that decides, and see whether a unit test notices
+mutants: $(DEV_READY) ## Change 300 places of the code that decides, and see whether a unit test notices
 	$(BIN)/python -m tests.bench.mutants --seed 1 --sample 300
 
-lint: $(STAMP) ## Check style and types
+lint: $(DEV_READY) ## Check style and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-dist: $(STAMP) ## Build the wheel that executors get, the source archive and a bill of materials into dist/
+dist: $(READY) ## Build the wheel that executors get, the source archive and a bill of materials into dist/
 	@$(BIN)/python -m build --no-isolation --outdir dist . > .cache/dist.log 2>&1 || \
 		{ tail -n 5 .cache/dist.log >&2; echo "The whole story is in .cache/dist.log" >&2; exit 2; }
 	@$(BIN)/python -m jobs.setup.sbom dist/kafka_redline.cdx.json
 	@ls dist
 
-bench: $(STAMP) ## Compare the clients with Kafka's own and others, in MB per CPU-second
+bench: $(DEV_READY) ## Compare the clients with Kafka's own and others, in MB per CPU-second
 	@$(BIN)/python -m jobs.setup.preflight
 	$(BIN)/python -m tests.bench.clients
 
-bench-sampling: $(STAMP) ## Measure what sampling 3 and 100 brokers every second costs
+bench-sampling: $(DEV_READY) ## Measure what sampling 3 and 100 brokers every second costs
 	@$(BIN)/python -m jobs.setup.preflight
 	$(BIN)/python -m tests.bench.sampling
 
-bench-scale: $(STAMP) ## Measure what 10, 100 and 1,000 brokers, simulated on loopback, cost the driver
+bench-scale: $(DEV_READY) ## Measure what 10, 100 and 1,000 brokers, simulated on loopback, cost the driver
 	@$(BIN)/python -m jobs.setup.preflight
 	$(BIN)/python -m tests.bench.scale
 
-bench-calibration: $(STAMP) ## Hold find-limit against 60 planted limits, in about 100 minutes
+bench-calibration: $(DEV_READY) ## Hold find-limit against 60 planted limits, in about 100 minutes
 	@$(BIN)/python -m jobs.setup.preflight
 	$(BIN)/python -m tests.bench.calibration
 
-bench-experiments: $(STAMP) ## Run all ready experiments in their short form, in about 95 minutes
+bench-experiments: $(DEV_READY) ## Run all ready experiments in their short form, in about 95 minutes
 	@$(BIN)/python -m jobs.setup.preflight
 	$(BIN)/python -m tests.bench.experiments --out out/experiments
 
-bench-search: $(STAMP) ## Compare the search with others on simulated clusters
+bench-search: $(DEV_READY) ## Compare the search with others on simulated clusters
 	$(BIN)/python -m tests.bench.search
 
-release-check: $(STAMP) ## Check all that a release consists of, wheels in empty environments among it (needs the network)
+release-check: $(DEV_READY) ## Check all that a release consists of, wheels in empty environments among it (needs the network)
 	$(BIN)/python -m tests.bench.release $(if $(CRD),--operator-schema $(CRD))
 
 clean: ## Delete build products and the virtual environment, but not the cached jars
@@ -84,7 +86,7 @@ clean: ## Delete build products and the virtual environment, but not the cached 
 
 # The archive of Spark's classes is that of one class path, which `files_java` is part of.
 # An interpreter older than 3.10 cannot read the set-up's code, so the shell asks its version.
-$(STAMP): setup.py conf/constraints.txt conf/hashes.txt jobs/spark/files_java.py
+$(READY): setup.py conf/constraints.txt conf/hashes.txt jobs/spark/files_java.py
 	@version=$$("$(PYTHON)" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null); \
 	case "$$version" in \
 	3.1[0-9]|3.[2-9][0-9]) ;; \
@@ -92,3 +94,6 @@ $(STAMP): setup.py conf/constraints.txt conf/hashes.txt jobs/spark/files_java.py
 	*) echo "Python $$version is too old: redline needs 3.10 or newer. Install one and name it: make setup PYTHON=/path/to/python3." >&2; exit 2 ;; \
 	esac
 	@"$(PYTHON)" -m jobs.setup.bootstrap
+
+$(DEV_READY): $(READY) conf/hashes-dev.txt
+	@$(BIN)/python -m jobs.setup.bootstrap --dev

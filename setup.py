@@ -63,19 +63,15 @@ EXTRAS = {
         "grpcio-status>=1.76",
         "googleapis-common-protos>=1.71",
     ],
+    # What `make dist` builds a wheel with.
+    "dist": ["build", "setuptools", "wheel"],
     "dev": [
-        "build",
         "check-jsonschema",
         "chispa",
-        "confluent-kafka>=2.6",
         "coverage",
         "databricks-bundles",
         "deltalake",
-        "googleapis-common-protos>=1.71",
-        "grpcio-status>=1.76",
-        "grpcio>=1.76",
         "hypothesis",
-        "ipykernel>=6.29",
         "jsonschema",
         "kubernetes-validate",
         "MLRsearch",
@@ -90,13 +86,12 @@ EXTRAS = {
         "pytest-xdist",
         "ruff",
         "scipy>=1.15",
-        "setuptools",
         "types-psutil",
-        "wheel",
     ],
 }
 
-EXTRAS["dev"] += [*EXTRAS["spark"], *EXTRAS["charts"], *EXTRAS["live"], *EXTRAS["msk"]]
+for extra in ("spark", "charts", "live", "librdkafka", "msk", "notebooks", "dist"):
+    EXTRAS["dev"] += EXTRAS[extra]
 
 # Flat, so that a Git checkout works as it is; a test checks that none is forgotten.
 PACKAGES = [

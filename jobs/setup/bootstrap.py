@@ -2,27 +2,57 @@
 
 `make setup` runs it with the machine's own Python, so it uses the standard library only
 and writes to the standard streams itself: the console's library is not installed yet.
+`make test` runs it with `--dev` after that, which adds what only developers need.
 """
 
 from __future__ import annotations
 
+import argparse
+import os
 import re
 import subprocess
 import sys
 import time
 import venv
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 from jobs.setup.places import cache_dir, checkout_root
 from jobs.setup.preflight import check_machine, venv_problem
 from search.errors import ConfigError, RedlineError
 
-STAMP = ".ready"
 LOG_NAME = "setup.log"
 
+
+@dataclass(frozen=True)
+class Part:
+    """Of what the environment has: what is installed at one time.
+
+    Attributes:
+        stamp: the file in .venv that says it is all there.
+        pins: the file in conf with its packages, all that they need in turn, and their hashes.
+        extras: of this project.
+    """
+
+    stamp: str
+    pins: str
+    extras: tuple[str, ...]
+
+
+RUN_EXTRAS = ("spark", "charts", "live", "librdkafka", "msk")
+"""Of our extras those that runs are made of; the others are for notebooks and development."""
+
+RUNS = Part(".ready", "hashes.txt", (*RUN_EXTRAS, "dist"))
+"""What runs need, and `make dist`: executors get a wheel."""
+DEVELOPERS = Part(".ready-dev", "hashes-dev.txt", ("dev",))
+"""What tests, checks of style and benchmarks need besides."""
+
 BUILD_TOOLS = ("packaging", "setuptools", "wheel")
+STORED = "[bdist_wheel]\ncompression = stored\n"
+"""For setuptools: PySpark comes as source, and the wheel that pip makes of it holds half a gigabyte
+of jars. To compress them once more took 10 of the 23 s that it takes to install."""
 FETCHERS = ("delta-spark", "filelock", "py4j", "pyspark")
 """What the jars are chosen by, and fetched with."""
 
@@ -52,17 +82,34 @@ def set_up(root: Path) -> None:
     _say(f"Set-up, once: packages into {environment}, jars into {cache}. The log is {log}.")
     python = make_environment(environment)
     _say("Installing the packages, about a minute...")
-    install_known(python, root, log, BUILD_TOOLS)
-    install_known(python, root, log, FETCHERS)
+    _install_first(python, root, log, BUILD_TOOLS)
+    _install_first(python, root, log, FETCHERS)
     _say("Resolving the jars of Delta, Kafka and the exporter meanwhile, about a minute...")
     with ThreadPoolExecutor(2) as pool:
         jars = pool.submit(_run_jars, python, root)
         prepared = pool.submit(_prepare_spark, python, root, log)
-        install_packages(python, root, log)
+        install(python, root, log, RUNS)
         jars.result()
         prepared.result()
-    (environment / STAMP).write_text("")
+    (environment / RUNS.stamp).write_text("")
     _say(f"Set-up done in {time.monotonic() - started_s:.0f} s.")
+
+
+def add_developers(root: Path) -> None:
+    """Install what only developers need into `root`/.venv, which is set up.
+
+    Raises:
+        ConfigError: it is not set up, or something could not be installed.
+    """
+    started_s = time.monotonic()
+    environment = root / ".venv"
+    if not (environment / RUNS.stamp).exists():
+        raise ConfigError(f"{environment} is not set up; run make setup first.")
+    log = cache_dir() / LOG_NAME
+    _say(f"Installing what only developers need, once, about half a minute. The log is {log}.")
+    install(environment / "bin" / "python", root, log, DEVELOPERS)
+    (environment / DEVELOPERS.stamp).write_text("")
+    _say(f"Installed in {time.monotonic() - started_s:.0f} s.")
 
 
 def make_environment(folder: Path) -> Path:
@@ -83,28 +130,31 @@ def make_environment(folder: Path) -> Path:
     return python
 
 
-def install_known(python: Path, root: Path, log: Path, names: Sequence[str]) -> None:
-    """Install some of what is pinned, before the rest.
+def install(python: Path, root: Path, log: Path, part: Part) -> None:
+    """Install all pins of a part, then this checkout, editable.
+
+    What another system than Linux needs besides comes with the checkout.
+    """
+    _run_pip([*_pip(python), *_KNOWN, str(root / "conf" / part.pins)], root, log)
+    with ThreadPoolExecutor(1) as pool:
+        compiled = pool.submit(_compile, python, root, log)
+        pinned = ("-c", str(root / "conf" / "constraints.txt"))
+        checkout = ("--no-build-isolation", "-e", f".[{','.join(part.extras)}]")
+        _run_pip([*_pip(python), *pinned, *checkout], root, log)
+        compiled.result()
+
+
+def _install_first(python: Path, root: Path, log: Path, names: Sequence[str]) -> None:
+    """Install some of what runs need, before the rest.
 
     Each file that is downloaded has a known SHA-256, build tools too, as nothing is built in an
     environment of pip's own.
     """
-    chosen = log.with_name("some-hashes.txt")
-    chosen.write_text(lines_of((root / "conf" / "hashes.txt").read_text(), names))
-    _run_pip([*_pip(python), *_KNOWN, str(chosen)], root, log)
-
-
-def install_packages(python: Path, root: Path, log: Path) -> None:
-    """Install all that is pinned, then this checkout, editable.
-
-    What another system than Linux needs besides comes with the checkout.
-    """
-    _run_pip([*_pip(python), *_KNOWN, str(root / "conf" / "hashes.txt")], root, log)
-    with ThreadPoolExecutor(1) as pool:
-        compiled = pool.submit(_compile, python, root, log)
-        pinned = ["-c", str(root / "conf" / "constraints.txt")]
-        _run_pip([*_pip(python), *pinned, "--no-build-isolation", "-e", ".[dev]"], root, log)
-        compiled.result()
+    chosen, building = log.with_name("some-hashes.txt"), log.with_name("building.cfg")
+    chosen.write_text(lines_of((root / "conf" / RUNS.pins).read_text(), names))
+    building.write_text(STORED)
+    known = [*_pip(python), *_KNOWN, str(chosen)]
+    _run_pip(known, root, log, {"DIST_EXTRA_CONFIG": str(building)})
 
 
 def _compile(python: Path, root: Path, log: Path) -> None:
@@ -164,12 +214,20 @@ def pip_problem(log_text: str, log: Path) -> str:
     )
 
 
-def _run_pip(command: Sequence[str], root: Path, log: Path) -> None:
+def _run_pip(
+    command: Sequence[str], root: Path, log: Path, environ: Mapping[str, str] | None = None
+) -> None:
+    surroundings = {**(environ or {}), **os.environ}
     with log.open("a") as stream:
         stream.write(f"$ {' '.join(command)}\n")
         stream.flush()
         done = subprocess.run(
-            command, cwd=root, stdout=stream, stderr=subprocess.STDOUT, check=False
+            command,
+            cwd=root,
+            env=surroundings,
+            stdout=stream,
+            stderr=subprocess.STDOUT,
+            check=False,
         )
     if done.returncode != 0:
         raise ConfigError(pip_problem(log.read_text(errors="replace"), log))
@@ -208,14 +266,21 @@ def _say(line: str) -> None:
     sys.stdout.flush()
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Set up the checkout that this file is in; returns the exit code."""
+    parser = argparse.ArgumentParser(description="Set up the checkout that this is in.")
+    parser.add_argument(
+        "--dev",
+        action="store_true",
+        help="add what only developers need to what is set up, in place of setting up",
+    )
+    step = add_developers if parser.parse_args(arguments).dev else set_up
     root = checkout_root()
     if root is None:
         sys.stderr.write("Set-up runs in a checkout of the project, and this is not one.\n")
         return ConfigError.exit_code
     try:
-        set_up(root)
+        step(root)
     except RedlineError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code

@@ -16,13 +16,12 @@ from typing import Any
 
 from packaging.requirements import Requirement
 
+from jobs.setup.bootstrap import RUN_EXTRAS
 from jobs.setup.jars import pins
 from jobs.setup.version import __version__
 
 NAME = "kafka-redline"
 LICENSE = "Apache-2.0"
-RUN_EXTRAS = ("spark", "charts", "live")
-"""Of our extras those that runs are made of; the others are for notebooks and development."""
 
 
 def bill() -> dict[str, Any]:

@@ -23,6 +23,7 @@ from pathlib import Path
 
 from jobs.console.events import Table
 from jobs.console.printing import make_reporter
+from jobs.setup.bootstrap import RUN_EXTRAS
 from jobs.setup.version import HOME, __version__
 from tests.bench.ready_files import (
     AIRFLOW,
@@ -34,7 +35,6 @@ from tests.bench.ready_files import (
 from tests.support.commands import ROOT
 from tests.support.wheel import built_wheel
 
-EXTRAS = "spark,charts,live"
 PLAN = ("plan", "--limit", "60", "--mb-per-s", "600", "--message-bytes", "1000")
 DRY_RUN = ("find-limit", "--dry-run")
 
@@ -132,7 +132,7 @@ def wheels(folder: Path) -> Iterator[Check]:
         (other / name / "__init__.py").touch()
         told = f"is imported in its place: {name} ({other / name})"
         yield answers(bare, ["--version"], 2, told, other)
-    whole = installed(wheel, folder / "with-extras", EXTRAS)
+    whole = installed(wheel, folder / "with-extras", ",".join(RUN_EXTRAS))
     yield answers(whole, DRY_RUN, 0, "forecast")
 
 

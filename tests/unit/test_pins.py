@@ -1,4 +1,4 @@
-"""Set-up installs exactly what is pinned: every package, and what it needs in turn."""
+"""Set-up installs exactly what is pinned: what runs need, then what only developers need."""
 
 from __future__ import annotations
 
@@ -12,13 +12,18 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from jobs.setup.bootstrap import BUILD_TOOLS, FETCHERS, lines_of
+from jobs.setup.bootstrap import BUILD_TOOLS, DEVELOPERS, FETCHERS, RUNS, lines_of
 
 ROOT = Path(__file__).parents[2]
 
 
 def _name(text: str) -> str:
     return re.sub(r"[-_.]+", "-", text).lower()
+
+
+def _holds(pin: Requirement) -> bool:
+    """Whether it is for this Python."""
+    return pin.marker is None or pin.marker.evaluate()
 
 
 def _pins() -> dict[str, str]:
@@ -28,7 +33,7 @@ def _pins() -> dict[str, str]:
         if not line or line.startswith("#"):
             continue
         pin = Requirement(line)
-        if pin.marker is None or pin.marker.evaluate():
+        if _holds(pin):
             assert re.fullmatch(r"==[^*,]+", str(pin.specifier)), f"not exact: {line}"
             assert _name(pin.name) not in pins, f"pinned twice: {line}"
             pins[_name(pin.name)] = str(pin.specifier)[2:]
@@ -64,9 +69,15 @@ def _closure(wanted: Iterable[str]) -> set[str]:
     return seen
 
 
+def _needed(*extras: str) -> set[str]:
+    """The names of all that this project needs with some of its extras."""
+    direct = _direct()
+    return _closure([text for name in ("required", *extras) for text in direct[name]])
+
+
 def test_every_package_that_is_installed_is_pinned_at_its_version() -> None:
-    direct, pins = _direct(), _pins()
-    names = _closure([*direct["required"], *direct["dev"]])
+    pins = _pins()
+    names = _needed(*RUNS.extras, *DEVELOPERS.extras, "notebooks")
     installed = {name: importlib.metadata.version(name) for name in names}
     assert {name: pins.get(name) for name in names} == installed
 
@@ -88,23 +99,53 @@ def _pin(line: str) -> str:
 
 
 def test_every_pin_has_its_hashes() -> None:
-    """conf/hashes.txt is what set-up downloads; conf/constraints.txt says which versions.
+    """Three files say what is downloaded; conf/constraints.txt says which versions.
 
-    What it cannot install everywhere is in conf/hashes-kerberos.txt.
+    What cannot be installed everywhere is in conf/hashes-kerberos.txt.
     """
-    known = {name: _hashed(name) for name in ("hashes.txt", "hashes-kerberos.txt")}
-    all_of, apart = ([_pin(line) for line in lines] for lines in known.values())
+    known = [_hashed(name) for name in (RUNS.pins, DEVELOPERS.pins, "hashes-kerberos.txt")]
     lines = (ROOT / "conf" / "constraints.txt").read_text().splitlines()
     pinned = [line for line in lines if line and not line.startswith("#")]
-    assert all_of == [line for line in pinned if line not in apart]
-    assert apart == [line for line in pinned if line not in all_of]
-    for line in itertools.chain(*known.values()):
+    assert sorted(_pin(line) for line in itertools.chain(*known)) == sorted(pinned)
+    for line in itertools.chain(*known):
         hashes = line.split()[-line.count("--hash=") :]
         assert hashes and all(re.fullmatch("--hash=sha256:[0-9a-f]{64}", each) for each in hashes)
 
 
+def test_what_runs_need_comes_without_what_only_developers_need() -> None:
+    pins = [Requirement(_pin(line)) for line in _hashed(RUNS.pins)]
+    assert {_name(pin.name) for pin in pins if _holds(pin)} == _needed(*RUNS.extras)
+
+
+def test_what_runs_import_is_installed_for_them() -> None:
+    """A package that only `make test` installs would be missed by `make demo` on a fresh machine.
+
+    A notebook brings IPython itself.
+    """
+    owners = importlib.metadata.packages_distributions()
+    imported = {
+        _name(owner)
+        for folder in ("jobs", "metrics", "search", "conf")
+        for path in (ROOT / folder).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for module in _modules(node)
+        for owner in owners.get(module, ())
+    }
+    assert {"kafka-python", "pyspark", "vl-convert-python"} <= imported, "they are seen at all"
+    assert imported <= {"kafka-redline", "ipython", *_needed(*RUNS.extras)}
+
+
+def _modules(node: ast.AST) -> list[str]:
+    """The top names that an import asks for."""
+    if isinstance(node, ast.Import):
+        return [each.name.partition(".")[0] for each in node.names]
+    if isinstance(node, ast.ImportFrom) and node.module:
+        return [node.module.partition(".")[0]]
+    return []
+
+
 @pytest.mark.parametrize("names", [BUILD_TOOLS, FETCHERS])
 def test_what_comes_first_is_known_by_its_hashes(names: tuple[str, ...]) -> None:
-    chosen = lines_of((ROOT / "conf" / "hashes.txt").read_text(), names).splitlines()
+    chosen = lines_of((ROOT / "conf" / RUNS.pins).read_text(), names).splitlines()
     assert {line.partition("==")[0].replace("_", "-") for line in chosen} == set(names)
     assert all(" --hash=sha256:" in line for line in chosen)
