@@ -13,7 +13,7 @@ WORKERS ?= 3
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-long flaky coverage mutants lint dist bench bench-calibration bench-experiments bench-sampling bench-scale bench-search release-check clean
+.PHONY: help setup setup-dev demo test test-long flaky coverage mutants lint dist bench bench-calibration bench-experiments bench-sampling bench-scale bench-search release-check clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -21,6 +21,9 @@ help: ## List the targets
 
 setup: $(READY) ## Make .venv with its redline command, and resolve all jars once
 	@echo "Set up: .venv/bin/redline is ready."
+
+setup-dev: $(DEV_READY) ## Add what only developers need; make test, make lint and the like do so themselves
+	@echo "Set up: what tests, lint and benchmarks need is there, too."
 
 demo: $(READY) ## Find the throughput limit that is planted in three real Kafka brokers on this machine
 	@$(BIN)/python -m jobs.setup.preflight

@@ -87,7 +87,7 @@ def test_jars_are_fetched_by_what_is_installed_before_the_rest() -> None:
     found = subprocess.run(
         [sys.executable, "-c", IMPORTED], cwd=ROOT, capture_output=True, text=True, check=True
     )
-    named = {name.lower().replace("_", "-") for name in found.stdout.split()}
+    named = set(found.stdout.split())
     assert "filelock" in named, "it is seen at all"
     assert named <= {*bootstrap.FETCHERS, "kafka-redline"}
 
@@ -96,10 +96,11 @@ IMPORTED = """
 import sys
 before = set(sys.modules)
 import jobs.setup.jars
-from importlib.metadata import packages_distributions
-owners = packages_distributions()
-for name in {each.partition(".")[0] for each in set(sys.modules) - before}:
-    print(*owners.get(name, ()))
+loaded = {each.partition(".")[0] for each in set(sys.modules) - before}
+from tests.support.installed import owners
+came_with = owners()
+for name in loaded:
+    print(*came_with.get(name, ()))
 """
 
 

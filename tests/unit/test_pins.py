@@ -13,6 +13,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from jobs.setup.bootstrap import BUILD_TOOLS, DEVELOPERS, FETCHERS, RUNS, lines_of
+from tests.support.installed import owners
 
 ROOT = Path(__file__).parents[2]
 
@@ -122,14 +123,14 @@ def test_what_runs_import_is_installed_for_them() -> None:
 
     A notebook brings IPython itself.
     """
-    owners = importlib.metadata.packages_distributions()
+    came_with = owners()
     imported = {
-        _name(owner)
+        owner
         for folder in ("jobs", "metrics", "search", "conf")
         for path in (ROOT / folder).rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         for module in _modules(node)
-        for owner in owners.get(module, ())
+        for owner in came_with.get(module, ())
     }
     assert {"kafka-python", "pyspark", "vl-convert-python"} <= imported, "they are seen at all"
     assert imported <= {"kafka-redline", "ipython", *_needed(*RUNS.extras)}
