@@ -15,7 +15,8 @@ from metrics.sources.certificates import CertifiedServer, said, speaks_no_tls
 from search.errors import ConfigError
 
 _TOKEN = re.compile(r"[\x21-\x7e]+", re.ASCII)
-_CUT = (http.client.BadStatusLine, ConnectionResetError, ssl.SSLEOFError)
+_CUT = (BrokenPipeError, ConnectionResetError, http.client.BadStatusLine, ssl.SSLEOFError)
+"""How we hear that the other end hung up: as we write, as we read, or between TLS's messages."""
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import errno
+import http.client
 import os
 import ssl
 from collections.abc import Iterator
@@ -219,6 +221,23 @@ def test_an_exporter_may_want_a_certificate_of_ours(
     for told in (without, refused):
         assert "certificate" in told
         assert "metrics.prometheus.certfile" in told
+
+
+@pytest.mark.parametrize(
+    "heard",
+    [
+        BrokenPipeError(errno.EPIPE, "Broken pipe"),
+        ConnectionResetError(errno.ECONNRESET, "Connection reset by peer"),
+        http.client.RemoteDisconnected("Remote end closed connection without response"),
+    ],
+    ids=lambda heard: type(heard).__name__,
+)
+def test_an_exporter_that_hangs_up_after_tls_may_want_a_certificate(heard: Exception) -> None:
+    access = HttpAccess("metrics.prometheus", is_tls=True)
+    told = access.why_not(heard, has_answered=False)
+    assert told is not None
+    assert "where it wants a certificate of ours, name it in metrics.prometheus.certfile" in told
+    assert access.why_not(heard, has_answered=True) is None, "it ended, or starts again"
 
 
 def test_plain_http_and_https_are_told_apart(authority: Authority) -> None:
