@@ -224,7 +224,8 @@ def test_a_trial_of_an_older_run_goes_on_with_those_of_this_version(
 ) -> None:
     assert grown.next_trial(LIMIT) == NEW_TRIAL.number + 1
     *before, made = grown.trials_of(LIMIT)
-    assert before == older.trials_of(LIMIT)
+    # By what they tell, as a number that is not known is NaN, which equals nothing.
+    assert repr(before) == repr(older.trials_of(LIMIT))
     assert (made.number, made.pattern, made.judgements) == (
         NEW_TRIAL.number,
         NEW_TRIAL.pattern,
@@ -278,7 +279,7 @@ def test_older_tables_of_a_catalog_take_newer_rows_too(
             spark.sql(f"CREATE TABLE {SCHEMA}.{table} USING delta {where}")
         *before, made = add_rows(TableStore(spark, SCHEMA)).trials_of(LIMIT)
         assert made.evidence.client == NEW_TRIAL.evidence.client
-        assert before == older.trials_of(LIMIT)
+        assert repr(before) == repr(older.trials_of(LIMIT))
     finally:
         spark.sql(f"DROP SCHEMA {SCHEMA} CASCADE")
 

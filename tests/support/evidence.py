@@ -43,7 +43,7 @@ def client(**changes: Any) -> ClientWindow:
         "acked_by_partition": {0: 6_000, 1: 6_000},
         **{name: value for name, value in changes.items() if name in _COUNTS},
     }
-    latency = {"p50_ms": 2.0, "p95_ms": 4.0, "p99_ms": 8.0, "max_ms": 20.0}
+    latency = {"p50_ms": 2.0, "p95_ms": 4.0, "p99_ms": 8.0, "p999_ms": 10.0, "max_ms": 20.0}
     prefix = "latency_"
     for name, value in changes.items():
         if name.startswith(prefix):

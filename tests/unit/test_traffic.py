@@ -171,7 +171,7 @@ def test_the_handlers_time_for_a_megabyte_is_theirs_whatever_the_number_of_broke
 
 
 def test_trials_survive_the_summary(tmp_path: Path) -> None:
-    made = trial(recovery_s=2.0)
+    made = trial(client=client(latency_p999_ms=math.nan), recovery_s=2.0)
     held = trial_document(made)
     assert (held["verdict"], held["limited_by"], held["evidence"]) == (
         "OVERLOADED",
