@@ -74,12 +74,9 @@ def set_up(root: Path) -> None:
     if problem:
         raise ConfigError(problem)
     check_machine(root)
-    cache = cache_dir()
-    _make_folder(cache)
-    log = cache / LOG_NAME
-    log.write_text("")
+    log = _new_log()
     environment = root / ".venv"
-    _say(f"Set-up, once: packages into {environment}, jars into {cache}. The log is {log}.")
+    _say(f"Set-up, once: packages into {environment}, jars into {log.parent}. The log is {log}.")
     python = make_environment(environment)
     _say("Installing the packages, about a minute...")
     _install_first(python, root, log, BUILD_TOOLS)
@@ -105,7 +102,7 @@ def add_developers(root: Path) -> None:
     environment = root / ".venv"
     if not (environment / RUNS.stamp).exists():
         raise ConfigError(f"{environment} is not set up; run make setup first.")
-    log = cache_dir() / LOG_NAME
+    log = _new_log()
     _say(f"Installing what only developers need, once, about half a minute. The log is {log}.")
     install(environment / "bin" / "python", root, log, DEVELOPERS)
     (environment / DEVELOPERS.stamp).write_text("")
@@ -203,14 +200,14 @@ def pip_problem(log_text: str, log: Path) -> str:
         return (
             "Set-up needs the network the first time, and pip could not reach its package "
             f"index ({unreachable.group(0)}). Connect, or set pip's index or proxy, then run "
-            f"make setup again. The whole story is in {log}."
+            f"make again. The whole story is in {log}."
         )
     errors = [line for line in log_text.splitlines() if line.startswith("ERROR")]
     lines = errors or [line for line in log_text.splitlines() if line.strip()] or ["no output"]
     last = lines[-1].removeprefix("ERROR: ")[:300]
     return (
         f"pip could not install the packages ({last}). "
-        f"The whole story is in {log}; run make setup again when it is fixed."
+        f"The whole story is in {log}; run make again when it is fixed."
     )
 
 
@@ -251,7 +248,9 @@ def _is_usable(python: Path) -> bool:
     return done.stdout.split() == [sys.base_prefix, *(str(part) for part in sys.version_info[:2])]
 
 
-def _make_folder(folder: Path) -> None:
+def _new_log() -> Path:
+    """An empty log in the cache's folder, which is made where it is missing."""
+    folder = cache_dir()
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -259,6 +258,9 @@ def _make_folder(folder: Path) -> None:
             f"The cache folder {folder} cannot be made ({error.strerror}). "
             "Name another one in the environment variable REDLINE_CACHE."
         ) from error
+    log = folder / LOG_NAME
+    log.write_text("")
+    return log
 
 
 def _say(line: str) -> None:

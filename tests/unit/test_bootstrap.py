@@ -73,8 +73,11 @@ def test_an_environment_that_works_is_kept_and_a_broken_one_made_anew(
 def test_a_cache_that_cannot_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("REDLINE_CACHE", str(tmp_path / "file" / "cache"))
-    with pytest.raises(ConfigError, match="Name another one in the environment variable REDLINE"):
-        bootstrap.set_up(ROOT)
+    (tmp_path / ".venv").mkdir()
+    (tmp_path / ".venv" / bootstrap.RUNS.stamp).write_text("")
+    for step, root in ((bootstrap.set_up, ROOT), (bootstrap.add_developers, tmp_path)):
+        with pytest.raises(ConfigError, match="Name another one in the environment variable REDL"):
+            step(root)
 
 
 def test_developers_packages_are_for_what_is_set_up(tmp_path: Path) -> None:
