@@ -42,7 +42,8 @@ class Part:
 
 
 RUN_EXTRAS = ("spark", "charts", "live", "librdkafka", "msk")
-"""Of our extras those that runs are made of; the others are for notebooks and development."""
+"""Of our extras those that runs are made of; the others are for notebooks, wheels and development,
+and for Kerberos, which Linux has no wheel of."""
 
 RUNS = Part(".ready", "hashes.txt", (*RUN_EXTRAS, "dist"))
 """What runs need, and `make dist`: executors get a wheel."""

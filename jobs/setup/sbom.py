@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
-import re
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from jobs.setup.bootstrap import RUN_EXTRAS
 from jobs.setup.jars import pins
@@ -66,7 +66,7 @@ def _requirements(name: str, extras: Iterable[str] = ()) -> Iterator[str]:
         wanted = Requirement(text)
         chosen = ("", *extras)
         if wanted.marker is None or any(wanted.marker.evaluate({"extra": e}) for e in chosen):
-            yield re.sub(r"[-_.]+", "-", wanted.name).lower()
+            yield canonicalize_name(wanted.name)
 
 
 def _package(name: str, version: str) -> dict[str, Any]:
