@@ -9,7 +9,7 @@ import click
 
 from jobs.entry import run
 from jobs.setup.version import __version__
-from search.errors import ConfigError
+from metrics.common.errors import ConfigError
 
 JOBS = {
     "cleanup": "List what runs that died left on a cluster, and delete it with --yes.",

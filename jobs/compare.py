@@ -12,8 +12,8 @@ import click
 from jobs.entry import run
 from jobs.options import COUNT_MAX, Amount, Count, RunId, run_options
 from jobs.runs.asked import Asked
+from metrics.common.errors import ConfigError
 from metrics.comparing.effects import PAIRS_MIN
-from search.errors import ConfigError
 
 
 def _once(_context: click.Context, option: click.Parameter, given: tuple[str, ...]) -> str | None:

@@ -18,9 +18,9 @@ from jobs.console.events import Level, Notice, Reporter, Table, note
 from jobs.entry import run
 from jobs.options import json_option, lock_option, pattern_options, place_options
 from jobs.setup.version import __version__
+from metrics.common.errors import ConfigError
 from metrics.reporting.files import write_file
 from metrics.units import iso_utc
-from search.errors import ConfigError
 
 FOUND_WIDTH = 48
 """Of what was found where all is not well: the whole sentence stands below the table."""

@@ -16,7 +16,7 @@ import click
 
 from jobs.console.streams import has_no_reader, settle_streams
 from jobs.setup.places import cache_dir
-from search.errors import ConfigError, RedlineError, TerminatedError
+from metrics.common.errors import ConfigError, RedlineError, TerminatedError
 
 INTERRUPTED = 130
 DATABRICKS = "DATABRICKS_RUNTIME_VERSION"

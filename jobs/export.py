@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from jobs.options import COUNT_MAX, Amount, ConfName, Count, OutputFile, RunId, out_option
+from metrics.common.errors import ConfigError
 from metrics.traffic.sizes import MESSAGE_BYTES_MAX
-from search.errors import ConfigError
 
 FORMATS = ("capacity", "quotas", "alerts")
 """Cruise Control's capacity.json; kafka-configs.sh commands; Prometheus alert rules."""

@@ -16,8 +16,8 @@ import click
 from jobs.console.events import note
 from jobs.entry import run
 from jobs.options import Count, OutputFile
+from metrics.common.errors import ConfigError
 from metrics.reporting.files import write_file
-from search.errors import ConfigError
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN", "GSSAPI")

@@ -16,6 +16,7 @@ from jobs.console.printing import make_reporter
 from jobs.entry import run
 from jobs.options import RunId, json_option, out_option
 from jobs.runs.sole_driver import is_driven
+from metrics.common.errors import ConfigError
 from metrics.reporting.files import write_file
 from metrics.reporting.known_runs import (
     COLUMNS,
@@ -27,7 +28,6 @@ from metrics.reporting.known_runs import (
     write_index,
     write_tags,
 )
-from search.errors import ConfigError
 
 _RUN = click.argument("run_id", type=RunId())
 

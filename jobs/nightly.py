@@ -13,7 +13,7 @@ import click
 from jobs.entry import run
 from jobs.options import Amount, ConfName, OutputFile, run_options
 from jobs.runs.asked import Asked
-from search.errors import ConfigError
+from metrics.common.errors import ConfigError
 
 
 @click.command("nightly")

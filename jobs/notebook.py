@@ -11,10 +11,10 @@ import os
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from metrics.arrow_schema import ddl
+from metrics.common.errors import ConfigError
 from metrics.reporting.notebook_display import Shown, table_html
 from metrics.tables.schema import SCHEMAS
 from metrics.tables.store import TableStore
-from search.errors import ConfigError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -14,9 +14,9 @@ import click
 from click.shell_completion import CompletionItem
 
 from jobs.runs.asked import Asked
+from metrics.common.errors import ConfigError
+from metrics.common.quantities import amount
 from metrics.reporting.files import require_place
-from search.errors import ConfigError
-from search.quantities import amount
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import click
 
 from jobs.options import COUNT_MAX, Amount, Count, RunPlace, json_option, out_option, place_of
+from metrics.common.errors import ConfigError
 from metrics.planning.provisioning import Demand
 from metrics.planning.setups import DAY_S
 from metrics.traffic.sizes import MESSAGE_BYTES_MAX
-from search.errors import ConfigError
 
 
 @click.command("plan")

@@ -10,8 +10,8 @@ import click
 from jobs.entry import run
 from jobs.options import COUNT_MAX, Count, Lasting, pattern_options, run_options
 from jobs.runs.asked import Asked
+from metrics.common.errors import ConfigError
 from metrics.traffic.sizes import MESSAGE_BYTES_MAX
-from search.errors import ConfigError
 
 
 @click.command("traffic")

@@ -18,7 +18,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from search.errors import ConfigError
 from search.estimate import Prior
 
 _BENDS = tuple(10.0 ** (1.0 + 5.0 * step / 40) for step in range(41))
@@ -41,7 +40,7 @@ class ProducerRate:
 
     def __post_init__(self) -> None:
         if (self.records_per_s is None) == (self.bytes_per_s is None):
-            raise ConfigError(
+            raise ValueError(
                 f"a producer's rate is records_per_s {self.records_per_s} and bytes_per_s "
                 f"{self.bytes_per_s}; expected exactly one of them; leave out the other"
             )

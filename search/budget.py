@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated
 
-from search.bounds import Number, Whole
 from search.bracket import bracket_of
 from search.interval import Interval
 from search.model import (
@@ -55,9 +53,9 @@ class Budget:
         payload_bytes: payload offered in trials, replicas not counted [B].
     """
 
-    trials: Annotated[int, Whole(1, 1_000_000, "trials")] | None = None
-    duration_s: Annotated[float, Number(0, 31_536_000, "seconds", above=True)] | None = None
-    payload_bytes: Annotated[int, Whole(1, 10**18, "bytes")] | None = None
+    trials: int | None = None
+    duration_s: float | None = None
+    payload_bytes: int | None = None
 
     def exhausted(self, spent: Spent) -> str | None:
         """Which budget is used up, in words, or None."""

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from search.bracket import bracket_of, invalid_in_a_row
-from search.errors import ConfigError
 from search.model import PRODUCERS, Bracket, Decision, Done, GaveUp, LoadWords, Measure, Observation
 
 
@@ -25,7 +24,7 @@ class Limits:
             further; None where any will do [ratio].
 
     Raises:
-        ConfigError: when a value makes no sense.
+        ValueError: a bound is outside of its range; the configuration checks it before.
     """
 
     load_start_max: int
@@ -38,22 +37,22 @@ class Limits:
 
     def __post_init__(self) -> None:
         if not 1 <= self.load_start_max <= self.load_cap:
-            raise ConfigError(
+            raise ValueError(
                 f"search.load_start_max is {self.load_start_max} and search.load_cap "
                 f"{self.load_cap}; expected 1 <= load_start_max <= load_cap; change one of them "
                 "in the goal"
             )
         if not 0.0 < self.resolution < 1.0:
-            raise ConfigError(
+            raise ValueError(
                 f"search.resolution is {self.resolution}; expected a ratio between 0 and 1, "
                 "both excluded, such as 0.05 for a bracket of 5 %"
             )
         if self.invalid_repeats_max < 0:
-            raise ConfigError(
+            raise ValueError(
                 f"search.invalid_repeats_max is {self.invalid_repeats_max}; expected 0 or more"
             )
         if self.interval_max is not None and not 0.0 < self.interval_max < 1.0:
-            raise ConfigError(
+            raise ValueError(
                 f"search.interval_max is {self.interval_max}; expected a ratio between 0 and 1, "
                 "both excluded, such as 0.1 for an interval of 10 %, or none at all"
             )

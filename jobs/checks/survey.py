@@ -21,8 +21,8 @@ from jobs.engine.batches.compression import CODECS
 from jobs.engine.clients.registry import CLIENTS
 from jobs.engine.task.driver_line import ControlAddress
 from jobs.spark.session import cause_of, run_interruptibly
+from metrics.common.errors import ConfigError
 from metrics.trial.sockets import KernelBuffers
-from search.errors import ConfigError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

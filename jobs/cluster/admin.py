@@ -20,7 +20,7 @@ from kafka.admin import ConfigResource, ConfigResourceType, OffsetSpec
 from kafka.protocol.admin import DescribeLogDirsRequest, ElectionType
 from kafka.protocol.metadata import MetadataRequest
 
-from search.errors import RedlineError
+from metrics.common.errors import RedlineError
 
 Answer = TypeVar("Answer")
 

@@ -15,7 +15,7 @@ from kafka.net.compat import KafkaNetClient
 from jobs.cluster.admin import AdminError, KafkaAdmin
 from jobs.engine.network.connections import refusals_of
 from jobs.engine.network.refusals import why_not
-from search.errors import ConfigError, TryLaterError
+from metrics.common.errors import ConfigError, TryLaterError
 
 OPEN_EACH_S = 0.05
 """The least that a deadline leaves for a connection to each of many brokers [s]."""

@@ -14,11 +14,11 @@ from jobs.cluster.opening import OpenCluster
 from jobs.config import Cluster
 from jobs.engine.network.namespaces import inside
 from jobs.testbed.places import default_root, folder_behind, node_pids
+from metrics.common.errors import ConfigError
 from metrics.sources.hosts.node_exporter import NodeExporters
 from metrics.sources.hosts.proc import LocalHost, LocalHosts
 from metrics.sources.hosts.queues import Queues, open_netlink
 from metrics.sources.hosts.source import HostSource, NoHosts
-from search.errors import ConfigError
 
 SCRAPE_DEADLINE_S = 5.0
 """How long a host's exporter may take for one answer [s]."""

@@ -43,8 +43,8 @@ from jobs.cluster.admin import LOOK_TIMEOUT_MS, KafkaAdmin
 from jobs.cluster.connect import client_of, joined
 from jobs.cluster.opening import OpenCluster
 from jobs.cluster.topic_plan import PREFIX
+from metrics.common.errors import ConfigError, RedlineError, TryLaterError
 from metrics.units import iso_utc
-from search.errors import ConfigError, RedlineError, TryLaterError
 
 GROUP = f"{PREFIX}lock"
 """The consumer group; its protocol type is called the same, so that nobody takes it for readers."""

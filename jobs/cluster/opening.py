@@ -20,8 +20,8 @@ from jobs.testbed.known_properties import require_known
 from jobs.testbed.launcher import start
 from jobs.testbed.link.devices import DEVICE, require_link
 from jobs.testbed.profile import profile_of
+from metrics.common.errors import ConfigError
 from metrics.sources.access import JmxAccess
-from search.errors import ConfigError
 
 LAG_CHECKS = 1.5
 """Brokers look for lagging followers every half of replica.lag.time.max.ms, so a change of

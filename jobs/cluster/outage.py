@@ -10,7 +10,7 @@ from typing import Protocol
 from jobs.cluster.admin import AdminError, KafkaAdmin
 from jobs.console.events import PhaseProgress, PhaseStarted, Reporter
 from jobs.testbed.handle import Testbed
-from search.errors import NoConclusionError
+from metrics.common.errors import NoConclusionError
 
 POLL_S = 0.5
 PATIENCE_S = 3600.0

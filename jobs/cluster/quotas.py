@@ -13,9 +13,9 @@ from jobs.cluster.admin import AdminError, KafkaAdmin
 from jobs.cluster.opening import OpenCluster
 from jobs.cluster.topic_plan import PREFIX
 from jobs.config import Workload
+from metrics.common.errors import ConfigError
 from metrics.sources.beans import Role
 from metrics.sources.source import NodeInfo
-from search.errors import ConfigError
 
 PRODUCE_KEYS = ("producer_byte_rate", "request_percentage")
 """Quotas that hold producers back."""

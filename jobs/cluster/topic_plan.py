@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from jobs.cluster.admin import NO_LEADER, Partition
+from metrics.common.errors import ConfigError
 from metrics.traffic.pattern import TrafficPattern
 from metrics.traffic.producer import ProducerPattern
 from metrics.traffic.record_format import BATCH_HEADER_BYTES, record_bytes
-from search.errors import ConfigError
 
 PREFIX = "redline-"
 NAME_LENGTH_MAX = 249

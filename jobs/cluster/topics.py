@@ -17,8 +17,8 @@ from jobs.cluster.topic_plan import (
     topic_name,
 )
 from jobs.cluster.topic_set import TopicReport, TopicSet
+from metrics.common.errors import ConfigError, RedlineError
 from metrics.traffic.pattern import TopicOptions, TrafficPattern
-from search.errors import ConfigError, RedlineError
 
 POLL_S = 0.2
 LOOKED_AT = 32

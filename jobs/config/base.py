@@ -11,7 +11,7 @@ from typing import Annotated, Any, get_type_hints
 from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, create_model
 from pydantic_core import CoreSchema, core_schema
 
-from search.bounds import Checked, Text
+from metrics.common.bounds import Checked, Text
 
 
 class ConfigModel(BaseModel):

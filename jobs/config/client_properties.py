@@ -13,7 +13,7 @@ from typing import Any
 
 import javaproperties
 
-from search.errors import ConfigError
+from metrics.common.errors import ConfigError
 
 KEY = "client_properties"
 REFERENCE = "properties"

@@ -11,7 +11,7 @@ from jobs.config.cluster_metrics import Jmx, Metrics
 from jobs.config.security import Protocol, Security
 from jobs.config.variables import Written
 from jobs.setup.kafka_release import DEFAULT_RELEASE, RELEASE
-from search.bounds import Number, Properties, Text, Whole
+from metrics.common.bounds import Number, Properties, Text, Whole
 
 
 class TestbedOptions(ConfigModel):

@@ -9,10 +9,10 @@ from pydantic import BeforeValidator, model_validator
 
 from jobs.config.base import ConfigModel, HostPort
 from jobs.config.security import SecretReference, read_secret
+from metrics.common.bounds import Text, UnexpectedError, Whole
+from metrics.common.errors import ConfigError
 from metrics.sources.access import JmxAccess
 from metrics.sources.http_access import HttpAccess, basic, bearer
-from search.bounds import Text, UnexpectedError, Whole
-from search.errors import ConfigError
 
 Place = TypeVar("Place", bound="Places")
 Closed = TypeVar("Closed", bound="ClosedPlaces")

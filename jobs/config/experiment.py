@@ -17,9 +17,9 @@ from jobs.config.overrides import FILES
 from jobs.config.problems import config_error
 from jobs.config.source import ParsedFile, parse_map
 from jobs.config.suite import Conf
+from metrics.common.bounds import Number, UnexpectedError, Whole
+from metrics.common.errors import ConfigError
 from metrics.comparing.sweeps import CASE
-from search.bounds import Number, UnexpectedError, Whole
-from search.errors import ConfigError
 
 CASES_MAX = 200
 """More cases than anybody waits for."""

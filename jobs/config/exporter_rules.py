@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from jobs.config.files import read_conf
 from jobs.config.source import parse_map
+from metrics.common.errors import ConfigError
 from metrics.sources.rules import RuleSet, rule_set
-from search.errors import ConfigError
 
 
 def load_rules(name_or_path: str) -> RuleSet:

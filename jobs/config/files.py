@@ -8,7 +8,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from jobs.config.fields import nearest
-from search.errors import ConfigError
+from metrics.common.errors import ConfigError
 
 SUFFIXES = (".yaml", ".yml")
 PROPERTIES = ".properties"

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from pydantic import model_validator
 
 from jobs.config.base import ConfigModel, FileSection, Name
+from metrics.common.bounds import Choice, Number, Whole
 from metrics.judging.thresholds import Indicators, Thresholds, Validity
 from metrics.traffic.axes import AXES, NP
-from search.bounds import Choice, Number, Whole
 from search.budget import Budget
 
 LOAD_CAP_MAX = 100_000_000
@@ -41,6 +42,24 @@ class GuardLimits(ConfigModel):
     ) = None
     np_max: Annotated[int, Whole(1, 100_000, "producers")] | None = None
     write_bytes_max: Annotated[int, Whole(1, 10**18, "bytes")] | None = None
+
+
+@dataclass(frozen=True)
+class BudgetOptions(Budget):
+    """What all trials of a run may cost; see `search.budget.Budget`.
+
+    A trial starts only while all of them have something left, so the last one may overrun time
+    and payload by its own share.
+
+    Attributes:
+        trials: trials of all message sizes together; unlimited unless given.
+        duration_s: time in trials; unlimited unless given [s].
+        payload_bytes: payload offered in trials, replicas not counted; unlimited unless given [B].
+    """
+
+    trials: Annotated[int, Whole(1, 1_000_000, "trials")] | None = None
+    duration_s: Annotated[float, Number(0, 31_536_000, "seconds", above=True)] | None = None
+    payload_bytes: Annotated[int, Whole(1, 10**18, "bytes")] | None = None
 
 
 class Search(ConfigModel):
@@ -77,7 +96,7 @@ class Search(ConfigModel):
     refine_max: Annotated[int, Whole(0, 20, "sizes")] = 0
     confirm_s: Annotated[float, Number(0, 31_536_000, "seconds", above=True)] | None = None
     brokers_offline: Annotated[int, Whole(1, 100, "brokers")] | None = None
-    budget: Annotated[Budget, FileSection()] = Budget()
+    budget: Annotated[BudgetOptions, FileSection()] = BudgetOptions()
     interval_max: Annotated[float, Number(0, 1, above=True)] | None = None
     interval_required: bool = False
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from jobs.config.overrides import Override
 from jobs.config.source import ParsedFile
-from search.errors import ConfigError
+from metrics.common.errors import ConfigError
 
 SECTIONS = ("producer", "consumers")
 """Parts of a workload whose keys are properties of Kafka's clients."""

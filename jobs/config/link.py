@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Annotated, Any
 
-from search.bounds import Checked, UnexpectedError, Whole
+from metrics.common.bounds import Checked, UnexpectedError, Whole
 
 PACKETS_MIN = 64
 """Packets of full size that the queue in front of a rate holds at least."""

@@ -24,9 +24,9 @@ from jobs.config.source import ParsedFile, parse_map
 from jobs.config.tokens import MSK_TOKEN_S
 from jobs.config.variables import as_written, with_values
 from jobs.config.workload import Workload
+from metrics.common.errors import ConfigError
 from metrics.traffic.axes import AXES, MESSAGE_BYTES, NP, PARTITIONS, RATE, Axis
 from metrics.traffic.pattern import TrafficPattern
-from search.errors import ConfigError
 
 MSK_LOAD_MAX_S = MSK_TOKEN_S - 120.0
 """What of a token's life the start and the end of a trial leave to its load [s]."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from jobs.config.fields import nearest
-from search.errors import ConfigError
+from metrics.common.errors import ConfigError
 
 PREFIX = "omb:"
 RATE_EACH = 1_000.0

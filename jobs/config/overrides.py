@@ -9,7 +9,7 @@ from typing import Any
 from jobs.config.fields import Model, holds_free_keys, nearest
 from jobs.config.problems import may_be_secret
 from jobs.config.source import ParsedFile, kind_of, parse_value
-from search.errors import ConfigError
+from metrics.common.errors import ConfigError
 
 FILES = ("cluster", "workload", "goal")
 

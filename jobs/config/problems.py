@@ -11,9 +11,9 @@ from pydantic_core import ErrorDetails
 
 from jobs.config.fields import Model, hint, model_at, nearest_key
 from jobs.config.source import ParsedFile, kind_of
-from search.bounds import Checked, UnexpectedError
-from search.errors import ConfigError
-from search.quantities import EXAMPLES
+from metrics.common.bounds import Checked, UnexpectedError
+from metrics.common.errors import ConfigError
+from metrics.common.quantities import EXAMPLES
 
 LINES_MAX = 5
 LITERAL_SECRETS = ("password", "passwd", "secret", "token", "username", "credential")

@@ -11,8 +11,8 @@ from jobs.config.base import ConfigModel, Name
 from jobs.config.files import read_conf
 from jobs.config.problems import config_error
 from jobs.config.source import parse_map
+from metrics.common.bounds import UnexpectedError
 from metrics.traffic.profile import RateProfile
-from search.bounds import UnexpectedError
 
 POINTS_MAX = 10_000
 LENGTH_MAX_S = 31_536_000.0

@@ -19,10 +19,10 @@ from jobs.config.goal import Goal
 from jobs.config.profile import Profile
 from jobs.config.suite import Suite
 from jobs.config.workload import Workload
+from metrics.common.bounds import kafka_properties
 from metrics.tables.docs import attributes_of
 from metrics.traffic.consumers import ConsumerOptions
 from metrics.traffic.producer import ProducerOptions
-from search.bounds import kafka_properties
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 MODELS: Mapping[str, type[BaseModel]] = {

@@ -20,8 +20,8 @@ from jobs.config.tokens import ClientCredentials, MskTokens, ReferencedToken
 from jobs.engine.network.options import ClientOptions, TokenProvider
 from jobs.engine.network.refusals import NO_GSSAPI
 from jobs.setup.children import keep_back
-from search.bounds import Text, UnexpectedError
-from search.errors import ConfigError
+from metrics.common.bounds import Text, UnexpectedError
+from metrics.common.errors import ConfigError
 
 REFERENCE = "env:NAME or file:PATH (a secret is never written into a file or an option itself)"
 

@@ -12,7 +12,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, ReusedAnchorWarning, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from search.errors import ConfigError
+from metrics.common.errors import ConfigError
 
 Path = tuple[Any, ...]
 """Keys and list positions from the top of a file to a value."""

@@ -14,10 +14,10 @@ from jobs.config.files import read_conf
 from jobs.config.loading import Configuration, load
 from jobs.config.problems import config_error
 from jobs.config.source import parse_map
+from metrics.common.bounds import Number, Text, Whole
+from metrics.common.errors import ConfigError
 from metrics.comparing.nightly import Noise
 from metrics.traffic.sizes import MESSAGE_BYTES_MAX
-from search.bounds import Number, Text, Whole
-from search.errors import ConfigError
 
 Measure = Literal["handlers", "latency_p99", "achieved"]
 Bytes = Annotated[int, Whole(1, MESSAGE_BYTES_MAX, "bytes")]

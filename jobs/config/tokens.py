@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 from jobs.engine.network.options import OneToken, TokenProvider
-from search.errors import ConfigError
+from metrics.common.errors import ConfigError
 
 FETCH_TIMEOUT_S = 10.0
 RENEW_SHARE = 0.8

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from jobs.config.source import ParsedFile, Path, parse_value
-from search.errors import ConfigError
+from metrics.common.errors import ConfigError
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _SECRET = re.compile("password|passwd|secret|token|credential", re.IGNORECASE)

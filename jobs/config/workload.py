@@ -7,12 +7,12 @@ from typing import Annotated
 from pydantic import Field, model_validator
 
 from jobs.config.base import ConfigModel, FileSection, Name
+from metrics.common.bounds import Whole
 from metrics.traffic.consumers import ConsumerOptions
 from metrics.traffic.pattern import Phases, TopicOptions, TrafficPattern
 from metrics.traffic.payload import Payload
 from metrics.traffic.producer import ProducerOptions, ProducerPattern
 from metrics.traffic.sizes import MESSAGE_BYTES_MAX
-from search.bounds import Whole
 
 RECORDS_MIN = 10
 """Records that one producer offers at least in the measured window: with fewer, the achieved

@@ -28,11 +28,11 @@ from jobs.engine.task.agreement import Agreement, Ready, agreements
 from jobs.engine.task.driver_line import DriverLine, OrphanedError
 from jobs.engine.task.host_watch import HostWatch
 from jobs.engine.task.plan import TrialPlan
+from metrics.common.errors import ConfigError, RedlineError
 from metrics.sources.hosts.proc import LocalHost
 from metrics.sources.hosts.queues import Queues
 from metrics.trial.clock import ClockOffset
 from metrics.trial.task import TASK_DDL, TaskReport, reports_to_batch
-from search.errors import ConfigError, RedlineError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

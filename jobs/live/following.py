@@ -9,7 +9,7 @@ from typing import Protocol
 
 from jobs.console.events import Event, Reporter
 from jobs.console.printing import make_reporter
-from search.errors import ConfigError
+from metrics.common.errors import ConfigError
 
 EXTRA = "live"
 

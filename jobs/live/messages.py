@@ -11,7 +11,7 @@ import apprise
 from jobs.config.security import read_secret
 from jobs.console.events import Event, PointFinished, RunStarted
 from jobs.console.text import plan_rows, point_words
-from search.errors import (
+from metrics.common.errors import (
     ConfigError,
     GuardStopError,
     NoConclusionError,

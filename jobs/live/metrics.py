@@ -25,8 +25,8 @@ from jobs.console.events import (
     TrialProgress,
     TrialStarted,
 )
+from metrics.common.errors import ConfigError
 from metrics.trial.trial import Trial
-from search.errors import ConfigError
 from search.model import Verdict
 
 _MB = 1e6

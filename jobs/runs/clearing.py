@@ -14,8 +14,8 @@ from jobs.cluster.opening import open_cluster
 from jobs.config.loading import load_cluster
 from jobs.console.events import Reporter, Table, note, warn
 from jobs.console.printing import make_reporter
+from metrics.common.errors import ConfigError, RedlineError
 from metrics.units import UNKNOWN, iso_utc
-from search.errors import ConfigError, RedlineError
 
 
 def clear_up(

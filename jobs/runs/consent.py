@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 from jobs.config import Configuration
 from jobs.console.events import PlanShown, Reporter
-from search.errors import ConfigError
+from metrics.common.errors import ConfigError
 
 
 def require_consent(

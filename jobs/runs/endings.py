@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from jobs.console.events import Reporter, warn
-from search.errors import (
+from metrics.common.errors import (
     ConfigError,
     GuardStopError,
     NoConclusionError,

@@ -23,7 +23,7 @@ from jobs.console.events import PhaseStarted, Reporter
 from jobs.runs.opening import open_session
 from jobs.trials.context import Session
 from jobs.trials.load import require_room
-from search.errors import RedlineError
+from metrics.common.errors import RedlineError
 
 Opened = TypeVar("Opened")
 

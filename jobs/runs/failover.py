@@ -7,7 +7,7 @@ from jobs.runs.fixed_load import FixedLoadRun
 from jobs.runs.lifecycle import Life
 from jobs.trials.holding import Holder
 from jobs.trials.unclean_stop import UncleanStop
-from search.errors import NoConclusionError
+from metrics.common.errors import NoConclusionError
 
 
 class FailoverRun(FixedLoadRun):

@@ -20,11 +20,11 @@ from jobs.runs.lifecycle import Body, Life
 from jobs.runs.results import REPORT, summary_of_run, write_report
 from jobs.runs.resumption import config_text
 from jobs.trials.holding import Holder
+from metrics.common.errors import ConfigError, NoConclusionError, RegressionError
 from metrics.reporting.summary import write_summary
 from metrics.traffic.profile import RateProfile
 from metrics.trial.trial import Trial
 from metrics.units import UNKNOWN, format_mb_per_s, format_size
-from search.errors import ConfigError, NoConclusionError, RegressionError
 from search.model import Verdict
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from search.errors import ConfigError
+from metrics.common.errors import ConfigError
 
 
 class LeftFiles:

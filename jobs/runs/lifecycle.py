@@ -30,10 +30,10 @@ from jobs.runs.sole_driver import sole_driver
 from jobs.spark.failures import spark_told
 from jobs.spark.session import cancel_group, run_interruptibly
 from jobs.trials.context import RunContext, Session
+from metrics.common.errors import RedlineError
 from metrics.tables.membership import Membership
 from metrics.tables.schema import RunRow
 from metrics.units import iso_utc
-from search.errors import RedlineError
 
 COMPACTION = "redline-compact"
 """Names the Spark jobs that merge the tables' small files."""

@@ -33,6 +33,7 @@ from jobs.trials.load import GeneratorError, StageFailedError
 from jobs.trials.measure import Outlook, TrialMeasurer
 from jobs.trials.point_topics import PointTopics
 from jobs.trials.warm_up import open_gates, warm_up_pattern
+from metrics.common.errors import ConfigError, GuardStopError, NoConclusionError
 from metrics.planning.planted import HandlerTime, planted_np, stated
 from metrics.reporting import drawing
 from metrics.tables.boundary import Boundary, BoundaryRow
@@ -40,7 +41,6 @@ from metrics.traffic.axes import NP
 from metrics.trial.state import ALL_BROKERS, place_of
 from metrics.trial.warm_up import WarmUp
 from search.bracket import bracket_of
-from search.errors import ConfigError, GuardStopError, NoConclusionError
 from search.forecast import trials_left
 from search.line import FinishedPoint, Line
 from search.lines import next_size, run_lines

@@ -12,11 +12,11 @@ from jobs.runs.recorded import not_there, tables_wanted
 from jobs.runs.results import REPORT, series_from, write_report
 from jobs.runs.sole_driver import is_driven
 from jobs.spark.session import close_session, local_session
+from metrics.common.errors import ConfigError
 from metrics.reporting.summary import load_summary, write_summary
 from metrics.reporting.summary_tables import configuration_of_row, summary_of
 from metrics.tables.store import TableStore
 from metrics.trial.trial import Trial
-from search.errors import ConfigError
 
 RUNNING = "running"
 KILLED = (

@@ -12,6 +12,7 @@ from typing import Any
 from jobs.console.events import Level, Notice, Table
 from jobs.console.printing import make_reporter
 from jobs.runs.endings import Ending, concluded, ending_of
+from metrics.common.errors import ConfigError, NoConclusionError
 from metrics.planning.provisioning import Demand, MeasuredLimit, Provision, provision
 from metrics.planning.setups import DAY_S, setups_of, smallest
 from metrics.reporting.files import write_file
@@ -21,7 +22,6 @@ from metrics.reporting.sweep.answer import case_words, load_answer, short
 from metrics.tables.boundary import Boundary
 from metrics.trial.state import ALL_BROKERS
 from metrics.units import format_count, format_mb_per_s, format_ratio, format_size
-from search.errors import ConfigError, NoConclusionError
 
 
 def plan_brokers(

@@ -12,8 +12,8 @@ from jobs.config.loading import Settings
 from jobs.runs.asked import Asked
 from jobs.runs.opening import open_session
 from jobs.trials.context import Session
+from metrics.common.errors import ConfigError
 from metrics.tables.store import TableStore
-from search.errors import ConfigError
 
 _LAST_RUNS = 5
 

@@ -10,8 +10,8 @@ from typing import Any
 from pydantic import BaseModel
 
 from jobs.config import available, describe, load_cluster, load_goal, load_workload
+from metrics.common.errors import ConfigError
 from metrics.reporting.page.model import Command
-from search.errors import ConfigError
 
 Settings = Mapping[str, Mapping[str, Any]]
 

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jobs.config import Configuration, describe
+from metrics.common.errors import ConfigError
 from metrics.tables.store import TableStore
 from metrics.trial.trial import Trial
-from search.errors import ConfigError
 from search.line import FinishedPoint, Line
 from search.lines import next_size, searchers_of
 from search.model import Measure, Observation

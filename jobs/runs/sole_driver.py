@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
+from metrics.common.errors import TryLaterError
 from metrics.reporting.files import require_place
-from search.errors import TryLaterError
 
 FILE = ".driver"
 """In the run's folder while it goes on: who drives it. The system frees it however that ends."""

@@ -12,11 +12,11 @@ from jobs.runs.lifecycle import Life
 from jobs.testbed.page_cache import forget
 from jobs.testbed.places import node_files
 from jobs.trials.holding import Holder
+from metrics.common.errors import NoConclusionError
 from metrics.traffic.consumers import ConsumerOptions
 from metrics.trial.trial import Trial
 from metrics.trial.volume import moved_s
 from metrics.units import format_mb_per_s, format_volume
-from search.errors import NoConclusionError
 
 
 class VolumeRun(FixedLoadRun):

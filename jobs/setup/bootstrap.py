@@ -21,7 +21,7 @@ from pathlib import Path
 
 from jobs.setup.places import cache_dir, checkout_root
 from jobs.setup.preflight import check_machine, venv_problem
-from search.errors import ConfigError, RedlineError
+from metrics.common.errors import ConfigError, RedlineError
 
 LOG_NAME = "setup.log"
 

@@ -19,7 +19,7 @@ from xml.sax.saxutils import quoteattr
 
 from jobs.setup.children import environment
 from jobs.setup.preflight import java_command
-from search.errors import ConfigError
+from metrics.common.errors import ConfigError
 
 REPOSITORY_VARIABLE = "REDLINE_MAVEN_URL"
 """Names another Maven repository than Ivy's own, which is Maven Central."""

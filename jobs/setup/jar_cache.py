@@ -10,7 +10,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from search.errors import ConfigError
+from metrics.common.errors import ConfigError
 
 MANIFEST = "manifest.json"
 LOCK_TIMEOUT_S = 1200.0

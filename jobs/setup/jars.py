@@ -20,7 +20,7 @@ from jobs.setup.ivy import Coordinate, NotFoundError, retrieve
 from jobs.setup.jar_cache import JarCache
 from jobs.setup.kafka_release import DEFAULT_RELEASE, RELEASE
 from jobs.setup.places import cache_dir
-from search.errors import ConfigError, RedlineError
+from metrics.common.errors import ConfigError, RedlineError
 
 SCALA = "2.13"
 

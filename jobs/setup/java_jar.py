@@ -18,7 +18,7 @@ from jobs.setup.ivy import spark_jar
 from jobs.setup.jar_cache import JarCache
 from jobs.setup.places import cache_dir
 from jobs.setup.preflight import java_command
-from search.errors import ConfigError
+from metrics.common.errors import ConfigError
 
 TIMEOUT_S = 60.0
 _COMPILER = "org.codehaus.commons.compiler.samples.CompilerDemo"

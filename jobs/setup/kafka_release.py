@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from search.bounds import Text
+from metrics.common.bounds import Text
 
 DEFAULT_RELEASE = "4.1.2"
 

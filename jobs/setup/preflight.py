@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from search.errors import ConfigError, RedlineError
+from metrics.common.errors import ConfigError, RedlineError
 
 MIN_PYTHON = (3, 10)
 MIN_JAVA = 17

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from py4j.protocol import Py4JError, Py4JJavaError
 
-from search.errors import ConfigError, RedlineError
+from metrics.common.errors import ConfigError, RedlineError
 
 _NO_MEMORY = ("java.lang.OutOfMemoryError", "INVALID_DRIVER_MEMORY")
 _STOPPED = "Cannot call methods on a stopped SparkContext"  # its JVM is on its way out

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from jobs.setup.class_archive import to_write
 from jobs.spark.session import close_session, local_session, session_archive
-from search.errors import RedlineError
+from metrics.common.errors import RedlineError
 
 DUMP_TIMEOUT_S = 120.0
 """To write the archive takes 10 s on an idle machine."""

@@ -35,7 +35,7 @@ from jobs.spark import files_java
 from jobs.spark.failures import SparkFailedError, failure_of
 from jobs.spark.termination import pass_on_termination
 from jobs.spark.wheels import send_wheels
-from search.errors import ConfigError
+from metrics.common.errors import ConfigError
 
 Answer = TypeVar("Answer")
 

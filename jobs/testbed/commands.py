@@ -20,10 +20,10 @@ from jobs.testbed.properties import handlers_of
 from jobs.testbed.spark import SPARK_WORKERS_MAX, WORKER_SLOTS
 from jobs.testbed.standing import StandingTestbed, down, failed_logs, status, up
 from jobs.testbed.use import cluster_file, submit_line
+from metrics.common.errors import ConfigError
 from metrics.judging.thresholds import Indicators
 from metrics.planning.planted import HandlerTime
 from metrics.units import format_duration
-from search.errors import ConfigError
 
 _name_option = click.option(
     "--name", default="default", show_default=True, help="Which testbed, if there are several."

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from search.errors import ConfigError
+from metrics.common.errors import ConfigError
 
 
 def available_cores() -> tuple[int, ...]:

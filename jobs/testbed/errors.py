@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from search.errors import ConfigError, GuardStopError, RedlineError
+from metrics.common.errors import ConfigError, GuardStopError, RedlineError
 
 
 class TestbedStartError(ConfigError):

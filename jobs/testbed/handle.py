@@ -19,8 +19,8 @@ from jobs.testbed.listeners import client_security
 from jobs.testbed.logs import tail_text
 from jobs.testbed.model import CONTROLLER_ID, Node, State
 from jobs.testbed.places import SUPERVISOR_LOG, node_pids, read_state
+from metrics.common.errors import RedlineError
 from metrics.sources.access import JmxAccess
-from search.errors import RedlineError
 
 # The supervisor has its own deadlines; these are for a supervisor that hangs.
 _ANSWER_DEADLINE_S = 180.0

@@ -17,8 +17,8 @@ from jobs.setup.jars import kafka_jars
 from jobs.setup.java_jar import java_jar
 from jobs.setup.places import cache_dir
 from jobs.setup.preflight import java_command
+from metrics.common.errors import ConfigError
 from metrics.reporting.files import write_atomic
-from search.errors import ConfigError
 
 NAME = "RedlinePropertyNames"
 SOURCE = r"""

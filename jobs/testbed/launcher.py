@@ -35,7 +35,7 @@ from jobs.testbed.places import (
 from jobs.testbed.profile import Profile, adapted, load_profile
 from jobs.testbed.spark import SPARK_WORKERS_MAX, spark_home
 from jobs.testbed.use import cluster_file, cluster_text
-from search.errors import ConfigError
+from metrics.common.errors import ConfigError
 
 READY_DEADLINE_S = 120.0
 _GRACE_S = 10.0

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from search.errors import ConfigError
+from metrics.common.errors import ConfigError
 
 
 def forget(folders: Iterable[Path]) -> int:

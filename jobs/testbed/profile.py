@@ -18,8 +18,8 @@ from jobs.config.problems import config_error
 from jobs.config.source import parse_map
 from jobs.setup.kafka_release import DEFAULT_RELEASE, RELEASE
 from jobs.testbed.properties import AUTHORIZER_PROPERTY
-from search.bounds import Number, Properties, UnexpectedError, Whole
-from search.errors import ConfigError
+from metrics.common.bounds import Number, Properties, UnexpectedError, Whole
+from metrics.common.errors import ConfigError
 
 BROKERS_MAX = 5
 

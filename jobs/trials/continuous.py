@@ -17,6 +17,7 @@ from jobs.trials.measure import TrialMeasurer
 from jobs.trials.sampling import Samples, TrialSampler
 from jobs.trials.ticker import Ticker
 from jobs.trials.watching import watching
+from metrics.common.errors import NoConclusionError
 from metrics.judging.validity import AccountingMismatch
 from metrics.judging.verdict import judge_all
 from metrics.sources.hosts.sample import HostSample
@@ -31,7 +32,6 @@ from metrics.trial.others import OtherLoad, others_at
 from metrics.trial.task import merge
 from metrics.trial.trial import Trial
 from metrics.windows.broker import BrokerWindow
-from search.errors import NoConclusionError
 
 LOOK_S = 0.25
 """How often it is looked whether a window is over [s]."""

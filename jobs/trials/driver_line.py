@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Any
 
 from jobs.engine.task.agreement import Ready, agreements
 from jobs.engine.task.driver_line import ControlAddress, report_in
+from metrics.common.errors import ConfigError
 from metrics.trial.task import TaskReport
-from search.errors import ConfigError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -18,11 +18,11 @@ from jobs.config.goal import GuardLimits as Limits
 from jobs.console.events import Reporter, warn
 from jobs.trials.driver_line import TrialLine
 from jobs.trials.watching import watching
+from metrics.common.errors import ConfigError, GuardStopError, RedlineError
 from metrics.planning.disk_room import LogCleaning, peak_log_bytes
 from metrics.traffic.pattern import TrafficPattern
 from metrics.trial.client import ClientWindow
 from metrics.units import format_volume
-from search.errors import ConfigError, GuardStopError, RedlineError
 
 INTERVAL_S = 1.0
 INTERVAL_MAX_S = 5.0

@@ -15,9 +15,9 @@ from jobs.engine.task.plan import TrialPlan
 from jobs.spark.session import cancel_group, cause_of, run_interruptibly
 from jobs.trials.driver_line import ControlServer, TrialLine
 from jobs.trials.watching import watching
+from metrics.common.errors import ConfigError, RedlineError
 from metrics.traffic.pattern import TrafficPattern
 from metrics.trial.task import WINDOW_TOLERANCE_S, TaskReport
-from search.errors import ConfigError, RedlineError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,8 +9,8 @@ from jobs.cluster.leftovers import leftovers
 from jobs.cluster.topic_set import TopicSet
 from jobs.console.events import warn
 from jobs.trials.context import RunContext
+from metrics.common.errors import RedlineError
 from metrics.traffic.pattern import TopicOptions, TrafficPattern
-from search.errors import RedlineError
 
 
 class PointTopics:

@@ -17,10 +17,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated
 
+from metrics.common.bounds import Number
 from metrics.comparing.effects import Conclusion, Effect, conclude, night_effect
 from metrics.tables.cases import CaseRow, Outcome
 from metrics.tables.environment import Difference, difference
-from search.bounds import Number
 
 INSTRUMENT = ("redline.", "driver.", "python.", "spark.", "package.")
 """Beginnings of the names of what measures; all else in an environment is what is measured."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated
 
-from search.bounds import Number
+from metrics.common.bounds import Number
 
 LATENCY_QUANTILES = ("p50", "p95", "p99", "p999")
 Latency = Annotated[float, Number(0, 600_000, "milliseconds", above=True)]

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 
 from ruamel.yaml import YAML
 
+from metrics.common.errors import ConfigError
 from metrics.planning.provisioning import MeasuredLimit
 from metrics.sources.rules import RuleSet
 from metrics.traffic.record_format import record_bytes
 from metrics.units import format_mb_per_s, format_ratio, format_size
-from search.errors import ConfigError
 
 BUSY_FOR, RATE_OVER = "10m", "5m"
 """How long a broker is beyond its limit before somebody is called, and what rates are means of."""

@@ -13,12 +13,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from metrics.common.errors import ConfigError
 from metrics.planning.wire_model import Framing, wire_bytes
 from metrics.traffic.consumers import ConsumerOptions
 from metrics.traffic.pattern import Phases, TopicOptions, TrafficPattern
 from metrics.traffic.producer import ProducerPattern
 from metrics.units import format_mb_per_s, format_ratio, format_size
-from search.errors import ConfigError
 from search.interval import LEVEL
 
 FULL_BATCHES_PER_S = 1e6

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from metrics.common.errors import ConfigError
 from metrics.comparing.sweeps import Result
 from metrics.units import format_size
-from search.errors import ConfigError
 
 SIZES = (
     "cluster.testbed.brokers",

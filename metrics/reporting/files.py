@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryFile
 
-from search.errors import ConfigError
+from metrics.common.errors import ConfigError
 
 
 def write_atomic(path: Path, content: str | bytes) -> None:

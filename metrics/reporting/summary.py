@@ -13,13 +13,13 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from metrics.columns import fields_of, restored
+from metrics.common.errors import ConfigError
 from metrics.reporting.files import write_atomic
 from metrics.tables.boundary import Boundary
 from metrics.trial.state import ALL_BROKERS
 from metrics.trial.trial import Trial
 from metrics.trial.volume import moved_s
 from metrics.units import iso_utc
-from search.errors import ConfigError
 
 SCHEMA_VERSION = 1
 DERIVED = (

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from metrics.columns import restored
+from metrics.common.errors import ConfigError
 from metrics.reporting.summary import RunSummary
 from metrics.tables.boundary import Boundary
 from metrics.tables.store import TableStore
 from metrics.trial.state import place_of
 from metrics.units import iso_utc
-from search.errors import ConfigError
 
 RUNS_NAMED = 5
 """How many runs an error message names."""

@@ -7,7 +7,7 @@ import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from search.errors import ConfigError
+from metrics.common.errors import ConfigError
 
 ANSWERS = ";".join(
     (

@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
-from search.errors import ConfigError
+from metrics.common.errors import ConfigError
 
 UPTIME_MS = "uptime_ms"
 HANDLER_IDLE_NS = "handler_idle_ns"

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from metrics.common.errors import ConfigError
 from metrics.sources.access import JmxAccess
 from metrics.sources.driver_jvm import DriverJvmSource
 from metrics.sources.jmxquery_source import JmxQuerySource
 from metrics.sources.source import JmxEndpoint, MetricsSource
-from search.errors import ConfigError
 
 JMXQUERY_DEADLINE_S = 5.0
 """Least deadline through jmxquery: on a busy machine its JVMs took 2 s to start [s]."""

@@ -10,10 +10,10 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from metrics.common.errors import RedlineError
 from metrics.sources.beans import Role, beans_for, readings_of
 from metrics.sources.sample import BrokerSample
 from metrics.sources.source import NodeInfo
-from search.errors import RedlineError
 
 SHOWN = ("under_replicated_partitions", "leader_partitions", "offline_replicas")
 _LACKS = tuple(

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
 
+from metrics.common.errors import ConfigError
 from metrics.sources.certificates import CertifiedServer, said, speaks_no_tls
-from search.errors import ConfigError
 
 _TOKEN = re.compile(r"[\x21-\x7e]+", re.ASCII)
 _CUT = (BrokenPipeError, ConnectionResetError, http.client.BadStatusLine, ssl.SSLEOFError)

@@ -16,6 +16,7 @@ from typing import Any
 
 import jmxquery
 
+from metrics.common.errors import ConfigError
 from metrics.sources.access import JmxAccess
 from metrics.sources.beans import FACTS, PROBE, Reading, beans_for, readings_of
 from metrics.sources.driver_jvm import OPEN_DEADLINE_S
@@ -23,7 +24,6 @@ from metrics.sources.jmxquery_program import ask
 from metrics.sources.probe import brief, node_info, unreachable
 from metrics.sources.sample import BrokerSample
 from metrics.sources.source import JmxEndpoint, NodeInfo
-from search.errors import ConfigError
 
 # Its errors come back to us in exceptions and samples; said twice they disturb the console.
 logging.getLogger("jmxquery").setLevel(logging.CRITICAL)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from metrics.common.errors import ConfigError
 from metrics.sources.access import remedy_of_lock
 from metrics.sources.beans import ARGUMENTS, FACTS, Role
 from metrics.sources.source import JmxEndpoint, NodeInfo
-from search.errors import ConfigError
 
 _HARMLESS = re.compile(r"-X(?:m[nsx]|ss)\d+[kmgtKMGT]?|-XX:[+-]\w+|-XX:\w+=[\d.]+[kmgtKMGT%]?")
 

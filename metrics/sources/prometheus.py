@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 
+from metrics.common.errors import ConfigError
 from metrics.sources.beans import HANDLER_IDLE_NS, Role
 from metrics.sources.http_access import HttpAccess
 from metrics.sources.rules import (
@@ -20,7 +21,6 @@ from metrics.sources.sample import BrokerSample
 from metrics.sources.scraper import ClosedError, Scrape, ScrapeError, Scraper, names_with
 from metrics.sources.scrapers import OPEN_DEADLINE_S, Scrapers
 from metrics.sources.source import Endpoint, NodeInfo
-from search.errors import ConfigError
 
 _OPEN = HttpAccess("metrics.prometheus")
 

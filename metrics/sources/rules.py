@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, cast
 
+from metrics.common.errors import ConfigError
 from metrics.sources.beans import Role, beans_for, readings_of
 from metrics.sources.exposition import Labels, parse_series
-from search.errors import ConfigError
 
 BROKER_HANDLER_IDLE_NS = "broker_handler_idle_ns"
 """The idle time of the broker's own handlers, which Kafka shows since 4.2 (KIP-1207)."""

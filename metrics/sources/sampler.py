@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Generic, Protocol, TypeVar
 
-from search.errors import RedlineError
+from metrics.common.errors import RedlineError
 
 MAX_SAMPLES = 500_000
 

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlencode
 
+from metrics.common.errors import ConfigError
 from metrics.sources.exposition import series_of
 from metrics.sources.http_access import HttpAccess
 from metrics.sources.rules import Match, RuleSet
 from metrics.sources.source import Endpoint
-from search.errors import ConfigError
 
 PATH = "/metrics"
 _HEADERS = {"Accept": "text/plain; version=0.0.4", "Connection": "keep-alive"}

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from metrics.common.errors import ConfigError
 from metrics.sources.beans import Role
 from metrics.sources.sample import BrokerSample
-from search.errors import ConfigError
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -23,6 +23,7 @@ import pyarrow as pa
 
 from metrics.arrow_schema import ddl_type
 from metrics.columns import restored, row_of
+from metrics.common.errors import ConfigError
 from metrics.sources.hosts.sample import HostSample
 from metrics.sources.sample import BrokerSample
 from metrics.tables.boundary import BoundaryRow
@@ -34,7 +35,6 @@ from metrics.tables.trials import trial_from
 from metrics.tables.views import newest_cases, newest_runs
 from metrics.trial.state import ALL_BROKERS
 from metrics.trial.trial import Trial
-from search.errors import ConfigError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession

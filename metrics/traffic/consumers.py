@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
+from metrics.common.bounds import OURS, Whole
 from metrics.traffic.clients import ClientName
-from search.bounds import OURS, Whole
 
 GROUPS_MAX = 100
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated
 
 from metrics.columns import NO_COLUMN, Column, Flat, column
+from metrics.common.bounds import Number, Properties, Whole
 from metrics.traffic.consumers import ConsumerOptions
 from metrics.traffic.producer import ProducerPattern
 from metrics.traffic.profile import RateProfile
-from search.bounds import Number, Properties, Whole
 from search.early_stop import StopRule
 
 PARTITIONS_MAX = 1_000

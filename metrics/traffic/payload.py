@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from metrics.columns import Column
+from metrics.common.bounds import Number, Whole
 from metrics.traffic.sizes import MESSAGE_BYTES_MAX, Sizes
-from search.bounds import Number, Whole
 
 HISTOGRAM_LINES_MAX = 10_000
 

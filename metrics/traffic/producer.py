@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 from metrics.columns import NO_COLUMN, Column, Flat, column
+from metrics.common.bounds import OURS, Checked, Kafka, Number, Whole
 from metrics.traffic.clients import ClientName
 from metrics.traffic.payload import Payload
 from metrics.traffic.record_format import records_that_fit
-from search.bounds import OURS, Checked, Kafka, Number, Whole
 
 IDEMPOTENT_IN_FLIGHT_MAX = 5
 """Brokers remember so many batches of a producer in a partition."""

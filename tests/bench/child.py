@@ -7,7 +7,7 @@ import signal
 import sys
 from collections.abc import Callable, Mapping
 
-from search.errors import RedlineError
+from metrics.common.errors import RedlineError
 from tests.bench import consumers, java, producers
 from tests.bench.rows import JAVA
 from tests.bench.task import Task

@@ -19,7 +19,7 @@ from pathlib import Path
 from coverage import CoverageData
 from junitparser import JUnitXml
 
-from search.errors import RedlineError
+from metrics.common.errors import RedlineError
 from tests.bench.mutations import Mutation
 
 _QUICK_S = 3.0

@@ -22,10 +22,10 @@ from pathlib import Path
 import click
 
 from jobs.config.files import names_in
+from metrics.common.errors import ConfigError
 from metrics.reporting.summary import load_summary
 from metrics.reporting.sweep.answer import SweepAnswer, load_answer
 from metrics.reporting.sweep.charts import write_sweep_chart
-from search.errors import ConfigError
 from tests.support.commands import ROOT
 
 PAGES = ROOT / "docs" / "experiments"

@@ -23,6 +23,7 @@ from jobs.engine.stage import run_task
 from jobs.entry import run
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import start
+from metrics.common.errors import RedlineError
 from metrics.sources.chooser import open_source
 from metrics.sources.sample import BrokerSample
 from metrics.sources.sampler import Sampler
@@ -31,7 +32,6 @@ from metrics.traffic.producer import ProducerPattern
 from metrics.trial.counts import Counts
 from metrics.trial.task import TaskReport
 from metrics.windows.broker import broker_window
-from search.errors import RedlineError
 from tests.bench.fresh_topic import fresh_topic
 from tests.bench.likeness import BrokerLoad, differences, load_of, median_of
 from tests.bench.producers import Alone

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from jobs.cluster.admin import KafkaAdmin
 from jobs.cluster.topic_plan import Assignment, state_of
-from search.errors import RedlineError
+from metrics.common.errors import RedlineError
 
 DEADLINE_S = 20.0
 POLL_S = 0.05

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from metrics.common.errors import RedlineError
 from metrics.windows.broker import BrokerWindow
-from search.errors import RedlineError
 
 
 class NoReadingError(RedlineError):

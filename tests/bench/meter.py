@@ -15,7 +15,7 @@ from typing import IO
 
 import psutil
 
-from search.errors import RedlineError
+from metrics.common.errors import RedlineError
 from tests.bench.cpu import cpu_s
 
 START_DEADLINE_S = 120.0

@@ -28,7 +28,7 @@ from queue import SimpleQueue
 
 import click
 
-from search.errors import RedlineError
+from metrics.common.errors import RedlineError
 from tests.bench.covering import Covering, digest, file_of, renewed
 from tests.bench.forked import READY, UNCHANGEABLE
 from tests.bench.mutations import Mutation, difference, mutated, sample_of

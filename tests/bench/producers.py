@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
-from search.errors import RedlineError
+from metrics.common.errors import RedlineError
 from tests.bench.task import Task, say
 
 _SAY_BYTES = 67_108_864

@@ -19,8 +19,8 @@ from jobs.cluster.topic_plan import PREFIX
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import start
 from jobs.testbed.use import cluster_file
+from metrics.common.errors import TryLaterError
 from metrics.tables.store import TableStore
-from search.errors import TryLaterError
 from tests.support.commands import COMMAND, RunningCommand, gone_within
 from tests.support.mortal_command import STEPS
 from tests.support.processes import becomes

@@ -25,7 +25,7 @@ from jobs.testbed.handle import Testbed
 from jobs.testbed.use import cluster_file
 from jobs.trials.context import RunContext
 from jobs.trials.point_topics import PointTopics
-from search.errors import TryLaterError
+from metrics.common.errors import TryLaterError
 from tests.support.kafka_fixtures import REFUSED_SOCKETS
 from tests.support.processes import becomes
 

@@ -15,8 +15,8 @@ from jobs.runs.compare.pairs import Effort
 from jobs.runs.compare.sides import load_sides
 from jobs.runs.lifecycle import RunOrder, execute
 from jobs.testbed.link.devices import link_problem
+from metrics.common.errors import RegressionError
 from metrics.comparing.pairs import Side
-from search.errors import RegressionError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

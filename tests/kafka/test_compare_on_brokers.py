@@ -17,10 +17,10 @@ from jobs.runs.compare.pairs import Effort
 from jobs.runs.compare.sides import load_sides
 from jobs.runs.lifecycle import RunOrder, execute
 from jobs.testbed.handle import Testbed
+from metrics.common.errors import NoConclusionError
 from metrics.comparing.effects import Conclusion
 from metrics.comparing.pairs import Side
 from metrics.tables.store import TableStore
-from search.errors import NoConclusionError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -16,13 +16,13 @@ from jobs.runs.fixed_load import FixedLoad, FixedLoadRun
 from jobs.runs.lifecycle import RunOrder, execute
 from jobs.testbed.handle import Testbed
 from jobs.testbed.use import cluster_file
+from metrics.common.errors import NoConclusionError
 from metrics.reporting.summary import load_summary
 from metrics.tables.store import TableStore
 from metrics.traffic.profile import RateProfile
 from metrics.trial.client import ClientWindow
 from metrics.trial.task import TaskReport, merge
 from metrics.trial.trial import Trial
-from search.errors import NoConclusionError
 from search.model import Verdict
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ from jobs.testbed.ports import free_ports
 from jobs.testbed.use import cluster_text
 from jobs.trials.context import Session
 from jobs.trials.driver_line import control_of
-from search.errors import ConfigError
+from metrics.common.errors import ConfigError
 from tests.support.commands import RunningCommand
 from tests.support.engine_bench import Bench
 

@@ -27,9 +27,9 @@ from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import start
 from jobs.testbed.use import cluster_file
 from jobs.trials.driver_line import ControlServer
+from metrics.common.errors import NoConclusionError
 from metrics.trial.task import merge
 from metrics.trial.trial import Trial
-from search.errors import NoConclusionError
 from search.model import Verdict
 from tests.support.evidence import judged
 from tests.support.loaded_brokers import LoadedBrokers, Seen

@@ -25,9 +25,9 @@ from jobs.testbed.handle import Testbed
 from jobs.trials.driver_line import ControlServer, TrialLine
 from jobs.trials.guards import Guards
 from jobs.trials.recovery import Usual, unrest, wait_until_calm, windows_between
+from metrics.common.errors import GuardStopError
 from metrics.sources.sample import BrokerSample
 from metrics.sources.source import MetricsSource
-from search.errors import GuardStopError
 from search.model import Verdict
 from tests.support.engine_bench import OneTask
 from tests.support.loaded_brokers import LoadedBrokers, Seen, loaded

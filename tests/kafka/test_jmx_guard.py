@@ -15,9 +15,9 @@ from cryptography.hazmat.primitives.serialization import BestAvailableEncryption
 from cryptography.x509 import load_pem_x509_certificate
 
 from jobs.testbed.keys import PASSWORD_OF_STORES, write_jmx_tls
+from metrics.common.errors import ConfigError
 from metrics.sources.access import JmxAccess
 from metrics.sources.chooser import open_source
-from search.errors import ConfigError
 from tests.bench.sampling import bare_jvm
 from tests.support.jmx_nodes import JmxNode, free_port
 

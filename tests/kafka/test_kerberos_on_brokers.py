@@ -18,7 +18,7 @@ from jobs.testbed.known_properties import require_known
 from jobs.testbed.launcher import launch, make_spec
 from jobs.testbed.places import default_root
 from jobs.testbed.profile import adapted, load_profile
-from search.errors import ConfigError
+from metrics.common.errors import ConfigError
 from tests.support.engine_bench import Bench
 from tests.support.kerberos import SERVICE, kdc, lacking
 

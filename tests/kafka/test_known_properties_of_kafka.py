@@ -10,7 +10,7 @@ from jobs.setup.kafka_release import DEFAULT_RELEASE
 from jobs.testbed.known_properties import property_names, require_known
 from jobs.testbed.launcher import start
 from jobs.testbed.profile import load_profile, profile_names
-from search.errors import ConfigError
+from metrics.common.errors import ConfigError
 
 pytestmark = pytest.mark.together
 

@@ -31,7 +31,7 @@ from jobs.cluster.opening import OpenCluster
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import start
 from jobs.testbed.use import cluster_file
-from search.errors import ConfigError, TryLaterError
+from metrics.common.errors import ConfigError, TryLaterError
 from tests.support.commands import RunningCommand
 from tests.support.kafka_fixtures import REFUSED_SOCKETS
 

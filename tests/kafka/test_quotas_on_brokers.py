@@ -16,6 +16,7 @@ from jobs.cluster.queries import replicas_by_broker
 from jobs.cluster.quotas import Quota, quotas_of, require_throttling_seen
 from jobs.config import load_workload
 from jobs.testbed.handle import Testbed
+from metrics.common.errors import ConfigError
 from metrics.judging.thresholds import Thresholds, Validity
 from metrics.judging.validity import Throttled
 from metrics.judging.verdict import judge
@@ -23,7 +24,6 @@ from metrics.sources.client_only import ClientOnlySource
 from metrics.traffic.producer import ProducerPattern
 from metrics.trial.evidence import ClusterFacts, Evidence
 from metrics.windows.resource import Resource
-from search.errors import ConfigError
 from search.model import Verdict
 from tests.support.consumer_bench import ConsumerBench
 from tests.support.loaded_brokers import LoadedBrokers, quota

@@ -29,11 +29,11 @@ from jobs.testbed.handle import Testbed
 from jobs.testbed.keys import SecurityFiles, key_and_certificates
 from jobs.testbed.launcher import start
 from jobs.testbed.use import cluster_text
+from metrics.common.errors import ConfigError, NoConclusionError
 from metrics.sources.access import JmxAccess
 from metrics.sources.chooser import open_source
 from metrics.tables.schema import SCHEMAS
 from metrics.tables.store import TableStore
-from search.errors import ConfigError, NoConclusionError
 from tests.support.engine_bench import Bench
 from tests.support.jmx_nodes import JmxNode, free_port
 from tests.support.processes import seen_of

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from jobs.testbed.handle import Testbed
+from metrics.common.errors import ConfigError
 from metrics.judging.verdict import judge
 from metrics.sources.beans import NETWORK_WAIT_NS, SILENT_MS, Role, beans_for, readings_of
 from metrics.sources.chooser import open_source
@@ -22,7 +23,6 @@ from metrics.trial.client import ClientWindow
 from metrics.trial.evidence import Evidence
 from metrics.windows.broker import broker_windows
 from metrics.windows.spans import seconds_between
-from search.errors import ConfigError
 from search.model import Verdict
 from tests.bench.sampling import bare_jvm, line_of, measure
 from tests.support.evidence import goal

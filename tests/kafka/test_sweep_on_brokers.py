@@ -13,11 +13,11 @@ from jobs.console.events import RecordingReporter, TrialFinished
 from jobs.runs.sweep.answer import answer_of
 from jobs.testbed.handle import Testbed
 from jobs.trials.unclean_stop import AFTER_SHARE
+from metrics.common.errors import ConfigError
 from metrics.comparing.sweeps import Result
 from metrics.reporting.sweep.from_tables import read_sweep
 from metrics.tables.store import TableStore
 from metrics.trial.trial import Trial
-from search.errors import ConfigError
 from tests.support.sweeps import sweep_of, sweeping
 
 if TYPE_CHECKING:

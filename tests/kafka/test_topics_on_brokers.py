@@ -16,8 +16,8 @@ from jobs.cluster.topic_set import TopicSet
 from jobs.cluster.topics import Topics
 from jobs.config import load_workload
 from jobs.testbed.handle import Testbed
+from metrics.common.errors import ConfigError
 from metrics.traffic.pattern import TrafficPattern
-from search.errors import ConfigError
 
 pytestmark = pytest.mark.together
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from metrics.common.errors import ConfigError
 from metrics.tables.store import TableStore
-from search.errors import ConfigError
 from tests.support.evidence import sample
 from tests.support.rows import trial
 from tests.support.small_disks import resize, small_disk

@@ -13,7 +13,7 @@ from pyspark import SparkConf
 from jobs.setup.jars import delta_jars
 from jobs.spark import session
 from jobs.spark.files_java import NAME, SETTINGS
-from search.errors import ConfigError
+from metrics.common.errors import ConfigError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

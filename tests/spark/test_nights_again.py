@@ -22,10 +22,10 @@ from jobs.runs.lifecycle import RunOrder, execute
 from jobs.runs.nightly import body as nights
 from jobs.runs.nightly.body import NightRun
 from jobs.runs.nightly.measuring import CaseInvalidError
+from metrics.common.errors import ConfigError, NoConclusionError, RegressionError
 from metrics.tables.boundary import BoundaryRow
 from metrics.tables.store import TableStore
 from metrics.tables.views import newest_cases
-from search.errors import ConfigError, NoConclusionError, RegressionError
 from tests.support.nights import ENVIRONMENT, case_row
 from tests.support.rows import BOUNDARY
 

@@ -11,11 +11,11 @@ import pytest
 
 from jobs.notebook import open_tables, rows, rows_of, table
 from metrics.columns import row_of
+from metrics.common.errors import ConfigError
 from metrics.reporting.summary_tables import read_summary
 from metrics.tables.boundary import BoundaryRow
 from metrics.tables.schema import SCHEMAS, RunRow
 from metrics.tables.store import TableStore
-from search.errors import ConfigError
 from tests.support import frames
 from tests.support.rows import BOUNDARY, trial
 

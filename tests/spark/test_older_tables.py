@@ -15,6 +15,7 @@ from jobs.report import report
 from jobs.runs.resumption import resumed_trials
 from metrics.arrow_schema import schema_of
 from metrics.columns import row_of
+from metrics.common.errors import ConfigError
 from metrics.reporting.summary_tables import read_summary
 from metrics.reporting.trial_facts import points_over_time
 from metrics.tables import histories, views
@@ -27,7 +28,6 @@ from metrics.trial.consumption import GroupCounts, GroupWindow, Stint
 from metrics.trial.histogram import Quantiles
 from metrics.trial.state import ALL_BROKERS
 from metrics.windows.series import SERIES
-from search.errors import ConfigError
 from search.model import Verdict
 from tests.support import frames
 from tests.support.evidence import client, sample

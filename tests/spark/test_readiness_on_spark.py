@@ -13,7 +13,7 @@ from jobs.checks.slots import registered_slots
 from jobs.config import load_cluster, load_workload
 from jobs.testbed.ports import free_ports
 from jobs.trials.driver_line import control_of
-from search.errors import ConfigError
+from metrics.common.errors import ConfigError
 from tests.conftest import SPARK_SLOTS
 
 if TYPE_CHECKING:

@@ -12,11 +12,11 @@ from click.testing import CliRunner
 from jobs.config import load
 from jobs.report import report
 from jobs.runs.resumption import config_text
+from metrics.common.errors import ConfigError
 from metrics.reporting.summary import write_summary
 from metrics.tables.boundary import BoundaryRow
 from metrics.tables.schema import RunRow
 from metrics.tables.store import TableStore
-from search.errors import ConfigError
 from tests.support.evidence import START_S
 from tests.support.reported import RUN_ID, summary_of_sizes, trials_of_sizes
 

@@ -17,6 +17,7 @@ from chispa import assert_df_equality
 from jobs.runs.resumption import resumed_trials
 from metrics.arrow_schema import ddl
 from metrics.columns import utc
+from metrics.common.errors import ConfigError
 from metrics.sources.hosts.sample import HostSample
 from metrics.sources.sample import BrokerSample
 from metrics.tables.boundary import BoundaryRow
@@ -24,7 +25,6 @@ from metrics.tables.membership import Membership
 from metrics.tables.schema import SCHEMAS, HostRow, RunRow, SampleRow
 from metrics.tables.store import TableStore
 from metrics.tables.views import latest_boundaries
-from search.errors import ConfigError
 from tests.support.nights import case_row
 from tests.support.rows import BOUNDARY, trial
 

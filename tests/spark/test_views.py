@@ -9,6 +9,7 @@ import pytest
 
 from metrics.arrow_schema import ddl
 from metrics.columns import row_of, utc
+from metrics.common.errors import ConfigError
 from metrics.tables.boundary import BoundaryRow
 from metrics.tables.histories import boundary_history
 from metrics.tables.schema import SCHEMAS, RunRow, SampleRow
@@ -26,7 +27,6 @@ from metrics.tables.views import (
     resource_peaks,
     resource_rows,
 )
-from search.errors import ConfigError
 from search.model import Verdict
 from tests.support.evidence import broker, sample
 from tests.support.frames import assert_rows, table

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from hypothesis import strategies as st
 
+from metrics.common.errors import RedlineError
 from metrics.reporting.summary import RunSummary
 from metrics.tables.boundary import make_boundary
 from metrics.traffic.axes import NP
-from search.errors import RedlineError
 from search.model import Bracket
 from tests.support.rows import traffic
 

@@ -18,7 +18,7 @@ from jobs.engine.network import sockets
 from jobs.engine.network.reopening import Key, Opener, Reopener
 from jobs.engine.network.transport import Transport
 from jobs.engine.producing import loop
-from search.errors import RedlineError
+from metrics.common.errors import RedlineError
 from tests.support.processes import PATIENCE_S
 
 _LOOK_S = 20e-6

@@ -7,7 +7,7 @@ from typing import Any
 from jobs.engine.batches.pool import BatchPool
 from jobs.engine.network.transport import PlainTransport
 from jobs.engine.producing.loop import WireLoop
-from search.errors import RedlineError
+from metrics.common.errors import RedlineError
 from tests.support.patterns import plan
 from tests.support.scripted_broker import Script, ScriptedBroker
 

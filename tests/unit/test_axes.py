@@ -9,9 +9,9 @@ import pytest
 
 from jobs.config import load, load_goal, load_workload
 from jobs.runs.estimate import line_of, payload_rate
+from metrics.common.errors import ConfigError
 from metrics.traffic.axes import AXES, MESSAGE_BYTES, NP, Axis, axis_named
 from metrics.traffic.consumers import ConsumerOptions
-from search.errors import ConfigError
 from tests.support.patterns import pattern
 
 LATENCY = "goal.indicators.latency_p99_ms_max=100"

@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from metrics.common.errors import ConfigError
 from metrics.sources.beans import (
     PHASES,
     REQUESTS,
@@ -13,7 +14,6 @@ from metrics.sources.beans import (
     parse_version,
     readings_of,
 )
-from search.errors import ConfigError
 
 BROKER = [Role.BROKER]
 

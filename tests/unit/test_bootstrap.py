@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from jobs.setup import bootstrap
-from search.errors import ConfigError
+from metrics.common.errors import ConfigError
 from tests.support.processes import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]

@@ -10,9 +10,7 @@ from typing import Annotated, Any
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from metrics.traffic.consumers import ConsumerOptions
-from metrics.traffic.producer import AcksText, ProducerOptions
-from search.bounds import (
+from metrics.common.bounds import (
     OURS,
     Checked,
     Choice,
@@ -25,6 +23,8 @@ from search.bounds import (
     Whole,
     kafka_properties,
 )
+from metrics.traffic.consumers import ConsumerOptions
+from metrics.traffic.producer import AcksText, ProducerOptions
 
 
 @pytest.mark.parametrize(

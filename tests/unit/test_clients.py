@@ -18,7 +18,7 @@ from jobs.engine.clients.registry import client_of
 from jobs.engine.producing.batch import UNACKNOWLEDGED
 from jobs.engine.producing.wire import WireProducers
 from jobs.engine.task.plan import TrialPlan
-from search.errors import ConfigError, RedlineError
+from metrics.common.errors import ConfigError, RedlineError
 from tests.support.patterns import plan, producer_pattern
 from tests.support.simulated_time import SimulatedTime
 

@@ -23,6 +23,7 @@ from jobs.runs.limit import LimitRun
 from jobs.trials.driver_line import ControlServer
 from jobs.trials.guards import Guards
 from metrics.columns import restored, row_of
+from metrics.common.errors import ConfigError, GuardStopError
 from metrics.judging.thresholds import Thresholds
 from metrics.judging.verdict import judge
 from metrics.traffic.pattern import TrafficPattern
@@ -30,7 +31,6 @@ from metrics.traffic.producer import ProducerOptions, ProducerPattern
 from metrics.traffic.profile import RateProfile
 from metrics.trial.consumption import GroupCounts, GroupWindow
 from metrics.windows.resource import Resource
-from search.errors import ConfigError, GuardStopError
 from search.model import Verdict
 from tests.support.evidence import broker, client, evidence
 from tests.support.patterns import pattern

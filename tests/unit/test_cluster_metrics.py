@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jobs.config import Cluster, load_cluster
-from search.errors import ConfigError
+from metrics.common.errors import ConfigError
 
 PROMETHEUS = "cluster.metrics={prometheus: {port: 9404, rules: strimzi}}"
 

@@ -28,9 +28,9 @@ from jobs.runs.compare.sides import (
 )
 from jobs.runs.compare.words import bound_table, differences_table, effects_table, sentence
 from jobs.setup.preflight import Machine
+from metrics.common.errors import ConfigError
 from metrics.comparing.effects import Conclusion
 from metrics.comparing.pairs import Side
-from search.errors import ConfigError
 from tests.support.two_sides import TwoSides
 
 ENVIRONMENT = {"broker.version": "4.1.2", "broker.config.num.io.threads": "2"}

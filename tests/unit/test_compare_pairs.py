@@ -19,9 +19,9 @@ from jobs.runs.compare.pairs import (
     Effort,
     is_full,
 )
+from metrics.common.errors import NoConclusionError
 from metrics.comparing.effects import Conclusion, Effect, conclude
 from metrics.comparing.pairs import CAPACITY, Side, compared
-from search.errors import NoConclusionError
 from tests.support.two_sides import PRODUCER_MB_PER_S, TwoSides, steady_machine
 
 EFFORT = Effort(pairs=4, steady_pairs=3)

@@ -8,7 +8,7 @@ from jobs.config import (
     load,
     load_cluster,
 )
-from search.errors import ConfigError
+from metrics.common.errors import ConfigError
 
 
 def cluster_refusal(*overrides: str) -> str:

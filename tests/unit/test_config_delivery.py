@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jobs.config import load_workload
-from search.errors import ConfigError
+from metrics.common.errors import ConfigError
 
 
 def test_the_options_reach_the_producers() -> None:

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from jobs.config import Cluster, Goal, Workload
 from jobs.config.fields import all_keys, model_at
 from jobs.config.suite import Suite
-from search.bounds import Checked
+from metrics.common.bounds import Checked
 
 PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
 MODELS = (Cluster, Workload, Goal, Suite)

@@ -9,7 +9,7 @@ import pytest
 
 from jobs.config import load, load_cluster, load_recorded
 from jobs.runs.resumption import config_text
-from search.errors import ConfigError
+from metrics.common.errors import ConfigError
 
 SECRET = 'hun"ter2'
 SASL = r"""

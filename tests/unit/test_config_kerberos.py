@@ -13,7 +13,7 @@ from jobs.checks.survey import Needs
 from jobs.config import load, load_cluster
 from jobs.config.security import Security
 from jobs.engine.network.refusals import why_not
-from search.errors import ConfigError
+from metrics.common.errors import ConfigError
 
 GSSAPI = {"protocol": "SASL_SSL", "sasl_mechanism": "GSSAPI"}
 CLUSTER = [f"cluster.security.{key}={value}" for key, value in GSSAPI.items()]

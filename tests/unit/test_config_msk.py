@@ -21,7 +21,7 @@ from jobs.config.tokens import MSK_TOKEN_S, MskTokens
 from jobs.engine.clients.librdkafka import connection_options
 from jobs.engine.network.refusals import why_not
 from jobs.setup.children import secrets_kept_back
-from search.errors import ConfigError
+from metrics.common.errors import ConfigError
 
 KEY, SECRET, SESSION = "AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY", "session/token+"
 REGION = "eu-west-1"

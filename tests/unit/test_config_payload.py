@@ -8,8 +8,8 @@ import pytest
 
 from jobs.cluster.topic_plan import largest_batch_bytes
 from jobs.config import Workload, load_workload
+from metrics.common.errors import ConfigError
 from metrics.traffic.sizes import Sizes
-from search.errors import ConfigError
 
 
 def _workload(*overrides: str) -> Workload:

@@ -15,7 +15,7 @@ from jobs.config import (
     load_workload,
 )
 from jobs.config.suite import load_suite
-from search.errors import ConfigError
+from metrics.common.errors import ConfigError
 
 ALIAS_BOMB = "a: &a [1, 2, 3, 4, 5, 6, 7, 8, 9]\n" + "".join(
     f"{name}: &{name} [{', '.join([f'*{before}'] * 9)}]\n"

@@ -15,11 +15,11 @@ from jobs.config.base import ConfigModel, FileSection, section_model
 from jobs.config.problems import config_error
 from jobs.config.source import parse_map
 from jobs.config.suite import Suite, load_suite
+from metrics.common.bounds import Choice, Whole
+from metrics.common.errors import ConfigError
 from metrics.judging.thresholds import Indicators
 from metrics.traffic.producer import ProducerOptions
-from search.bounds import Choice, Whole
 from search.budget import Budget
-from search.errors import ConfigError
 
 
 @dataclass(frozen=True, kw_only=True)

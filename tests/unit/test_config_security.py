@@ -11,7 +11,7 @@ import pytest
 from jobs.config import load_cluster
 from jobs.config.security import Security, read_secret
 from jobs.setup.children import environment, secrets_kept_back
-from search.errors import ConfigError
+from metrics.common.errors import ConfigError
 
 SECRET = "hunter2"
 SASL = [

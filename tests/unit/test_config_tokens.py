@@ -16,7 +16,7 @@ import pytest
 
 from jobs.config.security import Security
 from jobs.config.tokens import ClientCredentials
-from search.errors import ConfigError
+from metrics.common.errors import ConfigError
 
 SECRET = "s3cret/+"
 

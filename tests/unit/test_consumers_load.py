@@ -8,8 +8,8 @@ import pytest
 
 from jobs.config import load, load_workload
 from jobs.trials.load import require_room
+from metrics.common.errors import ConfigError
 from metrics.traffic.consumers import ConsumerOptions
-from search.errors import ConfigError
 from tests.support.patterns import plan
 
 

@@ -17,10 +17,10 @@ from jobs.engine.task.driver_line import OrphanedError
 from jobs.engine.task.partitions import Partitions
 from jobs.engine.task.plan import TrialPlan
 from jobs.engine.task.window import EndMissedError, Window
+from metrics.common.errors import ConfigError
 from metrics.traffic.clients import ClientName
 from metrics.traffic.consumers import ConsumerOptions
 from metrics.trial.task import TaskReport
-from search.errors import ConfigError
 from tests.support import patterns
 from tests.support.processes import PATIENCE_S
 from tests.support.threads_barrier import ThreadsBarrier, run_stage

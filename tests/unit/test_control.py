@@ -11,7 +11,7 @@ import pytest
 from jobs.engine.task.driver_line import SILENCE_MAX_S, ControlAddress, DriverLine, OrphanedError
 from jobs.trials import driver_line
 from jobs.trials.driver_line import STRANGERS_MAX, ControlServer, TrialLine
-from search.errors import ConfigError, RedlineError
+from metrics.common.errors import ConfigError, RedlineError
 from tests.support.processes import PATIENCE_S, becomes
 
 

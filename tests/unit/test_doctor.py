@@ -24,10 +24,10 @@ from jobs.doctor import doctor
 from jobs.runs import examination
 from jobs.runs.examination import Examination, ExaminationScope
 from jobs.testbed.errors import TestbedStartError
+from metrics.common.errors import ConfigError, RedlineError
 from metrics.sources.beans import Role
 from metrics.sources.sample import BrokerSample
 from metrics.sources.source import NodeInfo
-from search.errors import ConfigError, RedlineError
 
 BROKER = frozenset({Role.BROKER})
 TWO = {1: NodeInfo(1, "4.1.2", BROKER), 2: NodeInfo(2, "4.1.2", BROKER)}

@@ -20,8 +20,8 @@ from jobs.config.experiment import load_sweep
 from jobs.config.loading import load_cluster, load_goal, load_workload
 from jobs.plan import plan
 from jobs.trials.driver_line import _NONSENSE, TrialLine, _message
+from metrics.common.errors import RedlineError
 from metrics.reporting.summary import load_summary, write_summary
-from search.errors import RedlineError
 from tests.support.edges import CONF, SUMMARY, nasty, soon, values
 
 FEW, MANY = 60, 4_000

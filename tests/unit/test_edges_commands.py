@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 
 from jobs.cli import redline
 from jobs.entry import UNEXPECTED, _code_of
+from metrics.common.errors import ConfigError
 from metrics.reporting.summary import write_summary
 from metrics.tables.store import TableStore
-from search.errors import ConfigError
 from tests.support.edges import SLOW_S, SUMMARY, nasty
 
 FEW, MANY = 80, 3_000

@@ -14,7 +14,7 @@ import click
 import pytest
 
 from jobs.entry import run
-from search.errors import (
+from metrics.common.errors import (
     ConfigError,
     GuardStopError,
     NoConclusionError,

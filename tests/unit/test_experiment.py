@@ -12,8 +12,8 @@ from jobs.config.experiment import CASES_MAX, load_sweep
 from jobs.config.files import names_in
 from jobs.runs.sweep.turns import turns
 from jobs.sweep import sweep
+from metrics.common.errors import ConfigError
 from metrics.comparing.sweeps import CASE
-from search.errors import ConfigError
 from tests.support.commands import ROOT
 
 ACKS = "workload.producer.acks"

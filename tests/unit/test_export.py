@@ -15,10 +15,10 @@ from ruamel.yaml import YAML
 from jobs.config.exporter_rules import load_rules
 from jobs.config.files import names_in
 from jobs.export import export
+from metrics.common.errors import ConfigError
 from metrics.reporting.summary import RunSummary, write_summary
 from metrics.tables.boundary import make_boundary
 from metrics.traffic.axes import NP
-from search.errors import ConfigError
 from search.model import Bracket
 from tests.support.rows import traffic
 

@@ -8,9 +8,9 @@ import pytest
 
 from jobs.config.exporter_rules import load_rules
 from jobs.config.files import names_in
+from metrics.common.errors import ConfigError
 from metrics.sources.exposition import parse_series, series_of
 from metrics.sources.rules import READINGS, rule_set
-from search.errors import ConfigError
 
 
 @pytest.mark.parametrize(

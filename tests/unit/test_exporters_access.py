@@ -23,11 +23,11 @@ from hypothesis import strategies as st
 from jobs.config.cluster_metrics import NodeExporter, Prometheus
 from jobs.config.exporter_rules import load_rules
 from jobs.testbed.keys import key_and_certificates
+from metrics.common.errors import ConfigError
 from metrics.sources.hosts.node_exporter import NodeExporters
 from metrics.sources.http_access import HttpAccess, basic, bearer
 from metrics.sources.prometheus import PrometheusSource
 from metrics.sources.source import Endpoint
-from search.errors import ConfigError
 from tests.support.served_exporter import Exporter, serving
 
 USER, PASSWORD, TOKEN = "scraper", "pass:wörd", "eyJ0.to-ken_"

@@ -15,7 +15,7 @@ from jobs.cli import redline
 from jobs.cluster.connect import connect
 from jobs.console.events import Level, Notice
 from jobs.console.printing import PlainReporter
-from search.errors import ConfigError, TryLaterError
+from metrics.common.errors import ConfigError, TryLaterError
 
 WORKLOAD = """\
 message_bytes: [1000]

@@ -8,7 +8,7 @@ import pytest
 
 from jobs.cluster.opening import OpenCluster, queues_of, require_fitting, window_needed_s
 from jobs.config import Goal, Workload, load_goal, load_workload
-from search.errors import ConfigError
+from metrics.common.errors import ConfigError
 from tests.support.scripted_admin import ScriptedAdmin
 
 

@@ -16,10 +16,10 @@ from jobs.config import load_workload
 from jobs.config.goal import GuardLimits as Limits
 from jobs.trials.driver_line import ControlServer
 from jobs.trials.guards import BLIND_S, Guards
+from metrics.common.errors import ConfigError, GuardStopError, RedlineError
 from metrics.planning.disk_room import LogCleaning, peak_log_bytes
 from metrics.traffic.axes import NP
 from metrics.traffic.pattern import TrafficPattern
-from search.errors import ConfigError, GuardStopError, RedlineError
 from tests.support.evidence import client
 from tests.support.processes import PATIENCE_S
 from tests.support.scripted_admin import FakeTime

@@ -11,10 +11,10 @@ import pytest
 from jobs.runs.volume import time_of_volume
 from jobs.trials import holding
 from jobs.trials.holding import Holder
+from metrics.common.errors import NoConclusionError
 from metrics.trial.judgement import Judgement
 from metrics.trial.trial import Trial
 from metrics.trial.warm_up import WarmUp
-from search.errors import NoConclusionError
 from search.model import Verdict
 from tests.support.evidence import client
 from tests.support.reported import IDLE

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from metrics.common.errors import ConfigError
 from metrics.sources.hosts.node_exporter import NodeExporters
 from metrics.sources.hosts.proc import LocalHost, LocalHosts
 from metrics.sources.hosts.sample import HostSample
 from metrics.windows.host import DiskWindow, HostWindow, InterfaceWindow, host_window, host_windows
 from metrics.windows.host_use import host_use_of
 from metrics.windows.resource import Resource
-from search.errors import ConfigError
 from tests.support.processes import PATIENCE_S
 from tests.support.served_exporter import Exporter, serving
 

@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 
 from jobs.config.loading import load_cluster
 from jobs.init import init
-from search.errors import ConfigError
+from metrics.common.errors import ConfigError
 
 
 def asked(file: Path, *options: str, answers: str = "") -> Result:

@@ -17,7 +17,7 @@ from jobs.setup import ivy, jars
 from jobs.setup.ivy import Coordinate, NotFoundError, UnreachableError
 from jobs.setup.jar_cache import MANIFEST, JarCache
 from jobs.setup.kafka_release import DEFAULT_RELEASE
-from search.errors import ConfigError
+from metrics.common.errors import ConfigError
 
 KAFKA = Coordinate("org.apache.kafka", "kafka_2.13", "4.1.2")
 

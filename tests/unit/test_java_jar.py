@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from jobs.setup.java_jar import java_jar
-from search.errors import ConfigError
+from metrics.common.errors import ConfigError
 
 
 class Compiler:

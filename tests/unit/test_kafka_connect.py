@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from jobs.cluster.connect import connect, probe
-from search.errors import ConfigError, TryLaterError
+from metrics.common.errors import ConfigError, TryLaterError
 from tests.support.processes import PATIENCE_S
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from jobs.config.kafka_names import SECTIONS, own_name
 from jobs.config.loading import describe, load_workload
+from metrics.common.errors import ConfigError
 from metrics.traffic.consumers import ConsumerOptions
-from search.errors import ConfigError
 from tests.support.commands import ROOT
 
 NAMES = {

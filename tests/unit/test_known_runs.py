@@ -13,6 +13,7 @@ from jobs.list_runs import runs
 from jobs.runs.compare.answer import ComparisonAnswer, SideFacts, answer_of, write_answer
 from jobs.runs.compare.pairs import CaseComparer, ComparedSize, Effort
 from jobs.runs.sole_driver import is_driven, sole_driver
+from metrics.common.errors import ConfigError
 from metrics.comparing.pairs import Side
 from metrics.comparing.sweeps import Result as Figure
 from metrics.reporting.known_runs import KnownRun, known_runs, write_index, write_tags
@@ -21,7 +22,6 @@ from metrics.reporting.summary import trial_document, write_summary
 from metrics.reporting.sweep.answer import SweepAnswer
 from metrics.tables.cases import Outcome
 from metrics.trial.state import offline_state
-from search.errors import ConfigError
 from tests.support.reported import RUN_ID, summary_of_sizes
 from tests.support.rows import trial
 from tests.support.two_sides import TwoSides

@@ -19,7 +19,7 @@ from jobs.console.events import Notice, RecordingReporter
 from jobs.runs.clearing import _is_chosen
 from jobs.runs.lifecycle import new_run_id
 from jobs.runs.opening import Opening
-from search.errors import ConfigError
+from metrics.common.errors import ConfigError
 from tests.support.scripted_admin import ScriptedAdmin
 
 AT_S = 1_790_000_000.0

@@ -17,14 +17,14 @@ from jobs.console.events import Notice, Plan, RecordingReporter
 from jobs.runs.endings import Ending
 from jobs.runs.estimate import plan_of
 from jobs.runs.lifecycle import COMPACTION, Body, Life, RunOrder, execute
-from metrics.tables.schema import RunRow
-from search.errors import (
+from metrics.common.errors import (
     ConfigError,
     GuardStopError,
     NoConclusionError,
     RedlineError,
     RegressionError,
 )
+from metrics.tables.schema import RunRow
 
 CONFIG = load("testbed", "demo", "default")
 

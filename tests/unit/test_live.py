@@ -21,7 +21,7 @@ from jobs.live.following import FollowedReporter, reporter_of
 from jobs.live.messages import Messages
 from jobs.live.metrics import LiveMetrics
 from jobs.options import Listening
-from search.errors import ConfigError, GuardStopError, RegressionError
+from metrics.common.errors import ConfigError, GuardStopError, RegressionError
 from tests.support.commands import ROOT
 from tests.support.evidence import broker
 from tests.support.processes import PATIENCE_S

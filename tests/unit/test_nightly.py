@@ -20,6 +20,7 @@ from jobs.runs.nightly.body import NightRun
 from jobs.runs.nightly.concluding import case_reports, ending_of_night, judged_row, rule_of
 from jobs.runs.nightly.junit import write_junit
 from jobs.traffic import traffic
+from metrics.common.errors import ConfigError, GuardStopError
 from metrics.comparing.nightly import NightComparison, judge_night
 from metrics.reporting.nightly import (
     CaseReport,
@@ -29,7 +30,6 @@ from metrics.reporting.nightly import (
     write_night,
 )
 from metrics.tables.cases import Outcome
-from search.errors import ConfigError, GuardStopError
 from tests.support.nights import ENVIRONMENT, SUITE, case_row
 
 ROOT = Path(__file__).parents[2]

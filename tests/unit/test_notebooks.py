@@ -17,6 +17,7 @@ import pytest
 
 from jobs import notebook
 from jobs.notebook import parameter
+from metrics.common.errors import ConfigError
 from metrics.planning.provisioning import Demand, MeasuredLimit, provision
 from metrics.reporting.history_charts import history_charts, lines_chart, nights_charts
 from metrics.reporting.notebook_display import sentence, shown_chart, table_html
@@ -28,7 +29,6 @@ from metrics.reporting.trial_charts import (
     series_chart,
 )
 from metrics.windows.series import SERIES, SeriesPoint
-from search.errors import ConfigError
 
 ROOT = Path(__file__).parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))

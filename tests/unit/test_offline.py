@@ -20,6 +20,7 @@ from jobs.console.text import limit_evidence, limit_title, point_words
 from jobs.runs.offline import caught_up
 from jobs.runs.planning import limits_of
 from jobs.trials.context import RunContext
+from metrics.common.errors import ConfigError, NoConclusionError
 from metrics.planning.provisioning import (
     Demand,
     MeasuredLimit,
@@ -32,7 +33,6 @@ from metrics.trial.evidence import ClusterFacts
 from metrics.trial.judgement import Judgement
 from metrics.trial.state import CATCHING_UP, offline_state
 from metrics.trial.trial import Trial
-from search.errors import ConfigError, NoConclusionError
 from search.model import Verdict
 from tests.support.evidence import broker, judged
 from tests.support.reported import overloaded, summary_of_sizes, sustained, trial_at

@@ -9,7 +9,7 @@ import pytest
 
 from jobs.config.loading import load_workload
 from jobs.find_limit import find_limit
-from search.errors import ConfigError
+from metrics.common.errors import ConfigError
 
 FILE = """
 name: 1 topic / 16 partitions / 1kb

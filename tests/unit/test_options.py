@@ -16,9 +16,9 @@ from jobs.cli import JOBS, redline
 from jobs.list_runs import list_runs
 from jobs.options import Tables, run_options
 from jobs.runs.asked import Asked
+from metrics.common.errors import ConfigError
 from metrics.reporting.files import require_place, write_file
 from metrics.reporting.summary import write_summary
-from search.errors import ConfigError
 from tests.support.commands import job
 from tests.support.shown import SUMMARY
 from tests.support.small_disks import small_disk

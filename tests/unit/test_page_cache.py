@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from jobs.testbed.page_cache import forget
-from search.errors import ConfigError
+from metrics.common.errors import ConfigError
 
 
 def is_cached(file: Path) -> bool:

@@ -12,11 +12,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 from jobs.plan import plan
+from metrics.common.errors import ConfigError
 from metrics.reporting.summary import RunSummary, write_summary
 from metrics.tables.boundary import make_boundary
 from metrics.traffic.axes import NP
 from metrics.windows.resource import Resource
-from search.errors import ConfigError
 from search.model import Bracket
 from tests.support.rows import traffic
 

@@ -11,10 +11,10 @@ import pytest
 from click.testing import CliRunner
 
 from jobs.plan import plan
+from metrics.common.errors import ConfigError, NoConclusionError
 from metrics.comparing.sweeps import Result
 from metrics.planning.setups import setups_of
 from metrics.reporting.sweep.answer import SweepAnswer, load_answer
-from search.errors import ConfigError, NoConclusionError
 
 BROKERS, HEAP = "cluster.testbed.brokers", "cluster.testbed.properties.heap_mb"
 

@@ -10,7 +10,7 @@ import pytest
 
 from jobs.setup import preflight
 from jobs.setup.preflight import Machine
-from search.errors import ConfigError
+from metrics.common.errors import ConfigError
 
 
 def _java(folder: Path, script: str) -> dict[str, str]:

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from jobs.config.files import names_in
 from jobs.config.profile import load_rate_profile
 from jobs.engine.producing.schedule import due_between, schedule_for
+from metrics.common.errors import ConfigError
 from metrics.traffic.profile import RateProfile
-from search.errors import ConfigError
 from tests.support.patterns import pattern
 
 STEPS = RateProfile("steps", ((0.0, 1.0), (10.0, 1.0), (10.0, 3.0), (20.0, 3.0)))

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from jobs.config.exporter_rules import load_rules
+from metrics.common.errors import ConfigError
 from metrics.sources.beans import Role
 from metrics.sources.hosts.node_exporter import NodeExporters
 from metrics.sources.prometheus import PrometheusSource
@@ -18,7 +19,6 @@ from metrics.sources.sample import BrokerSample
 from metrics.sources.scrapers import AT_A_TIME
 from metrics.sources.shortcomings import CLIENT_ONLY, is_blind, shortcomings
 from metrics.sources.source import Endpoint, NodeInfo
-from search.errors import ConfigError
 from tests.support.processes import PATIENCE_S
 from tests.support.served_exporter import BROKER, HANDLERS, LEADERS, Exporter, serving
 from tests.support.simulated_exporters import simulated_exporters

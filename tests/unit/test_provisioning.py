@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from metrics.common.errors import ConfigError
 from metrics.planning.provisioning import Demand, MeasuredLimit, limit_at, provision
-from search.errors import ConfigError
 
 DROPBOX = MeasuredLimit(1_000, 60.0, "disk", replication_factor=3)
 DEMAND = Demand(mb_per_s=600.0, bpm=1_000)

@@ -24,9 +24,9 @@ from jobs.checks.settings import promised_slots, setting_findings, slot_findings
 from jobs.checks.slots import SETTLED_S, Slots, await_slots
 from jobs.checks.survey import ExecutorFacts
 from jobs.spark.session import cause_in
+from metrics.common.errors import ConfigError, GuardStopError
 from metrics.trial.clock import OFFSET_MAX_S
 from metrics.trial.sockets import KernelBuffers
-from search.errors import ConfigError, GuardStopError
 
 PACKAGES = {"kafka-python": "3.0.12", "crc32c": "2.9"}
 DRIVER = ExecutorFacts(

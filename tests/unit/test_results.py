@@ -20,17 +20,17 @@ from jobs.runs.limit import LimitRun
 from jobs.runs.results import boundary_of, planted_table, write_results
 from jobs.runs.resumption import config_text
 from jobs.spark.failures import SparkFailedError, spark_told
-from metrics.tables.boundary import Boundary
-from metrics.trial.judgement import Judgement
-from metrics.trial.trial import Trial
-from metrics.units import format_duration
-from search.errors import (
+from metrics.common.errors import (
     ConfigError,
     GuardStopError,
     NoConclusionError,
     RegressionError,
     TerminatedError,
 )
+from metrics.tables.boundary import Boundary
+from metrics.trial.judgement import Judgement
+from metrics.trial.trial import Trial
+from metrics.units import format_duration
 from search.interval import Interval
 from search.line import FinishedPoint
 from search.model import Bracket, Done, GaveUp

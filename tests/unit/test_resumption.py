@@ -16,13 +16,13 @@ from jobs.cli import redline
 from jobs.config import load, load_goal, load_recorded
 from jobs.runs.resumption import config_text, differences, other_cluster, replay
 from metrics.columns import row_of
+from metrics.common.errors import ConfigError
 from metrics.tables.schema import SCHEMAS
 from metrics.tables.trials import trial_from
 from metrics.trial.judgement import Judgement, Reason
 from metrics.trial.trial import Trial
 from metrics.windows.resource import Resource
 from search.boundary_model import ProducerRate
-from search.errors import ConfigError
 from search.limits import Limits
 from search.line import FinishedPoint, Line
 from search.lines import run_line, run_lines

@@ -5,10 +5,10 @@ from collections.abc import Mapping
 
 import pytest
 
+from metrics.common.errors import RedlineError
 from metrics.sources.sample import BrokerSample
 from metrics.sources.sampler import Sampler
 from metrics.sources.source import NodeInfo
-from search.errors import RedlineError
 from tests.support.processes import PATIENCE_S
 
 

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import pytest
 
 from search.bisect import Bisection
-from search.errors import ConfigError
 from search.limits import Limits
 from search.loop import run_search
 from search.model import Bracket, Decision, Done, GaveUp, Measure, Observation, Verdict
@@ -184,5 +183,5 @@ def test_trials_left_is_exact_within_one_inside_the_maximum() -> None:
 def test_senseless_limits_are_refused_in_words(
     start_max: int, cap: int, resolution: float, repeats: int, names: str
 ) -> None:
-    with pytest.raises(ConfigError, match=names):
+    with pytest.raises(ValueError, match=names):
         Bisection(Limits(start_max, cap, resolution, repeats))

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from search.bisect import Bisection
 from search.boundary_model import ProducerRate
 from search.budget import Budget, Budgeted, Spent
-from search.errors import ConfigError
 from search.estimate import Curve, Prior
 from search.guide import Guide
 from search.guided import EXTRA_MAX, Guided
@@ -429,7 +428,7 @@ def test_a_history_cut_anywhere_leads_to_the_same_trials() -> None:
 
 @pytest.mark.parametrize("wrong", [0.0, 1.0, -0.1, 5.0])
 def test_a_width_that_is_no_ratio_is_refused(wrong: float) -> None:
-    with pytest.raises(ConfigError, match=r"search\.interval_max is .* such as 0\.1"):
+    with pytest.raises(ValueError, match=r"search\.interval_max is .* such as 0\.1"):
         replace(LIMITS, interval_max=wrong)
 
 

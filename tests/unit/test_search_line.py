@@ -10,7 +10,6 @@ import pytest
 
 from search.boundary_model import Point, ProducerRate, fit
 from search.budget import Budget
-from search.errors import ConfigError
 from search.forecast import forecast, trials_left
 from search.guided import Guided
 from search.limits import Limits
@@ -162,9 +161,9 @@ def test_bends_weigh_as_the_difference_of_two_points_makes_them_likely() -> None
 
 
 def test_a_producer_has_exactly_one_rate() -> None:
-    with pytest.raises(ConfigError, match="exactly one"):
+    with pytest.raises(ValueError, match="exactly one"):
         ProducerRate()
-    with pytest.raises(ConfigError, match="exactly one"):
+    with pytest.raises(ValueError, match="exactly one"):
         ProducerRate(records_per_s=1.0, bytes_per_s=1.0)
 
 

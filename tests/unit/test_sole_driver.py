@@ -22,7 +22,7 @@ from jobs.runs.lifecycle import RunOrder, execute
 from jobs.runs.limit import LimitRun
 from jobs.runs.sole_driver import FILE, is_driven, sole_driver
 from jobs.traffic import traffic
-from search.errors import ConfigError, TryLaterError
+from metrics.common.errors import ConfigError, TryLaterError
 from tests.support.commands import ROOT, RunningCommand
 from tests.support.processes import PATIENCE_S
 

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from metrics.common.errors import ConfigError
 from metrics.sources.beans import PROBE, Role, beans_for, readings_of
 from metrics.sources.chooser import open_source
 from metrics.sources.driver_jvm import numbers, parse_answers, plan_text
@@ -15,7 +16,6 @@ from metrics.sources.java_class import compiled
 from metrics.sources.jmxquery_source import JmxQuerySource, match_values, parse_object_name
 from metrics.sources.probe import brief, node_info
 from metrics.sources.source import JmxEndpoint
-from search.errors import ConfigError
 from tests.support.processes import PATIENCE_S
 
 ENDPOINT = JmxEndpoint(3, "broker-3", 9999)

@@ -8,12 +8,12 @@ from pathlib import Path
 import jmxquery
 import pytest
 
+from metrics.common.errors import ConfigError
 from metrics.sources.access import JmxAccess
 from metrics.sources.jmxquery_program import ask
 from metrics.sources.jmxquery_source import JmxQuerySource
 from metrics.sources.probe import unreachable
 from metrics.sources.source import JmxEndpoint
-from search.errors import ConfigError
 from tests.support.processes import PATIENCE_S
 
 ENDPOINT = JmxEndpoint(3, "broker-3", 9999)

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from jobs.setup.ivy import spark_jar
-from search.errors import ConfigError
+from metrics.common.errors import ConfigError
 
 
 def package_at(monkeypatch: pytest.MonkeyPatch, *places: str) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from metrics.common.errors import ConfigError
 from metrics.reporting.files import write_atomic
 from metrics.reporting.summary import RunSummary, load_summary, trial_document, write_summary
 from metrics.reporting.summary_schema import schema_text, summary_schema
@@ -28,7 +29,6 @@ from metrics.units import (
     iso_utc,
 )
 from metrics.windows.resource import Resource
-from search.errors import ConfigError
 from search.interval import Interval
 from search.model import Bracket
 from tests.support.commands import ROOT

@@ -35,7 +35,7 @@ from jobs.testbed.places import FAILED_KEPT, read_state, write_state
 from jobs.testbed.profile import load_profile
 from jobs.testbed.standing import down, failed_logs, status
 from jobs.testbed.supervisor import main as supervise
-from search.errors import ConfigError
+from metrics.common.errors import ConfigError
 from tests.support.processes import becomes
 from tests.support.testbed_spec import SPEC
 

@@ -14,7 +14,7 @@ from jobs.testbed.cpu_groups import CpuGroups, cpu_groups, remove_groups
 from jobs.testbed.nodes import Nodes
 from jobs.testbed.places import log_dirs
 from jobs.testbed.profile import adapted, load_profile
-from search.errors import ConfigError
+from metrics.common.errors import ConfigError
 from tests.support.testbed_spec import SPEC
 
 

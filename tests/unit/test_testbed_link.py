@@ -37,7 +37,7 @@ from jobs.testbed.nodes import Nodes
 from jobs.testbed.places import node_files, write_state
 from jobs.testbed.profile import Profile, adapted, load_profile, profile_of
 from jobs.testbed.use import cluster_text
-from search.errors import ConfigError
+from metrics.common.errors import ConfigError
 from tests.support import patterns
 from tests.support.scripted_admin import ScriptedAdmin
 from tests.support.testbed_spec import SPEC

@@ -8,7 +8,7 @@ import pytest
 
 from jobs.setup.kafka_release import DEFAULT_RELEASE
 from jobs.testbed.profile import adapted, load_profile, profile_names
-from search.errors import ConfigError
+from metrics.common.errors import ConfigError
 
 
 def test_all_profiles_load_and_bound_the_disk() -> None:

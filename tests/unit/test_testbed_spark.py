@@ -34,7 +34,7 @@ from jobs.testbed.spark import (
 )
 from jobs.testbed.strays import end_processes, inheriting_processes
 from jobs.testbed.use import cluster_text, submit_line
-from search.errors import ConfigError
+from metrics.common.errors import ConfigError
 from tests.support.processes import PATIENCE_S, becomes
 from tests.support.testbed_spec import SPEC
 

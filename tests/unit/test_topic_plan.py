@@ -19,9 +19,9 @@ from jobs.cluster.topic_plan import (
     topic_name,
 )
 from jobs.config import load_workload
+from metrics.common.errors import ConfigError
 from metrics.traffic.pattern import TrafficPattern
 from metrics.traffic.record_format import BATCH_HEADER_BYTES, record_bytes
-from search.errors import ConfigError
 from tests.support.patterns import producer_pattern
 
 ids = st.sets(st.integers(0, 10_000), min_size=1, max_size=25)

@@ -10,8 +10,8 @@ from jobs.cluster.admin import NO_LEADER, AdminError, Partition
 from jobs.cluster.topic_set import TopicSet
 from jobs.cluster.topics import TopicError, Topics
 from jobs.config import load_workload
+from metrics.common.errors import ConfigError
 from metrics.traffic.pattern import TrafficPattern
-from search.errors import ConfigError
 from tests.support.scripted_admin import FakeTime, ScriptedAdmin
 
 NAME = "redline-run1-100B-10p"

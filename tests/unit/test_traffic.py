@@ -14,11 +14,11 @@ from jobs.console.printing import make_reporter
 from jobs.runs.consent import require_consent
 from jobs.runs.fixed_load import FixedLoad, FixedLoadRun, trials_table
 from jobs.traffic import traffic
+from metrics.common.errors import ConfigError, RegressionError
 from metrics.reporting.summary import RunSummary, load_summary, trial_document, write_summary
 from metrics.traffic.profile import RateProfile
 from metrics.trial.client import ClientWindow
 from metrics.windows.broker import BrokerWindow
-from search.errors import ConfigError, RegressionError
 from tests.support.evidence import START_S, broker, client, evidence
 from tests.support.reported import overloaded, sustained, trial_at
 from tests.support.rows import trial

@@ -14,8 +14,8 @@ from jobs.engine.network.transport import PlainTransport
 from jobs.engine.producing.batch import UNACKNOWLEDGED
 from jobs.engine.producing.loop import WireLoop
 from jobs.engine.producing.retries import backoff_s
+from metrics.common.errors import RedlineError
 from metrics.traffic.producer import ProducerOptions
-from search.errors import RedlineError
 from tests.support.patterns import plan
 from tests.support.scripted_broker import Answer, Script, ScriptedBroker
 from tests.support.scripted_log import Log

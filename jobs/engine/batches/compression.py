@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 
 from kafka import codec
 
+from metrics.common.errors import ConfigError
 from metrics.traffic.producer import LZ4_FAST_LEVEL, ProducerOptions
-from search.errors import ConfigError
 
 _LZ4_HIGH_LEAST = 3  # below it, LZ4's frames take the fast compressor
 

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
+from metrics.common.errors import ConfigError
 from metrics.traffic.payload import Payload
 from metrics.traffic.sizes import MESSAGE_BYTES_MAX
-from search.errors import ConfigError
 
 MESSAGES_MAX = 200_000
 """No more messages are read from a file."""

@@ -7,8 +7,8 @@ import socket
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Protocol
 
-from search.bounds import kafka_properties
-from search.errors import ConfigError, RedlineError
+from metrics.common.bounds import kafka_properties
+from metrics.common.errors import ConfigError, RedlineError
 
 Record = tuple[bytes | None, bytes | None, list[tuple[str, bytes]]]
 """(key, value, headers)."""

@@ -19,8 +19,8 @@ from jobs.engine.consuming.role import Targets, TaskReading
 from jobs.engine.task.driver_line import DriverLine
 from jobs.engine.task.plan import TrialPlan
 from jobs.engine.task.window import Window
+from metrics.common.errors import RedlineError
 from metrics.trial.consumption import GroupShare
-from search.errors import RedlineError
 
 POLL_S = 0.1
 _TURN_S = 0.05

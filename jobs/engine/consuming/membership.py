@@ -19,7 +19,7 @@ from kafka.errors import KafkaError
 
 from jobs.engine.task.partitions import Partitions
 from jobs.engine.task.plan import TrialPlan
-from search.errors import RedlineError
+from metrics.common.errors import RedlineError
 
 HEARTBEAT_MS = 1_000
 """Members hear of a rebalance within this time [ms]."""

@@ -27,7 +27,7 @@ from jobs.engine.network.links import TcpLink, TlsLink, dial, tls_context
 from jobs.engine.network.names import Address, Resolved, look_up
 from jobs.engine.network.refusals import LoginWantedError, why_not
 from jobs.engine.network.transport import PlainTransport, TlsTransport, Transport
-from search.errors import ConfigError, RedlineError
+from metrics.common.errors import ConfigError, RedlineError
 
 _AT_ONCE = 64
 _SPARE_DESCRIPTORS = 256

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from functools import wraps
 from typing import TypeVar
 
-from search.errors import RedlineError
+from metrics.common.errors import RedlineError
 
 _COUNT = struct.Struct(">i")
 

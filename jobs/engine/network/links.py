@@ -13,7 +13,7 @@ from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
 
 from jobs.engine.network.names import Resolved
 from jobs.engine.network.refusals import NotReachedError, UnknownHostError
-from search.errors import ConfigError
+from metrics.common.errors import ConfigError
 
 
 class _KeepsLastWords:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any, TypeVar
 
-from search.errors import ConfigError
+from metrics.common.errors import ConfigError
 
 Answer = TypeVar("Answer")
 

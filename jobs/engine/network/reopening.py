@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from jobs.engine.network.connections import SocketBuffers, open_connections
 from jobs.engine.network.transport import Transport
 from jobs.engine.task.plan import TrialPlan
-from search.errors import RedlineError
+from metrics.common.errors import RedlineError
 
 Key = tuple[str, int]
 """(client id, broker id)."""

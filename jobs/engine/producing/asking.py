@@ -41,8 +41,8 @@ from jobs.engine.producing.transactions import (
     RenewEpoch,
 )
 from jobs.engine.task.partitions import Partitions
+from metrics.common.errors import RedlineError
 from metrics.traffic.producer import TRANSACTION_TIMEOUT_MS
-from search.errors import RedlineError
 
 _METADATA_VERSION = 4
 _INIT_VERSION = 1

@@ -10,7 +10,7 @@ for all partitions, once the transaction of that batch is aborted.
 from __future__ import annotations
 
 from jobs.engine.producing.batch import Batch
-from search.errors import RedlineError
+from metrics.common.errors import RedlineError
 
 SEQUENCES = 2**31
 """Sequences are counted modulo this."""

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from kafka.errors import for_code
 
 from jobs.engine.producing.batch import Batch
-from search.errors import RedlineError
+from metrics.common.errors import RedlineError
 
 ABORTED = "TransactionAbortedError"
 """Error name of records that were not sent, as another batch of their transaction had failed."""

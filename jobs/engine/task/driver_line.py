@@ -25,10 +25,10 @@ from typing import IO
 
 from jobs.engine.task.agreement import Agreement, Ready
 from metrics.columns import row_of
+from metrics.common.errors import RedlineError
 from metrics.sources.hosts.sample import HostSample
 from metrics.trial.clock import ClockOffset, furthest
 from metrics.trial.task import TaskReport
-from search.errors import RedlineError
 
 SILENCE_MAX_S = 10.0
 """Without a word from the driver for so long, a task takes it for dead [s]."""

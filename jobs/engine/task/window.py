@@ -6,8 +6,8 @@ import math
 import os
 
 from jobs.engine.task.driver_line import DriverLine, OrphanedError
+from metrics.common.errors import RedlineError
 from metrics.traffic.pattern import Phases
-from search.errors import RedlineError
 
 
 class EndMissedError(RedlineError):

@@ -10,6 +10,7 @@ from typing import Any
 
 from jobs.runs.compare.pairs import ComparedSize
 from jobs.runs.endings import NO_CONCLUSION, Ending
+from metrics.common.errors import NoConclusionError, RegressionError
 from metrics.comparing.cause import (
     Cause,
     SideEvidence,
@@ -21,7 +22,6 @@ from metrics.comparing.effects import CONFIDENCE, PAIRS_MIN, Conclusion, conclud
 from metrics.comparing.pairs import CAPACITY, STEADY, Compared, Side, compared
 from metrics.reporting.files import write_atomic
 from metrics.tables.environment import Difference
-from search.errors import NoConclusionError, RegressionError
 
 SCHEMA_VERSION = 1
 

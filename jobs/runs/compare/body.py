@@ -27,11 +27,11 @@ from jobs.runs.estimate import caveat_of
 from jobs.runs.leaving import LeftFiles
 from jobs.runs.lifecycle import Body, Life
 from jobs.trials.holding import Holder
+from metrics.common.errors import NoConclusionError
 from metrics.comparing.pairs import Side
 from metrics.reporting.answer_page import AnswerPage, answer_page
 from metrics.reporting.files import write_atomic
 from metrics.trial.trial import Trial
-from search.errors import NoConclusionError
 
 
 class ComparisonRun(Body):

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from jobs.console.events import Reporter, Table, note
 from jobs.runs.endings import Ending, concluded, ending_of
+from metrics.common.errors import ConfigError, NoConclusionError, RegressionError
 from metrics.comparing.effects import Conclusion, conclude
 from metrics.comparing.nightly import Noise
 from metrics.comparing.sweeps import AxisEffect, Result, effects_of
@@ -21,7 +22,6 @@ from metrics.tables.boundary import Boundary
 from metrics.tables.environment import Difference, difference
 from metrics.traffic.axes import MESSAGE_BYTES, axis_named
 from metrics.units import UNKNOWN, format_size
-from search.errors import ConfigError, NoConclusionError, RegressionError
 
 AXIS = "run"
 SEARCHED = 0

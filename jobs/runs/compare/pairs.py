@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Protocol
 
+from metrics.common.errors import NoConclusionError
 from metrics.comparing.pairs import Side, TrialPair, achieved_share
 from metrics.trial.trial import Trial
-from search.errors import NoConclusionError
 from search.model import Verdict
 
 SATURATED = 0.85

@@ -20,8 +20,8 @@ from jobs.config.loading import (
 from jobs.config.overrides import FILES
 from jobs.setup.preflight import Machine, memory_problem, this_machine
 from jobs.testbed.profile import profile_of
+from metrics.common.errors import ConfigError
 from metrics.comparing.pairs import Side
-from search.errors import ConfigError
 
 TESTBED_KEYS = {
     "kafka": "kafka_version",

@@ -23,6 +23,7 @@ from jobs.runs.nightly.measuring import CaseInvalidError, CaseMeasurer, Night, e
 from jobs.runs.resumption import config_text, differences
 from jobs.trials.context import RunContext
 from jobs.trials.warm_up import open_gates
+from metrics.common.errors import ConfigError
 from metrics.comparing.nightly import judge_night
 from metrics.reporting.answer_page import AnswerPage, answer_page
 from metrics.reporting.files import write_atomic
@@ -30,7 +31,6 @@ from metrics.reporting.nightly import CaseReport, NightReport, table_rows, write
 from metrics.tables.cases import CaseRow, Outcome
 from metrics.tables.views import latest_boundaries
 from metrics.units import format_duration
-from search.errors import ConfigError
 
 
 class NightRun(Body):

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from jobs.config.suite import Suite
 from jobs.runs.endings import Ending, ending_of
+from metrics.common.errors import NoConclusionError, RegressionError
 from metrics.comparing.nightly import NightComparison, NightRule
 from metrics.reporting.nightly import CaseReport, of_comparison
 from metrics.tables.cases import CaseRow, Outcome
-from search.errors import NoConclusionError, RegressionError
 
 Missing = Mapping[str, tuple[Outcome, str]]
 """Case without a valid figure → what it is instead, and why."""

@@ -21,10 +21,10 @@ from jobs.runs.sole_driver import sole_driver
 from jobs.runs.sweep.answer import answer_of
 from jobs.runs.sweep.running import Sweeping, SweepOrder, body_of
 from jobs.runs.sweep.turns import Turn, turns
+from metrics.common.errors import ConfigError, RedlineError
 from metrics.reporting.files import write_atomic
 from metrics.reporting.sweep.charts import write_sweep_chart
 from metrics.reporting.sweep.page import sweep_page
-from search.errors import ConfigError, RedlineError
 
 
 def carry_out(sweep: Sweep, asked: Asked, resume: str | None, budget_s: float | None) -> int:

@@ -25,13 +25,13 @@ from jobs.runs.sweep.results import finished
 from jobs.runs.sweep.turns import Turn, turns
 from jobs.runs.volume import VolumeRun
 from jobs.trials.context import Session
+from metrics.common.errors import ConfigError, NoConclusionError
 from metrics.comparing.sweeps import Result
 from metrics.reporting.files import write_atomic
 from metrics.reporting.summary import RunSummary
 from metrics.reporting.sweep.answer import TIMED
 from metrics.reporting.sweep.results import results_of
 from metrics.tables.membership import Membership
-from search.errors import ConfigError, NoConclusionError
 
 PLAN = "experiment.json"
 """In a sweep's folder: what it was to measure, for whoever resumes it."""

@@ -14,7 +14,7 @@ from jobs.config.link import Link
 from jobs.engine.network.namespaces import inside
 from jobs.testbed.link.delay_line import Order
 from jobs.testbed.link.delaying import Passed
-from search.errors import ConfigError
+from metrics.common.errors import ConfigError
 
 _TRIES = 3
 _TIMEOUT_S = 4.0

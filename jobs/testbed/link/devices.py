@@ -30,7 +30,7 @@ from pathlib import Path
 
 from jobs.config.link import Link
 from jobs.engine.network.namespaces import OWN, enter, new_namespace
-from search.errors import ConfigError
+from metrics.common.errors import ConfigError
 
 TUN = "/dev/net/tun"
 DEVICE = "link0"

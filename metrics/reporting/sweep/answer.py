@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from metrics.common.errors import ConfigError
 from metrics.comparing.effects import BETWEEN_STARTS_SD, CONFIDENCE, PAIRS_MIN, Conclusion
 from metrics.comparing.recommending import (
     BOTH,
@@ -19,7 +20,6 @@ from metrics.comparing.recommending import (
 )
 from metrics.comparing.sweeps import CASE, AxisEffect, Result, effects_of
 from metrics.units import UNKNOWN, format_megabytes, format_ms, format_size
-from search.errors import ConfigError
 
 SCHEMA_VERSION = 1
 AIMS = {THROUGHPUT: "throughput", LATENCY: "latency", BOTH: "throughput and latency"}

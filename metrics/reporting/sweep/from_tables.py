@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from metrics.common.errors import ConfigError
 from metrics.comparing.sweeps import Result
 from metrics.reporting.summary import RunSummary, trial_document
 from metrics.reporting.summary_tables import summary_of
@@ -14,7 +15,6 @@ from metrics.reporting.sweep.results import CONCLUDED, results_of
 from metrics.tables.store import TableStore
 from metrics.tables.trials import trial_from
 from metrics.traffic.axes import axis_named
-from search.errors import ConfigError
 
 Row = Mapping[str, Any]
 

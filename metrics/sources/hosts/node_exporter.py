@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 
+from metrics.common.errors import ConfigError
 from metrics.sources.hosts import readings
 from metrics.sources.hosts.sample import HostSample
 from metrics.sources.http_access import HttpAccess
@@ -15,7 +16,6 @@ from metrics.sources.rules import RuleSet, selectors_of
 from metrics.sources.scraper import ClosedError, ScrapeError, Scraper
 from metrics.sources.scrapers import OPEN_DEADLINE_S, Scrapers
 from metrics.sources.source import Endpoint
-from search.errors import ConfigError
 
 _OF_DEVICE = '{device="*"}'
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
-from search.quantities import amount
+from metrics.common.quantities import amount
 
 
 class UnexpectedError(ValueError):

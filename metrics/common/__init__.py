@@ -1,0 +1,1 @@
+"""What every package above `search` needs: errors, bounds of options, quantities with units."""
