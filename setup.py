@@ -86,6 +86,7 @@ EXTRAS = {
         "pytest-xdist",
         "ruff",
         "scipy>=1.15",
+        "syrupy",
         "types-psutil",
     ],
 }
@@ -99,6 +100,7 @@ EXTRAS["dev"] += [
 PACKAGES = [
     "search",
     "metrics",
+    "metrics.common",
     "metrics.comparing",
     "metrics.judging",
     "metrics.planning",
