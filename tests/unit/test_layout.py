@@ -155,7 +155,7 @@ def test_search_needs_the_standard_library_only() -> None:
 
 
 def test_set_up_runs_before_any_package_is_installed() -> None:
-    own = {"jobs", "search"}
+    own = {"jobs", "metrics"}
     for name in ("setup/bootstrap", "setup/preflight", "setup/places", "setup/version"):
         path = ROOT / "jobs" / f"{name}.py"
         assert set(_imports(path)) <= {*sys.stdlib_module_names, *own}, path
