@@ -14,10 +14,11 @@ from jobs.runs.compare.answer import (
     ComparisonAnswer,
     SideFacts,
     answer_of,
-    ending_with,
+    outcome_with,
     write_answer,
 )
 from jobs.runs.compare.pairs import CaseComparer, ComparedSize, Effort
+from jobs.runs.compare.presentation import bound_table, differences_table, effects_table, sentence
 from jobs.runs.compare.sides import (
     SideSetup,
     load_sides,
@@ -26,11 +27,11 @@ from jobs.runs.compare.sides import (
     settings_of,
     share_brokers,
 )
-from jobs.runs.compare.words import bound_table, differences_table, effects_table, sentence
 from jobs.setup.preflight import Machine
 from metrics.common.errors import ConfigError
 from metrics.comparing.effects import Conclusion
 from metrics.comparing.pairs import Side
+from tests.support.frozen import lost_keys
 from tests.support.two_sides import TwoSides
 
 ENVIRONMENT = {"broker.version": "4.1.2", "broker.config.num.io.threads": "2"}
@@ -163,6 +164,7 @@ def test_the_file_holds_all_of_it(tmp_path: Path) -> None:
     found = answer(10.0, 8.0)
     write_answer(found, {"compare_id": "id", "status": "done"}, tmp_path / "compare.json")
     document = json.loads((tmp_path / "compare.json").read_text())
+    assert not lost_keys("compare.json", document)
     assert document["compare_id"] == "id"
     assert (document["a"]["run_id"], document["b"]["run_id"]) == ("id-a", "id-b")
     (case,) = document["cases"]
@@ -189,9 +191,9 @@ def test_an_end_before_both_sides_were_open_is_kept(tmp_path: Path) -> None:
     ("b", "pairs", "code"), [(8.0, 4, 4), (10.0, 4, 0), (12.0, 4, 0), (10.0, 2, 3)]
 )
 def test_the_exit_code_is_that_of_the_answer(b: float, pairs: int, code: int) -> None:
-    ending = ending_with(answer(10.0, b, pairs))
-    assert ending.exit_code == code
-    assert (ending.error is None) == (code != 3)
+    outcome = outcome_with(answer(10.0, b, pairs))
+    assert outcome.exit_code == code
+    assert (outcome.error is None) == (code != 3)
 
 
 # --- sides that differ in what is offered -----------------------------------------

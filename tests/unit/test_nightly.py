@@ -17,7 +17,7 @@ from jobs.console.events import RecordingReporter
 from jobs.nightly import nightly
 from jobs.runs.lifecycle import RunOrder, execute
 from jobs.runs.nightly.body import NightRun
-from jobs.runs.nightly.concluding import case_reports, ending_of_night, judged_row, rule_of
+from jobs.runs.nightly.conclusion import case_reports, judged_row, outcome_of_night, rule_of
 from jobs.runs.nightly.junit import write_junit
 from jobs.traffic import traffic
 from metrics.common.errors import ConfigError, GuardStopError
@@ -30,6 +30,7 @@ from metrics.reporting.nightly import (
     write_night,
 )
 from metrics.tables.cases import Outcome
+from tests.support.frozen import lost_keys
 from tests.support.nights import ENVIRONMENT, SUITE, case_row
 
 ROOT = Path(__file__).parents[2]
@@ -66,8 +67,8 @@ def test_how_a_night_ends(
         CaseReport("c", "limit", 1, each, "x", None if each in measured else compared(20.0))
         for each in outcomes
     ]
-    ending = ending_of_night(cases, error)
-    assert (ending.status, ending.exit_code) == (status, code)
+    outcome = outcome_of_night(cases, error)
+    assert (outcome.status, outcome.exit_code) == (status, code)
 
 
 def test_no_case_is_silently_skipped() -> None:
@@ -138,10 +139,10 @@ def test_a_night_that_cannot_begin_leaves_its_files_and_spares_those_of_one_that
 def report() -> NightReport:
     missing = {"late": (Outcome.INVALID, "4 of 4 trials were INVALID")}
     cases = case_reports(SUITE, [compared(10.0, environment=SLOW)], missing, None)
-    ending = ending_of_night(cases, None)
+    outcome = outcome_of_night(cases, None)
     return NightReport(
         "r9", "n9", "s", "c", "w", "g", "2026-11-21T00:00:00Z", "2026-11-21T00:10:00Z",
-        ending.status, ending.exit_code, cases, ending.error,
+        outcome.status, outcome.exit_code, cases, outcome.error,
     )  # fmt: skip
 
 
@@ -149,6 +150,7 @@ def test_nightly_json_holds_each_case_with_its_evidence(tmp_path: Path) -> None:
     path = tmp_path / "nightly.json"
     write_night(report(), path)
     document = json.loads(path.read_text())
+    assert not lost_keys("nightly.json", document)
     assert (document["schema_version"], document["status"], document["exit_code"]) == (
         1,
         "regression",

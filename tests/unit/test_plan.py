@@ -18,6 +18,7 @@ from metrics.tables.boundary import make_boundary
 from metrics.traffic.axes import NP
 from metrics.windows.resource import Resource
 from search.model import Bracket
+from tests.support.frozen import lost_keys
 from tests.support.rows import traffic
 
 POINT = make_boundary(
@@ -43,6 +44,7 @@ def _planned(folder: Path, summary: RunSummary, *more: str) -> dict[str, Any]:
     options = ("--run", str(folder), "--mb-per-s", "600", "--message-bytes", "1000")
     _run(*options, "--json", str(answer), *more)
     read: dict[str, Any] = json.loads(answer.read_text())
+    assert not lost_keys("plan.json", read)
     return read
 
 

@@ -24,6 +24,7 @@ from metrics.reporting.sweep.from_tables import answer_from
 from metrics.reporting.sweep.page import sweep_page
 from metrics.reporting.sweep.results import results_of
 from metrics.trial.trial import Trial
+from tests.support.frozen import lost_keys
 from tests.support.reported import summary_of_sizes
 from tests.support.rows import PATTERN, trial
 from tests.support.sweep_rows import ACKS, as_rows, point_row, run_rows
@@ -152,6 +153,7 @@ def test_the_json_has_the_figures_and_the_words(tmp_path: Path) -> None:
     found = answer(figures(0.8, 4, 0.01), AXES)
     told = json.loads(found.document())
     assert len(told["results"]) == 16
+    assert not lost_keys("sweep.json", told)
     assert [each["words"] for each in told["effects"]] == list(found.sentences)
     assert told["effects"][0]["conclusion"] == "regression"
     assert told["effects"][0]["effect"]["ratio"] == pytest.approx(0.8, rel=0.02)
