@@ -37,10 +37,10 @@ def cleanup(
     Takes the cluster's lock, so that nothing of a run on its way is deleted (exit code 75).
     """
     # Not at the top: --help, and a shell that completes a word, need none of it.
-    from jobs.runs.clearing import clear_up
+    from jobs.runs.cluster_cleanup import clean_up_cluster
 
     age_s = None if older_than is None else duration_s(older_than)
-    return clear_up(cluster, overrides, run_id, age_s, deletes=yes, locks=locks)
+    return clean_up_cluster(cluster, overrides, run_id, age_s, deletes=yes, locks=locks)
 
 
 if __name__ == "__main__":

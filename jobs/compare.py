@@ -11,7 +11,7 @@ import click
 
 from jobs.entry import run
 from jobs.options import COUNT_MAX, Amount, Count, RunId, run_options
-from jobs.runs.asked import Asked
+from jobs.runs.options import RunOptions
 from metrics.common.errors import ConfigError
 from metrics.comparing.effects import PAIRS_MIN
 
@@ -65,7 +65,7 @@ def compare(  # noqa: PLR0913, PLR0917 - one for each option
     steady_pairs: int,
     min_effect: float,
     budget_s: float | None,
-    asked: Asked,
+    options: RunOptions,
 ) -> int:
     """Say whether side B takes less load than side A, how sure that is, and what may cause it.
 
@@ -77,7 +77,7 @@ def compare(  # noqa: PLR0913, PLR0917 - one for each option
     # Not at the top: --help, and a shell that completes a word, need none of it.
     from jobs.console.printing import make_reporter
     from jobs.runs.compare.body import ComparisonRun
-    from jobs.runs.compare.finished import compare_finished
+    from jobs.runs.compare.finished_runs import compare_finished
     from jobs.runs.compare.pairs import Effort
     from jobs.runs.compare.sides import load_sides, require_memory
     from jobs.runs.launch import launch
@@ -90,7 +90,7 @@ def compare(  # noqa: PLR0913, PLR0917 - one for each option
                 "expected two RUN_ID, or --a and --b; leave the others out"
             )
         with make_reporter() as reporter:
-            compare_finished(run_ids, asked.out, min_effect, asked.json_file, reporter)
+            compare_finished(run_ids, options.out, min_effect, options.json_file, reporter)
         return 0
     if a is None or b is None:
         raise ConfigError(
@@ -98,7 +98,7 @@ def compare(  # noqa: PLR0913, PLR0917 - one for each option
         )
     sides = load_sides({Side.A: a, Side.B: b}, cluster, workload, goal, overrides)
     body = ComparisonRun(sides, Effort(pairs, steady_pairs), min_effect, budget_s)
-    return launch(body, asked, check=partial(require_memory, sides))
+    return launch(body, options, check=partial(require_memory, sides))
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from click.core import ParameterSource
 
 from jobs.entry import run
 from jobs.options import COUNT_MAX, ConfName, Count, RunId, duration_s, pattern_options, run_options
-from jobs.runs.asked import Asked
+from jobs.runs.options import RunOptions
 
 
 @click.command("find-limit")
@@ -39,7 +39,7 @@ def find_limit(
     offline: int | None,
     overrides: tuple[str, ...],
     resume: str | None,
-    asked: Asked,
+    options: RunOptions,
 ) -> int:
     """Find the highest load that a cluster sustains, for each message size.
 
@@ -50,7 +50,7 @@ def find_limit(
     from jobs.config import load, load_recorded
     from jobs.runs.launch import launch
     from jobs.runs.limit import LimitRun
-    from jobs.runs.recorded import open_recorded
+    from jobs.runs.recorded_runs import open_recorded_run
 
     held = () if confirm_s is None else (f"goal.search.confirm_s={confirm_s:g}",)
     away = () if offline is None else (f"goal.search.brokers_offline={offline}",)
@@ -59,11 +59,11 @@ def find_limit(
         given = {"cluster": cluster, "workload": workload, "goal": goal}
         named = {name: value for name, value in given.items() if _is_named(name)}
         with ExitStack() as stack:
-            session, settings = open_recorded(asked, resume, stack)
+            session, settings = open_recorded_run(options, resume, stack)
             config = load_recorded(settings, **named, overrides=changed)
-            return launch(LimitRun(config), asked, run_id=resume, resumes=True, session=session)
+            return launch(LimitRun(config), options, run_id=resume, resumes=True, session=session)
     assert workload is not None, "only a run that is resumed brings its own"
-    return launch(LimitRun(load(cluster, workload, goal, changed)), asked)
+    return launch(LimitRun(load(cluster, workload, goal, changed)), options)
 
 
 def _is_named(option: str) -> bool:

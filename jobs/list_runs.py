@@ -15,7 +15,7 @@ from jobs.console.events import Table, note
 from jobs.console.printing import make_reporter
 from jobs.entry import run
 from jobs.options import RunId, json_option, out_option
-from jobs.runs.sole_driver import is_driven
+from jobs.runs.run_lock import is_locked
 from metrics.common.errors import ConfigError
 from metrics.reporting.files import write_file
 from metrics.reporting.known_runs import (
@@ -43,7 +43,7 @@ def runs() -> None:
 @json_option
 def list_runs(out: Path, tag: str | None, json_file: Path | None) -> int:
     """List all runs, the newest first, and write OUT/index.html, their page."""
-    every = known_runs(out, is_driven)
+    every = known_runs(out, is_locked)
     found = [each for each in every if tag is None or tag in each.tags]
     if json_file is not None:
         text = json.dumps(as_documents(found), indent=2, ensure_ascii=False) + "\n"
@@ -129,7 +129,7 @@ def _known(out: Path, run_id: str) -> KnownRun:
     Raises:
         ConfigError: there is none.
     """
-    found = known_runs(out, is_driven)
+    found = known_runs(out, is_locked)
     for each in found:
         if each.run_id == run_id:
             return each

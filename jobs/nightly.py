@@ -12,7 +12,7 @@ import click
 
 from jobs.entry import run
 from jobs.options import Amount, ConfName, OutputFile, run_options
-from jobs.runs.asked import Asked
+from jobs.runs.options import RunOptions
 from metrics.common.errors import ConfigError
 
 
@@ -37,7 +37,7 @@ def nightly(
     budget_s: float | None,
     junit: Path | None,
     overrides: tuple[str, ...],
-    asked: Asked,
+    options: RunOptions,
 ) -> int:
     """Measure the cases of a suite, and tell which of them are worse than before.
 
@@ -60,7 +60,7 @@ def nightly(
         )
     run_id = new_run_id(time.time()) if night is None else f"{loaded.name}-{night}"
     body = NightRun(loaded, config, night or run_id, budget_s, junit)
-    return launch(body, asked, run_id=run_id, resumes=night is not None)
+    return launch(body, options, run_id=run_id, resumes=night is not None)
 
 
 if __name__ == "__main__":

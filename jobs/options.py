@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
-from jobs.runs.asked import Asked
+from jobs.runs.options import RunOptions
 from metrics.common.errors import ConfigError
 from metrics.common.quantities import amount
 from metrics.reporting.files import require_place
@@ -321,7 +321,7 @@ def place_options(command: Command) -> Command:
     return _SET(out_option(tables_option(_SLOTS(command))))
 
 
-_ASKED = tuple(each.name for each in fields(Asked))
+_ASKED = tuple(each.name for each in fields(RunOptions))
 
 
 def run_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -330,6 +330,6 @@ def run_options(command: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(command)
     def gathered(**given: Any) -> Any:
         own = {name: value for name, value in given.items() if name not in _ASKED}
-        return command(asked=Asked(**{name: given[name] for name in _ASKED}), **own)
+        return command(options=RunOptions(**{name: given[name] for name in _ASKED}), **own)
 
     return place_options(_DRY_RUN(_YES(lock_option(json_option(_METRICS_PORT(_NOTIFY(gathered)))))))

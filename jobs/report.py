@@ -27,9 +27,9 @@ def report(run_id: str, out: Path, tables: str | None, target: Path | None) -> N
     this makes it anew, from the Delta tables.
     """
     # Not at the top: --help, and a shell that completes a word, need none of it.
-    from jobs.runs.page_again import write_page_again
+    from jobs.runs.report_regeneration import regenerate_report
 
-    write_page_again(run_id, out, tables, target)
+    regenerate_report(run_id, out, tables, target)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import click
 
 from jobs.entry import run
 from jobs.options import Amount, ConfName, Count, RunId, run_options
-from jobs.runs.asked import Asked
+from jobs.runs.options import RunOptions
 
 
 @click.command("sweep")
@@ -34,7 +34,7 @@ def sweep(
     budget_s: float | None,
     resume: str | None,
     overrides: tuple[str, ...],
-    asked: Asked,
+    options: RunOptions,
 ) -> int:
     """Measure the cases of an experiment, and say what each thing that varies does.
 
@@ -42,10 +42,10 @@ def sweep(
     """
     # Not at the top: --help, and a shell that completes a word, need none of it.
     from jobs.config.experiment import load_sweep
-    from jobs.runs.sweep.command import carry_out
+    from jobs.runs.sweep.command import execute_sweep
 
     loaded = load_sweep(experiment, overrides, cluster, quick=quick, repeats=repeats)
-    return carry_out(loaded, asked, resume, budget_s)
+    return execute_sweep(loaded, options, resume, budget_s)
 
 
 if __name__ == "__main__":

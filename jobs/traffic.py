@@ -9,7 +9,7 @@ import click
 
 from jobs.entry import run
 from jobs.options import COUNT_MAX, Count, Lasting, pattern_options, run_options
-from jobs.runs.asked import Asked
+from jobs.runs.options import RunOptions
 from metrics.common.errors import ConfigError
 from metrics.traffic.sizes import MESSAGE_BYTES_MAX
 
@@ -44,7 +44,7 @@ def traffic(  # noqa: PLR0913, PLR0917 - one for each option
     profile: str | None,
     fail_on: str | None,
     overrides: tuple[str, ...],
-    asked: Asked,
+    options: RunOptions,
 ) -> int:
     """Hold one traffic pattern at a fixed load: trials, or for hours without a gap.
 
@@ -68,8 +68,8 @@ def traffic(  # noqa: PLR0913, PLR0917 - one for each option
     config = load(cluster, workload, goal, (*overrides, *sized)).in_full
     size = config.workload.message_bytes[0]
     held = FixedLoad(size, amount, trials or 1, duration_s, fail_on is not None, changing)
-    deed = f"hold {config.axis.amount(amount)} on it"
-    return launch(FixedLoadRun(config, held), asked, deed=deed)
+    action = f"hold {config.axis.amount(amount)} on it"
+    return launch(FixedLoadRun(config, held), options, action=action)
 
 
 if __name__ == "__main__":

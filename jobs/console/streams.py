@@ -57,11 +57,11 @@ class _SteadyStream(io.TextIOBase):
         """Of the stream."""
         return getattr(self._stream, "encoding", None) or "utf-8"
 
-    def _try(self, deed: Callable[[TextIO], Result], otherwise: Result) -> Result:
+    def _try(self, action: Callable[[TextIO], Result], otherwise: Result) -> Result:
         if self._stream is None:
             return otherwise
         try:
-            return deed(self._stream)
+            return action(self._stream)
         except GONE as error:
             gone, self._stream = self._stream, None
             silence(gone)

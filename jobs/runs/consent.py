@@ -14,13 +14,13 @@ def require_consent(
     configs: Iterable[Configuration],
     reporter: Reporter,
     yes: bool,
-    deed: str = "load it until it is overloaded",
+    action: str = "load it until it is overloaded",
     plan: Callable[[], PlanShown] | None = None,
 ) -> None:
     """Ask for each cluster once, unless it is a testbed or the answer was given.
 
     Args:
-        deed: what would be done with it.
+        action: what would be done with it.
         plan: what whoever is asked has to know first, such as time and bytes.
 
     Raises:
@@ -35,11 +35,11 @@ def require_consent(
         told = f"cluster {name} at {', '.join(servers)} is no testbed"
         if not sys.stdin.isatty():
             raise ConfigError(
-                f"{told}, and this would {deed}; expected --yes, as nobody can be asked; see what "
+                f"{told}, and this would {action}; expected --yes, as nobody can be asked; see what "
                 "it would do with --dry-run"
             )
         if plan is not None:
             reporter.report(plan())
             plan = None  # once is enough
-        if not reporter.confirm(f"{told}: {deed}?"):
+        if not reporter.confirm(f"{told}: {action}?"):
             raise ConfigError(f"{told}, and the answer was no; nothing was loaded")

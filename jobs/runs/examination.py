@@ -20,7 +20,7 @@ from jobs.cluster.sources import open_metrics
 from jobs.config import Cluster, Configuration, Workload, load, load_cluster, load_workload
 from jobs.config.loading import load_goals
 from jobs.console.events import PhaseStarted, Reporter
-from jobs.runs.opening import open_session
+from jobs.runs.context_factory import open_session
 from jobs.trials.context import Session
 from jobs.trials.load import require_room
 from metrics.common.errors import RedlineError

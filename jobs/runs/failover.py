@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from jobs.console.events import note
 from jobs.runs.fixed_load import FixedLoadRun
-from jobs.runs.lifecycle import Life
+from jobs.runs.lifecycle import RunState
 from jobs.trials.holding import Holder
 from jobs.trials.unclean_stop import UncleanStop
 from metrics.common.errors import NoConclusionError
@@ -13,17 +13,17 @@ from metrics.common.errors import NoConclusionError
 class FailoverRun(FixedLoadRun):
     """Holds a load for one trial, and kills a broker of the testbed in its window."""
 
-    def measure(self, life: Life) -> None:
+    def measure(self, run: RunState) -> None:
         """Hold, kill, and start the broker again.
 
         Raises:
             NoConclusionError: no broker was killed, or not every leader served again while the
                 load lasted.
         """
-        testbed = life.context.cluster.testbed
+        testbed = run.context.cluster.testbed
         assert testbed is not None, "see load_sweep"
         stop = UncleanStop(testbed)
-        with Holder(life.context, self.config.cluster.warm_up_max_s) as holder:
+        with Holder(run.context, self.config.cluster.warm_up_max_s) as holder:
             try:
                 trial = holder.hold(self.load.bpm, self.load.load, "a broker is killed", stop=stop)
             finally:
@@ -44,7 +44,7 @@ class FailoverRun(FixedLoadRun):
                 "all, or nobody knows how long it takes; raise workload.trial.measure_s"
             )
         note(
-            life.order.reporter,
+            run.order.reporter,
             f"every leader served again {stop.leaders_back_s:.1f} s after broker {stop.victim} was "
             f"killed; {counts.failed_total:,} records failed, "
             f"{sum(counts.by_producer.retried.values()):,} were sent again, latency p99.9 "

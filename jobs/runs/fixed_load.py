@@ -13,10 +13,10 @@ from pathlib import Path
 from jobs.config import Configuration
 from jobs.config.loading import require_endless
 from jobs.console.events import Plan, RunFinished, Table
-from jobs.runs.endings import Ending, ending_of
+from jobs.runs.artifacts import ArtifactWriter, regeneration_hint
 from jobs.runs.estimate import TESTBED_CAVEAT, describe_producer, on_disk, starting_s, trial_s
-from jobs.runs.leaving import LeftFiles, made_anew
-from jobs.runs.lifecycle import Body, Life
+from jobs.runs.lifecycle import Body, RunState
+from jobs.runs.outcome import RunOutcome, outcome_of
 from jobs.runs.results import REPORT, summary_of_run, write_report
 from jobs.runs.resumption import config_text
 from jobs.trials.holding import Holder
@@ -109,13 +109,13 @@ class FixedLoadRun(Body):
             disk_bytes_max=on_disk(topic, brokers, written, replicated),
         )
 
-    def measure(self, life: Life) -> None:
+    def measure(self, run: RunState) -> None:
         """Hold to the end.
 
         Raises:
             NoConclusionError: no trial was valid.
         """
-        with Holder(life.context, self.config.cluster.warm_up_max_s) as holder:
+        with Holder(run.context, self.config.cluster.warm_up_max_s) as holder:
             load = self.load
             if load.duration_s is not None:
                 count = load.trials_expected(self.config.workload.trial.measure_s)
@@ -130,40 +130,42 @@ class FixedLoadRun(Body):
                 f"none of {len(self.trials)} trials was valid; the first one: {first}"
             )
 
-    def ending(self, error: BaseException | None) -> Ending:
+    def outcome(self, error: BaseException | None) -> RunOutcome:
         """By the error, or by the verdicts where they were asked for."""
         over = [trial for trial in self.trials if trial.verdict is Verdict.OVERLOADED]
         if error is not None or not (over and self.load.must_be_sustained):
-            return ending_of(error)
-        return Ending(
+            return outcome_of(error)
+        return RunOutcome(
             "overloaded",
             RegressionError.exit_code,
             f"{len(over)} of {len(self.trials)} trials were OVERLOADED, the first one: "
             f"{over[0].reasons[0].text}",
         )
 
-    def conclude(self, life: Life, ending: Ending) -> None:
+    def conclude(self, run: RunState, outcome: RunOutcome) -> None:
         """Leave summary.json and the report, and show the trials."""
-        summary = summary_of_run(life, self.config, ending, trials=self.trials)
-        path, reporter = life.order.folder / "summary.json", life.order.reporter
-        files = LeftFiles()
-        files.leave_answer("summary", path, life.order.json_file, partial(write_summary, summary))
+        summary = summary_of_run(run, self.config, outcome, trials=self.trials)
+        path, reporter = run.order.folder / "summary.json", run.order.reporter
+        files = ArtifactWriter()
+        files.write_answer_file(
+            "summary", path, run.order.json_file, partial(write_summary, summary)
+        )
         if self.trials:
             title = f"{self.config.workload.name} held on {self.config.cluster.name}"
             reporter.report(trials_table(title, self.trials))
         left = list(files.written)
-        if life.contexts:
-            page, told = life.order.folder / REPORT, json.loads(config_text(self.config))
-            series = life.context.series.panels(self.trials)
-            if files.leave(
+        if run.contexts:
+            page, told = run.order.folder / REPORT, json.loads(config_text(self.config))
+            series = panels_of_run(run.context.history.series, self.trials)
+            if files.write(
                 "report",
                 page,
                 lambda: write_report(page, summary, self.trials, told, series),
             ):
                 left.insert(0, files.written[-1])
-        left.append(("tables", life.order.tables))
-        reporter.report(RunFinished(summary, time.time() - life.started_s, tuple(left)))
-        files.require_all(made_anew(summary.run_id))
+        left.append(("tables", run.order.tables))
+        reporter.report(RunFinished(summary, time.time() - run.started_s, tuple(left)))
+        files.require_all(regeneration_hint(summary.run_id))
 
 
 def _require_windows(config: Configuration, load: FixedLoad) -> None:

@@ -9,10 +9,10 @@ from functools import partial
 from jobs.cluster.opening import require_startable
 from jobs.config import Configuration
 from jobs.console.events import Plan, PlanShown, Reporter
-from jobs.live.following import reporter_of
-from jobs.runs.asked import Asked
+from jobs.live.followers import reporter_of
 from jobs.runs.consent import require_consent
 from jobs.runs.lifecycle import Body, RunOrder, execute, new_run_id
+from jobs.runs.options import RunOptions
 from jobs.trials.context import Session
 
 OVERLOAD = "load it until it is overloaded"
@@ -21,9 +21,9 @@ OVERLOAD = "load it until it is overloaded"
 def may_begin(
     configs: Sequence[Configuration],
     plan: Callable[[], Plan],
-    asked: Asked,
+    options: RunOptions,
     reporter: Reporter,
-    deed: str = OVERLOAD,
+    action: str = OVERLOAD,
 ) -> bool:
     """Check what can be checked before anything is started, and ask for consent.
 
@@ -34,18 +34,18 @@ def may_begin(
     """
     for config in configs:
         require_startable(config.cluster)
-    if asked.dry_run:
+    if options.dry_run:
         reporter.report(PlanShown(plan()))
         return False
-    require_consent(configs, reporter, asked.yes, deed, lambda: PlanShown(plan()))
+    require_consent(configs, reporter, options.yes, action, lambda: PlanShown(plan()))
     return True
 
 
 def launch(
     body: Body,
-    asked: Asked,
+    options: RunOptions,
     *,
-    deed: str = OVERLOAD,
+    action: str = OVERLOAD,
     run_id: str | None = None,
     resumes: bool = False,
     check: Callable[[], None] | None = None,
@@ -55,8 +55,8 @@ def launch(
 
     Args:
         body: what the run does.
-        asked: the command line.
-        deed: what would be done with a cluster, for whoever is asked for consent.
+        options: the command line.
+        action: what would be done with a cluster, for whoever is asked for consent.
         run_id: of a run that has a name; a new one by default.
         resumes: whether a run of this name may have been begun before.
         check: raises where this machine cannot carry it out; not asked for a plan.
@@ -66,20 +66,20 @@ def launch(
         ConfigError: a testbed's settings are wrong, or nobody consents.
         RedlineError: see `execute`.
     """
-    with reporter_of(asked.metrics_at, asked.notify_from) as reporter:
+    with reporter_of(options.metrics_at, options.notify_from) as reporter:
         configs = tuple(body.configurations.values())
-        if not may_begin(configs, partial(body.plan, asked.out), asked, reporter, deed):
+        if not may_begin(configs, partial(body.plan, options.out), options, reporter, action):
             return 0
         if check is not None:
             check()
         order = RunOrder(
             reporter,
-            asked.out.absolute(),
-            asked.tables_or_default,
+            options.out.absolute(),
+            options.tables_or_default,
             run_id or new_run_id(time.time()),
-            asked.slots,
+            options.slots,
             resumes,
-            asked.locks,
-            asked.json_file,
+            options.locks,
+            options.json_file,
         )
         return execute(body, order, session=session)

@@ -22,11 +22,11 @@ from jobs.cluster.lock import RunLocks, holder_words
 from jobs.cluster.opening import OpenCluster
 from jobs.config import Configuration
 from jobs.console.events import Plan, Reporter, RunStarted, warn
-from jobs.runs.endings import Ending, concluded, ending_of
+from jobs.runs.context_factory import ContextFactory
 from jobs.runs.estimate import caveat_of
-from jobs.runs.opening import Opening
+from jobs.runs.outcome import RunOutcome, finish, outcome_of
 from jobs.runs.resumption import config_text
-from jobs.runs.sole_driver import sole_driver
+from jobs.runs.run_lock import run_lock
 from jobs.spark.failures import spark_told
 from jobs.spark.session import cancel_group, run_interruptibly
 from jobs.trials.context import RunContext, Session
@@ -72,7 +72,7 @@ class RunOrder:
 
 
 @dataclass
-class Life:
+class RunState:
     """A run on its way.
 
     Attributes:
@@ -87,7 +87,7 @@ class Life:
     order: RunOrder
     contexts: dict[str, RunContext] = field(default_factory=dict)
     started_s: float = field(default_factory=time.time)
-    recorded: Ending | None = None
+    recorded: RunOutcome | None = None
     ended_by: BaseException | None = None
 
     @property
@@ -145,24 +145,24 @@ class Body(ABC):
         """Whether an earlier part of a run that is resumed may have left results here."""
         return True
 
-    def resume(self, life: Life) -> None:
+    def resume(self, run: RunState) -> None:
         """Take over what was made before; everything is open, and nothing is loaded yet."""
         return
 
     @abstractmethod
-    def measure(self, life: Life) -> None:
+    def measure(self, run: RunState) -> None:
         """Do the job; what was measured before an error or an interrupt stays in the body."""
 
-    def fail(self, life: Life, error: BaseException) -> None:
+    def fail(self, run: RunState, error: BaseException) -> None:
         """Make what can be made of a run that an error ended, before it is concluded."""
         return
 
-    def ending(self, error: BaseException | None) -> Ending:
+    def outcome(self, error: BaseException | None) -> RunOutcome:
         """How a run ended that raised this, or nothing."""
-        return ending_of(error)
+        return outcome_of(error)
 
     @abstractmethod
-    def conclude(self, life: Life, ending: Ending) -> None:
+    def conclude(self, run: RunState, outcome: RunOutcome) -> None:
         """Leave the run's files and tell the reader; after an error what is known until then.
 
         Raises:
@@ -185,53 +185,55 @@ def execute(
     Raises:
         TryLaterError: another process drives this run, or another run has the cluster's lock.
         ConfigError: a file of a run that ended well could not be written; all others are.
-        NoConclusionError, RegressionError: as the body's ending says.
+        NoConclusionError, RegressionError: as the body's outcome says.
         RedlineError: as opening the cluster, the session or the tables raises.
         KeyboardInterrupt: it was interrupted.
     """
-    life = Life(order)
-    with sole_driver(order.folder, life.driver) as is_told, _logged_to(order.folder / "run.log"):
+    run = RunState(order)
+    with run_lock(order.folder, run.driver) as is_told, _logged_to(order.folder / "run.log"):
         if not (is_told or order.locks):
             text = "a second driver of this run would not be seen: its folder's disk has no locks"
             warn(order.reporter, text)
-        return _execute(body, life, cluster, session)
+        return _execute(body, run, cluster, session)
 
 
-def _execute(body: Body, life: Life, cluster: OpenCluster | None, session: Session | None) -> int:
-    order = life.order
+def _execute(
+    body: Body, run: RunState, cluster: OpenCluster | None, session: Session | None
+) -> int:
+    order = run.order
     # What an earlier part of the run left stays as it is until this one goes on with it.
     is_begun = not (order.resumes and body.has_results(order.folder))
     order.reporter.report(RunStarted(order.run_id, body.plan(order.folder)))
     try:
         with ExitStack() as stack:
             with spark_told():
-                _open(body, life, stack, cluster, session)
-                body.resume(life)
+                _open(body, run, stack, cluster, session)
+                body.resume(run)
             is_begun = True
-            with _recorded(body, life), spark_told():
-                body.measure(life)
+            with _recorded(body, run), spark_told():
+                body.measure(run)
             ended = stack.pop_all()
     except BaseException as error:  # noqa: BLE001 - a run that is over stays so
-        if life.recorded is not None and error is not life.ended_by:
+        if run.recorded is not None and error is not run.ended_by:
             _tell_untidy(order.reporter, error)
-        ended_by = life.ended_by or error
+        ended_by = run.ended_by or error
         if is_begun:
-            body.fail(life, ended_by)
-            _conclude_failed(body, life, ended_by)
+            body.fail(run, ended_by)
+            _conclude_failed(body, run, ended_by)
         raise ended_by from ended_by.__cause__
-    ending = life.recorded or body.ending(None)
-    with _closing_meanwhile(life, ended):
-        return concluded(ending, order.reporter, partial(body.conclude, life, ending))
+    outcome = run.recorded or body.outcome(None)
+    with _closing_meanwhile(run, ended):
+        return finish(outcome, order.reporter, partial(body.conclude, run, outcome))
 
 
 @contextmanager
-def _closing_meanwhile(life: Life, ended: ExitStack) -> Iterator[None]:
+def _closing_meanwhile(run: RunState, ended: ExitStack) -> Iterator[None]:
     """Compact the tables and close what the run had opened, while its files are written.
 
     The run is over and recorded, so nothing that breaks here changes how it ended. An interrupt
     cuts the compaction short; a second one ends the wait.
     """
-    spark, tables = life.context.session.spark, life.context.tables
+    spark, tables = run.context.session.spark, run.context.tables
     pool = ThreadPoolExecutor(1, thread_name_prefix="redline-close")
     compacted = pool.submit(run_interruptibly, spark, COMPACTION, tables.compact)
     closed = pool.submit(ended.close)
@@ -243,9 +245,9 @@ def _closing_meanwhile(life: Life, ended: ExitStack) -> Iterator[None]:
             wait([compacted])
         except KeyboardInterrupt:
             cancel_group(spark, COMPACTION)
-            warn(life.order.reporter, "the tables are not compacted, which the next run will do")
+            warn(run.order.reporter, "the tables are not compacted, which the next run will do")
         for each in (compacted, closed):
-            _require_tidy(life.order.reporter, each)
+            _require_tidy(run.order.reporter, each)
 
 
 def _require_tidy(reporter: Reporter, done: Future[None]) -> None:
@@ -260,12 +262,12 @@ def _tell_untidy(reporter: Reporter, error: BaseException) -> None:
     warn(reporter, f"after the end of the run: {str(error) or type(error).__name__}")
 
 
-def _conclude_failed(body: Body, life: Life, error: BaseException) -> None:
+def _conclude_failed(body: Body, run: RunState, error: BaseException) -> None:
     """Conclude a run that an error ended, which goes on whatever comes in between."""
     try:
-        body.conclude(life, life.recorded or body.ending(error))
+        body.conclude(run, run.recorded or body.outcome(error))
     except RedlineError as second:
-        warn(life.order.reporter, str(second))
+        warn(run.order.reporter, str(second))
 
 
 def new_run_id(at_s: float) -> str:
@@ -276,16 +278,16 @@ def new_run_id(at_s: float) -> str:
 
 def _open(
     body: Body,
-    life: Life,
+    run: RunState,
     stack: ExitStack,
     cluster: OpenCluster | None,
     session: Session | None,
 ) -> None:
-    order = life.order
-    locks = RunLocks(life.driver) if order.locks else None
+    order = run.order
+    locks = RunLocks(run.driver) if order.locks else None
     for name, config in body.configurations.items():
-        first = life.context if life.contexts else None
-        life.contexts[name] = Opening(
+        first = run.context if run.contexts else None
+        run.contexts[name] = ContextFactory(
             config,
             body.reporter_of(name, order.reporter),
             f"{order.run_id}-{name}" if name else order.run_id,
@@ -297,37 +299,37 @@ def _open(
             first.cluster if first and body.shares_brokers else cluster,
             locks,
         ).open(stack)
-        life.contexts[name].member = order.member
+        run.contexts[name].member = order.member
         if first is not None:
-            life.contexts[name].numbers = first.numbers
+            run.contexts[name].numbers = first.numbers
 
 
 @contextmanager
-def _recorded(body: Body, life: Life) -> Iterator[None]:
+def _recorded(body: Body, run: RunState) -> Iterator[None]:
     """Append that the run started, and at its end, whatever it is, how it ended.
 
     What the tables have is what the run's files say, too: nothing that happens later changes it.
     """
-    _append_rows(body, life, "started")
+    _append_rows(body, run, "started")
     try:
         yield
     except BaseException as error:
-        life.ended_by, life.recorded = error, body.ending(error)
+        run.ended_by, run.recorded = error, body.outcome(error)
         try:
             with spark_told():
-                _undisturbed(partial(_append_rows, body, life, "finished", life.recorded))
+                _undisturbed(partial(_append_rows, body, run, "finished", run.recorded))
         except RedlineError as second:
-            warn(life.order.reporter, f"the run's end is not recorded: {second}")
+            warn(run.order.reporter, f"the run's end is not recorded: {second}")
         raise
-    ending = body.ending(None)
-    _undisturbed(partial(_append_rows, body, life, "finished", ending))
-    life.recorded = ending
+    outcome = body.outcome(None)
+    _undisturbed(partial(_append_rows, body, run, "finished", outcome))
+    run.recorded = outcome
 
 
-def _undisturbed(deed: Callable[[], None]) -> None:
+def _undisturbed(action: Callable[[], None]) -> None:
     """Do what an interrupt must not leave half done; a second one ends the wait for it."""
     pool = ThreadPoolExecutor(1, thread_name_prefix="redline-end")
-    done = pool.submit(deed)
+    done = pool.submit(action)
     pool.shutdown(wait=False)
     try:
         done.result()
@@ -335,9 +337,9 @@ def _undisturbed(deed: Callable[[], None]) -> None:
         done.result()
 
 
-def _append_rows(body: Body, life: Life, event: str, ending: Ending | None = None) -> None:
+def _append_rows(body: Body, run: RunState, event: str, outcome: RunOutcome | None = None) -> None:
     for name, config in body.configurations.items():
-        context = life.contexts[name]
+        context = run.contexts[name]
         # Before the first trial its start is durable, as each trial waits for what came before it.
         context.tables.append_run(
             RunRow(
@@ -348,18 +350,18 @@ def _append_rows(body: Body, life: Life, event: str, ending: Ending | None = Non
                 workload=config.workload.name,
                 goal=config.goal_names,
                 brokers=context.brokers,
-                status=ending.status if ending else "running",
-                exit_code=ending.exit_code if ending else None,
-                error=ending.error if ending else None,
+                status=outcome.status if outcome else "running",
+                exit_code=outcome.exit_code if outcome else None,
+                error=outcome.error if outcome else None,
                 config=config_text(config),
                 environment=context.environment,
                 caveat=caveat_of(config, context.caveats),
                 member=context.member,
             ),
-            is_new=ending is None and not life.order.resumes,
+            is_new=outcome is None and not run.order.resumes,
         )
-    if ending is not None:
-        for context in life.contexts.values():
+    if outcome is not None:
+        for context in run.contexts.values():
             context.tables.settle()
 
 

@@ -12,11 +12,11 @@ from pathlib import Path
 from jobs.config import Configuration
 from jobs.config.loading import require_endless, require_open_loop
 from jobs.console.events import Plan, PointFinished, RunFinished, warn
-from jobs.runs.endings import NO_CONCLUSION, Ending, ending_of
+from jobs.runs.artifacts import regeneration_hint
 from jobs.runs.estimate import line_of, plan_of
-from jobs.runs.leaving import made_anew
-from jobs.runs.lifecycle import Body, Life
-from jobs.runs.offline import limits_offline
+from jobs.runs.lifecycle import Body, RunState
+from jobs.runs.outage_limits import find_outage_limits
+from jobs.runs.outcome import NO_CONCLUSION, RunOutcome, outcome_of
 from jobs.runs.results import (
     boundary_of,
     planted_table,
@@ -26,11 +26,12 @@ from jobs.runs.results import (
     write_results,
 )
 from jobs.runs.resumption import config_text, replay, resumed_trials
+from jobs.runs.search_progress import progress_updater
 from jobs.trials.calibration import calibrate
 from jobs.trials.context import RunContext
 from jobs.trials.gates import Gates
 from jobs.trials.load import GeneratorError, StageFailedError
-from jobs.trials.measure import Outlook, TrialMeasurer
+from jobs.trials.measure import SearchProgress, TrialMeasurer
 from jobs.trials.point_topics import PointTopics
 from jobs.trials.warm_up import open_gates, warm_up_pattern
 from metrics.common.errors import ConfigError, GuardStopError, NoConclusionError
@@ -41,11 +42,9 @@ from metrics.traffic.axes import NP
 from metrics.trial.state import ALL_BROKERS, place_of
 from metrics.trial.warm_up import WarmUp
 from search.bracket import bracket_of
-from search.forecast import trials_left
 from search.line import FinishedPoint, Line
 from search.lines import next_size, run_lines
-from search.loop import Histories
-from search.model import Decision, GaveUp, Measure, Observation, StatesInterval
+from search.model import GaveUp, IntervalSearcher, Observation
 
 
 class LimitRun(Body):
@@ -74,19 +73,19 @@ class LimitRun(Body):
         """Forecast on simulated clusters."""
         return plan_of(self.config, out)
 
-    def resume(self, life: Life) -> None:
+    def resume(self, run: RunState) -> None:
         """Take over the trials of the run that is resumed, and see where it stood."""
-        context = life.context
+        context = run.context
         self._lines = {
             goal.name: line_of(context.workload, goal, context.brokers)
             for goal in self.config.goals
         }
         self._points = {goal: [] for goal in self._lines}
-        if not life.order.resumes:
+        if not run.order.resumes:
             return
         if self.config.goal.search.brokers_offline is not None:
             raise ConfigError(
-                f"--resume names the run {life.order.run_id}, which takes brokers away; expected "
+                f"--resume names the run {run.order.run_id}, which takes brokers away; expected "
                 "one with all brokers, as what they had to catch up with is gone; start a new run"
             )
         tables, run_id = context.tables, context.run_id
@@ -100,23 +99,15 @@ class LimitRun(Body):
 
     # --- searching ----------------------------------------------------------
 
-    def measure(self, life: Life) -> None:
+    def measure(self, run: RunState) -> None:
         """Search, size by size and for all goals from the same trials."""
-        context = life.context
+        context = run.context
         for goal, points in self._points.items():
             for point in points:
                 self._keep(context, goal, point)
-        outlook = Outlook()
+        progress = SearchProgress()
         drawing.prepare()  # nothing is judged yet, and the next seconds are spent waiting
         gates = open_gates(context, self.config.cluster.warm_up_max_s)
-
-        def look_ahead(decision: Decision, histories: Histories) -> None:
-            if isinstance(decision, Measure):
-                outlook.reason = decision.reason
-                outlook.trials_left = max(
-                    trials_left(line, self._points[goal], histories[goal])
-                    for goal, line in self._lines.items()
-                )
 
         def end_point(goal: str, point: FinishedPoint) -> None:
             self._calibrate(context, topics, point.bpm)
@@ -130,8 +121,8 @@ class LimitRun(Body):
             try:
                 run_lines(
                     self._lines,
-                    lambda bpm: TrialMeasurer(context, topics, gates, bpm, outlook),
-                    look_ahead,
+                    lambda bpm: TrialMeasurer(context, topics, gates, bpm, progress),
+                    progress_updater(progress, self._lines, self._points),
                     self._points,
                     self._begun,
                     end_point,
@@ -140,7 +131,7 @@ class LimitRun(Body):
                 self._keep_cut(context, str(stop))
                 raise
         if self.config.goal.search.brokers_offline is not None:
-            for boundary in limits_offline(context, self._lines, self._points, self.boundaries):
+            for boundary in find_outage_limits(context, self._lines, self._points, self.boundaries):
                 self._keep_boundary(context, boundary)
 
     def _warm(self, context: RunContext, topics: PointTopics, gates: Gates) -> None:
@@ -180,7 +171,7 @@ class LimitRun(Body):
         for goal, line in self._lines.items():
             history = tuple(trial.observation(goal) for trial in own)
             searcher = line.searcher(bpm, self._points[goal])
-            interval = searcher.interval(history) if isinstance(searcher, StatesInterval) else None
+            interval = searcher.interval(history) if isinstance(searcher, IntervalSearcher) else None
             gave_up = GaveUp(bracket_of(line.searched(history)), why, interval)
             cut = FinishedPoint(bpm, gave_up, history)
             boundary = boundary_of(cut, context.trials, self.config, goal, context.brokers)
@@ -212,14 +203,14 @@ class LimitRun(Body):
 
     # --- concluding ---------------------------------------------------------
 
-    def ending(self, error: BaseException | None) -> Ending:
+    def outcome(self, error: BaseException | None) -> RunOutcome:
         """By the error, or by the points that stayed open."""
         if error is not None:
-            return ending_of(error)
+            return outcome_of(error)
         reasons = [why_no_answer(b, self.config.goal_named(b.goal)) for b in self.boundaries]
         missing = [(b, why) for b, why in zip(self.boundaries, reasons, strict=True) if why]
         if not missing:
-            return Ending()
+            return RunOutcome()
         several = len({b.goal for b in self.boundaries}) > 1
         told = "; ".join(
             f"{f'{b.goal} at ' if several else ''}{b.bpm} B"
@@ -227,26 +218,26 @@ class LimitRun(Body):
             for b, why in missing
         )
         text = f"no conclusion for {told}"
-        return Ending(NO_CONCLUSION, NoConclusionError.exit_code, text)
+        return RunOutcome(NO_CONCLUSION, NoConclusionError.exit_code, text)
 
-    def conclude(self, life: Life, ending: Ending) -> None:
+    def conclude(self, run: RunState, outcome: RunOutcome) -> None:
         """Leave summary.json, chart and report."""
         goals = list(self._lines)
         found = sorted(
             self.boundaries, key=lambda b: (goals.index(b.goal), place_of(b.state), b.bpm)
         )
-        summary = summary_of_run(life, self.config, ending, found)
+        summary = summary_of_run(run, self.config, outcome, found)
         trials, series = None, None
-        if life.contexts:
-            trials = life.context.trials
-            series = life.context.series.panels(trials)
+        if run.contexts:
+            trials = run.context.trials
+            series = panels_of_run(run.context.history.series, trials)
         told = json.loads(config_text(self.config))
-        order = life.order
+        order = run.order
         files = write_results(
             summary, order.folder, order.tables, trials, told, series, order.json_file
         )
-        took_s = time.time() - life.started_s
-        life.order.reporter.report(RunFinished(summary, took_s, tuple(files.written)))
+        took_s = time.time() - run.started_s
+        run.order.reporter.report(RunFinished(summary, took_s, tuple(files.written)))
         if (planted := planted_table(found)) is not None:
-            life.order.reporter.report(planted)
-        files.require_all(made_anew(summary.run_id))
+            run.order.reporter.report(planted)
+        files.require_all(regeneration_hint(summary.run_id))

@@ -11,7 +11,7 @@ from typing import Any
 
 from jobs.console.events import Level, Notice, Table
 from jobs.console.printing import make_reporter
-from jobs.runs.endings import Ending, concluded, ending_of
+from jobs.runs.outcome import RunOutcome, finish, outcome_of
 from metrics.common.errors import ConfigError, NoConclusionError
 from metrics.planning.provisioning import Demand, MeasuredLimit, Provision, provision
 from metrics.planning.setups import DAY_S, setups_of, smallest
@@ -115,10 +115,10 @@ def choose_setup(folder: Path, demand: Demand, json_file: Path | None) -> None:
         "setups": [asdict(one) for one in setups],
         "caveat": answer.caveat,
     }
-    ending = Ending()
+    outcome = RunOutcome()
     if found is None:
         largest = format_mb_per_s(max(s.mb_per_s for s in setups))
-        ending = ending_of(
+        outcome = outcome_of(
             NoConclusionError(
                 f"{told}: the largest carries {largest} of {format_mb_per_s(wanted)} MB/s; measure "
                 "larger ones"
@@ -128,7 +128,7 @@ def choose_setup(folder: Path, demand: Demand, json_file: Path | None) -> None:
         reporter.report(Table(title, head, rows))
         for sentence in (told, *([answer.caveat] if answer.caveat else [])):
             reporter.report(Notice(Level.NOTE, sentence))
-        concluded(ending, reporter, partial(_write, json_file, document))
+        finish(outcome, reporter, partial(_write, json_file, document))
 
 
 def _write(json_file: Path | None, document: Mapping[str, Any]) -> None:

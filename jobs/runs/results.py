@@ -11,26 +11,31 @@ from typing import Any
 
 from jobs.config import Configuration, Goal
 from jobs.console.events import Table
-from jobs.runs.endings import Ending
+from jobs.runs.artifacts import ArtifactWriter
 from jobs.runs.estimate import confirmation_of
-from jobs.runs.leaving import LeftFiles
-from jobs.runs.lifecycle import Life
+from jobs.runs.lifecycle import RunState
+from jobs.runs.outcome import RunOutcome
 from jobs.runs.reproduce import command_of
-from metrics.judging.agreement import NEAR_LIMIT, Told, agreed, contradiction
+from metrics.judging.attribution_votes import (
+    VOTING_LOAD_RATIO_MAX,
+    AttributionVote,
+    contradiction,
+)
 from metrics.reporting.boundary_chart import write_chart
 from metrics.reporting.files import write_atomic
 from metrics.reporting.limit_words import AT_LEVEL, doubt_words, span_words
 from metrics.reporting.page.model import build_report, is_held
 from metrics.reporting.page.page import report_page
-from metrics.reporting.page.series import Panels, SeriesOfRun
+from metrics.reporting.page.series import Panels
 from metrics.reporting.summary import RunSummary, by_goal, trial_document, write_summary
 from metrics.tables.boundary import Boundary, make_boundary
 from metrics.tables.store import TableStore
 from metrics.trial.histogram import Quantiles
+from metrics.trial.series import RunSeries
 from metrics.trial.state import ALL_BROKERS
 from metrics.trial.trial import Trial
 from metrics.units import UNKNOWN, format_duration, format_size
-from search.confirming import after_words, held_in
+from search.confirming import describe_failure, split_history
 from search.line import FinishedPoint
 from search.model import Bracket, Done, GaveUp, Verdict
 
@@ -123,20 +128,20 @@ def _known(time_ms: float) -> float | None:
 
 def _near_limit(
     trials: Iterable[Trial], bracket: Bracket, config: Configuration, goal: str
-) -> tuple[Told, ...]:
+) -> tuple[AttributionVote, ...]:
     """What the overloads from the bracket's overloaded side on say, the nearer the more."""
     lowest = bracket.overloaded
     if lowest is None:
         return ()
     return tuple(
-        Told(each.judgements[goal], config.axis.amount(each.load), lowest / each.load)
+        AttributionVote(each.judgements[goal], config.axis.amount(each.load), lowest / each.load)
         for each in trials
         if each.judgements[goal].verdict is Verdict.OVERLOADED
-        and lowest <= each.load <= lowest * NEAR_LIMIT
+        and lowest <= each.load <= lowest * VOTING_LOAD_RATIO_MAX
     )
 
 
-def _contradiction(told: Sequence[Told]) -> tuple[str, ...]:
+def _contradiction(told: Sequence[AttributionVote]) -> tuple[str, ...]:
     text = contradiction(told)
     return (text,) if text else ()
 
@@ -158,7 +163,7 @@ def _held(
     point: FinishedPoint, trials: Sequence[Trial], config: Configuration, goal: str
 ) -> tuple[str, ...]:
     """How long limits of this point were held, and from when on and why one did not last."""
-    told = held_in(point.history, confirmation_of(config.workload, config.goal_named(goal)))
+    told = split_history(point.history, confirmation_of(config.workload, config.goal_named(goal)))
     notes = []
     for hold in told.failed:
         over = [
@@ -170,7 +175,7 @@ def _held(
         ]
         why = f": {over[-1].reasons[0].text}" if over and over[-1].reasons else ""
         amount = config.axis.amount(hold.load)
-        notes.append(f"{amount} did not last, {after_words(hold)}{why}")
+        notes.append(f"{amount} did not last, {describe_failure(hold)}{why}")
     if isinstance(point.result, Done) and point.result.confirmed_s is not None and told.last:
         hold = told.last
         notes.append(
@@ -191,28 +196,28 @@ def _beside_others(trials: Sequence[Trial]) -> tuple[str, ...]:
 
 
 def summary_of_run(
-    life: Life,
+    run: RunState,
     config: Configuration,
-    ending: Ending,
+    outcome: RunOutcome,
     boundaries: Sequence[Boundary] = (),
     trials: Sequence[Trial] = (),
 ) -> RunSummary:
     """What a run concluded: of a search its boundary points, of fixed loads their trials."""
-    started_at, finished_at = life.times
+    started_at, finished_at = run.times
     return RunSummary(
-        run_id=life.order.run_id,
+        run_id=run.order.run_id,
         started_at=started_at,
         finished_at=finished_at,
         cluster=config.cluster.name,
         workload=config.workload.name,
         goal=config.goal_names,
         boundaries=tuple(boundaries),
-        brokers=life.brokers,
-        status=ending.status,
-        exit_code=ending.exit_code,
-        error=ending.error,
-        caveat=life.caveat(config),
-        environment=life.environment,
+        brokers=run.brokers,
+        status=outcome.status,
+        exit_code=outcome.exit_code,
+        error=outcome.error,
+        caveat=run.caveat(config),
+        environment=run.environment,
         replication_factor=config.workload.topic.replication_factor,
         consumer_groups=config.workload.consumers.groups,
         trials=tuple(map(trial_document, trials)),
@@ -249,7 +254,7 @@ def write_results(
     settings: Mapping[str, Mapping[str, Any]] | None = None,
     series: Panels | None = None,
     json_file: Path | None = None,
-) -> LeftFiles:
+) -> ArtifactWriter:
     """Write summary.json, the chart and the report, each whether or not the others could be.
 
     Args:
@@ -257,18 +262,18 @@ def write_results(
             no tables, which has no report either.
         json_file: where the summary is written besides; None for nowhere.
     """
-    files, path, page = LeftFiles(), folder / "summary.json", folder / REPORT
-    files.leave_answer("summary", path, json_file, partial(write_summary, summary))
+    files, path, page = ArtifactWriter(), folder / "summary.json", folder / REPORT
+    files.write_answer_file("summary", path, json_file, partial(write_summary, summary))
     for goal, part in by_goal(summary):
         drawn = folder / f"boundary{f'-{goal}' if goal else ''}.html"
         picture = drawn.with_suffix(".png")
-        is_left = part.boundaries and files.leave(
+        is_left = part.boundaries and files.write(
             "chart", drawn, partial(write_chart, part, drawn, picture)
         )
         if is_left and picture.exists():  # which needs what draws pictures
             files.written.append(("chart", str(picture)))
     if trials is not None:
-        files.leave(
+        files.write(
             "report", page, lambda: write_report(page, summary, trials, settings or {}, series)
         )
         files.written.append(("tables", tables))
@@ -287,7 +292,7 @@ def write_report(
 
     Args:
         trials: all that it made.
-        series: their readings over time, see `SeriesOfRun.panels`.
+        series: their readings over time, see `metrics.reporting.page.series.panels_of_run`.
         settings: its configuration, as `jobs.runs.resumption.config_text` records it.
     """
     held = [(each.pattern.bpm, each.load) for each in trials] if is_held(summary) else []
@@ -295,9 +300,9 @@ def write_report(
     write_atomic(page, report_page(build_report(summary, trials, settings, command, series)))
 
 
-def series_from(tables: TableStore, run_id: str, trials: Sequence[Trial]) -> SeriesOfRun:
+def series_from(tables: TableStore, run_id: str, trials: Sequence[Trial]) -> RunSeries:
     """What the tables have of these trials' readings over time."""
-    series = SeriesOfRun()
+    series = RunSeries()
     samples = tables.samples_of(run_id)
     for trial in trials:
         series.add(trial, samples.get(trial.number, ()))

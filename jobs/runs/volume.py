@@ -8,7 +8,7 @@ from pathlib import Path
 from jobs.config import Configuration
 from jobs.console.events import Plan, note
 from jobs.runs.fixed_load import FixedLoad, FixedLoadRun
-from jobs.runs.lifecycle import Life
+from jobs.runs.lifecycle import RunState
 from jobs.testbed.page_cache import forget
 from jobs.testbed.places import node_files
 from jobs.trials.holding import Holder
@@ -55,30 +55,30 @@ class VolumeRun(FixedLoadRun):
         whole, count = super().plan(out), len(self._steps)
         return replace(whole, trials_estimated=count, duration_s=whole.duration_s * count)
 
-    def measure(self, life: Life) -> None:
+    def measure(self, run: RunState) -> None:
         """Write, and read where that is asked.
 
         Raises:
             NoConclusionError: not all of it was written, or read.
         """
-        with Holder(life.context, self.config.cluster.warm_up_max_s) as holder:
+        with Holder(run.context, self.config.cluster.warm_up_max_s) as holder:
             for index, (why, config) in enumerate(self._steps):
                 left = len(self._steps) - index
                 if self._cold and index:
-                    self._forget(life)
+                    self._forget(run)
                 trial = holder.hold(self.load.bpm, self.load.load, why, left, config)
                 self.trials.append(trial)
                 took_s = time_of_volume(trial, why)
                 told = f"{self._volume_mb:,.0f} MB in {took_s:.2f} s"
                 rate = format_mb_per_s(self._volume_mb / took_s)
-                note(life.order.reporter, f"{why}: {told}, {rate} MB/s")
+                note(run.order.reporter, f"{why}: {told}, {rate} MB/s")
 
-    def _forget(self, life: Life) -> None:
-        testbed = life.context.cluster.testbed
+    def _forget(self, run: RunState) -> None:
+        testbed = run.context.cluster.testbed
         assert testbed is not None, "see load_sweep"
         forgotten = forget(node_files(node).data for node in testbed.brokers.values())
         note(
-            life.order.reporter, f"the page cache forgot {format_volume(forgotten)} of log segments"
+            run.order.reporter, f"the page cache forgot {format_volume(forgotten)} of log segments"
         )
 
 

@@ -7,7 +7,7 @@ from types import TracebackType
 from jobs.config import Configuration
 from jobs.trials.context import RunContext
 from jobs.trials.continuous import ContinuousMeasurer
-from jobs.trials.measure import Outlook, TrialMeasurer
+from jobs.trials.measure import SearchProgress, TrialMeasurer
 from jobs.trials.point_topics import PointTopics
 from jobs.trials.unclean_stop import UncleanStop
 from jobs.trials.warm_up import open_gates
@@ -50,8 +50,8 @@ class Holder:
         Raises:
             GuardStopError: a guard tripped; a trial that it ended is kept, as INVALID.
         """
-        outlook, context = Outlook(reason, trials_left), self._context
-        measurer = TrialMeasurer(context, self._topics, self._gates, bpm, outlook, stop=stop)
+        progress, context = SearchProgress(reason, trials_left), self._context
+        measurer = TrialMeasurer(context, self._topics, self._gates, bpm, progress, stop=stop)
         of_run = context.config
         # Not a copy of the context: what the warm-up reads before this trial belongs to the run.
         context.config = of_run if config is None else config
@@ -79,8 +79,8 @@ class Holder:
             GuardStopError: a guard tripped; the windows before are kept.
             NoConclusionError: what was acknowledged is not what the topics hold.
         """
-        outlook = Outlook(reason, windows)
-        measurer = ContinuousMeasurer(self._context, self._topics, self._gates, bpm, outlook)
+        progress = SearchProgress(reason, windows)
+        measurer = ContinuousMeasurer(self._context, self._topics, self._gates, bpm, progress)
         measurer.hold_on(load, windows, into, profile)
 
     def __enter__(self) -> Holder:

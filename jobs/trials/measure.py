@@ -14,7 +14,7 @@ from jobs.console.events import TrialFinished, TrialStarted
 from jobs.engine.task.plan import TrialPlan
 from jobs.trials.broker_sockets import BrokerSockets
 from jobs.trials.context import RunContext
-from jobs.trials.driver_line import TrialLine
+from jobs.trials.control_server import TaskChannel
 from jobs.trials.early_end import EarlyEnd
 from jobs.trials.gates import Gates
 from jobs.trials.load import GeneratorError, StageFailedError, Target
@@ -47,7 +47,7 @@ _POLL_S = 0.25
 
 
 @dataclass
-class Outlook:
+class SearchProgress:
     """What the search expects next, for progress; set before each trial."""
 
     reason: str = ""
@@ -69,14 +69,14 @@ class TrialMeasurer:
         topics: PointTopics,
         gates: Gates,
         bpm: int,
-        outlook: Outlook,
+        progress: SearchProgress,
         held: int | None = None,
         stop: UncleanStop | None = None,
     ) -> None:
         self._context = context
         self._topics = topics
         self._gates = gates
-        self._outlook = outlook
+        self._progress = progress
         self._bpm = bpm
         self._held = held
         self._stop = stop
@@ -142,7 +142,7 @@ class TrialMeasurer:
             context.tables.append_trial(trial, samples.nodes, samples.hosts)
         context.trials.append(trial)
         context.series.add(trial, samples.nodes)
-        left = max(0, self._outlook.trials_left - 1)
+        left = max(0, self._progress.trials_left - 1)
         context.reporter.report(TrialFinished(trial, time.time() - started_s, left))
         context.guards.require_untripped()
         context.cluster.check()
@@ -282,14 +282,14 @@ class TrialMeasurer:
         sampler: TrialSampler,
         pattern: TrafficPattern,
         topics: TopicSet,
-        line: TrialLine,
+        channel: TaskChannel,
     ) -> Iterator[None]:
         context = self._context
-        early_end = EarlyEnd(context, pattern, line, sampler.nodes)
-        ticker = Ticker(context.reporter, sampler.nodes, pattern, line)
-        stop = nullcontext() if self._stop is None else self._stop.watch(line, pattern, topics)
-        ends = self._ends.watch(line, pattern.phases) if self._ends else nullcontext()
-        with context.guards.watch(pattern, line), early_end.watch(), ticker.watch(), stop, ends:
+        early_end = EarlyEnd(context, pattern, channel, sampler.nodes)
+        ticker = Ticker(context.reporter, sampler.nodes, pattern, channel)
+        stop = nullcontext() if self._stop is None else self._stop.watch(channel, pattern, topics)
+        ends = self._ends.watch(channel, pattern.phases) if self._ends else nullcontext()
+        with context.guards.watch(pattern, channel), early_end.watch(), ticker.watch(), stop, ends:
             yield
 
     def _settled_offsets(
@@ -315,7 +315,7 @@ class TrialMeasurer:
             TrialStarted(
                 number,
                 pattern,
-                self._outlook.reason,
+                self._progress.reason,
                 pattern.phases.load_s + STAGE_LAUNCH_S + TrialPlan.start_lead_s,
             )
         )

@@ -25,9 +25,9 @@ import click
 from jobs.config import Configuration, load
 from jobs.console.events import Plan
 from jobs.console.printing import make_reporter
-from jobs.runs.endings import Ending
 from jobs.runs.fixed_load import FixedLoad, FixedLoadRun
-from jobs.runs.lifecycle import Body, Life, RunOrder, execute, new_run_id
+from jobs.runs.lifecycle import Body, RunOrder, RunState, execute, new_run_id
+from jobs.runs.outcome import RunOutcome
 from jobs.trials.holding import Holder
 from metrics.trial.trial import Trial
 from search.model import Verdict
@@ -173,12 +173,12 @@ class LadderRun(Body):
         trials = len(sizes) * len(SHARES)
         return FixedLoadRun(self.config, FixedLoad(sizes[0], self.first, trials)).plan(out)
 
-    def measure(self, life: Life) -> None:
+    def measure(self, run: RunState) -> None:
         """Climb, then fill in."""
         for bpm in self.config.workload.message_bytes:
             rungs: dict[int, Rung] = {}
             self.ladders[bpm] = []
-            with Holder(life.context, self.config.cluster.warm_up_max_s) as holder:
+            with Holder(run.context, self.config.cluster.warm_up_max_s) as holder:
 
                 def rung(np: int, holder: Holder = holder, bpm: int = bpm) -> Rung:
                     return Rung.of(holder.hold(bpm, np, "a rung of a ladder"))
@@ -199,7 +199,7 @@ class LadderRun(Body):
     def _may_offer(self, bpm: int, np: int) -> bool:
         return self.config.pattern(bpm, np).mb_per_s * 1e6 <= BYTES_MAX
 
-    def conclude(self, life: Life, ending: Ending) -> None:
+    def conclude(self, run: RunState, outcome: RunOutcome) -> None:
         """The rungs are all there is."""
 
 

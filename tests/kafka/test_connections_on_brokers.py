@@ -15,7 +15,7 @@ from jobs.cluster.connect import connect
 from jobs.console.events import RecordingReporter
 from jobs.testbed.handle import Testbed
 from jobs.trials.broker_sockets import BrokerSockets
-from jobs.trials.driver_line import ControlServer
+from jobs.trials.control_server import ControlServer
 from metrics.tables.store import TableStore
 from metrics.traffic.pattern import Phases
 from tests.support.engine_bench import Bench
@@ -110,10 +110,10 @@ def test_the_brokers_ends_are_seen_while_a_window_lasts(
     looking = BrokerSockets(kafka_testbed.pids, bench.brokers)
     with (
         ControlServer("127.0.0.1", "127.0.0.1") as server,
-        server.line(1) as line,
-        looking.watch(line, Phases(warmup_s=0.5, measure_s=3.0)),
+        server.channel(1) as channel,
+        looking.watch(channel, Phases(warmup_s=0.5, measure_s=3.0)),
     ):
-        client = bench.run(np=3, measure_s=3.0, control=line.address)
+        client = bench.run(np=3, measure_s=3.0, control=channel.address)
     seen = looking.seen()
     assert set(seen) == set(client.producer_sockets) == set(kafka_testbed.broker_ids)
     for broker, ends in seen.items():
@@ -130,7 +130,7 @@ def test_trials_of_a_closed_loop_are_marked_and_name_what_binds(
 ) -> None:
     under_way = sweeping(sweep_of(tmp_path, kafka_testbed, HELD), tmp_path, RecordingReporter())
     under_way.run()
-    assert under_way.ending(None).exit_code == 0
+    assert under_way.outcome(None).exit_code == 0
     (row,) = TableStore(spark, str(tmp_path / "tables")).read("trials").collect()
     assert (row.closed_loop, row.rate_records_per_s) == (True, None)
     assert row.offered_records == 0
@@ -150,7 +150,7 @@ def test_a_volume_in_a_closed_loop_is_written_whole(
 ) -> None:
     under_way = sweeping(sweep_of(tmp_path, kafka_testbed, FILLED), tmp_path, RecordingReporter())
     under_way.run()
-    assert under_way.ending(None).exit_code == 0
+    assert under_way.outcome(None).exit_code == 0
     rows = TableStore(spark, str(tmp_path / "tables")).read("trials").collect()
     assert [row.acked_total for row in rows] == [VOLUME // 1_000] * 2
     assert [row.end_offset_growth_records for row in rows] == [VOLUME // 1_000] * 2

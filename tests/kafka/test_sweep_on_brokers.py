@@ -90,7 +90,7 @@ def test_a_sweep_that_was_interrupted_measures_no_case_twice(
     resumed.run()
     made = trials_of(reporter)
     assert len(made) == 1, "the first case was measured before the interrupt"
-    assert resumed.ending(None).exit_code == 0
+    assert resumed.outcome(None).exit_code == 0
     assert {each.settings[ACKS] for each in resumed.results} == {"1", "all"}
     by_acks: dict[str, Result] = {each.settings[ACKS]: each for each in resumed.results}
     both = (trials_of(killed)[0], *made)
@@ -100,7 +100,7 @@ def test_a_sweep_that_was_interrupted_measures_no_case_twice(
         assert client.counts.offered_records == pytest.approx(4 * 250 * 2, abs=4)
         assert each.value == client.achieved_mb_per_s
         assert each.p99_ms is not None and each.p99_ms > 0
-    (found,) = answer_of(resumed, resumed.ending(None)).effects
+    (found,) = answer_of(resumed, resumed.outcome(None)).effects
     assert found.count == 1
     kept = TableStore(spark, str(tmp_path / "tables"))
     again = read_sweep(kept)
@@ -124,7 +124,7 @@ def test_a_broker_that_dies_under_a_sweep_is_missed_for_a_time_and_no_record_is_
     file.write_text(FAILOVER, encoding="utf-8")
     running = sweeping(load_sweep(str(file), ()), tmp_path, RecordingReporter())
     running.run()
-    assert running.ending(None).exit_code == 0
+    assert running.outcome(None).exit_code == 0
     assert len(running.results) == 2
     for found in running.results:
         assert found.value is not None, found.why

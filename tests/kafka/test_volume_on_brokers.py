@@ -36,7 +36,7 @@ def test_a_volume_is_written_whole_and_read_whole_while_nobody_writes(
 ) -> None:
     under_way = sweeping(sweep_of(tmp_path, kafka_testbed, TEXT), tmp_path, RecordingReporter())
     under_way.run()
-    assert under_way.ending(None).exit_code == 0
+    assert under_way.outcome(None).exit_code == 0
     (answer,) = under_way.results
     assert answer.settings[GROUPS] == "2"
 

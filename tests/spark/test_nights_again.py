@@ -21,7 +21,7 @@ from jobs.runs import lifecycle
 from jobs.runs.lifecycle import RunOrder, execute
 from jobs.runs.nightly import body as nights
 from jobs.runs.nightly.body import NightRun
-from jobs.runs.nightly.measuring import CaseInvalidError
+from jobs.runs.nightly.measurement import CaseInvalidError
 from metrics.common.errors import ConfigError, NoConclusionError, RegressionError
 from metrics.tables.boundary import BoundaryRow
 from metrics.tables.store import TableStore
@@ -106,7 +106,7 @@ def cluster(
     suite = SUITE.model_copy(update={"name": request.node.name[5:40]})
     made = Cluster(spark, tables, suite, {"limit": 20.0, "load": 30.0})
     monkeypatch.setattr(TableStore, "compact", lambda self: None)
-    monkeypatch.setattr(lifecycle, "Opening", made.opening)
+    monkeypatch.setattr(lifecycle, "ContextFactory", made.opening)
     monkeypatch.setattr(nights, "open_gates", lambda bench, most_s: None)
     monkeypatch.setattr(nights, "CaseMeasurer", made.measurer)
     monkeypatch.setattr(nights, "expected_s", lambda config, case: 60.0)

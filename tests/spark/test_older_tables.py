@@ -327,7 +327,7 @@ def report_text(
     out: Path, monkeypatch: pytest.MonkeyPatch, spark: SparkSession, request: pytest.FixtureRequest
 ) -> str:
     """The page that `redline report` makes of a run."""
-    monkeypatch.setattr("jobs.runs.page_again.close_session", lambda session: None)
+    monkeypatch.setattr("jobs.runs.report_regeneration.close_session", lambda session: None)
     options = [request.param, "--out", str(out)]
     CliRunner().invoke(report, options, standalone_mode=False, catch_exceptions=False)
     page: Path = out / request.param / "report.html"

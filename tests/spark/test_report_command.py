@@ -47,7 +47,7 @@ def out(spark_for_all: SparkSession, tmp_path_factory: pytest.TempPathFactory) -
 @pytest.fixture(autouse=True)
 def shared_session(monkeypatch: pytest.MonkeyPatch, spark: SparkSession) -> None:
     """The command takes the session that is there, and here it must not end it."""
-    monkeypatch.setattr("jobs.runs.page_again.close_session", lambda session: None)
+    monkeypatch.setattr("jobs.runs.report_regeneration.close_session", lambda session: None)
 
 
 def _report(*options: str) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from jobs.config.experiment import Sweep, load_sweep
 from jobs.console.events import Reporter
-from jobs.runs.sweep.running import Sweeping, SweepOrder
+from jobs.runs.sweep.execution import SweepExecution, SweepOrder
 from jobs.testbed.handle import Testbed
 from jobs.testbed.use import cluster_file
 
@@ -18,6 +18,6 @@ def sweep_of(folder: Path, testbed: Testbed, text: str) -> Sweep:
     return load_sweep(str(file), (), str(cluster_file(testbed.folder)))
 
 
-def sweeping(sweep: Sweep, folder: Path, reporter: Reporter) -> Sweeping:
+def sweeping(sweep: Sweep, folder: Path, reporter: Reporter) -> SweepExecution:
     """The sweep `s1` on its way, with its tables in the same folder."""
-    return Sweeping(SweepOrder(sweep, reporter, "s1", folder / "s1", str(folder / "tables")))
+    return SweepExecution(SweepOrder(sweep, reporter, "s1", folder / "s1", str(folder / "tables")))

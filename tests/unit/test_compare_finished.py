@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from jobs.compare import compare
 from jobs.console.events import Notice, RecordingReporter
-from jobs.runs.compare.finished import compare_finished
+from jobs.runs.compare.finished_runs import compare_finished
 from metrics.common.errors import ConfigError, NoConclusionError, RegressionError
 from metrics.reporting.summary import RunSummary, write_summary
 from metrics.trial.state import ALL_BROKERS, offline_state

@@ -24,10 +24,10 @@ from jobs.config.profile import load_rate_profile
 from jobs.config.suite import load_suite
 from jobs.engine.consuming.stream import FetchStream
 from jobs.engine.network.frames import FrameReader, correlation_id_of
-from jobs.engine.producing.asking import init_answer, leaders_in
+from jobs.engine.producing.control_requests import init_answer, leaders_in
 from jobs.engine.producing.protocol import decode_produce_response
 from jobs.runs.nightly.junit import write_junit
-from jobs.runs.sole_driver import is_driven
+from jobs.runs.run_lock import is_locked
 from jobs.testbed.profile import load_profile
 from metrics.columns import row_of
 from metrics.reporting.known_runs import known_runs, write_index
@@ -278,8 +278,8 @@ def check_known_runs(folder: Path, name: str, document: Any) -> None:
     for each in run.iterdir():
         each.unlink()
     (run / name).write_text(json.dumps(document))
-    assert [each.run_id for each in known_runs(folder, is_driven)] == ["run-1"]
-    write_index(folder, known_runs(folder, is_driven))
+    assert [each.run_id for each in known_runs(folder, is_locked)] == ["run-1"]
+    write_index(folder, known_runs(folder, is_locked))
 
 
 hostile = st.text(max_size=30) | st.sampled_from(

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from jobs.list_runs import runs
 from jobs.runs.compare.answer import ComparisonAnswer, SideFacts, answer_of, write_answer
 from jobs.runs.compare.pairs import CaseComparer, ComparedSize, Effort
-from jobs.runs.sole_driver import is_driven, sole_driver
+from jobs.runs.run_lock import is_locked, run_lock
 from metrics.common.errors import ConfigError
 from metrics.comparing.pairs import Side
 from metrics.comparing.sweeps import Result as Figure
@@ -60,7 +60,7 @@ def out(tmp_path: Path) -> Path:
 
 
 def test_every_run_is_found_the_newest_first_and_a_broken_file_hides_none(out: Path) -> None:
-    found = {each.run_id: each for each in known_runs(out, is_driven)}
+    found = {each.run_id: each for each in known_runs(out, is_locked)}
     assert list(found)[:3] == ["swept", "held", RUN_ID]
     assert set(found) == {"swept", "held", RUN_ID, "killed", "broken", "odd"}
     assert [found[name].job for name in ("swept", "held", RUN_ID)] == [
@@ -73,18 +73,18 @@ def test_every_run_is_found_the_newest_first_and_a_broken_file_hides_none(out: P
     assert found[RUN_ID].answer == "100 B: 14.5 MB/s, 1 kB: 14.5 MB/s"
     assert found[RUN_ID].page == f"{RUN_ID}/report.html"
     assert found["killed"].status == "killed"
-    with sole_driver(out / "killed", "a test"):
-        (goes_on,) = (each for each in known_runs(out, is_driven) if each.run_id == "killed")
+    with run_lock(out / "killed", "a test"):
+        (goes_on,) = (each for each in known_runs(out, is_locked) if each.run_id == "killed")
         assert goes_on.status == "running"
     assert {found[name].status for name in ("broken", "odd")} == {"unreadable"}
-    assert known_runs(out / "nothing", is_driven) == []
+    assert known_runs(out / "nothing", is_locked) == []
 
 
 def test_a_killed_run_stands_where_its_id_says_that_it_began(out: Path) -> None:
     killed = "20261122-235959-ab12"
     (out / killed).mkdir()
     (out / killed / "run.log").write_text("begun")
-    found = known_runs(out, is_driven)
+    found = known_runs(out, is_locked)
     assert [each.run_id for each in found][:3] == ["swept", killed, "held"]
     assert found[1].started_at == "2026-11-22T23:59:59Z"
     assert '<td class="text whole">2026-11-22 23:59</td>' in (
@@ -100,7 +100,7 @@ def test_a_limit_is_told_by_what_its_search_went_along(tmp_path: Path) -> None:
     several = replace(found, boundaries=(limit, along, away))
     for name, one in (("one", replace(found, boundaries=(along,))), ("several", several)):
         write_summary(one, tmp_path / name / "summary.json")
-    told = {each.run_id: each.answer for each in known_runs(tmp_path, is_driven)}
+    told = {each.run_id: each.answer for each in known_runs(tmp_path, is_locked)}
     assert told["one"] == "1 kB: 95 partitions per broker"
     assert told["several"] == (
         f"default, all brokers: 1 kB: 14.5 MB/s; strict, all brokers: {told['one']}; "
@@ -119,7 +119,7 @@ def compared(out: Path, capacity_of_b: float) -> KnownRun:
     }
     head = {"status": "done", "started_at": "2026-11-22T00:00:00Z", "workload": "1kB"}
     write_answer(answer_of(facts, sizes, 0.05), head, out / "compared" / "compare.json")
-    (found,) = known_runs(out, is_driven)
+    (found,) = known_runs(out, is_locked)
     return found
 
 
@@ -137,7 +137,7 @@ def test_a_comparison_tells_what_each_size_came_to(tmp_path: Path) -> None:
     nothing = ComparisonAnswer({}, (), (), 0.05)
     error = "side B did not start"
     write_answer(nothing, {"status": "failed", "error": error}, tmp_path / "compared/compare.json")
-    assert [each.answer for each in known_runs(tmp_path, is_driven)] == [error]
+    assert [each.answer for each in known_runs(tmp_path, is_locked)] == [error]
 
 
 def test_a_night_tells_the_outcomes_of_its_cases(tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ def test_a_night_tells_the_outcomes_of_its_cases(tmp_path: Path) -> None:
         cases,
     )  # fmt: skip
     write_night(night, tmp_path / "n" / "nightly.json")
-    (found,) = known_runs(tmp_path, is_driven)
+    (found,) = known_runs(tmp_path, is_locked)
     assert found.answer == ("suite testbed, night 2026-11-22: 1 regression (small), 2 no change")
     assert (found.job, found.cluster, found.status) == ("nightly", "c", "regression")
 
@@ -168,7 +168,7 @@ def test_a_folder_that_cannot_be_written_to_is_told(
 
 def test_the_page_of_all_runs_escapes_and_links(out: Path) -> None:
     write_tags(out / RUN_ID, ["<b>baseline"])
-    page = write_index(out, known_runs(out, is_driven)).read_text(encoding="utf-8")
+    page = write_index(out, known_runs(out, is_locked)).read_text(encoding="utf-8")
     assert f'<a href="{RUN_ID}/report.html">' in page
     assert "&lt;b&gt;baseline" in page and "<b>baseline" not in page
     assert "http" not in page.replace("http-equiv", "")

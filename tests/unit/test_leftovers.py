@@ -16,9 +16,9 @@ from jobs.cluster.opening import OpenCluster
 from jobs.cluster.topic_plan import several, topic_name
 from jobs.config.loading import load
 from jobs.console.events import Notice, RecordingReporter
-from jobs.runs.clearing import _is_chosen
+from jobs.runs.cluster_cleanup import _is_chosen
+from jobs.runs.context_factory import ContextFactory
 from jobs.runs.lifecycle import new_run_id
-from jobs.runs.opening import Opening
 from metrics.common.errors import ConfigError
 from tests.support.scripted_admin import ScriptedAdmin
 
@@ -98,7 +98,7 @@ def test_a_run_that_goes_on_deletes_what_its_first_part_left_and_nothing_else(
     own = [topic_name(run_id, 100, 10), f"redline-{run_id}-3-group-0"]
     admin, reporter = LeftBehind([*others, *own]), RecordingReporter()
     config = load("testbed", "demo", "default")
-    opening = Opening(config, reporter, run_id, tmp_path, "unused", resumes=True)
+    opening = ContextFactory(config, reporter, run_id, tmp_path, "unused", resumes=True)
     opening._delete_left(cast(OpenCluster, SimpleNamespace(admin=admin)))
     assert admin.names == others
     told = [each.text for each in reporter.events if isinstance(each, Notice)]

@@ -14,9 +14,9 @@ import pytest
 from jobs.config import Configuration
 from jobs.config.loading import load
 from jobs.console.events import Notice, Plan, RecordingReporter
-from jobs.runs.endings import Ending
 from jobs.runs.estimate import plan_of
-from jobs.runs.lifecycle import COMPACTION, Body, Life, RunOrder, execute
+from jobs.runs.lifecycle import COMPACTION, Body, RunOrder, RunState, execute
+from jobs.runs.outcome import RunOutcome
 from metrics.common.errors import (
     ConfigError,
     GuardStopError,
@@ -53,9 +53,9 @@ class Tables:
 class Job(Body):
     """Measures what it is told to, and keeps how it was concluded."""
 
-    def __init__(self, measures: Callable[[], None], answer: Ending) -> None:
+    def __init__(self, measures: Callable[[], None], answer: RunOutcome) -> None:
         self._measures, self._answer = measures, answer
-        self.files: list[Ending] = []
+        self.files: list[RunOutcome] = []
         self.conclusion: Callable[[], None] = lambda: None
 
     @property
@@ -65,14 +65,14 @@ class Job(Body):
     def plan(self, out: Path) -> Plan:
         return plan_of(CONFIG, out)
 
-    def measure(self, life: Life) -> None:
+    def measure(self, run: RunState) -> None:
         self._measures()
 
-    def ending(self, error: BaseException | None) -> Ending:
-        return self._answer if error is None else super().ending(error)
+    def outcome(self, error: BaseException | None) -> RunOutcome:
+        return self._answer if error is None else super().outcome(error)
 
-    def conclude(self, life: Life, ending: Ending) -> None:
-        self.files.append(ending)
+    def conclude(self, run: RunState, outcome: RunOutcome) -> None:
+        self.files.append(outcome)
         self.conclusion()
 
 
@@ -85,7 +85,7 @@ class Case:
     compacts: Callable[[], None] = lambda: None
     tidies: Callable[[], None] = lambda: None
     concludes: Callable[[], None] = lambda: None
-    answer: Ending = field(default_factory=Ending)
+    answer: RunOutcome = field(default_factory=RunOutcome)
 
     def run(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Case:
         self.tables = Tables(self.ends, self.compacts)
@@ -100,7 +100,7 @@ class Case:
             return SimpleNamespace(run_id="r", session=session, tables=self.tables, brokers=1,
                                    environment={}, caveats=())  # fmt: skip
 
-        monkeypatch.setattr("jobs.runs.lifecycle.Opening.open", opened)
+        monkeypatch.setattr("jobs.runs.lifecycle.ContextFactory.open", opened)
         monkeypatch.setattr(
             "jobs.runs.lifecycle.run_interruptibly", lambda _spark, _group, action: action()
         )
@@ -120,8 +120,8 @@ class Case:
 
     @property
     def filed(self) -> tuple[str, int]:
-        (ending,) = self.job.files
-        return ending.status, ending.exit_code
+        (outcome,) = self.job.files
+        return outcome.status, outcome.exit_code
 
 
 def raises(error: BaseException) -> Callable[[], None]:
@@ -164,11 +164,11 @@ def test_files_are_written_while_what_was_open_is_closed(
 
 @pytest.mark.parametrize(
     ("answer", "code"),
-    [(Ending(), 0), (Ending("overloaded", 3, None), 3)],
+    [(RunOutcome(), 0), (RunOutcome("overloaded", 3, None), 3)],
     ids=["done", "overloaded"],
 )
 def test_what_breaks_after_the_end_changes_nothing_of_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: Ending, code: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: RunOutcome, code: int
 ) -> None:
     case = Case(tidies=raises(RedlineError("brokers do not stop")), answer=answer)
     case.run(tmp_path, monkeypatch)
@@ -190,17 +190,17 @@ def test_an_error_ends_the_command_though_the_tidying_up_breaks_too(
 @pytest.mark.parametrize(
     ("answer", "code", "ends_by"),
     [
-        (Ending("done", 4), 4, None),
-        (Ending("regression", 4, "b is slower"), 4, RegressionError),
-        (Ending("no conclusion", 3, "too few pairs"), 3, NoConclusionError),
-        (Ending(), 2, ConfigError),
+        (RunOutcome("done", 4), 4, None),
+        (RunOutcome("regression", 4, "b is slower"), 4, RegressionError),
+        (RunOutcome("no conclusion", 3, "too few pairs"), 3, NoConclusionError),
+        (RunOutcome(), 2, ConfigError),
     ],
     ids=["worse", "regression", "no conclusion", "done"],
 )
 def test_a_file_that_cannot_be_written_hides_no_result(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    answer: Ending,
+    answer: RunOutcome,
     code: int,
     ends_by: type[RedlineError] | None,
 ) -> None:

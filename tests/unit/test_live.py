@@ -17,7 +17,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from jobs.console.events import PhaseStarted, PlanShown, PointFinished, RunStarted, TrialProgress
-from jobs.live.following import FollowedReporter, reporter_of
+from jobs.live.followers import FollowedReporter, reporter_of
 from jobs.live.messages import Messages
 from jobs.live.metrics import LiveMetrics
 from jobs.options import Listening

@@ -116,7 +116,7 @@ def test_a_night_that_cannot_begin_leaves_its_files_and_spares_those_of_one_that
     def refuse(_self: object, _stack: object) -> None:
         raise ConfigError("no such cluster")
 
-    monkeypatch.setattr("jobs.runs.lifecycle.Opening.open", refuse)
+    monkeypatch.setattr("jobs.runs.lifecycle.ContextFactory.open", refuse)
     junit, run_id = tmp_path / "j.xml", f"{SUITE.name}-n1"
     order = RunOrder(RecordingReporter(), tmp_path / "out", "unused", run_id, resumes=True)
 

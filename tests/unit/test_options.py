@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from jobs.cli import JOBS, redline
 from jobs.list_runs import list_runs
 from jobs.options import Tables, run_options
-from jobs.runs.asked import Asked
+from jobs.runs.options import RunOptions
 from metrics.common.errors import ConfigError
 from metrics.reporting.files import require_place, write_file
 from metrics.reporting.summary import write_summary
@@ -166,15 +166,15 @@ def test_each_answer_for_programs_has_one_option(name: str) -> None:
 @pytest.mark.parametrize("name", LOADING)
 def test_a_job_that_loads_hands_on_where_its_answer_is_wanted(name: str) -> None:
     """What the option says reaches the run itself, with all else that any job is asked."""
-    asked: list[Asked] = []
+    asked: list[RunOptions] = []
 
     @click.command(name)
     @run_options
-    def taken(asked_of: list[Asked] = asked, **given: Any) -> None:
+    def taken(asked_of: list[RunOptions] = asked, **given: Any) -> None:
         asked_of.append(given["asked"])
 
     CliRunner().invoke(taken, ["--json", "a.json", "--slots", "3"], catch_exceptions=False)
-    assert asked == [Asked(Path("out"), slots=3, json_file=Path("a.json"))]
+    assert asked == [RunOptions(Path("out"), slots=3, json_file=Path("a.json"))]
 
 
 def test_a_plan_knows_a_run_by_its_id_and_by_its_folder(tmp_path: Path) -> None:

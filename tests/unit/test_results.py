@@ -13,10 +13,10 @@ import pytest
 from jobs.config import load, load_workload
 from jobs.console.text import plan_rows, point_words
 from jobs.options import Lasting, duration_s
-from jobs.runs.endings import Ending, ending_of
+from jobs.runs.artifacts import ArtifactWriter, regeneration_hint
 from jobs.runs.estimate import line_of, plan_of
-from jobs.runs.leaving import LeftFiles, made_anew
 from jobs.runs.limit import LimitRun
+from jobs.runs.outcome import RunOutcome, outcome_of
 from jobs.runs.results import boundary_of, planted_table, write_results
 from jobs.runs.resumption import config_text
 from jobs.spark.failures import SparkFailedError, spark_told
@@ -48,11 +48,11 @@ def _boundary(gave_up: str | None = None) -> Boundary:
     return Boundary(100, 5, 6, 5.0, 0.0005, 0.0002, ("x",), "disk", 4, 6.0, gave_up, goal="default")
 
 
-def _ended(error: BaseException | None, *boundaries: Boundary) -> Ending:
+def _ended(error: BaseException | None, *boundaries: Boundary) -> RunOutcome:
     """How a search ended that raised this and left these points."""
     body = LimitRun(load("testbed", "demo", "default"))
     body.boundaries.extend(boundaries)
-    return body.ending(error)
+    return body.outcome(error)
 
 
 @pytest.mark.parametrize(
@@ -67,8 +67,8 @@ def _ended(error: BaseException | None, *boundaries: Boundary) -> Ending:
     ],
 )
 def test_how_a_run_ends(error: BaseException | None, status: str, code: int) -> None:
-    for ending in (ending_of(error), _ended(error, _boundary())):
-        assert (ending.status, ending.exit_code) == (status, code)
+    for outcome in (outcome_of(error), _ended(error, _boundary())):
+        assert (outcome.status, outcome.exit_code) == (status, code)
 
 
 def test_what_an_interrupt_broke_on_its_way_is_an_interrupt() -> None:
@@ -78,9 +78,9 @@ def test_what_an_interrupt_broke_on_its_way_is_an_interrupt() -> None:
         finally:
             raise ConnectionError("Answer from Java side is empty")
     except ConnectionError as error:
-        ending = ending_of(error)
-    assert (ending.status, ending.exit_code) == ("interrupted", 130)
-    assert ending_of(ConnectionError("refused")).status == "failed"
+        outcome = outcome_of(error)
+    assert (outcome.status, outcome.exit_code) == ("interrupted", 130)
+    assert outcome_of(ConnectionError("refused")).status == "failed"
 
 
 def test_spark_that_was_stopped_ends_a_run_in_one_sentence_and_not_in_pages_of_java() -> None:
@@ -90,7 +90,7 @@ def test_spark_that_was_stopped_ends_a_run_in_one_sentence_and_not_in_pages_of_j
     with pytest.raises(SparkFailedError, match=lost) as told, spark_told():
         raise stopped
     assert "\n" not in str(told.value)
-    assert ending_of(told.value).exit_code == 2
+    assert outcome_of(told.value).exit_code == 2
     with pytest.raises(RuntimeError, match="something else"), spark_told():
         raise RuntimeError("something else")
 
@@ -102,8 +102,8 @@ def test_who_was_terminated_is_told_from_who_was_interrupted() -> None:
         finally:
             raise ConnectionError("Answer from Java side is empty")
     except ConnectionError as error:
-        ending = ending_of(error)
-    assert (ending.status, ending.exit_code) == ("terminated", 143)
+        outcome = outcome_of(error)
+    assert (outcome.status, outcome.exit_code) == ("terminated", 143)
 
 
 def test_planted_and_found_limits_stand_side_by_side() -> None:
@@ -120,12 +120,12 @@ def test_planted_and_found_limits_stand_side_by_side() -> None:
 
 
 def test_one_point_without_an_answer_is_no_conclusion() -> None:
-    ending = _ended(None, _boundary(), _boundary("load_cap reached"))
-    assert (ending.status, ending.exit_code) == ("no conclusion", 3)
-    assert ending.error is not None
-    assert "100 B: load_cap reached" in ending.error
+    outcome = _ended(None, _boundary(), _boundary("load_cap reached"))
+    assert (outcome.status, outcome.exit_code) == ("no conclusion", 3)
+    assert outcome.error is not None
+    assert "100 B: load_cap reached" in outcome.error
     with pytest.raises(NoConclusionError, match="load_cap reached"):
-        ending.outcome()
+        outcome.checked_exit_code()
     stopped = _ended(GuardStopError("full"), _boundary("load_cap reached"))
     assert (stopped.status, stopped.exit_code) == ("stopped by a guard", 5)
 
@@ -137,12 +137,12 @@ WIDE = replace(
 
 
 def test_a_doubtful_limit_is_no_conclusion_only_where_the_goal_asks_for_an_interval() -> None:
-    assert _ended(None, WIDE) == Ending()
+    assert _ended(None, WIDE) == RunOutcome()
     body = LimitRun(load("testbed", "demo", "default", ["goal.search.interval_required=true"]))
     body.boundaries.extend([WIDE, replace(WIDE, interval_max=None)])
-    ending = body.ending(None)
-    assert (ending.status, ending.exit_code) == ("no conclusion", 3)
-    assert ending.error == (
+    outcome = body.outcome(None)
+    assert (outcome.status, outcome.exit_code) == ("no conclusion", 3)
+    assert outcome.error == (
         "no conclusion for 100 B: its 90 % interval, 2 to 8 producers, is 75 % wide, and the goal "
         "takes at most 20 % (search.interval_max)"
     )
@@ -204,10 +204,10 @@ def test_a_boundary_has_the_latencies_of_the_last_trial_that_sustained_it() -> N
 
 
 def test_an_ending_that_has_a_sentence_is_raised_with_it() -> None:
-    assert Ending().outcome() == 0
+    assert RunOutcome().checked_exit_code() == 0
     with pytest.raises(RegressionError, match="a limit fell"):
-        Ending("regression", RegressionError.exit_code, "a limit fell").outcome()
-    assert Ending("interrupted", 130, "interrupted").outcome() == 130
+        RunOutcome("regression", RegressionError.exit_code, "a limit fell").checked_exit_code()
+    assert RunOutcome("interrupted", 130, "interrupted").checked_exit_code() == 130
 
 
 def test_the_plan_adds_up() -> None:
@@ -359,7 +359,7 @@ def test_a_file_that_cannot_be_written_keeps_no_other_away(tmp_path: Path) -> No
     files = write_results(summary_of_sizes([1000]), tmp_path, "tables", trials_of_sizes([1000]))
     assert [what for what, _ in files.written] == ["report", "chart", "chart", "tables"]
     with pytest.raises(ConfigError, match=r"summary\.json \(Is a directory\).*redline report r1"):
-        files.require_all(made_anew("r1"))
+        files.require_all(regeneration_hint("r1"))
 
 
 def test_the_answer_is_written_where_it_is_asked_for_too(tmp_path: Path) -> None:
@@ -371,10 +371,12 @@ def test_the_answer_is_written_where_it_is_asked_for_too(tmp_path: Path) -> None
 
 
 def test_an_answer_that_cannot_be_copied_is_kept_and_told(tmp_path: Path) -> None:
-    files = LeftFiles()
+    files = ArtifactWriter()
     taken = tmp_path / "folder"
     taken.mkdir()
-    files.leave_answer("answer", tmp_path / "a.json", taken, lambda path: path.write_text("{}"))
+    files.write_answer_file(
+        "answer", tmp_path / "a.json", taken, lambda path: path.write_text("{}")
+    )
     assert files.written == [("answer", str(tmp_path / "a.json"))]
     with pytest.raises(ConfigError, match=r"folder \(Is a directory\)"):
         files.require_all("see to it")

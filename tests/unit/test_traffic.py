@@ -109,15 +109,15 @@ def test_an_overload_fails_the_run_where_that_was_asked_for() -> None:
     for asked, code in ((True, 4), (False, 0)):
         body = FixedLoadRun(CONFIG, FixedLoad(1_000, 40, must_be_sustained=asked))
         body.trials.append(trial_at(1, 1000, 40, {"default": sustained()}))
-        assert body.ending(None).exit_code == 0
+        assert body.outcome(None).exit_code == 0
         body.trials.append(over)
-        ending = body.ending(None)
-        assert ending.exit_code == code
-        assert body.ending(KeyboardInterrupt()).exit_code == 130
+        outcome = body.outcome(None)
+        assert outcome.exit_code == code
+        assert body.outcome(KeyboardInterrupt()).exit_code == 130
     asked_for = FixedLoadRun(CONFIG, FixedLoad(1_000, 40, must_be_sustained=True))
     asked_for.trials.append(over)
     with pytest.raises(RegressionError, match="1 of 1 trials were OVERLOADED"):
-        asked_for.ending(None).outcome()
+        asked_for.outcome(None).checked_exit_code()
 
 
 def test_a_dry_run_loads_nothing(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from jobs.runs.compare.pairs import ComparedSize
-from jobs.runs.endings import NO_CONCLUSION, Ending
+from jobs.runs.outcome import NO_CONCLUSION, RunOutcome
 from metrics.common.errors import NoConclusionError, RegressionError
 from metrics.comparing.cause import (
     Cause,
@@ -100,19 +100,19 @@ class ComparisonAnswer:
         return tuple(c.case.bpm for c in self.cases if c.conclusion is Conclusion.NO_ANSWER)
 
 
-def ending_with(answer: ComparisonAnswer) -> Ending:
+def outcome_with(answer: ComparisonAnswer) -> RunOutcome:
     """How a comparison ended that nothing stopped."""
     if answer.is_regression:
-        return Ending("done", RegressionError.exit_code)
+        return RunOutcome("done", RegressionError.exit_code)
     if answer.unanswered:
         sizes = ", ".join(f"{bpm} B" for bpm in answer.unanswered)
-        return Ending(
+        return RunOutcome(
             NO_CONCLUSION,
             NoConclusionError.exit_code,
             f"no conclusion at {sizes}: too few pairs are answers; expected {PAIRS_MIN}; give it "
             "more pairs or time, or see in the table trials why they are INVALID",
         )
-    return Ending()
+    return RunOutcome()
 
 
 def answer_of(

@@ -11,21 +11,21 @@ from typing import Any
 
 from jobs.config import Configuration
 from jobs.console.events import Plan, Reporter, Table, note
+from jobs.runs.artifacts import ArtifactWriter
 from jobs.runs.compare.answer import (
     ComparisonAnswer,
     SideFacts,
     answer_of,
-    ending_with,
+    outcome_with,
     write_answer,
 )
 from jobs.runs.compare.pairs import CaseComparer, ComparedSize, Effort, producers
+from jobs.runs.compare.presentation import answer_tables, plan_for, sentences
 from jobs.runs.compare.side_reporter import SideReporter
 from jobs.runs.compare.sides import SideSetup, share_brokers
-from jobs.runs.compare.words import answer_tables, plan_for, sentences
-from jobs.runs.endings import Ending, ending_of
 from jobs.runs.estimate import caveat_of
-from jobs.runs.leaving import LeftFiles
-from jobs.runs.lifecycle import Body, Life
+from jobs.runs.lifecycle import Body, RunState
+from jobs.runs.outcome import RunOutcome, outcome_of
 from jobs.trials.holding import Holder
 from metrics.common.errors import NoConclusionError
 from metrics.comparing.pairs import Side
@@ -80,22 +80,22 @@ class ComparisonRun(Body):
 
     # --- measuring ----------------------------------------------------------
 
-    def measure(self, life: Life) -> None:
+    def measure(self, run: RunState) -> None:
         """Measure size after size; one without an answer ends none of the others."""
-        self._measure_all(life)
-        self._answer = answer_of(self._facts(life), self._cases, self._min_effect)
+        self._measure_all(run)
+        self._answer = answer_of(self._facts(run), self._cases, self._min_effect)
 
-    def fail(self, life: Life, error: BaseException) -> None:
+    def fail(self, run: RunState, error: BaseException) -> None:
         """Say what the trials until then say."""
-        self._answer = answer_of(self._facts(life), self._cases, self._min_effect)
+        self._answer = answer_of(self._facts(run), self._cases, self._min_effect)
 
-    def _measure_all(self, life: Life) -> None:
+    def _measure_all(self, run: RunState) -> None:
         config = self._sides[Side.A].config
         search, sizes = config.goal.search, config.workload.message_bytes
-        brokers = life.contexts[_name(Side.A)].brokers
+        brokers = run.contexts[_name(Side.A)].brokers
         budget_s, begun_s = self._budget_s or math.inf, time.monotonic()
         holders = {
-            side: Holder(life.contexts[_name(side)], setup.config.cluster.warm_up_max_s)
+            side: Holder(run.contexts[_name(side)], setup.config.cluster.warm_up_max_s)
             for side, setup in self._sides.items()
         }
         with holders[Side.A], holders[Side.B]:
@@ -103,7 +103,7 @@ class ComparisonRun(Body):
                 case = ComparedSize(bpm)
                 self._cases.append(case)
                 comparer = CaseComparer(
-                    partial(self._hold, life, holders, bpm),
+                    partial(self._hold, run, holders, bpm),
                     self._effort,
                     search.load_start_max / brokers,
                     search.load_cap / brokers,
@@ -116,19 +116,19 @@ class ComparisonRun(Body):
 
     def _hold(
         self,
-        life: Life,
+        run: RunState,
         holders: Mapping[Side, Holder],
         bpm: int,
         side: Side,
         load_per_broker: float,
         reason: str,
     ) -> Trial:
-        load = producers(load_per_broker, life.contexts[_name(side)].brokers)
-        done = sum(len(context.trials) for context in life.contexts.values())
+        load = producers(load_per_broker, run.contexts[_name(side)].brokers)
+        done = sum(len(context.trials) for context in run.contexts.values())
         left = len(self._sides[side].config.workload.message_bytes) * self._effort.trials - done
         return holders[side].hold(bpm, load, f"{side.value}: {reason}", max(1, left))
 
-    def _facts(self, life: Life) -> dict[Side, SideFacts]:
+    def _facts(self, run: RunState) -> dict[Side, SideFacts]:
         return {
             side: SideFacts(
                 setup.label,
@@ -139,26 +139,26 @@ class ComparisonRun(Body):
                 setup.settings,
             )
             for side, setup in self._sides.items()
-            if (context := life.contexts.get(_name(side))) is not None
+            if (context := run.contexts.get(_name(side))) is not None
         }
 
     # --- concluding ---------------------------------------------------------
 
-    def ending(self, error: BaseException | None) -> Ending:
+    def outcome(self, error: BaseException | None) -> RunOutcome:
         """By the error, or by the answer."""
-        return ending_with(self._answer) if error is None else ending_of(error)
+        return outcome_with(self._answer) if error is None else outcome_of(error)
 
-    def conclude(self, life: Life, ending: Ending) -> None:
+    def conclude(self, run: RunState, outcome: RunOutcome) -> None:
         """Leave compare.json, and tell what was found."""
-        file = life.order.folder / "compare.json"
-        head, files = self._head(life, ending), LeftFiles()
+        file = run.order.folder / "compare.json"
+        head, files = self._head(run, outcome), ArtifactWriter()
         write = partial(write_answer, self._answer, head)
-        files.leave_answer("answer", file, life.order.json_file, write)
-        reporter = life.order.reporter
+        files.write_answer_file("answer", file, run.order.json_file, write)
+        reporter = run.order.reporter
         tables, told = answer_tables(self._answer), tuple(sentences(self._answer))
-        page = life.order.folder / "compare.html"
-        text_of_page = answer_page(self._page(life, ending, tables, told))
-        files.leave("report", page, partial(write_atomic, page, text_of_page))
+        page = run.order.folder / "compare.html"
+        text_of_page = answer_page(self._page(run, outcome, tables, told))
+        files.write("report", page, partial(write_atomic, page, text_of_page))
         for table in tables:
             reporter.report(table)
         for text in told:
@@ -168,16 +168,16 @@ class ComparisonRun(Body):
         files.require_all("see to the disk before the next one")
 
     def _page(
-        self, life: Life, ending: Ending, tables: Sequence[Table], told: tuple[str, ...]
+        self, run: RunState, outcome: RunOutcome, tables: Sequence[Table], told: tuple[str, ...]
     ) -> AnswerPage:
         config = self._sides[Side.A].config
         labels = " against ".join(setup.label for setup in self._sides.values())
         return AnswerPage(
             title=f"{labels}, with {config.workload.name}",
-            about=f"comparison {life.order.run_id}, goal {config.goal_names}",
-            started_at=life.times[0],
-            status=ending.status,
-            error=ending.error,
+            about=f"comparison {run.order.run_id}, goal {config.goal_names}",
+            started_at=run.times[0],
+            status=outcome.status,
+            error=outcome.error,
             caveat=caveat_of(config),
             sentences=told or tuple(text for case in self._cases for text in case.notes),
             tables=tuple((each.title, each.columns, each.rows) for each in tables),
@@ -185,17 +185,17 @@ class ComparisonRun(Body):
             file="compare.json",
         )
 
-    def _head(self, life: Life, ending: Ending) -> dict[str, Any]:
-        config, (started_at, finished_at) = self._sides[Side.A].config, life.times
+    def _head(self, run: RunState, outcome: RunOutcome) -> dict[str, Any]:
+        config, (started_at, finished_at) = self._sides[Side.A].config, run.times
         return {
-            "compare_id": life.order.run_id,
+            "compare_id": run.order.run_id,
             "started_at": started_at,
             "finished_at": finished_at,
             "workload": config.workload.name,
             "goal": config.goal_names,
-            "status": ending.status,
-            "exit_code": ending.exit_code,
-            "error": ending.error,
+            "status": outcome.status,
+            "exit_code": outcome.exit_code,
+            "error": outcome.error,
             "caveat": caveat_of(config),
             "pairs": self._effort.pairs,
         }

@@ -17,7 +17,7 @@ from metrics.comparing.pairs import Side, TrialPair, achieved_share
 from metrics.trial.trial import Trial
 from search.model import Verdict
 
-SATURATED = 0.85
+SATURATED_ACHIEVED_SHARE = 0.85
 """Share of the offered load below which brokers take all that they can [ratio]."""
 EXCESS = 1.5
 """Load of the pairs over the higher capacity of the two."""
@@ -253,7 +253,7 @@ class CaseComparer:
 
 def is_full(trial: Trial) -> bool:
     """True when the brokers took clearly less than they were offered."""
-    return achieved_share(trial) <= SATURATED
+    return achieved_share(trial) <= SATURATED_ACHIEVED_SHARE
 
 
 def _is_sustained(trial: Trial) -> bool:

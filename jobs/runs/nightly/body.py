@@ -13,13 +13,13 @@ from jobs.config import Configuration
 from jobs.config.loading import require_open_loop
 from jobs.config.suite import Case, Suite
 from jobs.console.events import Level, Notice, PhaseStarted, Plan, Table
-from jobs.runs.endings import Ending
+from jobs.runs.artifacts import ArtifactWriter
 from jobs.runs.estimate import TESTBED_CAVEAT, describe_producer, starting_s, trial_s
-from jobs.runs.leaving import LeftFiles
-from jobs.runs.lifecycle import Body, Life
-from jobs.runs.nightly.concluding import case_reports, ending_of_night, judged_row, rule_of
+from jobs.runs.lifecycle import Body, RunState
+from jobs.runs.nightly.conclusion import case_reports, judged_row, outcome_of_night, rule_of
 from jobs.runs.nightly.junit import write_junit
-from jobs.runs.nightly.measuring import CaseInvalidError, CaseMeasurer, Night, expected_s, load_of
+from jobs.runs.nightly.measurement import CaseInvalidError, CaseMeasurer, Night, expected_s, load_of
+from jobs.runs.outcome import RunOutcome
 from jobs.runs.resumption import config_text, differences
 from jobs.trials.context import RunContext
 from jobs.trials.warm_up import open_gates
@@ -93,19 +93,19 @@ class NightRun(Body):
     # --- measuring ----------------------------------------------------------
 
     @property
-    def _told(self) -> str:
+    def _title(self) -> str:
         return f"night {self.night} of suite {self.suite.name}"
 
     def has_results(self, folder: Path) -> bool:
         """A night with a name may be its first part, of which its readers must hear."""
         return (folder / "nightly.json").exists()
 
-    def resume(self, life: Life) -> None:
+    def resume(self, run: RunState) -> None:
         """Take over what was measured of this night before, and read the history."""
-        context = life.context
+        context = run.context
         everything = context.tables.cases(self.suite.name, self.config.cluster.name)
         self._history = [row for row in everything if row.run_id != context.run_id]
-        if not life.order.resumes:
+        if not run.order.resumes:
             return
         before = context.tables.run_rows(context.run_id)
         if not before:
@@ -119,43 +119,43 @@ class NightRun(Body):
         self._rows = {row.case: row for row in everything if row.run_id == context.run_id}
         context.numbers = itertools.count(context.tables.next_trial(context.run_id))
 
-    def measure(self, life: Life) -> None:
+    def measure(self, run: RunState) -> None:
         """Measure what is left of the night, and judge it."""
         left = [case for case in self.suite.cases if case.name not in self._rows]
         if left:
-            gates = open_gates(life.context, self.config.cluster.warm_up_max_s)
+            gates = open_gates(run.context, self.config.cluster.warm_up_max_s)
             night = Night(self.suite, self.night)
-            measurer = CaseMeasurer(life.context, self.config, gates, night)
+            measurer = CaseMeasurer(run.context, self.config, gates, night)
             for case in left:
-                self._measure(life, measurer, case)
-        self._judge(life, None)
+                self._measure(run, measurer, case)
+        self._judge(run, None)
 
-    def _measure(self, life: Life, measurer: CaseMeasurer, case: Case) -> None:
-        reporter = life.order.reporter
-        left_s, needed_s = self._left_s(life), expected_s(self.config, case)
+    def _measure(self, run: RunState, measurer: CaseMeasurer, case: Case) -> None:
+        reporter = run.order.reporter
+        left_s, needed_s = self._left_s(run), expected_s(self.config, case)
         if left_s is not None and needed_s > left_s:
             why = (
                 f"it takes about {format_duration(needed_s)}, and {format_duration(left_s)} of the "
                 "night's budget were left"
             )
-            self._miss(life, case, Outcome.NOT_MEASURED, why)
+            self._miss(run, case, Outcome.NOT_MEASURED, why)
             return
         reporter.report(PhaseStarted(f"case {case.name}"))
         try:
-            np = None if case.limit is not None else self._load_of(life.context, case)
+            np = None if case.limit is not None else self._load_of(run.context, case)
             self._rows[case.name] = measurer.measure(case, np, left_s)
         except CaseInvalidError as error:
-            self._miss(life, case, Outcome.INVALID, str(error))
+            self._miss(run, case, Outcome.INVALID, str(error))
 
-    def _left_s(self, life: Life) -> float | None:
+    def _left_s(self, run: RunState) -> float | None:
         if self._budget_s is None:
             return None
-        return max(0.0, self._budget_s - (time.time() - life.started_s))
+        return max(0.0, self._budget_s - (time.time() - run.started_s))
 
-    def _miss(self, life: Life, case: Case, outcome: Outcome, why: str) -> None:
+    def _miss(self, run: RunState, case: Case, outcome: Outcome, why: str) -> None:
         self._missing[case.name] = (outcome, why)
         text = f"case {case.name}: {outcome.value}: {why}"
-        life.order.reporter.report(Notice(Level.WARNING, text))
+        run.order.reporter.report(Notice(Level.WARNING, text))
 
     def _load_of(self, context: RunContext, case: Case) -> int:
         if case.np is not None:
@@ -169,28 +169,28 @@ class NightRun(Body):
 
     # --- concluding ---------------------------------------------------------
 
-    def _judge(self, life: Life, error: BaseException | None) -> None:
+    def _judge(self, run: RunState, error: BaseException | None) -> None:
         """Judge what was measured; only a whole night is kept as judged."""
         tonight = [self._rows[case.name] for case in self.suite.cases if case.name in self._rows]
         comparisons = judge_night(tonight, self._history, rule_of(self.suite))
         if error is None:
             for each in comparisons:
-                life.context.tables.append_case(judged_row(each))
+                run.context.tables.append_case(judged_row(each))
         self._cases = case_reports(self.suite, comparisons, self._missing, error)
 
-    def fail(self, life: Life, error: BaseException) -> None:
+    def fail(self, run: RunState, error: BaseException) -> None:
         """Judge what is known until then."""
-        self._judge(life, error)
+        self._judge(run, error)
 
-    def ending(self, error: BaseException | None) -> Ending:
+    def outcome(self, error: BaseException | None) -> RunOutcome:
         """By the error, or by what the cases say."""
-        return ending_of_night(self._cases, error)
+        return outcome_of_night(self._cases, error)
 
-    def conclude(self, life: Life, ending: Ending) -> None:
+    def conclude(self, run: RunState, outcome: RunOutcome) -> None:
         """Leave nightly.json and JUnit XML, and tell each case."""
-        started_at, finished_at = life.times
+        started_at, finished_at = run.times
         report = NightReport(
-            run_id=life.order.run_id,
+            run_id=run.order.run_id,
             night=self.night,
             suite=self.suite.name,
             cluster=self.config.cluster.name,
@@ -198,33 +198,33 @@ class NightRun(Body):
             goal=self.config.goal_names,
             started_at=started_at,
             finished_at=finished_at,
-            status=ending.status,
-            exit_code=ending.exit_code,
-            error=ending.error,
-            caveat=life.caveat(self.config),
+            status=outcome.status,
+            exit_code=outcome.exit_code,
+            error=outcome.error,
+            caveat=run.caveat(self.config),
             cases=self._cases,
-            environment=life.environment,
+            environment=run.environment,
         )
-        file = life.order.folder / "nightly.json"
-        files, junit = LeftFiles(), self._junit
-        files.leave_answer("summary", file, life.order.json_file, partial(write_night, report))
-        title = f"{self._told} on {self.config.cluster.name}"
+        file = run.order.folder / "nightly.json"
+        files, junit = ArtifactWriter(), self._junit
+        files.write_answer_file("summary", file, run.order.json_file, partial(write_night, report))
+        title = f"{self._title} on {self.config.cluster.name}"
         columns = ("case", "tonight", "change", "interval", "nights", "outcome")
         table = Table(title, columns, tuple(table_rows(self._cases)))
-        page = life.order.folder / "nightly.html"
-        files.leave("report", page, lambda: write_atomic(page, answer_page(_page(report, table))))
+        page = run.order.folder / "nightly.html"
+        files.write("report", page, lambda: write_atomic(page, answer_page(_page(report, table))))
         if junit is not None:
-            files.leave("JUnit XML", junit, lambda: write_junit(report, junit))
-        self._tell(life, files, table)
+            files.write("JUnit XML", junit, lambda: write_junit(report, junit))
+        self._tell(run, files, table)
         files.require_all("see to the disk, then the same command with the same --night goes on")
 
-    def _tell(self, life: Life, files: LeftFiles, table: Table) -> None:
-        reporter = life.order.reporter
+    def _tell(self, run: RunState, files: ArtifactWriter, table: Table) -> None:
+        reporter = run.order.reporter
         reporter.report(table)
         for each in self._cases:
             level = Level.WARNING if each.outcome is Outcome.REGRESSION else Level.NOTE
             reporter.report(Notice(level, f"{each.case}: {each.text}"))
-        for what, where in (*files.written, ("tables", life.order.tables)):
+        for what, where in (*files.written, ("tables", run.order.tables)):
             reporter.report(Notice(Level.NOTE, f"{what}: {where}"))
 
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from jobs.cluster.leftovers import begun_s
 from jobs.config.experiment import Sweep
-from jobs.runs.endings import Ending
 from jobs.runs.estimate import caveat_of
-from jobs.runs.sweep.running import Sweeping
+from jobs.runs.outcome import RunOutcome
+from jobs.runs.sweep.execution import SweepExecution
 from metrics.comparing.sweeps import CASE, Result
 from metrics.reporting.sweep.answer import TIMED, SweepAnswer
 from metrics.traffic.axes import axis_named
@@ -33,7 +33,7 @@ def axes_of(sweep: Sweep) -> dict[str, tuple[str, ...]]:
     }
 
 
-def answer_of(sweeping: Sweeping, ending: Ending) -> SweepAnswer:
+def answer_of(sweeping: SweepExecution, outcome: RunOutcome) -> SweepAnswer:
     """What a sweep that ended so found."""
     order = sweeping.order
     sweep, experiment = order.sweep, order.sweep.experiment
@@ -42,9 +42,9 @@ def answer_of(sweeping: Sweeping, ending: Ending) -> SweepAnswer:
         # Also of a sweep that was resumed: its id says when it began.
         iso_utc(begun_s(order.sweep_id) or sweeping.started_s),
         iso_utc(time.time()),
-        ending.status,
-        ending.exit_code,
-        ending.error,
+        outcome.status,
+        outcome.exit_code,
+        outcome.error,
         caveat_of(sweep.cases[0].config),
         experiment.name,
         experiment.description,

@@ -10,16 +10,16 @@ from pathlib import Path
 from jobs.cluster.lock import holder_words
 from jobs.config.experiment import Sweep
 from jobs.console.events import Plan, RunStarted, Table, note, warn
-from jobs.live.following import reporter_of
-from jobs.runs.asked import Asked
-from jobs.runs.endings import Ending, concluded
+from jobs.live.followers import reporter_of
+from jobs.runs.artifacts import ArtifactWriter
 from jobs.runs.estimate import LOOKS_S, SPARK_S, brokers_s
 from jobs.runs.launch import may_begin
-from jobs.runs.leaving import LeftFiles
 from jobs.runs.lifecycle import new_run_id
-from jobs.runs.sole_driver import sole_driver
+from jobs.runs.options import RunOptions
+from jobs.runs.outcome import RunOutcome, finish
+from jobs.runs.run_lock import run_lock
 from jobs.runs.sweep.answer import answer_of
-from jobs.runs.sweep.running import Sweeping, SweepOrder, body_of
+from jobs.runs.sweep.execution import SweepExecution, SweepOrder, body_of
 from jobs.runs.sweep.turns import Turn, turns
 from metrics.common.errors import ConfigError, RedlineError
 from metrics.reporting.files import write_atomic
@@ -27,20 +27,22 @@ from metrics.reporting.sweep.charts import write_sweep_chart
 from metrics.reporting.sweep.page import sweep_page
 
 
-def carry_out(sweep: Sweep, asked: Asked, resume: str | None, budget_s: float | None) -> int:
+def execute_sweep(
+    sweep: Sweep, options: RunOptions, resume: str | None, budget_s: float | None
+) -> int:
     """Carry out a sweep as its command line asks; the exit code.
 
     Raises:
         ConfigError: nobody consents, or there is no such sweep to resume.
-        RedlineError: as `Sweeping.run` raises.
+        RedlineError: as `SweepExecution.run` raises.
     """
     configs = [case.config for case in sweep.cases]
-    plan = SweepPlan(sweep, asked.out)
-    with reporter_of(asked.metrics_at, asked.notify_from) as reporter:
-        if not may_begin(configs, plan.whole, asked, reporter):
+    plan = SweepPlan(sweep, options.out)
+    with reporter_of(options.metrics_at, options.notify_from) as reporter:
+        if not may_begin(configs, plan.whole, options, reporter):
             return 0
         sweep_id = resume or new_run_id(time.time())
-        folder = asked.out.absolute() / sweep_id
+        folder = options.out.absolute() / sweep_id
         if resume is not None and not folder.exists():
             raise ConfigError(
                 f"--resume names the sweep {resume}, and there is no {folder}; expected one that "
@@ -52,28 +54,28 @@ def carry_out(sweep: Sweep, asked: Asked, resume: str | None, budget_s: float | 
             reporter,
             sweep_id,
             folder,
-            asked.tables_or_default,
-            asked.slots,
-            asked.locks,
+            options.tables_or_default,
+            options.slots,
+            options.locks,
             sweep.experiment.budget_s if budget_s is None else budget_s,
             plan.seconds_of,
-            asked.json_file,
+            options.json_file,
         )
-        with sole_driver(folder, holder_words(sweep_id, time.time())):
-            return _carry_out(Sweeping(order))
+        with run_lock(folder, holder_words(sweep_id, time.time())):
+            return _execute_sweep(SweepExecution(order))
 
 
-def _carry_out(sweeping: Sweeping) -> int:
+def _execute_sweep(sweeping: SweepExecution) -> int:
     try:
         sweeping.run()
     except BaseException as error:
         try:
-            _conclude(sweeping, sweeping.ending(error))
+            _conclude(sweeping, sweeping.outcome(error))
         except RedlineError as second:
             warn(sweeping.order.reporter, str(second))
         raise
-    ending = sweeping.ending(None)
-    return concluded(ending, sweeping.order.reporter, partial(_conclude, sweeping, ending))
+    outcome = sweeping.outcome(None)
+    return finish(outcome, sweeping.order.reporter, partial(_conclude, sweeping, outcome))
 
 
 class SweepPlan:
@@ -127,24 +129,24 @@ class SweepPlan:
         )
 
 
-def _conclude(sweeping: Sweeping, ending: Ending) -> None:
+def _conclude(sweeping: SweepExecution, outcome: RunOutcome) -> None:
     """Leave sweep.json, the page and the chart, and tell what was found."""
     order, reporter = sweeping.order, sweeping.order.reporter
-    answer = answer_of(sweeping, ending)
+    answer = answer_of(sweeping, outcome)
     file, page = order.folder / "sweep.json", order.folder / "sweep.html"
-    files = LeftFiles()
+    files = ArtifactWriter()
     document = answer.document()
-    files.leave_answer(
+    files.write_answer_file(
         "all of it", file, order.json_file, lambda path: write_atomic(path, document)
     )
-    files.leave("page", page, lambda: write_atomic(page, sweep_page(answer)))
+    files.write("page", page, lambda: write_atomic(page, sweep_page(answer)))
     if answer.results:
         reporter.report(Table(answer.experiment, answer.columns, answer.rows))
     for text in (*answer.meanings, *answer.sentences, *answer.advices, *answer.caveats):
         note(reporter, text)
     if any(each.value for each in answer.results):
         chart = order.folder / "sweep.png"
-        files.leave("chart", chart, lambda: write_sweep_chart(answer, chart))
+        files.write("chart", chart, lambda: write_sweep_chart(answer, chart))
     for what, where in (*files.written, ("tables", order.tables)):
         note(reporter, f"{what}: {where}")
     files.require_all("see to the disk, then --resume writes them anew and measures nothing twice")

@@ -18,7 +18,7 @@ from metrics.common.errors import ConfigError, RedlineError
 from metrics.units import UNKNOWN, iso_utc
 
 
-def clear_up(
+def clean_up_cluster(
     cluster: str,
     overrides: Sequence[str],
     run_id: str | None,

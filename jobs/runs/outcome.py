@@ -20,7 +20,7 @@ NO_CONCLUSION = "no conclusion"
 
 
 @dataclass(frozen=True)
-class Ending:
+class RunOutcome:
     """How a run ended.
 
     Attributes:
@@ -34,7 +34,7 @@ class Ending:
     exit_code: int = 0
     error: str | None = None
 
-    def outcome(self) -> int:
+    def checked_exit_code(self) -> int:
         """The exit code.
 
         Raises:
@@ -47,38 +47,38 @@ class Ending:
         return self.exit_code
 
 
-def concluded(ending: Ending, reporter: Reporter, leave: Callable[[], object]) -> int:
+def finish(outcome: RunOutcome, reporter: Reporter, leave: Callable[[], object]) -> int:
     """Leave the files of a result and end as the result says; its exit code.
 
     A file that cannot be written is told, and hides no result but a good one.
 
     Raises:
         ConfigError: the result is good, and a file of it could not be written.
-        NoConclusionError, RegressionError: as the ending says.
+        NoConclusionError, RegressionError: as the outcome says.
     """
     try:
         leave()
     except ConfigError as error:
-        if not ending.exit_code:
+        if not outcome.exit_code:
             raise
         warn(reporter, str(error))
-    return ending.outcome()
+    return outcome.checked_exit_code()
 
 
-def ending_of(error: BaseException | None) -> Ending:
+def outcome_of(error: BaseException | None) -> RunOutcome:
     """How a run ended that raised this, or nothing."""
     if error is None:
-        return Ending()
+        return RunOutcome()
     interrupt = _interrupt_in(error)
     if isinstance(interrupt, TerminatedError):
-        return Ending("terminated", interrupt.exit_code, "terminated")
+        return RunOutcome("terminated", interrupt.exit_code, "terminated")
     if interrupt is not None:
-        return Ending("interrupted", INTERRUPTED_CODE, "interrupted")
+        return RunOutcome("interrupted", INTERRUPTED_CODE, "interrupted")
     code = getattr(error, "exit_code", 1)
     if isinstance(error, NoConclusionError):
-        return Ending(NO_CONCLUSION, code, str(error))
+        return RunOutcome(NO_CONCLUSION, code, str(error))
     status = "stopped by a guard" if isinstance(error, GuardStopError) else "failed"
-    return Ending(status, code, f"{error}" or type(error).__name__)
+    return RunOutcome(status, code, f"{error}" or type(error).__name__)
 
 
 def _interrupt_in(error: BaseException) -> KeyboardInterrupt | None:

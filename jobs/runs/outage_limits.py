@@ -7,9 +7,10 @@ from dataclasses import replace
 
 from jobs.runs.estimate import line_of
 from jobs.runs.results import boundary_of
-from jobs.trials.away import brokers_away, catch_up
+from jobs.runs.search_progress import progress_updater
+from jobs.trials.broker_outage import broker_outage, catch_up
 from jobs.trials.context import RunContext
-from jobs.trials.measure import Outlook, TrialMeasurer
+from jobs.trials.measure import SearchProgress, TrialMeasurer
 from jobs.trials.point_topics import PointTopics
 from jobs.trials.warm_up import open_gates
 from metrics.planning.provisioning import offline_mb_per_s
@@ -18,14 +19,13 @@ from metrics.trial.state import CATCHING_UP
 from metrics.trial.trial import Trial
 from metrics.units import format_mb_per_s, format_ratio
 from search.confirming import Confirmation, Hold
-from search.forecast import trials_left
 from search.line import FinishedPoint, Line
 from search.lines import Finished, searchers_of
-from search.loop import Histories, run_goals
-from search.model import Bracket, Decision, GaveUp, Measure, Verdict
+from search.loop import run_goals
+from search.model import Bracket, GaveUp, Verdict
 
 
-def limits_offline(
+def find_outage_limits(
     context: RunContext, lines: Mapping[str, Line], found: Finished, whole: Sequence[Boundary]
 ) -> Iterator[Boundary]:
     """The limits of the rest, size by size, each followed by what it was while catching up.
@@ -47,20 +47,15 @@ def limits_offline(
     )
     points: list[FinishedPoint] = []
     while (bpm := rest_line.next_bpm(points)) is not None:
-        with brokers_away(context, count) as rest, PointTopics(rest) as topics:
+        with broker_outage(context, count) as rest, PointTopics(rest) as topics:
             # Before a look at the rest: what our topic lacks belongs to this state.
             topics.open(rest.pattern(bpm, 1))
             gates = open_gates(rest, config.cluster.warm_up_max_s)
-            outlook = Outlook()
-
-            def look_ahead(decision: Decision, histories: Histories, to: Outlook = outlook) -> None:
-                if isinstance(decision, Measure):
-                    to.reason = decision.reason
-                    to.trials_left = trials_left(rest_line, points, histories[goal])
-
-            measurer = TrialMeasurer(rest, topics, gates, bpm, outlook)
+            progress = SearchProgress()
+            on_step = progress_updater(progress, {goal: rest_line}, {goal: points})
+            measurer = TrialMeasurer(rest, topics, gates, bpm, progress)
             searchers = searchers_of({goal: rest_line}, bpm, {goal: points})
-            end = run_goals(searchers, measurer, look_ahead)[goal]
+            end = run_goals(searchers, measurer, on_step)[goal]
             point = FinishedPoint(bpm, end.result, end.history)
             boundary = boundary_of(point, rest.trials, config, goal, rest.brokers, rest.state)
             notes = (*boundary.notes, *_beside_arithmetic(boundary, whole, context.brokers, count))

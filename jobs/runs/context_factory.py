@@ -32,7 +32,7 @@ from jobs.console.events import PhaseStarted, Reporter, note, warn
 from jobs.runs.environment import environment_of
 from jobs.spark.session import close_session, local_session
 from jobs.trials.context import RunContext, Session
-from jobs.trials.driver_line import control_of
+from jobs.trials.control_server import control_of
 from jobs.trials.guards import open_guards
 from jobs.trials.load import Generator, require_room
 from metrics.planning import planted
@@ -56,7 +56,7 @@ def open_session(stack: ExitStack, slots: int | None, log: Path | None = None) -
 
 
 @dataclass(frozen=True)
-class Opening:
+class ContextFactory:
     """What to open.
 
     Attributes:

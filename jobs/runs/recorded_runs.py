@@ -9,8 +9,8 @@ from contextlib import ExitStack, contextmanager
 from pyspark.errors import AnalysisException
 
 from jobs.config.loading import Settings
-from jobs.runs.asked import Asked
-from jobs.runs.opening import open_session
+from jobs.runs.context_factory import open_session
+from jobs.runs.options import RunOptions
 from jobs.trials.context import Session
 from metrics.common.errors import ConfigError
 from metrics.tables.store import TableStore
@@ -18,32 +18,34 @@ from metrics.tables.store import TableStore
 _LAST_RUNS = 5
 
 
-def open_recorded(asked: Asked, run_id: str, stack: ExitStack) -> tuple[Session, Settings]:
+def open_recorded_run(
+    options: RunOptions, run_id: str, stack: ExitStack
+) -> tuple[Session, Settings]:
     """A session for the run that is resumed, and the configuration that the run recorded.
 
     Raises:
         ConfigError: there is no such run, which is said before anything is started or made where
             its folder tells.
     """
-    folder = asked.out.absolute() / run_id
-    if asked.tables is None and not folder.is_dir():
+    folder = options.out.absolute() / run_id
+    if options.tables is None and not folder.is_dir():
         raise ConfigError(
             f"--resume names the run {run_id}, and there is no {folder}; expected one that was "
             "begun with this --out; name it as its folder, or give its --out or --tables"
         )
     log = folder / "spark.log" if folder.is_dir() else None
-    session = open_session(stack, asked.slots, log)
-    store = TableStore(session.spark, asked.tables_or_default)
-    with tables_wanted(store):
+    session = open_session(stack, options.slots, log)
+    store = TableStore(session.spark, options.tables_or_default)
+    with explaining_missing_tables(store):
         rows = store.run_rows(run_id)
         if not rows:
-            raise not_there(store, run_id)
+            raise unknown_run_error(store, run_id)
     settings: Settings = json.loads(rows[0].config)
     return session, settings
 
 
 @contextmanager
-def tables_wanted(store: TableStore) -> Iterator[None]:
+def explaining_missing_tables(store: TableStore) -> Iterator[None]:
     """Say of tables that cannot be read what is wrong with them.
 
     Raises:
@@ -58,7 +60,7 @@ def tables_wanted(store: TableStore) -> Iterator[None]:
         ) from error
 
 
-def not_there(store: TableStore, run_id: str) -> ConfigError:
+def unknown_run_error(store: TableStore, run_id: str) -> ConfigError:
     """That the tables do not know a run, and which they know."""
     newest = store.runs().orderBy("at", ascending=False).limit(_LAST_RUNS).collect()
     names = ", ".join(row.run_id for row in newest)

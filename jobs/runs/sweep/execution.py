@@ -15,12 +15,12 @@ from jobs.cluster.opening import OpenCluster, open_cluster
 from jobs.config import Configuration
 from jobs.config.experiment import Sweep
 from jobs.console.events import PhaseStarted, Reporter, warn
-from jobs.runs.endings import Ending, ending_of
+from jobs.runs.context_factory import open_session
 from jobs.runs.failover import FailoverRun
 from jobs.runs.fixed_load import FixedLoad, FixedLoadRun
 from jobs.runs.lifecycle import Body, RunOrder, execute
 from jobs.runs.limit import LimitRun
-from jobs.runs.opening import open_session
+from jobs.runs.outcome import RunOutcome, outcome_of
 from jobs.runs.sweep.results import finished
 from jobs.runs.sweep.turns import Turn, turns
 from jobs.runs.volume import VolumeRun
@@ -62,7 +62,7 @@ class SweepOrder:
 
 
 @dataclass
-class Sweeping:
+class SweepExecution:
     """A sweep on its way; what was measured stays here, however it ends.
 
     Attributes:
@@ -176,10 +176,10 @@ class Sweeping:
         limits = [load for each in summary.boundaries if (load := each.loads[0])]
         self.nearby = limits[0] if limits else self.nearby
 
-    def ending(self, error: BaseException | None) -> Ending:
+    def outcome(self, error: BaseException | None) -> RunOutcome:
         """By the error, or by the cases without an answer."""
         if error is not None:
-            return ending_of(error)
+            return outcome_of(error)
         silent = sorted({each.why for each in self.results if each.value is None})
         lacking = sum(each.value is None for each in self.results)
         if self.left or lacking or not self.results:
@@ -187,8 +187,8 @@ class Sweeping:
             told += [f"{len(self.left)} cases were not begun within the budget"] * bool(self.left)
             reasons = f": {'; '.join(silent[:3])}" if silent else ""
             text = f"{' and '.join(told) or 'nothing was measured'}{reasons}"
-            return Ending("no conclusion", NoConclusionError.exit_code, text)
-        return Ending()
+            return RunOutcome("no conclusion", NoConclusionError.exit_code, text)
+        return RunOutcome()
 
 
 def body_of(turn: Turn, nearby: int | None = None) -> Body:

@@ -8,9 +8,9 @@ from typing import Any
 
 from jobs.console.events import Level, Notice, PhaseStarted
 from jobs.console.printing import make_reporter
-from jobs.runs.recorded import not_there, tables_wanted
+from jobs.runs.recorded_runs import explaining_missing_tables, unknown_run_error
 from jobs.runs.results import REPORT, series_from, write_report
-from jobs.runs.sole_driver import is_driven
+from jobs.runs.run_lock import is_locked
 from jobs.spark.session import close_session, local_session
 from metrics.common.errors import ConfigError
 from metrics.reporting.summary import load_summary, write_summary
@@ -27,7 +27,7 @@ KILLED = (
 Rows = list[dict[str, Any]]
 
 
-def write_page_again(run_id: str, out: Path, tables: str | None, target: Path | None) -> None:
+def regenerate_report(run_id: str, out: Path, tables: str | None, target: Path | None) -> None:
     """Write the page of a run, and its summary where a full disk kept it from being written.
 
     Args:
@@ -51,7 +51,7 @@ def write_page_again(run_id: str, out: Path, tables: str | None, target: Path | 
         try:
             store = TableStore(spark, tables or str(out.absolute() / "tables"))
             runs, boundaries, trials = read_rows(store, run_id)
-            series = series_from(store, run_id, trials).panels(trials)
+            series = panels_of_run(series_from(store, run_id, trials), trials)
         finally:
             close_session(spark)
         summary = summary_of(runs, boundaries)
@@ -61,7 +61,7 @@ def write_page_again(run_id: str, out: Path, tables: str | None, target: Path | 
         elif target is None:  # a full disk kept it from being written at the run's end
             write_summary(summary, kept)
             reporter.report(Notice(Level.NOTE, f"summary: {kept}"))
-        if summary.status == RUNNING and folder.is_dir() and not is_driven(folder):
+        if summary.status == RUNNING and folder.is_dir() and not is_locked(folder):
             summary = replace(summary, status="killed", error=KILLED.format(run_id))
         write_report(page, summary, trials, configuration_of_row(runs[-1]), series)
         reporter.report(Notice(Level.NOTE, f"report: {page}"))
@@ -73,10 +73,10 @@ def read_rows(store: TableStore, run_id: str) -> tuple[Rows, Rows, list[Trial]]:
     Raises:
         ConfigError: there are no tables, or they do not know the run.
     """
-    with tables_wanted(store):
+    with explaining_missing_tables(store):
         runs = store.read("runs", run_id).orderBy("at").collect()
         if not runs:
-            raise not_there(store, run_id)
+            raise unknown_run_error(store, run_id)
         boundaries = store.boundaries(run_id).collect()
         return (
             [row.asDict(recursive=True) for row in runs],

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from jobs.console.events import Reporter, Table, note
-from jobs.runs.endings import Ending, concluded, ending_of
+from jobs.runs.outcome import RunOutcome, finish, outcome_of
 from metrics.common.errors import ConfigError, NoConclusionError, RegressionError
 from metrics.comparing.effects import Conclusion, conclude
 from metrics.comparing.nightly import Noise
@@ -71,7 +71,7 @@ def compare_finished(
                for own in results.values() for each in own if each.why)  # fmt: skip
     for text in (*reasons, *_sentences(first, second, effects, changed)):
         note(reporter, text)
-    concluded(_ending(effects), reporter, partial(_write, json_file, names, effects, changed))
+    finish(_outcome(effects), reporter, partial(_write, json_file, names, effects, changed))
 
 
 def _limits(run: RunSummary) -> dict[tuple[Kind, int], Boundary]:
@@ -182,10 +182,10 @@ def _write(
     write_file("--json", path, json.dumps(told, indent=2, ensure_ascii=False) + "\n")
 
 
-def _ending(effects: Sequence[AxisEffect]) -> Ending:
+def _outcome(effects: Sequence[AxisEffect]) -> RunOutcome:
     worse = [each for each in effects if each.conclusion is Conclusion.REGRESSION]
     if worse:
-        return ending_of(RegressionError(sentence(worse[0])))
+        return outcome_of(RegressionError(sentence(worse[0])))
     if all(each.effect is None for each in effects):
-        return ending_of(NoConclusionError("no size has a limit with an interval in both runs"))
-    return Ending()
+        return outcome_of(NoConclusionError("no size has a limit with an interval in both runs"))
+    return RunOutcome()

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from jobs.config.suite import Suite
-from jobs.runs.endings import Ending, ending_of
+from jobs.runs.outcome import RunOutcome, outcome_of
 from metrics.common.errors import NoConclusionError, RegressionError
 from metrics.comparing.nightly import NightComparison, NightRule
 from metrics.reporting.nightly import CaseReport, of_comparison
@@ -51,18 +51,18 @@ def case_reports(
     return tuple(found)
 
 
-def ending_of_night(cases: Sequence[CaseReport], error: BaseException | None) -> Ending:
+def outcome_of_night(cases: Sequence[CaseReport], error: BaseException | None) -> RunOutcome:
     """How a night ended: by an error, or by what its cases say."""
     if error is not None:
-        return ending_of(error)
+        return outcome_of(error)
     worse = [f"{each.case}: {each.text}" for each in cases if each.outcome is Outcome.REGRESSION]
     if worse:
         text = f"regression found: {'; '.join(worse)}"
-        return Ending("regression", RegressionError.exit_code, text)
+        return RunOutcome("regression", RegressionError.exit_code, text)
     if not any(each.comparison for each in cases):
         told = "; ".join(f"{each.case}: {each.outcome.value}: {each.text}" for each in cases)
-        return ending_of(NoConclusionError(f"no case came to a conclusion: {told}"))
-    return Ending()
+        return outcome_of(NoConclusionError(f"no case came to a conclusion: {told}"))
+    return RunOutcome()
 
 
 def judged_row(compared: NightComparison) -> CaseRow:

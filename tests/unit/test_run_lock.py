@@ -20,7 +20,7 @@ from jobs.find_limit import find_limit
 from jobs.nightly import nightly
 from jobs.runs.lifecycle import RunOrder, execute
 from jobs.runs.limit import LimitRun
-from jobs.runs.sole_driver import FILE, is_driven, sole_driver
+from jobs.runs.run_lock import FILE, is_locked, run_lock
 from jobs.traffic import traffic
 from metrics.common.errors import ConfigError, TryLaterError
 from tests.support.commands import ROOT, RunningCommand
@@ -29,8 +29,8 @@ from tests.support.processes import PATIENCE_S
 HOLD = """
 import sys, time
 from pathlib import Path
-from jobs.runs.sole_driver import sole_driver
-with sole_driver(Path(sys.argv[1]), "redline run r1 of a@b since then"):
+from jobs.runs.run_lock import run_lock
+with run_lock(Path(sys.argv[1]), "redline run r1 of a@b since then"):
     print("held", flush=True)
     time.sleep(600)
 """
@@ -46,7 +46,7 @@ def test_a_run_whose_folder_cannot_be_made_is_refused_before_anything_is_started
 def test_a_second_driver_of_a_run_is_refused_and_touches_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("jobs.runs.lifecycle.Opening.open", pytest.fail)
+    monkeypatch.setattr("jobs.runs.lifecycle.ContextFactory.open", pytest.fail)
     config = load("testbed", "demo", "default")
     order = RunOrder(RecordingReporter(), tmp_path, "unused", "r1", resumes=True, locks=False)
     program = (sys.executable, "-c", HOLD, str(order.folder))
@@ -55,15 +55,15 @@ def test_a_second_driver_of_a_run_is_refused_and_touches_nothing(
         with pytest.raises(TryLaterError) as refused:
             execute(LimitRun(config), order)
         assert [path.name for path in order.folder.iterdir()] == [FILE]
-        assert is_driven(order.folder)
+        assert is_locked(order.folder)
         first.signal(signal.SIGKILL)
         first.wait(PATIENCE_S)
-    assert not is_driven(order.folder), "the system freed it"
-    assert not is_driven(tmp_path)
+    assert not is_locked(order.folder), "the system freed it"
+    assert not is_locked(tmp_path)
     told = f"redline run r1 of a@b since then, process {first.pid} goes on in {order.folder}"
     assert told in str(refused.value)
     assert refused.value.exit_code == 75
-    with sole_driver(order.folder, "redline run r1 of a@b again") as is_told:
+    with run_lock(order.folder, "redline run r1 of a@b again") as is_told:
         assert is_told, "a killed driver keeps nobody out"
         assert (order.folder / FILE).read_text().startswith("redline run r1 of a@b again, process")
     assert list(order.folder.iterdir()) == []
@@ -81,9 +81,9 @@ def test_a_driver_that_ends_while_the_next_one_begins_leaves_one_lock(
 
     monkeypatch.setattr(fcntl, "flock", end_first)
     with (
-        sole_driver(tmp_path, "second"),
+        run_lock(tmp_path, "second"),
         pytest.raises(TryLaterError, match="second, process"),
-        sole_driver(tmp_path, "third"),
+        run_lock(tmp_path, "third"),
     ):
         pytest.fail("two drivers of one run")
 
@@ -98,7 +98,7 @@ def test_a_disk_without_locks_is_said_only_where_the_cluster_has_none(
         raise TryLaterError("enough seen")
 
     monkeypatch.setattr(fcntl, "flock", refuse)
-    monkeypatch.setattr("jobs.runs.lifecycle.Opening.open", open_nothing)
+    monkeypatch.setattr("jobs.runs.lifecycle.ContextFactory.open", open_nothing)
     for locks in (True, False):
         reporter = RecordingReporter()
         order = RunOrder(reporter, tmp_path, "unused", "r1", resumes=True, locks=locks)

@@ -17,7 +17,7 @@ from jobs.cluster.topics import Topics
 from jobs.config import load, load_workload
 from jobs.console.events import PhaseStarted, RecordingReporter
 from jobs.console.text import limit_evidence, limit_title, point_words
-from jobs.runs.offline import caught_up
+from jobs.runs.outage_limits import caught_up
 from jobs.runs.planning import limits_of
 from jobs.trials.context import RunContext
 from metrics.common.errors import ConfigError, NoConclusionError

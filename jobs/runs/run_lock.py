@@ -20,7 +20,7 @@ _NO_LOCKS = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.
 
 
 @contextmanager
-def sole_driver(folder: Path, told: str) -> Iterator[bool]:
+def run_lock(folder: Path, told: str) -> Iterator[bool]:
     """Be the only process that drives the run of a folder.
 
     The cluster's lock keeps a second one away from every machine; this one says it before the
@@ -53,7 +53,7 @@ def sole_driver(folder: Path, told: str) -> Iterator[bool]:
             path.unlink(missing_ok=True)
 
 
-def is_driven(folder: Path) -> bool:
+def is_locked(folder: Path) -> bool:
     """Whether a process drives the run of a folder, as far as this machine can tell.
 
     Where the folder's disk has no locks nobody can tell, and a run may well go on.

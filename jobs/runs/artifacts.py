@@ -9,7 +9,7 @@ from pathlib import Path
 from metrics.common.errors import ConfigError
 
 
-class LeftFiles:
+class ArtifactWriter:
     """What a run leaves at its end, each file on its own.
 
     Attributes:
@@ -20,7 +20,7 @@ class LeftFiles:
         self.written: list[tuple[str, str]] = []
         self._lacking: list[str] = []
 
-    def leave(self, what: str, path: Path, write: Callable[[], object]) -> bool:
+    def write(self, what: str, path: Path, write: Callable[[], object]) -> bool:
         """Write a file; False where a full or a forbidden disk does not take it."""
         try:
             write()
@@ -33,12 +33,12 @@ class LeftFiles:
         self.written.append((what, str(path)))
         return True
 
-    def leave_answer(
+    def write_answer_file(
         self, what: str, path: Path, copy: Path | None, write: Callable[[Path], object]
     ) -> None:
         """Write the answer for programs in its place, and where --json asks for it, too."""
         for each in (path, *([copy] if copy is not None else [])):
-            self.leave(what, each, partial(write, each))
+            self.write(what, each, partial(write, each))
 
     def require_all(self, remedy: str) -> None:
         """Tell what is missing, once all else is done.
@@ -56,6 +56,6 @@ class LeftFiles:
             )
 
 
-def made_anew(run_id: str) -> str:
+def regeneration_hint(run_id: str) -> str:
     """How what is missing of a run's own files can still be had."""
     return f"see to the disk, then redline report {run_id} writes the summary and the page anew"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 @dataclass(frozen=True)
-class Asked:
+class RunOptions:
     """What the command line of any job that loads a cluster says of the run itself.
 
     Attributes:

@@ -14,18 +14,16 @@ from jobs.console.events import PointFinished
 from jobs.runs.estimate import line_of, plan_of, trial_s
 from jobs.runs.nightly.settings import settings_of
 from jobs.runs.results import boundary_of, why_no_answer
+from jobs.runs.search_progress import progress_updater
 from jobs.trials.context import RunContext
 from jobs.trials.gates import Gates
-from jobs.trials.measure import Outlook, TrialMeasurer
+from jobs.trials.measure import SearchProgress, TrialMeasurer
 from jobs.trials.point_topics import PointTopics
-from metrics.judging.agreement import Told, agreed
+from metrics.judging.attribution_votes import AttributionVote, combine_votes
 from metrics.tables.boundary import Boundary, BoundaryRow
 from metrics.tables.cases import CaseRow
 from metrics.trial.trial import Trial
-from search.forecast import trials_left
 from search.lines import run_lines
-from search.loop import Histories
-from search.model import Decision, Measure
 
 
 @dataclass(frozen=True)
@@ -116,17 +114,11 @@ class CaseMeasurer:
     def _limit(self, context: RunContext, config: Configuration, case: Case) -> CaseRow:
         goal, first = config.goal, len(context.trials)
         lines = {goal.name: line_of(config.workload, goal, context.brokers)}
-        outlook = Outlook()
-
-        def look_ahead(decision: Decision, histories: Histories) -> None:
-            if isinstance(decision, Measure):
-                outlook.reason = decision.reason
-                outlook.trials_left = trials_left(lines[goal.name], (), histories[goal.name])
-
+        progress = SearchProgress()
         points = run_lines(
             lines,
-            lambda bpm: TrialMeasurer(context, self._topics, self._gates, bpm, outlook),
-            look_ahead,
+            lambda bpm: TrialMeasurer(context, self._topics, self._gates, bpm, progress),
+            progress_updater(progress, lines, {goal.name: ()}),
         )
         (point,) = points[goal.name]
         own = context.trials[first:]
@@ -160,8 +152,8 @@ class CaseMeasurer:
     def _load(self, context: RunContext, config: Configuration, case: Case, np: int) -> CaseRow:
         spare = config.goal.search.invalid_repeats_max
         trials: list[Trial] = []
-        outlook = Outlook()
-        measurer = TrialMeasurer(context, self._topics, self._gates, case.bpm, outlook)
+        progress = SearchProgress()
+        measurer = TrialMeasurer(context, self._topics, self._gates, case.bpm, progress)
         while (left := case.repeats - _valid(trials)) > 0:
             if len(trials) - _valid(trials) > spare:
                 last = "; ".join(f"{each.indicator}: {each.text}" for each in trials[-1].reasons)
@@ -169,7 +161,7 @@ class CaseMeasurer:
                     f"{len(trials) - _valid(trials)} of {len(trials)} trials were INVALID; the "
                     f"last one: {last}"
                 )
-            outlook.reason, outlook.trials_left = f"case {case.name}", left
+            progress.reason, progress.trials_left = f"case {case.name}", left
             trials.append(measurer.trial(np))
         return self._load_row(context, case, np, trials)
 
@@ -188,7 +180,7 @@ class CaseMeasurer:
             )
         evidence = [trial.evidence for trial in valid]
         achieved = _median([each.client.achieved_mb_per_s for each in evidence])
-        bound = agreed([Told(trial.judgement) for trial in valid if trial.limited_by])
+        bound = combine_votes([AttributionVote(trial.judgement) for trial in valid if trial.limited_by])
         return replace(
             self._row(context, case, np, tuple(trial.number for trial in trials)),
             measure=quantity.column,
