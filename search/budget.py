@@ -11,10 +11,10 @@ from search.model import (
     Decision,
     Done,
     GaveUp,
+    IntervalSearcher,
     Measure,
     Observation,
     Searcher,
-    StatesInterval,
 )
 
 
@@ -104,7 +104,7 @@ class Budgeted:
 
     def interval(self, history: Sequence[Observation]) -> Interval | None:
         """The searcher's interval, where it states one."""
-        if isinstance(self._searcher, StatesInterval):
+        if isinstance(self._searcher, IntervalSearcher):
             return self._searcher.interval(history)
         return None
 

@@ -26,17 +26,17 @@ from itertools import groupby
 
 from search.interval import Interval
 from search.limits import Limits
+from search.load_verdicts import bracket_of_verdicts, load_verdicts_of
 from search.model import (
     Decision,
     Done,
     GaveUp,
+    IntervalSearcher,
     Measure,
     Observation,
     Searcher,
-    StatesInterval,
     Verdict,
 )
-from search.standing import bracket_of_standings, standings_of
 
 HOLDS_MAX = 3
 """Limits of one point that may fail while they are held, before the search gives up."""
@@ -77,18 +77,18 @@ class Hold:
 
     Attributes:
         load: that was held.
-        seen: its windows, oldest first, INVALID ones too.
+        windows: the windows, oldest first, INVALID ones too.
         plan: how long it was to be.
     """
 
     load: int
-    seen: tuple[Observation, ...]
+    windows: tuple[Observation, ...]
     plan: Confirmation
 
     @property
     def valid(self) -> list[Observation]:
         """The windows that are an answer."""
-        return [each for each in self.seen if each.verdict is not Verdict.INVALID]
+        return [each for each in self.windows if each.verdict is not Verdict.INVALID]
 
     @property
     def overloads(self) -> list[int]:
@@ -122,7 +122,7 @@ class Hold:
 
 
 @dataclass(frozen=True)
-class Held:
+class SplitHistory:
     """A history, told apart.
 
     Attributes:
@@ -138,29 +138,29 @@ class Held:
     is_under_way: bool = False
 
 
-def held_in(history: Sequence[Observation], plan: Confirmation) -> Held:
+def split_history(history: Sequence[Observation], plan: Confirmation) -> SplitHistory:
     """What a history of one point says of holds, and what is left to search by.
 
     A hold above the answer of its time, which another goal asked for, says nothing.
     """
-    told = Held(())
+    split = SplitHistory(())
     for (is_held, load), group in groupby(
         history, lambda each: (each.held, each.held and each.load)
     ):
-        seen = tuple(group)
+        windows = tuple(group)
         if not is_held:
-            told = replace(told, searched=told.searched + seen, is_under_way=False)
+            split = replace(split, searched=split.searched + windows, is_under_way=False)
             continue
-        hold = Hold(load, seen, plan)
+        hold = Hold(load, windows, plan)
         if hold.broke_at is None:
-            told = replace(told, last=hold, is_under_way=True)
-        elif load <= bracket_of_standings(standings_of(told.searched)).sustained:
+            split = replace(split, last=hold, is_under_way=True)
+        elif load <= bracket_of_verdicts(load_verdicts_of(split.searched)).sustained:
             over = [each for each in hold.valid if each.verdict is Verdict.OVERLOADED]
             # Two votes: the search measures a lone doubtful overload again, and a hold is none.
-            told = Held(tuple((over * 2)[-2:]), (*told.failed, hold))
+            split = SplitHistory(tuple((over * 2)[-2:]), (*split.failed, hold))
         else:
-            told = replace(told, is_under_way=False)
-    return told
+            split = replace(split, is_under_way=False)
+    return split
 
 
 class Confirming:
@@ -181,41 +181,41 @@ class Confirming:
 
     def decide(self, history: Sequence[Observation]) -> Decision:
         """The searcher's next step, or a window of the hold after its end."""
-        told = held_in(history, self._plan)
-        decision = self._decided(told.searched)
-        if isinstance(decision, Measure) and told.failed and len(told.searched) == 2:
-            return replace(decision, reason=f"{self._said(told.failed[-1])}; {decision.reason}")
+        split = split_history(history, self._plan)
+        decision = self._decided(split.searched)
+        if isinstance(decision, Measure) and split.failed and len(split.searched) == 2:
+            return replace(decision, reason=f"{self._said(split.failed[-1])}; {decision.reason}")
         if not isinstance(decision, Done) or not decision.bracket.sustained:
             return decision
         load = decision.bracket.sustained
-        hold = told.last if told.last is not None and told.last.load == load else None
+        hold = split.last if split.last is not None and split.last.load == load else None
         if hold is not None and hold.has_lasted:
             return replace(decision, confirmed_s=hold.held_s)
-        if len(told.failed) >= HOLDS_MAX:
-            said = "; ".join(map(self._said, told.failed))
+        if len(split.failed) >= HOLDS_MAX:
+            said = "; ".join(map(self._said, split.failed))
             reason = (
                 f"{said}; {self._limits.words.amount(load)} found then and not held, as no more "
                 f"than {HOLDS_MAX} limits are; find what changes while a load is held"
             )
             return GaveUp(decision.bracket, reason, decision.interval)
-        return self._window(decision, hold if told.is_under_way else None)
+        return self._window(decision, hold if split.is_under_way else None)
 
     def interval(self, history: Sequence[Observation]) -> Interval | None:
         """The searcher's interval, where it states one."""
-        if isinstance(self._searcher, StatesInterval):
-            return self._searcher.interval(held_in(history, self._plan).searched)
+        if isinstance(self._searcher, IntervalSearcher):
+            return self._searcher.interval(split_history(history, self._plan).searched)
         return None
 
     def trials_left(self, history: Sequence[Observation]) -> int:
         """Trials until the end when the present hold, or the next one, lasts."""
-        told = held_in(history, self._plan)
-        left = self._searcher.trials_left(told.searched)
-        last = told.last
-        if left or last is None or last.load != self._answer(told.searched):
+        split = split_history(history, self._plan)
+        left = self._searcher.trials_left(split.searched)
+        last = split.last
+        if left or last is None or last.load != self._answer(split.searched):
             return left + self._plan.windows
         if last.has_lasted:
             return 0
-        return self._plan.windows - (len(last.valid) if told.is_under_way else 0)
+        return self._plan.windows - (len(last.valid) if split.is_under_way else 0)
 
     def _answer(self, searched: tuple[Observation, ...]) -> int | None:
         decision = self._decided(searched)
@@ -224,7 +224,7 @@ class Confirming:
     def _window(self, decision: Done, hold: Hold | None) -> Decision:
         load, windows = decision.bracket.sustained, self._plan.windows
         amount = self._limits.words.amount(load)
-        invalid = None if hold is None else self._limits.settle_invalid(hold.seen)
+        invalid = None if hold is None else self._limits.settle_invalid(hold.windows)
         if isinstance(invalid, GaveUp):
             reason = f"the limit of {amount} could not be confirmed: {invalid.reason}"
             return GaveUp(decision.bracket, reason, decision.interval)
@@ -234,7 +234,7 @@ class Confirming:
         return Measure(load, f"holding {amount}, window {number} of {windows}", holds=True)
 
     def _said(self, hold: Hold) -> str:
-        return f"{self._limits.words.amount(hold.load)} did not last: {after_words(hold)}"
+        return f"{self._limits.words.amount(hold.load)} did not last: {describe_failure(hold)}"
 
     def _decided(self, searched: tuple[Observation, ...]) -> Decision:
         """The searcher's decision, which a hold asks for again and again."""
@@ -243,7 +243,7 @@ class Confirming:
         return self._known[1]
 
 
-def after_words(hold: Hold) -> str:
+def describe_failure(hold: Hold) -> str:
     """Of a hold that failed, from when on: "3 of 5 windows overloaded from 40 s of load on"."""
     first = hold.broke_at or 0
     over, since = len(hold.overloads), len(hold.valid) - first

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from search.model import Observation
-from search.signals import SATURATED, Signals
+from search.signals import SATURATED_UTILIZATION, Signals
 
 
 @dataclass(frozen=True)
@@ -91,20 +91,22 @@ READABLE_MIN = 0.04
 TRUST = 4.0
 """What the assumed errors are worth against the scatter that is seen [equations]."""
 
-# Relative errors of what is read from a trial: of the curve per unit of ln u, of the idle
-# fraction itself (absolute), and of what an overloaded cluster still delivers.
-_CURVE_ERROR = 0.08
-_IDLE_ERROR = 0.01
-_DELIVERED_ERROR = 0.10
-# Past the threshold requests grow while they queue, and utilization less and less.
-_GROWTH_ERROR = 0.5
-# Above this one something else than the curve's own resource is past its limit [of at_limit].
+# Allowances of this model, in which every reading is a straight line's: for the curve, per unit
+# of ln u; for the idle fraction (absolute); for what an overloaded cluster still delivers. They
+# are wider than the errors of one reading in `search.posterior`, which has terms of its own for
+# curvature, strays and flukes.
+_CURVE_ALLOWANCE = 0.08
+_IDLE_ALLOWANCE = 0.01
+_DELIVERED_ALLOWANCE = 0.10
+# Past the threshold requests grow while they queue, so utilization grows less and less.
+_GROWTH_ALLOWANCE = 0.5
+# Above this share of `at_limit`, a resource other than the curve's own is past its limit.
 _READABLE_MAX = 1.12
 
 
 def readable_max(curve: Curve) -> float:
     """The utilization from which a reading says no more how far the limit is."""
-    return SATURATED if curve.at_limit >= 1.0 else _READABLE_MAX * curve.at_limit
+    return SATURATED_UTILIZATION if curve.at_limit >= 1.0 else _READABLE_MAX * curve.at_limit
 
 
 def readings(
@@ -119,10 +121,10 @@ def readings(
         slope = math.log(used / curve.at_limit)
         spread = math.hypot(
             noise,
-            curve.gain * _IDLE_ERROR / used,
-            _CURVE_ERROR * abs(slope),
+            curve.gain * _IDLE_ALLOWANCE / used,
+            _CURVE_ALLOWANCE * abs(slope),
             curve.gain * curve.at_limit_spread,
-            _GROWTH_ERROR * max(0.0, used - 1.0),
+            _GROWTH_ALLOWANCE * max(0.0, used - 1.0),
         )
         found.append(LoadEquation(math.log(seen.load), slope, spread))
     return found
@@ -135,7 +137,7 @@ def delivered_readings(history: Iterable[Observation], signals: Signals) -> list
         share = signals.delivered(seen)
         if share is not None:
             log_load = math.log(seen.load * min(1.0, share / signals.achieved_min))
-            found.append(LoadEquation(log_load, 0.0, _DELIVERED_ERROR))
+            found.append(LoadEquation(log_load, 0.0, _DELIVERED_ALLOWANCE))
     return found
 
 

@@ -67,7 +67,7 @@ def forecast(
         seed: equal seeds give equal forecasts.
     """
     if line.limits.interval_max is None:  # then intervals choose no load
-        line = replace(line, guide=replace(line.guide, states=False))
+        line = replace(line, guide=replace(line.guide, states_interval=False))
     before = line.spent(finished)
     runs = []
     for number in range(clusters):

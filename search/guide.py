@@ -18,10 +18,10 @@ from search.estimate import (
     solve,
 )
 from search.interval import Interval
+from search.load_verdicts import LoadVerdict, bracket_of_verdicts, load_verdicts_of
 from search.model import PRODUCERS, Bracket, LoadWords, Observation, Verdict
-from search.posterior import Odds, Posterior, evidence, posterior, usual_odds
-from search.signals import SATURATED, Signals
-from search.standing import Standing, bracket_of_standings, standings_of
+from search.posterior import Odds, Posterior, evidence, initial_odds, posterior
+from search.signals import SATURATED_UTILIZATION, Signals
 
 DOUBT = 2.5
 """Standard deviations between reading and verdict from which a verdict is in doubt."""
@@ -61,7 +61,7 @@ class Guide:
         words: what a load counts, for people.
         odds: what finished sizes say of noise and gain, for the interval; None without any.
         hint: what a load read that is no trial; it chooses the first load, and no bound.
-        states: False where only loads and trials count, as in a forecast: answers have no
+        states_interval: False where only loads and trials count, as in a forecast: answers have no
             interval then, which takes two thirds of the time and chooses no load, unless
             `Limits.interval_max` asks for a narrow one.
     """
@@ -73,9 +73,9 @@ class Guide:
     words: LoadWords = PRODUCERS
     odds: Odds | None = None
     hint: Observation | None = None
-    states: bool = True
+    states_interval: bool = True
 
-    def hinted(self, seen: Observation) -> Guide:
+    def with_hint(self, seen: Observation) -> Guide:
         """The same with what a load read that is no trial: it may choose loads, and no bound.
 
         Brokers may have been colder under it than in a trial, so it is worth less.
@@ -83,7 +83,7 @@ class Guide:
         used = self.signals.highest(seen)
         if used is None:
             return self
-        if not READABLE_MIN <= used < SATURATED:
+        if not READABLE_MIN <= used < SATURATED_UTILIZATION:
             return replace(self, hint=seen)
         slope = math.log(used)
         load = seen.load * math.exp(-self.curve.gain * slope)
@@ -91,9 +91,12 @@ class Guide:
         return replace(self, hint=seen, prior=Prior(load, spread, "the warm-up"))
 
     @property
-    def hint_saturated(self) -> bool:
+    def is_hint_saturated(self) -> bool:
         """True when the hint's load left no idle time."""
-        return self.hint is not None and (self.signals.highest(self.hint) or 0.0) >= SATURATED
+        return (
+            self.hint is not None
+            and (self.signals.highest(self.hint) or 0.0) >= SATURATED_UTILIZATION
+        )
 
     def expectation(self, history: Sequence[Observation]) -> Estimate | None:
         """The estimate from smooth readings and neighbours, no verdict considered.
@@ -115,11 +118,11 @@ class Guide:
         trial that was outvoted at its load is left out where its reading contradicts theirs
         who outvoted it; where both lie close to the threshold, both count.
         """
-        standings = standings_of(history)
+        verdicts = load_verdicts_of(history)
         believed: dict[int, list[float]] = {}
         for seen in history:
             used = self.signals.utilization(seen)
-            if used and seen.verdict is standings[seen.load].verdict:
+            if used and seen.verdict is verdicts[seen.load].verdict:
                 believed.setdefault(seen.load, []).append(math.log(used))
         return [
             seen for seen in history if not self._is_outvoted(seen, believed.get(seen.load, ()))
@@ -145,11 +148,11 @@ class Guide:
         return replace(self.curve, at_limit=ceiling, at_limit_spread=CEILING_SPREAD)
 
     def estimate(
-        self, history: Sequence[Observation], standings: Mapping[int, Standing], bracket: Bracket
+        self, history: Sequence[Observation], verdicts: Mapping[int, LoadVerdict], bracket: Bracket
     ) -> Estimate | None:
         """The estimate once verdicts have been believed."""
         curve, prior = self.curve_of(history), self.prior
-        believed = [s for s in history if _stands_overloaded(s, standings)]
+        believed = [s for s in history if _stands_overloaded(s, verdicts)]
         recalibrated = self._curve_below(history, believed, bracket)
         if recalibrated is not None:
             curve, prior = recalibrated, None
@@ -163,48 +166,48 @@ class Guide:
 
     def posterior(self, history: Sequence[Observation]) -> Posterior | None:
         """How probable each limit is, or None where the trials say nothing of it."""
-        if not self.states:
+        if not self.states_interval:
             return None
-        standings = standings_of(history)
-        curves = self._curves(history, standings)
-        odds = usual_odds(self.curve) if self.odds is None else self.odds
-        bracket = bracket_of_standings(standings)
+        verdicts = load_verdicts_of(history)
+        curves = self._curves(history, verdicts)
+        odds = initial_odds(self.curve) if self.odds is None else self.odds
+        bracket = bracket_of_verdicts(verdicts)
         return posterior(history, bracket, self.signals, curves, odds, self.prior)
 
     def interval(self, history: Sequence[Observation]) -> Interval | None:
         """Where the limit lies at 90 %; from 0 on where nothing held and nothing was read."""
-        if not self.states:
+        if not self.states_interval:
             return None
         found = self.posterior(history)
         if found is not None:
             return found.interval()
-        bracket = bracket_of_standings(standings_of(history))
+        bracket = bracket_of_verdicts(load_verdicts_of(history))
         if bracket.overloaded is None or bracket.sustained > 0:
             return None
         return Interval(0.0, float(bracket.overloaded))
 
     def evidence(self, history: Sequence[Observation]) -> Odds:
         """What the trials of one point say of noise and gain."""
-        curve = self._curve_believed(history, standings_of(history))
+        curve = self._curve_believed(history, load_verdicts_of(history))
         return evidence(history, self.signals, curve)
 
-    def outlook(
-        self, history: Sequence[Observation], standings: Mapping[int, Standing], bracket: Bracket
+    def bounded_estimate(
+        self, history: Sequence[Observation], verdicts: Mapping[int, LoadVerdict], bracket: Bracket
     ) -> Estimate | None:
         """Where the limit is best looked for: the estimate, below every saturated overload."""
-        estimate = self.estimate(history, standings, bracket)
-        bound = self.bound(history, standings)
+        estimate = self.estimate(history, verdicts, bracket)
+        bound = self.bound(history, verdicts)
         if estimate is None or bound is None:
             return estimate
         return below(estimate, max(bound, bracket.sustained + 0.5))
 
     def leap(
-        self, history: Sequence[Observation], standings: Mapping[int, Standing], bracket: Bracket
+        self, history: Sequence[Observation], verdicts: Mapping[int, LoadVerdict], bracket: Bracket
     ) -> float | None:
         """The load to try where trials say only "higher" or "lower", unknown how far, or None."""
-        low, bound = float(bracket.sustained), self.bound(history, standings)
+        low, bound = float(bracket.sustained), self.bound(history, verdicts)
         if not history and self.hint is not None:
-            return self.hint.load / STEP_DOWN if self.hint_saturated else self.hint.load * LEAP
+            return self.hint.load / STEP_DOWN if self.is_hint_saturated else self.hint.load * LEAP
         if bound is None:
             return low * LEAP if self._is_at_rest(history, low) else None
         is_short = bracket.overloaded is not None and bound < 0.97 * bracket.overloaded
@@ -217,21 +220,21 @@ class Guide:
         return bool(found) and all(used is not None and used < READABLE_MIN for used in found)
 
     def bound(
-        self, history: Sequence[Observation], standings: Mapping[int, Standing]
+        self, history: Sequence[Observation], verdicts: Mapping[int, LoadVerdict]
     ) -> float | None:
         """The load that the limit is below, by overloads that left no idle time, or None."""
-        believed = [s for s in history if _stands_overloaded(s, standings)]
+        believed = [s for s in history if _stands_overloaded(s, verdicts)]
         found = [self.signals.at_most(seen) for seen in believed]
         return min((most for most in found if most is not None), default=None)
 
-    def doubtful(
-        self, history: Sequence[Observation], standings: Mapping[int, Standing], bracket: Bracket
+    def find_doubt(
+        self, history: Sequence[Observation], verdicts: Mapping[int, LoadVerdict], bracket: Bracket
     ) -> tuple[int, str] | None:
         """The bound that rests on one trial which the evidence contradicts, and why."""
         high, low = bracket.overloaded, bracket.sustained
         expected = self.expectation(history)
-        if high is not None and len(standings[high].votes) == 1:
-            if self._is_alone(history, standings, high):
+        if high is not None and len(verdicts[high].votes) == 1:
+            if self._is_alone(history, verdicts, high):
                 last = next(seen for seen in history if seen.load == high)
                 reading = self.signals.describe(last)
                 return high, f"overloaded at {self.words.amount(high)} with {reading}, in one trial"
@@ -240,7 +243,7 @@ class Guide:
             if expected is None and _pushed(history, high):
                 amount = self.words.amount(high)
                 return high, f"the overload at {amount} rests on one trial, and all since held"
-        if low > 0 and len(standings[low].votes) == 1:
+        if low > 0 and len(verdicts[low].votes) == 1:
             if expected is not None and self._is_far_below(expected, low):
                 return low, self._why(history, low, expected, "sustained")
             if expected is None and _pushed(history, low):
@@ -248,10 +251,10 @@ class Guide:
                 return low, f"sustained at {amount}, once, and all loads above it failed"
         return None
 
-    def short(
+    def find_low_answer(
         self,
         history: Sequence[Observation],
-        standings: Mapping[int, Standing],
+        verdicts: Mapping[int, LoadVerdict],
         bracket: Bracket,
         resolution: float,
     ) -> tuple[int, str] | None:
@@ -262,8 +265,8 @@ class Guide:
         than less, the overload is measured once more.
         """
         high, low = bracket.overloaded, bracket.sustained
-        estimate = self.estimate(history, standings, bracket)
-        if high is None or low <= 0 or estimate is None or len(standings[high].votes) > 1:
+        estimate = self.estimate(history, verdicts, bracket)
+        if high is None or low <= 0 or estimate is None or len(verdicts[high].votes) > 1:
             return None
         if math.log(estimate.load * (1.0 - resolution) / low) <= SHORT * self.noise:
             return None
@@ -272,7 +275,7 @@ class Guide:
             f"overloaded at {self.words.amount(high)}, but fit expects it near {estimate.load:.0f}",
         )
 
-    def noise_seen(self, estimate: Estimate | None) -> float:
+    def observed_noise(self, estimate: Estimate | None) -> float:
         """The scatter of the limit from trial to trial, or more where the readings show more."""
         return self.noise if estimate is None else self.noise * estimate.scatter
 
@@ -288,7 +291,7 @@ class Guide:
         return f"{seen}, fit says {expected} at {estimate.load:.0f}"
 
     def _is_alone(
-        self, history: Sequence[Observation], standings: Mapping[int, Standing], load: int
+        self, history: Sequence[Observation], verdicts: Mapping[int, LoadVerdict], load: int
     ) -> bool:
         """True when handlers far from their threshold contradict the only trial of an overload.
 
@@ -298,10 +301,10 @@ class Guide:
         used = max((each for each in found if each is not None), default=math.inf)
         if used >= UNLIKELY * self.curve_of(history).at_limit:
             return False
-        others = [s for s in history if s.load > load and _stands_overloaded(s, standings)]
+        others = [s for s in history if s.load > load and _stands_overloaded(s, verdicts)]
         return not any((self.signals.highest(s) or 9.9) <= SIMILAR * used for s in others)
 
-    def said_of(self, history: Sequence[Observation], load: int) -> str:
+    def describe_load(self, history: Sequence[Observation], load: int) -> str:
         """What the last trial of a load showed: "idle 0.01 at 64 producers"."""
         if not history and self.hint is not None:
             reading = self.signals.describe(self.hint)
@@ -311,30 +314,30 @@ class Guide:
 
     def _is_far_above(self, estimate: Estimate, load: int) -> bool:
         distance = math.log(estimate.load / load)
-        return distance > DOUBT * math.hypot(estimate.spread, self.noise_seen(estimate))
+        return distance > DOUBT * math.hypot(estimate.spread, self.observed_noise(estimate))
 
     def _is_far_below(self, estimate: Estimate, load: int) -> bool:
         distance = math.log(load / estimate.load)
-        return distance > DOUBT * math.hypot(estimate.spread, self.noise_seen(estimate))
+        return distance > DOUBT * math.hypot(estimate.spread, self.observed_noise(estimate))
 
     def _contradicts(self, alone: Estimate, prior: Prior) -> bool:
         distance = abs(math.log(alone.load / prior.load))
         return distance > DOUBT * math.hypot(alone.spread, prior.spread)
 
     def _curve_believed(
-        self, history: Sequence[Observation], standings: dict[int, Standing]
+        self, history: Sequence[Observation], verdicts: dict[int, LoadVerdict]
     ) -> Curve:
         """The curve once verdicts have been believed."""
-        believed = [s for s in history if _stands_overloaded(s, standings)]
-        below_it = self._curve_below(history, believed, bracket_of_standings(standings))
+        believed = [s for s in history if _stands_overloaded(s, verdicts)]
+        below_it = self._curve_below(history, believed, bracket_of_verdicts(verdicts))
         return below_it or self.curve_of(history)
 
     def _curves(
-        self, history: Sequence[Observation], standings: dict[int, Standing]
+        self, history: Sequence[Observation], verdicts: dict[int, LoadVerdict]
     ) -> dict[Curve, float]:
         """The curve that is believed, and another where overloads left their handlers idle."""
-        curve = self._curve_believed(history, standings)
-        believed = [s for s in history if _stands_overloaded(s, standings)]
+        curve = self._curve_believed(history, verdicts)
+        believed = [s for s in history if _stands_overloaded(s, verdicts)]
         found = [self.signals.highest(seen) for seen in believed]
         lowest = min((used for used in found if used is not None), default=1.0)
         if not 0.05 < lowest < UNLIKELY * curve.at_limit:
@@ -370,10 +373,10 @@ class Guide:
         return f"{said} at {self.words.amount(load)}{seen}, but {limit}"
 
 
-def _stands_overloaded(seen: Observation, standings: Mapping[int, Standing]) -> bool:
+def _stands_overloaded(seen: Observation, verdicts: Mapping[int, LoadVerdict]) -> bool:
     if seen.verdict is not Verdict.OVERLOADED:
         return False
-    return standings[seen.load].verdict is Verdict.OVERLOADED
+    return verdicts[seen.load].verdict is Verdict.OVERLOADED
 
 
 def _pushed(history: Sequence[Observation], bound: int) -> bool:

@@ -26,9 +26,9 @@ from search.estimate import Estimate
 from search.guide import Guide
 from search.interval import LEVEL, Interval
 from search.limits import Limits
+from search.load_verdicts import LoadVerdict, bracket_of_verdicts, load_verdicts_of, notes_of
 from search.model import Bracket, Decision, Done, GaveUp, Measure, Observation, Verdict
 from search.shadow import Shadow
-from search.standing import Standing, bracket_of_standings, notes_of, standings_of
 
 ALLOWANCE = 2
 """Trials above plain bisection that misleading guidance may cost at most."""
@@ -53,7 +53,7 @@ class Guided:
         self.limits = limits
         self._allowance = allowance
         self.guide = replace(guide or Guide(), words=limits.words)
-        saturated = self.guide.hint if self.guide.hint_saturated else None
+        saturated = self.guide.hint if self.guide.is_hint_saturated else None
         self._shadow = Shadow(Bisection(limits), saturated.load if saturated else None)
 
     def decide(self, history: Sequence[Observation]) -> Decision:
@@ -79,19 +79,19 @@ class Guided:
         invalid = self.limits.settle_invalid(history)
         if invalid is not None:
             return invalid
-        standings = standings_of(history)
-        bracket = bracket_of_standings(standings)
-        used = _trials_counted(history, standings)
+        verdicts = load_verdicts_of(history)
+        bracket = bracket_of_verdicts(verdicts)
+        used = _trials_counted(history, verdicts)
         settled = self.limits.settle_bracket(bracket)
-        doubt = self.guide.doubtful(history, standings, bracket)
+        doubt = self.guide.find_doubt(history, verdicts, bracket)
         if doubt is None and isinstance(settled, Done):
-            doubt = self.guide.short(history, standings, bracket, self.limits.resolution)
+            doubt = self.guide.find_low_answer(history, verdicts, bracket, self.limits.resolution)
         if doubt is not None and self._shadow.excess(used + 1, bracket) <= self._allowance:
             load, why = doubt
             return Measure(load, f"{why}; repeating it")
         if isinstance(settled, Done):
-            return self._done(standings, bracket, doubt)
-        return settled or self._probe(history, standings, bracket, used)
+            return self._done(verdicts, bracket, doubt)
+        return settled or self._probe(history, verdicts, bracket, used)
 
     def trials_left(self, history: Sequence[Observation]) -> int:
         """Trials until the end when everything goes as the guide expects."""
@@ -109,16 +109,16 @@ class Guided:
         return count
 
     def _done(
-        self, standings: dict[int, Standing], bracket: Bracket, doubt: tuple[int, str] | None
+        self, verdicts: dict[int, LoadVerdict], bracket: Bracket, doubt: tuple[int, str] | None
     ) -> Done:
-        notes = notes_of(standings, bracket, self.limits.words)
+        notes = notes_of(verdicts, bracket, self.limits.words)
         if doubt is not None:
             notes += (f"{doubt[1]}; it was not repeated, as its trials were used up",)
         return Done(bracket, notes=notes)
 
     def _stated(self, done: Done, history: Sequence[Observation]) -> Done | Measure:
         """The answer with its confidence and interval, or a trial more where that is too wide."""
-        if not self.guide.states:
+        if not self.guide.states_interval:
             return done
         found = self.guide.posterior(history)
         sure = 0.0 if found is None else found.inside(done.bracket)
@@ -140,14 +140,14 @@ class Guided:
     def _probe(
         self,
         history: Sequence[Observation],
-        standings: dict[int, Standing],
+        verdicts: dict[int, LoadVerdict],
         bracket: Bracket,
         used: int,
     ) -> Measure:
         fallback = self._shadow.next_load(bracket)
-        estimate = self.guide.outlook(history, standings, bracket)
+        estimate = self.guide.bounded_estimate(history, verdicts, bracket)
         if estimate is None:
-            return self._leap(history, standings, bracket, used)
+            return self._leap(history, verdicts, bracket, used)
         climb = CLIMB_MAX if self.guide.prior is None else 2 * CLIMB_MAX
         wish = aim(bracket, estimate, self.limits.resolution, self.limits.load_cap, climb)
         wish = self._bound_in_time(used, bracket, estimate, wish)
@@ -160,22 +160,22 @@ class Guided:
     def _leap(
         self,
         history: Sequence[Observation],
-        standings: dict[int, Standing],
+        verdicts: dict[int, LoadVerdict],
         bracket: Bracket,
         used: int,
     ) -> Measure:
         """The next load while no trial says how far the limit is."""
         fallback = self._shadow.next_load(bracket)
-        leap = self.guide.leap(history, standings, bracket)
+        leap = self.guide.leap(history, verdicts, bracket)
         if leap is None:
             amount = self.limits.words.amount(fallback)
             return Measure(fallback, f"no reading to go by yet; bisecting at {amount}")
         top = self.limits.load_cap if bracket.overloaded is None else bracket.overloaded - 1
         wish = min(max(round(leap), bracket.sustained + 1), top)
         load = self._affordable(used, bracket, wish, fallback)
-        is_lower = bracket.overloaded is not None or (not history and self.guide.hint_saturated)
+        is_lower = bracket.overloaded is not None or (not history and self.guide.is_hint_saturated)
         way = "lower" if is_lower else "higher"
-        said = self.guide.said_of(history, bracket.overloaded or bracket.sustained)
+        said = self.guide.describe_load(history, bracket.overloaded or bracket.sustained)
         return Measure(load, f"{said} says only that the limit is {way}; probing {load}")
 
     def _bound_in_time(self, used: int, bracket: Bracket, estimate: Estimate, wish: Aim) -> Aim:
@@ -201,9 +201,9 @@ class Guided:
 
     def _foreseen(self, history: Sequence[Observation], load: int) -> Observation:
         """What a trial would show if everything went as expected."""
-        standings = standings_of(history)
-        bracket = bracket_of_standings(standings)
-        estimate = self.guide.estimate(history, standings, bracket)
+        verdicts = load_verdicts_of(history)
+        bracket = bracket_of_verdicts(verdicts)
+        estimate = self.guide.estimate(history, verdicts, bracket)
         if estimate is None:
             curve = self.guide.curve
             estimate = Estimate(0.75 * self.limits.load_start_max, 1.0, curve.gain, curve.at_limit)
@@ -220,7 +220,7 @@ def _inside(bracket: Bracket, load: float) -> int:
     return min(max(round(load), low), max(low, bracket.overloaded or low))
 
 
-def _trials_counted(history: Sequence[Observation], standings: dict[int, Standing]) -> int:
+def _trials_counted(history: Sequence[Observation], verdicts: dict[int, LoadVerdict]) -> int:
     """Trials that the guide answers for; what contradicts itself is the cluster's own doing.
 
     Those of a load whose trials contradict each other count once, and those between a trial
@@ -228,7 +228,7 @@ def _trials_counted(history: Sequence[Observation], standings: dict[int, Standin
     """
     valid = _without_invalid(history)
     astray: set[int] = set()
-    for load, one in standings.items():
+    for load, one in verdicts.items():
         if one.is_contradictory:
             own = [i for i, seen in enumerate(valid) if seen.load == load]
             wrong = [i for i in own if valid[i].verdict is not one.verdict]
@@ -237,9 +237,9 @@ def _trials_counted(history: Sequence[Observation], standings: dict[int, Standin
     others = {
         i
         for i, seen in enumerate(valid)
-        if i not in astray and not standings[seen.load].is_contradictory
+        if i not in astray and not verdicts[seen.load].is_contradictory
     }
-    return len(others) + sum(one.is_contradictory for one in standings.values())
+    return len(others) + sum(one.is_contradictory for one in verdicts.values())
 
 
 def _without_invalid(history: Sequence[Observation]) -> list[Observation]:

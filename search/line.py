@@ -18,14 +18,14 @@ from typing import Literal
 from search.bisect import Bisection
 from search.boundary_model import BoundaryModel, Point, ProducerRate, fit
 from search.budget import Budget, Budgeted, Spent
-from search.confirming import Confirmation, Confirming, held_in
+from search.confirming import Confirmation, Confirming, split_history
 from search.estimate import Curve, Estimate
 from search.guide import Guide
 from search.guided import ALLOWANCE, Guided
 from search.limits import Limits
+from search.load_verdicts import bracket_of_verdicts, load_verdicts_of
 from search.model import Done, GaveUp, Observation, Searcher
-from search.posterior import Odds, usual_odds
-from search.standing import bracket_of_standings, standings_of
+from search.posterior import Odds, initial_odds
 
 Method = Literal["guided", "bisection"]
 
@@ -121,7 +121,7 @@ class Line:
         model = fit(points, self.rate, self.brokers)
         guide = replace(self.guide, curve=self._curve(finished), odds=self._odds(finished))
         if not finished and self.hint is not None:
-            return guide.hinted(self.hint)
+            return guide.with_hint(self.hint)
         if model is None or (prior := model.prior(bpm, len(points))).spread > VAGUE:
             return guide
         return replace(guide, prior=prior)
@@ -137,7 +137,7 @@ class Line:
 
     def searched(self, history: Sequence[Observation]) -> tuple[Observation, ...]:
         """Of a point's trials those that found its limit; that it was held moves no bound."""
-        return held_in(history, self.confirmation).searched
+        return split_history(history, self.confirmation).searched
 
     def model(self, finished: Sequence[FinishedPoint]) -> BoundaryModel | None:
         """The costs per record and per byte, as far as known."""
@@ -150,8 +150,8 @@ class Line:
             return None
         high = float(bracket.overloaded or bracket.sustained)
         history = self.searched(point.history)
-        standings = standings_of(history)
-        guess = self.guide.estimate(history, standings, bracket_of_standings(standings))
+        verdicts = load_verdicts_of(history)
+        guess = self.guide.estimate(history, verdicts, bracket_of_verdicts(verdicts))
         middle = math.sqrt(bracket.sustained * high)
         if guess is None:
             return Estimate(middle, 0.03, 1.0, 1.0)
@@ -185,10 +185,10 @@ class Line:
 
     def _odds(self, finished: Sequence[FinishedPoint]) -> Odds | None:
         """What finished points say of noise and gain, given the utilization at their limit."""
-        if not finished or not self.guide.states:
+        if not finished or not self.guide.states_interval:
             return None
         guide = replace(self.guide, curve=self._curve(finished))
-        return usual_odds(self.guide.curve).after(
+        return initial_odds(self.guide.curve).after(
             guide.evidence(self.searched(each.history)) for each in finished
         )
 

@@ -7,14 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from search.guided import ALLOWANCE
 from search.line import FinishedPoint, Line
 from search.loop import (
-    ForOneGoal,
     GoalsMeasurer,
     Histories,
     OnStep,
+    SingleGoalMeasurer,
     last_overloaded,
     run_goals,
 )
-from search.model import Decision, Measurer, Observation, Recovers, Searcher
+from search.model import Decision, Measurer, Observation, RecoveringMeasurer, Searcher
 
 SHARED_ALLOWANCE = 8
 """Trials above plain bisection at one size where several goals choose them."""
@@ -59,7 +59,7 @@ def run_lines(
         answers = run_goals(searchers_of(lines, bpm, points), measurer, on_step, begun)
         begun = None
         histories = {name: answer.history for name, answer in answers.items()}
-        if last_overloaded(histories) and isinstance(measurer, Recovers):
+        if last_overloaded(histories) and isinstance(measurer, RecoveringMeasurer):
             measurer.recover()
         for name, answer in answers.items():
             points[name].append(FinishedPoint(bpm, answer.result, answer.history))
@@ -89,7 +89,7 @@ def run_line(
 
     points = run_lines(
         {name: line},
-        lambda bpm: ForOneGoal(name, measurer_for(bpm)),
+        lambda bpm: SingleGoalMeasurer(name, measurer_for(bpm)),
         step,
         {name: finished},
         {name: begun},

@@ -14,11 +14,11 @@ from search.model import (
     Decision,
     Done,
     GaveUp,
-    Holds,
+    HoldingMeasurer,
     Measure,
     Measurer,
     Observation,
-    Recovers,
+    RecoveringMeasurer,
     Searcher,
     Verdict,
 )
@@ -35,7 +35,7 @@ class GoalsMeasurer(Protocol):
 
 
 @runtime_checkable
-class HoldsForGoals(Protocol):
+class HoldingGoalsMeasurer(Protocol):
     """A measurer that can go on with a load, without rest for the cluster before it."""
 
     def hold(self, load: int) -> Mapping[str, Observation]:
@@ -110,11 +110,15 @@ def run_goals(
             }
         _tell(on_step, step, trials)
         is_under_way = step.holds and any(seen[-1:] and seen[-1].held for seen in trials.values())
-        if last_overloaded(trials) and not is_under_way and isinstance(measurer, Recovers):
+        if (
+            last_overloaded(trials)
+            and not is_under_way
+            and isinstance(measurer, RecoveringMeasurer)
+        ):
             measurer.recover()
         offer = (
             measurer.hold
-            if step.holds and isinstance(measurer, HoldsForGoals)
+            if step.holds and isinstance(measurer, HoldingGoalsMeasurer)
             else measurer.measure
         )
         for name, observation in offer(step.load).items():
@@ -132,7 +136,7 @@ def _tell(on_step: OnStep | None, decision: Decision, trials: Histories) -> None
         on_step(decision, trials)
 
 
-class ForOneGoal:
+class SingleGoalMeasurer:
     """A measurer of one goal as one of several."""
 
     def __init__(self, name: str, measurer: Measurer) -> None:
@@ -145,13 +149,13 @@ class ForOneGoal:
 
     def hold(self, load: int) -> dict[str, Observation]:
         """The same of a load that is held, where the measurer can."""
-        if isinstance(self._measurer, Holds):
+        if isinstance(self._measurer, HoldingMeasurer):
             return {self._name: self._measurer.hold(load)}
         return self.measure(load)
 
     def recover(self) -> None:
         """As the measurer does, where it can."""
-        if isinstance(self._measurer, Recovers):
+        if isinstance(self._measurer, RecoveringMeasurer):
             self._measurer.recover()
 
 
@@ -172,5 +176,5 @@ def run_search(
         if on_step is not None:
             on_step(decision, tuple(histories[name]))
 
-    ends = run_goals({name: searcher}, ForOneGoal(name, measurer), step, {name: history})
+    ends = run_goals({name: searcher}, SingleGoalMeasurer(name, measurer), step, {name: history})
     return ends[name].result

@@ -148,7 +148,7 @@ class Searcher(Protocol):
 
 
 @runtime_checkable
-class StatesInterval(Protocol):
+class IntervalSearcher(Protocol):
     """A searcher that says where the limit lies, whether its search is over or not."""
 
     def interval(self, history: Sequence[Observation]) -> Interval | None:
@@ -157,7 +157,7 @@ class StatesInterval(Protocol):
 
 
 @runtime_checkable
-class Recovers(Protocol):
+class RecoveringMeasurer(Protocol):
     """A measurer that can bring the cluster back to rest after an overload."""
 
     def recover(self) -> None:
@@ -166,7 +166,7 @@ class Recovers(Protocol):
 
 
 @runtime_checkable
-class Holds(Protocol):
+class HoldingMeasurer(Protocol):
     """A measurer that can go on with a load, without rest for the cluster before it."""
 
     def hold(self, load: int) -> Observation:

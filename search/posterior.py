@@ -23,13 +23,13 @@ from typing import NamedTuple
 from search.estimate import READABLE_MIN, Curve, Prior, readable_max
 from search.interval import LEVEL, Interval
 from search.model import Bracket, Observation, Verdict
-from search.signals import SATURATED, Signals
+from search.signals import SATURATED_UTILIZATION, Signals
 
 NOISES = tuple(0.005 * 1.6**step for step in range(8))
 """The grid of the noise: scatter of the limit from trial to trial, 0.5 to 13.4 % [σ, ratio]."""
 GAINS = tuple(0.2 * 1.2**step for step in range(14))
 """The grid of the curve's gain, 0.2 to 2.2; see `search.estimate.Curve`."""
-NOISE_USUAL, NOISE_SPREAD = 0.025, 1.2
+NOISE_MEDIAN, NOISE_SPREAD = 0.025, 1.2
 """The noise before any trial: its median [ratio], and the σ of its logarithm."""
 STRAY, STRAY_SPREAD = 0.04, 0.25
 """Share of readings that tell of something else than limit and noise, and by how much [σ]."""
@@ -122,11 +122,11 @@ class Odds:
         )
 
 
-def usual_odds(curve: Curve) -> Odds:
+def initial_odds(curve: Curve) -> Odds:
     """The odds before any trial; noise and gain scatter in their logarithms."""
     spread = curve.gain_spread / curve.gain
     by_gain = [_bell(math.log(gain / curve.gain) / spread) for gain in GAINS]
-    by_noise = [_bell(math.log(noise / NOISE_USUAL) / NOISE_SPREAD) for noise in NOISES]
+    by_noise = [_bell(math.log(noise / NOISE_MEDIAN) / NOISE_SPREAD) for noise in NOISES]
     return Odds(tuple(tuple(one + other for other in by_gain) for one in by_noise))
 
 
@@ -228,7 +228,13 @@ def _trial(seen: Observation, signals: Signals, curve: Curve) -> _Trial:
         short = math.log(min(1.0, share / signals.achieved_min))
         return _Trial(load, held, load + short, error=_SHORT_ERROR - _DELIVERED_ERROR * short)
     if curve.at_limit >= 1.0 and signals.at_most(seen) is not None:
-        return _Trial(load, held, None, math.log(SATURATED), _GROWTH_ERROR * (SATURATED - 1.0))
+        return _Trial(
+            load,
+            held,
+            None,
+            math.log(SATURATED_UTILIZATION),
+            _GROWTH_ERROR * (SATURATED_UTILIZATION - 1.0),
+        )
     if used is None or not READABLE_MIN <= used < readable_max(curve):
         return _Trial(load, held)
     slope = math.log(used / curve.at_limit)

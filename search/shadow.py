@@ -32,13 +32,13 @@ class Shadow:
 
     Args:
         bisection: the method that is not to be exceeded by much.
-        told: a load that left no idle time before the first trial; the limit is taken to be
+        hint_load: a load that left no idle time before the first trial; the limit is taken to be
             below it until a trial holds there, which can cost one trial more. None without one.
     """
 
-    def __init__(self, bisection: Bisection, told: int | None = None) -> None:
+    def __init__(self, bisection: Bisection, hint_load: int | None = None) -> None:
         self._bisection = bisection
-        self._told = told
+        self._hint_load = hint_load
         self._limits = bisection.limits
 
     def next_load(self, bracket: Bracket) -> int:
@@ -58,9 +58,9 @@ class Shadow:
             used: valid trials so far.
             bracket: what they showed.
         """
-        told = self._told
-        if told is not None and bracket.overloaded is None and bracket.sustained < told:
-            bracket = Bracket(bracket.sustained, told)
+        hint = self._hint_load
+        if hint is not None and bracket.overloaded is None and bracket.sustained < hint:
+            bracket = Bracket(bracket.sustained, hint)
         if self._limits.settle_bracket(bracket) is not None:
             return used - self._fewest(Bracket(0, None), bracket, count_inside=True)
         return used - self._fewest(Bracket(0, None), bracket, count_inside=False)

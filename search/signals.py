@@ -12,9 +12,11 @@ FAR_SHORT = 0.97
 VERY_SHORT = 0.8
 """Achieved share below which it is taken for saturation, not for a passing stall [ratio]."""
 
+SATURATED_IDLE = 0.05
+"""Idle fraction up to which a reading shows only that the limit is lower [ratio]."""
 
-SATURATED = 1.1875
-"""Utilization from which an overload says only that the limit is lower: idle 0.05 at 0.20."""
+SATURATED_UTILIZATION = 1.1875
+"""The same as a utilization of the default threshold, an idle fraction of 0.20: 0.95 / 0.80."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ class Signals:
     def at_most(self, seen: Observation) -> float | None:
         """The upper bound that a saturated overload sets, as a load, or None."""
         used = self.highest(seen)
-        if seen.verdict is not Verdict.OVERLOADED or used is None or used < SATURATED:
+        if seen.verdict is not Verdict.OVERLOADED or used is None or used < SATURATED_UTILIZATION:
             return None
         return seen.load * min(1.0, max(0.0, self._achieved(seen)))
 

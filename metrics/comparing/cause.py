@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 from statistics import median
 
 from metrics.comparing.governors import VERSIONS, can_slow, governor_of, short_name
-from metrics.judging.agreement import Told, agreed
 from metrics.judging.attribution import Attribution, utilization
+from metrics.judging.attribution_votes import AttributionVote, combine_votes
 from metrics.tables.environment import ABSENT, Difference, difference
 from metrics.trial.trial import Trial
 from metrics.windows.resource import Resource
 from search.model import Verdict
 
-NEAR_LIMIT = 0.80
+MAY_BIND_UTILIZATION = 0.80
 """Use of a resource at saturation from which on it may bind, next to what was named [ratio]."""
 GREW_LEAST = 1.10
 """A resource is used more at the same load when it is so many times as used [ratio]."""
@@ -48,7 +48,8 @@ class SideEvidence:
 
     @property
     def _bound(self) -> Attribution | None:
-        return agreed([Told(t.judgement) for t in self.saturated if t.judgement.limited_by])
+        named = [trial.judgement for trial in self.saturated if trial.judgement.limited_by]
+        return combine_votes([AttributionVote(judgement) for judgement in named])
 
     @property
     def bound_by(self) -> Resource:
@@ -136,7 +137,7 @@ def _suspects(slower: SideEvidence, faster: SideEvidence) -> tuple[Resource, ...
     """
     bound = slower.bound_by
     full = use_of_trials(slower.saturated)
-    near = [name for name in Resource if full.get(name, 0.0) >= NEAR_LIMIT]
+    near = [name for name in Resource if full.get(name, 0.0) >= MAY_BIND_UTILIZATION]
     named = [] if bound is Resource.UNKNOWN else [bound]
     grown = [name for name, _ in _grown(slower, faster)]
     return tuple(dict.fromkeys([*named, *near, *grown]))

@@ -109,7 +109,7 @@ def behaviour_of(chance: random.Random, delivers: float) -> ClusterSpec:
 def compare_overloads(of: Iterable[Condition]) -> Iterator[Result]:
     """Bisection and ours under each condition, as they are done."""
     for condition in of:
-        ours = guided_ends(condition, Guide(states=False))
+        ours = guided_ends(condition, Guide(states_interval=False))
         for method, ends in (("plain bisection", _bisect(condition)), ("redline", ours)):
             yield _result(condition, method, ends)
 

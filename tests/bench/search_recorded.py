@@ -19,14 +19,14 @@ from typing import Any
 
 import numpy as np
 
-from jobs.trials.warm_up import LOOKS_MAX, SATURATED_IDLE
+from jobs.trials.warm_up import LOOKS_MAX
 from metrics.trial.warm_up import WarmUp
 from search.bisect import Bisection
 from search.estimate import READABLE_MIN
 from search.guide import Guide
 from search.guided import Guided
 from search.model import Searcher
-from search.signals import SATURATED
+from search.signals import SATURATED_IDLE, SATURATED_UTILIZATION
 from search.simulate import (
     ACHIEVED_MIN,
     IDLE_MIN,
@@ -159,7 +159,7 @@ def _smoothed(loads: Sequence[float], used: Sequence[float]) -> list[float]:
 
     Where they can be read they follow a parabola of their logarithm over that of the load.
     """
-    read = [i for i, each in enumerate(used) if READABLE_MIN < each < SATURATED]
+    read = [i for i, each in enumerate(used) if READABLE_MIN < each < SATURATED_UTILIZATION]
     where, what = np.log([loads[i] for i in read]), np.log([used[i] for i in read])
     fitted = np.exp(np.polyval(np.polyfit(where, what, 2), where))
     return [float(fitted[read.index(i)]) if i in read else each for i, each in enumerate(used)]
@@ -264,5 +264,5 @@ def _end(
             load //= 2
         hint = WarmUp(load, max(0.0, idle)).hint(IDLE_MIN)
         assert hint is not None
-        searcher = Guided(limits_from(first), Guide().hinted(hint))
+        searcher = Guided(limits_from(first), Guide().with_hint(hint))
     return run_on(searcher, cluster)

@@ -11,7 +11,7 @@ import pytest
 
 from jobs.runs.compare.pairs import (
     EXCESS,
-    SATURATED,
+    SATURATED_ACHIEVED_SHARE,
     STEADY_LOWER,
     STEADY_SHARE,
     CaseComparer,
@@ -87,7 +87,7 @@ def test_a_machine_that_speeds_up_is_offered_more() -> None:
     case = measured(sides_of(10.0, 10.0, machine=faster))
     assert len(case.saturated) == EFFORT.pairs
     assert case.load is not None
-    assert case.load * PRODUCER_MB_PER_S * SATURATED >= 30.0
+    assert case.load * PRODUCER_MB_PER_S * SATURATED_ACHIEVED_SHARE >= 30.0
     assert compared(CAPACITY, case.saturated).mean(Side.A) == pytest.approx(30.0)
 
 

@@ -11,7 +11,14 @@ import pytest
 from search.bisect import Bisection
 from search.boundary_model import ProducerRate
 from search.budget import Budget
-from search.confirming import HOLDS_MAX, Confirmation, Confirming, Hold, after_words, held_in
+from search.confirming import (
+    HOLDS_MAX,
+    Confirmation,
+    Confirming,
+    Hold,
+    describe_failure,
+    split_history,
+)
 from search.guided import Guided
 from search.limits import Limits
 from search.line import Line
@@ -123,9 +130,9 @@ def test_a_limit_that_does_not_last_is_searched_again_below_and_held_again(
     assert isinstance(answer, Done) and answer.confirmed_s == 80.0
     assert answer.bracket.is_closed(0.05)
     assert 57 <= answer.bracket.sustained <= 60 < (answer.bracket.overloaded or 0)
-    (failed,) = held_in(history, PLAN).failed
+    (failed,) = split_history(history, PLAN).failed
     assert failed.load > 60 and failed.broke_at == 3 and failed.lasted_s == 30.0
-    assert len(failed.seen) == 6, "three overloads in a row end the hold"
+    assert len(failed.windows) == 6, "three overloads in a row end the hold"
     after = [load for load, is_held in cluster.loads[cluster.loads.index((failed.load, True)) :]]
     assert max(after) == failed.load, "nothing above a limit that did not last"
 
@@ -174,10 +181,10 @@ def test_a_change_that_stays_is_seen_although_most_of_the_hold_was_sustained() -
 
 def test_words_of_a_hold_that_failed() -> None:
     hold = Hold(95, windows("sosssooo"), PLAN)
-    assert after_words(hold) == (
+    assert describe_failure(hold) == (
         "3 of 3 windows were overloaded from 50 s of load on, and 1 before"
     )
-    assert after_words(Hold(95, windows("ooo"), PLAN)).endswith("from the start")
+    assert describe_failure(Hold(95, windows("ooo"), PLAN)).endswith("from the start")
 
 
 def test_a_time_becomes_whole_windows() -> None:
@@ -294,7 +301,7 @@ def test_a_hold_that_another_goal_asked_for_does_not_fail_one_below_it() -> None
         AllGoals(cluster, shares),
     )
     # In the eyes of the strict goal each window of the tolerant goal's hold is an overload.
-    assert held_in(ends["strict"].history, PLAN).failed == ()
+    assert split_history(ends["strict"].history, PLAN).failed == ()
 
 
 def test_a_budget_that_ends_in_a_hold_keeps_the_bracket_of_the_search() -> None:

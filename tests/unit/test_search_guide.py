@@ -11,9 +11,9 @@ from search.estimate import Curve, Estimate, LoadEquation, readings, solve
 from search.guide import Guide
 from search.guided import Guided
 from search.limits import Limits
+from search.load_verdicts import bracket_of_verdicts, load_verdicts_of
 from search.model import Bracket, Measure, Observation, Verdict
 from search.signals import Signals
-from search.standing import bracket_of_standings, standings_of
 
 IDLE_MIN = 0.20
 
@@ -29,8 +29,8 @@ MISLED = [seen(64, 0.19), seen(59, 0.40), seen(64, 0.36), seen(69, 0.28)]
 
 
 def test_the_reading_of_an_outvoted_trial_no_longer_guides() -> None:
-    standings = standings_of(MISLED)
-    estimate = Guide().estimate(MISLED, standings, bracket_of_standings(standings))
+    verdicts = load_verdicts_of(MISLED)
+    estimate = Guide().estimate(MISLED, verdicts, bracket_of_verdicts(verdicts))
     assert estimate is not None
     assert estimate.load == pytest.approx(74, abs=3)  # a line through the other three
 
@@ -43,9 +43,9 @@ def test_after_a_misled_start_the_next_load_is_near_the_limit() -> None:
 
 def test_readings_next_to_the_threshold_count_whoever_was_outvoted() -> None:
     near = [seen(100, 0.195), seen(90, 0.28), seen(100, 0.205)]
-    standings = standings_of(near)
-    both = Guide().estimate(near, standings, bracket_of_standings(standings))
-    last = Guide().estimate(near[1:], standings, bracket_of_standings(standings))
+    verdicts = load_verdicts_of(near)
+    both = Guide().estimate(near, verdicts, bracket_of_verdicts(verdicts))
+    last = Guide().estimate(near[1:], verdicts, bracket_of_verdicts(verdicts))
     assert both is not None
     assert last is not None
     assert both.load < last.load

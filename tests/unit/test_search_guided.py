@@ -112,7 +112,7 @@ def test_misleading_readings_and_neighbours_cost_two_trials_at_most(limits: Limi
             for prior in (None, Prior(1.0, 0.05), Prior(fake, 0.05), Prior(limits.load_cap, 0.3)):
                 for readings in (no_readings, as_if_limit_were(fake)):
                     cluster = Scripted(limit, readings)
-                    guide = Guide(prior=prior, states=False)
+                    guide = Guide(prior=prior, states_interval=False)
                     result = run_search(Guided(limits, guide), cluster)
                     assert_right(result, limit, limits)
                     assert len(cluster.trials) <= most
@@ -290,7 +290,7 @@ def test_a_doubt_that_could_not_be_settled_is_noted() -> None:
     noted = 0
     for limit in range(10, 100):
         cluster = Scripted(limit, as_if_limit_were(3.0 * limit))
-        result = run_search(Guided(limits, Guide(states=False)), cluster)
+        result = run_search(Guided(limits, Guide(states_interval=False)), cluster)
         assert_right(result, limit, limits)
         assert isinstance(result, Done)
         assert len(cluster.trials) <= bisection_trials(limits, limit) + ALLOWANCE

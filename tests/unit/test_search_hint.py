@@ -22,7 +22,7 @@ from tests.bench.search_overloads import behaviour_of
 pytestmark = pytest.mark.computes
 
 LIMITS = Limits(128, 20_000, 0.05, 3)
-QUIET = Guide(states=False)
+QUIET = Guide(states_interval=False)
 
 
 def hint(load: int, idle: float) -> Observation:
@@ -32,7 +32,7 @@ def hint(load: int, idle: float) -> Observation:
 
 
 def first_load(seen: Observation) -> Measure:
-    decision = Guided(LIMITS, Guide().hinted(seen)).decide(())
+    decision = Guided(LIMITS, Guide().with_hint(seen)).decide(())
     assert isinstance(decision, Measure)
     return decision
 
@@ -64,7 +64,7 @@ def test_a_warm_up_that_left_brokers_at_rest_says_only_higher(idle: float) -> No
 
 def test_it_is_no_bound() -> None:
     cluster = SimulatedCluster(ClusterSpec(300.0), 1)  # warm ones bear far more than cold ones did
-    end = run_on(Guided(LIMITS, Guide().hinted(hint(64, 0.0))), cluster)
+    end = run_on(Guided(LIMITS, Guide().with_hint(hint(64, 0.0))), cluster)
     assert isinstance(end.result, Done)
     assert end.result.bracket.sustained == pytest.approx(290, abs=12)
 
@@ -85,7 +85,7 @@ def test_a_misleading_hint_costs_a_trial_more_than_any_misleading_guide_at_most(
         for _ in range(20):
             load = round(math.exp(chance.uniform(0.0, math.log(2000.0))))
             seen = hint(load, chance.choice((0.0, chance.uniform(0.0, 0.8))))
-            end = run_on(Guided(LIMITS, QUIET.hinted(seen)), SimulatedCluster(spec, 1))
+            end = run_on(Guided(LIMITS, QUIET.with_hint(seen)), SimulatedCluster(spec, 1))
             misled = seen.indicators["request_handler_idle"] > 1.0 and load <= limit
             assert end.trials <= plain + ALLOWANCE + misled, (limit, load)
 
@@ -100,7 +100,7 @@ def test_it_saves_trials_where_a_single_size_starts_cold() -> None:
         warmed = SimulatedCluster(replace(spec, noise=0.05, false_alarm=0.0), seed + 1).measure(64)
         used = warmed.indicators["request_handler_idle"]
         seen = hint(64, max(0.0, 1.0 - 0.8 * used))
-        told = run_on(Guided(LIMITS, QUIET.hinted(seen)), SimulatedCluster(spec, seed))
+        told = run_on(Guided(LIMITS, QUIET.with_hint(seen)), SimulatedCluster(spec, seed))
         saved += cold.trials - told.trials
         wrong += told.is_off(0.10)
     assert saved >= 0.5 * count

@@ -22,8 +22,8 @@ from search.interval import Interval
 from search.limits import Limits
 from search.line import FinishedPoint, Line
 from search.loop import run_search
-from search.model import Bracket, Done, GaveUp, Measure, Observation, StatesInterval, Verdict
-from search.posterior import GAINS, NOISES, Odds, Posterior, evidence, usual_odds
+from search.model import Bracket, Done, GaveUp, IntervalSearcher, Measure, Observation, Verdict
+from search.posterior import GAINS, NOISES, Odds, Posterior, evidence, initial_odds
 from search.signals import Signals
 from search.simulate import ClusterSpec, SimulatedCluster, run_on
 
@@ -145,7 +145,7 @@ def test_finished_sizes_that_scattered_widen_it() -> None:
     torn = [met(97, 92.0), met(99, 107.0), met(101, 96.0), met(96, 104.0)]
     widths = []
     for history in (calm, torn):
-        odds = usual_odds(curve).after([evidence(history, signals, curve)] * 3)
+        odds = initial_odds(curve).after([evidence(history, signals, curve)] * 3)
         assert isinstance(odds, Odds)
         assert (len(odds.logs), len(odds.logs[0])) == (len(NOISES), len(GAINS))
         widths.append(interval(CLEAR, Guide(odds=odds)).relative_width)
@@ -450,7 +450,7 @@ def test_a_search_without_budget_says_what_its_trials_say() -> None:
         (Bisection(LIMITS), None),
     ):
         searcher = Budgeted(inner, Budget(trials=2), Spent(), 1e6)
-        assert isinstance(searcher, StatesInterval)
+        assert isinstance(searcher, IntervalSearcher)
         gave_up = searcher.decide(history)
         assert isinstance(gave_up, GaveUp)
         assert gave_up.interval == expected
@@ -477,14 +477,14 @@ def test_a_line_hands_on_how_much_its_trials_scattered() -> None:
     widths = []
     for finished in ((), (calm,), (wild,)):
         searcher = line.searcher(1_001, finished)
-        assert isinstance(searcher, StatesInterval)
+        assert isinstance(searcher, IntervalSearcher)
         found = searcher.interval(CLEAR)
         assert found is not None
         widths.append(found.relative_width)
     assert widths[1] < widths[0]
     assert widths[2] > 1.2 * widths[1]
     bisecting = replace(line, method="bisection").searcher(1_001, (wild,))
-    assert isinstance(bisecting, StatesInterval)
+    assert isinstance(bisecting, IntervalSearcher)
     bisected = bisecting.interval(CLEAR)
     assert bisected is not None
     assert bisected.relative_width == pytest.approx(widths[2])

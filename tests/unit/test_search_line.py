@@ -238,7 +238,7 @@ def test_a_forecast_covers_what_comes_and_narrows() -> None:
 
 
 def test_answers_without_an_interval_come_from_the_same_trials() -> None:
-    quiet = replace(LINE, guide=replace(LINE.guide, states=False))
+    quiet = replace(LINE, guide=replace(LINE.guide, states_interval=False))
     spec = draw_line(USUAL, 4).spec
     stated, unstated = (run_line(line, SimulatedLine(spec, 4).cluster) for line in (LINE, quiet))
     assert [point.history for point in stated] == [point.history for point in unstated]

@@ -11,11 +11,11 @@ from search.estimate import Estimate, below, delivered_readings
 from search.guide import Guide
 from search.guided import Guided
 from search.limits import Limits
+from search.load_verdicts import bracket_of_verdicts, load_verdicts_of
 from search.loop import run_search
 from search.model import Done, Measure, Observation, Verdict
 from search.signals import Signals
 from search.simulate import ClusterSpec
-from search.standing import bracket_of_standings, standings_of
 from tests.bench.search_overloads import compare_overloads, conditions
 from tests.bench.search_recorded import STARTS, RecordedCluster, ladders, replay
 
@@ -93,8 +93,8 @@ def test_what_a_saturated_overload_delivered_is_an_upper_bound_and_no_estimate()
     signals, saturated = Signals(), seen(64, 0.01, achieved=0.9)
     assert signals.delivered(saturated) is None
     assert signals.at_most(saturated) == pytest.approx(57.6)
-    standings = standings_of([saturated])
-    assert Guide().estimate([saturated], standings, bracket_of_standings(standings)) is None
+    verdicts = load_verdicts_of([saturated])
+    assert Guide().estimate([saturated], verdicts, bracket_of_verdicts(verdicts)) is None
     below_it = next_load(saturated)
     assert below_it.load < 57.6 / 1.5
     assert "idle 0.01 at 64 producers says only that the limit is lower" in below_it.reason

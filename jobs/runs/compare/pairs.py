@@ -269,6 +269,6 @@ def _load_of(trial: Trial) -> float:
     return trial.pattern.np / max(1, trial.pattern.brokers)
 
 
-def producers(load_per_broker: float, brokers: int) -> int:
+def count_producers(load_per_broker: float, brokers: int) -> int:
     """Producers for a whole cluster."""
     return max(1, math.ceil(load_per_broker * brokers))

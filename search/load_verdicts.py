@@ -11,7 +11,7 @@ TRIALS_PER_LOAD_MAX = 3
 
 
 @dataclass(frozen=True)
-class Standing:
+class LoadVerdict:
     """The votes of one load.
 
     A load is measured again only when its verdict is in doubt, so a repeat that
@@ -36,29 +36,29 @@ class Standing:
         return len(set(self.votes)) > 1
 
 
-def standings_of(history: Sequence[Observation]) -> dict[int, Standing]:
+def load_verdicts_of(history: Sequence[Observation]) -> dict[int, LoadVerdict]:
     """The standing of every load with a valid trial."""
     votes: dict[int, list[Verdict]] = {}
     for seen in history:
         if seen.verdict is not Verdict.INVALID:
             votes.setdefault(seen.load, []).append(seen.verdict)
-    return {load: Standing(load, tuple(cast)) for load, cast in votes.items()}
+    return {load: LoadVerdict(load, tuple(cast)) for load, cast in votes.items()}
 
 
-def bracket_of_standings(standings: dict[int, Standing]) -> Bracket:
+def bracket_of_verdicts(verdicts: dict[int, LoadVerdict]) -> Bracket:
     """Like `search.bracket.bracket_of`, with one vote per load."""
-    fine = [load for load, one in standings.items() if one.verdict is Verdict.SUSTAINED]
-    over = [load for load, one in standings.items() if one.verdict is Verdict.OVERLOADED]
+    fine = [load for load, one in verdicts.items() if one.verdict is Verdict.SUSTAINED]
+    over = [load for load, one in verdicts.items() if one.verdict is Verdict.OVERLOADED]
     upper = min(over, default=None)
     return Bracket(max((x for x in fine if upper is None or x < upper), default=0), upper)
 
 
 def notes_of(
-    standings: dict[int, Standing], bracket: Bracket, words: LoadWords = PRODUCERS
+    verdicts: dict[int, LoadVerdict], bracket: Bracket, words: LoadWords = PRODUCERS
 ) -> tuple[str, ...]:
     """What a reader of the answer has to know of the trials that contradict it."""
     notes = []
-    for load, one in sorted(standings.items()):
+    for load, one in sorted(verdicts.items()):
         over = one.votes.count(Verdict.OVERLOADED)
         if load <= bracket.sustained and over:
             notes.append(
