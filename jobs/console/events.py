@@ -1,6 +1,6 @@
-"""What a run tells its reader while it goes on: events, and the protocol that takes them.
+"""The events of a run, and the protocol of the reporters that show them.
 
-The loop that finds a limit makes events; `jobs.console.printing` shows them. Nothing else prints.
+Jobs create events, and `jobs.console.printing` shows them. No other module prints.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a run will do, known before any load.
+    """The plan of a run, made before any load.
 
     Attributes:
-        cluster, workload, goal: names of the configuration.
+        cluster, workload, goal: names of the configuration files.
         brokers: number of brokers, or None while unknown.
         message_bytes: the sizes to search, in order [B].
-        producer: one producer's pattern in words, for example `1 MB/s, acks=1, linger 10 ms`.
-        resolution: width of a bracket that ends a search, or None without a search [ratio].
-        trial_s: one trial, all phases [s].
-        trials_estimated: over all sizes.
-        duration_s: estimate for all trials [s].
-        starting_s: estimate for what stands beside them: brokers, Spark, tables, the warm-up of
-            the brokers and the end [s].
-        write_bytes_max: at most so many bytes of payload will be written, with all replicas [B],
-            or None.
+        producer: the pattern of one producer as text, for example `1 MB/s, acks=1, linger 10 ms`.
+        resolution: width of a bracket that ends a search [ratio], or None without a search.
+        trial_s: duration of one trial, all phases [s].
+        trials_estimated: estimated number of trials over all sizes.
+        duration_s: estimated duration of all trials [s].
+        starting_s: estimated time outside the trials: the start of brokers and Spark, tables, the
+            warm-up of the brokers and the end [s].
+        write_bytes_max: upper bound of the payload that is written, with all replicas [B], or
+            None.
         peak_mb_per_s: the heaviest load that is likely to be offered [MB/s], or None.
-        disk_bytes_max: what of it the brokers are likely to hold at a time, at most [B], or None.
+        disk_bytes_max: upper bound of what the brokers are likely to hold at a time [B], or None.
         out: the folder of the results.
-        notes: further sentences, for example what the cluster is and is not.
+        notes: further sentences, for example about the cluster.
     """
 
     cluster: str
@@ -62,14 +62,14 @@ class Plan:
 
 @dataclass(frozen=True)
 class PlanShown:
-    """A dry run: the plan, and nothing after it."""
+    """A dry run showed its plan; no other event follows."""
 
     plan: Plan
 
 
 @dataclass(frozen=True)
 class RunStarted:
-    """The run begins; nothing is loaded yet."""
+    """The run began; nothing is loaded yet."""
 
     run_id: str
     plan: Plan
@@ -77,9 +77,9 @@ class RunStarted:
 
 @dataclass(frozen=True)
 class PhaseStarted:
-    """Work that takes a while and is no trial, for example `starting the testbed`.
+    """A phase between trials began, for example `starting the testbed`.
 
-    It ends with the next event other than a `Notice` or a `PhaseProgress`.
+    It ends at the next event other than a `Notice` or a `PhaseProgress`.
     """
 
     text: str
@@ -87,20 +87,20 @@ class PhaseStarted:
 
 @dataclass(frozen=True)
 class PhaseProgress:
-    """How far the running phase is, in a few words."""
+    """The running phase made progress; `detail` describes it in a few words."""
 
     detail: str
 
 
 @dataclass(frozen=True)
 class TrialStarted:
-    """A trial begins.
+    """A trial began.
 
     Attributes:
-        number: counts all trials of the run from 1.
-        pattern: what will be offered.
-        reason: why the search makes it.
-        duration_s: what it will take, all phases, or None when unknown [s].
+        number: the trial's number in the run, from 1.
+        pattern: the traffic pattern to offer.
+        reason: why the search chose this trial.
+        duration_s: expected duration, all phases [s], or None when unknown.
     """
 
     number: int
@@ -111,12 +111,12 @@ class TrialStarted:
 
 @dataclass(frozen=True)
 class TrialProgress:
-    """Where the running trial stands, as far as known; for example stage `measuring`.
+    """The running trial made progress, for example in its stage `measuring`.
 
     Attributes:
-        elapsed_s: since the trial's start, all stages [s].
-        achieved_mb_per_s: acknowledged in the window so far, whole cluster [MB/s].
-        busiest: the broker whose request handlers have the least idle time just now.
+        elapsed_s: time since the trial's start, all stages [s].
+        achieved_mb_per_s: payload acknowledged in the window until now, whole cluster [MB/s].
+        busiest: the broker whose request handlers have the least idle time now.
     """
 
     stage: str
@@ -130,10 +130,10 @@ class TrialFinished:
     """A trial was judged.
 
     Attributes:
-        trial: with all that led to its verdict.
-        duration_s: without the rest after it [s].
-        trials_left: estimate for the whole run.
-        side: whose it was, where two are compared; else empty.
+        trial: the trial with its evidence and its verdict.
+        duration_s: its duration without the recovery after it [s].
+        trials_left: estimated number of trials left in the run.
+        side: the side of a comparison that it belongs to; empty in other runs.
     """
 
     trial: Trial
@@ -143,7 +143,7 @@ class TrialFinished:
 
     @property
     def time_left_s(self) -> float:
-        """Estimate for the whole run [s]."""
+        """Estimated time left in the run [s]."""
         return self.trials_left * self.duration_s
 
     @property
@@ -155,7 +155,7 @@ class TrialFinished:
 
 @dataclass(frozen=True)
 class PointFinished:
-    """The search at one message size ended; `goal` is named where there are several."""
+    """The search at one message size ended; `goal` is set where the run has several."""
 
     boundary: Boundary
     goal: str = ""
@@ -163,9 +163,9 @@ class PointFinished:
 
 @dataclass(frozen=True)
 class RunFinished:
-    """The run ended, with or without a conclusion; `summary.status` says which.
+    """The run ended; `summary.status` states whether with a conclusion.
 
-    `files` are what it left: (what it is, path or name of a table).
+    `files` lists what it wrote, as (kind, path or name of a table).
     """
 
     summary: RunSummary
@@ -174,7 +174,7 @@ class RunFinished:
 
 
 class Level(str, Enum):
-    """How much a notice matters."""
+    """The severity of a notice."""
 
     NOTE = "note"
     WARNING = "warning"
@@ -183,7 +183,7 @@ class Level(str, Enum):
 
 @dataclass(frozen=True)
 class Notice:
-    """A sentence for the user; warnings and errors go to the error stream."""
+    """A message to the user; warnings and errors go to the error stream."""
 
     level: Level
     text: str
@@ -191,7 +191,7 @@ class Notice:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows for the user, for example the state of a testbed. Numeric columns align right."""
+    """A table for the user, for example the state of a testbed. Numeric columns align right."""
 
     title: str
     columns: tuple[str, ...]
@@ -214,17 +214,17 @@ Event = (
 
 
 class Reporter(Protocol):
-    """Shows events. A context manager: leaving it restores the terminal, however it is left.
+    """Shows events. It is a context manager, which restores the terminal on every exit.
 
-    `report` may be called from several threads.
+    Several threads may call `report`.
     """
 
     def report(self, event: Event) -> None:
-        """Show one event; never raises for what the event holds."""
+        """Show one event; no content of an event makes it raise."""
         ...
 
     def confirm(self, question: str) -> bool:
-        """The user's yes; False where there is nobody to ask."""
+        """Ask the user; False without a terminal to ask on."""
         ...
 
     def __enter__(self) -> Reporter: ...
@@ -238,18 +238,18 @@ class Reporter(Protocol):
 
 
 class RecordingReporter:
-    """Keeps events instead of showing them, for tests and for callers that want silence."""
+    """Records events instead of showing them, for tests and silent callers."""
 
     def __init__(self, answer: bool = False) -> None:
         self.events: list[Event] = []
         self._answer = answer
 
     def report(self, event: Event) -> None:
-        """Keep `event`."""
+        """Record the event."""
         self.events.append(event)
 
     def confirm(self, question: str) -> bool:
-        """The answer that it was made with."""
+        """Return the answer given to the constructor."""
         return self._answer
 
     def __enter__(self) -> RecordingReporter:

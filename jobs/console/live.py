@@ -1,4 +1,4 @@
-"""What the live area shows of the phase or trial that is running. Prints nothing."""
+"""The live area: lines about the running phase or trial. Prints nothing."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ from metrics.units import format_duration, format_mb_per_s, format_size
 
 _FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _BAR_COLUMNS = 24
-# A terminal echoes ^C at the end of the last line; were that full, the echo would start a
-# new line, and the live area would be cleared one line too low.
+# A terminal echoes ^C at the end of the last line. In a full line the echo would start a new
+# line, and the live area would be cleared one line too low.
 _ECHO_COLUMNS = 4
 
 
 @dataclass(frozen=True)
 class Activity:
-    """What is running, since when, and the last that was heard of it."""
+    """The running phase or trial, its start, and its last progress."""
 
     event: PhaseStarted | TrialStarted
     started_s: float
     progress: PhaseProgress | TrialProgress | None = None
 
     def progressed(self, progress: PhaseProgress | TrialProgress, now_s: float) -> Activity:
-        """The same activity after news; a trial's own count of its time is the truer one."""
+        """The activity after a progress event; a trial's own elapsed time replaces ours."""
         started_s = self.started_s
         if isinstance(progress, TrialProgress):
             started_s = now_s - progress.elapsed_s
         return replace(self, progress=progress, started_s=started_s)
 
     def words(self) -> str:
-        """What is running in a few words."""
+        """A short description of what is running."""
         if isinstance(self.event, PhaseStarted):
             return clean(self.event.text)
         pattern = self.event.pattern
         place = axis_named(pattern.axis).amount(pattern.on_axis)
-        return f"trial {self.event.number}, {format_size(pattern.bpm)}, {place}"
+        return f"trial {self.event.number}, {format_size(pattern.message_bytes)}, {place}"
 
 
 def activity_lines(activity: Activity, now_s: float, width: int) -> list[RenderableType]:

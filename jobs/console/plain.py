@@ -23,9 +23,9 @@ from metrics.units import UNKNOWN, format_duration, format_mb_per_s, format_rati
 
 
 def plain_event(event: Event) -> str | None:
-    """An event as `name key=value …`; None for what only a live display shows.
+    """An event as `name key=value …`; None for an event that only the live display shows.
 
-    A notice has a line for each of its own; all else is one line.
+    A notice has one line per sentence; every other event is one line.
     """
     if isinstance(event, PlanShown):
         return _pairs("plan", plan_rows(event.plan))
@@ -47,11 +47,11 @@ def plain_event(event: Event) -> str | None:
         return _lines(event)
     if isinstance(event, Table):
         return clean(event.title)
-    return None  # PhaseProgress, TrialProgress: a log needs no second hand
+    return None  # PhaseProgress and TrialProgress would flood a log
 
 
 def _lines(notice: Notice) -> str:
-    """A line for each sentence: what is wrong at two places is no one sentence."""
+    """One line for each sentence, each with its level."""
     return "\n".join(f"{notice.level.value}: {each}" for each in sentences(notice.text))
 
 
@@ -62,7 +62,7 @@ def _trial_started_pairs(event: TrialStarted) -> list[tuple[str, str]]:
 def _pattern_pairs(number: int, pattern: TrafficPattern) -> list[tuple[str, str]]:
     return [
         ("trial", str(number)),
-        ("size", format_size(pattern.bpm)),
+        ("size", format_size(pattern.message_bytes)),
         (axis_named(pattern.axis).key, str(pattern.on_axis)),
         ("offered", offered_words(pattern)),
     ]

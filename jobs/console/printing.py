@@ -47,20 +47,21 @@ from jobs.console.text import clean, limit_table, limit_title, sentences, table_
 from metrics.reporting.summary import by_goal
 from metrics.units import format_duration
 
-# Four a second looks alive and costs a measuring machine next to nothing.
+# Four refreshes per second look smooth and cost the measuring machine almost no CPU.
 _REFRESH_PER_S = 4
 
 
 def make_reporter(out: TextIO | None = None, err: TextIO | None = None) -> Reporter:
-    """The live display where `out` is a terminal that can show it, else plain lines.
+    """A reporter: the live display where `out` is a terminal that can show it, else plain lines.
 
-    A stream that is gone or full ends nothing: the run goes on, and leaves its files.
+    The run continues and writes its files when a stream fails.
     """
     errors = steady(err or sys.stderr)
     lines = steady(
         out or sys.stdout,
         lambda why: _write(
-            errors, [f"warning: standard output cannot be written ({why}) and is left out"]
+            errors,
+            [f"warning: standard output cannot be written ({why}); the run continues without it"],
         ),
     )
     if lines.isatty() and _can_move_cursor() and _is_unicode(lines):
@@ -78,7 +79,7 @@ def _is_unicode(stream: TextIO) -> bool:
 
 
 class PlainReporter:
-    """One line per event with its time (UTC), no ANSI codes; the final tables without times."""
+    """Writes one line per event with its time (UTC), and final tables, without ANSI codes."""
 
     def __init__(
         self,
@@ -101,7 +102,7 @@ class PlainReporter:
             _write(self._err if loud else self._out, lines)
 
     def confirm(self, question: str) -> bool:
-        """No: there is nobody to ask."""
+        """Return False, as plain output cannot ask."""
         return False
 
     def __enter__(self) -> PlainReporter:
@@ -117,7 +118,7 @@ class PlainReporter:
 
 
 def _plain_tail(event: Event) -> list[str]:
-    """The lines that follow an event's own: tables for people who read the log."""
+    """The lines that follow an event's own line: tables and the list of files."""
     if isinstance(event, Table):
         return [f"  {line}" for line in table_lines(event.columns, event.rows)]
     if not isinstance(event, RunFinished):
@@ -135,7 +136,7 @@ def _plain_tail(event: Event) -> list[str]:
 
 
 def _write(stream: TextIO, lines: list[str]) -> None:
-    """Write lines in what the stream can encode: a log in ASCII gets `?`, not a crash."""
+    """Write lines in the stream's encoding; characters that it lacks become `?`."""
     encoding = getattr(stream, "encoding", None) or "utf-8"
     text = "".join(f"{line}\n" for line in lines)
     stream.write(text.encode(encoding, "replace").decode(encoding))
@@ -143,7 +144,7 @@ def _write(stream: TextIO, lines: list[str]) -> None:
 
 
 class TerminalReporter:
-    """A live area for what is running, and a permanent line for all that finished."""
+    """Shows a live area for what is running, and a permanent line for what finished."""
 
     def __init__(
         self,
@@ -177,7 +178,7 @@ class TerminalReporter:
                 self._start_live()
 
     def confirm(self, question: str) -> bool:
-        """Ask; anything but yes is a no, and so is a terminal that cannot answer."""
+        """Ask the user; every answer but yes means no, and so does input that is no terminal."""
         with self._lock:
             self._end_activity(done=True)
             if self._stdin is None or not self._stdin.isatty():
@@ -198,8 +199,8 @@ class TerminalReporter:
             self._end_activity(done=kind is None)
 
     def _start_live(self) -> None:
-        # A new one each time: a rich Live that is started again moves the cursor by the
-        # height that it had before.
+        # A rich Live that is started again moves the cursor by its previous height, so each
+        # activity gets a new one.
         self._live = Live(
             get_renderable=self._live_area,
             console=self._console,
@@ -223,7 +224,7 @@ class TerminalReporter:
             self._console.print(line)
 
     def _end_activity(self, *, done: bool) -> None:
-        """Replace the live area by what stays of it: a finished trial has its own line."""
+        """Replace the live area by a permanent line; a finished trial has its own line already."""
         activity, self._activity = self._activity, None
         live, self._live = self._live, None
         if live is not None:
@@ -238,14 +239,14 @@ class TerminalReporter:
         self._console.print(line)
 
     def _permanent(self, event: Event) -> list[RenderableType]:
-        """What of an event stays on the screen."""
+        """The lines of an event that stay on the screen."""
         if isinstance(event, PlanShown):
             return plan_lines("plan", event.plan)
         if isinstance(event, RunStarted):
             return plan_lines(f"run {event.run_id}", event.plan)
-        if isinstance(event, TrialStarted) and event.pattern.bpm != self._size_shown:
-            self._size_shown = event.pattern.bpm
-            return size_heading(event.pattern.bpm, event.pattern.axis)
+        if isinstance(event, TrialStarted) and event.pattern.message_bytes != self._size_shown:
+            self._size_shown = event.pattern.message_bytes
+            return size_heading(event.pattern.message_bytes, event.pattern.axis)
         if isinstance(event, TrialFinished):
             return trial_lines(event)
         if isinstance(event, PointFinished):

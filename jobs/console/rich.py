@@ -1,4 +1,4 @@
-"""What of an event stays on a terminal, as rich renderables. Prints nothing."""
+"""The permanent terminal lines of events, as rich renderables. Prints nothing."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _LEVEL_STYLES = {Level.NOTE: "cyan", Level.WARNING: "yellow", Level.ERROR: "bold
 
 
 def plan_lines(title: str, plan: Plan) -> list[RenderableType]:
-    """The plan under its title."""
+    """The lines of a plan under its title."""
     lines: list[RenderableType] = [Text(f"redline: {clean(title)}", style="bold")]
     for label, text in plan_rows(plan):
         lines.append(_hanging(f"  {label:<9} ", clean(text), "dim"))
@@ -49,7 +49,7 @@ def plan_lines(title: str, plan: Plan) -> list[RenderableType]:
 
 
 def trial_lines(event: TrialFinished) -> list[RenderableType]:
-    """A finished trial, and its first reason unless it was sustained."""
+    """The line of a finished trial, and its first reason unless it was sustained."""
     verdict = event.trial.verdict
     line = Text(trial_line(event), no_wrap=True, overflow="ellipsis")
     line.highlight_words([verdict.value], _VERDICT_STYLES[verdict])
@@ -59,7 +59,7 @@ def trial_lines(event: TrialFinished) -> list[RenderableType]:
 
 
 def final_lines(event: RunFinished) -> list[RenderableType]:
-    """The answer: limits with their evidence, files, how the run ended."""
+    """The final lines: limits with their evidence, files, and how the run ended."""
     lines: list[RenderableType] = [Text()]
     for _, part in by_goal(event.summary):
         lines += _limit_lines(part)
@@ -84,25 +84,25 @@ def _limit_lines(summary: RunSummary) -> list[RenderableType]:
 
 
 def point_lines(event: PointFinished) -> list[RenderableType]:
-    """One size in a sentence."""
+    """The result for one message size, as a sentence."""
     return [_indented(Text(point_words(event.boundary, event.goal), style="bold"), 2)]
 
 
-def size_heading(bpm: int, axis: str) -> list[RenderableType]:
-    """What stands above the trials of a message size."""
+def size_heading(message_bytes: int, axis: str) -> list[RenderableType]:
+    """The heading above the trials of one message size."""
     headers = [Text(line, style="dim", no_wrap=True) for line in trial_header(axis)]
-    return [Text(), Text(f"Messages of {format_size(bpm)}", style="bold"), *headers]
+    return [Text(), Text(f"Messages of {format_size(message_bytes)}", style="bold"), *headers]
 
 
 def notice_lines(event: Notice) -> list[RenderableType]:
-    """Each sentence after the word for how much it matters."""
+    """The lines of a notice: each sentence after its level."""
     style = _LEVEL_STYLES[event.level]
-    told = sentences(event.text)
-    return [Text.assemble((f"{event.level.value}: ", style), each) for each in told]
+    lines = sentences(event.text)
+    return [Text.assemble((f"{event.level.value}: ", style), line) for line in lines]
 
 
 def table(event: Table) -> list[RenderableType]:
-    """Rows under a heading."""
+    """The lines of a table: title, heading and rows."""
     heading, *rows = [
         Text(f"  {line}", no_wrap=True) for line in table_lines(event.columns, event.rows)
     ]

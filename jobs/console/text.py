@@ -1,4 +1,4 @@
-"""Events as words: the lines and columns that both kinds of console show. Prints nothing."""
+"""Events as text: the lines and columns that both kinds of console show. Prints nothing."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ TRIAL_HEADER = (
     ("#", "size", "", "offered", "achieved", "low idle", "ISR", "verdict", "left"),
     ("", "", "", "MB/s", "MB/s", "(broker)", "", "", "trials, time"),
 )
-_WIDTH_MAX = 10_000  # [columns]: a table in a log is never wrapped
+_WIDTH_MAX = 10_000  # [columns], so that a table in a log is never wrapped
 _TRIAL_WIDTHS = (3, 7, 9, 7, 8, 8, 5, -10, -15)  # negative: aligned left
 
 
@@ -50,12 +50,12 @@ def clean(text: str) -> str:
 
 
 def sentences(text: str) -> list[str]:
-    """The lines of a text, each as `clean` has it; at least one."""
+    """The lines of a text, each passed through `clean`; at least one."""
     return [clean(line) for line in text.splitlines() if line.strip()] or [""]
 
 
 def align(cells: Sequence[str], widths: Sequence[int]) -> str:
-    """One line of columns; a negative width aligns left. Too long a cell pushes the rest."""
+    """One line of columns; a negative width aligns left. A too long cell shifts the rest."""
     padded = [
         cell.ljust(-width) if width < 0 else cell.rjust(width)
         for cell, width in zip(cells, widths, strict=True)
@@ -71,11 +71,11 @@ def trial_header(axis: str) -> tuple[str, str]:
 
 
 def trial_cells(event: TrialFinished) -> tuple[str, ...]:
-    """A finished trial in the columns of `TRIAL_HEADER`."""
+    """The cells of a finished trial, in the columns of `TRIAL_HEADER`."""
     trial, evidence = event.trial, event.trial.evidence
     return (
         str(trial.number),
-        format_size(trial.pattern.bpm),
+        format_size(trial.pattern.message_bytes),
         str(trial.load),
         "closed" if trial.pattern.producer.closed_loop else format_mb_per_s(trial.pattern.mb_per_s),
         format_mb_per_s(evidence.client.achieved_mb_per_s),
@@ -87,19 +87,19 @@ def trial_cells(event: TrialFinished) -> tuple[str, ...]:
 
 
 def offered_words(pattern: TrafficPattern) -> str:
-    """`20.0 MB/s`; of a closed loop `closed loop`, which offers no rate."""
+    """The offered rate, `20.0 MB/s`; a closed loop offers no rate and is `closed loop`."""
     if pattern.producer.closed_loop:
         return "closed loop"
     return f"{format_mb_per_s(pattern.mb_per_s)} MB/s"
 
 
 def trial_line(event: TrialFinished) -> str:
-    """`trial_cells`, aligned under `trial_header`."""
+    """The cells of a finished trial, aligned under `trial_header`."""
     return align(trial_cells(event), _TRIAL_WIDTHS)
 
 
 def trial_reason(event: TrialFinished) -> str:
-    """The first reason of the verdict, and after an overload how long the brokers recovered."""
+    """The first reason of the verdict, and after an overload the time to recover."""
     reason, recovery_s = clean(event.reason), event.trial.recovery_s
     if recovery_s is None:
         return reason
@@ -107,24 +107,24 @@ def trial_reason(event: TrialFinished) -> str:
 
 
 def idle_words(busiest: BrokerWindow | None) -> str:
-    """`0.41 (2)`: the lowest idle fraction and the broker that read it."""
+    """The lowest idle fraction and its broker, `0.41 (2)`."""
     if busiest is None or busiest.handler_idle is None:
         return UNKNOWN
     return f"{busiest.handler_idle:.2f} ({busiest.broker_id})"
 
 
 def left_words(trials: int, time_s: float) -> str:
-    """`4, 2 min 40 s`; `none` at the end."""
+    """The trials and the time that are left, `4, 2 min 40 s`; `none` at the end."""
     return f"{trials}, {format_duration(time_s)}" if trials > 0 else "none"
 
 
 def count_words(count: int, noun: str) -> str:
-    """`1 broker`, `3 brokers`."""
+    """A count with its noun: `1 broker`, `3 brokers`."""
     return f"{format_count(count)} {noun}{'' if count == 1 else 's'}"
 
 
 def plan_rows(plan: Plan) -> list[tuple[str, str]]:
-    """The plan as (label, sentence)."""
+    """The rows of a plan, as (label, text)."""
     brokers = "" if plan.brokers is None else f" ({count_words(plan.brokers, 'broker')})"
     sizes = ", ".join(format_size(size) for size in plan.message_bytes)
     forecast = (
@@ -139,8 +139,7 @@ def plan_rows(plan: Plan) -> list[tuple[str, str]]:
         peaks.append(f"load up to {format_mb_per_s(plan.peak_mb_per_s)} MB/s from producers")
     if plan.disk_bytes_max is not None:
         peaks.append(
-            f"up to {format_volume(plan.disk_bytes_max)} on the brokers' disks at a time, all "
-            "together"
+            f"up to {format_volume(plan.disk_bytes_max)} on all brokers' disks together at a time"
         )
     width = plan.resolution
     goal = plan.goal if width is None else f"{plan.goal}: brackets within {format_ratio(width)}"
@@ -168,7 +167,7 @@ def limit_title(summary: RunSummary) -> str:
 
 
 def limit_table(boundaries: Sequence[Boundary]) -> tuple[str, list[tuple[str, list[str]]]]:
-    """The final table: its heading, and for each size its line and the sentences under it."""
+    """The final table: its heading, and the line of each size with the sentences below it."""
     rows = [limit_cells(boundary) for boundary in boundaries]
     heading, *lines = table_lines(_limit_header(boundaries[0].along if boundaries else NP), rows)
     evidence = [limit_evidence(boundary) for boundary in boundaries]
@@ -189,11 +188,11 @@ def _limit_header(axis: Axis) -> tuple[str, ...]:
 
 
 def limit_cells(boundary: Boundary) -> tuple[str, ...]:
-    """One size in the columns of the final table."""
+    """The cells of one size in the final table."""
     low, high = boundary.loads
     over = UNKNOWN if high is None else str(high)
     return (
-        format_size(boundary.bpm),
+        format_size(boundary.message_bytes),
         str(low),
         format_count(boundary.mps),
         format_mb_per_s(boundary.mb_per_s),
@@ -205,24 +204,24 @@ def limit_cells(boundary: Boundary) -> tuple[str, ...]:
 
 
 def limit_evidence(boundary: Boundary) -> list[str]:
-    """How sure it is and what bound it, in sentences; why it is no good answer first."""
+    """The sentences below a limit: first why it is doubtful, then its precision and its cause."""
     sentences = [] if boundary.gave_up is None else [f"no conclusion: {clean(boundary.gave_up)}"]
     if boundary.gave_up is None and boundary.doubtful:
         sentences.append(f"doubtful: {doubt_words(boundary)}")
     sentences += limit_precision(boundary)
     reasons = "; ".join(reason_words(reason) for reason in boundary.overload_reasons)
     if boundary.np_overloaded is None:
-        at_least = "no overload was seen, so the limit is at least this"
+        at_least = "no overload was found, so the limit is at least this load"
         return [*sentences, at_least, *map(clean, boundary.notes)]
     sentences += [clean(note) for note in boundary.notes]
     if boundary.evidence:
         return [*sentences, f"bound by {clean(boundary.evidence)}"]
-    bound = f"bound by {boundary.limited_by}" if boundary.limited_by else "bound by: not known"
+    bound = f"bound by {boundary.limited_by or 'an unknown resource'}"
     return [*sentences, f"{bound}: {reasons}" if reasons else bound]
 
 
 def limit_precision(boundary: Boundary) -> list[str]:
-    """The bracket and the interval as payload, and the latencies, as far as they are known."""
+    """The bracket and the interval as payload rates, and the latencies, where they are known."""
     low, high = boundary.mb_per_s, boundary.mb_per_s_overloaded
     width, latency = boundary.relative_width, latency_words(*boundary.latencies_ms)
     span = payload_span_words(boundary.mb_per_s_low, boundary.mb_per_s_high)
@@ -239,14 +238,14 @@ def limit_precision(boundary: Boundary) -> list[str]:
 
 
 def reason_words(reason: str) -> str:
-    """A reason without the name of its indicator, which is for programs."""
+    """A reason without the name of its indicator, which programs read."""
     name, colon, text = clean(reason).partition(": ")
     return text if colon and name.isidentifier() else clean(reason)
 
 
 def point_words(boundary: Boundary, goal: str = "") -> str:
-    """One size in a sentence, with the goal where there are several."""
-    size, load = format_size(boundary.bpm), boundary.along.amount(boundary.loads[0])
+    """The result for one size as a sentence; the goal is named where there are several."""
+    size, load = format_size(boundary.message_bytes), boundary.along.amount(boundary.loads[0])
     if goal:
         size = f"{size}, goal {clean(goal)}"
     if boundary.state != ALL_BROKERS:
@@ -275,7 +274,7 @@ def point_words(boundary: Boundary, goal: str = "") -> str:
 def table_lines(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     """A table as aligned lines, its heading first; numeric columns align right.
 
-    A cell is one line.
+    A cell with several lines becomes one line.
     """
     table = RichTable(box=None, pad_edge=False, header_style=None)
     for name, *cells in zip(columns, *rows, strict=True):
