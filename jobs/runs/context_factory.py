@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -34,10 +34,12 @@ from jobs.spark.session import close_session, local_session
 from jobs.trials.context import RunContext, Session
 from jobs.trials.control_server import control_of
 from jobs.trials.guards import open_guards
+from jobs.trials.history import TrialHistory, TrialNumbering
 from jobs.trials.load import Generator, require_room
 from metrics.planning import planted
 from metrics.sources.shortcomings import is_blind, shortcomings
 from metrics.sources.source import MetricsSource
+from metrics.tables.membership import Membership
 from metrics.trial.evidence import ClusterFacts
 
 
@@ -68,6 +70,8 @@ class ContextFactory:
         session: to share with another side; None for one of its own.
         cluster: that another side has opened and shares; None for one of its own.
         locks: to take the cluster's from before it is loaded; None to take none.
+        member: the case of a sweep that the run measures.
+        numbering: numbers the trials; the sides of a comparison share it.
     """
 
     config: Configuration
@@ -80,6 +84,8 @@ class ContextFactory:
     session: Session | None = None
     cluster: OpenCluster | None = None
     locks: RunLocks | None = None
+    member: Membership = field(default_factory=Membership)
+    numbering: TrialNumbering = field(default_factory=TrialNumbering)
 
     def open(self, stack: ExitStack) -> RunContext:
         """Everything open, for as long as the stack is.
@@ -112,8 +118,8 @@ class ContextFactory:
         topics = Topics(opened.admin, name)
         for each in config.goals:
             require_fitting(opened, workload, each)
-        for bpm in workload.message_bytes:
-            topics.validate(config.heaviest(bpm))
+        for message_bytes in workload.message_bytes:
+            topics.validate(config.heaviest(message_bytes))
         context = self._context(opened, topics, stack, lock, open_spark())
         if lock is not None:
             lock.require()
@@ -202,8 +208,10 @@ class ContextFactory:
                 **ready.environment,
             },
             caveats=caveats,
-            outage=opened.outage(self.reporter),
-            without=lambda away: open_metrics(
+            member=self.member,
+            history=TrialHistory(self.numbering),
+            broker_outage=opened.outage(self.reporter),
+            open_metrics_without=lambda away: open_metrics(
                 config.cluster, opened.without(away), getattr(spark, "_jvm", None)
             ),
         )

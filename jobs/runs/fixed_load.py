@@ -21,6 +21,7 @@ from jobs.runs.results import REPORT, summary_of_run, write_report
 from jobs.runs.resumption import config_text
 from jobs.trials.holding import Holder
 from metrics.common.errors import ConfigError, NoConclusionError, RegressionError
+from metrics.reporting.page.series import panels_of_run
 from metrics.reporting.summary import write_summary
 from metrics.traffic.profile import RateProfile
 from metrics.trial.trial import Trial
@@ -33,7 +34,7 @@ class FixedLoad:
     """What to hold, and for how long.
 
     Attributes:
-        bpm: message size [B].
+        message_bytes: message size [B].
         load: on the goal's axis.
         trials: how many, one after the other, when `duration_s` is None.
         duration_s: instead one load without a gap, of as many windows as it takes [s].
@@ -41,7 +42,7 @@ class FixedLoad:
         must_be_sustained: whether a trial that is OVERLOADED makes the run a failure.
     """
 
-    bpm: int
+    message_bytes: int
     load: int
     trials: int = 1
     duration_s: float | None = None
@@ -79,7 +80,7 @@ class FixedLoadRun(Body):
         config, one_s = self.config, trial_s(self.config.workload)
         trial = config.workload.trial
         count = self.load.trials_expected(trial.measure_s)
-        pattern = config.pattern(self.load.bpm, self.load.load)
+        pattern = config.pattern(self.load.message_bytes, self.load.load)
         duration_s, written = count * one_s, count * pattern.planned_bytes
         if self.load.duration_s is not None:
             length_s, beside_s = count * trial.measure_s, one_s - trial.measure_s
@@ -95,7 +96,7 @@ class FixedLoadRun(Body):
             workload=config.workload.name,
             goal=config.goal_names,
             brokers=brokers,
-            message_bytes=(pattern.bpm,),
+            message_bytes=(pattern.message_bytes,),
             producer=describe_producer(config.workload),
             resolution=None,
             trial_s=one_s,
@@ -120,10 +121,10 @@ class FixedLoadRun(Body):
             if load.duration_s is not None:
                 count = load.trials_expected(self.config.workload.trial.measure_s)
                 why = "a load without a gap"
-                holder.hold_on(load.bpm, load.load, count, self.trials, why, load.profile)
+                holder.hold_on(load.message_bytes, load.load, count, self.trials, why, load.profile)
             for left in range(load.trials if load.duration_s is None else 0, 0, -1):
                 why = "a fixed load" if left > 1 else "a fixed load, for the last time"
-                self.trials.append(holder.hold(load.bpm, load.load, why, left))
+                self.trials.append(holder.hold(load.message_bytes, load.load, why, left))
         if not any(trial.is_valid for trial in self.trials):
             first = "; ".join(f"{each.indicator}: {each.text}" for each in self.trials[0].reasons)
             raise NoConclusionError(
@@ -210,7 +211,7 @@ def _cells(trial: Trial) -> tuple[str, ...]:
     client = trial.evidence.client
     return (
         str(trial.number),
-        format_size(trial.pattern.bpm),
+        format_size(trial.pattern.message_bytes),
         str(trial.load),
         _offered(trial),
         format_mb_per_s(client.achieved_mb_per_s),

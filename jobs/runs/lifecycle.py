@@ -30,6 +30,7 @@ from jobs.runs.run_lock import run_lock
 from jobs.spark.failures import spark_told
 from jobs.spark.session import cancel_group, run_interruptibly
 from jobs.trials.context import RunContext, Session
+from jobs.trials.history import TrialNumbering
 from metrics.common.errors import RedlineError
 from metrics.tables.membership import Membership
 from metrics.tables.schema import RunRow
@@ -298,10 +299,9 @@ def _open(
             first.session if first else session,
             first.cluster if first and body.shares_brokers else cluster,
             locks,
+            order.member,
+            first.history.numbering if first else TrialNumbering(),
         ).open(stack)
-        run.contexts[name].member = order.member
-        if first is not None:
-            run.contexts[name].numbers = first.numbers
 
 
 @contextmanager

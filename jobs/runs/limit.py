@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import time
 from collections.abc import Mapping
@@ -19,7 +18,6 @@ from jobs.runs.outage_limits import find_outage_limits
 from jobs.runs.outcome import NO_CONCLUSION, RunOutcome, outcome_of
 from jobs.runs.results import (
     boundary_of,
-    planted_table,
     series_from,
     summary_of_run,
     why_no_answer,
@@ -27,7 +25,7 @@ from jobs.runs.results import (
 )
 from jobs.runs.resumption import config_text, replay, resumed_trials
 from jobs.runs.search_progress import progress_updater
-from jobs.trials.calibration import calibrate
+from jobs.trials.calibration import Calibration, calibration_table
 from jobs.trials.context import RunContext
 from jobs.trials.gates import Gates
 from jobs.trials.load import GeneratorError, StageFailedError
@@ -35,8 +33,8 @@ from jobs.trials.measure import SearchProgress, TrialMeasurer
 from jobs.trials.point_topics import PointTopics
 from jobs.trials.warm_up import open_gates, warm_up_pattern
 from metrics.common.errors import ConfigError, GuardStopError, NoConclusionError
-from metrics.planning.planted import HandlerTime, planted_np, stated
 from metrics.reporting import drawing
+from metrics.reporting.page.series import panels_of_run
 from metrics.tables.boundary import Boundary, BoundaryRow
 from metrics.traffic.axes import NP
 from metrics.trial.state import ALL_BROKERS, place_of
@@ -62,7 +60,7 @@ class LimitRun(Body):
         self._lines: Mapping[str, Line] = {}
         self._points: dict[str, list[FinishedPoint]] = {}
         self._begun: Mapping[str, tuple[Observation, ...]] | None = None
-        self._handler_times: tuple[HandlerTime, ...] = ()
+        self._calibration = Calibration()
 
     @property
     def configurations(self) -> Mapping[str, Configuration]:
@@ -89,13 +87,11 @@ class LimitRun(Body):
                 "one with all brokers, as what they had to catch up with is gone; start a new run"
             )
         tables, run_id = context.tables, context.run_id
-        context.trials.extend(
-            resumed_trials(tables, run_id, config_text(self.config), context.environment)
-        )
-        context.series = series_from(tables, run_id, context.trials)
-        self._take_hint(context.trials[0].warm_up if context.trials else WarmUp())
-        context.numbers = itertools.count(tables.next_trial(run_id))
-        self._points, self._begun = replay(self._lines, context.trials)
+        trials = resumed_trials(tables, run_id, config_text(self.config), context.environment)
+        series = series_from(tables, run_id, trials)
+        context.history.resume(trials, series, tables.next_trial(run_id))
+        self._take_hint(trials[0].warm_up if trials else WarmUp())
+        self._points, self._begun = replay(self._lines, trials)
 
     # --- searching ----------------------------------------------------------
 
@@ -110,18 +106,20 @@ class LimitRun(Body):
         gates = open_gates(context, self.config.cluster.warm_up_max_s)
 
         def end_point(goal: str, point: FinishedPoint) -> None:
-            self._calibrate(context, topics, point.bpm)
+            self._calibration.measure(context, topics, point.message_bytes)
             topics.close()
             self._points[goal].append(point)
             self._keep(context, goal, point)
 
         with PointTopics(context) as topics:
-            if not context.trials:
+            if not context.history.trials:
                 self._warm(context, topics, gates)
             try:
                 run_lines(
                     self._lines,
-                    lambda bpm: TrialMeasurer(context, topics, gates, bpm, progress),
+                    lambda message_bytes: TrialMeasurer(
+                        context, topics, gates, message_bytes, progress
+                    ),
                     progress_updater(progress, self._lines, self._points),
                     self._points,
                     self._begun,
@@ -137,10 +135,10 @@ class LimitRun(Body):
     def _warm(self, context: RunContext, topics: PointTopics, gates: Gates) -> None:
         """Before anything is searched, as what cold brokers read tells where to begin."""
         load_max_s = self.config.cluster.warm_up_max_s
-        bpm = next_size(self._lines, self._points)
-        if bpm is not None and load_max_s:
-            gates.warm(topics.open(warm_up_pattern(context, bpm, load_max_s)))
-            self._take_hint(context.warm_up)
+        message_bytes = next_size(self._lines, self._points)
+        if message_bytes is not None and load_max_s:
+            gates.warm(topics.open(warm_up_pattern(context, message_bytes, load_max_s)))
+            self._take_hint(context.history.warm_up)
 
     def _take_hint(self, warm_up: WarmUp) -> None:
         idle_min = {
@@ -151,37 +149,29 @@ class LimitRun(Body):
             for name, line in self._lines.items()
         }
 
-    def _calibrate(self, context: RunContext, topics: PointTopics, bpm: int) -> None:
-        """Once, on brokers with a planted limit that are warm now: what it is."""
-        planted = stated(context.environment, context.addresses)
-        if not planted or self._handler_times or self.config.axis is not NP:
-            return
-        try:
-            light = topics.open(context.pattern(bpm, 1))
-            self._handler_times = calibrate(context, light, planted)
-        except (StageFailedError, GeneratorError, ValueError) as error:
-            warn(context.reporter, f"the planted limit is not stated: {error}")
-
     def _keep_cut(self, context: RunContext, why: str) -> None:
         """Keep the best brackets of a search that was stopped; its trials can be resumed."""
-        bpm = next_size(self._lines, self._points)
-        own = [trial for trial in context.trials if trial.point_bpm == bpm]
-        if bpm is None or not own:
+        message_bytes = next_size(self._lines, self._points)
+        own = [
+            trial for trial in context.history.trials if trial.point_message_bytes == message_bytes
+        ]
+        if message_bytes is None or not own:
             return
         for goal, line in self._lines.items():
             history = tuple(trial.observation(goal) for trial in own)
-            searcher = line.searcher(bpm, self._points[goal])
-            interval = searcher.interval(history) if isinstance(searcher, IntervalSearcher) else None
+            searcher = line.searcher(message_bytes, self._points[goal])
+            interval = (
+                searcher.interval(history) if isinstance(searcher, IntervalSearcher) else None
+            )
             gave_up = GaveUp(bracket_of(line.searched(history)), why, interval)
-            cut = FinishedPoint(bpm, gave_up, history)
-            boundary = boundary_of(cut, context.trials, self.config, goal, context.brokers)
+            cut = FinishedPoint(message_bytes, gave_up, history)
+            boundary = boundary_of(cut, context.history.trials, self.config, goal, context.brokers)
             self.boundaries.append(boundary)
             self._tell(context, boundary)
 
     def _keep(self, context: RunContext, goal: str, point: FinishedPoint) -> None:
-        boundary = boundary_of(point, context.trials, self.config, goal, context.brokers)
-        boundary = replace(boundary, np_planted=self._planted_np(context, goal, point.bpm))
-        self._keep_boundary(context, boundary)
+        boundary = boundary_of(point, context.history.trials, self.config, goal, context.brokers)
+        self._keep_boundary(context, self._calibration.complete(boundary, context, goal))
 
     def _keep_boundary(self, context: RunContext, boundary: Boundary) -> None:
         self.boundaries.append(boundary)
@@ -190,12 +180,6 @@ class LimitRun(Body):
         row = BoundaryRow(context.run_id, time.time(), *names, boundary, *member)
         context.tables.append_boundary(row)
         self._tell(context, boundary)
-
-    def _planted_np(self, context: RunContext, goal: str, bpm: int) -> float | None:
-        if not self._handler_times:
-            return None
-        idle_min = context.thresholds[goal].indicators.request_handler_idle_min
-        return planted_np(self._handler_times, context.pattern(bpm, 1).producer, idle_min)
 
     def _tell(self, context: RunContext, boundary: Boundary) -> None:
         several = len(self.config.goals) > 1
@@ -213,7 +197,7 @@ class LimitRun(Body):
             return RunOutcome()
         several = len({b.goal for b in self.boundaries}) > 1
         told = "; ".join(
-            f"{f'{b.goal} at ' if several else ''}{b.bpm} B"
+            f"{f'{b.goal} at ' if several else ''}{b.message_bytes} B"
             f"{'' if b.state == ALL_BROKERS else f', {b.state}'}: {why}"
             for b, why in missing
         )
@@ -224,12 +208,12 @@ class LimitRun(Body):
         """Leave summary.json, chart and report."""
         goals = list(self._lines)
         found = sorted(
-            self.boundaries, key=lambda b: (goals.index(b.goal), place_of(b.state), b.bpm)
+            self.boundaries, key=lambda b: (goals.index(b.goal), place_of(b.state), b.message_bytes)
         )
         summary = summary_of_run(run, self.config, outcome, found)
         trials, series = None, None
         if run.contexts:
-            trials = run.context.trials
+            trials = run.context.history.trials
             series = panels_of_run(run.context.history.series, trials)
         told = json.loads(config_text(self.config))
         order = run.order
@@ -238,6 +222,6 @@ class LimitRun(Body):
         )
         took_s = time.time() - run.started_s
         run.order.reporter.report(RunFinished(summary, took_s, tuple(files.written)))
-        if (planted := planted_table(found)) is not None:
-            run.order.reporter.report(planted)
+        if (table := calibration_table(found)) is not None:
+            run.order.reporter.report(table)
         files.require_all(regeneration_hint(summary.run_id))

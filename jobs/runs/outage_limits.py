@@ -46,23 +46,25 @@ def find_outage_limits(
         before=line.spent(found[goal]),
     )
     points: list[FinishedPoint] = []
-    while (bpm := rest_line.next_bpm(points)) is not None:
+    while (message_bytes := rest_line.next_message_bytes(points)) is not None:
         with broker_outage(context, count) as rest, PointTopics(rest) as topics:
             # Before a look at the rest: what our topic lacks belongs to this state.
-            topics.open(rest.pattern(bpm, 1))
+            topics.open(rest.pattern(message_bytes, 1))
             gates = open_gates(rest, config.cluster.warm_up_max_s)
             progress = SearchProgress()
             on_step = progress_updater(progress, {goal: rest_line}, {goal: points})
-            measurer = TrialMeasurer(rest, topics, gates, bpm, progress)
-            searchers = searchers_of({goal: rest_line}, bpm, {goal: points})
+            measurer = TrialMeasurer(rest, topics, gates, message_bytes, progress)
+            searchers = searchers_of({goal: rest_line}, message_bytes, {goal: points})
             end = run_goals(searchers, measurer, on_step)[goal]
-            point = FinishedPoint(bpm, end.result, end.history)
-            boundary = boundary_of(point, rest.trials, config, goal, rest.brokers, rest.state)
+            point = FinishedPoint(message_bytes, end.result, end.history)
+            boundary = boundary_of(
+                point, rest.history.trials, config, goal, rest.brokers, rest.state
+            )
             notes = (*boundary.notes, *_beside_arithmetic(boundary, whole, context.brokers, count))
             yield replace(boundary, notes=notes)
             if not isinstance(end.result, GaveUp) and end.result.bracket.sustained:
                 load = end.result.bracket.sustained
-                windows, is_in_sync = catch_up(rest, topics, gates, bpm, load)
+                windows, is_in_sync = catch_up(rest, topics, gates, message_bytes, load)
                 yield caught_up(rest, goal, load, windows, is_in_sync)
         points.append(point)
 
@@ -71,7 +73,7 @@ def _beside_arithmetic(
     boundary: Boundary, whole: Sequence[Boundary], brokers: int, offline: int
 ) -> tuple[str, ...]:
     """The limit beside what follows from that of all brokers, as `redline plan` reckons."""
-    all_up = next((each for each in whole if each.bpm == boundary.bpm), None)
+    all_up = next((each for each in whole if each.message_bytes == boundary.message_bytes), None)
     if all_up is None or not boundary.along.grows_payload or not boundary.mb_per_s:
         return ()
     reckoned = offline_mb_per_s(all_up.mb_per_s, brokers, offline)
@@ -93,7 +95,7 @@ def caught_up(
 
     Nothing lighter is tried, as they catch up only once; so it is a lower bound or no answer.
     """
-    config, bpm = rest.config, windows[0].point_bpm
+    config, message_bytes = rest.config, windows[0].point_message_bytes
     seen = tuple(trial.observation(goal) for trial in windows)
     valid = sum(each.verdict is not Verdict.INVALID for each in seen)
     window_s = config.workload.trial.load_s
@@ -115,7 +117,7 @@ def caught_up(
     boundary = make_boundary(
         Bracket(0, load) if is_over else Bracket(load if valid else 0, None),
         config.axis,
-        config.workload.pattern(bpm, rest.brokers),
+        config.workload.pattern(message_bytes, rest.brokers),
         trials=len(windows),
         reasons=last.reasons if last and is_over else (),
         limited_by=last.limited_by if last and is_over else None,

@@ -13,6 +13,7 @@ from jobs.runs.results import REPORT, series_from, write_report
 from jobs.runs.run_lock import is_locked
 from jobs.spark.session import close_session, local_session
 from metrics.common.errors import ConfigError
+from metrics.reporting.page.series import panels_of_run
 from metrics.reporting.summary import load_summary, write_summary
 from metrics.reporting.summary_tables import configuration_of_row, summary_of
 from metrics.tables.store import TableStore

@@ -60,16 +60,20 @@ def boundary_of(
         state: of the cluster, in which it was searched.
     """
     bracket = point.result.bracket
-    own = [each for each in trials if each.point_bpm == point.bpm and each.state == state]
+    own = [
+        each
+        for each in trials
+        if each.point_message_bytes == point.message_bytes and each.state == state
+    ]
     over = _last(own, goal, bracket.overloaded, Verdict.OVERLOADED)
     last = over.judgements[goal] if over else None
     held = _last(own, goal, bracket.sustained, Verdict.SUSTAINED)
     told = _near_limit(own, bracket, config, goal)
-    bound = agreed(told, "overloads near the limit")
+    bound = combine_votes(told, "overloads near the limit")
     boundary = make_boundary(
         bracket,
         config.axis,
-        config.workload.pattern(point.bpm, brokers),
+        config.workload.pattern(point.message_bytes, brokers),
         trials=len(own),
         reasons=last.reasons if last else (),
         limited_by=bound.resource if bound else None,
@@ -224,28 +228,6 @@ def summary_of_run(
     )
 
 
-def planted_table(boundaries: Sequence[Boundary]) -> Table | None:
-    """Planted and found limits side by side; None where no limit was planted."""
-    rows = [
-        (
-            format_size(each.bpm),
-            f"{each.np_planted:.1f}",
-            f"{each.np_sustained}-{'' if each.np_overloaded is None else each.np_overloaded}",
-            span_words(each) or UNKNOWN,
-            f"{each.np_sustained / each.np_planted - 1:+.1%}",
-        )
-        for each in boundaries
-        if each.np_planted and each.gave_up is None
-    ]
-    if not rows:
-        return None
-    return Table(
-        "Planted in these brokers, and found",
-        ("size", "planted producers", "found", AT_LEVEL, "off by"),
-        tuple(rows),
-    )
-
-
 def write_results(
     summary: RunSummary,
     folder: Path,
@@ -295,7 +277,7 @@ def write_report(
         series: their readings over time, see `metrics.reporting.page.series.panels_of_run`.
         settings: its configuration, as `jobs.runs.resumption.config_text` records it.
     """
-    held = [(each.pattern.bpm, each.load) for each in trials] if is_held(summary) else []
+    held = [(each.pattern.message_bytes, each.load) for each in trials] if is_held(summary) else []
     command = command_of(settings, held)
     write_atomic(page, report_page(build_report(summary, trials, settings, command, series)))
 

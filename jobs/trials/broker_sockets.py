@@ -18,7 +18,7 @@ from typing import NamedTuple
 from jobs.engine.network.socket_watch import SocketTally
 from jobs.engine.network.tcp_info import SocketMemory, TcpInfo
 from jobs.setup.children import environment
-from jobs.trials.driver_line import TrialLine
+from jobs.trials.control_server import TaskChannel
 from jobs.trials.watching import watching
 from metrics.traffic.pattern import Phases
 from metrics.trial.sockets import SocketCounts
@@ -207,7 +207,7 @@ class BrokerSockets:
         self._last_s = 0.0
 
     def watch(
-        self, line: TrialLine, phases: Phases, windows: int = 1
+        self, channel: TaskChannel, phases: Phases, windows: int = 1
     ) -> AbstractContextManager[None]:
         """Look on while a load runs, at its windows only.
 
@@ -216,7 +216,7 @@ class BrokerSockets:
         """
         if not self._is_possible:
             return nullcontext()
-        return watching("broker-sockets", lambda: self.step(line.start_s, phases, windows))
+        return watching("broker-sockets", lambda: self.step(channel.start_s, phases, windows))
 
     def step(self, start_s: float | None, phases: Phases, windows: int = 1) -> float | None:
         """Look if it is time to; says after how long to come again, None after the windows [s].

@@ -1,16 +1,27 @@
-"""What brokers with a planted limit spend a request's time on, besides what is stated of them."""
+"""The planted limit of a run's brokers: measured once, and compared with the limits found."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from jobs.cluster.topic_set import TopicSet
-from jobs.console.events import PhaseStarted
+from jobs.console.events import PhaseStarted, Table, warn
 from jobs.trials.context import RunContext
-from jobs.trials.unjudged import windows_under
-from metrics.planning.planted import HandlerTime, completed, planted_np
+from jobs.trials.load import GeneratorError, StageFailedError
+from jobs.trials.point_topics import PointTopics
+from jobs.trials.unscored_load import windows_under
+from metrics.planning.planted import (
+    HandlerTime,
+    complete_handler_times,
+    planted_producers,
+    stated_handler_times,
+)
+from metrics.reporting.limit_words import AT_LEVEL, span_words
+from metrics.tables.boundary import Boundary
+from metrics.traffic.axes import NP
 from metrics.traffic.pattern import TrafficPattern
+from metrics.units import UNKNOWN, format_size
 
 LIGHT_S = 6.0
 """Length of the window under a light load [s]."""
@@ -18,30 +29,85 @@ IDLE_LEAST = 0.9
 """Idle fraction that a light load leaves the handlers at least."""
 
 
-def calibrate(
-    context: RunContext, topics: TopicSet, planted: Mapping[int, HandlerTime]
+class Calibration:
+    """The handler times of a run's brokers, and the limit that follows from them.
+
+    It stays empty on brokers without stated times, and on an axis other than producers.
+    """
+
+    def __init__(self) -> None:
+        self._times: tuple[HandlerTime, ...] = ()
+
+    def measure(self, context: RunContext, topics: PointTopics, message_bytes: int) -> None:
+        """Measure the handler times once, on brokers that are warm; a failure becomes a warning.
+
+        Raises:
+            GuardStopError: a guard tripped.
+        """
+        stated = stated_handler_times(context.environment, context.addresses)
+        if not stated or self._times or context.config.axis is not NP:
+            return
+        try:
+            light = topics.open(context.pattern(message_bytes, 1))
+            self._times = measure_handler_times(context, light, stated)
+        except (StageFailedError, GeneratorError, ValueError) as error:
+            warn(context.reporter, f"the planted limit is not stated: {error}")
+
+    def complete(self, boundary: Boundary, context: RunContext, goal: str) -> Boundary:
+        """The boundary with its planted limit, where that is known."""
+        if not self._times:
+            return boundary
+        idle_min = context.thresholds[goal].indicators.request_handler_idle_min
+        producer = context.pattern(boundary.message_bytes, 1).producer
+        return replace(boundary, np_planted=planted_producers(self._times, producer, idle_min))
+
+
+def measure_handler_times(
+    context: RunContext, topics: TopicSet, stated: Mapping[int, HandlerTime]
 ) -> tuple[HandlerTime, ...]:
     """The handler times of all brokers, with their small terms from a window at a light load.
 
     Args:
-        topics: what the light load writes to.
-        planted: broker id → what is stated of it.
+        topics: topics that the light load writes to.
+        stated: broker id → its stated time.
 
     Raises:
-        StageFailedError, GeneratorError: the load could not be made.
+        StageFailedError, GeneratorError: the load failed.
         GuardStopError: a guard tripped.
-        ValueError: as `completed` raises.
+        ValueError: see `complete_handler_times`.
     """
     context.reporter.report(PhaseStarted("measuring what a request takes at a light load"))
-    light = windows_under(context, topics, _light(context, topics, planted), "calibration")
-    return completed(planted, light)
+    light = windows_under(context, topics, _light(context, topics, stated), "calibration")
+    return complete_handler_times(stated, light)
 
 
 def _light(
-    context: RunContext, topics: TopicSet, planted: Mapping[int, HandlerTime]
+    context: RunContext, topics: TopicSet, stated: Mapping[int, HandlerTime]
 ) -> TrafficPattern:
-    """The heaviest load that leaves the handlers idle enough, by what is stated of them."""
+    """The heaviest load that leaves the handlers idle enough, by their stated times."""
     phases = replace(context.workload.trial, ramp_up_s=0.0, warmup_s=1.0, measure_s=LIGHT_S)
     one = context.pattern(topics.message_bytes, 1)
-    load = int(planted_np(tuple(planted.values()), one.producer, IDLE_LEAST))
+    load = int(planted_producers(tuple(stated.values()), one.producer, IDLE_LEAST))
     return replace(context.pattern(topics.message_bytes, max(1, load)), phases=phases)
+
+
+def calibration_table(boundaries: Sequence[Boundary]) -> Table | None:
+    """Planted and found limits side by side; None where no limit is planted."""
+    rows = [
+        (
+            format_size(each.message_bytes),
+            f"{each.np_planted:.1f}",
+            f"{each.np_sustained}-{'' if each.np_overloaded is None else each.np_overloaded}",
+            span_words(each) or UNKNOWN,
+            f"{each.np_sustained / each.np_planted - 1:+.1%}",
+        )
+        for each in boundaries
+        if each.np_planted and each.gave_up is None
+    ]
+    if not rows:
+        return None
+    return Table(
+        "Planted in these brokers, and found",
+        ("size", "planted producers", "found", AT_LEVEL, "off by"),
+        tuple(rows),
+    )

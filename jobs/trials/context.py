@@ -1,9 +1,8 @@
-"""All that is open while a run lasts: Spark, the cluster, its metrics, the tables."""
+"""The open resources of a run: Spark, the cluster, its metrics and the tables."""
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -12,11 +11,11 @@ from jobs.cluster.outage import Outage
 from jobs.cluster.topics import Topics
 from jobs.config import Configuration, Workload
 from jobs.console.events import Reporter
-from jobs.trials.driver_line import ControlServer
+from jobs.trials.control_server import ControlServer
 from jobs.trials.guards import Guards
+from jobs.trials.history import TrialHistory
 from jobs.trials.load import Generator
 from metrics.judging.thresholds import Thresholds
-from metrics.reporting.page.series import SeriesOfRun
 from metrics.sources.hosts.source import HostSource, NoHosts
 from metrics.sources.source import MetricsSource
 from metrics.tables.membership import Membership
@@ -24,8 +23,6 @@ from metrics.tables.store import TableStore
 from metrics.traffic.pattern import TrafficPattern
 from metrics.trial.evidence import ClusterFacts
 from metrics.trial.state import ALL_BROKERS
-from metrics.trial.trial import Trial
-from metrics.trial.warm_up import WarmUp
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,44 +30,44 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Session:
-    """A Spark session, and where its tasks report to this driver.
+    """A Spark session, and the server to which its tasks connect.
 
     Attributes:
-        stores: tables that were opened with it, by where they are.
+        stores: the tables that were opened with this session, by location.
     """
 
     spark: SparkSession
     control: ControlServer
     stores: dict[str, TableStore] = field(default_factory=dict)
 
-    def tables(self, where: str) -> TableStore:
-        """The tables there, opened once; their creation goes on while all else is opened."""
-        if where not in self.stores:
-            self.stores[where] = TableStore(self.spark, where).open()
-        return self.stores[where]
+    def tables(self, location: str) -> TableStore:
+        """Return the tables at a location; the first call opens them in the background."""
+        if location not in self.stores:
+            self.stores[location] = TableStore(self.spark, location).open()
+        return self.stores[location]
 
 
-@dataclass
+@dataclass(frozen=True)
 class RunContext:
-    """What trials share.
+    """The open resources and settings that the trials of a run share.
+
+    A part of the run with another configuration, or with fewer brokers, has a copy made by
+    `dataclasses.replace`; all copies share the `history`.
 
     Attributes:
-        session: that runs their loads.
-        cluster: whose brokers are loaded; sides of a comparison may share it.
-        config: what the run was told.
-        guards: what ends the run to protect the cluster.
+        session: runs the load of the trials.
+        cluster: the cluster under load; both sides of a comparison may share it.
+        config: the configuration by which trials are made and judged.
+        guards: end the run to protect the cluster.
         addresses: broker id → advertised (host, port).
-        hosts: of the brokers.
-        facts: what trials are judged by beside the thresholds.
-        numbers: numbers the trials of the run, from 1.
-        trials: the finished ones, oldest first.
-        series: what their brokers showed over time.
+        hosts: the metrics of the brokers' machines.
+        facts: properties of the cluster by which trials are judged, beside the thresholds.
         caveats: what the metrics cannot show, a sentence each.
-        state: of the cluster, as trials tell it.
-        warm_up: what the warm-up before the first trial read.
-        outage: takes brokers away on purpose; None where nobody asks for it.
-        without: opens the metrics of the cluster without some brokers.
-        member: which case of a sweep the run measures.
+        state: the state of the cluster that the rows of trials state.
+        broker_outage: takes brokers out of service; None where the cluster offers no way to.
+        open_metrics_without: opens the cluster's metrics without some brokers.
+        member: the case of a sweep that the run measures.
+        history: the finished trials; the only part that changes while the run lasts.
     """
 
     run_id: str
@@ -84,34 +81,31 @@ class RunContext:
     addresses: Mapping[int, tuple[str, int]]
     source: MetricsSource
     tables: TableStore
-    environment: dict[str, str]
+    environment: Mapping[str, str]
     hosts: HostSource = field(default_factory=NoHosts)
     facts: ClusterFacts = field(default_factory=ClusterFacts)
     caveats: tuple[str, ...] = ()
-    numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
-    trials: list[Trial] = field(default_factory=list)
-    series: SeriesOfRun = field(default_factory=SeriesOfRun)
     state: str = ALL_BROKERS
-    warm_up: WarmUp = field(default_factory=WarmUp)
-    outage: Outage | None = None
-    without: Callable[[frozenset[int]], MetricsSource] | None = None
+    broker_outage: Outage | None = None
+    open_metrics_without: Callable[[frozenset[int]], MetricsSource] | None = None
     member: Membership = field(default_factory=Membership)
+    history: TrialHistory = field(default_factory=TrialHistory)
 
     @property
     def workload(self) -> Workload:
-        """What is offered."""
+        """The workload of the configuration."""
         return self.config.workload
 
     @property
     def thresholds(self) -> Mapping[str, Thresholds]:
-        """Goal → its numbers, the first goal first; a trial is judged by all."""
+        """Goal → its thresholds, the first goal first; all of them judge a trial."""
         return {goal.name: goal.thresholds for goal in self.config.goals}
 
-    def pattern(self, bpm: int, load: int) -> TrafficPattern:
+    def pattern(self, message_bytes: int, load: int) -> TrafficPattern:
         """The traffic at a load; see `Configuration.pattern`."""
-        return self.config.pattern(bpm, load, self.brokers)
+        return self.config.pattern(message_bytes, load, self.brokers)
 
     @property
     def brokers(self) -> int:
-        """How many brokers the cluster has."""
+        """The number of brokers of the cluster."""
         return len(self.addresses)

@@ -11,7 +11,7 @@ from functools import partial
 from jobs.cluster.admin import AdminError
 from jobs.cluster.topic_set import TopicSet
 from jobs.console.events import TrialFinished
-from jobs.trials.driver_line import TrialLine
+from jobs.trials.control_server import TaskChannel
 from jobs.trials.load import GeneratorError, StageFailedError, Target
 from jobs.trials.measure import TrialMeasurer
 from jobs.trials.sampling import Samples, TrialSampler
@@ -80,7 +80,7 @@ class ContinuousMeasurer(TrialMeasurer):
             NoConclusionError: the topics did not grow by what was acknowledged in all windows.
         """
         context = self._context
-        one = context.pattern(self._bpm, load)
+        one = context.pattern(self._message_bytes, load)
         one = replace(one, phases=one.phases.in_full, profile=profile)
         length_s = windows * one.phases.measure_s
         whole = replace(one, phases=replace(one.phases, measure_s=length_s))
@@ -88,10 +88,8 @@ class ContinuousMeasurer(TrialMeasurer):
         topics = self._topics.open(one)
         context.guards.require_room(whole, topics.names)
         refusals = self._gates.pass_all(topics)
-        short = self._gates.under_replicated_at_rest
-        context.facts = replace(context.facts, under_replicated_at_rest=short)
         context.tables.settle()
-        under = _Under(one, topics, windows, next(context.numbers))
+        under = _Under(one, topics, windows, context.history.numbering.take())
         self._announce(under.number, one)
         if refusals:
             into.append(self._keep(under, self._refused(*refusals), Samples(), time.time()))
@@ -141,22 +139,22 @@ class ContinuousMeasurer(TrialMeasurer):
         sampler: TrialSampler,
         whole: TrafficPattern,
         held: list[Trial],
-        line: TrialLine,
+        channel: TaskChannel,
     ) -> Iterator[None]:
-        ticker = Ticker(self._context.reporter, sampler.nodes, whole, line)
+        ticker = Ticker(self._context.reporter, sampler.nodes, whole, channel)
 
         def look() -> float:
-            while (reports := line.window(under.judged + 1)) is not None:
+            while (reports := channel.take_window(under.judged + 1)) is not None:
                 held.append(self._judge(under, sampler, merge(reports)))
-                under.number = next(self._context.numbers)
+                under.number = self._context.history.numbering.take()
                 self._announce(under.number, under.pattern)
             return LOOK_S
 
-        guarded = self._context.guards.watch(whole, line)
+        guarded = self._context.guards.watch(whole, channel)
         ends: AbstractContextManager[None] = nullcontext()
         self._ends = self._broker_sockets()
         if self._ends is not None:
-            ends = self._ends.watch(line, under.pattern.phases, under.windows)
+            ends = self._ends.watch(channel, under.pattern.phases, under.windows)
         with guarded, ticker.watch(), ends, watching("windows", look, LOOK_S):
             yield
         look()  # the last but one may be over since the last look
@@ -209,11 +207,10 @@ class ContinuousMeasurer(TrialMeasurer):
             judgements=judge_all(evidence, context.thresholds),
             held=True,
             state=context.state,
-            warm_up=context.warm_up,
+            warm_up=context.history.warm_up,
         )
         context.tables.append_trial(trial, samples.nodes, samples.hosts)
-        context.trials.append(trial)
-        context.series.add(trial, samples.nodes)
+        context.history.add(trial, samples.nodes)
         left = under.windows - under.judged
         context.reporter.report(TrialFinished(trial, evidence.client.duration_s, left))
         return trial

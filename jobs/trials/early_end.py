@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from math import isinf
 
 from jobs.trials.context import RunContext
-from jobs.trials.driver_line import TrialLine
+from jobs.trials.control_server import TaskChannel
 from jobs.trials.watching import watching
 from metrics.judging.slices import Slices
 from metrics.judging.verdict import progress_of, window_least_s
@@ -16,6 +16,7 @@ from metrics.sources.sample import BrokerSample
 from metrics.sources.sampler import Sampler
 from metrics.sources.source import brokers_of
 from metrics.traffic.pattern import TrafficPattern
+from metrics.trial.evidence import ClusterFacts
 from search.early_stop import Progress
 
 NOTICE_S = 1.0
@@ -28,15 +29,17 @@ class EarlyEnd:
     def __init__(
         self,
         context: RunContext,
+        facts: ClusterFacts,
         pattern: TrafficPattern,
-        line: TrialLine,
+        channel: TaskChannel,
         sampler: Sampler[BrokerSample],
     ) -> None:
         self._context = context
+        self._facts = facts
         self._phases = pattern.phases
         self._offered_per_s = pattern.records_per_s
         self._groups = pattern.consumers.groups
-        self._line = line
+        self._channel = channel
         self._sampler = sampler
 
     def watch(self) -> AbstractContextManager[None]:
@@ -49,16 +52,16 @@ class EarlyEnd:
         end_s = self._end_now(time.time())
         if end_s is None:
             return self._phases.sample_interval_s / 2
-        self._line.end_after(end_s)
+        self._channel.end_after(end_s)
         return None
 
     def _end_now(self, now_s: float) -> float | None:
         """The length that the window may be cut to, or None while it has to go on [s]."""
-        start_s, rule = self._line.start_s, self._phases.stop_rule
+        start_s, rule = self._channel.start_s, self._phases.stop_rule
         if start_s is None or rule is None:
             return None
         begun_s = start_s + self._phases.warmup_s
-        end_s = max(now_s - begun_s + NOTICE_S, window_least_s(self._context.facts))
+        end_s = max(now_s - begun_s + NOTICE_S, window_least_s(self._facts))
         if now_s <= begun_s or end_s >= self._phases.measure_s:
             return None
         if all(rule.verdict(progress) is not None for progress in self._progress(begun_s)):
@@ -72,9 +75,9 @@ class EarlyEnd:
             sorted(brokers_of(self._context.source)),
             (begun_s, begun_s + self._phases.measure_s),
             self._phases.sample_interval_s,
-            self._line.acked(),
+            self._channel.acked(),
             self._offered_per_s,
-            self._context.facts,
+            self._facts,
             self._groups,
         )
         return (progress_of(slices, each) for each in self._context.thresholds.values())

@@ -10,7 +10,7 @@ from dataclasses import replace
 from jobs.cluster.opening import LastLoad
 from jobs.cluster.topic_set import TopicReport, TopicSet
 from jobs.console.events import PhaseProgress, PhaseStarted, Reporter
-from jobs.trials.recovery import Recovery, Usual, wait_until_calm, windows_between
+from jobs.trials.recovery import Baseline, Recovery, wait_until_calm, windows_between
 from metrics.sources.beans import UPTIME_MS
 from metrics.sources.sample import BrokerSample
 from metrics.sources.source import MetricsSource, brokers_of
@@ -80,7 +80,7 @@ class Gates:
         self._warm_up = warm_up
         self._clock = clock
         self._pause = pause
-        self._usual: Mapping[int, Usual] = {}
+        self._usual: Mapping[int, Baseline] = {}
         self.at_rest: Written | None = None
         self._polled: Sequence[BrokerSample] = ()
         self._rested_s: float | None = None
@@ -96,7 +96,7 @@ class Gates:
         self._rested_s = None if seen.unrest else self._clock()
         windows = windows_between(self._source, first, last)
         self.at_rest = Written.between(first, last, brokers_of(self._source))
-        self._usual = {window.broker_id: Usual.of(window) for window in windows}
+        self._usual = {window.broker_id: Baseline.of(window) for window in windows}
 
     @property
     def under_replicated_at_rest(self) -> dict[int, float]:
@@ -178,7 +178,7 @@ class Gates:
             pause=self._pause,
             tell=tell,
         )
-        if not recovery.spoils:
+        if not recovery.invalidates:
             self._polled = self._source.sample_all()
         return recovery
 
@@ -187,7 +187,7 @@ class Gates:
         if rested_s is not None and self._clock() - rested_s < FRESH_S:
             return ()
         recovery = self._wait("waiting until the brokers are at rest")
-        if recovery.unrest and not recovery.spoils:
+        if recovery.unrest and not recovery.invalidates:
             texts = "; ".join(each.text for each in recovery.unrest)
             self._report(PhaseStarted(f"going on after {recovery.duration_s:.0f} s: {texts}"))
         return tuple(
@@ -199,7 +199,7 @@ class Gates:
                 recovery.duration_s,
             )
             for each in recovery.unrest
-            if each.spoils
+            if each.invalidates
         )
 
     def _topic_reasons(self, topics: TopicSet) -> tuple[Reason, ...]:

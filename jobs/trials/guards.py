@@ -16,7 +16,7 @@ from jobs.cluster.topic_plan import PREFIX
 from jobs.config import Configuration
 from jobs.config.goal import GuardLimits as Limits
 from jobs.console.events import Reporter, warn
-from jobs.trials.driver_line import TrialLine
+from jobs.trials.control_server import TaskChannel
 from jobs.trials.watching import watching
 from metrics.common.errors import ConfigError, GuardStopError, RedlineError
 from metrics.planning.disk_room import LogCleaning, peak_log_bytes
@@ -160,8 +160,8 @@ class Guards:
     def trouble_with(self, pattern: TrafficPattern) -> str | None:
         """Which cap this traffic would pass, or None."""
         limits, cap = self._limits, self._limits.load_bytes_per_s_max
-        if limits.np_max is not None and pattern.np > limits.np_max:
-            return f"the next load has {pattern.np} producers, more than {limits.np_max}"
+        if limits.np_max is not None and pattern.producers > limits.np_max:
+            return f"the next load has {pattern.producers} producers, more than {limits.np_max}"
         if cap is not None and pattern.producer.closed_loop:
             return (
                 f"the next load is as fast as the brokers let it be, and may be more than "
@@ -314,12 +314,12 @@ class Guards:
 
     # --- while a load runs --------------------------------------------------
 
-    def watch(self, pattern: TrafficPattern, line: TrialLine) -> AbstractContextManager[None]:
+    def watch(self, pattern: TrafficPattern, channel: TaskChannel) -> AbstractContextManager[None]:
         """Look on while a load runs, and end it when something trips."""
 
         def look() -> float | None:
             began_s = self._clock()
-            self._under_way_bytes = pattern.written_bytes(line.written)
+            self._under_way_bytes = pattern.written_bytes(channel.written)
             if (overspent := self._overspent(self._under_way_bytes)) is not None:
                 self._trip(overspent)
             try:
@@ -327,7 +327,7 @@ class Guards:
             except Exception as error:  # noqa: BLE001 - whatever it is: no load goes on unwatched
                 self._trip(f"the cluster could not be watched: {type(error).__name__}: {error}")
             if self.tripped is not None:
-                line.end_now()
+                channel.end_now()
                 return None
             return min(max(INTERVAL_S, 3 * (self._clock() - began_s)), INTERVAL_MAX_S)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import TracebackType
 
 from jobs.config import Configuration
@@ -31,7 +32,7 @@ class Holder:
 
     def hold(
         self,
-        bpm: int,
+        message_bytes: int,
         load: int,
         reason: str = "",
         trials_left: int = 1,
@@ -41,7 +42,7 @@ class Holder:
         """One trial at `load` on the goal's axis, which is appended to the tables.
 
         Args:
-            bpm: message size [B].
+            message_bytes: message size [B].
             reason: why this trial is made, for progress.
             trials_left: how many are still to come, this one included.
             config: of this trial, on the same topic; that of the run by default.
@@ -50,19 +51,16 @@ class Holder:
         Raises:
             GuardStopError: a guard tripped; a trial that it ended is kept, as INVALID.
         """
-        progress, context = SearchProgress(reason, trials_left), self._context
-        measurer = TrialMeasurer(context, self._topics, self._gates, bpm, progress, stop=stop)
-        of_run = context.config
-        # Not a copy of the context: what the warm-up reads before this trial belongs to the run.
-        context.config = of_run if config is None else config
-        try:
-            return measurer.trial(load)
-        finally:
-            context.config = of_run
+        progress = SearchProgress(reason, trials_left)
+        context = self._context if config is None else replace(self._context, config=config)
+        measurer = TrialMeasurer(
+            context, self._topics, self._gates, message_bytes, progress, stop=stop
+        )
+        return measurer.trial(load)
 
     def hold_on(
         self,
-        bpm: int,
+        message_bytes: int,
         load: int,
         windows: int,
         into: list[Trial],
@@ -80,7 +78,9 @@ class Holder:
             NoConclusionError: what was acknowledged is not what the topics hold.
         """
         progress = SearchProgress(reason, windows)
-        measurer = ContinuousMeasurer(self._context, self._topics, self._gates, bpm, progress)
+        measurer = ContinuousMeasurer(
+            self._context, self._topics, self._gates, message_bytes, progress
+        )
         measurer.hold_on(load, windows, into, profile)
 
     def __enter__(self) -> Holder:

@@ -13,7 +13,7 @@ from py4j.protocol import Py4JJavaError
 from jobs.engine.stage import stage_frame
 from jobs.engine.task.plan import TrialPlan
 from jobs.spark.session import cancel_group, cause_of, run_interruptibly
-from jobs.trials.driver_line import ControlServer, TrialLine
+from jobs.trials.control_server import ControlServer, TaskChannel
 from jobs.trials.watching import watching
 from metrics.common.errors import ConfigError, RedlineError
 from metrics.traffic.pattern import TrafficPattern
@@ -29,7 +29,7 @@ LOST_LOOK_S = 0.2
 LOST_HEARD_S = 2.0
 """Within this time after its executor's end, a task's line to the driver closes [s]."""
 
-Watch = Callable[[TrialLine], AbstractContextManager[object]]
+Watch = Callable[[TaskChannel], AbstractContextManager[object]]
 """What looks on while a load runs; entered before it and left after it."""
 
 
@@ -131,11 +131,11 @@ class Generator:
         if target.end_offsets:
             require_room(pattern, self._slots)
             hosts = pattern.consumers.tasks(self._slots)
-        tasks = min(pattern.np, self._slots - hosts)
+        tasks = min(pattern.producers, self._slots - hosts)
         with (
-            self._control.line(tasks, hosts) as line,
-            watch(line),
-            watching("lost-task", partial(self._cancel_if_lost, trial_id, line)),
+            self._control.channel(tasks, hosts) as channel,
+            watch(channel),
+            watching("lost-task", partial(self._cancel_if_lost, trial_id, channel)),
         ):
             plan = TrialPlan(
                 trial_id=trial_id,
@@ -145,33 +145,33 @@ class Generator:
                 leaders=target.leaders,
                 brokers=target.brokers,
                 client_options=self._client_options,
-                control=line.address,
+                control=channel.address,
                 consumer_tasks=hosts,
                 windows=windows,
                 end_offsets=target.end_offsets,
                 network_namespace=self._network_namespace,
                 interface_speeds=self._interface_speeds,
             )
-            return self._run(plan, line)
+            return self._run(plan, channel)
 
-    def _cancel_if_lost(self, trial_id: str, line: TrialLine) -> float | None:
+    def _cancel_if_lost(self, trial_id: str, channel: TaskChannel) -> float | None:
         """End the stage now: Spark may not know yet, where it is a machine that was lost."""
-        if not line.lost:
+        if not channel.lost_tasks:
             return LOST_LOOK_S
         cancel_group(self._spark, trial_id)
         return None
 
-    def _run(self, plan: TrialPlan, line: TrialLine) -> list[TaskReport]:
+    def _run(self, plan: TrialPlan, channel: TaskChannel) -> list[TaskReport]:
         try:
             frame = stage_frame(self._spark, plan)
             collected = run_interruptibly(self._spark, plan.trial_id, frame.collect)
         except Py4JJavaError as error:
-            line.await_lost(LOST_HEARD_S)  # Spark may have seen it first
-            _require_whole(plan, line, error)
+            channel.await_lost_task(LOST_HEARD_S)  # Spark may have seen it first
+            _require_whole(plan, channel, error)
             raise StageFailedError(
                 f"the stage of trial {plan.trial_id} failed: {cause_of(error)}"
             ) from error
-        _require_whole(plan, line)
+        _require_whole(plan, channel)
         rows = [TaskReport.from_row(row.asDict(recursive=True)) for row in collected]
         refusals = [row.error for row in rows if row.error and row.is_refused]
         if refusals:
@@ -196,10 +196,10 @@ def _require_one_window(rows: Sequence[TaskReport]) -> None:
         )
 
 
-def _require_whole(plan: TrialPlan, line: TrialLine, cause: Exception | None = None) -> None:
+def _require_whole(plan: TrialPlan, channel: TaskChannel, cause: Exception | None = None) -> None:
     """Raise when a task was lost, whatever Spark made of the others."""
-    if line.lost:
+    if channel.lost_tasks:
         raise StageFailedError(
-            f"{' and '.join(line.lost)} was lost in the middle of trial {plan.trial_id}: its "
+            f"{' and '.join(channel.lost_tasks)} was lost in the middle of trial {plan.trial_id}: its "
             "executor or its Python process ended; the load was ended on all executors"
         ) from cause

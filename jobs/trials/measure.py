@@ -27,7 +27,7 @@ from metrics.sources.sample import BrokerSample
 from metrics.sources.source import brokers_of, controllers_of
 from metrics.traffic.pattern import TrafficPattern
 from metrics.trial.client import ClientWindow
-from metrics.trial.evidence import Evidence
+from metrics.trial.evidence import ClusterFacts, Evidence
 from metrics.trial.judgement import Reason
 from metrics.trial.others import others_in
 from metrics.trial.task import merge
@@ -58,7 +58,7 @@ class TrialMeasurer:
     """Measures loads for one message size; implements `search.loop.GoalsMeasurer`, and can hold.
 
     Args:
-        bpm: message size of the point [B].
+        message_bytes: message size of the point [B].
         held: the load that is held already; None when there is none.
         stop: kills a broker in the window; None where nobody does.
     """
@@ -68,7 +68,7 @@ class TrialMeasurer:
         context: RunContext,
         topics: PointTopics,
         gates: Gates,
-        bpm: int,
+        message_bytes: int,
         progress: SearchProgress,
         held: int | None = None,
         stop: UncleanStop | None = None,
@@ -77,7 +77,7 @@ class TrialMeasurer:
         self._topics = topics
         self._gates = gates
         self._progress = progress
-        self._bpm = bpm
+        self._message_bytes = message_bytes
         self._held = held
         self._stop = stop
         self._ends: BrokerSockets | None = None
@@ -101,7 +101,7 @@ class TrialMeasurer:
             GuardStopError: a guard tripped; a trial that it ended is kept, as INVALID.
         """
         context = self._context
-        pattern = context.pattern(self._bpm, load)
+        pattern = context.pattern(self._message_bytes, load)
         if is_held:
             pattern = replace(pattern, phases=pattern.phases.in_full)
         context.guards.admit(pattern)
@@ -110,10 +110,8 @@ class TrialMeasurer:
         goes_on = is_held and self._held == load
         self._held = load if is_held else None
         refusals = self._gates.go_on(topics) if goes_on else self._gates.pass_all(topics)
-        short = self._gates.under_replicated_at_rest
-        context.facts = replace(context.facts, under_replicated_at_rest=short)
         context.tables.settle()  # the trial before, which was appended while this one prepared
-        number, started_s = next(context.numbers), time.time()
+        number, started_s = context.history.numbering.take(), time.time()
         self._announce(number, pattern)
         samples = Samples()
         if refusals:
@@ -132,7 +130,7 @@ class TrialMeasurer:
             held=is_held,
             state=context.state,
             leaders_back_s=self._stop.leaders_back_s if self._stop else None,
-            warm_up=context.warm_up,
+            warm_up=context.history.warm_up,
         )
         judged_s = time.time()
         try:
@@ -140,8 +138,7 @@ class TrialMeasurer:
         finally:
             started_s += time.time() - judged_s  # rest is no work of the trial's
             context.tables.append_trial(trial, samples.nodes, samples.hosts)
-        context.trials.append(trial)
-        context.series.add(trial, samples.nodes)
+        context.history.add(trial, samples.nodes)
         left = max(0, self._progress.trials_left - 1)
         context.reporter.report(TrialFinished(trial, time.time() - started_s, left))
         context.guards.require_untripped()
@@ -162,6 +159,12 @@ class TrialMeasurer:
 
     # --- the trial ----------------------------------------------------------
 
+    @property
+    def _facts(self) -> ClusterFacts:
+        """The facts of the run, with what the gates know of the cluster at rest."""
+        at_rest = self._gates.under_replicated_at_rest
+        return replace(self._context.facts, under_replicated_at_rest=at_rest)
+
     def _refused(self, *refusals: Reason) -> Evidence:
         """Of a trial that left no account."""
         context, now_s = self._context, time.time()
@@ -169,7 +172,7 @@ class TrialMeasurer:
             ClientWindow(now_s, now_s),
             metrics_source=context.source.name,
             refusals=refusals,
-            cluster=context.facts,
+            cluster=self._facts,
         )
 
     def _run(
@@ -237,11 +240,11 @@ class TrialMeasurer:
                 brokers,
                 client.start_s,
                 client.end_s,
-                context.facts.under_replicated_at_rest,
+                self._facts.under_replicated_at_rest,
             ),
             planned_s=pattern.phases.measure_s,
             closed_loop=pattern.producer.closed_loop,
-            cluster=replace(context.facts, killed=killed),
+            cluster=replace(self._facts, killed=killed),
         )
 
     def _windows(
@@ -252,7 +255,7 @@ class TrialMeasurer:
         nodes: frozenset[int],
     ) -> tuple[BrokerWindow, ...]:
         window, link = (client.start_s, client.end_s), self._context.config.cluster.link_mbit_per_s
-        at_rest = self._context.facts.under_replicated_at_rest
+        at_rest = self._facts.under_replicated_at_rest
         return broker_windows(samples, nodes, *window, interval_s, link, at_rest)
 
     def _offer(
@@ -285,7 +288,7 @@ class TrialMeasurer:
         channel: TaskChannel,
     ) -> Iterator[None]:
         context = self._context
-        early_end = EarlyEnd(context, pattern, channel, sampler.nodes)
+        early_end = EarlyEnd(context, self._facts, pattern, channel, sampler.nodes)
         ticker = Ticker(context.reporter, sampler.nodes, pattern, channel)
         stop = nullcontext() if self._stop is None else self._stop.watch(channel, pattern, topics)
         ends = self._ends.watch(channel, pattern.phases) if self._ends else nullcontext()

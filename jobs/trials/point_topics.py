@@ -28,7 +28,7 @@ class PointTopics:
 
     def open(self, pattern: TrafficPattern) -> TopicSet:
         """The topics of this pattern: the open ones where they fit, else fresh ones."""
-        wanted = (pattern.bpm, pattern.topic)
+        wanted = (pattern.message_bytes, pattern.topic)
         if self._topics is not None and self._made_for == wanted:
             return self._topics
         self.close()
@@ -56,7 +56,7 @@ class PointTopics:
     def _delete_groups(self) -> None:
         """The run's consumer groups, whose offsets brokers would keep for a week."""
         context = self._context
-        if not any(trial.pattern.consumers.groups for trial in context.trials):
+        if not any(trial.pattern.consumers.groups for trial in context.history.trials):
             return
         admin = context.cluster.admin
         try:

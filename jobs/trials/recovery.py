@@ -32,7 +32,7 @@ DISK_PATIENCE_S = 10.0
 
 
 @dataclass(frozen=True)
-class Usual:
+class Baseline:
     """How a broker is without our load; the defaults are those of one that nobody uses.
 
     Attributes:
@@ -50,7 +50,7 @@ class Usual:
     disk_write_bytes_per_s: float = 0.0
 
     @classmethod
-    def of(cls, window: BrokerWindow) -> Usual:
+    def of(cls, window: BrokerWindow) -> Baseline:
         """As seen in this window; what it does not show is as of a broker that nobody uses."""
         idle = 1.0 if window.handler_idle is None else min(1.0, window.handler_idle)
         return cls(
@@ -63,7 +63,7 @@ class Usual:
 
 
 @dataclass(frozen=True)
-class Unrest:
+class NotIdle:
     """Why a broker is not at rest; `spoils` when a trial that began now would be no answer."""
 
     text: str
@@ -82,15 +82,15 @@ class Recovery:
 
     duration_s: float
     since_s: float | None = None
-    unrest: tuple[Unrest, ...] = ()
+    unrest: tuple[NotIdle, ...] = ()
 
     @property
     def spoils(self) -> bool:
         """True when a trial that began now would be no answer."""
-        return any(each.spoils for each in self.unrest)
+        return any(each.invalidates for each in self.unrest)
 
 
-def unrest(window: BrokerWindow, usual: Usual, unnoted_s: float = 0.0) -> Unrest | None:
+def unrest(window: BrokerWindow, usual: Baseline, unnoted_s: float = 0.0) -> NotIdle | None:
     """Why this broker is not at rest, or None: it is no busier than it usually is.
 
     Args:
@@ -98,12 +98,12 @@ def unrest(window: BrokerWindow, usual: Usual, unnoted_s: float = 0.0) -> Unrest
     """
     broker, idle = f"broker {window.broker_id}", window.handler_idle
     if window.contradiction is not None:
-        return Unrest(window.contradiction)
+        return NotIdle(window.contradiction)
     if window.start_s is None:
-        return Unrest(f"{broker} does not answer with its metrics")
+        return NotIdle(f"{broker} does not answer with its metrics")
     unnoted = unnoted_s / max(LOOK_S, (window.end_s or 0.0) - window.start_s)
     if idle is not None and idle < min(CALM_IDLE, usual.handler_idle - IDLE_LOSS) - unnoted:
-        return Unrest(f"{broker}: request handlers idle {idle:.2f}")
+        return NotIdle(f"{broker}: request handlers idle {idle:.2f}")
     gauges = (
         (window.request_queue_max, usual.waiting_requests, "requests wait for a handler"),
         (window.under_replicated_max, usual.under_replicated, "partitions under-replicated"),
@@ -111,11 +111,11 @@ def unrest(window: BrokerWindow, usual: Usual, unnoted_s: float = 0.0) -> Unrest
     )
     for value, limit, text in gauges:
         if value is not None and value > limit:
-            return Unrest(f"{broker}: {value:.0f} {text}")
+            return NotIdle(f"{broker}: {value:.0f} {text}")
     written, usually = window.disk_write_bytes_per_s, usual.disk_write_bytes_per_s
     if written is not None and written > DISK_GAIN * usually + DISK_SPARE_BYTES_PER_S:
         text = f"{broker}: still writes {written / 1e6:.1f} MB/s to its disk"
-        return Unrest(text, spoils=False)
+        return NotIdle(text, invalidates=False)
     return None
 
 
@@ -135,7 +135,7 @@ def _silent(_sentence: str) -> None:
 
 def wait_until_calm(
     source: MetricsSource,
-    usual: Mapping[int, Usual] | None = None,
+    usual: Mapping[int, Baseline] | None = None,
     earlier: Sequence[BrokerSample] = (),
     deadline_s: float = DEADLINE_S,
     clock: Callable[[], float] = time.time,
@@ -158,12 +158,13 @@ def wait_until_calm(
         later = source.sample_all()
         windows = windows_between(source, earlier, later)
         found = (
-            unrest(each, (usual or {}).get(each.broker_id, Usual()), unnoted_s) for each in windows
+            unrest(each, (usual or {}).get(each.broker_id, Baseline()), unnoted_s)
+            for each in windows
         )
         restless = tuple(each for each in found if each is not None)
         waited_s = clock() - began_s
         recovery = Recovery(waited_s, None if restless else seen_s, restless)
-        patience_s = deadline_s if recovery.spoils else min(deadline_s, DISK_PATIENCE_S)
+        patience_s = deadline_s if recovery.invalidates else min(deadline_s, DISK_PATIENCE_S)
         if not restless or waited_s >= patience_s:
             return recovery
         tell(restless[0].text)

@@ -6,7 +6,7 @@ import time
 from contextlib import AbstractContextManager
 
 from jobs.console.events import Reporter, TrialProgress
-from jobs.trials.driver_line import TrialLine
+from jobs.trials.control_server import TaskChannel
 from jobs.trials.watching import watching
 from metrics.sources.sample import BrokerSample
 from metrics.sources.sampler import Sampler
@@ -27,12 +27,12 @@ class Ticker:
         reporter: Reporter,
         sampler: Sampler[BrokerSample],
         pattern: TrafficPattern,
-        line: TrialLine,
+        channel: TaskChannel,
     ) -> None:
         self._reporter = reporter
         self._sampler = sampler
         self._pattern = pattern
-        self._line = line
+        self._channel = channel
 
     def watch(self) -> AbstractContextManager[None]:
         """Report while the block lasts."""
@@ -41,7 +41,7 @@ class Ticker:
 
     def _look(self) -> float:
         now_s = time.time()
-        start_s = self._line.start_s
+        start_s = self._channel.start_s
         self._reporter.report(
             TrialProgress(
                 stage=stage_at(-1.0 if start_s is None else now_s - start_s, self._pattern.phases),
@@ -54,8 +54,8 @@ class Ticker:
 
     def _achieved(self) -> float | None:
         """Payload that was acknowledged in the window so far [MB/s]."""
-        at_s, records = next(reversed(self._line.acked()), (0.0, 0))
-        return records * self._pattern.bpm / at_s / 1e6 if at_s > 0 else None
+        at_s, records = next(reversed(self._channel.acked()), (0.0, 0))
+        return records * self._pattern.message_bytes / at_s / 1e6 if at_s > 0 else None
 
     def _busiest(self, now_s: float) -> BrokerWindow | None:
         """The broker with the least idle handlers over the last seconds."""

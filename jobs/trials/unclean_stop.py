@@ -11,7 +11,7 @@ from jobs.cluster.admin import AdminError, KafkaAdmin
 from jobs.cluster.connect import connect
 from jobs.cluster.topic_set import TopicSet
 from jobs.testbed.handle import Testbed
-from jobs.trials.driver_line import TrialLine
+from jobs.trials.control_server import TaskChannel
 from jobs.trials.watching import watching
 from metrics.traffic.pattern import TrafficPattern
 
@@ -45,7 +45,9 @@ class UncleanStop:
         return self._killed_s is not None
 
     @contextmanager
-    def watch(self, line: TrialLine, pattern: TrafficPattern, topics: TopicSet) -> Iterator[None]:
+    def watch(
+        self, channel: TaskChannel, pattern: TrafficPattern, topics: TopicSet
+    ) -> Iterator[None]:
         """Kill it in the window of the load that runs, and look on while the block lasts."""
         security = self.testbed.client_security()
         with connect(self.testbed.bootstrap_servers, security.client_kwargs()) as admin:
@@ -53,7 +55,7 @@ class UncleanStop:
 
             def look() -> float | None:
                 if self._killed_s is None:
-                    if line.start_s is not None and time.time() >= line.start_s + at_s:
+                    if channel.start_s is not None and time.time() >= channel.start_s + at_s:
                         self._killed_s = time.monotonic()
                         self.testbed.kill_broker(self.victim)
                     return POLL_S

@@ -14,11 +14,11 @@ from statistics import fmean, linear_regression
 from jobs.cluster.topic_set import TopicSet
 from jobs.console.events import PhaseProgress, PhaseStarted
 from jobs.trials.context import RunContext
-from jobs.trials.driver_line import TrialLine
+from jobs.trials.control_server import TaskChannel
 from jobs.trials.early_end import NOTICE_S
 from jobs.trials.gates import Gates
 from jobs.trials.load import GeneratorError, StageFailedError
-from jobs.trials.unjudged import Watch, unwatched, windows_under
+from jobs.trials.unscored_load import Watch, unwatched, windows_under
 from jobs.trials.watching import watching
 from metrics.sources.sample import BrokerSample
 from metrics.sources.sampler import Sampler
@@ -27,6 +27,7 @@ from metrics.traffic.pattern import TrafficPattern
 from metrics.trial.warm_up import WarmUp
 from metrics.windows.broker import BrokerWindow, broker_window
 from metrics.windows.spans import good_samples
+from search.signals import SATURATED_IDLE
 
 STEADY_S = 12.0
 """Brokers are warm once what a request costs has stood still for so long [s]."""
@@ -42,8 +43,6 @@ SHARE, SHARE_SHORT = 0.5, 0.25
 """Of the first guess above the limit, which mostly is too much: the load; and one that is all
 there is time for, as its reading has to tell how far the limit is."""
 
-SATURATED_IDLE = 0.05
-"""Handlers that are no more idle than this say only that the limit is lower [ratio]."""
 LOOK_S, LOOK_BEGUN_S = 4.0, 2.0
 LOOKS_MAX = 3
 """Where the load left no idle time, so many looks are at half of it, then a quarter, an
@@ -65,7 +64,6 @@ def open_gates(context: RunContext, warm_up_max_s: float) -> Gates:
     context.reporter.report(PhaseStarted("looking at the brokers at rest"))
     gates.open()
     short = gates.under_replicated_at_rest
-    context.facts = replace(context.facts, under_replicated_at_rest=short)
     if any(short.values()):
         told = ", ".join(
             f"{count:.0f} on broker {broker}" for broker, count in short.items() if count
@@ -114,8 +112,8 @@ def warm_up(context: RunContext, load_max_s: float, topics: TopicSet) -> None:
 def _look_lower(context: RunContext, topics: TopicSet, looks: int, numbers: Iterator[int]) -> None:
     """Halve the load until it leaves the handlers idle time to read."""
     for _ in range(looks):
-        load = context.warm_up.load or 0
-        if load <= 1 or not _is_saturated(context.warm_up):
+        load = context.history.warm_up.load or 0
+        if load <= 1 or not _is_saturated(context.history.warm_up):
             return
         pattern = context.pattern(topics.message_bytes, load // 2)
         begun_s = min(LOOK_BEGUN_S, context.workload.trial.warmup_s)
@@ -153,22 +151,24 @@ class Warming:
         self.loaded_s = self._phases.measure_s
 
     def watch(
-        self, line: TrialLine, sampler: Sampler[BrokerSample]
+        self, channel: TaskChannel, sampler: Sampler[BrokerSample]
     ) -> AbstractContextManager[None]:
         """Watch while the block lasts; looks after each sample, and ends the load once."""
         interval_s = self._phases.sample_interval_s
 
         def look() -> float | None:
-            return None if self.has_ended(line, sampler.so_far(), time.time()) else interval_s
+            return None if self.has_ended(channel, sampler.so_far(), time.time()) else interval_s
 
         return watching("warm-up", look, interval_s)
 
-    def has_ended(self, line: TrialLine, samples: Sequence[BrokerSample], now_s: float) -> bool:
+    def has_ended(
+        self, channel: TaskChannel, samples: Sequence[BrokerSample], now_s: float
+    ) -> bool:
         """Whether nothing is gained any more, by what was sampled until now [s since the epoch]."""
-        if line.start_s is None or now_s <= line.start_s:
+        if channel.start_s is None or now_s <= channel.start_s:
             return False
-        loaded_s = now_s - line.start_s
-        costs_ms = costs_between(samples, brokers_of(self._context.source), line.start_s)
+        loaded_s = now_s - channel.start_s
+        costs_ms = costs_between(samples, brokers_of(self._context.source), channel.start_s)
         told = f", {costs_ms[-1]:.2f} ms a request" if costs_ms else ""
         self._context.reporter.report(PhaseProgress(f"{loaded_s:.0f} s of load{told}"))
         is_blind = not costs_ms and loaded_s >= SHORT_S  # there is nothing to wait for
@@ -176,7 +176,7 @@ class Warming:
             return False
         end_s = loaded_s + NOTICE_S
         if end_s < self._phases.measure_s:
-            line.end_after(end_s)
+            channel.end_after(end_s)
             self.loaded_s = end_s
         return True
 
@@ -223,7 +223,7 @@ def _offer(
     name = f"warm-up-{number}"
     windows = windows_under(context, topics, pattern, name, watch, last_s=SHORT_S)
     idles = [window.handler_idle for window in windows if window.handler_idle is not None]
-    context.warm_up = WarmUp(pattern.on_axis, min(idles, default=None))
+    context.history.record_warm_up(WarmUp(pattern.on_axis, min(idles, default=None)))
 
 
 def share_and_length(load_max_s: float) -> tuple[float, float]:
@@ -238,7 +238,7 @@ def share_and_length(load_max_s: float) -> tuple[float, float]:
     return SHARE_SHORT, min(SHORT_S, room_s)
 
 
-def warm_up_pattern(context: RunContext, bpm: int, load_max_s: float) -> TrafficPattern:
+def warm_up_pattern(context: RunContext, message_bytes: int, load_max_s: float) -> TrafficPattern:
     """The load, as long as it may get: a share of the first guess above the limit, or as much as
     the guards allow.
 
@@ -248,7 +248,7 @@ def warm_up_pattern(context: RunContext, bpm: int, load_max_s: float) -> Traffic
     share, load_s = share_and_length(load_max_s)
     load = max(1, int(context.config.goal.search.load_start_max * share))
     while True:
-        pattern = _unjudged(context, context.pattern(bpm, load), load_s)
+        pattern = _unjudged(context, context.pattern(message_bytes, load), load_s)
         if load == 1 or context.guards.trouble_with(pattern) is None:
             return pattern
         load //= 2

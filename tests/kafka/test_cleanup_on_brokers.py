@@ -98,7 +98,7 @@ def test_a_run_deletes_its_own_groups_at_its_end(kafka_testbed: Testbed) -> None
         pattern = SimpleNamespace(consumers=SimpleNamespace(groups=1))
         context = SimpleNamespace(
             run_id=RUN_ID,
-            trials=[SimpleNamespace(pattern=pattern)],
+            history=SimpleNamespace(trials=[SimpleNamespace(pattern=pattern)]),
             cluster=SimpleNamespace(admin=admin),
             topics=Topics(admin, RUN_ID),
             reporter=RecordingReporter(),

@@ -22,9 +22,9 @@ from jobs.config import load_workload
 from jobs.config.goal import GuardLimits as Limits
 from jobs.engine.stage import run_task
 from jobs.testbed.handle import Testbed
-from jobs.trials.driver_line import ControlServer, TrialLine
+from jobs.trials.control_server import ControlServer, TaskChannel
 from jobs.trials.guards import Guards
-from jobs.trials.recovery import Usual, unrest, wait_until_calm, windows_between
+from jobs.trials.recovery import Baseline, unrest, wait_until_calm, windows_between
 from metrics.common.errors import GuardStopError
 from metrics.sources.sample import BrokerSample
 from metrics.sources.source import MetricsSource
@@ -59,7 +59,7 @@ def test_a_guard_ends_a_load_that_hurts_a_topic_of_others(
         connect(kafka_testbed.bootstrap_servers) as of_others,
         others_topic(of_others, spark._jvm, kafka_testbed) as other,
         ControlServer("127.0.0.1", "127.0.0.1") as server,
-        server.line(1) as line,
+        server.channel(1) as channel,
     ):
         run_id = uuid.uuid4().hex[:6]
         topics = Topics(admin, run_id)
@@ -72,9 +72,12 @@ def test_a_guard_ends_a_load_that_hurts_a_topic_of_others(
             pattern=replace(pattern(warmup_s=0.5, measure_s=120.0), producer=MESSAGES),
             leaders=topic.leaders,
             brokers=admin.describe_cluster().addresses,
-            control=line.address,
+            control=channel.address,
         )
-        with guards.watch(trial.pattern, line), hurt_once_loaded(of_others, other, line) as hurt_s:
+        with (
+            guards.watch(trial.pattern, channel),
+            hurt_once_loaded(of_others, other, channel) as hurt_s,
+        ):
             row = run_task(trial, OneTask())
         assert time.monotonic() - hurt_s[0] < 60.0
         assert row.error is not None and "OrphanedError" in row.error
@@ -91,7 +94,7 @@ def others_topic(admin: KafkaAdmin, jvm: object, testbed: Testbed) -> Iterator[s
     """A topic with more data than one fetch takes, and after it a copy comes by 1 kB/s."""
     throttle = {"follower.replication.throttled.replicas": "*"}
     with loaded(testbed, jvm) as brokers, brokers.topic({0: [1]}, throttle) as name:
-        brokers.trial(name, {0: [1]}, MUCH, np=4, measure_s=1.0, warmup_s=0.2)
+        brokers.trial(name, {0: [1]}, MUCH, producers=4, measure_s=1.0, warmup_s=0.2)
         rate = "follower.replication.throttled.rate"
         brokers.alter(ConfigResourceType.BROKER, "2", {rate: "1000"})
         try:
@@ -104,13 +107,13 @@ def others_topic(admin: KafkaAdmin, jvm: object, testbed: Testbed) -> Iterator[s
 
 
 @contextmanager
-def hurt_once_loaded(admin: KafkaAdmin, topic: str, line: TrialLine) -> Iterator[list[float]]:
+def hurt_once_loaded(admin: KafkaAdmin, topic: str, channel: TaskChannel) -> Iterator[list[float]]:
     """Give the topic a replica that is out of sync, as soon as the load has begun; says when."""
     hurt_s: list[float] = []
 
     def hurt() -> None:
         deadline_s = time.monotonic() + 60.0
-        while line.start_s is None and time.monotonic() < deadline_s:
+        while channel.start_s is None and time.monotonic() < deadline_s:
             time.sleep(0.02)
         hurt_s.append(time.monotonic())
         admin.client.alter_partition_reassignments({TopicPartition(topic, 0): [1, 2]})
@@ -146,7 +149,7 @@ def test_brokers_tell_their_disks(kafka_testbed: Testbed) -> None:
 
 
 def short_trial(brokers: LoadedBrokers, topic: str) -> Seen:
-    return brokers.trial(topic, REPLICAS, MESSAGES, np=1, measure_s=4.0, warmup_s=0.5)
+    return brokers.trial(topic, REPLICAS, MESSAGES, producers=1, measure_s=4.0, warmup_s=0.5)
 
 
 def causes(seen: Seen) -> set[tuple[str, int | None]]:
@@ -213,7 +216,7 @@ def test_brokers_come_to_rest_after_a_load(
         while not busy and time.monotonic() < deadline_s:
             later = looking.source.sample_all()
             windows = windows_between(looking.source, earlier, later)
-            busy = any(unrest(window, Usual()) for window in windows)
+            busy = any(unrest(window, Baseline()) for window in windows)
             earlier = later
         heard: list[str] = []
         recovery = wait_until_calm(looking.source, tell=heard.append)

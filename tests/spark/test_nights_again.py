@@ -5,7 +5,6 @@ Only the brokers are missing: what a case measures is handed in.
 
 from __future__ import annotations
 
-import itertools
 import json
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -22,6 +21,7 @@ from jobs.runs.lifecycle import RunOrder, execute
 from jobs.runs.nightly import body as nights
 from jobs.runs.nightly.body import NightRun
 from jobs.runs.nightly.measurement import CaseInvalidError
+from jobs.trials.history import TrialHistory
 from metrics.common.errors import ConfigError, NoConclusionError, RegressionError
 from metrics.tables.boundary import BoundaryRow
 from metrics.tables.store import TableStore
@@ -60,15 +60,15 @@ class Cluster:
             environment=ENVIRONMENT,
             brokers=3,
             caveats=(),
-            numbers=itertools.count(1),
+            history=TrialHistory(),
             session=SimpleNamespace(spark=self.spark),
         )
         return SimpleNamespace(open=lambda stack: bench)
 
     def measurer(self, bench: Any, config: Any, gates: Any, night: Any) -> Any:
-        def measure(case: Case, np: int | None, left_s: float | None) -> Any:
+        def measure(case: Case, producers: int | None, left_s: float | None) -> Any:
             self.measured.append(case.name)
-            self.loads.append(np)
+            self.loads.append(producers)
             value = self.values[case.name]
             if isinstance(value, BaseException):
                 raise value
@@ -206,13 +206,13 @@ def test_a_night_goes_on_with_its_own_plan_only(cluster: Cluster, tmp_path: Path
 
 
 def test_a_share_is_of_the_limit_that_the_tables_know(cluster: Cluster, tmp_path: Path) -> None:
-    for at_s, bpm, np, goal in (
+    for at_s, message_bytes, producers, goal in (
         (1.0, 1_000, 80, "default"),
         (2.0, 1_000, 40, "default"),
         (3.0, 100, 30, "default"),
         (4.0, 1_000, 20, "strict"),
     ):
-        boundary = replace(BOUNDARY, bpm=bpm, np_sustained=np, goal=goal)
+        boundary = replace(BOUNDARY, message_bytes=message_bytes, np_sustained=producers, goal=goal)
         point = BoundaryRow(f"run-{at_s:g}", at_s, "testbed", "demo", boundary)
         cluster.tables.append_boundary(point)
     share = Suite(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
@@ -16,13 +15,14 @@ from metrics.trial.judgement import Judgement
 from metrics.trial.trial import Trial
 from metrics.trial.warm_up import WarmUp
 from search.model import Verdict
+from tests.support.contexts import run_context
 from tests.support.evidence import client
 from tests.support.reported import IDLE
 from tests.support.rows import PATTERN, trial
 
 
 class Measurer:
-    """Warms brokers up in its first trial, as the gates do, and tells what its trials were of."""
+    """Records a warm-up before each trial, as the gates do, and the configuration of its trials."""
 
     made: ClassVar[list[tuple[str, WarmUp]]] = []
 
@@ -32,8 +32,8 @@ class Measurer:
     def trial(self, load: int) -> Trial:
         if self._context.config == "broken":
             raise NoConclusionError("no broker answers")
-        self._context.warm_up = WarmUp(load, 0.4)
-        self.made.append((self._context.config, self._context.warm_up))
+        self._context.history.record_warm_up(WarmUp(load, 0.4))
+        self.made.append((self._context.config, self._context.history.warm_up))
         return trial()
 
 
@@ -44,12 +44,12 @@ def test_a_trial_with_a_configuration_of_its_own_keeps_what_the_warm_up_read(
     monkeypatch.setattr(holding, "open_gates", lambda *_: None)
     monkeypatch.setattr(holding, "PointTopics", lambda _: None)
     monkeypatch.setattr(Measurer, "made", [])
-    context: Any = SimpleNamespace(config="of the run", warm_up=WarmUp())
+    context = run_context(config="of the run")
     own: Any = "of the trial"
     broken: Any = "broken"
     holder = Holder(context, 10.0)
     holder.hold(100, 8, config=own)
-    assert context.warm_up == WarmUp(8, 0.4), "the next trial's row tells it too"
+    assert context.history.warm_up == WarmUp(8, 0.4), "the next trial's row states it too"
     with pytest.raises(NoConclusionError):
         holder.hold(100, 8, config=broken)
     holder.hold(100, 9)
@@ -57,10 +57,10 @@ def test_a_trial_with_a_configuration_of_its_own_keeps_what_the_warm_up_read(
 
 
 def test_a_volume_took_its_time_only_in_a_trial_that_is_valid() -> None:
-    phases = replace(PATTERN.phases, volume_bytes=PATTERN.np * 10 * PATTERN.bpm)
+    phases = replace(PATTERN.phases, volume_bytes=PATTERN.producers * 10 * PATTERN.message_bytes)
     pattern = replace(PATTERN, phases=phases)
     assert pattern.records_each == 10
-    seen = client(acked_by_partition={0: 10 * PATTERN.np}, last_acked_s=2.5)
+    seen = client(acked_by_partition={0: 10 * PATTERN.producers}, last_acked_s=2.5)
     made = trial(pattern=pattern, client=seen)
     assert time_of_volume(made, "writing a volume") == 2.5
     invalid = replace(made, judgements={"default": Judgement(Verdict.INVALID, (IDLE,))})

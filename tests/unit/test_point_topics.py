@@ -13,6 +13,7 @@ from jobs.cluster.topics import Topics
 from jobs.config import load_workload
 from jobs.console.events import Level, Notice, RecordingReporter
 from jobs.trials.context import RunContext
+from jobs.trials.history import TrialHistory
 from jobs.trials.point_topics import PointTopics
 from metrics.traffic.axes import NP
 from metrics.traffic.pattern import TrafficPattern
@@ -22,9 +23,9 @@ WORKLOAD = load_workload("demo", ["workload.topic.count=2"])
 NAMES = ("redline-run1-100B-10p-0", "redline-run1-100B-10p-1")
 
 
-def traffic(bpm: int, np: int, partitions: int = 10) -> TrafficPattern:
+def traffic(message_bytes: int, producers: int, partitions: int = 10) -> TrafficPattern:
     """The traffic of np producers."""
-    pattern = NP.apply(WORKLOAD.pattern(bpm), np)
+    pattern = NP.apply(WORKLOAD.pattern(message_bytes), producers)
     return replace(pattern, topic=replace(pattern.topic, partitions_per_broker=partitions))
 
 
@@ -42,7 +43,7 @@ def reporter() -> RecordingReporter:
 def topics(admin: ScriptedAdmin, reporter: RecordingReporter) -> PointTopics:
     clock = FakeTime()
     keeper = Topics(admin, "run1", clock=clock, pause=clock.pause)
-    context = SimpleNamespace(topics=keeper, reporter=reporter, trials=[])
+    context = SimpleNamespace(topics=keeper, reporter=reporter, history=TrialHistory())
     return PointTopics(cast(RunContext, context))
 
 

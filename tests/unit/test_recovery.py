@@ -10,9 +10,9 @@ import pytest
 from jobs.trials.recovery import (
     DISK_PATIENCE_S,
     UNNOTED_S,
+    Baseline,
+    NotIdle,
     Recovery,
-    Unrest,
-    Usual,
     unrest,
     wait_until_calm,
 )
@@ -23,22 +23,22 @@ from metrics.windows.broker import BrokerWindow, RequestWindow
 from tests.support.scripted_source import ScriptedSource
 
 WINDOW = BrokerWindow(1, 0.0, 1.0, 1.0, 1, 0, handler_idle=0.97)
-SHARED = Usual(0.6, 3.0, 2.0, 100.0, 5e6)
+SHARED = Baseline(0.6, 3.0, 2.0, 100.0, 5e6)
 
 
 @pytest.mark.parametrize(
     ("change", "usual", "told"),
     [
-        ({}, Usual(), None),
-        ({"handler_idle": 0.84}, Usual(), "broker 1: request handlers idle 0.84"),
-        ({"start_s": None}, Usual(), "broker 1 does not answer with its metrics"),
-        ({"handler_idle": None}, Usual(), None),
-        ({"contradiction": "broker 1 restarted"}, Usual(), "broker 1 restarted"),
-        ({"request_queue_max": 1.0}, Usual(), "broker 1: 1 requests wait for a handler"),
-        ({"replica_lag_max_records": 3.0}, Usual(), "broker 1: 3 records behind"),
-        ({"under_replicated_max": 1.0}, Usual(), "broker 1: 1 partitions under-replicated"),
-        ({"replica_lag_max_records": 0.0, "under_replicated_max": 0.0}, Usual(), None),
-        ({"disk_write_bytes_per_s": 1.1e6}, Usual(), "broker 1: still writes 1.1 MB/s to its disk"),
+        ({}, Baseline(), None),
+        ({"handler_idle": 0.84}, Baseline(), "broker 1: request handlers idle 0.84"),
+        ({"start_s": None}, Baseline(), "broker 1 does not answer with its metrics"),
+        ({"handler_idle": None}, Baseline(), None),
+        ({"contradiction": "broker 1 restarted"}, Baseline(), "broker 1 restarted"),
+        ({"request_queue_max": 1.0}, Baseline(), "broker 1: 1 requests wait for a handler"),
+        ({"replica_lag_max_records": 3.0}, Baseline(), "broker 1: 3 records behind"),
+        ({"under_replicated_max": 1.0}, Baseline(), "broker 1: 1 partitions under-replicated"),
+        ({"replica_lag_max_records": 0.0, "under_replicated_max": 0.0}, Baseline(), None),
+        ({"disk_write_bytes_per_s": 1.1e6}, Baseline(), "broker 1: still writes 1.1 MB/s to its disk"),
         ({"disk_write_bytes_per_s": 1.1e6}, SHARED, None),
         ({"disk_write_bytes_per_s": 11.1e6}, SHARED, "broker 1: still writes 11.1 MB/s to its"),
         ({"handler_idle": 0.51, "under_replicated_max": 2.0}, SHARED, None),
@@ -48,7 +48,7 @@ SHARED = Usual(0.6, 3.0, 2.0, 100.0, 5e6)
     ],
 )
 def test_rest_is_to_be_no_busier_than_usual(
-    change: dict[str, Any], usual: Usual, told: str | None
+    change: dict[str, Any], usual: Baseline, told: str | None
 ) -> None:
     found = unrest(replace(WINDOW, **change), usual)
     assert (found is None) if told is None else (found is not None and told in found.text)
@@ -56,23 +56,23 @@ def test_rest_is_to_be_no_busier_than_usual(
 
 def test_a_look_after_requests_may_lack_what_handlers_have_not_noted() -> None:
     first = replace(WINDOW, handler_idle=0.75)
-    assert unrest(first, Usual()) is not None
-    assert unrest(first, Usual(), UNNOTED_S) is None
-    assert unrest(replace(first, handler_idle=0.69), Usual(), UNNOTED_S) is not None
+    assert unrest(first, Baseline()) is not None
+    assert unrest(first, Baseline(), UNNOTED_S) is None
+    assert unrest(replace(first, handler_idle=0.69), Baseline(), UNNOTED_S) is not None
     longer = replace(first, end_s=3.0)
-    assert unrest(longer, Usual(), UNNOTED_S) is not None, "a longer look lacks less of itself"
+    assert unrest(longer, Baseline(), UNNOTED_S) is not None, "a longer look lacks less of itself"
 
 
 def test_only_a_disk_that_still_writes_does_not_spoil_a_trial() -> None:
-    writes = unrest(replace(WINDOW, disk_write_bytes_per_s=9e6), Usual())
-    busy = unrest(replace(WINDOW, handler_idle=0.1), Usual())
-    assert writes is not None and not writes.spoils
-    assert busy is not None and busy.spoils
+    writes = unrest(replace(WINDOW, disk_write_bytes_per_s=9e6), Baseline())
+    busy = unrest(replace(WINDOW, handler_idle=0.1), Baseline())
+    assert writes is not None and not writes.invalidates
+    assert busy is not None and busy.invalidates
 
 
 def test_what_is_usual_is_what_a_window_shows() -> None:
     window = replace(WINDOW, handler_idle=1.04, under_replicated_max=2.0)
-    assert Usual.of(window) == Usual(under_replicated=2.0)
+    assert Baseline.of(window) == Baseline(under_replicated=2.0)
 
 
 class Source(ScriptedSource):
@@ -121,15 +121,15 @@ def test_an_earlier_poll_saves_the_wait() -> None:
 def test_it_does_not_wait_for_ever() -> None:
     busy = Source(busy_until_s=7.0)
     recovery = busy.wait(deadline_s=5.0)
-    assert recovery.unrest == (Unrest("broker 1: request handlers idle 0.00"),)
-    assert recovery.since_s is None and recovery.spoils
+    assert recovery.unrest == (NotIdle("broker 1: request handlers idle 0.00"),)
+    assert recovery.since_s is None and recovery.invalidates
     assert busy.now_s < 1_007.0
 
 
 def test_a_disk_alone_is_not_waited_for_long() -> None:
     recovery = Source(busy_until_s=0.0, written_per_s=5e6).wait(deadline_s=60.0)
-    assert [each.spoils for each in recovery.unrest] == [False]
-    assert not recovery.spoils
+    assert [each.invalidates for each in recovery.unrest] == [False]
+    assert not recovery.invalidates
     assert recovery.duration_s < 2 * DISK_PATIENCE_S
 
 

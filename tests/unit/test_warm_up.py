@@ -14,8 +14,9 @@ from jobs.config.loading import load
 from jobs.console.events import PhaseProgress, PhaseStarted, RecordingReporter
 from jobs.trials import warm_up as module
 from jobs.trials.context import RunContext
-from jobs.trials.driver_line import TrialLine
+from jobs.trials.control_server import TaskChannel
 from jobs.trials.early_end import NOTICE_S
+from jobs.trials.history import TrialHistory
 from jobs.trials.load import GeneratorError, StageFailedError
 from jobs.trials.warm_up import (
     FAILED_MAX,
@@ -54,7 +55,7 @@ class Loads:
     @property
     def loads(self) -> list[int]:
         """What was offered each time."""
-        return [each.np for each in self.patterns]
+        return [each.producers for each in self.patterns]
 
     def first(
         self, context: RunContext, topics: TopicSet, pattern: TrafficPattern, number: int
@@ -74,7 +75,8 @@ class Loads:
         """Stands for any load."""
         self.numbers.append(number)
         self.patterns.append(pattern)
-        context.warm_up = WarmUp(pattern.np, max(0.0, 1.0 - pattern.np / self._capacity))
+        idle = max(0.0, 1.0 - pattern.producers / self._capacity)
+        context.history.record_warm_up(WarmUp(pattern.producers, idle))
 
 
 def warmed(monkeypatch: pytest.MonkeyPatch, loads: Loads, load_max_s: float = 60.0) -> list[str]:
@@ -86,9 +88,9 @@ def warmed(monkeypatch: pytest.MonkeyPatch, loads: Loads, load_max_s: float = 60
         reporter=reporter,
         config=CONFIG,
         workload=CONFIG.workload,
-        pattern=lambda bpm, load: CONFIG.pattern(bpm, load, 3),
+        pattern=lambda message_bytes, load: CONFIG.pattern(message_bytes, load, 3),
         guards=SimpleNamespace(trouble_with=lambda _: None),
-        warm_up=WarmUp(),
+        history=TrialHistory(),
     )
     warm_up(cast(RunContext, context), load_max_s, TOPIC)
     return [event.text for event in reporter.events if isinstance(event, PhaseStarted)]
@@ -215,7 +217,7 @@ class Line:
 class Warmed:
     """A load on brokers 1 and 2, of at most 54 s."""
 
-    line: Line = field(default_factory=Line)
+    channel: Line = field(default_factory=Line)
     reporter: RecordingReporter = field(default_factory=RecordingReporter)
 
     def __post_init__(self) -> None:
@@ -228,8 +230,8 @@ class Warmed:
         self.warming = Warming(cast(RunContext, context), cast(TrafficPattern, pattern))
 
     def has_ended(self, samples: Sequence[BrokerSample], after_s: float) -> bool:
-        line = cast(TrialLine, self.line)
-        return self.warming.has_ended(line, samples, START_S + after_s)
+        channel = cast(TaskChannel, self.channel)
+        return self.warming.has_ended(channel, samples, START_S + after_s)
 
 
 def of_both(seconds: int, idle: float = 0.5) -> list[BrokerSample]:

@@ -19,7 +19,7 @@ from jobs.runs.compare.answer import (
     outcome_with,
     write_answer,
 )
-from jobs.runs.compare.pairs import CaseComparer, ComparedSize, Effort, producers
+from jobs.runs.compare.pairs import CaseComparer, ComparedSize, Effort, count_producers
 from jobs.runs.compare.presentation import answer_tables, plan_for, sentences
 from jobs.runs.compare.side_reporter import SideReporter
 from jobs.runs.compare.sides import SideSetup, share_brokers
@@ -99,11 +99,11 @@ class ComparisonRun(Body):
             for side, setup in self._sides.items()
         }
         with holders[Side.A], holders[Side.B]:
-            for done, bpm in enumerate(sizes, 1):
-                case = ComparedSize(bpm)
+            for done, message_bytes in enumerate(sizes, 1):
+                case = ComparedSize(message_bytes)
                 self._cases.append(case)
                 comparer = CaseComparer(
-                    partial(self._hold, run, holders, bpm),
+                    partial(self._hold, run, holders, message_bytes),
                     self._effort,
                     search.load_start_max / brokers,
                     search.load_cap / brokers,
@@ -118,15 +118,15 @@ class ComparisonRun(Body):
         self,
         run: RunState,
         holders: Mapping[Side, Holder],
-        bpm: int,
+        message_bytes: int,
         side: Side,
         load_per_broker: float,
         reason: str,
     ) -> Trial:
-        load = producers(load_per_broker, run.contexts[_name(side)].brokers)
-        done = sum(len(context.trials) for context in run.contexts.values())
+        load = count_producers(load_per_broker, run.contexts[_name(side)].brokers)
+        done = sum(len(context.history.trials) for context in run.contexts.values())
         left = len(self._sides[side].config.workload.message_bytes) * self._effort.trials - done
-        return holders[side].hold(bpm, load, f"{side.value}: {reason}", max(1, left))
+        return holders[side].hold(message_bytes, load, f"{side.value}: {reason}", max(1, left))
 
     def _facts(self, run: RunState) -> dict[Side, SideFacts]:
         return {

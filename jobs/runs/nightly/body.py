@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import time
 from collections.abc import Mapping
@@ -117,7 +116,7 @@ class NightRun(Body):
                 "expected the same; give the same options, or another --night"
             )
         self._rows = {row.case: row for row in everything if row.run_id == context.run_id}
-        context.numbers = itertools.count(context.tables.next_trial(context.run_id))
+        context.history.numbering.resume_at(context.tables.next_trial(context.run_id))
 
     def measure(self, run: RunState) -> None:
         """Measure what is left of the night, and judge it."""
@@ -142,8 +141,8 @@ class NightRun(Body):
             return
         reporter.report(PhaseStarted(f"case {case.name}"))
         try:
-            np = None if case.limit is not None else self._load_of(run.context, case)
-            self._rows[case.name] = measurer.measure(case, np, left_s)
+            producers = None if case.limit is not None else self._load_of(run.context, case)
+            self._rows[case.name] = measurer.measure(case, producers, left_s)
         except CaseInvalidError as error:
             self._miss(run, case, Outcome.INVALID, str(error))
 
@@ -164,7 +163,7 @@ class NightRun(Body):
         found = latest_boundaries(context.tables.read("boundaries"))
         for column, wanted in zip(("cluster", "workload", "goal"), names, strict=True):
             found = found.where(found[column] == wanted)
-        known = found.where((found.axis == "np") & (found.bpm == case.bpm)).collect()
+        known = found.where((found.axis == "np") & (found.bpm == case.size)).collect()
         return load_of(case, self._history, known[0].np_sustained if known else None)
 
     # --- concluding ---------------------------------------------------------

@@ -56,7 +56,7 @@ class Night:
 
 def config_of(config: Configuration, case: Case) -> Configuration:
     """The configuration with which a case is measured."""
-    workload = config.workload.model_copy(update={"message_bytes": (case.bpm,)})
+    workload = config.workload.model_copy(update={"message_bytes": (case.size,)})
     sized = replace(config, workload=workload)
     return sized if case.limit is not None else sized.in_full
 
@@ -86,11 +86,11 @@ class CaseMeasurer:
         self._night = night
         self._topics = PointTopics(context)
 
-    def measure(self, case: Case, np: int | None, left_s: float | None) -> CaseRow:
+    def measure(self, case: Case, producers: int | None, left_s: float | None) -> CaseRow:
         """Measure a case, and append its row.
 
         Args:
-            np: producers of a fixed load; None where a limit is searched.
+            producers: producers of a fixed load; None where a limit is searched.
             left_s: time that a search may take [s], or None.
 
         Raises:
@@ -102,8 +102,8 @@ class CaseMeasurer:
         with self._topics:
             row = (
                 self._limit(context, _within(config, left_s), case)
-                if np is None
-                else self._load(context, config, case, np)
+                if producers is None
+                else self._load(context, config, case, producers)
             )
         row = replace(row, at_s=started_s, duration_s=time.time() - started_s)
         context.tables.append_case(row)
@@ -112,16 +112,18 @@ class CaseMeasurer:
     # --- a limit ------------------------------------------------------------
 
     def _limit(self, context: RunContext, config: Configuration, case: Case) -> CaseRow:
-        goal, first = config.goal, len(context.trials)
+        goal, first = config.goal, len(context.history.trials)
         lines = {goal.name: line_of(config.workload, goal, context.brokers)}
         progress = SearchProgress()
         points = run_lines(
             lines,
-            lambda bpm: TrialMeasurer(context, self._topics, self._gates, bpm, progress),
+            lambda message_bytes: TrialMeasurer(
+                context, self._topics, self._gates, message_bytes, progress
+            ),
             progress_updater(progress, lines, {goal.name: ()}),
         )
         (point,) = points[goal.name]
-        own = context.trials[first:]
+        own = context.history.trials[first:]
         boundary = boundary_of(point, own, config, goal.name, context.brokers)
         names = (config.cluster.name, config.workload.name)
         context.tables.append_boundary(BoundaryRow(context.run_id, time.time(), *names, boundary))
@@ -149,11 +151,13 @@ class CaseMeasurer:
 
     # --- a fixed load -------------------------------------------------------
 
-    def _load(self, context: RunContext, config: Configuration, case: Case, np: int) -> CaseRow:
+    def _load(
+        self, context: RunContext, config: Configuration, case: Case, producers: int
+    ) -> CaseRow:
         spare = config.goal.search.invalid_repeats_max
         trials: list[Trial] = []
         progress = SearchProgress()
-        measurer = TrialMeasurer(context, self._topics, self._gates, case.bpm, progress)
+        measurer = TrialMeasurer(context, self._topics, self._gates, case.size, progress)
         while (left := case.repeats - _valid(trials)) > 0:
             if len(trials) - _valid(trials) > spare:
                 last = "; ".join(f"{each.indicator}: {each.text}" for each in trials[-1].reasons)
@@ -162,11 +166,11 @@ class CaseMeasurer:
                     f"last one: {last}"
                 )
             progress.reason, progress.trials_left = f"case {case.name}", left
-            trials.append(measurer.trial(np))
-        return self._load_row(context, case, np, trials)
+            trials.append(measurer.trial(producers))
+        return self._load_row(context, case, producers, trials)
 
     def _load_row(
-        self, context: RunContext, case: Case, np: int, trials: Sequence[Trial]
+        self, context: RunContext, case: Case, producers: int, trials: Sequence[Trial]
     ) -> CaseRow:
         valid = [trial for trial in trials if trial.is_valid]
         quantity = QUANTITIES[case.compares]
@@ -180,9 +184,11 @@ class CaseMeasurer:
             )
         evidence = [trial.evidence for trial in valid]
         achieved = _median([each.client.achieved_mb_per_s for each in evidence])
-        bound = combine_votes([AttributionVote(trial.judgement) for trial in valid if trial.limited_by])
+        bound = combine_votes(
+            [AttributionVote(trial.judgement) for trial in valid if trial.limited_by]
+        )
         return replace(
-            self._row(context, case, np, tuple(trial.number for trial in trials)),
+            self._row(context, case, producers, tuple(trial.number for trial in trials)),
             measure=quantity.column,
             value=median(values),
             values=values,
@@ -195,7 +201,9 @@ class CaseMeasurer:
             evidence=bound.text if bound else "",
         )
 
-    def _row(self, context: RunContext, case: Case, np: int, trials: tuple[int, ...]) -> CaseRow:
+    def _row(
+        self, context: RunContext, case: Case, producers: int, trials: tuple[int, ...]
+    ) -> CaseRow:
         config = self._config
         return CaseRow(
             run_id=context.run_id,
@@ -208,8 +216,8 @@ class CaseMeasurer:
             workload=config.workload.name,
             goal=config.goal.name,
             kind="load" if case.limit is None else "limit",
-            bpm=case.bpm,
-            np=np,
+            message_bytes=case.size,
+            producers=producers,
             trials=trials,
             measure="",
             value=0.0,
@@ -218,14 +226,14 @@ class CaseMeasurer:
             settings=settings_of(
                 config_of(config, case),
                 case,
-                np,
+                producers,
                 context.source.name,
                 context.environment.get("cluster.id", ""),
             ),
         )
 
 
-def load_of(case: Case, history: Sequence[CaseRow], limit_np: int | None) -> int:
+def load_of(case: Case, history: Sequence[CaseRow], limit_producers: int | None) -> int:
     """The producers of a fixed load.
 
     A share is of the limit that was known when the case was first measured, and stays that
@@ -233,7 +241,7 @@ def load_of(case: Case, history: Sequence[CaseRow], limit_np: int | None) -> int
 
     Args:
         history: of this suite on this cluster, oldest first.
-        limit_np: producers of the limit last found at this size, or None.
+        limit_producers: producers of the limit last found at this size, or None.
 
     Raises:
         CaseInvalidError: no limit is known.
@@ -245,16 +253,18 @@ def load_of(case: Case, history: Sequence[CaseRow], limit_np: int | None) -> int
     before = [
         row
         for row in history
-        if row.case == case.name and row.bpm == case.bpm and row.settings.get("case.share") == told
+        if row.case == case.name
+        and row.message_bytes == case.size
+        and row.settings.get("case.share") == told
     ]
     if before:
-        return before[-1].np
-    if not limit_np:
+        return before[-1].producers
+    if not limit_producers:
         raise CaseInvalidError(
-            f"its load is {case.share:g} of the limit at {case.bpm} B, and none is known; expected "
+            f"its load is {case.share:g} of the limit at {case.message_bytes} B, and none is known; expected "
             "a limit of this size before it, by a case of this suite or by redline find-limit"
         )
-    return producers_at(case.share, limit_np)
+    return producers_at(case.share, limit_producers)
 
 
 def _within(config: Configuration, left_s: float | None) -> Configuration:

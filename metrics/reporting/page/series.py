@@ -6,18 +6,16 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from metrics.sources.sample import BrokerSample
 from metrics.trial.client import ClientWindow
+from metrics.trial.series import RunSeries
 from metrics.trial.trial import Trial
 from metrics.units import format_count
-from metrics.windows.series import SeriesPoint, series_points
+from metrics.windows.series import SeriesPoint
 
 WIDTH, HEIGHT = 220, 56  # [px]
 BROKERS_MAX = 12
 """Lines in a panel at most: those of the brokers with the lowest ids."""
 LATENCY = "Latency [ms]"
-POINTS_MAX = 60_000
-"""Readings in a page at most; a run with more has its drawings in the notebook `trial` alone."""
 
 
 @dataclass(frozen=True)
@@ -51,29 +49,11 @@ Points = Sequence[tuple[float, float]]
 """Seconds since the window began, and the value then."""
 
 
-class SeriesOfRun:
-    """The readings of a run's trials over time; none of a run with too many for a page."""
-
-    def __init__(self) -> None:
-        self._of_trials: dict[int, list[SeriesPoint]] = {}
-        self._count = 0
-
-    def add(self, trial: Trial, samples: Iterable[BrokerSample]) -> None:
-        """Take what the brokers showed in a trial."""
-        if self._count > POINTS_MAX:
-            return
-        brokers = {each.broker_id for each in trial.evidence.brokers}
-        client = trial.evidence.client
-        points = series_points(samples, brokers, client.start_s)
-        self._of_trials[trial.number] = points
-        self._count += len(points) + len(client.latency_over_time)
-
-    def panels(self, trials: Iterable[Trial]) -> Panels:
-        """The drawings of these trials."""
-        if self._count > POINTS_MAX:
-            return {}
-        clients = {trial.number: trial.evidence.client for trial in trials}
-        return panels_of(self._of_trials, clients)
+def panels_of_run(series: RunSeries, trials: Iterable[Trial]) -> Panels:
+    """The drawings of these trials; none where the run has too many readings for a page."""
+    if not series.is_complete:
+        return {}
+    return panels_of(series.points, {each.number: each.evidence.client for each in trials})
 
 
 def panels_of(

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from jobs.cluster.topic_set import TopicSet
 from jobs.trials.context import RunContext
-from jobs.trials.driver_line import TrialLine
+from jobs.trials.control_server import TaskChannel
 from jobs.trials.load import GeneratorError, StageFailedError, Target
 from metrics.sources.sample import BrokerSample
 from metrics.sources.sampler import Sampler
@@ -17,11 +17,13 @@ from metrics.traffic.pattern import TrafficPattern
 from metrics.trial.task import merge
 from metrics.windows.broker import BrokerWindow, broker_windows
 
-Watch = Callable[[TrialLine, Sampler[BrokerSample]], AbstractContextManager[None]]
+Watch = Callable[[TaskChannel, Sampler[BrokerSample]], AbstractContextManager[None]]
 """Looks on, by what the tasks and the brokers say, while a load lasts."""
 
 
-def unwatched(_line: TrialLine, _sampler: Sampler[BrokerSample]) -> AbstractContextManager[None]:
+def unwatched(
+    _channel: TaskChannel, _sampler: Sampler[BrokerSample]
+) -> AbstractContextManager[None]:
     """Nobody looks on."""
     return nullcontext()
 
@@ -53,8 +55,8 @@ def windows_under(
     with guards.required(), Sampler(context.source, interval_s) as sampler:
 
         @contextmanager
-        def watched(line: TrialLine) -> Iterator[None]:
-            with guards.watch(pattern, line), watch(line, sampler):
+        def watched(channel: TaskChannel) -> Iterator[None]:
+            with guards.watch(pattern, channel), watch(channel, sampler):
                 yield
 
         try:

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from jobs.trials.context import RunContext
 from jobs.trials.gates import Gates
-from jobs.trials.measure import Outlook, TrialMeasurer
+from jobs.trials.measure import SearchProgress, TrialMeasurer
 from jobs.trials.point_topics import PointTopics
 from metrics.trial.state import CATCHING_UP, offline_state
 from metrics.trial.trial import Trial
@@ -19,7 +19,7 @@ WINDOWS_MAX = 60
 
 
 @contextmanager
-def brokers_away(context: RunContext, count: int) -> Iterator[RunContext]:
+def broker_outage(context: RunContext, count: int) -> Iterator[RunContext]:
     """So many brokers away: the run in the eyes of the rest; at the end all serve again.
 
     Their replicas stay assigned to them, so that they have something to catch up with.
@@ -27,48 +27,50 @@ def brokers_away(context: RunContext, count: int) -> Iterator[RunContext]:
     Raises:
         NoConclusionError: nobody took them away, or brought them back, in time.
     """
-    assert context.outage is not None and context.without is not None, "see Opening"
+    assert context.broker_outage and context.open_metrics_without, "see ContextFactory"
     try:
-        away = context.outage.begin(count)
+        away = context.broker_outage.begin(count)
         context.topics.away = away
         context.guards.accept()
         rest = {broker: each for broker, each in context.addresses.items() if broker not in away}
-        with closing(context.without(away)) as source:
+        with closing(context.open_metrics_without(away)) as source:
             facts = replace(context.facts, offline=count)
             state = offline_state(count)
             yield replace(context, source=source, addresses=rest, facts=facts, state=state)
     finally:
-        context.outage.end()
+        context.broker_outage.end()
         context.topics.away = frozenset()
 
 
 def catch_up(
-    rest: RunContext, topics: PointTopics, gates: Gates, bpm: int, load: int
+    rest: RunContext, topics: PointTopics, gates: Gates, message_bytes: int, load: int
 ) -> tuple[list[Trial], bool]:
     """Hold a load while the brokers that were away come back and catch up.
 
     The first window is made before they are brought back, so that they return under load.
 
     Args:
-        rest: as `brokers_away` gives it.
-        bpm: message size [B].
+        rest: as `broker_outage` gives it.
+        message_bytes: message size [B].
         load: on the goal's axis.
 
     Returns:
         The windows in which brokers were on their way back or out of sync, and whether all
         replicas were in sync after the last of them.
     """
-    assert rest.outage is not None
-    outlook = Outlook(f"holding {rest.config.axis.amount(load)} before brokers come back", 1)
-    TrialMeasurer(rest, topics, gates, bpm, outlook).trial(load, is_held=True)
+    assert rest.broker_outage is not None
+    progress = SearchProgress(
+        f"holding {rest.config.axis.amount(load)} before brokers come back", 1
+    )
+    TrialMeasurer(rest, topics, gates, message_bytes, progress).trial(load, is_held=True)
     back = replace(rest, state=CATCHING_UP)
-    measurer = TrialMeasurer(back, topics, gates, bpm, outlook, held=load)
+    measurer = TrialMeasurer(back, topics, gates, message_bytes, progress, held=load)
     windows: list[Trial] = []
-    opened = topics.open(rest.pattern(bpm, load))
+    opened = topics.open(rest.pattern(message_bytes, load))
     with ThreadPoolExecutor(1) as pool:
-        ended = pool.submit(rest.outage.end)
+        ended = pool.submit(rest.broker_outage.end)
         while len(windows) < WINDOWS_MAX:
-            outlook.reason = f"holding {rest.config.axis.amount(load)} while brokers catch up"
+            progress.reason = f"holding {rest.config.axis.amount(load)} while brokers catch up"
             windows.append(measurer.trial(load, is_held=True))
             if ended.done() and (ended.result() is None) and rest.topics.is_in_sync(opened):
                 return windows, True

@@ -1,0 +1,76 @@
+"""The trials that a run has finished so far, and what later trials take over from them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from metrics.sources.sample import BrokerSample
+from metrics.trial.series import RunSeries
+from metrics.trial.trial import Trial
+from metrics.trial.warm_up import WarmUp
+
+
+class TrialNumbering:
+    """Numbers trials from 1; the two sides of a comparison share one numbering."""
+
+    def __init__(self) -> None:
+        self._following = 1
+
+    def take(self) -> int:
+        """Return the number of the next trial."""
+        number = self._following
+        self._following += 1
+        return number
+
+    def resume_at(self, number: int) -> None:
+        """Give this number to the next trial, as the tables already have those before it."""
+        self._following = number
+
+
+class TrialHistory:
+    """The finished trials of one run. All copies of a `RunContext` share it.
+
+    Args:
+        numbering: numbers the trials.
+    """
+
+    def __init__(self, numbering: TrialNumbering | None = None) -> None:
+        self.numbering = TrialNumbering() if numbering is None else numbering
+        self._trials: list[Trial] = []
+        self._series = RunSeries()
+        self._warm_up = WarmUp()
+
+    @property
+    def trials(self) -> Sequence[Trial]:
+        """The finished trials, oldest first."""
+        return tuple(self._trials)
+
+    @property
+    def series(self) -> RunSeries:
+        """The readings of the finished trials over time."""
+        return self._series
+
+    @property
+    def warm_up(self) -> WarmUp:
+        """The reading of the last warm-up of cold brokers; empty while there was none."""
+        return self._warm_up
+
+    def add(self, trial: Trial, samples: Iterable[BrokerSample]) -> None:
+        """Add a finished trial with the samples of its brokers."""
+        self._trials.append(trial)
+        self._series.add(trial, samples)
+
+    def resume(self, trials: Sequence[Trial], series: RunSeries, next_number: int) -> None:
+        """Take over the trials of the run that is resumed.
+
+        Args:
+            series: the readings of those trials.
+            next_number: the first number that the tables do not have yet.
+        """
+        self._trials = list(trials)
+        self._series = series
+        self.numbering.resume_at(next_number)
+
+    def record_warm_up(self, reading: WarmUp) -> None:
+        """Keep what a warm-up read; the rows of the trials after it state it."""
+        self._warm_up = reading
