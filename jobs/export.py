@@ -1,4 +1,4 @@
-"""`redline export`: a run's limit for Cruise Control, Kafka's quotas or Prometheus."""
+"""`redline export`: exports a run's limit to Cruise Control, Kafka's quotas or Prometheus."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from metrics.common.errors import ConfigError
 from metrics.traffic.sizes import MESSAGE_BYTES_MAX
 
 FORMATS = ("capacity", "quotas", "alerts")
-"""Cruise Control's capacity.json; kafka-configs.sh commands; Prometheus alert rules."""
+"""The formats: Cruise Control's capacity.json, kafka-configs.sh commands, Prometheus rules."""
 
 
 @click.command("export")
 @click.argument("run_id", type=RunId())
 @click.option("--as", "form", required=True, type=click.Choice(FORMATS),
               help="Cruise Control's capacity.json, commands that set Kafka's quotas, or alert "
-                   "rules for Prometheus.")  # fmt: skip
+                   " rules for Prometheus.")  # fmt: skip
 @out_option
-@click.option("--goal", metavar="NAME", help="Of a run with several goals, the one to export.")
+@click.option("--goal", metavar="NAME", help="The goal to export, where the run has several.")
 @click.option("--message-bytes", type=Count(1, MESSAGE_BYTES_MAX),
               help="Size of a message.  "
-                   "[default: that with the lowest limit in bytes]")  # fmt: skip
+                   "[default: the size with the lowest limit in bytes]")  # fmt: skip
 @click.option("--safety", type=Amount(0, 1, min_open=True), default=0.7,
               show_default=True, help="Share of the limit that may be used.")  # fmt: skip
 @click.option("--disk-mb", type=Amount(min=0, min_open=True),
-              help="capacity: room for logs of each broker, which no run measures.")  # fmt: skip
+              help="capacity: disk space for logs on each broker; no run measures it.")  # fmt: skip
 @click.option("--tenants", type=Count(1, COUNT_MAX), default=1, show_default=True,
               help="quotas: users that share a broker.")  # fmt: skip
 @click.option("--bootstrap-server", default="localhost:9092", show_default=True,
-              metavar="HOST:PORT", help="quotas: of the cluster.")  # fmt: skip
+              metavar="HOST:PORT", help="quotas: address of a broker of the cluster.")  # fmt: skip
 @click.option("--rules", type=ConfName("prometheus"), default="kafka-kraft", show_default=True,
               metavar="NAME|FILE",
-              help="alerts: how the exporter names its series, a file of conf/prometheus, or a "
+              help="alerts: the names of the exporter's series, a file of conf/prometheus, or a "
                    "path.")  # fmt: skip
 @click.option("--to", "target", metavar="FILE", type=OutputFile(),
               help="The file to write.  [default: standard output]")  # fmt: skip
@@ -51,11 +51,11 @@ def export(  # noqa: PLR0913, PLR0917 - one for each option
     rules: str,
     target: Path | None,
 ) -> None:
-    """Give what a run found to the tools that run the cluster.
+    """Export a run's limit for Cruise Control, Kafka's quotas or Prometheus.
 
-    Each figure is the lower end of the limit's 90 % interval, times --safety.
+    Each figure is the lower end of the limit's 90 % interval, multiplied by --safety.
     """
-    # Not at the top: --help, and a shell that completes a word, need none of it.
+    # Imported here, as --help and shell completion need none of it.
     from jobs.config.exporter_rules import load_rules
     from jobs.runs.planning import limits_of
     from metrics.planning.exports import Allowance, alert_rules, capacity, lowest, quotas
@@ -67,22 +67,24 @@ def export(  # noqa: PLR0913, PLR0917 - one for each option
     file = out / run_id / "summary.json"
     if not file.exists():
         raise ConfigError(
-            f"there is no {file}; expected the id of a finished run in {out}; correct it, or name "
-            "its folder with --out"
+            f"{file} does not exist; expected the id of a finished run in {out}; correct the id, "
+            "or name the folder of the run with --out"
         )
     summary = load_summary(file)
     limits = limits_of(summary, goal)
     limit = lowest(limits) if message_bytes is None else limit_at(limits, message_bytes)[0]
     if limit.doubt:
         raise ConfigError(
-            f"the limit at {format_size(limit.bpm)} is doubtful ({limit.doubt}); expected one to "
-            "rely on; measure that size again, or name another with --message-bytes"
+            f"the limit at {format_size(limit.message_bytes)} is doubtful ({limit.doubt}); "
+            "expected a reliable limit; measure that size again, or name another with "
+            "--message-bytes"
         )
     allowance = Allowance(summary.run_id, limit, safety, summary.caveat)
     if form == "capacity":
         if disk_mb is None:
             raise ConfigError(
-                "--as capacity needs the room for logs of each broker; expected --disk-mb MB"
+                "--as capacity needs each broker's disk space for logs; expected --disk-mb MB; add "
+                "it"
             )
         text = capacity(allowance, disk_mb)
     elif form == "quotas":
@@ -97,7 +99,7 @@ def export(  # noqa: PLR0913, PLR0917 - one for each option
 
 
 def _idle_min(goal: str) -> float:
-    """The handlers' threshold of a goal; the usual one of a goal that has no file here."""
+    """The goal's threshold of the request handlers, or the default goal's where it has no file."""
     from jobs.config.loading import load_goal
 
     try:

@@ -39,7 +39,7 @@ Getter = TypeVar("Getter", bound=Callable[..., Any])
 
 @dataclass(frozen=True)
 class Column:
-    """The name of a field's column, where it is not the field's."""
+    """The name of a field in tables and in files for programs, where it is not the field's."""
 
     name: str
 
@@ -175,6 +175,26 @@ def columns_of(
         else:
             name = item.name if _is_named(item) else prefix + item.name
             yield RowColumn(name, (*homes, (kind, item)))
+
+
+# --- from records to files for programs ---------------------------------------
+
+
+def as_document(record: Any) -> dict[str, Any]:
+    """A dataclass as `dataclasses.asdict` has it, each field under the name of its column."""
+    names = {item.attribute: item.name for item in fields_of(type(record))}
+    return {
+        names.get(item.name, item.name): _in_document(getattr(record, item.name))
+        for item in dataclasses.fields(record)
+    }
+
+
+def _in_document(value: Any) -> Any:
+    if dataclasses.is_dataclass(value):
+        return as_document(value)
+    if isinstance(value, Mapping):
+        return {key: _in_document(item) for key, item in value.items()}
+    return [_in_document(item) for item in value] if isinstance(value, (tuple, list)) else value
 
 
 # --- from records to rows -----------------------------------------------------

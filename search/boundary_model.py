@@ -45,27 +45,29 @@ class ProducerRate:
                 f"{self.bytes_per_s}; expected exactly one of them; leave out the other"
             )
 
-    def records(self, bpm: int) -> float:
+    def records(self, message_bytes: int) -> float:
         """Records of `bpm` bytes that one producer sends [1/s]."""
         if self.records_per_s is not None:
             return self.records_per_s
-        return (self.bytes_per_s or 0.0) / bpm
+        return (self.bytes_per_s or 0.0) / message_bytes
 
-    def bytes(self, bpm: int) -> float:
+    def bytes(self, message_bytes: int) -> float:
         """Payload that one producer sends in records of `bpm` bytes [B/s]."""
-        return self.records(bpm) * bpm
+        return self.records(message_bytes) * message_bytes
 
-    def batches(self, bpm: int) -> float:
+    def batches(self, message_bytes: int) -> float:
         """Batches that one producer sends while the brokers keep up [1/s]."""
-        records = self.records(bpm)
-        return records / max(1.0, min(int(records * self.linger_s) + 1, self.batch_bytes / bpm))
+        records = self.records(message_bytes)
+        return records / max(
+            1.0, min(int(records * self.linger_s) + 1, self.batch_bytes / message_bytes)
+        )
 
 
 @dataclass(frozen=True)
 class Point:
     """A measured limit: `limit` producers at `bpm` bytes, known to `spread` [ratio]."""
 
-    bpm: int
+    message_bytes: int
     limit: float
     spread: float
 
@@ -97,18 +99,20 @@ class BoundaryModel:
         """Expected cost of a batch, its bytes not counted [s of one broker]."""
         return sum(weight * per_byte * bend for weight, bend, per_byte in self.bends)
 
-    def predict(self, bpm: int) -> tuple[float, float]:
-        """The expected limit [np] at a message size, and its spread [ratio]."""
+    def predict(self, message_bytes: int) -> tuple[float, float]:
+        """The expected limit [producers] at a message size, and its spread [ratio]."""
         mean = square = 0.0
         for weight, bend, per_byte in self.bends:
-            log_np = math.log(self.brokers / (per_byte * _load_of_one(self.rate, bpm, bend)))
-            mean += weight * log_np
-            square += weight * log_np**2
+            log_producers = math.log(
+                self.brokers / (per_byte * _load_of_one(self.rate, message_bytes, bend))
+            )
+            mean += weight * log_producers
+            square += weight * log_producers**2
         return math.exp(mean), math.sqrt(max(0.0, square - mean * mean) + self.misfit**2)
 
-    def prior(self, bpm: int, points: int) -> Prior:
+    def prior(self, message_bytes: int, points: int) -> Prior:
         """The prediction as a prior; `points` is how many sizes it rests on."""
-        limit, spread = self.predict(bpm)
+        limit, spread = self.predict(message_bytes)
         sizes = "1 size" if points == 1 else f"{points} sizes"
         return Prior(max(1.0, limit), spread, f"costs fitted to {sizes}")
 
@@ -131,7 +135,7 @@ def fit(
         weights = [1.0 / (point.spread**2 + misfit**2) for point in points]
         # ln per_byte that each point asks for, given the bend.
         asked = [
-            math.log(brokers / (point.limit * _load_of_one(rate, point.bpm, bend)))
+            math.log(brokers / (point.limit * _load_of_one(rate, point.message_bytes, bend)))
             for point in points
         ]
         total = sum(weights)
@@ -144,6 +148,6 @@ def fit(
     return BoundaryModel(rate, brokers, bends, misfit)
 
 
-def _load_of_one(rate: ProducerRate, bpm: int, bend: float) -> float:
+def _load_of_one(rate: ProducerRate, message_bytes: int, bend: float) -> float:
     """Broker time that one producer takes, in units of the cost of a byte [B/s]."""
-    return rate.batches(bpm) * bend + rate.bytes(bpm)
+    return rate.batches(message_bytes) * bend + rate.bytes(message_bytes)

@@ -89,18 +89,18 @@ def forecast(
 
 def _peak(line: Line, point: FinishedPoint) -> float:
     """Payload of the heaviest trial of a point [B/s]."""
-    each = line.rate.bytes(point.bpm)
+    each = line.rate.bytes(point.message_bytes)
     return max((trial.load * each for trial in point.history), default=0.0)
 
 
 def trials_left(line: Line, finished: Sequence[FinishedPoint], begun: Sequence[Observation]) -> int:
     """Trials still to come, quickly: the present point's own estimate and typical others."""
-    bpm = line.next_bpm(finished)
-    if bpm is None:
+    message_bytes = line.next_message_bytes(finished)
+    if message_bytes is None:
         return 0
-    others = len(set(line.sizes) - {point.bpm for point in finished} - {bpm})
+    others = len(set(line.sizes) - {point.message_bytes for point in finished} - {message_bytes})
     typical = TYPICAL_TRIALS + line.confirmation.windows
-    left = line.searcher(bpm, finished).trials_left(begun) + others * typical
+    left = line.searcher(message_bytes, finished).trials_left(begun) + others * typical
     if line.budget.trials is None:
         return left
     return max(0, min(left, line.budget.trials - line.spent(finished).trials - len(begun)))

@@ -37,7 +37,7 @@ VAGUE = 0.5
 class FinishedPoint:
     """One message size with its answer and the trials behind it."""
 
-    bpm: int
+    message_bytes: int
     result: Done | GaveUp
     history: tuple[Observation, ...]
 
@@ -74,55 +74,57 @@ class Line:
     before: Spent = field(default_factory=Spent)
     hint: Observation | None = None
 
-    def next_bpm(self, finished: Sequence[FinishedPoint]) -> int | None:
+    def next_message_bytes(self, finished: Sequence[FinishedPoint]) -> int | None:
         """The size to measure next [B], or None when the line is complete."""
-        done = {point.bpm for point in finished}
+        done = {point.message_bytes for point in finished}
         left = sorted(set(self.sizes) - done)
         if not left:
             return self._refinement(finished)
         for extreme in (max(self.sizes), min(self.sizes)):
             if extreme in left:
                 return extreme
-        return max(left, key=lambda bpm: (_gap(bpm, done), bpm))
+        return max(left, key=lambda message_bytes: (_gap(message_bytes, done), message_bytes))
 
     def searcher(
-        self, bpm: int, finished: Sequence[FinishedPoint], allowance: int = ALLOWANCE
+        self, message_bytes: int, finished: Sequence[FinishedPoint], allowance: int = ALLOWANCE
     ) -> Searcher:
         """The searcher of one size, guided by the finished ones, within the budget.
 
         Args:
             allowance: see `search.guided.Guided`; more where other goals choose trials too.
         """
-        spent, rate = self.spent(finished), self.rate.bytes(bpm)
-        searcher = self._searcher(bpm, finished, allowance)
+        spent, rate = self.spent(finished), self.rate.bytes(message_bytes)
+        searcher = self._searcher(message_bytes, finished, allowance)
         if self.confirmation.windows:
             searcher = Confirming(searcher, self.limits, self.confirmation)
         return Budgeted(searcher, self.budget, spent, rate, self.searched)
 
-    def _searcher(self, bpm: int, finished: Sequence[FinishedPoint], allowance: int) -> Searcher:
+    def _searcher(
+        self, message_bytes: int, finished: Sequence[FinishedPoint], allowance: int
+    ) -> Searcher:
         if self.method == "guided":
-            return Guided(self.limits, self.guide_for(bpm, finished), allowance)
-        return Bisection(self.limits, self.guide_for(bpm, finished))
+            return Guided(self.limits, self.guide_for(message_bytes, finished), allowance)
+        return Bisection(self.limits, self.guide_for(message_bytes, finished))
 
     def spent(self, finished: Sequence[FinishedPoint]) -> Spent:
         """What the finished sizes have cost, and all before this line."""
         spent = self.before
         for point in finished:
-            spent = spent.plus(point.history, self.rate.bytes(point.bpm))
+            spent = spent.plus(point.history, self.rate.bytes(point.message_bytes))
         return spent
 
     def is_used_up(self, finished: Sequence[FinishedPoint]) -> bool:
         """True when the budget allows no further trial."""
         return self.budget.exhausted(self.spent(finished)) is not None
 
-    def guide_for(self, bpm: int, finished: Sequence[FinishedPoint]) -> Guide:
+    def guide_for(self, message_bytes: int, finished: Sequence[FinishedPoint]) -> Guide:
         """What the finished sizes teach about this one."""
         points = self.points(finished)
         model = fit(points, self.rate, self.brokers)
         guide = replace(self.guide, curve=self._curve(finished), odds=self._odds(finished))
         if not finished and self.hint is not None:
             return guide.with_hint(self.hint)
-        if model is None or (prior := model.prior(bpm, len(points))).spread > VAGUE:
+        if model is None or (prior := model.prior(message_bytes, len(points))).spread > VAGUE:
             return guide
         return replace(guide, prior=prior)
 
@@ -132,7 +134,7 @@ class Line:
         for point in finished:
             estimate = self._estimate(point)
             if estimate is not None:
-                found.append(Point(point.bpm, estimate.load, estimate.spread))
+                found.append(Point(point.message_bytes, estimate.load, estimate.spread))
         return found
 
     def searched(self, history: Sequence[Observation]) -> tuple[Observation, ...]:
@@ -193,7 +195,7 @@ class Line:
         )
 
     def _refinement(self, finished: Sequence[FinishedPoint]) -> int | None:
-        added = len({point.bpm for point in finished} - set(self.sizes))
+        added = len({point.message_bytes for point in finished} - set(self.sizes))
         if added >= self.refine_max or self.is_used_up(finished):
             return None
         return bend_of(self.points(finished), self.rate)
@@ -207,7 +209,9 @@ def bend_of(points: Sequence[Point], rate: ProducerRate, least: float = 0.1) -> 
         rate: of one producer.
         least: change of slope (of ln bytes/s over ln bpm) that is worth a point.
     """
-    line = sorted((math.log(p.bpm), math.log(p.limit * rate.bytes(p.bpm))) for p in points)
+    line = sorted(
+        (math.log(p.message_bytes), math.log(p.limit * rate.bytes(p.message_bytes))) for p in points
+    )
     best: tuple[float, float] | None = None
     for left, here, right in zip(line, line[1:], line[2:], strict=False):
         before = (here[1] - left[1]) / (here[0] - left[0])
@@ -219,10 +223,10 @@ def bend_of(points: Sequence[Point], rate: ProducerRate, least: float = 0.1) -> 
                 best = (score, (wide[0] + here[0]) / 2.0)
     if best is None:
         return None
-    bpm = round(math.exp(best[1]))
-    return None if any(point.bpm == bpm for point in points) else bpm
+    message_bytes = round(math.exp(best[1]))
+    return None if any(point.message_bytes == message_bytes for point in points) else message_bytes
 
 
-def _gap(bpm: int, done: set[int]) -> float:
+def _gap(message_bytes: int, done: set[int]) -> float:
     """Distance to the nearest finished size [ln]; a tie goes to the larger size."""
-    return round(min((abs(math.log(bpm / other)) for other in done), default=0.0), 6)
+    return round(min((abs(math.log(message_bytes / other)) for other in done), default=0.0), 6)

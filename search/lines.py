@@ -26,13 +26,18 @@ Finished = Mapping[str, Sequence[FinishedPoint]]
 def next_size(lines: Mapping[str, Line], finished: Finished) -> int | None:
     """The size to measure next [B], by the first goal's line; None when it is complete."""
     name, line = next(iter(lines.items()))
-    return line.next_bpm(finished[name])
+    return line.next_message_bytes(finished[name])
 
 
-def searchers_of(lines: Mapping[str, Line], bpm: int, finished: Finished) -> dict[str, Searcher]:
+def searchers_of(
+    lines: Mapping[str, Line], message_bytes: int, finished: Finished
+) -> dict[str, Searcher]:
     """The searchers of one size, by the goal's name."""
     allowance = ALLOWANCE if len(lines) == 1 else SHARED_ALLOWANCE
-    return {name: line.searcher(bpm, finished[name], allowance) for name, line in lines.items()}
+    return {
+        name: line.searcher(message_bytes, finished[name], allowance)
+        for name, line in lines.items()
+    }
 
 
 def run_lines(
@@ -54,15 +59,15 @@ def run_lines(
         on_point: told every point of every goal once all goals have finished its size.
     """
     points = {name: list((finished or {}).get(name, ())) for name in lines}
-    while (bpm := next_size(lines, points)) is not None:
-        measurer = measurer_for(bpm)
-        answers = run_goals(searchers_of(lines, bpm, points), measurer, on_step, begun)
+    while (message_bytes := next_size(lines, points)) is not None:
+        measurer = measurer_for(message_bytes)
+        answers = run_goals(searchers_of(lines, message_bytes, points), measurer, on_step, begun)
         begun = None
         histories = {name: answer.history for name, answer in answers.items()}
         if last_overloaded(histories) and isinstance(measurer, RecoveringMeasurer):
             measurer.recover()
         for name, answer in answers.items():
-            points[name].append(FinishedPoint(bpm, answer.result, answer.history))
+            points[name].append(FinishedPoint(message_bytes, answer.result, answer.history))
             if on_point is not None:
                 on_point(name, points[name][-1])
     return points
@@ -89,7 +94,7 @@ def run_line(
 
     points = run_lines(
         {name: line},
-        lambda bpm: SingleGoalMeasurer(name, measurer_for(bpm)),
+        lambda message_bytes: SingleGoalMeasurer(name, measurer_for(message_bytes)),
         step,
         {name: finished},
         {name: begun},

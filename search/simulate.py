@@ -117,7 +117,7 @@ class SimulatedCluster:
 
     @property
     def true_limit(self) -> float:
-        """The capacity without noise, averaged over the trials made so far [np]."""
+        """The capacity without noise, averaged over the trials made so far [producers]."""
         if not self.capacities:
             return self.spec.capacity
         return sum(self.capacities) / len(self.capacities)
@@ -225,7 +225,7 @@ class SimulatedEnd:
         result: how it ended.
         trials: trials that it took.
         duration_s: simulated time that they took, recovery included [s].
-        true_limit: the cluster's capacity, averaged over these trials [np].
+        true_limit: the cluster's capacity, averaged over these trials [producers].
     """
 
     result: Done | GaveUp

@@ -34,10 +34,12 @@ class LineSpec:
     misfit: float
     behaviour: ClusterSpec
 
-    def capacity(self, bpm: int) -> float:
-        """The limit at a message size without misfit [np]."""
+    def capacity(self, message_bytes: int) -> float:
+        """The limit at a message size without misfit [producers]."""
         rate = self.rate
-        cost_s = self.per_batch_s * rate.batches(bpm) + self.per_byte_s * rate.bytes(bpm)
+        cost_s = self.per_batch_s * rate.batches(message_bytes) + self.per_byte_s * rate.bytes(
+            message_bytes
+        )
         return self.brokers / cost_s
 
 
@@ -56,25 +58,27 @@ class SimulatedLine:
         self._phase = random.Random(seed).uniform(0.0, 2 * math.pi)
         self._clusters: dict[int, SimulatedCluster] = {}
 
-    def cluster(self, bpm: int) -> SimulatedCluster:
+    def cluster(self, message_bytes: int) -> SimulatedCluster:
         """The cluster at a message size [B]."""
-        if bpm not in self._clusters:
-            own = random.Random(self.seed * 1_000_003 + bpm)
+        if message_bytes not in self._clusters:
+            own = random.Random(self.seed * 1_000_003 + message_bytes)
             away = math.exp(self.spec.misfit * own.gauss(0.0, 1.0))
-            behaviour = replace(self.spec.behaviour, capacity=self.spec.capacity(bpm) * away)
-            self._clusters[bpm] = SimulatedCluster(
+            behaviour = replace(
+                self.spec.behaviour, capacity=self.spec.capacity(message_bytes) * away
+            )
+            self._clusters[message_bytes] = SimulatedCluster(
                 behaviour, own.getrandbits(32), self.clock, self._phase
             )
-        return self._clusters[bpm]
+        return self._clusters[message_bytes]
 
 
 def run_line_on(line: Line, simulated: SimulatedLine) -> list[tuple[FinishedPoint, SimulatedEnd]]:
     """Measure a line on a simulated cluster."""
     begun_s: list[float] = []
 
-    def measurer_for(bpm: int) -> SimulatedCluster:
+    def measurer_for(message_bytes: int) -> SimulatedCluster:
         begun_s.append(simulated.clock.now_s)
-        return simulated.cluster(bpm)
+        return simulated.cluster(message_bytes)
 
     points = run_line(line, measurer_for)
     ended_s = [*begun_s[1:], simulated.clock.now_s]
@@ -85,7 +89,7 @@ def run_line_on(line: Line, simulated: SimulatedLine) -> list[tuple[FinishedPoin
                 point.result,
                 len(point.history),
                 end_s - begin_s,
-                simulated.cluster(point.bpm).true_limit,
+                simulated.cluster(point.message_bytes).true_limit,
             ),
         )
         for point, begin_s, end_s in zip(points, begun_s, ended_s, strict=True)
@@ -97,7 +101,7 @@ def run_sizes_on(
 ) -> list[SimulatedEnd]:
     """Measure every size on its own, with a fresh searcher that knows no neighbours."""
     outcomes = []
-    for bpm in sizes:
-        outcomes.append(run_on(make_searcher(), simulated.cluster(bpm)))
-        simulated.cluster(bpm).recover()
+    for message_bytes in sizes:
+        outcomes.append(run_on(make_searcher(), simulated.cluster(message_bytes)))
+        simulated.cluster(message_bytes).recover()
     return outcomes

@@ -85,9 +85,9 @@ def _replicas(opened: OpenCluster) -> list[Finding]:
 
 def _making(opened: OpenCluster, config: Configuration, run_id: str) -> list[Finding]:
     topics, sizes = Topics(opened.admin, run_id), config.workload.message_bytes
-    for bpm in sizes:
-        topics.validate(config.heaviest(bpm))
-    told = ", ".join(format_size(bpm) for bpm in sizes[:MESSAGES_NAMED])
+    for message_bytes in sizes:
+        topics.validate(config.heaviest(message_bytes))
+    told = ", ".join(format_size(message_bytes) for message_bytes in sizes[:MESSAGES_NAMED])
     more = f" and {len(sizes) - MESSAGES_NAMED} more" if len(sizes) > MESSAGES_NAMED else ""
     return [ok("topics", f"would be accepted, for messages of {told}{more}")]
 

@@ -80,7 +80,7 @@ def largest_batch_bytes(pattern: ProducerPattern) -> int:
     options, payload = pattern.options, pattern.payload
 
     def sized(index: int, share: float) -> int:
-        size = payload.distribution.quantile(pattern.bpm, share)
+        size = payload.distribution.quantile(pattern.message_bytes, share)
         return record_bytes(index, size, pattern.rate_records_per_s, payload)
 
     if options.compression != "none" and payload.kind != "random":
@@ -105,7 +105,7 @@ def require_writable(pattern: TrafficPattern, properties: Mapping[str, str | Non
     if limit is not None and batch > int(limit):
         raise ConfigError(
             f"the workload sends batches of up to {batch} B at message size "
-            f"{pattern.bpm} B, and the brokers take at most max.message.bytes {limit} B; lower "
+            f"{pattern.message_bytes} B, and the brokers take at most max.message.bytes {limit} B; lower "
             f"producer.batch_size or message_bytes, or add --set "
             f"workload.topic.config.max.message.bytes={batch}"
         )

@@ -197,10 +197,10 @@ class Topics:
 
     def _planned(self, pattern: TrafficPattern) -> TopicSet:
         wanted = pattern.topic
-        name = topic_name(self._run_id, pattern.bpm, wanted.partitions_per_broker)
+        name = topic_name(self._run_id, pattern.message_bytes, wanted.partitions_per_broker)
         return TopicSet(
             several(name, wanted.count),
-            pattern.bpm,
+            pattern.message_bytes,
             assignment(
                 sorted({*self._admin.describe_cluster().broker_ids, *self.away}),
                 wanted.partitions_per_broker,

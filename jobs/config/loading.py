@@ -67,18 +67,20 @@ class Configuration:
         """What is searched along."""
         return AXES[self.goal.search.axis]
 
-    def pattern(self, bpm: int, load: int, brokers: int = 0) -> TrafficPattern:
+    def pattern(self, message_bytes: int, load: int, brokers: int = 0) -> TrafficPattern:
         """The traffic at a load on the axis.
 
         Args:
-            bpm: message size of the boundary point [B].
+            message_bytes: message size of the boundary point [B].
             brokers: of the cluster.
         """
-        return self.axis.apply(self.workload.pattern(bpm, brokers), load)
+        return self.axis.apply(self.workload.pattern(message_bytes, brokers), load)
 
-    def heaviest(self, bpm: int) -> TrafficPattern:
+    def heaviest(self, message_bytes: int) -> TrafficPattern:
         """The traffic of a boundary point that a topic can least take, to ask beforehand."""
-        return self.pattern(bpm, self.goal.search.load_cap if self.axis.grows_batches else 1)
+        return self.pattern(
+            message_bytes, self.goal.search.load_cap if self.axis.grows_batches else 1
+        )
 
     @property
     def goal_names(self) -> str:
@@ -263,7 +265,7 @@ def _require_axis(config: Configuration) -> None:
     if axis is NP:
         if workload.np is not None:
             raise ConfigError(
-                f"workload {workload.name} has np {workload.np} and the goal searches along np, "
+                f"workload {workload.name} has np {workload.producers} and the goal searches along np, "
                 "the number of producers; expected no np; remove it, hold that load with redline "
                 "traffic, or choose another goal.search.axis"
             )

@@ -50,7 +50,7 @@ class Case(ConfigModel):
     noise: Annotated[Noise, FileSection()] | None = None
 
     @property
-    def bpm(self) -> int:
+    def size(self) -> int:
         """Its message size [B]."""
         found = self.limit if self.limit is not None else self.message_bytes
         assert found is not None, "checked by _is_one_kind"
@@ -96,7 +96,7 @@ class Suite(ConfigModel):
 
     name: Name
     description: str = ""
-    cluster: Conf = "testbed"
+    cluster: Conf = DEFAULT_CLUSTER
     workload: Conf = "demo"
     goal: Conf = "default"
     set: Annotated[tuple[str, ...], Field(strict=False)] = ()
@@ -150,7 +150,7 @@ class Suite(ConfigModel):
     @property
     def sizes(self) -> tuple[int, ...]:
         """The message sizes of all cases, each once [B]."""
-        return tuple(dict.fromkeys(case.bpm for case in self.cases))
+        return tuple(dict.fromkeys(case.size for case in self.cases))
 
     def noise_of(self, case: Case) -> Noise:
         """What is stated of a case's noise."""

@@ -46,7 +46,7 @@ class Workload(ConfigModel):
     trial: Annotated[Phases, FileSection()]
     consumers: Annotated[ConsumerOptions, FileSection()] = ConsumerOptions()
 
-    def pattern(self, bpm: int, brokers: int = 0, np: int = 1) -> TrafficPattern:
+    def pattern(self, message_bytes: int, brokers: int = 0, producers: int = 1) -> TrafficPattern:
         """The traffic of this workload at a message size, before an axis places a load.
 
         Args:
@@ -54,20 +54,20 @@ class Workload(ConfigModel):
             brokers: of the cluster.
             np: producers, where the workload does not fix them.
         """
-        rate = self.producer.records_per_s(bpm)
+        rate = self.producer.records_per_s(message_bytes)
         return TrafficPattern(
-            np=self.np or np,
-            producer=ProducerPattern(bpm, rate, self.producer, self.payload),
+            producers=self.np or producers,
+            producer=ProducerPattern(message_bytes, rate, self.producer, self.payload),
             topic=self.topic,
             phases=self.trial,
             consumers=self.consumers,
             brokers=brokers,
-            point_bpm=bpm,
+            point_message_bytes=message_bytes,
         )
 
-    def trouble_with_size(self, bpm: int) -> str | None:
+    def trouble_with_size(self, message_bytes: int) -> str | None:
         """Why messages of this mean size [B] have no room, or None when they have."""
-        largest = self.payload.distribution.largest(bpm)
+        largest = self.payload.distribution.largest(message_bytes)
         rooms = {
             "producer.buffer_memory": self.producer.buffer_memory,
             "payload.pool_bytes": self.payload.pool_bytes,

@@ -125,7 +125,7 @@ class LiveMetrics:
     def _started(self, event: TrialStarted) -> None:
         self._gauges["redline_phase_info"].clear()
         self._set("redline_trial_number", event.number)
-        self._set("redline_message_bytes", event.pattern.bpm)
+        self._set("redline_message_bytes", event.pattern.message_bytes)
         self._only("redline_load", event.pattern.axis, value=event.pattern.on_axis)
         self._set("redline_offered_bytes_per_second", event.pattern.mb_per_s * _MB)
 
@@ -167,7 +167,7 @@ class LiveMetrics:
         }
         for name, mb_per_s in values.items():
             if mb_per_s is not None:
-                gauge = self._gauges[name].labels(str(boundary.bpm), boundary.goal)
+                gauge = self._gauges[name].labels(str(boundary.message_bytes), boundary.goal)
                 gauge.set(mb_per_s * _MB)
 
     def _idle(self, broker_id: int, idle: float) -> None:

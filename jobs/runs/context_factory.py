@@ -36,7 +36,6 @@ from jobs.trials.control_server import control_of
 from jobs.trials.guards import open_guards
 from jobs.trials.history import TrialHistory, TrialNumbering
 from jobs.trials.load import Generator, require_room
-from metrics.planning import planted
 from metrics.sources.shortcomings import is_blind, shortcomings
 from metrics.sources.source import MetricsSource
 from metrics.tables.membership import Membership
@@ -108,7 +107,7 @@ class ContextFactory:
             return session
 
         opened = self.cluster or open_cluster(config.cluster, self.reporter, stack, open_spark)
-        if config.cluster.testbed is None:  # which permits all
+        if not config.cluster.is_exclusive:
             require_ready(permission_findings(opened, config, self.run_id, self.locks is not None))
         lock = None
         if self.locks is not None:
@@ -203,8 +202,7 @@ class ContextFactory:
             tables=tables,
             environment={
                 **environment_of(spark, source.nodes, opened.admin, opened.info, workload.topic),
-                **planted.told(opened.planted_handler_ms, opened.info.broker_ids),
-                **{f"link.{key}": value for key, value in opened.link.items()},
+                **opened.environment,
                 **ready.environment,
             },
             caveats=caveats,

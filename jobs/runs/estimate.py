@@ -27,9 +27,6 @@ STAGE_OVERHEAD_S = 3.0
 stage, agreeing on the start, draining and judging [s]; measured 1.5 to 3 on two cores, and some
 seconds more after an overload, until the brokers are at rest."""
 
-BROKERS_S = 5.0
-"""The start of a testbed's brokers [s]; measured 4 to 6 on two cores."""
-
 SPARK_S = 10.0
 """The start of Spark, and of its Python workers [s]; measured 8 to 13 on two cores."""
 
@@ -48,8 +45,7 @@ def starting_s(cluster: Cluster) -> float:
 
 def brokers_s(cluster: Cluster) -> float:
     """What the brokers take to start and to be warm [s]."""
-    start_s = BROKERS_S if cluster.testbed else 0.0
-    return start_s + min(WARM_UP_S, cluster.warm_up_max_s)
+    return cluster.start_s + min(WARM_UP_S, cluster.warm_up_max_s)
 
 
 def line_of(workload: Workload, goal: Goal, brokers: int) -> Line:
@@ -96,7 +92,7 @@ def payload_rate(workload: Workload, goal: Goal) -> ProducerRate:
     unit, larger = (axis.apply(workload.pattern(each), 1) for each in (size, 2 * size))
     per_s = unit.records_per_s / (1 if axis.grows_payload else goal.search.load_start_max)
     if math.isclose(larger.mb_per_s, unit.mb_per_s):  # the same payload at every size
-        rate = ProducerRate(bytes_per_s=per_s * unit.bpm)
+        rate = ProducerRate(bytes_per_s=per_s * unit.message_bytes)
     else:
         rate = ProducerRate(records_per_s=per_s)
     if axis is not NP:  # then a unit of load is no producer, and has no batches of its own
@@ -117,7 +113,7 @@ def plan_of(config: Configuration, out: Path | None = None) -> Plan:
     """
     cluster, workload, goal = config.cluster, config.workload, config.goal
     one_s = trial_s(workload)
-    brokers = cluster.testbed.brokers if cluster.testbed else None
+    brokers = cluster.brokers_known
     expected = forecast(line_of(workload, goal, brokers or 1), one_s)
     lines = 1 if goal.search.brokers_offline is None else 2  # with all brokers, and with the rest
     loaded_share = workload.trial.load_s / one_s
@@ -182,17 +178,12 @@ def describe_producer(workload: Workload) -> str:
     )
 
 
-TESTBED_CAVEAT = (
-    "the testbed is a small cluster on this machine: its figures say nothing about hardware"
-)
-
-
 def _notes(cluster: Cluster, workload: Workload) -> tuple[str, ...]:
     smallest_and_largest = sorted({min(workload.message_bytes), max(workload.message_bytes)})
     network = describe(workload.pattern(size) for size in smallest_and_largest)
     own = workload.notes
-    if cluster.testbed:
-        return (*own, TESTBED_CAVEAT, network)
+    if cluster.starts_brokers:
+        return (*own, *cluster.caveats, network)
     if workload.topic.replication_factor < 2:
         return (*own, network)
     window_s = workload.trial.measure_s
@@ -207,5 +198,4 @@ def _notes(cluster: Cluster, workload: Workload) -> tuple[str, ...]:
 
 def caveat_of(config: Configuration, shortcomings: Sequence[str] = ()) -> str:
     """What a reader of the figures must know about the cluster and its metrics."""
-    own = [TESTBED_CAVEAT] if config.cluster.testbed else []
-    return "; ".join([*own, *shortcomings])
+    return "; ".join([*config.cluster.caveats, *shortcomings])

@@ -11,7 +11,7 @@ from metrics.common.errors import NoConclusionError
 
 
 class FailoverRun(FixedLoadRun):
-    """Holds a load for one trial, and kills a broker of the testbed in its window."""
+    """Holds a load for one trial, and kills a broker in its window."""
 
     def measure(self, run: RunState) -> None:
         """Hold, kill, and start the broker again.
@@ -20,12 +20,14 @@ class FailoverRun(FixedLoadRun):
             NoConclusionError: no broker was killed, or not every leader served again while the
                 load lasted.
         """
-        testbed = run.context.cluster.testbed
-        assert testbed is not None, "see load_sweep"
-        stop = UncleanStop(testbed)
+        cluster = run.context.cluster
+        assert cluster.broker_control is not None, "see load_sweep"
+        stop = UncleanStop(cluster, cluster.broker_control)
         with Holder(run.context, self.config.cluster.warm_up_max_s) as holder:
             try:
-                trial = holder.hold(self.load.bpm, self.load.load, "a broker is killed", stop=stop)
+                trial = holder.hold(
+                    self.load.message_bytes, self.load.load, "a broker is killed", stop=stop
+                )
             finally:
                 stop.undo()
         self.trials.append(trial)

@@ -14,7 +14,7 @@ from jobs.config import Configuration
 from jobs.config.loading import require_endless
 from jobs.console.events import Plan, RunFinished, Table
 from jobs.runs.artifacts import ArtifactWriter, regeneration_hint
-from jobs.runs.estimate import TESTBED_CAVEAT, describe_producer, on_disk, starting_s, trial_s
+from jobs.runs.estimate import describe_producer, on_disk, starting_s, trial_s
 from jobs.runs.lifecycle import Body, RunState
 from jobs.runs.outcome import RunOutcome, outcome_of
 from jobs.runs.results import REPORT, summary_of_run, write_report
@@ -87,8 +87,7 @@ class FixedLoadRun(Body):
             phases = replace(trial, measure_s=length_s)
             whole = replace(pattern, phases=phases, profile=self.load.profile)
             one_s, duration_s, written = trial.measure_s, length_s + beside_s, whole.planned_bytes
-        testbed = config.cluster.testbed
-        brokers, topic = testbed.brokers if testbed else None, config.workload.topic
+        brokers, topic = config.cluster.brokers_known, config.workload.topic
         peak = pattern.mb_per_s * (1.0 if self.load.profile is None else self.load.profile.peak)
         replicated = 1e6 * peak * topic.replication_factor
         return Plan(
@@ -104,7 +103,7 @@ class FixedLoadRun(Body):
             duration_s=duration_s,
             write_bytes_max=written if math.isfinite(written) else None,
             out=out,
-            notes=(TESTBED_CAVEAT,) if testbed else (),
+            notes=config.cluster.caveats,
             starting_s=starting_s(config.cluster),
             peak_mb_per_s=peak,
             disk_bytes_max=on_disk(topic, brokers, written, replicated),
@@ -121,7 +120,7 @@ class FixedLoadRun(Body):
             if load.duration_s is not None:
                 count = load.trials_expected(self.config.workload.trial.measure_s)
                 why = "a load without a gap"
-                holder.hold_on(load.message_bytes, load.load, count, self.trials, why, load.profile)
+                holder.hold_windows(load.message_bytes, load.load, count, self.trials, why, load.profile)
             for left in range(load.trials if load.duration_s is None else 0, 0, -1):
                 why = "a fixed load" if left > 1 else "a fixed load, for the last time"
                 self.trials.append(holder.hold(load.message_bytes, load.load, why, left))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from jobs.config import Configuration
 from jobs.config.loading import require_endless, require_open_loop
-from jobs.console.events import Plan, PointFinished, RunFinished, warn
+from jobs.console.events import Plan, PointFinished, RunFinished
 from jobs.runs.artifacts import regeneration_hint
 from jobs.runs.estimate import line_of, plan_of
 from jobs.runs.lifecycle import Body, RunState
@@ -28,7 +28,6 @@ from jobs.runs.search_progress import progress_updater
 from jobs.trials.calibration import Calibration, calibration_table
 from jobs.trials.context import RunContext
 from jobs.trials.gates import Gates
-from jobs.trials.load import GeneratorError, StageFailedError
 from jobs.trials.measure import SearchProgress, TrialMeasurer
 from jobs.trials.point_topics import PointTopics
 from jobs.trials.warm_up import open_gates, warm_up_pattern
@@ -36,7 +35,6 @@ from metrics.common.errors import ConfigError, GuardStopError, NoConclusionError
 from metrics.reporting import drawing
 from metrics.reporting.page.series import panels_of_run
 from metrics.tables.boundary import Boundary, BoundaryRow
-from metrics.traffic.axes import NP
 from metrics.trial.state import ALL_BROKERS, place_of
 from metrics.trial.warm_up import WarmUp
 from search.bracket import bracket_of

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 from jobs.console.events import Level, Notice, Table
 from jobs.console.printing import make_reporter
 from jobs.runs.outcome import RunOutcome, finish, outcome_of
+from metrics.columns import as_document
 from metrics.common.errors import ConfigError, NoConclusionError
 from metrics.planning.provisioning import Demand, MeasuredLimit, Provision, provision
 from metrics.planning.setups import DAY_S, setups_of, smallest
@@ -51,7 +51,7 @@ def plan_brokers(
         assert limit_mb_per_s is not None, "checked above"
         limits = [
             MeasuredLimit(
-                demand.bpm,
+                demand.message_bytes,
                 limit_mb_per_s,
                 None,
                 demand.replication_factor,
@@ -63,7 +63,9 @@ def plan_brokers(
         reporter.report(_table(answer, demand))
         for sentence in (*answer.assumptions, *([caveat] if caveat else [])):
             reporter.report(Notice(Level.NOTE, sentence))
-    _write(json_file, {"demand": asdict(demand), "answer": asdict(answer), "caveat": caveat})
+    _write(
+        json_file, {"demand": as_document(demand), "answer": as_document(answer), "caveat": caveat}
+    )
 
 
 def choose_setup(folder: Path, demand: Demand, json_file: Path | None) -> None:
@@ -88,7 +90,7 @@ def choose_setup(folder: Path, demand: Demand, json_file: Path | None) -> None:
             "--offline and --link-mbit-per-s were given with --sweep; expected them with --run or "
             "--limit, as a sweep measured whole set-ups; leave them out, or ask for --headroom"
         )
-    setups = setups_of(answer.results, demand.bpm)
+    setups = setups_of(answer.results, demand.message_bytes)
     wanted = demand.mb_per_s * (1 + demand.growth) / (1 - demand.headroom)
     found = smallest(setups, wanted)
     rows = tuple(
@@ -109,10 +111,10 @@ def choose_setup(folder: Path, demand: Demand, json_file: Path | None) -> None:
         else f"the smallest measured set-up that carries it: {case_words(found.settings)}"
     )
     document = {
-        "demand": asdict(demand),
+        "demand": as_document(demand),
         "mb_per_s_wanted": wanted,
-        "smallest": None if found is None else asdict(found),
-        "setups": [asdict(one) for one in setups],
+        "smallest": None if found is None else as_document(found),
+        "setups": [as_document(one) for one in setups],
         "caveat": answer.caveat,
     }
     outcome = RunOutcome()
@@ -162,7 +164,7 @@ def limits_of(summary: RunSummary, goal: str | None) -> list[MeasuredLimit]:
         )
     return [
         MeasuredLimit(
-            point.bpm,
+            point.message_bytes,
             point.mb_per_s_per_broker,
             point.limited_by,
             summary.replication_factor,
@@ -186,7 +188,7 @@ def _table(answer: Provision, demand: Demand) -> Table:
         *([("brokers for the limit itself", f"{answer.brokers_for_limit}")] if low else []),
         ("binds first", answer.binds_first),
         (
-            f"limit of a broker at {format_size(demand.bpm)}",
+            f"limit of a broker at {format_size(demand.message_bytes)}",
             f"{format_mb_per_s(answer.limit_mb_per_s_per_broker)} MB/s",
         ),
         *([(f"its lower end {AT_LEVEL}", f"{format_mb_per_s(low)} MB/s")] if low else []),

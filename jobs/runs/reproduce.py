@@ -51,8 +51,8 @@ def command_of(settings: Settings, held: Sequence[tuple[int, int]] = ()) -> Comm
             continue
         lines += [f"--set {shlex.quote(each)}" for each in _overrides(kind, own, settings[kind])]
     if held:
-        bpm, load = held[0]
-        lines.append(f"--message-bytes {bpm} --np {load} --trials {len(held)}")
+        message_bytes, load = held[0]
+        lines.append(f"--message-bytes {message_bytes} --np {load} --trials {len(held)}")
     return Command(tuple(lines), tuple(notes))
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from jobs.config import Configuration, Goal
-from jobs.console.events import Table
 from jobs.runs.artifacts import ArtifactWriter
 from jobs.runs.estimate import confirmation_of
 from jobs.runs.lifecycle import RunState
@@ -19,11 +18,12 @@ from jobs.runs.reproduce import command_of
 from metrics.judging.attribution_votes import (
     VOTING_LOAD_RATIO_MAX,
     AttributionVote,
+    combine_votes,
     contradiction,
 )
 from metrics.reporting.boundary_chart import write_chart
 from metrics.reporting.files import write_atomic
-from metrics.reporting.limit_words import AT_LEVEL, doubt_words, span_words
+from metrics.reporting.limit_words import doubt_words
 from metrics.reporting.page.model import build_report, is_held
 from metrics.reporting.page.page import report_page
 from metrics.reporting.page.series import Panels
@@ -34,7 +34,7 @@ from metrics.trial.histogram import Quantiles
 from metrics.trial.series import RunSeries
 from metrics.trial.state import ALL_BROKERS
 from metrics.trial.trial import Trial
-from metrics.units import UNKNOWN, format_duration, format_size
+from metrics.units import format_duration
 from search.confirming import describe_failure, split_history
 from search.line import FinishedPoint
 from search.model import Bracket, Done, GaveUp, Verdict

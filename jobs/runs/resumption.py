@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jobs.config import Configuration, describe
+from jobs.config.cluster import are_started_by_run
 from metrics.common.errors import ConfigError
 from metrics.tables.store import TableStore
 from metrics.trial.trial import Trial
@@ -56,8 +57,8 @@ def resumed_trials(
             "give the same files and --set options, or start a new run"
         )
     cluster = json.loads(config_text).get("cluster", {})
-    is_testbed = any(key.startswith("testbed.") for key in cluster)
-    others = other_cluster(runs[0].environment or {}, environment, is_testbed)
+    is_new = are_started_by_run(cluster)
+    others = other_cluster(runs[0].environment or {}, environment, is_new)
     if others:
         raise ConfigError(
             f"the run {run_id} was made on another cluster: {'; '.join(others)}; expected the "
@@ -68,20 +69,20 @@ def resumed_trials(
 
 
 def other_cluster(
-    then: Mapping[str, str], now: Mapping[str, str], is_testbed: bool = False
+    then: Mapping[str, str], now: Mapping[str, str], is_new: bool = False
 ) -> list[str]:
     """What says that two environments are of two clusters: `cluster.id was A and is B`.
 
     What either does not tell says nothing.
 
     Args:
-        is_testbed: it is made anew, so that its id says nothing.
+        is_new: whether each run starts new brokers, whose cluster id differs.
     """
     names = sorted(name for name in then.keys() & now.keys() if _OF_CLUSTER.fullmatch(name))
     return [
         f"{name} was {then[name]} and is {now[name]}"
         for name in names
-        if then[name] != now[name] and not (is_testbed and name == "cluster.id")
+        if then[name] != now[name] and not (is_new and name == "cluster.id")
     ]
 
 
@@ -111,25 +112,25 @@ def replay(
     """
     finished: dict[str, list[FinishedPoint]] = {goal: [] for goal in lines}
     used = 0
-    while (bpm := next_size(lines, finished)) is not None:
-        own = [trial for trial in trials if trial.point_bpm == bpm]
+    while (message_bytes := next_size(lines, finished)) is not None:
+        own = [trial for trial in trials if trial.point_message_bytes == message_bytes]
         used += len(own)
         histories = {goal: tuple(each.observation(goal) for each in own) for goal in lines}
-        searchers = searchers_of(lines, bpm, finished)
+        searchers = searchers_of(lines, message_bytes, finished)
         decisions = {goal: one.decide(histories[goal]) for goal, one in searchers.items()}
         if any(isinstance(decision, Measure) for decision in decisions.values()):
             _require_all_used(used, trials)
             return finished, histories
         for goal, decision in decisions.items():
             if not isinstance(decision, Measure):
-                finished[goal].append(FinishedPoint(bpm, decision, histories[goal]))
+                finished[goal].append(FinishedPoint(message_bytes, decision, histories[goal]))
     _require_all_used(used, trials)
     return finished, dict.fromkeys(lines, ())
 
 
 def _require_all_used(used: int, trials: Sequence[Trial]) -> None:
     if used != len(trials):
-        sizes = sorted({trial.point_bpm for trial in trials})
+        sizes = sorted({trial.point_message_bytes for trial in trials})
         raise ConfigError(
             f"the run has {len(trials)} trials at {', '.join(map(str, sizes))} B, and with this "
             f"goal and workload its search would have made only {used} of them; expected the plan "

@@ -9,8 +9,6 @@ from jobs.config import Configuration
 from jobs.console.events import Plan, note
 from jobs.runs.fixed_load import FixedLoad, FixedLoadRun
 from jobs.runs.lifecycle import RunState
-from jobs.testbed.page_cache import forget
-from jobs.testbed.places import node_files
 from jobs.trials.holding import Holder
 from metrics.common.errors import NoConclusionError
 from metrics.traffic.consumers import ConsumerOptions
@@ -26,7 +24,7 @@ class VolumeRun(FixedLoadRun):
         reads: whether what was written is read in a trial of its own, in which nothing is offered;
             the time of that trial is then the answer.
         cold: whether the brokers' machine forgets the volume before it is read, so that it comes
-            from the disk; of a testbed.
+            from the disk; only for brokers that this run starts.
 
     The workload has a volume, and consumer groups where it is read; see `load_sweep`.
     """
@@ -66,7 +64,7 @@ class VolumeRun(FixedLoadRun):
                 left = len(self._steps) - index
                 if self._cold and index:
                     self._forget(run)
-                trial = holder.hold(self.load.bpm, self.load.load, why, left, config)
+                trial = holder.hold(self.load.message_bytes, self.load.load, why, left, config)
                 self.trials.append(trial)
                 took_s = time_of_volume(trial, why)
                 told = f"{self._volume_mb:,.0f} MB in {took_s:.2f} s"
@@ -74,9 +72,9 @@ class VolumeRun(FixedLoadRun):
                 note(run.order.reporter, f"{why}: {told}, {rate} MB/s")
 
     def _forget(self, run: RunState) -> None:
-        testbed = run.context.cluster.testbed
-        assert testbed is not None, "see load_sweep"
-        forgotten = forget(node_files(node).data for node in testbed.brokers.values())
+        control = run.context.cluster.broker_control
+        assert control is not None, "see load_sweep"
+        forgotten = control.forget_page_cache()
         note(
             run.order.reporter, f"the page cache forgot {format_volume(forgotten)} of log segments"
         )

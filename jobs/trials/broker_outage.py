@@ -31,7 +31,7 @@ def broker_outage(context: RunContext, count: int) -> Iterator[RunContext]:
     try:
         away = context.broker_outage.begin(count)
         context.topics.away = away
-        context.guards.accept()
+        context.guards.accept_current_state()
         rest = {broker: each for broker, each in context.addresses.items() if broker not in away}
         with closing(context.open_metrics_without(away)) as source:
             facts = replace(context.facts, offline=count)

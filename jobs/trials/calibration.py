@@ -10,7 +10,7 @@ from jobs.console.events import PhaseStarted, Table, warn
 from jobs.trials.context import RunContext
 from jobs.trials.load import GeneratorError, StageFailedError
 from jobs.trials.point_topics import PointTopics
-from jobs.trials.unscored_load import windows_under
+from jobs.trials.unscored_load import offer_unscored
 from metrics.planning.planted import (
     HandlerTime,
     complete_handler_times,
@@ -77,7 +77,7 @@ def measure_handler_times(
         ValueError: see `complete_handler_times`.
     """
     context.reporter.report(PhaseStarted("measuring what a request takes at a light load"))
-    light = windows_under(context, topics, _light(context, topics, stated), "calibration")
+    light = offer_unscored(context, topics, _light(context, topics, stated), "calibration")
     return complete_handler_times(stated, light)
 
 

@@ -65,7 +65,7 @@ class _Under:
 class ContinuousMeasurer(TrialMeasurer):
     """Holds a load through many windows; each is a trial with a verdict of its own."""
 
-    def hold_on(
+    def hold_windows(
         self, load: int, windows: int, into: list[Trial], profile: RateProfile | None = None
     ) -> None:
         """Offer `load` on the goals' axis through so many windows, and append each as it ends.
@@ -152,9 +152,9 @@ class ContinuousMeasurer(TrialMeasurer):
 
         guarded = self._context.guards.watch(whole, channel)
         ends: AbstractContextManager[None] = nullcontext()
-        self._ends = self._broker_sockets()
-        if self._ends is not None:
-            ends = self._ends.watch(channel, under.pattern.phases, under.windows)
+        self._broker_ends = self._broker_sockets()
+        if self._broker_ends is not None:
+            ends = self._broker_ends.watch(channel, under.pattern.phases, under.windows)
         with guarded, ticker.watch(), ends, watching("windows", look, LOOK_S):
             yield
         look()  # the last but one may be over since the last look
@@ -164,13 +164,13 @@ class ContinuousMeasurer(TrialMeasurer):
         interval_s = under.pattern.phases.sample_interval_s
         sampler.wait_past(client.end_s, SAMPLES_AFTER * interval_s)
         of_generator = (*under.of_generator, *client.host_samples)
-        samples = sampler.so_far().and_hosts(of_generator)
+        samples = sampler.samples_taken().with_hosts(of_generator)
         own = samples.within(client.start_s, client.end_s)
         under.judged += 1
         under.counts = total([each for each in (under.counts, client.counts) if each is not None])
         evidence = self._evidence(under.pattern, client, samples)
-        if self._ends is not None:
-            ends = self._ends.seen(under.judged - 1)
+        if self._broker_ends is not None:
+            ends = self._broker_ends.window_counts(under.judged - 1)
             evidence = replace(evidence, broker_sockets=ends)
         others = self._others(under, client, evidence.brokers)
         kept_s = client.end_s - SAMPLES_AFTER * interval_s

@@ -51,14 +51,14 @@ def open_guards(
         lock_lost: see `Guards`.
     """
     ours = f"{PREFIX}{run_id}-"
-    is_testbed = config.cluster.testbed is not None  # which nobody else uses
+    is_exclusive = config.cluster.is_exclusive
     limits = config.goal.guards
-    if not is_testbed and "disk_used_share_max" not in limits.model_fields_set:
+    if not is_exclusive and "disk_used_share_max" not in limits.model_fields_set:
         limits = limits.model_copy(update={"disk_used_share_max": USED_SHARE_MAX})
     guards = Guards(
         limits,
         ClusterHealth(admin),
-        lambda topic: is_testbed or topic.startswith(ours),
+        lambda topic: is_exclusive or topic.startswith(ours),
         partial(warn, reporter),
         lock_lost=lock_lost,
         cleaning=_cleaning_of(admin),
@@ -145,7 +145,7 @@ class Guards:
         self._watches_disks = self._disks_are_told()
         self._lacking = self._others_lacking()
         self._tell_what_is_hidden()
-        self.require_well()
+        self.require_healthy()
 
     def accept(self) -> None:
         """See the cluster anew: what others lack now, as a broker is away on purpose, is theirs.
@@ -157,7 +157,7 @@ class Guards:
 
     # --- before a load ------------------------------------------------------
 
-    def trouble_with(self, pattern: TrafficPattern) -> str | None:
+    def cap_violation(self, pattern: TrafficPattern) -> str | None:
         """Which cap this traffic would pass, or None."""
         limits, cap = self._limits, self._limits.load_bytes_per_s_max
         if limits.np_max is not None and pattern.producers > limits.np_max:
@@ -196,11 +196,11 @@ class Guards:
         Raises:
             GuardStopError: it passes a cap, or the cluster is not as it has to be.
         """
-        trouble = self.trouble_with(pattern)
+        trouble = self.cap_violation(pattern)
         if trouble is not None:
             self._trip(trouble)
         self.require_room(pattern)
-        self.require_well()
+        self.require_healthy()
 
     def require_room(self, pattern: TrafficPattern, topics: Sequence[str] = ()) -> None:
         """Reckon what a load can add to each log directory.
@@ -276,7 +276,7 @@ class Guards:
         records = client.counts.acked_total + client.counts.failed_total
         self.spent_bytes += pattern.written_bytes(records)
 
-    def require_well(self) -> None:
+    def require_healthy(self) -> None:
         """Look once.
 
         Raises:

@@ -58,7 +58,7 @@ class Holder:
         )
         return measurer.trial(load)
 
-    def hold_on(
+    def hold_windows(
         self,
         message_bytes: int,
         load: int,
@@ -81,7 +81,7 @@ class Holder:
         measurer = ContinuousMeasurer(
             self._context, self._topics, self._gates, message_bytes, progress
         )
-        measurer.hold_on(load, windows, into, profile)
+        measurer.hold_windows(load, windows, into, profile)
 
     def __enter__(self) -> Holder:
         return self

@@ -80,7 +80,7 @@ class TrialMeasurer:
         self._message_bytes = message_bytes
         self._held = held
         self._stop = stop
-        self._ends: BrokerSockets | None = None
+        self._broker_ends: BrokerSockets | None = None
 
     def measure(self, load: int) -> dict[str, Observation]:
         """What each goal says of a trial at `load`, as the search wants it; see `trial`."""
@@ -109,7 +109,7 @@ class TrialMeasurer:
         context.guards.require_room(pattern, topics.names)
         goes_on = is_held and self._held == load
         self._held = load if is_held else None
-        refusals = self._gates.go_on(topics) if goes_on else self._gates.pass_all(topics)
+        refusals = self._gates.pass_between_windows(topics) if goes_on else self._gates.pass_all(topics)
         context.tables.settle()  # the trial before, which was appended while this one prepared
         number, started_s = context.history.numbering.take(), time.time()
         self._announce(number, pattern)
@@ -154,7 +154,7 @@ class TrialMeasurer:
         is_whole = self._stop is None or not self._stop.has_killed
         if Verdict.OVERLOADED not in verdicts or trial.held or not is_whole:
             return trial
-        rest_s, end_s = self._gates.recover().since_s, trial.evidence.client.end_s
+        rest_s, end_s = self._gates.await_recovery().since_s, trial.evidence.client.end_s
         return trial if rest_s is None else replace(trial, recovery_s=rest_s - end_s)
 
     # --- the trial ----------------------------------------------------------
@@ -190,7 +190,7 @@ class TrialMeasurer:
         context.guards.settle(pattern, client)
         if (tripped := self._tripped()) is not None:
             return self._refused(tripped), Samples()
-        written = self._gates.loaded()
+        written = self._gates.record_load_end()
         grown = sum(after.values()) - sum(before.values())
         if client.counts.failed_total:  # what brokers still had in their queues comes to the logs
             grown = sum(context.topics.end_offsets(topics).values()) - sum(before.values())
@@ -205,7 +205,7 @@ class TrialMeasurer:
             self._evidence(pattern, client, samples),
             end_offsets={each: (begin, after[each]) for each, begin in before.items()},
             others=others,
-            broker_sockets=self._ends.seen() if self._ends else {},
+            broker_sockets=self._broker_ends.window_counts() if self._broker_ends else {},
         )
         return evidence, samples
 
@@ -264,16 +264,16 @@ class TrialMeasurer:
         context = self._context
         target = Target(topics.names, topics.leaders, context.addresses, before)
         trial_id = f"{context.run_id}-{number}"
-        self._ends = self._broker_sockets()
+        self._broker_ends = self._broker_sockets()
         with self._sampler(pattern) as sampler:
             watch = partial(self._watched, sampler, pattern, topics)
             client = merge(context.generator.offer(trial_id, target, pattern, watch))
-            return client, sampler.stop().and_hosts(client.host_samples)
+            return client, sampler.stop().with_hosts(client.host_samples)
 
     def _broker_sockets(self) -> BrokerSockets | None:
-        """The brokers' ends of the connections, of a testbed."""
-        context, testbed = self._context, self._context.cluster.testbed
-        return BrokerSockets(testbed.pids, context.addresses) if testbed else None
+        """The brokers' ends of the connections; None where the brokers' processes are unknown."""
+        context, control = self._context, self._context.cluster.broker_control
+        return None if control is None else BrokerSockets(control.pids, context.addresses)
 
     def _sampler(self, pattern: TrafficPattern) -> TrialSampler:
         context = self._context
@@ -291,7 +291,7 @@ class TrialMeasurer:
         early_end = EarlyEnd(context, self._facts, pattern, channel, sampler.nodes)
         ticker = Ticker(context.reporter, sampler.nodes, pattern, channel)
         stop = nullcontext() if self._stop is None else self._stop.watch(channel, pattern, topics)
-        ends = self._ends.watch(channel, pattern.phases) if self._ends else nullcontext()
+        ends = self._broker_ends.watch(channel, pattern.phases) if self._broker_ends else nullcontext()
         with context.guards.watch(pattern, channel), early_end.watch(), ticker.watch(), stop, ends:
             yield
 

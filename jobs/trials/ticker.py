@@ -61,7 +61,7 @@ class Ticker:
         """The broker with the least idle handlers over the last seconds."""
         interval_s = self._pattern.phases.sample_interval_s
         from_s = now_s - max(_RECENT_S, _RECENT_INTERVALS * interval_s)
-        samples = [each for each in self._sampler.so_far() if each.at_s >= from_s]
+        samples = [each for each in self._sampler.samples_taken() if each.at_s >= from_s]
         nodes = {sample.broker_id for sample in samples}
         return busiest_of(broker_windows(samples, nodes, from_s, now_s, interval_s))
 

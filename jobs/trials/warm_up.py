@@ -18,7 +18,7 @@ from jobs.trials.control_server import TaskChannel
 from jobs.trials.early_end import NOTICE_S
 from jobs.trials.gates import Gates
 from jobs.trials.load import GeneratorError, StageFailedError
-from jobs.trials.unscored_load import Watch, unwatched, windows_under
+from jobs.trials.unscored_load import Watch, unwatched, offer_unscored
 from jobs.trials.watching import watching
 from metrics.sources.sample import BrokerSample
 from metrics.sources.sampler import Sampler
@@ -62,7 +62,7 @@ def open_gates(context: RunContext, warm_up_max_s: float) -> Gates:
     last = context.cluster.last_load
     gates = Gates(context.source, context.topics.check, context.reporter, warming, last_load=last)
     context.reporter.report(PhaseStarted("looking at the brokers at rest"))
-    gates.open()
+    gates.take_baseline()
     short = gates.under_replicated_at_rest
     if any(short.values()):
         told = ", ".join(
@@ -117,7 +117,7 @@ def _look_lower(context: RunContext, topics: TopicSet, looks: int, numbers: Iter
             return
         pattern = context.pattern(topics.message_bytes, load // 2)
         begun_s = min(LOOK_BEGUN_S, context.workload.trial.warmup_s)
-        _offer(context, topics, _unjudged(context, pattern, LOOK_S, begun_s), next(numbers))
+        _offer(context, topics, _unscored(context, pattern, LOOK_S, begun_s), next(numbers))
 
 
 def _is_saturated(seen: WarmUp) -> bool:
@@ -157,7 +157,7 @@ class Warming:
         interval_s = self._phases.sample_interval_s
 
         def look() -> float | None:
-            return None if self.has_ended(channel, sampler.so_far(), time.time()) else interval_s
+            return None if self.has_ended(channel, sampler.samples_taken(), time.time()) else interval_s
 
         return watching("warm-up", look, interval_s)
 
@@ -221,7 +221,7 @@ def _offer(
 ) -> None:
     """Offer a load, and keep what its last seconds read."""
     name = f"warm-up-{number}"
-    windows = windows_under(context, topics, pattern, name, watch, last_s=SHORT_S)
+    windows = offer_unscored(context, topics, pattern, name, watch, last_s=SHORT_S)
     idles = [window.handler_idle for window in windows if window.handler_idle is not None]
     context.history.record_warm_up(WarmUp(pattern.on_axis, min(idles, default=None)))
 
@@ -248,13 +248,13 @@ def warm_up_pattern(context: RunContext, message_bytes: int, load_max_s: float) 
     share, load_s = share_and_length(load_max_s)
     load = max(1, int(context.config.goal.search.load_start_max * share))
     while True:
-        pattern = _unjudged(context, context.pattern(message_bytes, load), load_s)
-        if load == 1 or context.guards.trouble_with(pattern) is None:
+        pattern = _unscored(context, context.pattern(message_bytes, load), load_s)
+        if load == 1 or context.guards.cap_violation(pattern) is None:
             return pattern
         load //= 2
 
 
-def _unjudged(
+def _unscored(
     context: RunContext, pattern: TrafficPattern, measure_s: float, begun_s: float = 0.0
 ) -> TrafficPattern:
     """The same, measured for so long, after so long of the same load [s]."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
+from typing import Annotated
 
+from metrics.columns import Column
 from metrics.comparing.effects import interval_effect, spread_of
 from metrics.comparing.sweeps import Result
 
@@ -20,7 +22,7 @@ class CaseFigure:
 
     Attributes:
         settings: full path of each key that varies → its value.
-        bpm: message size [B].
+        message_bytes: message size [B].
         value: the middle of its figure's interval, or the figure where none is known.
         low, high: where that lies at 90 %; None where it is not known.
         p99_ms: latency there [ms].
@@ -28,7 +30,7 @@ class CaseFigure:
     """
 
     settings: Mapping[str, str]
-    bpm: int
+    message_bytes: Annotated[int, Column("bpm")]
     value: float
     low: float | None
     high: float | None
@@ -72,8 +74,8 @@ def recommendations(
         less_is_better: figures are times of a fixed volume; then throughput is the only aim.
     """
     found: list[Recommendation] = []
-    for bpm in sorted({each.bpm for each in results}):
-        cases = list(_cases([each for each in results if each.bpm == bpm]))
+    for message_bytes in sorted({each.message_bytes for each in results}):
+        cases = list(_cases([each for each in results if each.message_bytes == message_bytes]))
         if len(cases) > 1:
             found.extend(_quickest(cases) if less_is_better else _best(cases))
     return tuple(found)
@@ -106,7 +108,7 @@ def _cases(results: Sequence[Result]) -> Iterator[CaseFigure]:
     for own in by_case.values():
         yield CaseFigure(
             own[0].settings,
-            own[0].bpm,
+            own[0].message_bytes,
             median(each.estimate or 0.0 for each in own),
             _middle([each.low for each in own]),
             _middle([each.high for each in own]),

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Annotated
 
+from metrics.columns import Column
 from metrics.comparing.effects import (
     BETWEEN_STARTS_SD,
     PAIRS_MIN,
@@ -29,7 +31,7 @@ class Result:
     Attributes:
         settings: full path of each key that varies → its value.
         repeat: from 1.
-        bpm: message size [B].
+        message_bytes: message size [B].
         value: the figure; None where the case has no answer [MB/s].
         low, high: where it lies at 90 %; None where that is not known [MB/s].
         p50_ms, p99_ms, p999_ms: latencies at the figure.
@@ -47,7 +49,7 @@ class Result:
 
     settings: Mapping[str, str]
     repeat: int
-    bpm: int
+    message_bytes: Annotated[int, Column("bpm")]
     value: float | None
     low: float | None = None
     high: float | None = None
@@ -90,7 +92,7 @@ class AxisEffect:
 
     Attributes:
         axis: full path of the key.
-        bpm: message size [B].
+        message_bytes: message size [B].
         before, after: the first value, and the other.
         effect: of `after`; None where too little was measured.
         conclusion: what to call it, among all comparisons of the sweep.
@@ -103,7 +105,7 @@ class AxisEffect:
     """
 
     axis: str
-    bpm: int
+    message_bytes: Annotated[int, Column("bpm")]
     before: str
     after: str
     effect: Effect | None
@@ -139,10 +141,10 @@ def effects_of(
     """
     found: list[AxisEffect] = []
     for axis, values in axes.items():
-        for bpm in sorted({each.bpm for each in results}):
-            own = [each for each in results if each.bpm == bpm and each.value]
+        for message_bytes in sorted({each.message_bytes for each in results}):
+            own = [each for each in results if each.message_bytes == message_bytes and each.value]
             for value in values[1:]:
-                found.extend(_against(own, axis, bpm, (values[0], value), between_sd))
+                found.extend(_against(own, axis, message_bytes, (values[0], value), between_sd))
     if not any(each.count for each in found):  # the cases change several keys at a time
         found = list(_between_cases(results, axes, between_sd)) or found
     conclusions = conclude([each.effect for each in found], min_effect)
@@ -154,7 +156,11 @@ def effects_of(
 
 
 def _against(
-    results: Sequence[Result], axis: str, bpm: int, values: tuple[str, str], between_sd: float
+    results: Sequence[Result],
+    axis: str,
+    message_bytes: int,
+    values: tuple[str, str],
+    between_sd: float,
 ) -> Iterator[AxisEffect]:
     """One value against the first: over all that else varies, or apart where that differs."""
     before, after = values
@@ -163,7 +169,7 @@ def _against(
         by_repeats = len(pairs) >= PAIRS_MIN
         effect = _effect(pairs, by_repeats, between_sd)
         known = (effect, Conclusion.NO_ANSWER, len(pairs), by_repeats, where)
-        return AxisEffect(axis, bpm, before, after, *known, seen=_seen(pairs))
+        return AxisEffect(axis, message_bytes, before, after, *known, seen=_seen(pairs))
 
     pairs = _pairs(results, axis, before, after)
     places: dict[tuple[tuple[str, str], ...], Pairs] = {}
@@ -182,10 +188,10 @@ def _between_cases(
     results: Sequence[Result], axes: Mapping[str, Sequence[str]], between_sd: float
 ) -> Iterator[AxisEffect]:
     """Each case against the first one, where no two of them differ in one key alone."""
-    for bpm in sorted({each.bpm for each in results}):
+    for message_bytes in sorted({each.message_bytes for each in results}):
         by_case: dict[str, list[Result]] = {}
         for each in results:
-            if each.bpm == bpm and each.value:
+            if each.message_bytes == message_bytes and each.value:
                 by_case.setdefault(", ".join(each.settings[axis] for axis in axes), []).append(each)
         names = list(by_case)
         for name in names[1:]:
@@ -199,7 +205,7 @@ def _between_cases(
                 by_repeats,
             )
             seen = _seen(pairs)
-            yield AxisEffect(", ".join(axes), bpm, names[0], name, *known, seen=seen)
+            yield AxisEffect(", ".join(axes), message_bytes, names[0], name, *known, seen=seen)
 
 
 def _seen(pairs: Pairs) -> float | None:

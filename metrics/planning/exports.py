@@ -50,7 +50,7 @@ class Allowance:
 
         Of batches that are full and not compressed; the headers of small ones add to it.
         """
-        size = self.limit.bpm
+        size = self.limit.message_bytes
         return self.mb_per_s * record_bytes(0, size, 1.0) / size
 
     @property
@@ -59,7 +59,7 @@ class Allowance:
         limit = self.limit
         told = (
             f"redline run {self.run_id}: a broker sustained "
-            f"{format_mb_per_s(limit.mb_per_s_to_buy_for)} MB/s of {format_size(limit.bpm)} "
+            f"{format_mb_per_s(limit.mb_per_s_to_buy_for)} MB/s of {format_size(limit.message_bytes)} "
             f"messages with replication factor {limit.replication_factor} and "
             f"{limit.consumer_groups} consumer group{'' if limit.consumer_groups == 1 else 's'}; "
             f"{format_ratio(self.safety)} of it may be used"

@@ -12,7 +12,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Annotated
 
+from metrics.columns import Column
 from metrics.common.errors import ConfigError
 from metrics.planning.wire_model import Framing, wire_bytes
 from metrics.traffic.consumers import ConsumerOptions
@@ -30,7 +32,7 @@ class MeasuredLimit:
     """What one broker sustained at one message size.
 
     Attributes:
-        bpm: bytes per message [B].
+        message_bytes: bytes per message [B].
         mb_per_s: payload from producers per broker [MB/s].
         limited_by: the resource that bound it, or None when unknown.
         replication_factor, consumer_groups: of the pattern that was measured.
@@ -38,7 +40,7 @@ class MeasuredLimit:
         doubt: why the limit is doubtful, a sentence without its stop; empty where it is not.
     """
 
-    bpm: int
+    message_bytes: Annotated[int, Column("bpm")]
     mb_per_s: float
     limited_by: str | None = None
     replication_factor: int = 3
@@ -59,7 +61,7 @@ class Demand:
 
     Attributes:
         mb_per_s: payload from producers today, all brokers together [MB/s].
-        bpm: bytes per message [B].
+        message_bytes: bytes per message [B].
         replication_factor: replicas of a partition, the leader among them.
         consumer_groups: groups that each read everything.
         growth: by how much the payload grows until more brokers are bought [ratio].
@@ -69,7 +71,7 @@ class Demand:
     """
 
     mb_per_s: float
-    bpm: int
+    message_bytes: Annotated[int, Column("bpm")]
     replication_factor: int = 3
     consumer_groups: int = 0
     growth: float = 0.0
@@ -85,9 +87,9 @@ class Demand:
                     f"{name} is {value:g}; expected a ratio from 0 to below 1, such as 0.2 for "
                     "20 % (growth may be more); correct it"
                 )
-        if self.mb_per_s <= 0 or self.bpm < 1 or self.replication_factor < 1:
+        if self.mb_per_s <= 0 or self.message_bytes < 1 or self.replication_factor < 1:
             raise ConfigError(
-                f"the demand is {self.mb_per_s:g} MB/s in messages of {self.bpm} B with "
+                f"the demand is {self.mb_per_s:g} MB/s in messages of {self.message_bytes} B with "
                 f"{self.replication_factor} replicas; expected more than 0 of each; correct it"
             )
 
@@ -139,7 +141,7 @@ def provision(limits: Sequence[MeasuredLimit], demand: Demand) -> Provision:
     Raises:
         ConfigError: there is no limit, or the size lies outside of the measured ones.
     """
-    at_size, assumptions = limit_at(limits, demand.bpm)
+    at_size, assumptions = limit_at(limits, demand.message_bytes)
     scale = at_size.replication_factor / demand.replication_factor
     limit, usable = at_size.mb_per_s * scale, at_size.mb_per_s_to_buy_for * scale
     if demand.replication_factor != at_size.replication_factor:
@@ -223,8 +225,8 @@ def _need(resource: str, needed: float, usable: float, demand: Demand) -> Need:
 def _payload_of_link(demand: Demand) -> float:
     """Payload from producers per broker that fills its link in the busier direction [MB/s]."""
     pattern = TrafficPattern(
-        np=1,
-        producer=ProducerPattern(demand.bpm, FULL_BATCHES_PER_S),
+        producers=1,
+        producer=ProducerPattern(demand.message_bytes, FULL_BATCHES_PER_S),
         topic=TopicOptions(replication_factor=demand.replication_factor),
         phases=Phases(warmup_s=0.0, measure_s=1.0),
         consumers=ConsumerOptions(groups=demand.consumer_groups),
@@ -232,70 +234,77 @@ def _payload_of_link(demand: Demand) -> float:
     sizes = wire_bytes(pattern, Framing())
     assert demand.link_mbit_per_s is not None
     on_wire = max(sizes.brokers_in, sizes.brokers_out)  # of all brokers, which share it evenly
-    return demand.link_mbit_per_s / 8.0 * demand.bpm / on_wire
+    return demand.link_mbit_per_s / 8.0 * demand.message_bytes / on_wire
 
 
-def limit_at(limits: Sequence[MeasuredLimit], bpm: int) -> tuple[MeasuredLimit, tuple[str, ...]]:
+def limit_at(
+    limits: Sequence[MeasuredLimit], message_bytes: int
+) -> tuple[MeasuredLimit, tuple[str, ...]]:
     """The limit at a message size, and what was assumed to say so.
 
     Raises:
         ConfigError: there is no limit, or one whose interval begins at 0, or the size lies
             outside of the measured ones.
     """
-    known = sorted((one for one in limits if one.mb_per_s > 0), key=lambda one: one.bpm)
+    known = sorted((one for one in limits if one.mb_per_s > 0), key=lambda one: one.message_bytes)
     if not known:
         raise ConfigError(
             "no limit above 0 was measured; expected boundary points of a finished run; run "
             "redline find-limit first"
         )
     for one in known:
-        if one.bpm == bpm:
+        if one.message_bytes == message_bytes:
             return _above_zero(one), ()
     for low, high in pairwise(known):
-        if low.bpm < bpm < high.bpm:
-            return _between(_above_zero(low), _above_zero(high), bpm)
+        if low.message_bytes < message_bytes < high.message_bytes:
+            return _between(_above_zero(low), _above_zero(high), message_bytes)
     raise ConfigError(
-        f"messages of {format_size(bpm)} lie outside of the measured "
-        f"{format_size(known[0].bpm)} to {format_size(known[-1].bpm)}; expected a size between "
-        f"them; measure it with --set workload.message_bytes='[{bpm}]'"
+        f"messages of {format_size(message_bytes)} lie outside of the measured "
+        f"{format_size(known[0].message_bytes)} to {format_size(known[-1].message_bytes)}; expected a size between "
+        f"them; measure it with --set workload.message_bytes='[{message_bytes}]'"
     )
 
 
 def _above_zero(one: MeasuredLimit) -> MeasuredLimit:
     if not one.mb_per_s_to_buy_for > 0:
         raise ConfigError(
-            f"the 90 % interval of the limit at {format_size(one.bpm)} begins at 0 MB/s; expected "
+            f"the 90 % interval of the limit at {format_size(one.message_bytes)} begins at 0 MB/s; expected "
             "more to plan with; measure that size again, with a smaller goal.search.resolution"
         )
     return one
 
 
 def _between(
-    low: MeasuredLimit, high: MeasuredLimit, bpm: int
+    low: MeasuredLimit, high: MeasuredLimit, message_bytes: int
 ) -> tuple[MeasuredLimit, tuple[str, ...]]:
-    share = (bpm - low.bpm) / (high.bpm - low.bpm)
+    share = (message_bytes - low.message_bytes) / (high.message_bytes - low.message_bytes)
 
     def between(at_low: float, at_high: float) -> float:
-        time_low, time_high = low.bpm / at_low, high.bpm / at_high  # µs a message
-        return bpm / (time_low + share * (time_high - time_low))
+        time_low, time_high = (
+            low.message_bytes / at_low,
+            high.message_bytes / at_high,
+        )  # µs a message
+        return message_bytes / (time_low + share * (time_high - time_low))
 
     mb_per_s = between(low.mb_per_s, high.mb_per_s)
     has_low = low.mb_per_s_low is not None or high.mb_per_s_low is not None
-    nearer = low if bpm * bpm < low.bpm * high.bpm else high
+    nearer = low if message_bytes * message_bytes < low.message_bytes * high.message_bytes else high
     sentence = (
-        f"messages of {format_size(bpm)} were not measured: {format_mb_per_s(mb_per_s)} MB/s a "
-        f"broker lies between those of {format_size(low.bpm)} and {format_size(high.bpm)}, at a "
+        f"messages of {format_size(message_bytes)} were not measured: {format_mb_per_s(mb_per_s)} MB/s a "
+        f"broker lies between those of {format_size(low.message_bytes)} and {format_size(high.message_bytes)}, at a "
         "fixed cost per record and per byte"
     )
     found = replace(
         nearer,
-        bpm=bpm,
+        message_bytes=message_bytes,
         mb_per_s=mb_per_s,
         mb_per_s_low=(
             between(low.mb_per_s_to_buy_for, high.mb_per_s_to_buy_for) if has_low else None
         ),
         doubt="; ".join(
-            f"at {format_size(each.bpm)} {each.doubt}" for each in (low, high) if each.doubt
+            f"at {format_size(each.message_bytes)} {each.doubt}"
+            for each in (low, high)
+            if each.doubt
         ),
     )
     return found, (sentence,)

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
+from metrics.columns import Column
 from metrics.common.errors import ConfigError
 from metrics.comparing.sweeps import Result
 from metrics.units import format_size
 
+BROKERS_KEY = "cluster.testbed.brokers"
+"""Full path of the number of brokers that a run starts."""
+PROPERTIES_PREFIX = "cluster.testbed.properties."
+"""Full path of the brokers' properties, before the name of one."""
 SIZES = (
-    "cluster.testbed.brokers",
-    "cluster.testbed.properties.cpus",
-    "cluster.testbed.properties.heap_mb",
-    "cluster.testbed.properties.log_dirs",
+    BROKERS_KEY,
+    f"{PROPERTIES_PREFIX}cpus",
+    f"{PROPERTIES_PREFIX}heap_mb",
+    f"{PROPERTIES_PREFIX}log_dirs",
 )
 """What makes a set-up larger, the dearest first; other settings cost nothing."""
 DAY_S = 86_400
@@ -25,12 +31,12 @@ class Setup:
 
     Attributes:
         settings: full path of each key that varies → its value.
-        bpm: message size [B].
+        message_bytes: message size [B].
         mb_per_s: the lowest of its limits' lower ends at 90 %, over all repeats [MB/s].
     """
 
     settings: Mapping[str, str]
-    bpm: int
+    message_bytes: Annotated[int, Column("bpm")]
     mb_per_s: float
 
     @property
@@ -41,7 +47,7 @@ class Setup:
     @property
     def messages_per_minute(self) -> float:
         """Messages of a minute."""
-        return self.mb_per_s * 1e6 / self.bpm * 60
+        return self.mb_per_s * 1e6 / self.message_bytes * 60
 
     @property
     def size(self) -> tuple[float, ...]:
@@ -49,26 +55,26 @@ class Setup:
         return tuple(float(self.settings.get(path, 0)) for path in SIZES)
 
 
-def setups_of(results: Sequence[Result], bpm: int) -> list[Setup]:
+def setups_of(results: Sequence[Result], message_bytes: int) -> list[Setup]:
     """What each case carries at a message size, the smallest set-up first.
 
     Raises:
         ConfigError: no case has a limit at this size, or they are not in MB/s.
     """
-    sizes = sorted({each.bpm for each in results if each.value})
-    if bpm not in sizes:
+    sizes = sorted({each.message_bytes for each in results if each.value})
+    if message_bytes not in sizes:
         known = ", ".join(map(format_size, sizes)) or "none"
         raise ConfigError(
-            f"no case of the sweep has a limit at {format_size(bpm)}; expected a size that was "
+            f"no case of the sweep has a limit at {format_size(message_bytes)}; expected a size that was "
             f"measured: {known}; name one, or measure it"
         )
     lowest: dict[tuple[tuple[str, str], ...], float] = {}
     for each in results:
-        if each.bpm == bpm and each.value:
+        if each.message_bytes == message_bytes and each.value:
             case = tuple(sorted(each.settings.items()))
             low = min(each.value, each.low or each.value)
             lowest[case] = min(low, lowest.get(case, low))
-    found = [Setup(dict(case), bpm, low) for case, low in lowest.items()]
+    found = [Setup(dict(case), message_bytes, low) for case, low in lowest.items()]
     return sorted(found, key=lambda one: (*one.size, one.mb_per_s))
 
 

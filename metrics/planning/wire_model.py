@@ -85,7 +85,7 @@ class Assumptions:
 def batch_bytes(producer: ProducerPattern, compressed_share: float = 1.0) -> float:
     """Size of a batch, header included [B]."""
     records = sum(
-        record_bytes(index, producer.bpm, producer.rate_records_per_s, producer.payload)
+        record_bytes(index, producer.message_bytes, producer.rate_records_per_s, producer.payload)
         for index in range(producer.records_per_batch)
     )
     return BATCH_HEADER_BYTES + records * compressed_share
@@ -185,15 +185,15 @@ def describe(patterns: Iterable[TrafficPattern], framing: Framing = Framing()) -
     told = []
     for pattern in patterns:
         now, more = wire_bytes(pattern, framing), wire_bytes(_longer(pattern, 8), framing)
-        ahead, back = now.mbit_per_s(1e6 / pattern.bpm)
+        ahead, back = now.mbit_per_s(1e6 / pattern.message_bytes)
         growth = (more.brokers_in + more.brokers_out) / (now.brokers_in + now.brokers_out) - 1
         told.append(
-            f"{pattern.bpm:,} B: {ahead:.1f} in and {back:.1f} out "
+            f"{pattern.message_bytes:,} B: {ahead:.1f} in and {back:.1f} out "
             f"(8 B more per message: {growth:+.2%})"
         )
     return f"Mbit/s on all brokers' interfaces for each MB/s of payload: {'; '.join(told)}"
 
 
 def _longer(pattern: TrafficPattern, by_bytes: int) -> TrafficPattern:
-    longer = replace(pattern.producer, bpm=pattern.bpm + by_bytes)
+    longer = replace(pattern.producer, message_bytes=pattern.message_bytes + by_bytes)
     return replace(pattern, producer=longer)

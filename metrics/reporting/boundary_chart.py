@@ -1,4 +1,4 @@
-"""The boundary line as a chart: one Altair specification, drawn as HTML and as PNG."""
+"""The chart of the boundary line: one Altair specification, drawn as HTML and as PNG."""
 
 from __future__ import annotations
 
@@ -35,15 +35,16 @@ from metrics.windows.resource import Resource
 _PANEL_WIDTH, _PANEL_HEIGHT = 430, 320  # [px]
 _NOT_BOUND = "no overload seen"
 _LEGEND = alt.Legend(
-    title="What bound it", orient="bottom", direction="horizontal", symbolOpacity=1
+    title="Limiting resource", orient="bottom", direction="horizontal", symbolOpacity=1
 )
 
 
 def write_chart(summary: RunSummary, html_path: Path, png_path: Path) -> tuple[Path, ...]:
-    """Draw the boundary line of `summary` into both files.
+    """Draw the boundary line of `summary` into both files; the HTML file is self-contained.
 
-    The HTML holds all that it needs and loads nothing. Returns the files written: none
-    where the summary has no boundary, and no picture where `drawing` has no vl-convert.
+    Returns:
+        The files that were written: none if the summary has no boundary, and only the HTML
+        file if vl-convert is not installed.
     """
     if not summary.boundaries:
         return ()
@@ -56,9 +57,9 @@ def write_chart(summary: RunSummary, html_path: Path, png_path: Path) -> tuple[P
 
 
 def boundary_spec(summary: RunSummary) -> dict[str, Any]:
-    """The Vega-Lite specification: payload a broker, and messages, over message size."""
+    """The Vega-Lite specification: payload per broker and messages/s over message size."""
     rows = [_row(boundary, summary.brokers) for boundary in summary.boundaries]
-    sizes = [boundary.bpm for boundary in summary.boundaries]
+    sizes = [boundary.message_bytes for boundary in summary.boundaries]
     payload = _linear_y(_heights(rows, "mb"))
     panels = [_panel(rows, sizes, "mb", payload, below=True)]
     positive = [row for row in rows if row["mps_lower"] > 0]  # a logarithmic axis has no zero
@@ -73,7 +74,7 @@ PAYLOAD_TITLE = "Payload per broker (whole cluster) [MB/s]"
 
 
 def _row(boundary: Boundary, brokers: int) -> dict[str, Any]:
-    """One point of the line, with all that its tooltip says."""
+    """One point of the line, with the texts of its tooltip."""
     upper = boundary.mb_per_s_per_broker_overloaded
     if upper is None and boundary.mb_per_s_overloaded is not None and brokers:
         upper = boundary.mb_per_s_overloaded / brokers
@@ -81,8 +82,8 @@ def _row(boundary: Boundary, brokers: int) -> dict[str, Any]:
     span = span_words(boundary)
     bound = boundary.limited_by or Resource.UNKNOWN.value
     return {
-        "bpm": boundary.bpm,
-        "size": format_size(boundary.bpm),
+        "bpm": boundary.message_bytes,
+        "size": format_size(boundary.message_bytes),
         "mb_lower": boundary.mb_per_s_per_broker,
         "mb_upper": upper,
         "mb_low": boundary.mb_per_s_per_broker_low,
@@ -110,7 +111,7 @@ def _row(boundary: Boundary, brokers: int) -> dict[str, Any]:
 
 
 def _payload_label(boundary: Boundary) -> str:
-    """Per broker and, below it, of the whole cluster, which cards and tables tell first."""
+    """The payload per broker and, on a second line, of the whole cluster."""
     each, whole = boundary.mb_per_s_per_broker, boundary.mb_per_s
     return "\n".join(
         (format_mb_per_s(each), *([f"({format_mb_per_s(whole)})"] if whole > each else []))
@@ -118,14 +119,14 @@ def _payload_label(boundary: Boundary) -> str:
 
 
 def _messages(boundary: Boundary, mb_per_s: float | None) -> float | None:
-    """Messages per second that carry a payload [1/s]; None where their size is what varies."""
+    """Messages per second that carry a payload [1/s]; None if the message size varies."""
     if mb_per_s is None or boundary.mb_per_s <= 0 or boundary.along is MESSAGE_BYTES:
         return None
     return boundary.mps * mb_per_s / boundary.mb_per_s or None
 
 
 def _heights(rows: Sequence[Mapping[str, Any]], name: str) -> list[float]:
-    """All that a panel has to have room for."""
+    """All values that the y axis of a panel must include."""
     return [v for end in ("lower", "upper", "low", "high") for v in _values(rows, f"{name}_{end}")]
 
 
@@ -134,7 +135,7 @@ def _values(rows: Sequence[Mapping[str, Any]], name: str) -> list[float]:
 
 
 def _linear_y(values: Sequence[float]) -> dict[str, Any]:
-    """An axis from zero, with room above the highest bracket."""
+    """A linear axis from zero, with a margin above the highest value."""
     domain = [0, max(values) * 1.12 or 1]
     scale = alt.Scale(domain=domain, nice=False)
     axis = alt.Axis(format=",~r", tickCount=6)
@@ -142,7 +143,7 @@ def _linear_y(values: Sequence[float]) -> dict[str, Any]:
 
 
 def _log_y(values: Sequence[float]) -> dict[str, Any]:
-    """A logarithmic axis with lines at 1, 2 and 5."""
+    """A logarithmic axis with grid lines at 1, 2 and 5."""
     lowest, highest = min(values), max(values)
     decades = range(math.floor(math.log10(lowest)) - 1, math.ceil(math.log10(highest)) + 1)
     lines = [digit * 10.0**decade for decade in decades for digit in (1, 2, 5)]
@@ -161,10 +162,12 @@ def _panel(
     *,
     below: bool,
 ) -> alt.LayerChart:
-    """One panel: the line through the sustained sides, and up to the overloaded ones a band.
+    """One panel: the line joins the sustained sides; a band reaches up to the overloaded sides.
 
-    A bar is the interval, or without one the bracket. The figures stand on the side of the
-    points that the line leaves free.
+    A bar shows the interval or, if that is not known, the bracket.
+
+    Args:
+        below: True to print the figures below the points, where the line leaves room.
     """
     upper, low, high = (f"{name}_{end}" for end in ("upper", "low", "high"))
     y = alt.Y(f"{name}_lower", type="quantitative", **axis)
@@ -195,7 +198,7 @@ def _panel(
         hollow.mark_point(size=95, filled=False, strokeWidth=2, opacity=1).encode(**looks),
         base.mark_text(**figures).encode(text=f"{name}_label:N"),
     )
-    data = alt.InlineData(values=[dict(row) for row in rows])  # once, for all marks
+    data = alt.InlineData(values=[dict(row) for row in rows])  # shared by all marks
     return alt.LayerChart(data=data, layer=list(marks), width=_PANEL_WIDTH, height=_PANEL_HEIGHT)
 
 
@@ -204,7 +207,7 @@ def _at(name: str) -> alt.Y:
 
 
 def _size_axis(sizes: Sequence[int]) -> alt.X:
-    """Message sizes on a logarithmic axis, marked where something was measured."""
+    """A logarithmic axis of message sizes, with a label at each measured size."""
     sizes = sorted(set(sizes))
     names = " : ".join(f"datum.value == {size} ? '{format_size(size)}'" for size in sizes)
     return alt.X(
@@ -219,14 +222,14 @@ def _size_axis(sizes: Sequence[int]) -> alt.X:
 
 
 def _log_domain(sizes: Sequence[float]) -> list[float]:
-    """The sizes with a margin on both sides, the right one wide enough for a figure."""
+    """The range of the sizes with a margin on both sides; the right one has room for a figure."""
     lowest, highest = min(sizes), max(sizes)
     margin = max(1.5, (highest / lowest) ** 0.1)
     return [lowest / margin, highest * margin**1.4]
 
 
 def _color(rows: Sequence[Mapping[str, Any]]) -> alt.Color:
-    """Colours and legend for the resources that occur."""
+    """Colors and legend of the resources that occur."""
     domain = _bound(rows)
     colors = [RESOURCE_COLORS.get(name, NEUTRAL) for name in domain]
     return alt.Color(
@@ -238,7 +241,7 @@ def _color(rows: Sequence[Mapping[str, Any]]) -> alt.Color:
 
 
 def _shape(rows: Sequence[Mapping[str, Any]]) -> alt.Shape:
-    """A shape for each resource too: colour alone is not for every eye, nor for every printer."""
+    """Shapes of the resources, for readers who cannot distinguish the colors and for print."""
     domain = _bound(rows)
     shapes = [RESOURCE_SHAPES.get(name, "wedge") for name in domain]
     scale = alt.Scale(domain=domain, range=shapes)
@@ -246,7 +249,7 @@ def _shape(rows: Sequence[Mapping[str, Any]]) -> alt.Shape:
 
 
 def _bound(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What bound the points, each once."""
+    """The limiting resources of the points, without repetition."""
     found = {row["bound"] for row in rows}
     known = [name for name in RESOURCE_COLORS if name in found]
     return [*known, *sorted(found - set(known))]
@@ -272,8 +275,8 @@ def _tooltip() -> list[alt.Tooltip]:
 def _title(summary: RunSummary) -> alt.TitleParams:
     brokers = f"{summary.brokers} broker{'s'[: summary.brokers != 1]}, " if summary.brokers else ""
     legend = (
-        "Line: most load sustained. Band: up to the least load that was too much. "
-        f"Bar: where the limit lies {AT_LEVEL}. Hollow: doubtful, or not found."
+        "Line: highest sustained load. Band: up to the lowest overload. "
+        f"Bar: interval of the limit {AT_LEVEL}. Hollow: doubtful or not found."
     )
     facts = f"{brokers}goal {summary.goal}, {summary.started_at[:10]}"
     return alt.TitleParams(
@@ -285,7 +288,7 @@ def _title(summary: RunSummary) -> alt.TitleParams:
 
 
 def _short_count(count: float) -> str:
-    """A count that fits beside a point, three digits: 160 k, 1.25 M."""
+    """A count with three digits, short enough to stand beside a point: 160 k, 1.25 M."""
     for factor, unit in ((1e9, " G"), (1e6, " M"), (1e3, " k")):
         if count >= factor * 0.9995:
             return f"{_three_digits(count / factor)}{unit}"

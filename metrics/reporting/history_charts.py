@@ -1,4 +1,4 @@
-"""Charts of several runs: the newest boundary lines, and each point over time."""
+"""Charts of several runs: the newest boundary lines, and each boundary point over time."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _OUTCOME_SHAPES = alt.Scale(
 
 
 def lines_chart(points: Rows) -> alt.LayerChart:
-    """Boundary lines beside each other: one for each cluster, workload and goal.
+    """Draw boundary lines into one chart: a line for each cluster, workload and goal.
 
     Args:
         points: rows of `metrics.tables.views.points_for_people`, along np.
@@ -70,14 +70,14 @@ def lines_chart(points: Rows) -> alt.LayerChart:
     )
     title = _title(
         "The newest boundary lines",
-        f"Points: most load sustained; hollow: doubtful. Bars: the limit {AT_LEVEL}, or where "
-        "that is not known up to the least load that was too much.",
+        f"Points: highest sustained load; hollow: doubtful. Bars: interval of the limit {AT_LEVEL}"
+        " or, if that is not known, the bracket.",
     )
     return alt.LayerChart(layer=list(layers), title=title, width=_WIDTH, height=_HEIGHT)
 
 
 def _interval(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The ends of a point's bar [MB/s per broker], and with its latencies in words."""
+    """The ends of a point's bar [MB/s per broker], and its interval and latencies as text."""
     low, high = row["mb_per_s_per_broker_low"], row["mb_per_s_per_broker_high"]
     latencies = (row[f"latency_{name}_ms"] for name in ("p50", "p99", "p999"))
     words = {
@@ -90,9 +90,9 @@ def _interval(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def history_charts(points: Rows) -> list[alt.LayerChart]:
-    """Each boundary point over time with its bracket; triangles where it fell or rose.
+    """Draw each boundary point over time with its bracket; triangles mark where it moved.
 
-    A chart for each cluster, workload, goal and axis.
+    Returns one chart for each cluster, workload, goal and axis.
 
     Args:
         points: rows of `metrics.tables.histories.boundary_history`.
@@ -123,7 +123,7 @@ def _history_chart(points: Rows, title: str) -> alt.LayerChart:
         }
         for row in points
     ]
-    sizes = [format_size(bpm) for bpm in sorted({row["bpm"] for row in points})]
+    sizes = [format_size(message_bytes) for message_bytes in sorted({row["bpm"] for row in points})]
     base = alt.Chart(alt.InlineData(values=values)).encode(
         x=_time_axis(),
         y=alt.Y("low:Q", title="Payload per broker [MB/s]", scale=alt.Scale(zero=True)),
@@ -134,7 +134,7 @@ def _history_chart(points: Rows, title: str) -> alt.LayerChart:
     shape = alt.Shape(
         "moved:N",
         scale=alt.Scale(domain=list(_SHAPES), range=list(_SHAPES.values())),
-        legend=alt.Legend(title="Against the run before", values=["fell", "held", "rose"]),
+        legend=alt.Legend(title="Compared with the previous run", values=["fell", "held", "rose"]),
     )
     layers = (
         base.mark_rule(strokeWidth=2).encode(y2="high:Q"),
@@ -147,9 +147,9 @@ def _history_chart(points: Rows, title: str) -> alt.LayerChart:
 
 
 def nights_charts(nights: Rows) -> list[alt.LayerChart]:
-    """The figure of each nightly case over the nights, coloured by what each night said of it.
+    """Draw the figure of each nightly case over time; the color shows the night's outcome.
 
-    A chart for each suite, cluster and case.
+    Returns one chart for each suite, cluster and case.
 
     Args:
         nights: rows of `metrics.tables.histories.nights`.
@@ -175,7 +175,7 @@ def _nights_chart(nights: Rows, title: str) -> alt.LayerChart:
     ]
     outcomes = alt.Scale(domain=list(_OUTCOMES), range=list(_OUTCOMES.values()))
     shown = [name for name in _OUTCOMES if any(value["outcome"] == name for value in values)]
-    legend = alt.Legend(title="Against the nights before", values=shown)
+    legend = alt.Legend(title="Compared with earlier nights", values=shown)
     base = alt.Chart(alt.InlineData(values=values)).encode(
         x=_time_axis(), y=alt.Y("value:Q", title=nights[0]["measure"], scale=alt.Scale(zero=True))
     )
@@ -214,7 +214,7 @@ def _rate(field: str, title: str) -> alt.Tooltip:
     return alt.Tooltip(f"{field}:Q", title=f"{title} [MB/s]", format=".3~r")
 
 
-_BRACKETS = "Points: most load sustained. Bars: up to the least load that was too much."
+_BRACKETS = "Points: highest sustained load. Bars: up to the lowest overload."
 
 
 def _title(text: str, legend: str = _BRACKETS) -> alt.TitleParams:

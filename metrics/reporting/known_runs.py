@@ -1,4 +1,4 @@
-"""The runs that left a folder, whatever job they were of, read from the files they left there."""
+"""The runs of all jobs below `--out`, read from the files in their folders."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from metrics.tables.cases import Outcome
 from metrics.units import format_mb_per_s, format_size, iso_utc
 
 TAGS = "tags.json"
-"""In a run's folder: what people called it, a list of words."""
+"""File of a run's tags in its folder, a JSON list of strings."""
 INDEX = "index.html"
 _UNREADABLE = "unreadable"
 
@@ -27,24 +27,24 @@ _FILES = {
     "nightly.json": "nightly",
     "summary.json": "run",
 }
-"""What a run leaves for programs → the job; of a run with several of them the first counts."""
-_TOLD = ("started_at", "status", "cluster", "workload", "goal", "error")
+"""JSON file of a run → its job; if a folder has several of these files, the first counts."""
+_TEXT_KEYS = ("started_at", "status", "cluster", "workload", "goal", "error")
 _PAGES = ("sweep.html", "report.html", "compare.html", "nightly.html")
 
 
 @dataclass(frozen=True)
 class KnownRun:
-    """A run and its answer in a line.
+    """A run and its answer on one line.
 
     Attributes:
-        run_id: its folder's name.
+        run_id: name of its folder.
         job: `find-limit`, `traffic`, `sweep`, `compare` or `nightly`.
-        started_at: ISO 8601, UTC; empty where it is not known.
-        status: how it ended; `running` or `killed` of a folder without an answer.
-        cluster, workload, goal: names of its configuration; empty where it has several, or none.
-        answer: in a few words.
-        page: its page for people, relative to the folder of all runs; empty where it has none.
-        tags: what people called it.
+        started_at: ISO 8601, UTC; empty if it is not known.
+        status: how it ended; `running` or `killed` if the folder has no answer.
+        cluster, workload, goal: names of its configuration; empty if it has several or none.
+        answer: a short form of the answer.
+        page: its HTML page, relative to the folder of all runs; empty if it has none.
+        tags: the user's tags.
     """
 
     run_id: str
@@ -60,15 +60,15 @@ class KnownRun:
 
 
 IsDriven = Callable[[Path], bool]
-"""Whether a process drives the run of a folder."""
+"""A function that returns True while a process drives the run of a folder."""
 
 
 def known_runs(out: Path, is_driven: IsDriven) -> list[KnownRun]:
-    """All runs of a folder, the newest first; a file that cannot be read is told, and hides none.
+    """All runs of a folder, the newest first; a run with an unreadable file is listed as such.
 
     Args:
-        out: as runs had it by --out.
-        is_driven: tells a run that goes on from one whose driver was killed.
+        out: the folder that `--out` named.
+        is_driven: distinguishes a run in progress from one whose driver was killed.
     """
     if not out.is_dir():
         return []
@@ -78,7 +78,7 @@ def known_runs(out: Path, is_driven: IsDriven) -> list[KnownRun]:
 
 
 def _run_in(folder: Path, is_driven: IsDriven) -> KnownRun | None:
-    """The run of a folder; None where the folder is none of a run's."""
+    """The run of a folder; None if the folder does not belong to a run."""
     if not folder.is_dir():
         return None
     tags, page = tags_of(folder), _page_in(folder)
@@ -88,12 +88,13 @@ def _run_in(folder: Path, is_driven: IsDriven) -> KnownRun | None:
             return _read(folder.name, file, job, page, tags)
     if (folder / "run.log").exists() or (folder / "experiment.json").exists():
         status = "running" if is_driven(folder) else "killed"
-        return KnownRun(folder.name, "", _begun(folder.name), status, page=page, tags=tags)
+        started_at = _start_time(folder.name)
+        return KnownRun(folder.name, "", started_at, status, page=page, tags=tags)
     return None
 
 
-def _begun(run_id: str) -> str:
-    """When a run began, ISO 8601, UTC, as far as its id tells; else empty."""
+def _start_time(run_id: str) -> str:
+    """The start time in a run's id, ISO 8601, UTC; empty if the id has none."""
     try:
         begun = datetime.strptime(run_id[:15], "%Y%m%d-%H%M%S").replace(tzinfo=timezone.utc)
     except ValueError:
@@ -106,19 +107,19 @@ def _page_in(folder: Path) -> str:
 
 
 def tags_of(folder: Path) -> tuple[str, ...]:
-    """What people called a run; none where the file is no list of words."""
+    """The tags of a run; empty if the file is missing or is not a list."""
     try:
-        told = json.loads((folder / TAGS).read_text(encoding="utf-8"))
+        tags = json.loads((folder / TAGS).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return ()
-    return tuple(map(str, told)) if isinstance(told, list) else ()
+    return tuple(map(str, tags)) if isinstance(tags, list) else ()
 
 
 def write_tags(folder: Path, tags: Sequence[str]) -> None:
-    """Keep what people call a run.
+    """Store the tags of a run in its folder.
 
     Raises:
-        ConfigError: its folder cannot be written to.
+        ConfigError: the folder is not writable.
     """
     text = json.dumps(list(tags), ensure_ascii=False) + "\n"
     write_file("the file of a run's tags", folder / TAGS, text)
@@ -126,10 +127,10 @@ def write_tags(folder: Path, tags: Sequence[str]) -> None:
 
 def _read(run_id: str, file: Path, job: str, page: str, tags: tuple[str, ...]) -> KnownRun:
     try:
-        told = json.loads(file.read_text(encoding="utf-8"))
-        kind = _kind_of(told) if job == "run" else job
-        answer = _ANSWERS[kind](told)
-        texts = [str(told.get(name) or "") for name in _TOLD]
+        document = json.loads(file.read_text(encoding="utf-8"))
+        kind = _job_of(document) if job == "run" else job
+        answer = _ANSWERS[kind](document)
+        texts = [str(document.get(name) or "") for name in _TEXT_KEYS]
         started_at, status, cluster, workload, goal, error = texts
         return KnownRun(
             run_id, kind, started_at, status, cluster, workload, goal, answer or error, page, tags
@@ -139,12 +140,12 @@ def _read(run_id: str, file: Path, job: str, page: str, tags: tuple[str, ...]) -
         return KnownRun(run_id, job, "", _UNREADABLE, answer=text, page=page, tags=tags)
 
 
-def _kind_of(told: Mapping[str, Any]) -> str:
-    return "traffic" if told.get("trials") else "find-limit"
+def _job_of(document: Mapping[str, Any]) -> str:
+    return "traffic" if document.get("trials") else "find-limit"
 
 
-def _limits(told: Mapping[str, Any]) -> str:
-    limits = [restored(Boundary, each) for each in told["boundaries"]]
+def _limits_answer(document: Mapping[str, Any]) -> str:
+    limits = [restored(Boundary, each) for each in document["boundaries"]]
     kinds = dict.fromkeys((each.goal, each.state) for each in limits)
     parts = []
     for goal, state in kinds:
@@ -156,64 +157,67 @@ def _limits(told: Mapping[str, Any]) -> str:
 
 
 def _limit_words(limit: Boundary) -> str:
-    at, (load, _) = format_size(limit.bpm), limit.loads
+    at, (load, _) = format_size(limit.message_bytes), limit.loads
     if not load:
-        return f"{at}: nothing sustained"
+        return f"{at}: no load sustained"
     if limit.along.grows_payload:
         return f"{at}: {format_mb_per_s(limit.mb_per_s)} MB/s"
     return f"{at}: {limit.along.amount(load)}"
 
 
-def _held(told: Mapping[str, Any]) -> str:
-    verdicts = [str(each["verdict"]) for each in told["trials"]]
+def _load_answer(document: Mapping[str, Any]) -> str:
+    verdicts = [str(each["verdict"]) for each in document["trials"]]
     counted = (f"{verdicts.count(name)} {name}" for name in dict.fromkeys(verdicts))
-    return f"{format_size(told['trials'][0]['bpm'])}: {', '.join(counted)}"
+    return f"{format_size(document['trials'][0]['bpm'])}: {', '.join(counted)}"
 
 
-def _swept(told: Mapping[str, Any]) -> str:
-    cases = len({json.dumps(each["settings"], sort_keys=True) for each in told["results"]})
-    return f"{told['experiment']}: {cases} cases"
+def _sweep_answer(document: Mapping[str, Any]) -> str:
+    cases = len({json.dumps(each["settings"], sort_keys=True) for each in document["results"]})
+    return f"{document['experiment']}: {cases} cases"
 
 
-def _compared(told: Mapping[str, Any]) -> str:
-    cases = ", ".join(f"{format_size(case['bpm'])}: {case['conclusion']}" for case in told["cases"])
-    return f"{told['b']['label']} against {told['a']['label']}: {cases}" if cases else ""
+def _comparison_answer(document: Mapping[str, Any]) -> str:
+    cases = ", ".join(
+        f"{format_size(case['bpm'])}: {case['conclusion']}" for case in document["cases"]
+    )
+    labels = f"{document['b']['label']} against {document['a']['label']}" if cases else ""
+    return f"{labels}: {cases}" if cases else ""
 
 
-def _night(told: Mapping[str, Any]) -> str:
+def _night_answer(document: Mapping[str, Any]) -> str:
     cases: dict[Outcome, list[str]] = {}
-    for each in told["cases"]:
+    for each in document["cases"]:
         cases.setdefault(Outcome(each["outcome"]), []).append(each["case"])
     found = [
         f"{len(names)} {outcome.value}" + (f" ({', '.join(names)})" if outcome.stands_out else "")
         for outcome in Outcome
         if (names := cases.get(outcome))
     ]
-    return f"suite {told['suite']}, night {told['night']}: {', '.join(found)}"
+    return f"suite {document['suite']}, night {document['night']}: {', '.join(found)}"
 
 
 _ANSWERS = {
-    "find-limit": _limits,
-    "traffic": _held,
-    "sweep": _swept,
-    "compare": _compared,
-    "nightly": _night,
+    "find-limit": _limits_answer,
+    "traffic": _load_answer,
+    "sweep": _sweep_answer,
+    "compare": _comparison_answer,
+    "nightly": _night_answer,
 }
 
 
 def as_documents(runs: Sequence[KnownRun]) -> list[dict[str, Any]]:
-    """Runs for programs."""
+    """The runs as JSON objects."""
     return [asdict(each) for each in runs]
 
 
 def write_index(out: Path, runs: Sequence[KnownRun]) -> Path:
-    """The page of all runs, anew; its path.
+    """Write the page of all runs and return its path.
 
     Args:
-        runs: all that there are in the folder.
+        runs: all runs of the folder.
 
     Raises:
-        ConfigError: it cannot be written there.
+        ConfigError: the page cannot be written.
     """
     path = out / INDEX
     write_file("the page of all runs", path, render("index.html", runs=runs))
@@ -221,7 +225,7 @@ def write_index(out: Path, runs: Sequence[KnownRun]) -> Path:
 
 
 def table_rows(runs: Sequence[KnownRun]) -> Iterator[tuple[str, ...]]:
-    """A row of each run for people, under `COLUMNS`."""
+    """The rows of a table of the runs, with the headings `COLUMNS`."""
     for each in runs:
         what = " ".join(filter(None, (each.cluster, each.workload, each.goal)))
         name = f"{each.run_id} [{', '.join(each.tags)}]" if each.tags else each.run_id

@@ -1,13 +1,14 @@
-"""A night as files and sentences: nightly.json, its contract with programs, and its words."""
+"""The answer of a night: nightly.json for programs, sentences for people."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from metrics.columns import as_document
 from metrics.comparing.effects import Effect
 from metrics.comparing.nightly import NightComparison
 from metrics.reporting.files import write_atomic
@@ -19,18 +20,18 @@ SCHEMA_VERSION = 1
 
 @dataclass(frozen=True)
 class CaseReport:
-    """One case of a night, with or without an answer.
+    """The outcome of one case of a night.
 
     Attributes:
-        case, kind, bpm: name, `limit` or `load`, and message size [B].
-        outcome: what the night says of it.
-        text: the same in a sentence.
-        comparison: behind it, or None when it has no valid figure.
+        case, kind, message_bytes: name, `limit` or `load`, and message size [B].
+        outcome: the night's conclusion about the case.
+        text: the outcome in a sentence.
+        comparison: the comparison behind it, or None if the case has no valid figure.
     """
 
     case: str
     kind: str
-    bpm: int
+    message_bytes: int
     outcome: Outcome
     text: str
     comparison: NightComparison | None = None
@@ -38,18 +39,18 @@ class CaseReport:
 
 @dataclass(frozen=True)
 class NightReport:
-    """A night.
+    """The answer of a night.
 
     Attributes:
-        run_id, night, suite, cluster, workload, goal: what it is.
+        run_id, night, suite, cluster, workload, goal: names of the night and its configuration.
         started_at, finished_at: ISO 8601, UTC.
         status: `done`, `regression`, `no conclusion`, `stopped by a guard`, `interrupted` or
             `failed`.
-        exit_code: what the command returned.
-        error: the sentence that the user was shown, or None.
-        caveat: what a reader of the figures must know.
-        cases: all of the suite's, in its order.
-        environment: of this night.
+        exit_code: exit code of the command.
+        error: the error message that the user saw, or None.
+        caveat: a restriction that readers of the figures must know, or empty.
+        cases: all cases of the suite, in its order.
+        environment: the environment of this night.
     """
 
     run_id: str
@@ -68,10 +69,12 @@ class NightReport:
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
-def of_comparison(compared: NightComparison) -> CaseReport:
-    """The report of a case that was measured."""
+def case_report(compared: NightComparison) -> CaseReport:
+    """Report a case that was measured."""
     row = compared.tonight
-    return CaseReport(row.case, row.kind, row.bpm, compared.outcome, text_of(compared), compared)
+    return CaseReport(
+        row.case, row.kind, row.message_bytes, compared.outcome, comparison_text(compared), compared
+    )
 
 
 def text_of(compared: NightComparison) -> str:
@@ -81,12 +84,12 @@ def text_of(compared: NightComparison) -> str:
     figure = f"{name} {row.value:.4g} {unit}".rstrip()
     if effect is None:
         which = "comparable night" if compared.left_out else "night"
-        sentences = [f"{figure}: first {which}, so there is nothing to compare with"]
+        sentences = [f"{figure}: this is the first {which}, so there is no comparison"]
     else:
         nights = f"{effect.count} night{'' if effect.count == 1 else 's'}"
-        seen = f"a loss of {format_ratio(effect.smallest_visible)} would have been seen"
-        told = f"{_signed(effect.change)} ({_interval(effect)}) against {nights}"
-        sentences = [f"{figure}: {compared.outcome.value}, {told}; {seen}"]
+        least = f"the smallest detectable loss is {format_ratio(effect.smallest_visible)}"
+        change = f"{_signed(effect.change)} ({_interval(effect)}) against {nights}"
+        sentences = [f"{figure}: {compared.outcome.value}, {change}; {least}"]
     if compared.outcome is Outcome.REGRESSION:
         sentences += _cause(compared)
     sentences += [each.text for each in compared.left_out]
@@ -102,10 +105,10 @@ def _interval(effect: Effect) -> str:
 
 
 def _cause(compared: NightComparison) -> list[str]:
-    """What differs from the night before, and what bound the brokers then and now."""
+    """The differences from the night before, and the limiting resources then and now."""
     before, row = compared.before, compared.tonight
     changed = [f"{each.name} was {each.before}, is {each.after}" for each in compared.changes]
-    nothing = "nothing that was seen of the cluster differs"
+    nothing = "no recorded property of the cluster differs"
     found = [f"likely cause: {', '.join(changed)}" if changed else nothing]
     then = (before.limited_by if before else None) or "not known"
     if row.limited_by:
@@ -113,8 +116,8 @@ def _cause(compared: NightComparison) -> list[str]:
     return found
 
 
-def document_of(report: NightReport) -> dict[str, Any]:
-    """nightly.json, as docs/nightly.md describes it."""
+def night_document(report: NightReport) -> dict[str, Any]:
+    """The content of nightly.json, as docs/nightly.md describes it."""
     found = {
         name: getattr(report, name)
         for name in report.__dataclass_fields__
@@ -132,7 +135,7 @@ def _case_document(case: CaseReport) -> dict[str, Any]:
     head = {
         "case": case.case,
         "kind": case.kind,
-        "bpm": case.bpm,
+        "bpm": case.message_bytes,
         "outcome": case.outcome.value,
         "text": case.text,
     }
@@ -142,7 +145,7 @@ def _case_document(case: CaseReport) -> dict[str, Any]:
     row, before = compared.tonight, compared.before
     return {
         **head,
-        "np": row.np,
+        "np": row.producers,
         "measure": row.measure,
         "unit": MEASURES[row.measure][1],
         "value": row.value,
@@ -156,8 +159,8 @@ def _case_document(case: CaseReport) -> dict[str, Any]:
         "duration_s": row.duration_s,
         "effect": None if compared.effect is None else _effect(compared.effect),
         "nights": list(compared.nights),
-        "left_out": [asdict(each) for each in compared.left_out],
-        "changes": [asdict(each) for each in compared.changes],
+        "left_out": [as_document(each) for each in compared.left_out],
+        "changes": [as_document(each) for each in compared.changes],
         "notes": list(compared.notes),
         "limited_by": row.limited_by,
         "evidence": row.evidence,
@@ -167,7 +170,7 @@ def _case_document(case: CaseReport) -> dict[str, Any]:
 
 
 def _effect(effect: Effect) -> dict[str, float | int]:
-    """As changes, so that 0 is none and -0.1 a loss of 10 %."""
+    """An effect as relative changes: 0 is no change, -0.1 a loss of 10 %."""
     return {
         "change": effect.change,
         "low": effect.low - 1.0,
@@ -179,13 +182,13 @@ def _effect(effect: Effect) -> dict[str, float | int]:
 
 
 def write_night(report: NightReport, path: Path) -> None:
-    """Write nightly.json: a reader sees the old file or the new one, never a half."""
-    text = json.dumps(document_of(report), indent=2, allow_nan=False, ensure_ascii=False)
+    """Write nightly.json atomically."""
+    text = json.dumps(night_document(report), indent=2, allow_nan=False, ensure_ascii=False)
     write_atomic(path, text + "\n")
 
 
 def table_rows(cases: Sequence[CaseReport]) -> list[tuple[str, ...]]:
-    """The cases for people: case, figure, change, interval, nights, outcome."""
+    """The rows of a table of the cases: case, figure, change, interval, nights, outcome."""
     rows: list[tuple[str, ...]] = []
     for each in cases:
         compared = each.comparison

@@ -1,4 +1,4 @@
-"""Tables and charts of how the number of brokers depends on the demand."""
+"""Tables and charts that show how the number of brokers depends on the demand."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import altair as alt
 from metrics.planning.provisioning import Demand, MeasuredLimit, Provision, provision
 from metrics.reporting.chart_style import NEUTRAL, RESOURCE_COLORS
 from metrics.reporting.limit_words import AT_LEVEL
-from metrics.reporting.notebook_display import Shown, table_html
+from metrics.reporting.notebook_display import NotebookOutput, table_html
 from metrics.reporting.summary import RunSummary
 from metrics.units import format_mb_per_s, format_ratio, format_size
 
@@ -19,30 +19,30 @@ STEPS = 60
 _WIDTH, _HEIGHT = 240, 220  # [px]
 
 
-def answer_table(answer: Provision, demand: Demand) -> Shown:
-    """The answer in a table, and what it rests on in sentences."""
-    size, offline = format_size(demand.bpm), format_ratio(demand.offline)
+def answer_table(answer: Provision, demand: Demand) -> NotebookOutput:
+    """A table of the answer, with its assumptions in sentences."""
+    size, offline = format_size(demand.message_bytes), format_ratio(demand.offline)
     low = answer.low_mb_per_s_per_broker
     rows = [
         ("Brokers to buy", f"{answer.brokers}"),
         *([("Brokers for the limit itself", f"{answer.brokers_for_limit}")] if low else []),
-        ("Binds first", answer.binds_first),
+        ("Limiting resource", answer.binds_first),
         (f"Limit of a broker at {size}", _rate(answer.limit_mb_per_s_per_broker)),
         *([(f"Its lower end {AT_LEVEL}", _rate(low))] if low else []),
-        ("To plan with, per broker", _rate(answer.plan_mb_per_s_per_broker)),
-        ("Then carried by each", _rate(answer.mb_per_s_per_broker)),
-        ("Headroom, all up", format_ratio(answer.headroom)),
+        ("Planned load per broker at most", _rate(answer.plan_mb_per_s_per_broker)),
+        ("Load per broker at the demand", _rate(answer.mb_per_s_per_broker)),
+        ("Headroom, all brokers up", format_ratio(answer.headroom)),
         (f"Headroom, {offline} offline", format_ratio(answer.headroom_offline)),
         *((f"Brokers for the {need.resource}", f"{need.brokers}") for need in answer.needs),
     ]
-    return Shown(table_html(("what", "value"), rows, "; ".join(answer.assumptions)))
+    return NotebookOutput(table_html(("what", "value"), rows, "; ".join(answer.assumptions)))
 
 
-def limits_table(limits: Sequence[MeasuredLimit], summary: RunSummary) -> Shown:
-    """What a run measured: the limit of a broker at each size, and what a reader must know."""
+def limits_table(limits: Sequence[MeasuredLimit], summary: RunSummary) -> NotebookOutput:
+    """A table of a run's limits per broker at each size, with the run's caveat."""
     rows = [
         (
-            format_size(one.bpm),
+            format_size(one.message_bytes),
             _rate(one.mb_per_s),
             None if one.mb_per_s_low is None else _rate(one.mb_per_s_low),
             one.limited_by,
@@ -60,7 +60,7 @@ def limits_table(limits: Sequence[MeasuredLimit], summary: RunSummary) -> Shown:
         "consumer groups",
     )
     note = f"Run {summary.run_id} on {summary.cluster}. {summary.caveat}"
-    return Shown(table_html(columns, rows, note))
+    return NotebookOutput(table_html(columns, rows, note))
 
 
 def _rate(mb_per_s: float) -> str:
@@ -70,7 +70,7 @@ def _rate(mb_per_s: float) -> str:
 def sweep(
     limits: Sequence[MeasuredLimit], demand: Demand, name: str, values: Iterable[float]
 ) -> list[dict[str, Any]]:
-    """The answers while one number of the demand varies: a row per value."""
+    """The answers for several values of one number of the demand: a row per value."""
     answers = ((value, provision(limits, _with(demand, name, value))) for value in values)
     return [
         {
@@ -89,9 +89,9 @@ def _with(demand: Demand, name: str, value: float) -> Demand:
 
 
 def brokers_chart(limits: Sequence[MeasuredLimit], demand: Demand) -> alt.HConcatChart:
-    """Brokers over the payload, over the growth and over the share offline.
+    """Draw the number of brokers over the payload, the growth and the share offline.
 
-    The point marks what was asked.
+    The point marks the given demand.
     """
     most = 2.5 * demand.mb_per_s
     panels = [
@@ -128,16 +128,16 @@ def _panel(
     line = alt.Chart(alt.InlineData(values=rows)).mark_line(
         interpolate="step-before", strokeWidth=2, color=NEUTRAL
     )
-    asked = sweep(limits, demand, name, [getattr(demand, name)])
-    found = sorted({row["binds_first"] for row in asked})
+    given = sweep(limits, demand, name, [getattr(demand, name)])
+    found = sorted({row["binds_first"] for row in given})
     colors = [RESOURCE_COLORS.get(each, NEUTRAL) for each in found]
     color = alt.Color(
         "binds_first:N",
         scale=alt.Scale(domain=found, range=colors),
-        legend=alt.Legend(title="Binds first", orient="bottom"),
+        legend=alt.Legend(title="Limiting resource", orient="bottom"),
     )
-    point = alt.Chart(alt.InlineData(values=asked)).mark_point(filled=True, size=110, opacity=1)
-    text = alt.Chart(alt.InlineData(values=asked)).mark_text(dx=12, dy=12).encode(text="brokers:Q")
+    point = alt.Chart(alt.InlineData(values=given)).mark_point(filled=True, size=110, opacity=1)
+    text = alt.Chart(alt.InlineData(values=given)).mark_text(dx=12, dy=12).encode(text="brokers:Q")
     layers = (
         line.encode(x=x, y=y, tooltip=tips),
         point.encode(x=x, y=y, color=color, tooltip=tips),

@@ -1,4 +1,4 @@
-"""The answer of a run as a file: summary.json, the contract with whoever reads it by program."""
+"""The answer of a run for programs: summary.json."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from metrics.columns import fields_of, restored
+from metrics.columns import as_document, fields_of, restored
 from metrics.common.errors import ConfigError
 from metrics.reporting.files import write_atomic
 from metrics.tables.boundary import Boundary
@@ -32,24 +32,24 @@ DERIVED = (
 
 @dataclass(frozen=True)
 class RunSummary:
-    """What a run concluded.
+    """The answer of a run.
 
     Attributes:
-        run_id: names the run in the tables and its folder.
+        run_id: name of the run in the tables, and of its folder.
         started_at, finished_at: ISO 8601, UTC.
         cluster, workload, goal: names of the configuration files.
         boundaries: one per message size, in the order of the workload.
         brokers: number of brokers; 0 when unknown.
         status: `done`, `no conclusion`, `stopped by a guard`, `interrupted`, `terminated` or
             `failed`.
-        exit_code: what the command returned.
-        error: the sentence that the user was shown, or None.
-        caveat: what a reader must know about the cluster (a testbed is not hardware).
-        environment: what to compare two runs by, see `metrics.tables.environment`.
-        replication_factor, consumer_groups: of the pattern that was offered; 0 replicas
+        exit_code: exit code of the command.
+        error: the error message that the user saw, or None.
+        caveat: a restriction that readers of the figures must know: brokers on this machine are not real hardware.
+        environment: facts that a comparison of two runs needs, see `metrics.tables.environment`.
+        replication_factor, consumer_groups: numbers in the traffic pattern; 0 replicas
             when unknown.
-        trials: where fixed loads were held, each of their trials as `trial_document` tells
-            it; empty after a search.
+        trials: the trials of a run that held fixed loads, as `trial_document` returns them;
+            empty after a search.
     """
 
     run_id: str
@@ -71,9 +71,9 @@ class RunSummary:
 
 
 def by_goal(summary: RunSummary) -> list[tuple[str, RunSummary]]:
-    """A summary for each goal and state of the cluster; its name is empty where there is only one.
+    """A summary for each goal and state of the cluster, as (name, summary).
 
-    The name has no blanks: it is a part of files' names.
+    The name is a part of file names and has no blanks; it is empty if there is only one part.
     """
     found = list(dict.fromkeys((each.goal, each.state) for each in summary.boundaries))
     if len(found) < 2:
@@ -82,17 +82,17 @@ def by_goal(summary: RunSummary) -> list[tuple[str, RunSummary]]:
     parts = []
     for goal, state in found:
         boundaries = tuple(b for b in summary.boundaries if (b.goal, b.state) == (goal, state))
-        told = goal if state == ALL_BROKERS else f"{goal}, {state}"
+        title = goal if state == ALL_BROKERS else f"{goal}, {state}"
         named = [goal] if several else []
         named += [] if state == ALL_BROKERS else [state.replace(" ", "-")]
-        parts.append(("-".join(named), replace(summary, goal=told, boundaries=boundaries)))
+        parts.append(("-".join(named), replace(summary, goal=title, boundaries=boundaries)))
     return parts
 
 
 def trial_document(trial: Trial) -> dict[str, Any]:
-    """A trial of a fixed load as summary.json has it; None is not known.
+    """A trial of a fixed load as summary.json has it; None means not known.
 
-    Bytes are of payload, MB is 10⁶ of them; latencies count from the intended send time.
+    Bytes are payload, and MB is 10⁶ bytes; latencies count from the intended send time.
     """
     evidence, client, pattern = trial.evidence, trial.evidence.client, trial.pattern
     latencies = {
@@ -103,8 +103,8 @@ def trial_document(trial: Trial) -> dict[str, Any]:
     return {
         "trial": trial.number,
         "started_at": iso_utc(trial.started_at_s),
-        "bpm": pattern.bpm,
-        "np": pattern.np,
+        "bpm": pattern.message_bytes,
+        "np": pattern.producers,
         "axis": pattern.axis,
         "load": trial.load,
         "duration_s": client.duration_s,
@@ -133,21 +133,21 @@ def trial_document(trial: Trial) -> dict[str, Any]:
 
 
 def write_summary(summary: RunSummary, path: Path) -> None:
-    """Write `summary` as strict JSON: a reader sees the old file or the new one, never a half.
+    """Write `summary` atomically as strict JSON.
 
     Raises:
-        ValueError: for a number that JSON has no word for (NaN, infinity); nothing is written.
+        ValueError: a number is NaN or infinite; nothing is written.
     """
-    document = asdict(summary) | {"schema_version": SCHEMA_VERSION}
+    document = as_document(summary) | {"schema_version": SCHEMA_VERSION}
     document["boundaries"] = [_boundary_document(boundary) for boundary in summary.boundaries]
     write_atomic(path, json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False) + "\n")
 
 
 def load_summary(path: Path) -> RunSummary:
-    """Read what `write_summary` wrote; fields that a newer version added are ignored.
+    """Read a file of `write_summary`; keys that a newer version added are ignored.
 
     Raises:
-        ConfigError: when the file is missing or is not a summary.
+        ConfigError: the file is missing or is not a summary.
     """
     try:
         document = json.loads(
@@ -186,16 +186,16 @@ _WRONG = (OSError, ValueError, TypeError, KeyError, OverflowError, RecursionErro
 
 @lru_cache(maxsize=1)
 def _types() -> TypeAdapter[RunSummary]:
-    """Checks that each value has its field's type."""
+    """The check that each value has the type of its field."""
     return TypeAdapter(RunSummary)
 
 
 def _finite(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
-        raise ValueError(f"{text} is no finite number")
+        raise ValueError(f"{text} is not a finite number")
     return number
 
 
 def _boundary_document(boundary: Boundary) -> dict[str, Any]:
-    return asdict(boundary) | {name: getattr(boundary, name) for name in DERIVED}
+    return as_document(boundary) | {name: getattr(boundary, name) for name in DERIVED}

@@ -1,7 +1,7 @@
-"""The JSON Schema of summary.json, made from what writes it.
+"""The JSON Schema of summary.json, generated from `RunSummary`.
 
-`python -m metrics.reporting.summary_schema docs/summary.schema.json` renews the file; a test says
-when that is due.
+`python -m metrics.reporting.summary_schema docs/summary.schema.json` updates the file; a test
+fails while it is out of date.
 """
 
 from __future__ import annotations
@@ -13,27 +13,34 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from metrics.columns import fields_of
 from metrics.reporting.summary import DERIVED, SCHEMA_VERSION, RunSummary
+from metrics.tables.boundary import Boundary
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def summary_schema() -> dict[str, Any]:
-    """What every summary.json of this version is; readers ignore keys that they do not know."""
+    """The schema of every summary.json of this version; readers ignore unknown keys."""
     schema = TypeAdapter(RunSummary).json_schema()
     for each in (schema, *schema.get("$defs", {}).values()):
         text = each.get("description", "")
         each["description"] = " ".join(text.split("\n\nAttributes:")[0].split())
     schema["properties"]["schema_version"] = {"const": SCHEMA_VERSION}
     schema["required"].append("schema_version")
-    boundary = schema["$defs"]["Boundary"]["properties"]
+    boundary = schema["$defs"]["Boundary"]
+    names = {each.attribute: each.name for each in fields_of(Boundary)}
+    boundary["properties"] = {names[key]: item for key, item in boundary["properties"].items()}
+    boundary["required"] = [names[key] for key in boundary["required"]]
     for name in DERIVED:
-        boundary.setdefault(name, {"description": "follows from the other keys; or null"})
+        boundary["properties"].setdefault(
+            name, {"description": "derived from other keys; null if not known"}
+        )
     return {"$schema": DRAFT, **_without_titles(schema)}
 
 
 def _without_titles(part: Any) -> Any:
-    """Names of keys in other letters, which say nothing."""
+    """Remove the titles, which only repeat the names of the keys."""
     if isinstance(part, list):
         return [_without_titles(each) for each in part]
     if not isinstance(part, dict):
@@ -46,7 +53,7 @@ def _without_titles(part: Any) -> Any:
 
 
 def schema_text() -> str:
-    """The file."""
+    """The content of docs/summary.schema.json."""
     return json.dumps(summary_schema(), indent=2, ensure_ascii=False) + "\n"
 
 

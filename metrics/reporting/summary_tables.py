@@ -1,4 +1,4 @@
-"""The answer of a run, read back from its rows: what summary.json holds, on any Spark."""
+"""The summary of a run, read from the Delta tables by any Spark session."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from metrics.trial.state import place_of
 from metrics.units import iso_utc
 
 RUNS_NAMED = 5
-"""How many runs an error message names."""
+"""Number of runs that an error message names."""
 
 
 def read_summary(tables: TableStore, run_id: str = "") -> RunSummary:
-    """The summary of a run from its rows.
+    """Read the summary of a run.
 
     Args:
-        tables: where the run left its rows.
-        run_id: the run; empty for the newest that has a boundary point.
+        tables: the tables with the run's rows.
+        run_id: the run; empty for the newest run that has a boundary point.
 
     Raises:
-        ConfigError: there is no such run, or no run with a boundary point.
+        ConfigError: this run does not exist, or no run has a boundary point.
     """
     runs = _runs(tables, run_id)
     points = tables.read("boundaries", runs[0]["run_id"]).collect()
@@ -36,12 +36,12 @@ def read_summary(tables: TableStore, run_id: str = "") -> RunSummary:
 def summary_of(
     runs: Sequence[Mapping[str, Any]], points: Sequence[Mapping[str, Any]]
 ) -> RunSummary:
-    """The summary of a run.
+    """Combine the rows of a run into its summary.
 
     Args:
         runs: its rows of the table `runs`, at least one, as `Row.asDict(recursive=True)`
-            gives them. A run that died has no end; one that was resumed has several.
-        points: its rows of the table `boundaries`; of one size and goal the newest counts.
+            returns them. A run that was killed has no end; one that was resumed has several.
+        points: its rows of the table `boundaries`; for each size and goal the newest counts.
     """
     ordered = sorted(runs, key=lambda row: row["at"])
     ends = [row for row in ordered if row["event"] == "finished"]
@@ -54,7 +54,7 @@ def summary_of(
     }
     boundaries = sorted(
         (restored(Boundary, row) for row in newest.values()),
-        key=lambda each: (_place(each.goal, goals), place_of(each.state), each.bpm),
+        key=lambda each: (_place(each.goal, goals), place_of(each.state), each.message_bytes),
     )
     return RunSummary(
         run_id=last["run_id"],
@@ -76,7 +76,7 @@ def summary_of(
 
 
 def configuration_of_row(row: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """The configuration that a row of `runs` keeps; empty where it keeps none."""
+    """The configuration in a row of `runs`; empty if the row has none."""
     kept: dict[str, dict[str, Any]] = json.loads(row["config"] or "{}")
     return kept
 
@@ -105,6 +105,6 @@ def _no_run(tables: TableStore, run_id: str) -> str:
     last = [row[0] for row in newest.orderBy(sql.col("at").desc()).limit(RUNS_NAMED).collect()]
     return (
         f"there is no {f'run {run_id}' if run_id else 'run with a boundary point'} in "
-        f"{tables.address('runs')}; expected the id of a run, such as one of the last: "
+        f"{tables.address('runs')}; expected the id of a run; the newest runs are "
         f"{', '.join(last) or 'none'}; correct it, or find a limit with redline find-limit"
     )

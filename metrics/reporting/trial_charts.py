@@ -19,7 +19,7 @@ from metrics.windows.series import SERIES, SeriesPoint
 Rows = Sequence[Mapping[str, Any]]
 
 QUANTILES = ("p50", "p95", "p99", "p999", "max")
-# Okabe and Ito's, as in metrics.reporting.chart_style, for what has no order of its own.
+# Okabe and Ito's palette, as in metrics.reporting.chart_style, for categories without an order.
 _COLORS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f8a99"]
 _VERDICT_SHAPES = {"SUSTAINED": "circle", "OVERLOADED": "triangle-up", "INVALID": "cross"}
 _CELL_WIDTH, _CELL = 78, 34  # [px]
@@ -27,7 +27,7 @@ _PANEL_WIDTH, _PANEL_HEIGHT = 620, 84  # [px]
 
 
 def limits_use_chart(peaks: Rows) -> alt.LayerChart:
-    """How used each resource was where each size overloaded, of the broker that used it most.
+    """Draw the use of each resource at each size's overload, on the broker that used it most.
 
     Args:
         peaks: rows of `metrics.tables.views.resource_peaks`.
@@ -37,7 +37,7 @@ def limits_use_chart(peaks: Rows) -> alt.LayerChart:
 
 
 def brokers_use_chart(resources: Rows) -> alt.LayerChart:
-    """How used each resource of each broker was in one trial.
+    """Draw the use of each resource of each broker in one trial.
 
     Args:
         resources: rows of `metrics.tables.views.resource_rows`.
@@ -47,7 +47,7 @@ def brokers_use_chart(resources: Rows) -> alt.LayerChart:
 
 
 def _use_chart(rows: Rows, name_of: Any, title: str) -> alt.LayerChart:
-    """Cells with a percentage each; the frame marks what the attribution names."""
+    """A heat map of percentages; a frame marks the limiting resource."""
     cells = [
         {
             "side": name_of(row),
@@ -78,7 +78,7 @@ def _use_chart(rows: Rows, name_of: Any, title: str) -> alt.LayerChart:
     text = base.transform_calculate(label=label).mark_text(fontSize=11).encode(text="label:N")
     framed = alt.TitleParams(
         "Use of the resources",
-        subtitle="Framed: what bound it. ?: the metrics do not tell.",
+        subtitle="Frame: the limiting resource. ?: not known.",
         anchor="start",
     )
     width, height = alt.Step(_CELL_WIDTH), alt.Step(_CELL)
@@ -90,10 +90,10 @@ def _amount(value: float | None, unit: str | None) -> str:
 
 
 def series_chart(points: Sequence[SeriesPoint], window_s: float) -> alt.VConcatChart:
-    """The readings of one trial over time, a panel each, the measured window shaded.
+    """Draw each reading of one trial over time in its own panel; the measured window is shaded.
 
     Args:
-        points: of one trial.
+        points: readings of one trial.
         window_s: length of the measured window [s].
     """
     brokers = sorted({each.broker_id for each in points})
@@ -119,18 +119,18 @@ def series_chart(points: Sequence[SeriesPoint], window_s: float) -> alt.VConcatC
         for panel in panels
     ]
     title = alt.TitleParams(
-        "The samples over time",
-        subtitle="Seconds since the measured window (shaded) began; before it is the warm-up.",
+        "Readings over time",
+        subtitle="Seconds since the start of the measured window (shaded); before it: warm-up.",
         anchor="start",
     )
     return alt.vconcat(*shaded, spacing=14, title=title)
 
 
 def latency_charts(trial: Mapping[str, Any]) -> alt.VConcatChart:
-    """Latency of one trial at several quantiles and, where its row tells it, over time.
+    """Draw the latency of one trial at several quantiles and, if its row has it, over time.
 
     Args:
-        trial: its row of the table `trials`.
+        trial: the trial's row of the table `trials`.
     """
     slices = trial.get("latency_over_time") or ()
     charts = [latency_chart([trial]), *([_latency_over_time(slices)] if slices else [])]
@@ -145,7 +145,7 @@ def _latency_over_time(slices: Rows) -> alt.LayerChart:
         for name in ("p50", "p99", "max")
     ]
     base = alt.Chart(alt.InlineData(values=points)).encode(
-        x=alt.X("at:Q", title="Seconds since the measured window began"),
+        x=alt.X("at:Q", title="Seconds since the start of the measured window"),
         y=alt.Y("ms:Q", title="Latency [ms]", scale=alt.Scale(zero=True)),
         color=alt.Color(
             "quantile:N",
@@ -164,16 +164,19 @@ def _latency_over_time(slices: Rows) -> alt.LayerChart:
 
 
 def throughput_latency_spec(trials: Sequence[Trial]) -> dict[str, Any] | None:
-    """Throughput against latency, a mark for each trial and a line for each message size.
+    """Draw throughput against latency: a mark for each trial, a line for each message size.
 
-    The line follows the load: where it turns upwards, more load only waits longer. None where
-    no trial acknowledged anything.
+    The line joins the trials in the order of their load: where it turns upward, more load only
+    increases latency. Returns None if no trial acknowledged a record.
     """
     rows = [_throughput_row(trial) for trial in trials]
     rows = [row for row in rows if row["achieved"] and row["p99"]]
     if not rows:
         return None
-    sizes = [format_size(bpm) for bpm in sorted({trial.point_bpm for trial in trials})]
+    sizes = [
+        format_size(message_bytes)
+        for message_bytes in sorted({trial.point_message_bytes for trial in trials})
+    ]
     colors = [_COLORS[i % len(_COLORS)] for i in range(len(sizes))]
     latency = alt.Scale(type="log", nice=False, domain=_log_domain([row["p99"] for row in rows]))
     base = alt.Chart(alt.InlineData(values=rows)).encode(
@@ -211,7 +214,7 @@ def _throughput_row(trial: Trial) -> dict[str, Any]:
     client = trial.evidence.client
     return {
         "trial": trial.number,
-        "size": format_size(trial.point_bpm),
+        "size": format_size(trial.point_message_bytes),
         "load": axis_named(trial.pattern.axis).amount(trial.load),
         "order": trial.load,
         "offered": client.offered_mb_per_s,
@@ -226,7 +229,7 @@ def _known(value: float) -> float | None:
 
 
 def _log_domain(values: Sequence[float]) -> list[float]:
-    """Bounds of a logarithmic axis with some room, as its marks must not lie on the edge."""
+    """The range of a logarithmic axis with a margin, so that no mark lies on the edge."""
     return [min(values) / 1.3, max(values) * 1.3]
 
 
@@ -247,7 +250,7 @@ def _panel(points: list[dict[str, Any]], title: str, x: alt.X, color: alt.Color)
 
 
 def latency_chart(trials: Rows) -> alt.LayerChart:
-    """Latency from the intended send time at several quantiles, a line for each trial.
+    """Draw the latency from the intended send time at several quantiles, a line for each trial.
 
     Args:
         trials: rows of the table `trials`.
@@ -265,5 +268,5 @@ def latency_chart(trials: Rows) -> alt.LayerChart:
     )
     figures = base.mark_text(dy=-11, fontSize=11).encode(text=alt.Text("ms:Q", format=",.3~r"))
     line = base.mark_line(point=True, color=_COLORS[0])
-    title = alt.TitleParams("Latency, from the time at which a record was due", anchor="start")
+    title = alt.TitleParams("Latency from the intended send time", anchor="start")
     return alt.LayerChart(layer=[line, figures], title=title, width=420, height=220)

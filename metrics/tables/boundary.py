@@ -28,7 +28,7 @@ class Boundary:
     (99 % by default) was acknowledged. MB is 10⁶ bytes of payload.
 
     Attributes:
-        bpm: bytes per message [B].
+        message_bytes: bytes per message [B].
         np_sustained: the most producers that were sustained; 0 when none was.
         np_overloaded: the fewest above it that were too many; None when none was found.
         mps: messages per second at `np_sustained` [1/s].
@@ -69,7 +69,7 @@ class Boundary:
             as the table `trials` has it → its value; empty in rows of older versions.
     """
 
-    bpm: int
+    message_bytes: Annotated[int, Column("bpm")]
     np_sustained: int
     np_overloaded: int | None
     mps: float
@@ -108,13 +108,13 @@ class Boundary:
     @property
     @column
     def np_low(self) -> float | None:
-        """`load_low` along np; None along other axes [np]."""
+        """`load_low` along np; None along other axes [producers]."""
         return self.load_low if self.along is NP else None
 
     @property
     @column
     def np_high(self) -> float | None:
-        """`load_high` along np; None along other axes [np]."""
+        """`load_high` along np; None along other axes [producers]."""
         return self.load_high if self.along is NP else None
 
     @property
@@ -173,7 +173,7 @@ class Boundary:
         if self.mps_overloaded is None:
             return None
         grown = self.load_overloaded if self.along is MESSAGE_BYTES else None
-        return self.mps_overloaded * (grown or self.bpm) / 1e6
+        return self.mps_overloaded * (grown or self.message_bytes) / 1e6
 
     @property
     def mb_per_s_per_broker_overloaded(self) -> float | None:
@@ -229,9 +229,9 @@ def make_boundary(
     overloaded = None if over is None else axis.apply(pattern, over)
     mb_per_s = sustained.mb_per_s if sustained else 0.0
     return Boundary(
-        bpm=sustained.bpm if sustained else pattern.bpm,
-        np_sustained=sustained.np if sustained else 0,
-        np_overloaded=None if overloaded is None else overloaded.np,
+        message_bytes=sustained.message_bytes if sustained else pattern.message_bytes,
+        np_sustained=sustained.producers if sustained else 0,
+        np_overloaded=None if overloaded is None else overloaded.producers,
         mps=sustained.records_per_s if sustained else 0.0,
         mb_per_s=mb_per_s,
         mb_per_s_per_broker=mb_per_s / pattern.brokers,

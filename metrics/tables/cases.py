@@ -37,8 +37,8 @@ class CaseRow:
         suite, night, case: what the figure is of, and which night it is.
         cluster, workload, goal: names of the configuration.
         kind: `limit` or `load`.
-        bpm: bytes per message [B].
-        np: producers: of the limit, or of the fixed load.
+        message_bytes: bytes per message [B].
+        producers: producers: of the limit, or of the fixed load.
         trials: numbers of its trials within the run.
         measure: the column that is compared, or `achieved_share`.
         value: the figure that is compared, median of `values` [as `measure` says].
@@ -75,8 +75,8 @@ class CaseRow:
     workload: str
     goal: str
     kind: str
-    bpm: int
-    np: int
+    message_bytes: Annotated[int, Column("bpm")]
+    producers: Annotated[int, Column("np")]
     trials: tuple[int, ...]
     measure: str
     value: float

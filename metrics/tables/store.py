@@ -312,7 +312,7 @@ class TableStore:
         with _written(self._base):  # if it fails, the table has to be asked the next time
             known = self._points.pop(run_id, None)
             trials = self._points_of(run_id) if known is None else known
-        key = (point.goal, point.bpm, point.state)
+        key = (point.goal, point.message_bytes, point.state)
         if point.trials > trials.get(key, -1):
             self._append("boundaries", [row], {})
             trials[key] = point.trials
@@ -322,8 +322,12 @@ class TableStore:
         """Each boundary point of a run in the table → the most trials that it was told after."""
         told = self._of_run("boundaries", run_id).select("goal", "bpm", "state", "trials")
         most: dict[_Point, int] = {}
-        for goal, bpm, state, trials in told.collect():
-            key = (goal, bpm, state or ALL_BROKERS)  # rows of older versions tell no state
+        for goal, message_bytes, state, trials in told.collect():
+            key = (
+                goal,
+                message_bytes,
+                state or ALL_BROKERS,
+            )  # rows of older versions tell no state
             most[key] = max(trials, most.get(key, -1))
         return most
 

@@ -126,18 +126,18 @@ class TrafficPattern:
     """A traffic pattern, and how a trial of it runs.
 
     Attributes:
-        np: identical producers.
+        producers: identical producers.
         producer: what each of them offers.
         topic: what is written to.
         consumers: groups that read along.
         phases: of its trial.
         brokers: of the cluster.
         axis, load: what was searched along, and where on it this pattern lies.
-        point_bpm: message size of the boundary point that it was offered for [B].
+        point_message_bytes: message size of the boundary point that it was offered for [B].
         profile: how the rate changes over time; None where it does not.
     """
 
-    np: int
+    producers: Annotated[int, Column("np")]
     producer: Annotated[ProducerPattern, Flat()]
     topic: Annotated[TopicOptions, Flat("topic_")]
     phases: Annotated[Phases, Flat()]
@@ -147,7 +147,7 @@ class TrafficPattern:
     brokers: int = 0
     axis: str = "np"
     load: int | None = None
-    point_bpm: int | None = None
+    point_message_bytes: Annotated[int | None, Column("point_bpm")] = None
     profile: Annotated[RateProfile | None, NO_COLUMN] = None
 
     @property
@@ -167,34 +167,34 @@ class TrafficPattern:
         return self.mb_per_s * self.peak_share
 
     @property
-    def bpm(self) -> int:
+    def message_bytes(self) -> int:
         """Mean bytes per message [B]."""
-        return self.producer.bpm
+        return self.producer.message_bytes
 
     @property
     def on_axis(self) -> int:
         """Where on the searched axis it lies."""
-        return self.np if self.load is None else self.load
+        return self.producers if self.load is None else self.load
 
     @property
     def records_per_s(self) -> float:
         """Records that all producers offer [1/s]; inf in a closed loop."""
-        return self.np * self.producer.rate_records_per_s
+        return self.producers * self.producer.rate_records_per_s
 
     @property
     def mb_per_s(self) -> float:
         """Payload that all producers offer [MB/s]."""
-        return self.records_per_s * self.bpm / 1e6
+        return self.records_per_s * self.message_bytes / 1e6
 
     def written_bytes(self, records: float) -> float:
         """Payload that so many records write, all replicas counted [B]."""
-        return records * self.bpm * self.topic.replication_factor
+        return records * self.message_bytes * self.topic.replication_factor
 
     @property
     def records_each(self) -> int | None:
         """Records that each producer offers where the volume is fixed; None to the end."""
         volume = self.phases.volume_bytes
-        return None if volume is None else -(-volume // (self.np * self.bpm))
+        return None if volume is None else -(-volume // (self.producers * self.message_bytes))
 
     @property
     def planned_records(self) -> float:
@@ -205,7 +205,7 @@ class TrafficPattern:
             load_s = before_s + self.profile.passed_s(self.phases.measure_s)
         records = self.records_per_s * load_s
         if self.records_each is not None:
-            records = min(records, self.records_each * self.np)
+            records = min(records, self.records_each * self.producers)
         return records
 
     @property

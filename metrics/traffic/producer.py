@@ -244,14 +244,14 @@ class ProducerPattern:
     """What each of np identical producers offers.
 
     Attributes:
-        bpm: mean bytes per message, key and value [B].
+        message_bytes: mean bytes per message, key and value [B].
         rate_records_per_s: that each of them offers, fixed, open loop; in a closed loop None in
             tables and without bound here.
         options: of each of them.
         payload: what the records hold.
     """
 
-    bpm: int
+    message_bytes: Annotated[int, Column("bpm")]
     rate_records_per_s: float = math.inf
     options: Annotated[ProducerOptions, Flat()] = field(default_factory=ProducerOptions)
     payload: Annotated[Payload, Flat("payload_")] = field(default_factory=Payload)
@@ -266,7 +266,7 @@ class ProducerPattern:
     def records_per_full_batch(self) -> int:
         """Records of the mean size that fit into `batch_size` uncompressed, at least one."""
         return records_that_fit(
-            self.options.batch_size, self.bpm, self.rate_records_per_s, self.payload
+            self.options.batch_size, self.message_bytes, self.rate_records_per_s, self.payload
         )
 
     @property

@@ -97,9 +97,9 @@ class Trial:
         return self.pattern.on_axis
 
     @property
-    def point_bpm(self) -> int:
+    def point_message_bytes(self) -> int:
         """Message size of the boundary point that it was offered for [B]."""
-        return self.pattern.point_bpm or self.pattern.bpm
+        return self.pattern.point_message_bytes or self.pattern.message_bytes
 
     @property
     def duration_s(self) -> float:

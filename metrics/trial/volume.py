@@ -16,7 +16,7 @@ def moved_s(pattern: TrafficPattern, client: ClientWindow) -> float | None:
     if each is None:
         return None
     if each:
-        is_whole = client.counts.acked_total == each * pattern.np
+        is_whole = client.counts.acked_total == each * pattern.producers
         return client.counts.last_acked_s if is_whole else None
     ends = [group.counts.last_read_s for group in client.groups]
     is_whole = not any(group.counts.unread_records for group in client.groups)

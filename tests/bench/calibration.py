@@ -15,14 +15,15 @@ import argparse
 import json
 import tempfile
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from statistics import fmean, median
-from typing import Any
+from typing import Annotated, Any
 
 import click
 
+from metrics.columns import Column, as_document, restored
 from metrics.units import format_size
 from tests.support.commands import RunningCommand
 
@@ -50,8 +51,8 @@ class Point:
     Attributes:
         stated_ms: planted in each produce request [ms].
         repeat: which run with this time, from 1.
-        bpm: message size [B].
-        planted_np: the planted limit; None where the run did not state it.
+        message_bytes: message size [B].
+        planted_producers: the planted limit; None where the run did not state it.
         np_sustained, np_overloaded: the bracket; None where there was no conclusion.
         np_low, np_high: the interval at 90 %, where the run stated one.
         trials: that it took.
@@ -59,8 +60,8 @@ class Point:
 
     stated_ms: float
     repeat: int
-    bpm: int
-    planted_np: float | None
+    message_bytes: Annotated[int, Column("bpm")]
+    planted_producers: Annotated[float | None, Column("planted_np")]
     np_sustained: int | None
     np_overloaded: int | None
     trials: int
@@ -70,16 +71,16 @@ class Point:
     @property
     def off_by(self) -> float:
         """The answer over the planted limit, less 1; -1 without an answer [ratio]."""
-        if not self.planted_np or self.np_sustained is None:
+        if not self.planted_producers or self.np_sustained is None:
             return -1.0
-        return self.np_sustained / self.planted_np - 1.0
+        return self.np_sustained / self.planted_producers - 1.0
 
     @property
     def interval_holds(self) -> bool | None:
         """Whether the interval holds the planted limit; None where one of them is missing."""
-        if self.planted_np is None or self.np_low is None or self.np_high is None:
+        if self.planted_producers is None or self.np_low is None or self.np_high is None:
             return None
-        return self.np_low <= self.planted_np <= self.np_high
+        return self.np_low <= self.planted_producers <= self.np_high
 
 
 def points_of(summary: dict[str, Any], stated_ms: float, repeat: int) -> list[Point]:
@@ -118,13 +119,13 @@ def measure(stated_ms: float, repeat: int) -> list[Point]:
 def table(points: Sequence[Point]) -> list[str]:
     """A line for each planted limit: all answers beside it."""
     rows = []
-    for (stated_ms, bpm), group in groupby(sorted(points, key=_place), _place):
+    for (stated_ms, message_bytes), group in groupby(sorted(points, key=_place), _place):
         own = list(group)
-        planted = [each.planted_np for each in own if each.planted_np]
+        planted = [each.planted_producers for each in own if each.planted_producers]
         rows.append(
             (
                 f"{stated_ms:g}",
-                format_size(bpm),
+                format_size(message_bytes),
                 " ".join(f"{each:.1f}" for each in planted),
                 " ".join("none" if p.np_sustained is None else str(p.np_sustained) for p in own),
                 " ".join(f"{each.off_by:+.1%}" for each in own),
@@ -142,7 +143,7 @@ def conclusion(points: Sequence[Point], expected: int) -> list[str]:
         expected: points that all runs together should have given.
     """
     near = sum(abs(each.off_by) <= NEAR for each in points)
-    answered = [each for each in points if each.np_sustained is not None and each.planted_np]
+    answered = [each for each in points if each.np_sustained is not None and each.planted_producers]
     if not answered:
         return [f"0 of {expected} points have an answer"]
     first = (
@@ -168,7 +169,7 @@ def conclusion(points: Sequence[Point], expected: int) -> list[str]:
 
 
 def _place(point: Point) -> tuple[float, int]:
-    return point.stated_ms, point.bpm
+    return point.stated_ms, point.message_bytes
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -179,7 +180,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     asked = parser.parse_args(arguments)
     points: list[Point] = []
     if asked.json is not None and asked.json.exists():
-        points = [Point(**each) for each in json.loads(asked.json.read_text())]
+        points = [restored(Point, each) for each in json.loads(asked.json.read_text())]
     done = {(each.stated_ms, each.repeat) for each in points}
     for repeat in range(1, asked.repeats + 1):
         for stated_ms in STATED_MS:
@@ -187,12 +188,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 continue
             points += (new := measure(stated_ms, repeat))
             told = ", ".join(
-                f"{format_size(p.bpm)}: {p.np_sustained} for {p.planted_np or 0:.1f}" for p in new
+                f"{format_size(p.message_bytes)}: {p.np_sustained} for {p.planted_producers or 0:.1f}"
+                for p in new
             )
             click.echo(f"{stated_ms:g} ms, run {repeat}: {told or 'failed'}")
             if asked.json is not None:
-                asked.json.write_text(json.dumps([asdict(each) for each in points], indent=1))
-    sizes = len({each.bpm for each in points})
+                asked.json.write_text(json.dumps([as_document(each) for each in points], indent=1))
+    sizes = len({each.message_bytes for each in points})
     expected = asked.repeats * len(STATED_MS) * sizes
     click.echo("\n".join([*table(points), *conclusion(points, expected)]))
     return 0 if sum(abs(each.off_by) <= NEAR for each in points) >= 0.95 * expected > 0 else 1

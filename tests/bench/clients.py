@@ -74,29 +74,31 @@ class Bench:
         self.found: dict[Key, dict[int, Repeat]] = {}
         self.failures: list[str] = []
 
-    def measure(self, entries: Sequence[Entry], bpm: int, repeats: int, turns_max: int = 0) -> None:
+    def measure(
+        self, entries: Sequence[Entry], message_bytes: int, repeats: int, turns_max: int = 0
+    ) -> None:
         """Repeats of all entries at a size, in turns, on one topic for each role.
 
         Args:
             entries: what takes turns.
-            bpm: size of a message's value [B].
+            message_bytes: size of a message's value [B].
             repeats: of each.
             turns_max: of those whose ratios are not sure after that.
         """
         for role in dict.fromkeys(entry.role for entry in entries):
-            self._reporter.report(PhaseStarted(f"{role}s at {bpm:,} B a message"))
+            self._reporter.report(PhaseStarted(f"{role}s at {message_bytes:,} B a message"))
             own = [entry for entry in entries if entry.role == role]
-            with self._topic(role, bpm) as task:
+            with self._topic(role, message_bytes) as task:
                 for turn in range(max(repeats, turns_max)):
                     wanted = None if turn < repeats else unsure_of(self.found)
                     for entry in own:
-                        if wanted is None or entry.key(bpm) in wanted:
+                        if wanted is None or entry.key(message_bytes) in wanted:
                             self._repeat(entry, task, turn)
 
     def _repeat(self, entry: Entry, task: Task, turn: int) -> None:
         name = f"{entry.client}, {entry.variant}" if entry.variant else entry.client
         self._reporter.report(PhaseProgress(f"{name}, repeat {turn + 1}"))
-        found = self.found.setdefault(entry.key(task.bpm), {})
+        found = self.found.setdefault(entry.key(task.message_bytes), {})
         try:
             found[turn] = self._contest.run(entry, task)
         except BenchError as error:
@@ -104,22 +106,22 @@ class Bench:
             warn(self._reporter, str(error))
 
     @contextmanager
-    def _topic(self, role: str, bpm: int) -> Iterator[Task]:
+    def _topic(self, role: str, message_bytes: int) -> Iterator[Task]:
         """A topic of its own, for consumers with something in it."""
-        name = f"bench-{role}-{bpm}-{int(time.time())}"
+        name = f"bench-{role}-{message_bytes}-{int(time.time())}"
         is_read = role == "consumer"
         config = {"retention.bytes": "-1"} if is_read else {}
         with fresh_topic(self._admin, name, self._assigned, config):
-            task = Task(name, bpm)
+            task = Task(name, message_bytes)
             if is_read:
                 self._contest.fill(task, PREFILL_BYTES, PREFILL_DEADLINE_S)
-                held = self._written_bytes(name, bpm)
-                task = Task(name, bpm, bytes_max=held)
+                held = self._written_bytes(name, message_bytes)
+                task = Task(name, message_bytes, bytes_max=held)
             yield task
 
-    def _written_bytes(self, topic: str, bpm: int) -> int:
+    def _written_bytes(self, topic: str, message_bytes: int) -> int:
         ends = self._admin.end_offsets((topic, partition) for partition in self._assigned)
-        return sum(ends.values()) * bpm
+        return sum(ends.values()) * message_bytes
 
 
 def ways_to(testbed: Testbed) -> tuple[Way, Way | None]:
@@ -139,13 +141,13 @@ def installed(clients: Sequence[str]) -> tuple[list[str], list[str]]:
     return list(clients), []
 
 
-def entries_of(clients: Sequence[str], roles: Sequence[str], bpm: int) -> list[Entry]:
+def entries_of(clients: Sequence[str], roles: Sequence[str], message_bytes: int) -> list[Entry]:
     """The plain entries: every client in every role; a plain socket knows no messages."""
     return [
         Entry(role, client)
         for role in roles
         for client in clients
-        if client != SOCKET or bpm == SOCKET_BPM
+        if client != SOCKET or message_bytes == SOCKET_BPM
     ]
 
 
@@ -186,8 +188,10 @@ def bench(
             connect(ways_to(testbed)[0].bootstrap) as admin,
         ):
             run_of = Bench(testbed, admin, reporter, seconds)
-            for bpm in sizes:
-                run_of.measure(entries_of(clients, roles, bpm), bpm, repeats, TURNS_MAX)
+            for message_bytes in sizes:
+                run_of.measure(
+                    entries_of(clients, roles, message_bytes), message_bytes, repeats, TURNS_MAX
+                )
             wanted = [e for e in more.entries if e.role in roles and e.client in clients]
             if wanted and VARIANTS_BPM in sizes:
                 run_of.measure(wanted, VARIANTS_BPM, min(repeats, VARIANT_REPEATS))

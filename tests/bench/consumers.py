@@ -20,7 +20,7 @@ def wire(task: Task) -> None:
     from jobs.engine.clients.registry import CLIENTS
     from metrics.traffic.consumers import ConsumerOptions
 
-    records = task.bytes_max // task.bpm
+    records = task.bytes_max // task.message_bytes
     planned = flat_out(task, measure_s=0.001)
     plan = dataclasses.replace(
         planned,
@@ -40,7 +40,7 @@ def wire(task: Task) -> None:
         now = time.monotonic()
         reading = client.run(now, time.time() - now, None, lambda: ends)
         read = sum(stint.records for share in reading.shares for stint in share.stints)
-        say(read * task.bpm, whole=read >= records)
+        say(read * task.message_bytes, whole=read >= records)
     finally:
         client.close()
 

@@ -45,9 +45,9 @@ class Entry:
     options: Mapping[str, Any] = field(default_factory=dict)
     is_tls: bool = False
 
-    def key(self, bpm: int) -> Key:
+    def key(self, message_bytes: int) -> Key:
         """Its row at a size of messages [B]."""
-        return (self.role, self.client, self.variant, bpm)
+        return (self.role, self.client, self.variant, message_bytes)
 
 
 @dataclass(frozen=True)
@@ -116,9 +116,9 @@ class Contest:
         with started(CHILD, task.to_text()) as (process, errors):
             try:
                 if task.role == "producer":
-                    written = functools.partial(self._written_bytes, task.topic, task.bpm)
+                    written = functools.partial(self._written_bytes, task.topic, task.message_bytes)
                     return by_offsets(process, written, window)
-                parse = own_line if entry.client != JAVA else _java_line(task.bpm)
+                parse = own_line if entry.client != JAVA else _java_line(task.message_bytes)
                 return by_lines(process, parse, window)
             except BenchError as error:
                 process.kill()
@@ -132,7 +132,7 @@ class Contest:
         Raises:
             BenchError: it was not there within `deadline_s` [s].
         """
-        written = functools.partial(self._written_bytes, task.topic, task.bpm)
+        written = functools.partial(self._written_bytes, task.topic, task.message_bytes)
         plain = self._ways[False]
         assert plain is not None
         task = replace(task, role="producer", client="wire", bootstrap=plain.bootstrap)
@@ -165,9 +165,9 @@ def port_of(line: str) -> int:
         raise BenchError(f"a plain socket said {line!r}; expected its port") from error
 
 
-def _java_line(bpm: int) -> Callable[[str], tuple[int, float | None] | None]:
+def _java_line(message_bytes: int) -> Callable[[str], tuple[int, float | None] | None]:
     def parse(line: str) -> tuple[int, float | None] | None:
         messages = messages_of(line)
-        return None if messages is None else (messages * bpm, None)
+        return None if messages is None else (messages * message_bytes, None)
 
     return parse

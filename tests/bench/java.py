@@ -46,7 +46,7 @@ def producer_command(task: Task) -> list[str]:
         *_java(task),
         f"{_TOOLS}.ProducerPerformance",
         *("--topic", task.topic, "--num-records", str(_FOREVER)),
-        *("--record-size", str(task.bpm), "--throughput", str(task.records_per_s)),
+        *("--record-size", str(task.message_bytes), "--throughput", str(task.records_per_s)),
         *("--producer-props", *(f"{key}={value}" for key, value in properties.items())),
     ]
 
@@ -57,7 +57,7 @@ def consumer_command(task: Task) -> list[str]:
         *_java(task),
         f"{_TOOLS}.ConsumerPerformance",
         *("--bootstrap-server", ",".join(task.bootstrap), "--topic", task.topic),
-        *("--messages", str(task.bytes_max // task.bpm), "--hide-header"),
+        *("--messages", str(task.bytes_max // task.message_bytes), "--hide-header"),
         *("--show-detailed-stats", "--reporting-interval", str(_REPORT_MS)),
     ]
 

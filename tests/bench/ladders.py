@@ -15,10 +15,10 @@ import math
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import click
 
@@ -29,6 +29,7 @@ from jobs.runs.fixed_load import FixedLoad, FixedLoadRun
 from jobs.runs.lifecycle import Body, RunOrder, RunState, execute, new_run_id
 from jobs.runs.outcome import RunOutcome
 from jobs.trials.holding import Holder
+from metrics.columns import Column, as_document
 from metrics.trial.trial import Trial
 from search.model import Verdict
 
@@ -111,7 +112,7 @@ class Rung:
     """One trial.
 
     Attributes:
-        np: producers.
+        producers: producers.
         idle: lowest idle fraction of any broker's handlers.
         achieved: over offered [ratio].
         isr: share of samples with an ISR change.
@@ -119,7 +120,7 @@ class Rung:
         verdict: by the default goal, and its first reason.
     """
 
-    np: int
+    producers: Annotated[int, Column("np")]
     idle: float | None
     achieved: float
     isr: float | None
@@ -135,7 +136,7 @@ class Rung:
         first = next(iter(trial.reasons), None)
         share = (client.achieved_mb_per_s or 0.0) / (client.offered_mb_per_s or math.inf)
         return cls(
-            trial.pattern.np,
+            trial.pattern.producers,
             _rounded(evidence.handler_idle_min),
             round(share, 4),
             _rounded(evidence.isr_changed_share),
@@ -175,48 +176,50 @@ class LadderRun(Body):
 
     def measure(self, run: RunState) -> None:
         """Climb, then fill in."""
-        for bpm in self.config.workload.message_bytes:
+        for message_bytes in self.config.workload.message_bytes:
             rungs: dict[int, Rung] = {}
-            self.ladders[bpm] = []
+            self.ladders[message_bytes] = []
             with Holder(run.context, self.config.cluster.warm_up_max_s) as holder:
 
-                def rung(np: int, holder: Holder = holder, bpm: int = bpm) -> Rung:
-                    return Rung.of(holder.hold(bpm, np, "a rung of a ladder"))
+                def rung(
+                    producers: int, holder: Holder = holder, message_bytes: int = message_bytes
+                ) -> Rung:
+                    return Rung.of(holder.hold(message_bytes, producers, "a rung of a ladder"))
 
-                np = self.first
-                while self._may_offer(bpm, np):
-                    rungs[np] = rung(np)
-                    if rungs[np].verdict == Verdict.OVERLOADED.value:
+                producers = self.first
+                while self._may_offer(message_bytes, producers):
+                    rungs[producers] = rung(producers)
+                    if rungs[producers].verdict == Verdict.OVERLOADED.value:
                         break
-                    np = math.ceil(np * CLIMB)
+                    producers = math.ceil(producers * CLIMB)
                 limit = limit_of(list(rungs.values()))
                 for share in SHARES if limit else ():
-                    np = max(1, round((limit or 0) * share))
-                    if np not in rungs and self._may_offer(bpm, np):
-                        rungs[np] = rung(np)
-            self.ladders[bpm] = [rungs[np] for np in sorted(rungs)]
+                    producers = max(1, round((limit or 0) * share))
+                    if producers not in rungs and self._may_offer(message_bytes, producers):
+                        rungs[producers] = rung(producers)
+            self.ladders[message_bytes] = [rungs[producers] for producers in sorted(rungs)]
 
-    def _may_offer(self, bpm: int, np: int) -> bool:
-        return self.config.pattern(bpm, np).mb_per_s * 1e6 <= BYTES_MAX
+    def _may_offer(self, message_bytes: int, producers: int) -> bool:
+        return self.config.pattern(message_bytes, producers).mb_per_s * 1e6 <= BYTES_MAX
 
     def conclude(self, run: RunState, outcome: RunOutcome) -> None:
         """The rungs are all there is."""
 
 
 def limit_of(rungs: Sequence[Rung], idle_min: float = 0.2) -> float | None:
-    """Where a ladder crosses from sustained to overloaded [np]; None where it does not.
+    """Where a ladder crosses from sustained to overloaded [producers]; None where it does not.
 
     Where the idle fraction crosses its threshold there, in a straight line between the two
     rungs; else half way, in the logarithm.
     """
-    ordered = sorted(rungs, key=lambda each: each.np)
+    ordered = sorted(rungs, key=lambda each: each.producers)
     for low, high in pairwise(ordered):
         if low.verdict == "SUSTAINED" and high.verdict == "OVERLOADED":
             if None not in (low.idle, high.idle) and high.reason == "request_handler_idle":
                 fall = (low.idle or 0.0) - (high.idle or 0.0)
                 share = ((low.idle or 0.0) - idle_min) / fall
-                return low.np + (high.np - low.np) * share
-            return math.sqrt(low.np * high.np)
+                return low.producers + (high.producers - low.producers) * share
+            return math.sqrt(low.producers * high.producers)
     return None
 
 
@@ -247,8 +250,12 @@ def record(condition: Condition) -> dict[str, Any]:
         "workload": condition.workload,
         "overrides": list(condition.overrides),
         "ladders": [
-            {"bpm": bpm, "limit_np": _rounded(limit_of(rungs)), "rungs": list(map(asdict, rungs))}
-            for bpm, rungs in body.ladders.items()
+            {
+                "bpm": message_bytes,
+                "limit_np": _rounded(limit_of(rungs)),
+                "rungs": list(map(as_document, rungs)),
+            }
+            for message_bytes, rungs in body.ladders.items()
         ],
     }
 

@@ -58,9 +58,9 @@ def mlrsearch(trials: int) -> Contestant:
 
     def run(simulated: SimulatedLine, sizes: Sequence[int]) -> list[SimulatedEnd]:
         outcomes = []
-        for bpm in sizes:
-            outcomes.append(_search(simulated.cluster(bpm), trials))
-            simulated.cluster(bpm).recover()
+        for message_bytes in sizes:
+            outcomes.append(_search(simulated.cluster(message_bytes), trials))
+            simulated.cluster(message_bytes).recover()
         return outcomes
 
     return Contestant(f"MLRsearch, {trials} trials a load", run)

@@ -17,8 +17,8 @@ RATE_BYTES_PER_S = 20e9
 def flat_out(task: Task, measure_s: float | None = None) -> TrialPlan:
     """One producer that always has full batches waiting."""
     fields: dict[str, Any] = {
-        "bpm": task.bpm,
-        "rate_records_per_s": RATE_BYTES_PER_S / task.bpm,
+        "message_bytes": task.message_bytes,
+        "rate_records_per_s": RATE_BYTES_PER_S / task.message_bytes,
         "batch_size": task.batch_bytes,
         "linger_ms": 10.0,
         "buffer_memory": 67_108_864,

@@ -81,7 +81,7 @@ def librdkafka(task: Task) -> None:
             **{RDKAFKA_NAMES[key]: value for key, value in options.items()},
         }
     )
-    produce, values, topic = producer.produce, _values(task.bpm, share), task.topic
+    produce, values, topic = producer.produce, _values(task.message_bytes, share), task.topic
     for _ in _until(task.seconds_max):
         for value in values:
             try:
@@ -103,8 +103,8 @@ def kafka_python(task: Task) -> None:
         linger_ms=_LINGER_MS,
         **{"enable_idempotence": False, **task.options, **task.connection},
     )
-    send, values, topic = producer.send, _values(task.bpm), task.topic
-    room = min(_IN_FLIGHT_RECORDS, max(100, _BUFFER_BYTES // task.bpm))
+    send, values, topic = producer.send, _values(task.message_bytes), task.topic
+    room = min(_IN_FLIGHT_RECORDS, max(100, _BUFFER_BYTES // task.message_bytes))
     waiting: deque[Any] = deque()
     for _ in _until(task.seconds_max):
         for value in values:
@@ -130,16 +130,16 @@ def plain_socket(task: Task) -> None:
                 said = sent
 
 
-def _values(bpm: int, repeated_share: float = 0.0) -> list[bytes]:
+def _values(message_bytes: int, repeated_share: float = 0.0) -> list[bytes]:
     """Some MB of different values, made beforehand, so that making them costs nobody anything.
 
     Args:
-        bpm: size of a value [B].
+        message_bytes: size of a value [B].
         repeated_share: share of each value that is one repeated character.
     """
-    repeated = b"x" * round(bpm * repeated_share)
-    count = max(16, min(10_000, 4_000_000 // bpm))
-    return [random.randbytes(bpm - len(repeated)) + repeated for _ in range(count)]
+    repeated = b"x" * round(message_bytes * repeated_share)
+    count = max(16, min(10_000, 4_000_000 // message_bytes))
+    return [random.randbytes(message_bytes - len(repeated)) + repeated for _ in range(count)]
 
 
 def _until(seconds: float) -> Iterator[None]:

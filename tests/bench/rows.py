@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
 
 from jobs.console.events import Table
+from metrics.columns import Column, as_document
 from metrics.comparing.effects import Effect, paired_effect
 from tests.bench.meter import Repeat
 
@@ -26,7 +27,7 @@ class Row:
         role: `producer` or `consumer`.
         client: what did it.
         variant: how it differs from the plain case; empty when it does not.
-        bpm: size of a message's value [B].
+        message_bytes: size of a message's value [B].
         mb_per_cpu_s: median of the repeats, payload per CPU time of the client [MB/CPU-s].
         spread: (highest - lowest) / median of the repeats [ratio].
         mb_per_s: median of the payload per wall time; the brokers bound it [MB/s].
@@ -40,7 +41,7 @@ class Row:
     role: str
     client: str
     variant: str
-    bpm: int
+    message_bytes: Annotated[int, Column("bpm")]
     mb_per_cpu_s: float
     spread: float
     mb_per_s: float
@@ -51,7 +52,7 @@ class Row:
 
     def to_dict(self) -> dict[str, Any]:
         """The row for JSON."""
-        return asdict(self)
+        return as_document(self)
 
 
 Key = tuple[str, str, str, int]
@@ -78,18 +79,22 @@ def rows_of(found: Found) -> list[Row]:
 
 
 def _java_of(key: Key, found: Found) -> Mapping[int, Repeat] | None:
-    role, _client, variant, bpm = key
-    return found.get((role, JAVA, variant, bpm)) or found.get((role, JAVA, "", bpm)) or None
+    role, _client, variant, message_bytes = key
+    return (
+        found.get((role, JAVA, variant, message_bytes))
+        or found.get((role, JAVA, "", message_bytes))
+        or None
+    )
 
 
 def _row(key: Key, found: Mapping[int, Repeat], java: Mapping[int, Repeat] | None) -> Row:
-    role, client, variant, bpm = key
+    role, client, variant, message_bytes = key
     repeats = [found[turn] for turn in sorted(found)]
     values = tuple(repeat.mb_per_cpu_s for repeat in repeats)
     median = statistics.median(values)
     spread = (max(values) - min(values)) / median
     speed = statistics.median(each.payload_bytes / 1e6 / each.seconds for each in repeats)
-    row = Row(role, client, variant, bpm, median, spread, speed, values)
+    row = Row(role, client, variant, message_bytes, median, spread, speed, values)
     if java is None:
         return row
     ratio = None if client == JAVA else ratio_of(found, java)
@@ -109,7 +114,7 @@ def table_of(rows: Iterable[Row]) -> Table:
             (
                 row.role,
                 f"{row.client}, {row.variant}" if row.variant else row.client,
-                f"{row.bpm:,} B",
+                f"{row.message_bytes:,} B",
                 str(len(row.repeats)),
                 f"{row.mb_per_cpu_s:,.0f}",
                 f"{row.spread:.0%}",
@@ -134,25 +139,25 @@ class Aim:
     """A ratio that the engine is built for.
 
     Attributes:
-        role, bpm: which rows.
+        role, message_bytes: which rows.
         other: the client that ours is compared with.
         at_least: ours over the other's [ratio].
     """
 
     role: str
-    bpm: int
+    message_bytes: Annotated[int, Column("bpm")]
     other: str
     at_least: float
 
     @property
     def ours(self) -> Key:
         """The row of ours."""
-        return (self.role, "wire", "", self.bpm)
+        return (self.role, "wire", "", self.message_bytes)
 
     @property
     def theirs(self) -> Key:
         """The row that it is compared with."""
-        return (self.role, self.other, "", self.bpm)
+        return (self.role, self.other, "", self.message_bytes)
 
     def ratio(self, found: Found) -> Effect | None:
         """Ours over the other's."""
@@ -185,7 +190,7 @@ def sentences_of(found: Found) -> list[str]:
             continue
         verb = "reached" if ratio.ratio >= aim.at_least else "missed"
         said.append(
-            f"{aim.role} at {aim.bpm:,} B: {_words(ratio.ratio, ratio.low, ratio.high, '.2f')} x "
+            f"{aim.role} at {aim.message_bytes:,} B: {_words(ratio.ratio, ratio.low, ratio.high, '.2f')} x "
             f"{aim.other} in {ratio.count} turns; the aim of {aim.at_least:g} is {verb}"
         )
     return said

@@ -149,7 +149,7 @@ def judging(count: int) -> _Row:
 
 def traffic(count: int) -> TrafficPattern:
     """The load of a trial on so many brokers; nobody offers it."""
-    made = pattern(count, bpm=1_000, topic=TopicOptions(replication_factor=3))
+    made = pattern(count, message_bytes=1_000, topic=TopicOptions(replication_factor=3))
     return replace(made, brokers=count)
 
 
@@ -242,7 +242,7 @@ def topics(partitions: Sequence[int]) -> Iterator[_Row]:
             several = math.ceil(count / PARTITIONS_AT_ONCE)
             share = count // 3 // several
             options = TopicOptions(replication_factor=1, partitions_per_broker=share, count=several)
-            wanted = replace(pattern(3, bpm=count, topic=options), brokers=3)
+            wanted = replace(pattern(3, message_bytes=count, topic=options), brokers=3)
             at_s = [time.monotonic()]
             made = keeper.create(wanted)
             at_s.append(time.monotonic())

@@ -26,7 +26,7 @@ from search.simulate_line import LineSpec, SimulatedLine, run_line_on, run_sizes
 from tests.bench.search_methods import RATE
 
 LIMITS_NP = (8.0, 900.0)
-"""From where to where the limits lie [np], even in their logarithm."""
+"""From where to where the limits lie [producers], even in their logarithm."""
 LINE_SIZES = (100, 1_000, 10_000, 100_000)
 """Message sizes of a line [B]."""
 WRONG_BY = 16

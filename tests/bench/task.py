@@ -16,7 +16,7 @@ class Task:
 
     Attributes:
         topic: what to write or read.
-        bpm: size of a message's value [B].
+        message_bytes: size of a message's value [B].
         role: `producer` or `consumer`.
         client: what does it.
         bootstrap: addresses of brokers, host:port.
@@ -31,7 +31,7 @@ class Task:
     """
 
     topic: str
-    bpm: int
+    message_bytes: int
     role: str = ""
     client: str = ""
     bootstrap: tuple[str, ...] = ()

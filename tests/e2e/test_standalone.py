@@ -126,7 +126,7 @@ def test_a_trial_that_loses_an_executor_is_invalid_and_repeated_and_the_run_ends
         assert "INVALID" in finished
         assert "was lost in the middle of trial" in finished
         again = command.await_line("trial-started trial=2 ", LOAD_S)
-        assert np_of(again) == np_of(started)
+        assert producers_of(again) == producers_of(started)
         assert command.wait(RUN_S) == 0, command.text
     (event_log,) = submitter.events.iterdir()
     stages = barrier_stages(event_log)
@@ -227,5 +227,5 @@ def an_executor_with_producers(testbed: Testbed) -> tuple[psutil.Process, list[p
     raise AssertionError("no executor runs Python")
 
 
-def np_of(line: str) -> str:
+def producers_of(line: str) -> str:
     return next(word for word in line.split() if word.startswith("producers="))

@@ -232,7 +232,7 @@ class Case:
         planted: what must be named; UNKNOWN where the metrics cannot show it.
         where, how: it is planted, in words.
         plant: plants it for a while.
-        replicas, producer, np, groups: the load.
+        replicas, producer, producers, groups: the load.
         says: what the answer must say besides.
     """
 
@@ -242,7 +242,7 @@ class Case:
     plant: Plant
     replicas: Replicas
     producer: ProducerPattern
-    np: int
+    producers: int
     groups: int = 0
     topic: Mapping[str, str] = field(default_factory=dict)
     warmup_s: float = 3.0
@@ -500,7 +500,7 @@ def meet(bench: Bench, case: Case) -> Seen:
             topic,
             case.replicas,
             case.producer,
-            case.np,
+            case.producers,
             measure_s=6.0,
             warmup_s=case.warmup_s,
             route=replace(route or Route(bench.brokers.addresses), groups=case.groups),

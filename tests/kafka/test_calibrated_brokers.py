@@ -10,7 +10,7 @@ import pytest
 
 from jobs.config.loading import load_workload
 from jobs.testbed.launcher import start
-from metrics.planning.planted import HandlerTime, completed
+from metrics.planning.planted import HandlerTime, complete_handler_times
 from metrics.windows.broker import BrokerWindow
 from tests.support.loaded_brokers import LoadedBrokers, loaded
 
@@ -44,13 +44,21 @@ def calibrated(spark_for_all: SparkSession) -> Iterator[LoadedBrokers]:
         yield brokers
 
 
-def windows_under(brokers: LoadedBrokers, np: int, warmup_s: float) -> tuple[BrokerWindow, ...]:
+def windows_under(
+    brokers: LoadedBrokers, producers: int, warmup_s: float
+) -> tuple[BrokerWindow, ...]:
     with brokers.topic(ON_BOTH, {}) as topic:
-        seen = brokers.trial(topic, ON_BOTH, PRODUCER, np, measure_s=8.0, warmup_s=warmup_s)
+        seen = brokers.trial(topic, ON_BOTH, PRODUCER, producers, measure_s=8.0, warmup_s=warmup_s)
     for each in seen.evidence.brokers:
         log.warning(
             "np %d, broker %d: %.1f requests/s, local %.2f ms, idle %.3f",
-            *(np, each.broker_id, each.produce.per_s, each.produce.local_ms, each.handler_idle),
+            *(
+                producers,
+                each.broker_id,
+                each.produce.per_s,
+                each.produce.local_ms,
+                each.handler_idle,
+            ),
         )
     return seen.evidence.brokers
 
@@ -58,18 +66,20 @@ def windows_under(brokers: LoadedBrokers, np: int, warmup_s: float) -> tuple[Bro
 def test_a_request_takes_the_stated_time_at_every_load_and_idle_follows_from_it(
     calibrated: LoadedBrokers,
 ) -> None:
-    light, half = (windows_under(calibrated, np, warmup_s=2.0) for np in (LIGHT, HALF))
+    light, half = (
+        windows_under(calibrated, producers, warmup_s=2.0) for producers in (LIGHT, HALF)
+    )
     planted = {i: HandlerTime(each, handlers=HANDLERS) for i, each in STATED_MS.items()}
-    found = completed(planted, light)
+    found = complete_handler_times(planted, light)
     log.warning("own %.2f ms, others %.3f", found[0].own_ms, found[0].others)
     assert 0.0 <= found[0].own_ms <= OWN_MS_MAX
     assert found[0].others <= EDGE_IDLE
-    for np, windows in ((LIGHT, light), (HALF, half)):
+    for producers, windows in ((LIGHT, light), (HALF, half)):
         for time, window in zip(found, windows, strict=True):
             per_s = window.produce.per_s
             assert per_s is not None and window.handler_idle is not None
             # In turn, every broker gets as many batches, each in a request of its own.
-            offered = np / PRODUCER.batch_interval_s / len(STATED_MS)
+            offered = producers / PRODUCER.batch_interval_s / len(STATED_MS)
             assert per_s == pytest.approx(offered, rel=0.08)
             assert window.produce.local_ms == pytest.approx(
                 time.stated_ms + time.own_ms, abs=OWN_MS_MAX / 2

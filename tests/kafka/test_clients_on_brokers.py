@@ -33,7 +33,7 @@ def refused(kafka_for_all: Testbed) -> dict[str, Written]:
 
     def write(bench: Bench, client: str) -> Written:
         window = bench.run(
-            client=client, bpm=2_000_000, rate_records_per_s=5.0, pool_bytes=8_000_000,
+            client=client, message_bytes=2_000_000, rate_records_per_s=5.0, pool_bytes=8_000_000,
             measure_s=0.8,
         )  # fmt: skip
         return window, bench.end_offsets()

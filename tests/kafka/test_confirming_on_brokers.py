@@ -36,7 +36,7 @@ STATED_MS = 20.0
 RATE_BYTES_PER_S = 62_500
 PRODUCER_PER_S = RATE_BYTES_PER_S / 16_384
 PLANTED = 0.8 * HANDLERS * 1000.0 / STATED_MS / PRODUCER_PER_S
-"""The limit if requests took nothing but the stated time [np]: 21; half of it with one handler."""
+"""The limit if requests took nothing but the stated time [producers]: 21; half of it with one handler."""
 OWN_SHARE_MAX = 0.15
 """What a request takes besides, at most, on a machine that is busy with other things."""
 
@@ -107,8 +107,8 @@ def measured(config: Configuration, reporter: Meddling, folder: Path) -> dict[st
     return told
 
 
-def lies_near(np: int, planted: float) -> bool:
-    return (1.0 - OWN_SHARE_MAX) * planted - 1 <= np <= 1.05 * planted + 1
+def lies_near(producers: int, planted: float) -> bool:
+    return (1.0 - OWN_SHARE_MAX) * planted - 1 <= producers <= 1.05 * planted + 1
 
 
 def test_a_limit_that_lasts_says_for_how_long(

@@ -69,7 +69,7 @@ def bench(kafka_testbed: Testbed, admin: KafkaAdmin) -> Any:
 
 
 def test_a_window_tells_of_the_sockets_to_each_broker(bench: Bench) -> None:
-    client = bench.run(np=3, send_buffer_bytes=100_000, receive_buffer_bytes=50_000)
+    client = bench.run(producers=3, send_buffer_bytes=100_000, receive_buffer_bytes=50_000)
     assert set(client.producer_sockets) == set(bench.brokers)
     for found in client.producer_sockets.values():
         assert (found.connections, found.watched) == (3, 3)
@@ -86,10 +86,10 @@ def test_a_window_tells_of_the_sockets_to_each_broker(bench: Bench) -> None:
 def test_a_closed_loop_arrives_whole_and_is_faster_than_any_rate_that_was_asked_for(
     bench: Bench,
 ) -> None:
-    paced = bench.run(np=2)
+    paced = bench.run(producers=2)
     before = sum(bench.end_offsets().values())
     client = bench.run(
-        np=2, rate_records_per_s=math.inf, buffer_memory=500_000, pool_bytes=2_000_000
+        producers=2, rate_records_per_s=math.inf, buffer_memory=500_000, pool_bytes=2_000_000
     )
     counts = client.counts
     assert counts.acked_total == sum(bench.end_offsets().values()) - before > 0
@@ -113,7 +113,7 @@ def test_the_brokers_ends_are_seen_while_a_window_lasts(
         server.channel(1) as channel,
         looking.watch(channel, Phases(warmup_s=0.5, measure_s=3.0)),
     ):
-        client = bench.run(np=3, measure_s=3.0, control=channel.address)
+        client = bench.run(producers=3, measure_s=3.0, control=channel.address)
     seen = looking.seen()
     assert set(seen) == set(client.producer_sockets) == set(kafka_testbed.broker_ids)
     for broker, ends in seen.items():

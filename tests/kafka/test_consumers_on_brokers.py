@@ -19,13 +19,13 @@ from kafka import KafkaConsumer
 from jobs.cluster.connect import connect
 from jobs.cluster.topics import Topics
 from jobs.config import load_workload
-from jobs.engine.consuming import membership
+from jobs.engine.consuming import group_member
 from jobs.engine.consuming.role import TaskReading
 from jobs.engine.consuming.wire import WireConsumers
 from jobs.engine.network.transport import PlainTransport
 from jobs.engine.task.plan import TrialPlan
 from jobs.testbed.handle import Testbed
-from jobs.trials.driver_line import control_of
+from jobs.trials.control_server import control_of
 from jobs.trials.load import Generator, Target
 from metrics.judging.indicators import CONSUMER_LAG
 from metrics.judging.thresholds import Thresholds
@@ -138,13 +138,13 @@ def test_a_rebalance_that_outlasts_a_poll_of_its_leader_ends_well(
             super().__init__(**options)
             made.append(self._coordinator)
 
-    monkeypatch.setattr(membership, "KafkaConsumer", Seen)
+    monkeypatch.setattr(group_member, "KafkaConsumer", Seen)
     plan = bench.plan({"groups": 1, "members": 2})
-    members = [membership.Member(plan, 0, number, lambda: None) for number in (0, 1)]
+    members = [group_member.Member(plan, 0, number, lambda: None) for number in (0, 1)]
     try:
         for each in members:
             each.start()
-        membership.await_settled(members, plan)
+        group_member.await_settled(members, plan)
         (leader,) = [each for each in made if each._is_leader]
         generation = leader._generation.generation_id
         assign = leader._perform_assignment
@@ -153,7 +153,7 @@ def test_a_rebalance_that_outlasts_a_poll_of_its_leader_ends_well(
             leader._perform_assignment = assign
             given = assign(*of)
             # As on a busy machine: this thread ends polls, too, and the one that waits is over.
-            time.sleep(1.5 * membership.POLL_S)
+            time.sleep(1.5 * group_member.POLL_S)
             return given
 
         rejoin, rejoined = leader.request_rejoin, threading.Event()
@@ -225,7 +225,7 @@ def test_five_groups_read_at_the_producers_rate_with_a_flat_lag(bench: ConsumerB
         rate_records_per_s=500.0,
         linger_ms=20.0,
         pool_bytes=Payload().pool_bytes,
-        np=10,
+        producers=10,
         warmup_s=10.0,
         measure_s=90.0,
         drain_timeout_s=20.0,
@@ -253,7 +253,7 @@ def test_consumers_share_a_stage_of_spark_with_producers(
     with connect(kafka_testbed.bootstrap_servers) as admin, control_of(spark) as control:
         topics = Topics(admin, uuid.uuid4().hex[:6])
         addresses = admin.describe_cluster().addresses
-        pattern = workload.pattern(1_000, brokers=len(addresses), np=4)
+        pattern = workload.pattern(1_000, brokers=len(addresses), producers=4)
         topic = topics.create(pattern)
         try:
             before = topics.end_offsets(topic)
@@ -276,7 +276,11 @@ def test_consumers_share_a_stage_of_spark_with_producers(
 def slowed(bench: ConsumerBench, plan: TrialPlan, share: float | None) -> ClientWindow:
     """A trial whose consumers get this share of what is produced, or all of it."""
     producer = plan.pattern.producer
-    bytes_per_s = plan.pattern.np * producer.rate_records_per_s * (producer.bpm + RECORD_BYTES)
+    bytes_per_s = (
+        plan.pattern.producers
+        * producer.rate_records_per_s
+        * (producer.message_bytes + RECORD_BYTES)
+    )
     limit = None if share is None else share * bytes_per_s / len(bench.brokers)
     with ExitStack() as stack:
         ways = {
@@ -294,7 +298,7 @@ def says(seen: ClientWindow) -> list[str]:
 def test_a_group_that_reads_a_tenth_less_than_is_written_is_an_overload(
     kafka_testbed: Testbed,
 ) -> None:
-    load: dict[str, Any] = {"np": 10, "rate_records_per_s": 100.0, "linger_ms": 20.0}
+    load: dict[str, Any] = {"producers": 10, "rate_records_per_s": 100.0, "linger_ms": 20.0}
 
     def told_of(share: float | None) -> list[str]:
         with topic_of_its_own(kafka_testbed) as bench:
@@ -311,7 +315,7 @@ def test_a_group_that_reads_a_tenth_less_than_is_written_is_an_overload(
 @pytest.mark.long
 @pytest.mark.timeout(300)
 def test_twenty_windows_of_groups_that_keep_up_are_no_overload(bench: ConsumerBench) -> None:
-    load: dict[str, Any] = {"np": 10, "rate_records_per_s": 200.0, "linger_ms": 20.0}
+    load: dict[str, Any] = {"producers": 10, "rate_records_per_s": 200.0, "linger_ms": 20.0}
     told, shares = [], []
     for _ in range(5):
         plan = bench.plan({"groups": 4}, consumer_tasks=2, warmup_s=2.0, measure_s=6.0, **load)

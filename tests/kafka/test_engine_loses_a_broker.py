@@ -81,7 +81,7 @@ def test_no_record_is_lost_and_none_is_twice(pair: Testbed) -> None:
         bench = Bench(pair, admin, replicas=2)
         happened = aside.submit(accident, pair, after_s=2.0)
         client = bench.run(
-            np=PRODUCERS,
+            producers=PRODUCERS,
             measure_s=MEASURE_S,
             drain_timeout_s=90.0,  # until the broker is back; over as soon as all is answered
             rate_records_per_s=200.0,

@@ -55,7 +55,7 @@ def test_each_of_thousands_of_producers_keeps_its_rate(
             topics=(topic,),
             rate_records_per_s=rate_records_per_s,
             pool_bytes=1_000_000,
-            np=producers,
+            producers=producers,
             tasks=TASKS,
             leaders=tuple(assigned[partition][0] for partition in sorted(assigned)),
             brokers=admin.describe_cluster().addresses,

@@ -14,7 +14,7 @@ from metrics.trial.client import ClientWindow
 from tests.support.engine_bench import Bench, benches_at_once
 from tests.support.processes import becomes
 
-ACKS, BPM = ("1", "all"), (1, 100, 10_000)
+ACKS, MESSAGE_BYTES = ("1", "all"), (1, 100, 10_000)
 Written = tuple[ClientWindow, dict[int, int]]
 """What a trial left, and partition → end offset."""
 
@@ -37,19 +37,19 @@ def written(kafka_for_all: Testbed) -> dict[tuple[str, int], Written]:
     """The acks and the bytes of a record → what a trial with them left."""
 
     def write(bench: Bench, variant: tuple[str, int]) -> Written:
-        acks, bpm = variant
-        return bench.run(acks=acks, bpm=bpm), bench.end_offsets()
+        acks, message_bytes = variant
+        return bench.run(acks=acks, message_bytes=message_bytes), bench.end_offsets()
 
-    return benches_at_once(kafka_for_all, list(product(ACKS, BPM)), write)
+    return benches_at_once(kafka_for_all, list(product(ACKS, MESSAGE_BYTES)), write)
 
 
 @pytest.mark.together
 @pytest.mark.parametrize("acks", ACKS)
-@pytest.mark.parametrize("bpm", BPM)
+@pytest.mark.parametrize("message_bytes", MESSAGE_BYTES)
 def test_acknowledged_equals_growth(
-    written: dict[tuple[str, int], Written], acks: str, bpm: int
+    written: dict[tuple[str, int], Written], acks: str, message_bytes: int
 ) -> None:
-    client, ends = written[acks, bpm]
+    client, ends = written[acks, message_bytes]
     assert client.counts.acked_total == sum(ends.values()) > 0
     assert dict(client.counts.acked_by_partition) == {
         partition: end for partition, end in ends.items() if end
@@ -75,7 +75,11 @@ def test_acks_0_arrives_too(bench: Bench) -> None:
 @pytest.mark.together
 def test_an_idempotent_producer_arrives_too(bench: Bench) -> None:
     client = bench.run(
-        np=3, acks="all", enable_idempotence=True, send_buffer_bytes=131_072, receive_buffer_bytes=0
+        producers=3,
+        acks="all",
+        enable_idempotence=True,
+        send_buffer_bytes=131_072,
+        receive_buffer_bytes=0,
     )
     assert client.counts.acked_total == sum(bench.end_offsets().values()) > 0
     assert (client.counts.failed_total, client.counts.retried_records) == (0, 0)
@@ -84,7 +88,7 @@ def test_an_idempotent_producer_arrives_too(bench: Bench) -> None:
 
 @pytest.mark.together
 def test_a_real_consumer_reads_what_was_sent(bench: Bench) -> None:
-    client = bench.run(np=3, rate_records_per_s=100.0, pool_bytes=4_000_000)
+    client = bench.run(producers=3, rate_records_per_s=100.0, pool_bytes=4_000_000)
     values = [record.value for record in bench.read_back()]
     assert len(values) == client.counts.acked_total
     assert {len(value) for value in values} == {1_000}
@@ -93,7 +97,7 @@ def test_a_real_consumer_reads_what_was_sent(bench: Bench) -> None:
 
 def test_the_rate_is_kept_exactly(bench: Bench) -> None:
     for _ in range(5):  # a broker may stall as the window begins or ends, and hold some back
-        client = bench.run(np=20, rate_records_per_s=100.0, measure_s=4.0)
+        client = bench.run(producers=20, rate_records_per_s=100.0, measure_s=4.0)
         assert client.counts.offered_records == pytest.approx(8_000, rel=0.001)
         assert client.counts.unsent_own_records <= 8_000 * 0.005
         if abs(client.counts.sent_records - 8_000) <= 40:
@@ -103,7 +107,7 @@ def test_the_rate_is_kept_exactly(bench: Bench) -> None:
 
 @pytest.mark.together
 def test_a_refused_record_is_counted_by_its_error(bench: Bench) -> None:
-    client = bench.run(bpm=2_000_000, rate_records_per_s=5.0, pool_bytes=8_000_000)
+    client = bench.run(message_bytes=2_000_000, rate_records_per_s=5.0, pool_bytes=8_000_000)
     assert set(client.counts.errors) == {"MessageSizeTooLargeError"}
     of_both = [sum(errors.values()) for errors in client.counts.by_producer.failed.values()]
     assert sum(of_both) == client.counts.failed_total and len(of_both) == 2

@@ -24,7 +24,7 @@ pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="only Linux gives a process its own core"),
 ]
 
-BPM = 1_000
+MESSAGE_BYTES = 1_000
 PRODUCERS = 20
 MEASURE_S = 30.0
 BUSY, BUSY_MIN = 0.4, 0.3
@@ -62,9 +62,9 @@ def test_a_busy_task_keeps_its_schedule(
             trial = plan(
                 trial_id=topic,
                 topics=(topic,),
-                bpm=BPM,
-                rate_records_per_s=mb_per_s * 1e6 / BPM / PRODUCERS,
-                np=PRODUCERS,
+                message_bytes=MESSAGE_BYTES,
+                rate_records_per_s=mb_per_s * 1e6 / MESSAGE_BYTES / PRODUCERS,
+                producers=PRODUCERS,
                 leaders=tuple(assigned[partition][0] for partition in sorted(assigned)),
                 brokers=admin.describe_cluster().addresses,
                 warmup_s=5.0,

@@ -26,7 +26,7 @@ from jobs.runs.lifecycle import RunOrder, execute
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import start
 from jobs.testbed.use import cluster_file
-from jobs.trials.driver_line import ControlServer
+from jobs.trials.control_server import ControlServer
 from metrics.common.errors import NoConclusionError
 from metrics.trial.task import merge
 from metrics.trial.trial import Trial
@@ -87,7 +87,9 @@ def test_a_broker_that_is_paused_for_a_second_is_named(
     brokers: LoadedBrokers, kafka_testbed: Testbed
 ) -> None:
     def lasting(measure_s: float, topic: str) -> Seen:
-        return brokers.trial(topic, REPLICAS, MESSAGES, np=3, measure_s=measure_s, warmup_s=1.0)
+        return brokers.trial(
+            topic, REPLICAS, MESSAGES, producers=3, measure_s=measure_s, warmup_s=1.0
+        )
 
     with brokers.topic(REPLICAS, {}) as topic:
         calm = lasting(3.0, topic)
@@ -102,11 +104,11 @@ def test_a_broker_that_is_paused_for_a_second_is_named(
 
 
 def test_an_executor_whose_clock_is_off_is_named(kafka_testbed: Testbed) -> None:
-    pattern = WORKLOAD.pattern(1_000, np=2)
+    pattern = WORKLOAD.pattern(1_000, producers=2)
     with (
         connect(kafka_testbed.bootstrap_servers) as admin,
         ControlServer("127.0.0.1", "127.0.0.1") as server,
-        server.line(2) as line,
+        server.channel(2) as channel,
     ):
         topics = Topics(admin, uuid.uuid4().hex[:6])
         topic = topics.create(pattern)
@@ -118,7 +120,7 @@ def test_an_executor_whose_clock_is_off_is_named(kafka_testbed: Testbed) -> None
                 tasks=2,
                 leaders=topic.leaders,
                 brokers=admin.describe_cluster().addresses,
-                control=line.address,
+                control=channel.address,
             )
             rows = run_stage(trial, clocks_ahead_s=[0.0, AHEAD_S])
         finally:

@@ -24,7 +24,7 @@ from jobs.engine.stage import run_task
 from jobs.testbed.handle import Testbed
 from jobs.trials.control_server import ControlServer, TaskChannel
 from jobs.trials.guards import Guards
-from jobs.trials.recovery import Baseline, unrest, wait_until_calm, windows_between
+from jobs.trials.recovery import Baseline, why_not_idle, wait_until_calm, windows_between
 from metrics.common.errors import GuardStopError
 from metrics.sources.sample import BrokerSample
 from metrics.sources.source import MetricsSource
@@ -216,11 +216,11 @@ def test_brokers_come_to_rest_after_a_load(
         while not busy and time.monotonic() < deadline_s:
             later = looking.source.sample_all()
             windows = windows_between(looking.source, earlier, later)
-            busy = any(unrest(window, Baseline()) for window in windows)
+            busy = any(why_not_idle(window, Baseline()) for window in windows)
             earlier = later
         heard: list[str] = []
         recovery = wait_until_calm(looking.source, tell=heard.append)
         load.join()
     assert busy and heard, "there was something to wait for"
-    assert recovery.unrest == ()
+    assert recovery.not_idle == ()
     assert recovery.since_s is not None

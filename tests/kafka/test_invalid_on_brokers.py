@@ -62,14 +62,14 @@ def causes(seen: Seen) -> set[str]:
 
 def test_a_client_that_cannot_keep_up_is_no_overload(brokers: LoadedBrokers) -> None:
     with brokers.topic(ALONE, {}) as topic:
-        seen = brokers.trial(topic, ALONE, TOO_MUCH, np=1, measure_s=5.0)
+        seen = brokers.trial(topic, ALONE, TOO_MUCH, producers=1, measure_s=5.0)
     assert "generator_limited" in causes(seen)
     assert seen.judgement.limited_by is None
 
 
 def test_records_of_somebody_else_do_not_add_up(brokers: LoadedBrokers, testbed: Testbed) -> None:
     with brokers.topic(ALONE, {}) as topic:
-        seen = brokers.trial(topic, ALONE, MESSAGES, np=1, measure_s=4.0, warmup_s=1.0)
+        seen = brokers.trial(topic, ALONE, MESSAGES, producers=1, measure_s=4.0, warmup_s=1.0)
         assert _judged(seen, brokers, topic).verdict is not Verdict.INVALID
         stranger = KafkaProducer(bootstrap_servers=list(testbed.bootstrap_servers))
         stranger.send(topic, b"of somebody else").get(timeout=30)
@@ -88,7 +88,7 @@ def _judged(seen: Seen, brokers: LoadedBrokers, topic: str) -> Judgement:
 
 def test_a_window_in_which_followers_could_not_show_their_lag(brokers: LoadedBrokers) -> None:
     with brokers.topic(REPLICAS, {}) as topic:
-        seen = brokers.trial(topic, REPLICAS, MESSAGES, np=1, measure_s=4.0, warmup_s=1.0)
+        seen = brokers.trial(topic, REPLICAS, MESSAGES, producers=1, measure_s=4.0, warmup_s=1.0)
     followed = ClusterFacts(isr_window_s=30.0)
     judged = judge(replace(seen.evidence, cluster=followed), THRESHOLDS)
     assert judged.verdict is Verdict.INVALID
@@ -111,7 +111,7 @@ def test_a_broker_that_dies_and_comes_back(
     with brokers.topic(REPLICAS, {}) as topic:
         happens = threading.Thread(target=accident)
         happens.start()
-        seen = brokers.trial(topic, REPLICAS, MESSAGES, np=2, measure_s=20.0, warmup_s=2.0)
+        seen = brokers.trial(topic, REPLICAS, MESSAGES, producers=2, measure_s=20.0, warmup_s=2.0)
         happens.join()
         found = causes(seen)
     assert "broker_fenced" in found, seen.judgement.reasons

@@ -49,7 +49,7 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 STATED_MS = 40.0
 RECORDS_PER_S = 16
-BPM = 1000
+MESSAGE_BYTES = 1000
 PARTITIONS = {partition: [1] for partition in range(10)}
 WINDOW_S = 60.0
 """So long that the batches at its edges are far below a hundredth of it."""
@@ -69,7 +69,7 @@ def config(testbed: Testbed) -> Configuration:
     """A limit near np 19.6; bisection ends at 18 and 24, whose idle is well off the threshold."""
     options = (
         "cluster.warm_up_max_s=20",
-        f"workload.message_bytes=[{BPM}]",
+        f"workload.message_bytes=[{MESSAGE_BYTES}]",
         "workload.producer.rate_bytes_per_s=null",
         f"workload.producer.rate_records_per_s={RECORDS_PER_S}",
         "workload.producer.linger_ms=4000",
@@ -89,10 +89,10 @@ def kill_all(processes: list[subprocess.Popen[str]]) -> None:
 
 
 def judged_with_java(
-    testbed: Testbed, brokers: LoadedBrokers, config: Configuration, np: int
+    testbed: Testbed, brokers: LoadedBrokers, config: Configuration, producers: int
 ) -> Judgement:
     """What the goal says of so many processes of ProducerPerformance, each with one producer."""
-    producer = config.workload.pattern(BPM).producer.options
+    producer = config.workload.pattern(MESSAGE_BYTES).producer.options
     with (
         connect(testbed.bootstrap_servers) as admin,
         brokers.topic(PARTITIONS, {}) as topic,
@@ -100,7 +100,7 @@ def judged_with_java(
     ):
         task = Task(
             topic,
-            BPM,
+            MESSAGE_BYTES,
             "producer",
             JAVA,
             testbed.bootstrap_servers,
@@ -109,7 +109,7 @@ def judged_with_java(
             records_per_s=RECORDS_PER_S,
             jars=tuple(map(str, kafka_tools_jars(testbed.kafka_version))),
         )
-        running = [stack.enter_context(started(CHILD, task.to_text()))[0] for _ in range(np)]
+        running = [stack.enter_context(started(CHILD, task.to_text()))[0] for _ in range(producers)]
         impatient = threading.Timer(JAVA_START_S, kill_all, [running])
         impatient.start()
         for process in running:  # each has sent for some seconds once it says how much
@@ -122,8 +122,8 @@ def judged_with_java(
             end_s = time.time()
             samples = sampler.stop()
         assert all(process.poll() is None for process in running)
-    offered = round(np * RECORDS_PER_S * (end_s - start_s))
-    counts = Counts(offered, grown, grown, 0, offered * BPM, grown * BPM)
+    offered = round(producers * RECORDS_PER_S * (end_s - start_s))
+    counts = Counts(offered, grown, grown, 0, offered * MESSAGE_BYTES, grown * MESSAGE_BYTES)
     windows = broker_windows(samples, brokers_of(brokers.source), start_s, end_s, 0.5)
     found = judge(
         Evidence(ClientWindow(start_s, end_s, counts), windows, (), brokers.source.name),
@@ -132,11 +132,11 @@ def judged_with_java(
     (window,) = windows
     log.warning(
         "np %d with Java: idle %.3f, %.2f requests/s, %d of %d records: %s",
-        *(np, window.handler_idle, window.produce.per_s, grown, offered, found.verdict),
+        *(producers, window.handler_idle, window.produce.per_s, grown, offered, found.verdict),
     )
     assert window.produce.per_s is not None
     records = grown / (end_s - start_s) / window.produce.per_s
-    full = config.workload.pattern(BPM).producer.records_per_batch
+    full = config.workload.pattern(MESSAGE_BYTES).producer.records_per_batch
     # A JVM that the machine held up sends two batches in one request where both are full.
     assert full * 0.98 <= records <= full * (1.1 if found.verdict is Verdict.SUSTAINED else 2.0)
     return found
@@ -151,8 +151,11 @@ def test_java_producers_are_judged_alike_at_the_limit_and_at_the_first_overload(
     sustained, overloaded = point["np_sustained"], point["np_overloaded"]
     assert (sustained, overloaded) == (18, 24), point["overload_reasons"]
     with loaded(testbed, spark._jvm) as brokers:
-        for np, verdict in ((sustained, Verdict.SUSTAINED), (overloaded, Verdict.OVERLOADED)):
-            found = judged_with_java(testbed, brokers, config, np)
+        for producers, verdict in (
+            (sustained, Verdict.SUSTAINED),
+            (overloaded, Verdict.OVERLOADED),
+        ):
+            found = judged_with_java(testbed, brokers, config, producers)
             assert found.verdict is verdict, found.reasons
             if verdict is Verdict.OVERLOADED:
                 assert found.reasons[0].indicator == "request_handler_idle"

@@ -18,11 +18,11 @@ from jobs.cluster.topic_set import TopicSet
 from jobs.cluster.topics import Topics
 from jobs.config import load_workload
 from jobs.testbed.handle import Testbed
-from jobs.trials.driver_line import TrialLine, control_of
+from jobs.trials.control_server import TaskChannel, control_of
 from jobs.trials.load import Generator, GeneratorError, StageFailedError, Target
 from metrics.traffic.pattern import TrafficPattern
 from metrics.trial.task import merge
-from tests.support.late_line import LateControl
+from tests.support.late_channel import LateControl
 from tests.support.processes import becomes
 
 if TYPE_CHECKING:
@@ -42,15 +42,15 @@ WORKLOAD = load_workload(
 )
 
 
-def pattern(np: int, measure_s: float = 2.0) -> TrafficPattern:
+def pattern(producers: int, measure_s: float = 2.0) -> TrafficPattern:
     """So many producers of 100 records/s of 1,000 B."""
-    made = WORKLOAD.pattern(1_000, np=np)
+    made = WORKLOAD.pattern(1_000, producers=producers)
     return dataclasses.replace(made, phases=dataclasses.replace(made.phases, measure_s=measure_s))
 
 
-@pytest.mark.parametrize("np", [1, 3, 8])
+@pytest.mark.parametrize("producers", [1, 3, 8])
 def test_producers_spread_over_tasks_that_start_together(
-    spark: SparkSession, kafka_testbed: Testbed, np: int
+    spark: SparkSession, kafka_testbed: Testbed, producers: int
 ) -> None:
     slots = 3
     with connect(kafka_testbed.bootstrap_servers) as admin:
@@ -60,27 +60,27 @@ def test_producers_spread_over_tasks_that_start_together(
             target = Target(topic.names, topic.leaders, admin.describe_cluster().addresses)
             with control_of(spark) as control:
                 generator = Generator(spark, slots, {}, control)
-                rows = generator.offer("t", target, pattern(np))
+                rows = generator.offer("t", target, pattern(producers))
             grown = sum(topics.end_offsets(topic).values())
         finally:
             topics.delete(topic.names)
-    assert len(rows) == min(np, slots)
+    assert len(rows) == min(producers, slots)
     hosted = [len(row.produced.counts.by_producer.acked) for row in rows if row.produced]
     assert max(hosted) - min(hosted) <= 1
     assert len({(row.start_s, row.end_s) for row in rows}) == 1
     client = merge(rows)
-    assert sum(hosted) == np
-    assert sorted(client.counts.by_producer.acked) == list(range(np))
+    assert sum(hosted) == producers
+    assert sorted(client.counts.by_producer.acked) == list(range(producers))
     assert client.counts.acked_total == grown
-    assert client.counts.offered_records == pytest.approx(np * 200, rel=0.01)
+    assert client.counts.offered_records == pytest.approx(producers * 200, rel=0.01)
 
 
 def test_the_driver_ends_the_window_of_all_tasks_early(
     spark: SparkSession, kafka_testbed: Testbed
 ) -> None:
     @contextmanager
-    def cut(line: TrialLine) -> Iterator[None]:
-        thread = threading.Thread(target=_end_after, args=(line, 2.0))
+    def cut(channel: TaskChannel) -> Iterator[None]:
+        thread = threading.Thread(target=_end_after, args=(channel, 2.0))
         thread.start()
         yield
         thread.join()
@@ -114,13 +114,13 @@ def test_a_task_that_hears_of_the_early_end_too_late_is_named(
     """Its window of 4 s was ended after 1 s; it hears of it in its middle, or when it is over."""
     load = pattern(4, measure_s=4.0)
 
-    def heard_at_s(line: TrialLine) -> float:
-        assert line.start_s is not None
-        return line.start_s + load.phases.warmup_s + heard_s
+    def heard_at_s(channel: TaskChannel) -> float:
+        assert channel.start_s is not None
+        return channel.start_s + load.phases.warmup_s + heard_s
 
     @contextmanager
-    def cut(line: TrialLine) -> Iterator[None]:
-        thread = threading.Thread(target=_end_after, args=(line, 1.0))
+    def cut(channel: TaskChannel) -> Iterator[None]:
+        thread = threading.Thread(target=_end_after, args=(channel, 1.0))
         thread.start()
         yield
         thread.join()
@@ -139,9 +139,9 @@ def test_a_task_that_hears_of_the_early_end_too_late_is_named(
     assert str(raised.value).startswith("1 of 2 tasks failed: task ")
 
 
-def _end_after(line: TrialLine, window_s: float) -> None:
-    assert becomes(lambda: line.start_s is not None, 60.0)
-    line.end_after(window_s)
+def _end_after(channel: TaskChannel, window_s: float) -> None:
+    assert becomes(lambda: channel.start_s is not None, 60.0)
+    channel.end_after(window_s)
 
 
 def test_a_task_that_is_killed_ends_the_load_of_all_and_is_named(
@@ -150,8 +150,8 @@ def test_a_task_that_is_killed_ends_the_load_of_all_and_is_named(
     killed_s: list[float] = []
 
     @contextmanager
-    def kill(line: TrialLine) -> Iterator[None]:
-        thread = threading.Thread(target=_kill_a_task, args=(line, killed_s))
+    def kill(channel: TaskChannel) -> Iterator[None]:
+        thread = threading.Thread(target=_kill_a_task, args=(channel, killed_s))
         thread.start()
         yield
         thread.join()
@@ -182,12 +182,12 @@ def _stands_still(topics: Topics, topic: TopicSet) -> bool:
     return topics.end_offsets(topic) == before
 
 
-def _kill_a_task(line: TrialLine, killed_s: list[float]) -> None:
+def _kill_a_task(channel: TaskChannel, killed_s: list[float]) -> None:
     """Kill a Python process that speaks to the driver, once its load is acknowledged."""
-    assert becomes(lambda: bool(line.acked()), 60.0)
+    assert becomes(lambda: bool(channel.acked()), 60.0)
     for process in psutil.Process().children(recursive=True):
         with suppress(psutil.NoSuchProcess):  # Spark's workers come and go
-            if (line.address.port,) in (to.raddr[1:] for to in process.net_connections("tcp")):
+            if (channel.address.port,) in (to.raddr[1:] for to in process.net_connections("tcp")):
                 process.kill()
                 killed_s.append(time.monotonic())
                 return

@@ -48,9 +48,9 @@ def test_what_others_write_is_told_from_ours(
     brokers: LoadedBrokers, kafka_testbed: Testbed
 ) -> None:
     with brokers.topic(REPLICAS, {}) as ours, brokers.topic(REPLICAS, {}) as theirs:
-        alone = brokers.trial(ours, REPLICAS, OURS, np=6, measure_s=4.0, warmup_s=1.0)
+        alone = brokers.trial(ours, REPLICAS, OURS, producers=6, measure_s=4.0, warmup_s=1.0)
         with stranger(kafka_testbed, theirs):
-            beside = brokers.trial(ours, REPLICAS, OURS, np=6, measure_s=4.0, warmup_s=1.0)
+            beside = brokers.trial(ours, REPLICAS, OURS, producers=6, measure_s=4.0, warmup_s=1.0)
     nobody, somebody = alone.evidence.others, beside.evidence.others
     assert nobody is not None and nobody.bytes_per_s is not None
     assert nobody.messages_per_s == 0.0

@@ -32,7 +32,7 @@ PAYLOAD = Payload(
     header_bytes=5,
 )
 FIELDS: dict[str, Any] = {
-    "bpm": 400,
+    "message_bytes": 400,
     "rate_records_per_s": 2_000.0,
     "payload": PAYLOAD,
     "acks": "all",
@@ -53,7 +53,7 @@ def written(kafka_for_all: Testbed) -> dict[str, Written]:
     """Codec → what a trial with it left."""
 
     def write(bench: Bench, codec: str) -> Written:
-        client = bench.run(np=2, measure_s=2.0, compression=codec, **FIELDS)
+        client = bench.run(producers=2, measure_s=2.0, compression=codec, **FIELDS)
         return Written(client, bench.end_offsets(), bench.read_back())
 
     return benches_at_once(kafka_for_all, list(CODECS), write)

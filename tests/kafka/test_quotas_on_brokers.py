@@ -55,7 +55,7 @@ def blind(testbed: Testbed) -> Iterator[LoadedBrokers]:
 def throttled(brokers: LoadedBrokers, pattern: ProducerPattern, **validity: float) -> set[str]:
     """The rules that say INVALID of a trial of one producer that a quota holds back."""
     with brokers.topic(REPLICAS, {}) as topic, brokers.quota("producer_byte_rate", BYTES_PER_S):
-        seen = brokers.trial(topic, REPLICAS, pattern, np=1, measure_s=4.0, warmup_s=0.5)
+        seen = brokers.trial(topic, REPLICAS, pattern, producers=1, measure_s=4.0, warmup_s=0.5)
     facts = ClusterFacts(is_blind=brokers.source.name == "client-only")
     limits = Thresholds(validity=Validity(missed_samples_max=0.4, **validity))
     judged = judge(replace(seen.evidence, cluster=facts), limits)

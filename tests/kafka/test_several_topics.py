@@ -48,7 +48,7 @@ def keeper(admin: KafkaAdmin) -> Iterator[Topics]:
 
 
 def run(
-    admin: KafkaAdmin, keeper: Topics, topics: TopicSet, np: int, **fields: Any
+    admin: KafkaAdmin, keeper: Topics, topics: TopicSet, producers: int, **fields: Any
 ) -> ClientWindow:
     trial = plan(
         trial_id=uuid.uuid4().hex[:8],
@@ -57,8 +57,8 @@ def run(
         brokers=admin.describe_cluster().addresses,
         start_lead_s=1.0,
         end_offsets=keeper.end_offsets(topics),
-        np=np,
-        bpm=1_000,
+        producers=producers,
+        message_bytes=1_000,
         rate_records_per_s=RATE_RECORDS_PER_S,
         pool_bytes=200_000,
         warmup_s=0.5,

@@ -62,7 +62,7 @@ def test_the_same_trial_has_the_same_verdict_and_idle_fractions(
     exporters: dict[int, Exporter],
     spark: SparkSession,
 ) -> None:
-    np, verdict = LOADS[load]
+    producers, verdict = LOADS[load]
     with ExitStack() as stack:
         opened: dict[str, MetricsSource] = {
             "driver-jvm": open_source(kafka_testbed.jmx_endpoints, spark._jvm, 10.0),
@@ -78,7 +78,7 @@ def test_the_same_trial_has_the_same_verdict_and_idle_fractions(
         samplers = {
             name: stack.enter_context(Sampler(each, INTERVAL_S)) for name, each in opened.items()
         }
-        client = offer_some_load(spark, kafka_testbed, WORKLOAD, np)
+        client = offer_some_load(spark, kafka_testbed, WORKLOAD, producers)
         seen = {name: sampler.stop() for name, sampler in samplers.items()}
     exporters_saw = {name: own for name, own in seen.items() if name.startswith("prometheus")}
     ways = {

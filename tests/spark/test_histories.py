@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 NAMES = ("testbed", "demo", "default")
 
 
-def _point(run_id: str, at_s: float, np: int, **changes: Any) -> dict[str, Any]:
+def _point(run_id: str, at_s: float, producers: int, **changes: Any) -> dict[str, Any]:
     """A point of 5,000 records/s a producer with a bracket one producer wide."""
     made = replace(
         BOUNDARY,
-        np_sustained=np,
-        np_overloaded=np + 1,
-        mps=np * 5_000.0,
-        mps_overloaded=(np + 1) * 5_000.0,
+        np_sustained=producers,
+        np_overloaded=producers + 1,
+        mps=producers * 5_000.0,
+        mps_overloaded=(producers + 1) * 5_000.0,
         **changes,
     )
     return row_of(BoundaryRow(run_id, at_s, *NAMES[:2], made))
@@ -47,7 +47,7 @@ def _history(spark: SparkSession) -> DataFrame:
         _point("c", 3.0, 10),
         _point("d", 4.0, 12),
         _point("e", 5.0, 0, gave_up="no valid trial"),
-        _point("b", 2.0, 7, bpm=1_000),
+        _point("b", 2.0, 7, message_bytes=1_000),
     ]
     return boundary_history(table(spark, "boundaries", points))
 

@@ -438,7 +438,7 @@ def test_an_older_run_that_died_is_resumed(tmp_path: Path, spark: SparkSession) 
     (started,) = store.read("runs", LIMIT).collect()
     store.open()
     found = resumed_trials(store, LIMIT, started.config, started.environment)
-    assert [(each.number, each.load, each.point_bpm) for each in found] == [
+    assert [(each.number, each.load, each.point_message_bytes) for each in found] == [
         (1, 32, 1_000),
         (2, 23, 1_000),
         (3, 45, 1_000),

@@ -257,8 +257,8 @@ def test_the_newest_row_of_a_run_counts(store: TableStore, spark: SparkSession) 
 
 
 def test_boundaries_read_back_by_size(store: TableStore, run_id: str) -> None:
-    for bpm in (1_000, 100):
-        store.append_boundary(point(run_id, bpm=bpm))
+    for message_bytes in (1_000, 100):
+        store.append_boundary(point(run_id, message_bytes=message_bytes))
     small, large = store.boundaries(run_id).collect()
     assert (small.bpm, small.np_sustained, small.np_overloaded) == (100, 20, 21)
     assert (large.bpm, large.cluster) == (1_000, "testbed")
@@ -431,7 +431,7 @@ def _fill_for_views(store: TableStore) -> None:
     for number, mb_per_s in enumerate((9.0, 7.0)):
         boundary = replace(BOUNDARY, mb_per_s=mb_per_s)
         store.append_boundary(BoundaryRow(f"s{number}", 10.0 + number, "c", "w", boundary))
-    night = replace(case_row(), event="measured", case="one", bpm=1000, outcome=None)
+    night = replace(case_row(), event="measured", case="one", message_bytes=1000, outcome=None)
     store.append_case(night)
     store.append_case(replace(night, event="judged", outcome="regression"))
     measured = [("acks=1", 11.0), ("acks=1", 13.0), ("acks=all", 6.0)]

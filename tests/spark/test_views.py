@@ -113,7 +113,7 @@ def test_the_latest_point_of_each_size_counts_unless_its_search_gave_up(
         _point("a", 1.0, np_sustained=20),
         _point("b", 2.0, np_sustained=25),
         _point("c", 3.0, np_sustained=0, gave_up="no valid trial"),
-        _point("a", 1.0, bpm=1_000, np_sustained=8),
+        _point("a", 1.0, message_bytes=1_000, np_sustained=8),
         _point("d", 4.0, np_sustained=13, state="1 broker offline"),
     ]
     found = latest_boundaries(table(spark, "boundaries", records))
@@ -201,7 +201,7 @@ def _judged(number: int, load: int, default: Verdict, strict: Verdict) -> dict[s
     return row_of(
         replace(
             made,
-            pattern=replace(made.pattern, load=load, point_bpm=100),
+            pattern=replace(made.pattern, load=load, point_message_bytes=100),
             judgements={
                 goal: replace(made.judgement, verdict=verdict) for goal, verdict in verdicts.items()
             },

@@ -31,7 +31,7 @@ class Driven:
     Args:
         leaders: broker that leads partition 0, 1, …
         full: records of a full batch.
-        np: producers.
+        producers: producers.
         window: the measured one, in place of one from 0 to `end_s`.
         options: as `producer_pattern` has them.
     """
@@ -42,7 +42,7 @@ class Driven:
         full: int = 1,
         rate: float = 1.0,
         end_s: float = 100.0,
-        np: int = 1,
+        producers: int = 1,
         window: Window | None = None,
         **options: Any,
     ) -> None:
@@ -53,7 +53,7 @@ class Driven:
         self._is_answered = pattern.options.acks != "0"
         duration_ms = pattern.options.transaction_duration_ms
         ends = [RECORD_BYTES * records for records in range(full + 1)]
-        for index in range(np):
+        for index in range(producers):
             producer = Producer(
                 index,
                 pattern,

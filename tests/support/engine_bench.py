@@ -59,7 +59,7 @@ class Bench:
 
     def run(
         self,
-        np: int = 2,
+        producers: int = 2,
         **fields: Any,
     ) -> ClientWindow:
         """Run a trial of 300 records/s of 1,000 B a producer, unless the fields say otherwise.
@@ -67,7 +67,7 @@ class Bench:
         Args:
             fields: as `tests.support.patterns.pattern` has them.
         """
-        load = {"bpm": 1_000, "rate_records_per_s": 300.0, "pool_bytes": 200_000}
+        load = {"message_bytes": 1_000, "rate_records_per_s": 300.0, "pool_bytes": 200_000}
         times = {"warmup_s": 0.5, "measure_s": 1.5}
         trial = plan(
             topics=(self.topic,),
@@ -75,7 +75,7 @@ class Bench:
             brokers=self.brokers,
             start_lead_s=1.0,
             client_options=self.options,
-            np=np,
+            producers=producers,
             **({"trial_id": "t"} | load | times | fields),
         )
         row = run_task(trial, OneTask())

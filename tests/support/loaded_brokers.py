@@ -109,7 +109,7 @@ class LoadedBrokers:
         topic: str,
         replicas: Replicas,
         pattern: ProducerPattern,
-        np: int,
+        producers: int,
         measure_s: float = 10.0,
         warmup_s: float = 6.0,
         route: Route | None = None,
@@ -122,7 +122,7 @@ class LoadedBrokers:
             trial_id=topic,
             topics=(topic,),
             pattern=TrafficPattern(
-                np,
+                producers,
                 pattern,
                 TopicOptions(replication_factor=len(next(iter(replicas.values())))),
                 Phases(warmup_s=warmup_s, measure_s=measure_s, drain_timeout_s=drain_timeout_s),

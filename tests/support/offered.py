@@ -9,7 +9,7 @@ from jobs.cluster.connect import connect
 from jobs.cluster.topics import Topics
 from jobs.config import Workload, load_workload
 from jobs.testbed.handle import Testbed
-from jobs.trials.driver_line import control_of
+from jobs.trials.control_server import control_of
 from jobs.trials.load import Generator, Target
 from metrics.trial.client import ClientWindow
 from metrics.trial.task import merge
@@ -30,12 +30,12 @@ WORKLOAD = load_workload(
 
 
 def offer_some_load(
-    spark: SparkSession, testbed: Testbed, workload: Workload = WORKLOAD, np: int = 3
+    spark: SparkSession, testbed: Testbed, workload: Workload = WORKLOAD, producers: int = 3
 ) -> ClientWindow:
     """Producers on a topic of their own, three for five seconds by default; what they saw."""
     with connect(testbed.bootstrap_servers) as admin:
         topics = Topics(admin, uuid.uuid4().hex[:6])
-        pattern = workload.pattern(1_000, np=np)
+        pattern = workload.pattern(1_000, producers=producers)
         topic = topics.create(pattern)
         try:
             target = Target(topic.names, topic.leaders, admin.describe_cluster().addresses)

@@ -20,7 +20,7 @@ def _taken(kind: type, fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def producer_pattern(
-    bpm: int = 100,
+    message_bytes: int = 100,
     rate_records_per_s: float = 1_000.0,
     payload: Payload | None = None,
     **fields: Any,
@@ -33,11 +33,11 @@ def producer_pattern(
     payload = dataclasses.replace(payload or Payload(), **_taken(Payload, fields))
     options = ProducerOptions(**_taken(ProducerOptions, fields))
     assert not fields, f"a producer has no {', '.join(fields)}"
-    return ProducerPattern(bpm, rate_records_per_s, options, payload)
+    return ProducerPattern(message_bytes, rate_records_per_s, options, payload)
 
 
 def pattern(
-    np: int = 1,
+    producers: int = 1,
     *,
     topic: TopicOptions | None = None,
     consumers: ConsumerOptions | None = None,
@@ -50,7 +50,7 @@ def pattern(
     """
     phases = Phases(**({"warmup_s": 0.1, "measure_s": 0.5} | _taken(Phases, fields)))
     return TrafficPattern(
-        np,
+        producers,
         producer_pattern(**fields),
         topic or TopicOptions(replication_factor=1),
         phases,

@@ -40,7 +40,11 @@ def overloaded(bound: Resource = Resource.DISK) -> Judgement:
 
 
 def trial_at(
-    number: int, bpm: int, np: int, verdicts: Mapping[str, Judgement], brokers: int = 3
+    number: int,
+    message_bytes: int,
+    producers: int,
+    verdicts: Mapping[str, Judgement],
+    brokers: int = 3,
 ) -> Trial:
     """A trial whose second broker is the busiest."""
     first = next(iter(verdicts.values()))
@@ -49,7 +53,7 @@ def trial_at(
         broker(each, handler_idle=0.9 if each != 2 else 0.12 if is_over else 0.41)
         for each in range(1, brokers + 1)
     ]
-    pattern = traffic(np, bpm, load=np, point_bpm=bpm)
+    pattern = traffic(producers, message_bytes, load=producers, point_message_bytes=message_bytes)
     return trial(
         number,
         RUN_ID,
@@ -69,7 +73,7 @@ def summary_of_sizes(
             make_boundary(
                 Bracket(58, 63),
                 NP,
-                traffic(1, bpm, 250_000 / bpm, brokers=3),
+                traffic(1, message_bytes, 250_000 / message_bytes, brokers=3),
                 trials=2,
                 reasons=[IDLE],
                 limited_by=bound,
@@ -78,7 +82,7 @@ def summary_of_sizes(
             evidence=f"{bound.value}: broker 2: flushes took 86%",
             confidence=0.95,
         )
-        for bpm in sizes
+        for message_bytes in sizes
     ]
     return RunSummary(
         run_id=RUN_ID,
@@ -98,7 +102,7 @@ def summary_of_sizes(
 def trials_of_sizes(sizes: Sequence[int], goal: str = "default", brokers: int = 3) -> list[Trial]:
     """Both sides of each size's bracket."""
     trials: list[Trial] = []
-    for bpm in sizes:
-        trials.append(trial_at(len(trials) + 1, bpm, 63, {goal: overloaded()}, brokers))
-        trials.append(trial_at(len(trials) + 1, bpm, 58, {goal: sustained()}, brokers))
+    for message_bytes in sizes:
+        trials.append(trial_at(len(trials) + 1, message_bytes, 63, {goal: overloaded()}, brokers))
+        trials.append(trial_at(len(trials) + 1, message_bytes, 58, {goal: sustained()}, brokers))
     return trials

@@ -17,8 +17,8 @@ from tests.support.patterns import pattern
 
 
 def traffic(
-    np: int = 4,
-    bpm: int = 100,
+    producers: int = 4,
+    message_bytes: int = 100,
     rate_records_per_s: float = 5_000.0,
     *,
     brokers: int = 2,
@@ -27,20 +27,22 @@ def traffic(
     """A pattern of a cluster, with two replicas of each partition.
 
     Args:
-        changes: of the pattern itself (`load`, `point_bpm`), or as
+        changes: of the pattern itself (`load`, `point_message_bytes`), or as
             `tests.support.patterns.pattern` takes them.
     """
-    own = {name: changes.pop(name) for name in ("axis", "load", "point_bpm") if name in changes}
+    own = {name: changes.pop(name) for name in ("axis", "load", "point_message_bytes") if name in changes}
     options: dict[str, Any] = {"linger_ms": 10.0, "topic": TopicOptions(replication_factor=2)}
     options |= changes
-    made = pattern(np, bpm=bpm, rate_records_per_s=rate_records_per_s, **options)
+    made = pattern(
+        producers, message_bytes=message_bytes, rate_records_per_s=rate_records_per_s, **options
+    )
     return replace(made, brokers=brokers, **own)
 
 
 PATTERN = traffic()
 
 BOUNDARY = Boundary(
-    bpm=100,
+    message_bytes=100,
     np_sustained=20,
     np_overloaded=21,
     mps=100_000.0,

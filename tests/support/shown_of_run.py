@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 NAMES = sorted(path.stem for path in FOLDER.glob("*.ipynb"))
-DEMAND = Demand(mb_per_s=50.0, bpm=1_000, consumer_groups=1, growth=0.5, offline=0.2)
+DEMAND = Demand(mb_per_s=50.0, message_bytes=1_000, consumer_groups=1, growth=0.5, offline=0.2)
 
 
 def parameters(where: str, run_id: str) -> dict[str, object]:

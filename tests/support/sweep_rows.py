@@ -32,7 +32,7 @@ def point_row(acks: str = "1", repeat: int = 1) -> BoundaryRow:
     """The limit of a case, with its interval."""
     value = FIGURES[acks]
     boundary = replace(
-        BOUNDARY, bpm=1_000, mb_per_s=value, load_low=19.6, load_high=20.4,
+        BOUNDARY, message_bytes=1_000, mb_per_s=value, load_low=19.6, load_high=20.4,
         latency_p50_ms=2.0, latency_p99_ms=9.0, latency_p999_ms=20.0,
     )  # fmt: skip
     begun, _ = run_rows(acks, repeat)

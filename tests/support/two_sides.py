@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from jobs.runs.compare.pairs import producers
+from jobs.runs.compare.pairs import count_producers
 from metrics.comparing.pairs import Side
 from metrics.trial.judgement import Judgement
 from metrics.trial.trial import Trial
@@ -48,8 +48,8 @@ class TwoSides:
         """One trial."""
         self.made.append((side, load_per_broker))
         number = len(self.made)
-        np = producers(load_per_broker, self.brokers)
-        offered = np * PRODUCER_MB_PER_S
+        producers = count_producers(load_per_broker, self.brokers)
+        offered = producers * PRODUCER_MB_PER_S
         takes = self.capacity[side] * self.brokers * self.machine(number)
         takes *= self.chance.lognormvariate(0.0, self.noise)
         acked = min(offered, takes)
@@ -63,9 +63,9 @@ class TwoSides:
             end_s=client().start_s + WINDOW_S,
             offered_bytes=offered_bytes,
             acked_bytes=acked_bytes,
-            offered_records=offered_bytes // PATTERN.bpm,
-            acked_records=acked_bytes // PATTERN.bpm,
+            offered_records=offered_bytes // PATTERN.message_bytes,
+            acked_records=acked_bytes // PATTERN.message_bytes,
         )
-        pattern = replace(PATTERN, np=np, brokers=self.brokers)
+        pattern = replace(PATTERN, producers=producers, brokers=self.brokers)
         judged = Judgement(verdict, (), {}, bound, "disk: made up" if bound else "")
         return trial(number, client=window, pattern=pattern, judgements={"default": judged})

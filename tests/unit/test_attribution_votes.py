@@ -23,12 +23,14 @@ CPU, DISK, UNKNOWN = Resource.CPU, Resource.DISK, Resource.UNKNOWN
 CONFIG = load("testbed", "demo", "default")
 
 
-def judgement_for(resource: Resource, np: int = 40) -> Judgement:
-    return Judgement(Verdict.OVERLOADED, (), {}, resource, f"{resource.value}: seen at {np}")
+def judgement_for(resource: Resource, producers: int = 40) -> Judgement:
+    return Judgement(Verdict.OVERLOADED, (), {}, resource, f"{resource.value}: seen at {producers}")
 
 
-def overload(np: int, resource: Resource) -> Trial:
-    return trial(judgements={"default": judgement_for(resource, np)}, pattern=traffic(np))
+def overload(producers: int, resource: Resource) -> Trial:
+    return trial(
+        judgements={"default": judgement_for(resource, producers)}, pattern=traffic(producers)
+    )
 
 
 def boundary(*trials: Trial, overloaded: int | None = 40) -> Boundary:

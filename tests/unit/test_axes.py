@@ -31,13 +31,17 @@ def _goal(axis: str, *more: str) -> list[str]:
 
 def test_along_np_the_load_is_the_producers() -> None:
     traffic = NP.apply(load_workload("demo").pattern(1_000), 40)  # of 125 kB/s each
-    assert (traffic.np, traffic.bpm, traffic.producer.rate_records_per_s) == (40, 1_000, 125.0)
+    assert (traffic.producers, traffic.message_bytes, traffic.producer.rate_records_per_s) == (
+        40,
+        1_000,
+        125.0,
+    )
     assert traffic.mb_per_s == pytest.approx(5.0)
 
 
 def test_along_rate_each_of_np_producers_offers_the_load() -> None:
     traffic = AXES["rate"].apply(load_workload("demo", [FIXED]).pattern(1_000), 700)
-    assert (traffic.np, traffic.producer.rate_records_per_s) == (16, 700.0)
+    assert (traffic.producers, traffic.producer.rate_records_per_s) == (16, 700.0)
     assert isinstance(traffic.producer.rate_records_per_s, float)
     assert traffic.mb_per_s == pytest.approx(16 * 0.7)
 
@@ -45,13 +49,13 @@ def test_along_rate_each_of_np_producers_offers_the_load() -> None:
 def test_along_partitions_the_topic_grows() -> None:
     traffic = AXES["partitions"].apply(load_workload("demo", [FIXED]).pattern(1_000), 50)
     assert traffic.topic.partitions_per_broker == 50
-    assert (traffic.np, traffic.bpm) == (16, 1_000)
+    assert (traffic.producers, traffic.message_bytes) == (16, 1_000)
 
 
 def test_along_message_bytes_the_load_is_the_size() -> None:
     workload = load_workload("demo", [FIXED, *BY_RECORDS, "workload.message_bytes=[1000]"])
     traffic = MESSAGE_BYTES.apply(workload.pattern(1_000), 4_096)
-    assert (traffic.bpm, traffic.point_bpm) == (4_096, 1_000)
+    assert (traffic.message_bytes, traffic.point_message_bytes) == (4_096, 1_000)
     assert traffic.mb_per_s == pytest.approx(16 * 50 * 4_096 / 1e6)
 
 
@@ -63,13 +67,13 @@ def test_along_consumer_groups_more_of_them_read() -> None:
 
 @pytest.mark.parametrize("axis", AXES.values(), ids=lambda axis: str(axis.name))
 def test_a_load_replaces_one_option_and_says_where_it_lies(axis: Axis) -> None:
-    before = pattern(7, bpm=900, rate_records_per_s=30.0)
+    before = pattern(7, message_bytes=900, rate_records_per_s=30.0)
     first, second = axis.apply(before, 11), axis.apply(before, 13)
     assert (first.axis, first.load, first.on_axis) == (axis.name, 11, 11)
     assert first != second
     assert replace(axis.apply(first, 13), load=11) != first, "the option itself changed too"
     assert axis.apply(first, 13) == second, "nothing of the load before is left"
-    assert before == pattern(7, bpm=900, rate_records_per_s=30.0)
+    assert before == pattern(7, message_bytes=900, rate_records_per_s=30.0)
 
 
 # --- in words ---------------------------------------------------------------------
@@ -175,9 +179,9 @@ def test_a_payload_that_no_load_changes_is_shared_out_over_the_first_load(axis: 
 
 def test_only_a_producer_more_has_batches_of_its_own() -> None:
     producer = load_workload("demo").producer
-    along_np = payload_rate(load_workload("demo"), load_goal("default"))
-    assert along_np.linger_s == producer.linger_ms / 1_000
-    assert along_np.batch_bytes == producer.batch_size
+    along_producers = payload_rate(load_workload("demo"), load_goal("default"))
+    assert along_producers.linger_s == producer.linger_ms / 1_000
+    assert along_producers.batch_bytes == producer.batch_size
     along_rate = payload_rate(load_workload("demo", [FIXED]), load_goal("default", _goal("rate")))
     assert (along_rate.linger_s, along_rate.batch_bytes) == (0.0, math.inf)
 
@@ -254,6 +258,6 @@ def test_a_workload_that_fits_is_taken(overrides: list[str], axis: str) -> None:
 def test_the_heaviest_traffic_is_at_the_cap_where_load_makes_larger_batches() -> None:
     more = [*BY_RECORDS, "workload.message_bytes=[1000]", "goal.search.load_cap=8000"]
     sizes = load("testbed", "demo", "default", _goal("message_bytes", FIXED, *more))
-    assert sizes.heaviest(1_000).bpm == 8_000
+    assert sizes.heaviest(1_000).message_bytes == 8_000
     rates = load("testbed", "demo", "default", _goal("rate", FIXED))
     assert rates.heaviest(1_000).on_axis == 1

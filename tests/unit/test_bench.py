@@ -176,13 +176,13 @@ def test_a_producer_that_ends_is_an_error() -> None:
 
 @pytest.mark.parametrize("role", ["producer", "consumer"])
 def test_the_plain_socket_runs_without_a_broker(role: str) -> None:
-    contest = Contest(lambda _topic, _bpm: 0, [], PLAIN, None, 0.2)
+    contest = Contest(lambda _topic, _message_bytes: 0, [], PLAIN, None, 0.2)
     repeat = contest.run(Entry(role, SOCKET), Task("t", 1_000))
     assert repeat.mb_per_cpu_s > 100
 
 
 def test_a_child_that_cannot_connect_says_why() -> None:
-    contest = Contest(lambda _topic, _bpm: 0, [], PLAIN, None, 0.2)
+    contest = Contest(lambda _topic, _message_bytes: 0, [], PLAIN, None, 0.2)
     with pytest.raises(BenchError, match=r"producer wire: it wrote nothing\. .*127\.0\.0\.1:1"):
         contest.run(Entry("producer", "wire"), Task("t", 1_000))
     with pytest.raises(BenchError, match="no TLS listener"):

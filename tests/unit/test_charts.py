@@ -27,7 +27,7 @@ SIZES = (100, 200, 500, 1000, 2000, 10_000, 50_000, 100_000)
 
 
 def boundary(
-    bpm: int,
+    message_bytes: int,
     sustained: int = 95,
     overloaded: int | None = 100,
     limited_by: Resource = Resource.DISK,
@@ -36,7 +36,7 @@ def boundary(
     return make_boundary(
         Bracket(sustained, overloaded),
         NP,
-        traffic(1, bpm, 250_000 / bpm, brokers=3),
+        traffic(1, message_bytes, 250_000 / message_bytes, brokers=3),
         trials=6,
         reasons=[Reason("request_handler_idle", text, 0.12, 0.2, 2)] if overloaded else [],
         limited_by=limited_by if overloaded else None,
@@ -70,7 +70,7 @@ KNOWN = replace(
 CASES = {
     "one": summary(boundary(1000)),
     "two, one open": summary(boundary(100), boundary(1000, 95, None)),
-    "eight": summary(*[boundary(bpm) for bpm in SIZES]),
+    "eight": summary(*[boundary(message_bytes) for message_bytes in SIZES]),
     "one size sustains nothing": summary(boundary(100, 0, 1), boundary(1000)),
     "nothing sustained": summary(boundary(100, 0, 1)),
     "nothing known": summary(boundary(100, 0, None)),

@@ -99,12 +99,12 @@ def test_each_goal_is_held_against_itself_alone(tmp_path: Path) -> None:
 
 
 def test_runs_along_the_message_size_compare_whatever_sizes_they_found(tmp_path: Path) -> None:
-    def along(name: str, share: float, bpm: int) -> RunSummary:
-        found = run_of(name, share, (bpm,))
+    def along(name: str, share: float, message_bytes: int) -> RunSummary:
+        found = run_of(name, share, (message_bytes,))
         span: dict[str, Any] = {
-            "load_sustained": bpm,
-            "load_low": 0.97 * bpm,
-            "load_high": 1.02 * bpm,
+            "load_sustained": message_bytes,
+            "load_low": 0.97 * message_bytes,
+            "load_high": 1.02 * message_bytes,
         }
         limits = (replace(each, axis="message_bytes", **span) for each in found.boundaries)
         return replace(found, boundaries=tuple(limits))

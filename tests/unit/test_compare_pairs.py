@@ -58,7 +58,7 @@ def test_the_sides_take_turns_so_that_neither_is_always_first() -> None:
 def test_both_of_a_pair_have_the_same_load() -> None:
     case = measured(sides_of(10.0, 6.0, noise=0.1, chance=random.Random(4)))
     for pair in (*case.saturated, *case.steady):
-        assert pair.a.pattern.np == pair.b.pattern.np
+        assert pair.a.pattern.producers == pair.b.pattern.producers
 
 
 def test_an_invalid_trial_is_made_again_and_never_part_of_a_pair() -> None:

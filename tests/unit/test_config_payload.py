@@ -130,8 +130,8 @@ def test_a_missing_histogram_is_refused() -> None:
 
 
 def test_the_largest_message_decides_what_the_topic_must_take() -> None:
-    def largest(bpm: int, *overrides: str) -> int:
-        return largest_batch_bytes(_workload(*overrides).pattern(bpm).producer)
+    def largest(message_bytes: int, *overrides: str) -> int:
+        return largest_batch_bytes(_workload(*overrides).pattern(message_bytes).producer)
 
     assert largest(10_000) == 10_072
     varied = largest(10_000, "payload.sizes=uniform", "payload.size_spread=1")

@@ -54,7 +54,7 @@ def test_groups_can_be_searched_along() -> None:
     goal = ["goal.search.axis=consumer_groups", "goal.search.load_cap=8"]
     config = load("testbed", "demo", "default", [*overrides, *goal, "goal.search.load_start_max=4"])
     pattern = config.pattern(1_000, 5)
-    assert (pattern.np, pattern.consumers.members_total) == (16, 10)
+    assert (pattern.producers, pattern.consumers.members_total) == (16, 10)
 
 
 @pytest.mark.parametrize("override", ["start=backlog", "backlog_records=5"])

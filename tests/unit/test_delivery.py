@@ -179,7 +179,7 @@ def test_a_failed_partition_is_muted_and_sent_again_one_by_one_in_order() -> Non
 
 
 def test_other_partitions_and_other_producers_go_on() -> None:
-    driven = Driven(leaders=(1, 1), np=2, batch_size=1)
+    driven = Driven(leaders=(1, 1), producers=2, batch_size=1)
     driven.until(0.0)
     (refused,) = driven.one.in_flight[0][1]
     driven.answer(driven.one, 0.0, TOO_FEW_REPLICAS)
@@ -465,7 +465,7 @@ def test_a_leader_of_which_the_task_knows_nothing_is_none() -> None:
 
 
 def test_leaders_are_asked_for_once_whoever_needs_them() -> None:
-    driven = Driven(np=3, rate=ALONE, request_timeout_ms=10_000, retry_backoff_ms=100.0)
+    driven = Driven(producers=3, rate=ALONE, request_timeout_ms=10_000, retry_backoff_ms=100.0)
     driven.until(0.0)
     ways = [each.connections[1] for each in driven.delivery.producers]
     for connection in ways:
@@ -858,7 +858,7 @@ def test_nor_does_it_hide_what_failed_there_since() -> None:
 
 
 def test_batches_that_wait_at_the_old_leader_go_to_the_new_one_before_later_ones() -> None:
-    driven = Driven(np=2, max_in_flight=1, **IDEMPOTENT)
+    driven = Driven(producers=2, max_in_flight=1, **IDEMPOTENT)
     driven.until(2.5)
     assert driven.one.pending
     neighbour = driven.delivery.producers[1].connections

@@ -14,7 +14,7 @@ from jobs.cluster.admin import AdminError
 from jobs.cluster.health import LogDir, Partitions
 from jobs.config import load_workload
 from jobs.config.goal import GuardLimits as Limits
-from jobs.trials.driver_line import ControlServer
+from jobs.trials.control_server import ControlServer
 from jobs.trials.guards import BLIND_S, Guards
 from metrics.common.errors import ConfigError, GuardStopError, RedlineError
 from metrics.planning.disk_room import LogCleaning, peak_log_bytes
@@ -36,9 +36,9 @@ WORKLOAD = load_workload(
 GB = 10**9
 
 
-def traffic(np: int) -> TrafficPattern:
+def traffic(producers: int) -> TrafficPattern:
     """np producers of 1 MB/s each for 10 s, three replicas."""
-    return NP.apply(WORKLOAD.pattern(1_000), np)
+    return NP.apply(WORKLOAD.pattern(1_000), producers)
 
 
 class Cluster:
@@ -78,14 +78,14 @@ def cluster() -> Cluster:
 def test_another_topic_that_becomes_under_replicated_stops_the_run(cluster: Cluster) -> None:
     watching = guards(cluster)
     cluster.lacking = frozenset({("ours-1", 0)})
-    watching.require_well()
+    watching.require_healthy()
     cluster.lacking = frozenset({("ours-1", 0), ("orders", 3), ("orders", 5)})
     with pytest.raises(GuardStopError, match="partition 3 of the topic orders and 1 more") as stop:
-        watching.require_well()
+        watching.require_healthy()
     assert stop.value.exit_code == 5
     cluster.lacking = frozenset()
     with pytest.raises(GuardStopError):  # what tripped stays so
-        watching.require_well()
+        watching.require_healthy()
 
 
 def test_a_log_directory_that_went_offline_is_named_where_replicas_lack(cluster: Cluster) -> None:
@@ -93,18 +93,18 @@ def test_a_log_directory_that_went_offline_is_named_where_replicas_lack(cluster:
     cluster.lacking = frozenset({("orders", 3)})
     cluster.dirs += (LogDir(2, "/b", -1, -1, is_offline=True),)
     with pytest.raises(GuardStopError, match=r"under-replicated, as the log directory /b of brok"):
-        watching.require_well()
+        watching.require_healthy()
 
 
 def test_what_was_under_replicated_before_is_not_ours(cluster: Cluster) -> None:
     cluster.lacking = frozenset({("orders", 3)})
     watching = guards(cluster)
-    watching.require_well()
+    watching.require_healthy()
     cluster.lacking = frozenset()
-    watching.require_well()
+    watching.require_healthy()
     cluster.lacking = frozenset({("orders", 3)})  # whole in between: this is new
     with pytest.raises(GuardStopError, match="orders"):
-        watching.require_well()
+        watching.require_healthy()
 
 
 def test_a_lock_that_another_run_took_stops_the_run(cluster: Cluster) -> None:
@@ -114,7 +114,7 @@ def test_a_lock_that_another_run_took_stops_the_run(cluster: Cluster) -> None:
     lost.append("another run took the cluster's lock")
     cluster.error = AdminError("no answer", "KafkaError")  # also while nothing can be looked at
     with pytest.raises(GuardStopError, match="another run took the cluster's lock") as stop:
-        watching.require_well()
+        watching.require_healthy()
     assert stop.value.exit_code == 5
 
 
@@ -127,7 +127,7 @@ def test_a_lock_that_was_lost_while_a_load_ran_is_seen_at_its_end(cluster: Clust
 def test_the_guard_of_other_topics_can_be_off(cluster: Cluster) -> None:
     watching = guards(cluster, other_topics=False)
     cluster.lacking = frozenset({("orders", 3)})
-    watching.require_well()
+    watching.require_healthy()
 
 
 @pytest.mark.parametrize(
@@ -147,10 +147,10 @@ def test_a_disk_beyond_its_limit_stops_the_run(
     watching = guards(cluster, **limits)
     cluster.dirs = (*cluster.dirs, LogDir(2, "/b", 100 * GB, usable))
     if words is None:
-        watching.require_well()
+        watching.require_healthy()
     else:
         with pytest.raises(GuardStopError, match=f"volume of /b of broker 2 {words}"):
-            watching.require_well()
+            watching.require_healthy()
 
 
 def test_a_disk_beyond_its_limit_before_the_run_refuses_it(cluster: Cluster) -> None:
@@ -164,7 +164,7 @@ def test_disks_that_are_not_told_are_warned_of_unless_a_limit_was_given(
     cluster: Cluster, dirs: tuple[LogDir, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     cluster.dirs = dirs
-    guards(cluster).require_well()
+    guards(cluster).require_healthy()
     assert "do not tell how full their disks are" in capsys.readouterr().out
     with pytest.raises(ConfigError, match=r"guards\.disk_used_share_max is set"):
         guards(cluster, disk_used_share_max=0.9)
@@ -183,7 +183,7 @@ def test_a_load_beyond_a_cap_never_begins(
 ) -> None:
     watching = guards(cluster, **limits)
     watching.admit(traffic(most))
-    assert watching.trouble_with(traffic(most)) is None
+    assert watching.cap_violation(traffic(most)) is None
     with pytest.raises(GuardStopError, match="more than"):
         watching.admit(traffic(most + 1))
 
@@ -208,10 +208,10 @@ def test_a_cluster_that_cannot_be_watched_is_left_alone(cluster: Cluster) -> Non
     watching = guards(cluster, clock)
     cluster.error = AdminError("no answer", "KafkaTimeoutError")
     clock.pause(BLIND_S)
-    watching.require_well()
+    watching.require_healthy()
     clock.pause(1.0)
     with pytest.raises(GuardStopError, match="could not be watched for 30 s: no answer"):
-        watching.require_well()
+        watching.require_healthy()
 
 
 def test_what_a_guard_breaks_ends_as_its_own_error(cluster: Cluster) -> None:
@@ -225,10 +225,10 @@ def test_what_a_guard_breaks_ends_as_its_own_error(cluster: Cluster) -> None:
 
 def test_a_guard_ends_the_load_while_it_runs(cluster: Cluster) -> None:
     watching = guards(cluster)
-    with ControlServer("127.0.0.1", "127.0.0.1") as server, server.line(1) as line:
+    with ControlServer("127.0.0.1", "127.0.0.1") as server, server.channel(1) as channel:
         ended = threading.Semaphore(0)
-        line.end_now = ended.release  # type: ignore[method-assign]
-        with watching.watch(traffic(1), line):
+        channel.end_now = ended.release  # type: ignore[method-assign]
+        with watching.watch(traffic(1), channel):
             cluster.lacking = frozenset({("orders", 0)})
             assert ended.acquire(timeout=PATIENCE_S)
         assert not ended.acquire(blocking=False), "once"
@@ -238,11 +238,11 @@ def test_a_guard_ends_the_load_while_it_runs(cluster: Cluster) -> None:
 
 def test_a_load_that_can_no_longer_be_watched_is_ended(cluster: Cluster) -> None:
     watching = guards(cluster)
-    with ControlServer("127.0.0.1", "127.0.0.1") as server, server.line(1) as line:
+    with ControlServer("127.0.0.1", "127.0.0.1") as server, server.channel(1) as channel:
         ended = threading.Event()
-        line.end_now = ended.set  # type: ignore[method-assign]
+        channel.end_now = ended.set  # type: ignore[method-assign]
         cluster.error = ValueError("an answer that nobody expected")
-        with watching.watch(traffic(1), line):
+        with watching.watch(traffic(1), channel):
             assert ended.wait(PATIENCE_S)
     with pytest.raises(GuardStopError, match="could not be watched: ValueError: an answer"):
         watching.require_untripped()
@@ -250,9 +250,9 @@ def test_a_load_that_can_no_longer_be_watched_is_ended(cluster: Cluster) -> None
 
 def test_a_load_that_ends_by_itself_is_not_ended_twice(cluster: Cluster) -> None:
     watching = guards(cluster)
-    with ControlServer("127.0.0.1", "127.0.0.1") as server, server.line(1) as line:
-        line.end_now = lambda: pytest.fail("ended")  # type: ignore[method-assign]
-        with watching.watch(traffic(1), line):
+    with ControlServer("127.0.0.1", "127.0.0.1") as server, server.channel(1) as channel:
+        channel.end_now = lambda: pytest.fail("ended")  # type: ignore[method-assign]
+        with watching.watch(traffic(1), channel):
             pass
     watching.require_untripped()
 
@@ -302,11 +302,11 @@ def test_a_disk_that_fills_too_fast_ends_the_load_before_it_is_full(cluster: Clu
     for free_gb in (50, 47, 44, 41, 38):  # 3 GB a second
         cluster.dirs = (LogDir(1, "/a", 100 * GB, free_gb * GB),)
         clock.pause(1.0)
-        watching.require_well()
+        watching.require_healthy()
     cluster.dirs = (LogDir(1, "/a", 100 * GB, 35 * GB),)
     clock.pause(1.0)
     with pytest.raises(GuardStopError, match="fills at 3 GB a second and has room for 8 s"):
-        watching.require_well()
+        watching.require_healthy()
 
 
 def test_a_disk_that_fills_too_fast_is_seen_by_rare_looks_too(cluster: Cluster) -> None:
@@ -315,11 +315,11 @@ def test_a_disk_that_fills_too_fast_is_seen_by_rare_looks_too(cluster: Cluster) 
     for free_gb in (110, 80, 50):
         cluster.dirs = (LogDir(1, "/a", 200 * GB, free_gb * GB),)
         clock.pause(8.0)
-        watching.require_well()
+        watching.require_healthy()
     cluster.dirs = (LogDir(1, "/a", 200 * GB, 20 * GB),)
     clock.pause(8.0)
     with pytest.raises(GuardStopError, match="and has room for 3 s"):
-        watching.require_well()
+        watching.require_healthy()
 
 
 def test_a_disk_that_fills_slowly_is_let_be(cluster: Cluster) -> None:
@@ -328,7 +328,7 @@ def test_a_disk_that_fills_slowly_is_let_be(cluster: Cluster) -> None:
     for step in range(60):
         cluster.dirs = (LogDir(1, "/a", 100 * GB, 50 * GB - step * GB // 10),)
         clock.pause(1.0)
-        watching.require_well()
+        watching.require_healthy()
 
 
 def test_how_late_brokers_delete_is_read_from_the_slowest() -> None:

@@ -84,14 +84,16 @@ def test_a_case_may_have_its_own_noise_and_history_a_beginning(tmp_path: Path) -
 
 def test_a_share_stays_the_load_that_it_first_was() -> None:
     share = SUITE.cases[1]
-    assert load_of(share, [], limit_np=41) == 20
-    first = case_row(1, case="load", bpm=100, np=20, settings={"case.share": "0.5"})
-    assert load_of(share, [first], limit_np=10) == 20, "a lower limit must not hide itself"
+    assert load_of(share, [], limit_producers=41) == 20
+    first = case_row(
+        1, case="load", message_bytes=100, producers=20, settings={"case.share": "0.5"}
+    )
+    assert load_of(share, [first], limit_producers=10) == 20, "a lower limit must not hide itself"
     other = replace(first, settings={"case.share": "0.8"})
-    assert load_of(share, [other, replace(first, bpm=200)], limit_np=10) == 5
-    assert load_of(SUITE.cases[2], [first], limit_np=None) == 3
+    assert load_of(share, [other, replace(first, message_bytes=200)], limit_producers=10) == 5
+    assert load_of(SUITE.cases[2], [first], limit_producers=None) == 3
     with pytest.raises(CaseInvalidError, match="of the limit at 100 B, and none is known"):
-        load_of(share, [], limit_np=None)
+        load_of(share, [], limit_producers=None)
 
 
 def test_settings_hold_what_changes_a_figure_and_nothing_else() -> None:

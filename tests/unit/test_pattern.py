@@ -17,7 +17,7 @@ from tests.support.patterns import pattern, plan
 
 MANY = pattern(
     9,
-    bpm=3_000,
+    message_bytes=3_000,
     rate_records_per_s=12.5,
     acks="all",
     compression="zstd",
@@ -43,7 +43,7 @@ def sent(made: TrafficPattern) -> TrafficPattern:
 
 @pytest.mark.parametrize("axis", AXES.values(), ids=lambda axis: str(axis.name))
 def test_a_pattern_reaches_the_executors_unchanged(axis: Axis) -> None:
-    made = replace(axis.apply(MANY, 5), brokers=3, point_bpm=3_000)
+    made = replace(axis.apply(MANY, 5), brokers=3, point_message_bytes=3_000)
     got = sent(made)
     assert got == made
     assert got is not made
@@ -83,7 +83,7 @@ def test_a_histogram_is_read_on_the_driver_and_travels_along(tmp_path: Path) -> 
 def test_what_a_load_offers_and_writes() -> None:
     made = pattern(
         4,
-        bpm=500,
+        message_bytes=500,
         rate_records_per_s=100.0,
         warmup_s=2.0,
         measure_s=8.0,
@@ -92,5 +92,5 @@ def test_what_a_load_offers_and_writes() -> None:
     assert (made.records_per_s, made.mb_per_s) == (400.0, 0.2)
     assert made.written_bytes(10) == 10 * 500 * 3
     assert made.planned_bytes == 400 * 10 * 500 * 3
-    assert (made.bpm, made.on_axis) == (500, 4)
+    assert (made.message_bytes, made.on_axis) == (500, 4)
     assert replace(made, axis="rate", load=100).on_axis == 100

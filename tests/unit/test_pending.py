@@ -8,7 +8,7 @@ from jobs.engine.producing.batch import Batch
 from jobs.engine.producing.pending import PendingBatches
 from tests.support.patterns import producer_pattern
 
-POOL = BatchPool(producer_pattern(bpm=100, rate_records_per_s=1_000.0, pool_bytes=20_000))
+POOL = BatchPool(producer_pattern(message_bytes=100, rate_records_per_s=1_000.0, pool_bytes=20_000))
 SECTION: Section = POOL.sections[0]
 SIZE = SECTION.size_of(10)
 

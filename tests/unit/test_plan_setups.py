@@ -19,9 +19,11 @@ from metrics.reporting.sweep.answer import SweepAnswer, load_answer
 BROKERS, HEAP = "cluster.testbed.brokers", "cluster.testbed.properties.heap_mb"
 
 
-def limit(brokers: int, heap_mb: int, mb_per_s: float, repeat: int = 1, bpm: int = 1000) -> Result:
+def limit(
+    brokers: int, heap_mb: int, mb_per_s: float, repeat: int = 1, message_bytes: int = 1000
+) -> Result:
     settings = {BROKERS: f"{brokers}", HEAP: f"{heap_mb}"}
-    return Result(settings, repeat, bpm, mb_per_s, 0.95 * mb_per_s, 1.05 * mb_per_s)
+    return Result(settings, repeat, message_bytes, mb_per_s, 0.95 * mb_per_s, 1.05 * mb_per_s)
 
 
 RESULTS = (

@@ -7,7 +7,13 @@ import math
 import pytest
 
 from jobs.config.loading import load_workload
-from metrics.planning.planted import HandlerTime, completed, planted_np, stated, told
+from metrics.planning.planted import (
+    HandlerTime,
+    complete_handler_times,
+    environment_of_handlers,
+    planted_producers,
+    stated_handler_times,
+)
 from metrics.traffic.producer import ProducerPattern
 from metrics.windows.broker import BrokerWindow, RequestWindow
 
@@ -54,10 +60,10 @@ def test_requests_at_the_limit(times: HandlerTime, idle_min: float, expected: fl
 
 def test_producers_at_the_limit_are_those_of_the_slowest_broker() -> None:
     producer = calibrated()
-    even = planted_np([FIVE] * 3, producer, 0.2)
+    even = planted_producers([FIVE] * 3, producer, 0.2)
     assert even == pytest.approx(3 * 160 / 1.953125)
-    assert planted_np([FIVE], producer, 0.2) == pytest.approx(even / 3)
-    slow = planted_np([FIVE, FIVE, HandlerTime(8.0)], producer, 0.2)
+    assert planted_producers([FIVE], producer, 0.2) == pytest.approx(even / 3)
+    slow = planted_producers([FIVE, FIVE, HandlerTime(8.0)], producer, 0.2)
     assert slow == pytest.approx(3 * 100 / 1.953125)
 
 
@@ -71,7 +77,7 @@ def test_small_terms_come_from_a_window_at_light_load_and_are_means_over_brokers
         window(6.0, truth[i].idle(6.0) + blur, truth[i].stated_ms + 0.8 + jitter, i)
         for i, blur, jitter in ((1, 0.01, 0.2), (2, -0.01, -0.2))
     ]
-    found = completed(planted, windows)
+    found = complete_handler_times(planted, windows)
     assert [each.stated_ms for each in found] == [60.0, 80.0]
     for each in found:
         assert each.own_ms == pytest.approx(0.8)
@@ -80,16 +86,16 @@ def test_small_terms_come_from_a_window_at_light_load_and_are_means_over_brokers
 
 
 def test_others_never_take_less_than_no_time() -> None:
-    # As read on real brokers: handlers that wait tell so only every 0.3 s.
+    # As read on real brokers: waiting handlers report their idle time only every 0.3 s.
     read = [(6.53, 0.9151, 60.97), (6.63, 0.9013, 60.98), (6.42, 0.9002, 60.93)]
     planted = {i: HandlerTime(60.0, handlers=4) for i in (1, 2, 3)}
-    found = completed(planted, [window(*each, i) for i, each in enumerate(read, 1)])
+    found = complete_handler_times(planted, [window(*each, i) for i, each in enumerate(read, 1)])
     assert {each.others for each in found} == {0.0}
     assert found[0].own_ms == pytest.approx(0.96)
 
 
 @pytest.mark.parametrize(
-    "told",
+    "windows",
     [
         [],
         [window(6.0, None, 61.0)],
@@ -99,20 +105,20 @@ def test_others_never_take_less_than_no_time() -> None:
         [window(6.0, 0.9, 61.0, broker=2)],
     ],
 )
-def test_brokers_that_do_not_tell_have_no_planted_limit(told: list[BrokerWindow]) -> None:
+def test_brokers_without_these_metrics_have_no_planted_limit(windows: list[BrokerWindow]) -> None:
     with pytest.raises(ValueError, match="at a light load"):
-        completed({1: HandlerTime(60.0, handlers=4)}, told)
+        complete_handler_times({1: HandlerTime(60.0, handlers=4)}, windows)
 
 
 def test_what_is_stated_goes_through_the_environment() -> None:
-    assert stated({}, (1, 2)) == {}
-    assert stated(told({}, (1, 2)), (1, 2)) == {}
-    assert stated(told({1: 60.0}, (1, 2)), (1, 2)) == {}, "a broker without a planted time"
-    alike = {**told({1: 60.0, 2: 60.0}, (1, 2)), "broker.config.num.io.threads": "4"}
+    assert stated_handler_times({}, (1, 2)) == {}
+    assert stated_handler_times(environment_of_handlers({}, (1, 2)), (1, 2)) == {}
+    assert stated_handler_times(environment_of_handlers({1: 60.0}, (1, 2)), (1, 2)) == {}, "a broker without a planted time"
+    alike = {**environment_of_handlers({1: 60.0, 2: 60.0}, (1, 2)), "broker.config.num.io.threads": "4"}
     assert alike["broker.planted.handler_ms"] == "60"
-    assert stated(alike, (1, 2)) == dict.fromkeys((1, 2), HandlerTime(60.0, handlers=4))
-    unlike = {**told({1: 60.0, 2: 80.5}, (1, 2)), "broker.2.config.num.io.threads": "1"}
-    assert stated(unlike, (1, 2)) == {
+    assert stated_handler_times(alike, (1, 2)) == dict.fromkeys((1, 2), HandlerTime(60.0, handlers=4))
+    unlike = {**environment_of_handlers({1: 60.0, 2: 80.5}, (1, 2)), "broker.2.config.num.io.threads": "1"}
+    assert stated_handler_times(unlike, (1, 2)) == {
         1: HandlerTime(60.0, handlers=8),
         2: HandlerTime(80.5, handlers=1),
     }

@@ -22,9 +22,9 @@ from tests.support.patterns import producer_pattern
 COMPRESSED = [name for name in CODECS if name != "none"]
 
 
-def _pattern(bpm: int = 100, **options: Any) -> ProducerPattern:
+def _pattern(message_bytes: int = 100, **options: Any) -> ProducerPattern:
     defaults: dict[str, Any] = {"rate_records_per_s": 1000.0, "pool_bytes": 65_536}
-    return producer_pattern(bpm, **(defaults | options))
+    return producer_pattern(message_bytes, **(defaults | options))
 
 
 def _read(pool: BatchPool, section: Section, records: int) -> tuple[DefaultRecordBatch, list[Any]]:

@@ -102,10 +102,14 @@ def test_libraries_are_given_names_as_they_are_and_addresses_of_ipv6_in_brackets
     assert plan(brokers=brokers).servers == ["broker-1:9092", "[2001:db8::1]:9093"]
 
 
-@given(np=st.integers(min_value=1, max_value=500), tasks=st.integers(min_value=1, max_value=40))
-def test_producers_spread_evenly_over_tasks(np: int, tasks: int) -> None:
-    trial = plan(np=np, tasks=tasks)
+@given(
+    producers=st.integers(min_value=1, max_value=500), tasks=st.integers(min_value=1, max_value=40)
+)
+def test_producers_spread_evenly_over_tasks(producers: int, tasks: int) -> None:
+    trial = plan(producers=producers, tasks=tasks)
     shares = [len(trial.producers_of(task)) for task in range(tasks)]
-    assert sum(shares) == np
+    assert sum(shares) == producers
     assert max(shares) - min(shares) <= 1
-    assert sorted(p for task in range(tasks) for p in trial.producers_of(task)) == list(range(np))
+    assert sorted(p for task in range(tasks) for p in trial.producers_of(task)) == list(
+        range(producers)
+    )

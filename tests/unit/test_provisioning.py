@@ -12,7 +12,7 @@ from metrics.common.errors import ConfigError
 from metrics.planning.provisioning import Demand, MeasuredLimit, limit_at, provision
 
 DROPBOX = MeasuredLimit(1_000, 60.0, "disk", replication_factor=3)
-DEMAND = Demand(mb_per_s=600.0, bpm=1_000)
+DEMAND = Demand(mb_per_s=600.0, message_bytes=1_000)
 
 
 def test_sixty_a_broker_with_a_fifth_offline_is_about_fifty() -> None:
@@ -101,11 +101,11 @@ def test_between_two_sizes_the_time_per_message_is_linear() -> None:
     assert found.doubt == "at 100 B it is wide"
 
 
-@pytest.mark.parametrize("bpm", [99, 10_001])
-def test_no_word_outside_of_what_was_measured(bpm: int) -> None:
+@pytest.mark.parametrize("message_bytes", [99, 10_001])
+def test_no_word_outside_of_what_was_measured(message_bytes: int) -> None:
     limits = [MeasuredLimit(100, 50.0), MeasuredLimit(10_000, 90.0)]
     with pytest.raises(ConfigError, match="outside of the measured"):
-        limit_at(limits, bpm)
+        limit_at(limits, message_bytes)
 
 
 @pytest.mark.parametrize(
@@ -116,11 +116,11 @@ def test_demands_that_make_no_sense_are_refused(change: dict[str, float]) -> Non
         replace(DEMAND, **change)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("bpm", [100, 1_000])
-def test_an_interval_that_begins_at_nothing_is_nothing_to_plan_with(bpm: int) -> None:
+@pytest.mark.parametrize("message_bytes", [100, 1_000])
+def test_an_interval_that_begins_at_nothing_is_nothing_to_plan_with(message_bytes: int) -> None:
     limits = [MeasuredLimit(100, 50.0, mb_per_s_low=0.0), MeasuredLimit(10_000, 90.0)]
     with pytest.raises(ConfigError, match="limit at 100 B begins at 0 MB/s"):
-        provision(limits, Demand(10.0, bpm))
+        provision(limits, Demand(10.0, message_bytes))
 
 
 def test_without_a_limit_there_is_no_answer() -> None:

@@ -76,7 +76,7 @@ def report_of(summary: RunSummary, *sizes: int) -> Report:
     return build_report(summary, trials_of_sizes(sizes), SETTINGS)
 
 
-class Shown(HTMLParser):
+class PageText(HTMLParser):
     """The text of a page outside of scripts and styles, and what its tags refer to."""
 
     def __init__(self, page: str) -> None:
@@ -182,7 +182,7 @@ def test_an_answer_says_where_the_limit_lies_and_how_long_records_take() -> None
 
 def test_the_page_shows_interval_latency_and_doubt() -> None:
     report = report_of(replace(ONE, boundaries=(replace(KNOWN, interval_max=0.1),)), 1000)
-    text = Shown(report_page(report)).text
+    text = PageText(report_page(report)).text
     assert "13.8 to 15.4 MB/s, 55 to 62 producers, with 90 % confidence" in text
     assert "Doubtful: its 90 % interval, 55 to 62 producers, is 11 % wide" in text
     assert "Latency at the limit: p50 3.10 ms, p99 12.0 ms, p99.9 140 ms." in text
@@ -191,8 +191,10 @@ def test_the_page_shows_interval_latency_and_doubt() -> None:
 
 def at_sizes(*points: tuple[int, float, str | None, str | None]) -> list[Boundary]:
     return [
-        replace(POINT, bpm=bpm, mb_per_s=mb_per_s, limited_by=bound, gave_up=gave_up)
-        for bpm, mb_per_s, bound, gave_up in points
+        replace(
+            POINT, message_bytes=message_bytes, mb_per_s=mb_per_s, limited_by=bound, gave_up=gave_up
+        )
+        for message_bytes, mb_per_s, bound, gave_up in points
     ]
 
 
@@ -247,7 +249,7 @@ def test_a_card_has_the_limit_of_the_cluster_and_that_of_a_broker() -> None:
     (answer,) = part.answers
     assert (answer.figure, answer.unit) == ("14.5", "MB/s")
     assert answer.per_broker == "4.83 MB/s a broker"
-    text = Shown(report_page(report_of(ONE, 1000))).text
+    text = PageText(report_page(report_of(ONE, 1000))).text
     assert "14.5 MB/s, cluster 4.83 MB/s a broker" in text
 
 
@@ -257,14 +259,14 @@ def test_a_run_that_goes_on_and_one_that_was_killed_are_told_apart() -> None:
         (replace(ONE, status="running"), "The run goes on; this page is how it stood."),
         (killed, "without all of its answers: killed. Its driver ended without a word."),
     ):
-        assert words in Shown(report_page(report_of(summary, 1000))).text
+        assert words in PageText(report_page(report_of(summary, 1000))).text
 
 
 def test_a_trial_is_listed_with_its_figures() -> None:
     report = report_of(ONE, 1000)
     listed = report.trials[0]
     trial, busiest = listed.trial, listed.trial.evidence.busiest_broker
-    assert (trial.number, trial.pattern.bpm, trial.load) == (1, 1000, 63)
+    assert (trial.number, trial.pattern.message_bytes, trial.load) == (1, 1000, 63)
     assert listed.verdict == "OVERLOADED"
     assert listed.reason == IDLE.text
     assert trial.evidence.client.offered_mb_per_s == pytest.approx(0.1)
@@ -272,7 +274,7 @@ def test_a_trial_is_listed_with_its_figures() -> None:
     assert (busiest.handler_idle, busiest.broker_id) == (0.12, 2)
     assert listed.sides == (("overloaded side", "default"),)
     assert [window.broker_id for window in listed.windows] == [1, 2, 3]
-    text = Shown(report_page(report)).text
+    text = PageText(report_page(report)).text
     assert "1 1 kB 63 0.100 0.100 2.00 8.00 0.12 (2) 0 % ▲ OVERLOADED overloaded side" in text
 
 
@@ -283,7 +285,7 @@ def test_a_trial_that_was_not_made_has_no_figures() -> None:
     window = ClientWindow(START_S, START_S)
     trial = replace(made, evidence=replace(made.evidence, client=window, end_offsets=None))
     page = report_page(build_report(ONE, [trial], {}))
-    assert "1 1 kB 63 ? ? ? ? – ? ? INVALID the brokers were not at rest" in Shown(page).text
+    assert "1 1 kB 63 ? ? ? ? – ? ? INVALID the brokers were not at rest" in PageText(page).text
     assert 'data-value="nan"' not in page
 
 
@@ -313,7 +315,7 @@ def test_goals_have_their_own_answers_and_sides() -> None:
         ("sustained side", "default"),
     )
     assert report.trials[1].verdict == "OVERLOADED / SUSTAINED"
-    text = Shown(report_page(report)).text
+    text = PageText(report_page(report)).text
     assert "Goal strict" in text
     assert "sustained side, default" in text
 
@@ -324,7 +326,7 @@ def test_a_run_that_held_fixed_loads_is_no_failed_search() -> None:
     assert report.title == "Traffic held on testbed with demo"
     assert report.held == "Fixed loads were held in 2 trials: 1 OVERLOADED, 1 SUSTAINED."
     failed = build_report(replace(held, status="failed", error="no broker"), [], {})
-    text = Shown(report_page(failed)).text
+    text = PageText(report_page(failed)).text
     assert "No limit was searched to its end" in text
     assert "without all of its answers: failed. No broker." in text
 
@@ -362,7 +364,7 @@ def test_the_page_holds_it_all_and_loads_nothing(sizes: tuple[int, ...]) -> None
     summary = summary_of_sizes(sizes)
     report = report_of(summary, *sizes)
     page = report_page(report)
-    shown = Shown(page)
+    shown = PageText(page)
     assert all(each == "data:," or each.startswith("#") for each in shown.references)
     assert "default-src 'none'" in page
     answer, line, bound, trials = (shown.text.index(words) for words in (
@@ -439,7 +441,7 @@ def test_a_trial_shows_the_connections_and_a_closed_loop_no_offered_rate() -> No
         evidence=replace(trials[0].evidence, client=seen, broker_sockets={3: SocketCounts(9)}),
     )
     page = report_page(build_report(ONE, [first, *trials[1:]], SETTINGS))
-    text = Shown(page).text
+    text = PageText(page).text
     assert "Producers' connections, as our kernel sees them" in text
     assert "Clients' connections, as the brokers' kernel sees them" in text
     assert "Consumers' connections" not in text

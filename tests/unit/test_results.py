@@ -17,7 +17,8 @@ from jobs.runs.artifacts import ArtifactWriter, regeneration_hint
 from jobs.runs.estimate import line_of, plan_of
 from jobs.runs.limit import LimitRun
 from jobs.runs.outcome import RunOutcome, outcome_of
-from jobs.runs.results import boundary_of, planted_table, write_results
+from jobs.runs.results import boundary_of, write_results
+from jobs.trials.calibration import calibration_table
 from jobs.runs.resumption import config_text
 from jobs.spark.failures import SparkFailedError, spark_told
 from metrics.common.errors import (
@@ -107,11 +108,11 @@ def test_who_was_terminated_is_told_from_who_was_interrupted() -> None:
 
 
 def test_planted_and_found_limits_stand_side_by_side() -> None:
-    assert planted_table([_boundary()]) is None, "nothing was planted"
+    assert calibration_table([_boundary()]) is None, "nothing was planted"
     planted = replace(_boundary(), np_sustained=47, np_overloaded=49, np_planted=48.2)
     known = replace(planted, load_low=46.5, load_high=49.5)
     cut = replace(planted, gave_up="the budget is used up")
-    shown = planted_table([known, cut, replace(planted, bpm=1_000, np_overloaded=None)])
+    shown = calibration_table([known, cut, replace(planted, message_bytes=1_000, np_overloaded=None)])
     assert shown is not None
     assert shown.rows == (
         ("100 B", "48.2", "47-49", "46 to 50", "-2.5%"),
@@ -171,8 +172,8 @@ def _searched(result: Done | GaveUp, *trials: Trial) -> Boundary:
     return boundary_of(point, trials, config, "default", 3)
 
 
-def _at(number: int, np: int, judged: Judgement, p99_ms: float) -> Trial:
-    made = trial_at(number, 1000, np, {"default": judged})
+def _at(number: int, producers: int, judged: Judgement, p99_ms: float) -> Trial:
+    made = trial_at(number, 1000, producers, {"default": judged})
     seen = client(latency_p99_ms=p99_ms, latency_p999_ms=140.0)
     return replace(made, evidence=replace(made.evidence, client=seen))
 
@@ -273,8 +274,8 @@ def test_an_answer_says_how_long_it_was_held_and_what_did_not_last() -> None:
     told += [(55, sustained(), False), (56, overloaded(), False), (55, sustained(), True)]
     told += [(55, overloaded(), True), (55, sustained(), True)]
     trials = [
-        replace(trial_at(number, 1000, np, {"default": judged}), held=held)
-        for number, (np, judged, held) in enumerate(told, 1)
+        replace(trial_at(number, 1000, producers, {"default": judged}), held=held)
+        for number, (producers, judged, held) in enumerate(told, 1)
     ]
     history = tuple(trial.observation("default") for trial in trials)
     done = Done(Bracket(55, 56), 0.9, notes=("a note of the search",), confirmed_s=30.0)

@@ -35,26 +35,28 @@ SIZES = (100, 1_000, 10_000)
 LINE = Line(SIZES, ProducerRate(bytes_per_s=250_000.0), Limits(128, 1_000, 0.05, 3), brokers=3)
 
 
-def trial_of(number: int, bpm: int, load: int, judgements: Mapping[str, Judgement]) -> Trial:
+def trial_of(
+    number: int, message_bytes: int, load: int, judgements: Mapping[str, Judgement]
+) -> Trial:
     """A trial of 13 s for a boundary point."""
-    pattern = traffic(load, bpm, load=load, point_bpm=bpm)
+    pattern = traffic(load, message_bytes, load=load, point_message_bytes=message_bytes)
     return trial(number, pattern=pattern, judgements=judgements, finished_at_s=START_S + 10)
 
 
 class Cluster:
     """Handlers whose idle fraction falls with load, with a little noise."""
 
-    def __init__(self, bpm: int, trials: list[Trial]) -> None:
-        self._bpm = bpm
+    def __init__(self, message_bytes: int, trials: list[Trial]) -> None:
+        self._message_bytes = message_bytes
         self._trials = trials
-        self._limit = {100: 41, 1_000: 57, 10_000: 66}[bpm]
+        self._limit = {100: 41, 1_000: 57, 10_000: 66}[message_bytes]
 
     def measure(self, load: int) -> Observation:
-        noise = random.Random(f"{self._bpm}/{load}/{len(self._trials)}").gauss(1.0, 0.02)
+        noise = random.Random(f"{self._message_bytes}/{load}/{len(self._trials)}").gauss(1.0, 0.02)
         used = min(1.25, load / self._limit * noise)
         verdict = Verdict.OVERLOADED if used > 1 else Verdict.SUSTAINED
         judged = Judgement(verdict, (), {"request_handler_idle": used, "achieved": 0.0})
-        made = trial_of(len(self._trials) + 1, self._bpm, load, {GOAL: judged})
+        made = trial_of(len(self._trials) + 1, self._message_bytes, load, {GOAL: judged})
         self._trials.append(made)
         return made.observation(GOAL)
 
@@ -62,7 +64,9 @@ class Cluster:
 def _measure(
     finished: list[FinishedPoint], begun: tuple[Observation, ...], trials: list[Trial]
 ) -> list[FinishedPoint]:
-    return run_line(LINE, lambda bpm: Cluster(bpm, trials), None, tuple(finished), begun)
+    return run_line(
+        LINE, lambda message_bytes: Cluster(message_bytes, trials), None, tuple(finished), begun
+    )
 
 
 def _replay(line: Line, trials: list[Trial]) -> tuple[list[FinishedPoint], tuple[Observation, ...]]:
@@ -105,7 +109,7 @@ def test_a_row_of_the_table_is_the_trial_again() -> None:
     made = trial_of(4, 100, 7, {"strict": overloaded, "tolerant": sustained})
     back = _through_the_table(replace(made, finished_at_s=made.started_at_s + 12.5))
     strict = back.judgements["strict"]
-    assert (back.number, back.point_bpm) == (4, 100)
+    assert (back.number, back.point_message_bytes) == (4, 100)
     assert back.observation("strict") == Observation(7, Verdict.OVERLOADED, {"isr": 0.5}, 12.5)
     assert back.observation("tolerant").verdict is Verdict.SUSTAINED
     assert (strict.limited_by, strict.attribution) == (Resource.DISK, "disk: flushes")
@@ -137,23 +141,25 @@ def _measure_both(
     begun: dict[str, tuple[Observation, ...]] | None,
     trials: list[Trial],
 ) -> dict[str, list[FinishedPoint]]:
-    return run_lines(lines, lambda bpm: TwoGoals(bpm, trials), None, finished, begun)
+    return run_lines(
+        lines, lambda message_bytes: TwoGoals(message_bytes, trials), None, finished, begun
+    )
 
 
 class TwoGoals:
     """The cluster judged by a strict and by a tolerant goal."""
 
-    def __init__(self, bpm: int, trials: list[Trial]) -> None:
-        self._bpm = bpm
+    def __init__(self, message_bytes: int, trials: list[Trial]) -> None:
+        self._message_bytes = message_bytes
         self._trials = trials
 
     def measure(self, load: int) -> dict[str, Observation]:
         judgements = {}
-        for goal, limit in (("strict", 40.5 + self._bpm / 500), ("tolerant", 75.5)):
+        for goal, limit in (("strict", 40.5 + self._message_bytes / 500), ("tolerant", 75.5)):
             used = min(1.25, load / limit)
             verdict = Verdict.OVERLOADED if used > 1 else Verdict.SUSTAINED
             judgements[goal] = Judgement(verdict, (), {"request_handler_idle": used})
-        made = trial_of(len(self._trials) + 1, self._bpm, load, judgements)
+        made = trial_of(len(self._trials) + 1, self._message_bytes, load, judgements)
         self._trials.append(made)
         return {goal: made.observation(goal) for goal in judgements}
 

@@ -215,7 +215,7 @@ def test_a_pattern_of_many_options_comes_back_from_its_row() -> None:
         12.5,
         axis="consumer_groups",
         load=3,
-        point_bpm=3_000,
+        point_message_bytes=3_000,
         acks="all",
         enable_idempotence=True,
         compression="zstd",

@@ -33,9 +33,9 @@ def test_extremes_come_first_and_then_the_widest_gap() -> None:
     order: list[int] = []
     points: list[FinishedPoint] = []
     line = Line((100, 1000, 10_000, 100_000), RATE, LIMITS)
-    while (bpm := line.next_bpm(points)) is not None:
-        order.append(bpm)
-        points.append(FinishedPoint(bpm, GaveUp(Bracket(0, None), "none"), ()))
+    while (message_bytes := line.next_message_bytes(points)) is not None:
+        order.append(message_bytes)
+        points.append(FinishedPoint(message_bytes, GaveUp(Bracket(0, None), "none"), ()))
     assert order == [100_000, 100, 10_000, 1000]
 
 
@@ -43,7 +43,7 @@ def test_every_size_is_measured_and_neighbours_save_trials() -> None:
     first, later = [], []
     for seed in range(12):
         found = run_line_on(LINE, draw_line(USUAL, seed))
-        assert sorted(point.bpm for point, _ in found) == sorted(SIZES)
+        assert sorted(point.message_bytes for point, _ in found) == sorted(SIZES)
         assert all(isinstance(point.result, Done) for point, _ in found)
         first += [outcome.trials for _, outcome in found[:2]]
         later += [outcome.trials for _, outcome in found[2:]]
@@ -57,11 +57,11 @@ def test_killed_after_any_trial_and_resumed_it_decides_the_same() -> None:
         # The same cluster, at the moment of the kill: it has made the trials before.
         for point in finished:
             for seen in point.history:
-                simulated.cluster(point.bpm).measure(seen.load)
-        bpm = line.next_bpm(finished)
+                simulated.cluster(point.message_bytes).measure(seen.load)
+        message_bytes = line.next_message_bytes(finished)
         for seen in begun:
-            assert bpm is not None
-            simulated.cluster(bpm).measure(seen.load)
+            assert message_bytes is not None
+            simulated.cluster(message_bytes).measure(seen.load)
         assert run_line(line, simulated.cluster, None, finished, begun) == whole
 
     line = Line((100, 1000, 10_000), RATE, LIMITS, brokers=3)
@@ -84,7 +84,7 @@ def test_a_budget_ends_the_line_with_the_best_bracket_so_far(budget: Budget, nam
     line = Line(SIZES, RATE, LIMITS, brokers=3, budget=budget)
     points = run_line(line, draw_line(USUAL, 4).cluster)
     measured = [point for point in points if point.history]
-    assert sorted(point.bpm for point in points) == sorted(SIZES)
+    assert sorted(point.message_bytes for point in points) == sorted(SIZES)
     assert 0 < len(measured) < len(SIZES)
     assert budget.exhausted(line.spent(points)) is not None
     without_last = measured[-1].history[:-1]
@@ -108,14 +108,17 @@ def test_a_size_without_readings_teaches_the_middle_of_its_bracket() -> None:
 def test_two_costs_are_recovered_from_three_points() -> None:
     rate = ProducerRate(records_per_s=1000.0)
     spec = LineSpec(3, rate, 2e-6, 4e-9, 0.0, ClusterSpec(capacity=1.0))
-    points = [Point(bpm, spec.capacity(bpm), 0.01) for bpm in (100, 1000, 100_000)]
+    points = [
+        Point(message_bytes, spec.capacity(message_bytes), 0.01)
+        for message_bytes in (100, 1000, 100_000)
+    ]
     model = fit(points, rate, brokers=3)
     assert model is not None
     assert model.per_byte_s == pytest.approx(4e-9, rel=0.1)
     assert model.per_batch_s == pytest.approx(2e-6, rel=0.1)
-    for bpm in (300, 5000, 30_000):
-        expected, spread = model.predict(bpm)
-        assert expected == pytest.approx(spec.capacity(bpm), rel=0.05)
+    for message_bytes in (300, 5000, 30_000):
+        expected, spread = model.predict(message_bytes)
+        assert expected == pytest.approx(spec.capacity(message_bytes), rel=0.05)
         assert spread < 0.1
 
 
@@ -140,7 +143,7 @@ def test_small_batches_cost_as_much_as_large_ones() -> None:
 def test_one_point_predicts_near_sizes_better_than_far_ones() -> None:
     model = fit([Point(1000, 200.0, 0.02)], RATE, brokers=3)
     assert model is not None
-    same, near, far = (model.predict(bpm)[1] for bpm in (1000, 2000, 10_000))
+    same, near, far = (model.predict(message_bytes)[1] for message_bytes in (1000, 2000, 10_000))
     assert same < near < far
     assert model.predict(1000)[0] == pytest.approx(200.0, rel=0.01)
     assert fit([], RATE, brokers=3) is None
@@ -171,12 +174,13 @@ def test_the_line_is_refined_where_it_bends() -> None:
     rate = ProducerRate(bytes_per_s=1e6)
     bend = 1000.0
     points = [
-        Point(bpm, 300.0 / (1.0 + bend / bpm), 0.02) for bpm in (10, 100, 3000, 30_000, 100_000)
+        Point(message_bytes, 300.0 / (1.0 + bend / message_bytes), 0.02)
+        for message_bytes in (10, 100, 3000, 30_000, 100_000)
     ]
     added = bend_of(points, rate)
     assert added is not None
     assert 100 < added < 3000
-    straight = [Point(bpm, 300.0, 0.02) for bpm in (10, 100, 3000, 100_000)]
+    straight = [Point(message_bytes, 300.0, 0.02) for message_bytes in (10, 100, 3000, 100_000)]
     assert bend_of(straight, rate) is None
     line = Line((100, 3000, 100_000), rate, LIMITS, brokers=3, refine_max=2)
     measured = run_line(line, draw_line(USUAL, 3).cluster)
@@ -194,21 +198,21 @@ def test_the_line_is_refined_where_it_bends() -> None:
 def test_a_size_is_added_on_the_side_of_the_bend_whose_neighbour_is_further(
     limits: dict[int, float], added: int
 ) -> None:
-    points = [Point(bpm, limit, 0.02) for bpm, limit in limits.items()]
+    points = [Point(message_bytes, limit, 0.02) for message_bytes, limit in limits.items()]
     assert bend_of(points, ProducerRate(bytes_per_s=1e6)) == added
 
 
 def test_most_sizes_say_at_which_utilization_the_limit_shows() -> None:
-    def point(bpm: int, used: float, achieved: float) -> FinishedPoint:
+    def point(message_bytes: int, used: float, achieved: float) -> FinishedPoint:
         read = {"request_handler_idle": used, "achieved": achieved}
         trials = (
             Observation(97, Verdict.SUSTAINED, {"request_handler_idle": 0.97 * used}),
             Observation(100, Verdict.OVERLOADED, read),
         )
-        return FinishedPoint(bpm, Done(Bracket(97, 100)), trials)
+        return FinishedPoint(message_bytes, Done(Bracket(97, 100)), trials)
 
-    by_handlers = [point(bpm, 1.02, 1.0) for bpm in (100, 200, 400)]
-    by_something_else = [point(bpm, 0.5, 50.0) for bpm in (1_000, 2_000)]
+    by_handlers = [point(message_bytes, 1.02, 1.0) for message_bytes in (100, 200, 400)]
+    by_something_else = [point(message_bytes, 0.5, 50.0) for message_bytes in (1_000, 2_000)]
     for finished, at_limit in (
         (by_handlers + by_something_else, 1.0),
         (by_handlers[:1] + by_something_else, 0.5),

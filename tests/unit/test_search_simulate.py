@@ -122,7 +122,10 @@ def test_readings_and_sizes_scatter_as_specified() -> None:
     assert 0.8 * stdev(read) == pytest.approx(0.01, rel=0.06)
     spec = LineSpec(3, ProducerRate(records_per_s=1000.0), 2e-6, 4e-9, 0.05, PLAIN)
     line = SimulatedLine(spec, 3)
-    away = [math.log(line.cluster(bpm).true_limit / spec.capacity(bpm)) for bpm in range(1, 2001)]
+    away = [
+        math.log(line.cluster(message_bytes).true_limit / spec.capacity(message_bytes))
+        for message_bytes in range(1, 2001)
+    ]
     assert fmean(away) == pytest.approx(0.0, abs=0.005)
     assert stdev(away) == pytest.approx(0.05, rel=0.06)
 

@@ -38,11 +38,13 @@ from tests.support.rows import traffic, trial
 IDLE = Reason("request_handler_idle", "broker 2 idle 0.12, below 0.20", 0.12, 0.2, 2, Resource.DISK)
 
 
-def boundary(sustained: int = 95, overloaded: int | None = 100, bpm: int = 1000) -> Boundary:
+def boundary(
+    sustained: int = 95, overloaded: int | None = 100, message_bytes: int = 1000
+) -> Boundary:
     return make_boundary(
         Bracket(sustained, overloaded),
         NP,
-        traffic(1, bpm, 250.0, brokers=3),
+        traffic(1, message_bytes, 250.0, brokers=3),
         trials=6,
         reasons=[IDLE] if overloaded else [],
         limited_by=Resource.DISK if overloaded else None,

@@ -274,7 +274,7 @@ def held(*trials: Trial) -> RunSummary:
 @pytest.mark.parametrize(("back_s", "why"), [(2.5, ""), (None, "not every leader served again")])
 def test_a_failover_is_a_time_or_nothing(back_s: float | None, why: str) -> None:
     (found,) = results_of({}, 1, held(trial(leaders_back_s=back_s)), "failover")
-    assert (found.value, found.bpm) == (back_s, 100)
+    assert (found.value, found.message_bytes) == (back_s, 100)
     assert found.why.startswith(why) and bool(found.why) == bool(why)
     assert found.p99_ms is not None
 
@@ -335,8 +335,8 @@ def test_a_time_is_longer_or_shorter_and_not_more_or_less() -> None:
 
 def test_people_read_of_producers_and_bytes_and_not_of_our_keys() -> None:
     results = [
-        Result({"workload.np": np, "workload.message_bytes": size}, 1, 1000, value)
-        for np, value in (("4", 17.0), ("64", 1.2))
+        Result({"workload.np": producers, "workload.message_bytes": size}, 1, 1000, value)
+        for producers, value in (("4", 17.0), ("64", 1.2))
         for size in ("100", "200")
     ]
     axes = {"workload.np": ("4", "64"), "workload.message_bytes": ("100", "200")}
@@ -356,9 +356,9 @@ def test_a_sweep_without_figures_has_a_page_without_charts() -> None:
 
 def test_clusters_of_several_sizes_are_drawn_on_one_graph_and_per_broker(tmp_path: Path) -> None:
     results = [
-        Result({BROKERS: str(n)}, 1, bpm, 10.0 * n, p99_ms=5.0, brokers=n)
+        Result({BROKERS: str(n)}, 1, message_bytes, 10.0 * n, p99_ms=5.0, brokers=n)
         for n in (1, 2, 3)
-        for bpm in (100, 1000)
+        for message_bytes in (100, 1000)
     ]
     found = answer(results, {BROKERS: ("1", "2", "3")})
     specs = dict(sweep_specs(found))

@@ -72,8 +72,8 @@ def test_a_new_size_has_a_heading_once() -> None:
 
 @pytest.mark.parametrize("width", [80, 120])
 def test_no_line_is_wider_than_the_terminal(width: int) -> None:
-    rate = 99_999e6 / WIDE.np / WIDE.bpm
-    pattern = traffic(WIDE.np, WIDE.bpm, rate, load=WIDE.load)
+    rate = 99_999e6 / WIDE.producers / WIDE.message_bytes
+    pattern = traffic(WIDE.producers, WIDE.message_bytes, rate, load=WIDE.load)
     trial = replace(FINISHED.trial, number=999, pattern=pattern)
     wide = replace(FINISHED, trial=trial, duration_s=22_500)
     assert "99,999" in screen(wide, width=120)

@@ -416,7 +416,7 @@ def test_an_executor_that_cannot_enter_reaches_no_broker() -> None:
 
 def test_a_task_that_cannot_enter_says_so_in_its_row_and_the_others_follow() -> None:
     plan = patterns.plan(
-        tasks=2, np=2, brokers={7: ("127.0.0.1", 1)}, network_namespace="/nowhere/net"
+        tasks=2, producers=2, brokers={7: ("127.0.0.1", 1)}, network_namespace="/nowhere/net"
     )
     rows = run_stage(plan)
     assert [row.is_refused for row in rows] == [True, True]

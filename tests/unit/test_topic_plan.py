@@ -75,8 +75,8 @@ def test_a_run_id_that_cannot_be_in_a_topic_name_is_refused(run_id: str) -> None
         topic_name(run_id, 100, 10)
 
 
-def demo(*overrides: str, bpm: int = 100) -> TrafficPattern:
-    return load_workload("demo", [f"workload.{each}" for each in overrides]).pattern(bpm)
+def demo(*overrides: str, message_bytes: int = 100) -> TrafficPattern:
+    return load_workload("demo", [f"workload.{each}" for each in overrides]).pattern(message_bytes)
 
 
 @given(size=st.integers(1, 30_000), batch_size=st.integers(0, 40_000))
@@ -105,7 +105,7 @@ def test_too_few_replicas_matter_with_acks_all_only() -> None:
 
 
 def test_what_the_cluster_does_not_tell_is_not_checked() -> None:
-    require_writable(demo("producer.acks=all", bpm=10_000), {})
+    require_writable(demo("producer.acks=all", message_bytes=10_000), {})
 
 
 WANTED: Assignment = {0: (1, 2), 1: (2, 1)}

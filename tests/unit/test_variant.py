@@ -10,14 +10,16 @@ from metrics.traffic.variant import variant_of
 BASE = load("testbed", "demo", "default")
 
 
-def variant(*options: str, bpm: int = 100, np: int = 8) -> dict[str, str]:
-    return variant_of(load("testbed", "demo", "default", options).pattern(bpm, np, 3))
+def variant(*options: str, message_bytes: int = 100, producers: int = 8) -> dict[str, str]:
+    return variant_of(
+        load("testbed", "demo", "default", options).pattern(message_bytes, producers, 3)
+    )
 
 
 def test_load_size_and_length_of_a_trial_make_no_other_pattern() -> None:
     whole = variant()
-    assert variant(np=80) == whole
-    assert variant(bpm=100, np=1) == whole
+    assert variant(producers=80) == whole
+    assert variant(message_bytes=100, producers=1) == whole
     assert variant("workload.trial.measure_s=20") == whole
     assert not {"np", "load", "measure_s", "point_bpm"} & {k for k in whole if whole[k] != "1"}
 

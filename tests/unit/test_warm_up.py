@@ -89,7 +89,7 @@ def warmed(monkeypatch: pytest.MonkeyPatch, loads: Loads, load_max_s: float = 60
         config=CONFIG,
         workload=CONFIG.workload,
         pattern=lambda message_bytes, load: CONFIG.pattern(message_bytes, load, 3),
-        guards=SimpleNamespace(trouble_with=lambda _: None),
+        guards=SimpleNamespace(cap_violation=lambda _: None),
         history=TrialHistory(),
     )
     warm_up(cast(RunContext, context), load_max_s, TOPIC)

@@ -30,11 +30,11 @@ from tests.support.patterns import pattern, producer_pattern
 
 
 def traffic(
-    bpm: int = 1_000, *, replicas: int = 1, groups: int = 0, **fields: Any
+    message_bytes: int = 1_000, *, replicas: int = 1, groups: int = 0, **fields: Any
 ) -> TrafficPattern:
     """A producer that sends eleven messages of 1 kB in a batch, 10 ms of its rate."""
     return pattern(
-        bpm=bpm,
+        message_bytes=message_bytes,
         topic=TopicOptions(replication_factor=replicas),
         consumers=ConsumerOptions(groups=groups),
         **{"rate_records_per_s": 1_000.0, "linger_ms": 10.0} | fields,
@@ -50,7 +50,7 @@ def encoded_batch(producer: ProducerPattern) -> bytes:
     builder = DefaultRecordBatchBuilder(2, 0, False, -1, -1, -1, 2**31 - 1)
     payload = producer.payload
     key = b"k" * payload.key_bytes or None
-    value = b"v" * (producer.bpm - payload.key_bytes)
+    value = b"v" * (producer.message_bytes - payload.key_bytes)
     headers = [(f"h{each}", b"x" * payload.header_bytes) for each in range(payload.headers)]
     for index in range(producer.records_per_batch):
         at_ms = int(index * 1000.0 / producer.rate_records_per_s)

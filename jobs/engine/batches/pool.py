@@ -133,9 +133,9 @@ class BatchPool:
         if pattern.payload.sizes != "messages":
             return
         mean = sum(map(len, self._read)) / len(self._read) + pattern.payload.key_bytes
-        if abs(mean - pattern.bpm) > max(1.0, _MEAN_TOLERANCE * mean):
+        if abs(mean - pattern.message_bytes) > max(1.0, _MEAN_TOLERANCE * mean):
             raise MessagesError(
-                f"message_bytes is {pattern.bpm}, and the messages of "
+                f"message_bytes is {pattern.message_bytes}, and the messages of "
                 f"payload.messages_file have a mean of {mean:.0f} B, the key included; expected "
                 f"the same, as payload.sizes is messages; set message_bytes to [{mean:.0f}], or "
                 "payload.sizes to fixed"
@@ -143,9 +143,9 @@ class BatchPool:
 
     def _messages(self, name: str, compressibility: float | None = None) -> Messages:
         pattern = self._pattern
-        rng = random.Random(f"{pattern.payload.seed}/{pattern.bpm}/{name}")
+        rng = random.Random(f"{pattern.payload.seed}/{pattern.message_bytes}/{name}")
         share = self._compressibility if compressibility is None else compressibility
-        return Messages(pattern.payload, pattern.bpm, rng, self._keys, self._read, share)
+        return Messages(pattern.payload, pattern.message_bytes, rng, self._keys, self._read, share)
 
     def _dial(self) -> float | None:
         """The share of repeated characters that gives the wanted ratio with this codec."""

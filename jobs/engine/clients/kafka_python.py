@@ -11,7 +11,7 @@ from kafka import errors as kafka_errors
 
 from jobs.engine.clients.library import LibraryError, Read, Record, Settled, kafka_options
 from jobs.engine.clients.library_transactions import TransactionCalls
-from jobs.engine.consuming.membership import (
+from jobs.engine.consuming.group_member import (
     AssignmentCounter,
     begin_offsets,
     go_on_joining,
@@ -57,7 +57,7 @@ def producer_options(pattern: ProducerPattern) -> dict[str, object]:
     options = pattern.options
     known = _in_kafka(KafkaProducer.DEFAULT_CONFIG)
     at_least_ms = int(options.linger_ms) + options.request_timeout_ms + DELIVERY_TIMEOUT_SPARE_MS
-    largest = pattern.payload.distribution.largest(pattern.bpm)
+    largest = pattern.payload.distribution.largest(pattern.message_bytes)
     return _in_python(kafka_options(options, without=_OWN, known=known)) | {
         "acks": options.acks_code,
         "max_request_size": max(options.max_request_size, largest + RECORD_ROOM_BYTES),

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from jobs.engine.task.driver_line import ControlAddress
+from jobs.engine.task.control_channel import ControlAddress
 from jobs.engine.task.partitions import Partitions
 from metrics.traffic.pattern import TrafficPattern
 
@@ -59,7 +59,7 @@ class TrialPlan:
 
     def producers_of(self, task: int) -> range:
         """The producers that this task hosts."""
-        return range(task, self.pattern.np, self.tasks)
+        return range(task, self.pattern.producers, self.tasks)
 
     def start_offset(self, partition: int, first: int) -> int:
         """Where a consumer group begins that has committed nothing.

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from jobs.runs.compare.pairs import ComparedSize
 from jobs.runs.outcome import NO_CONCLUSION, RunOutcome
+from metrics.columns import as_document
 from metrics.common.errors import NoConclusionError, RegressionError
 from metrics.comparing.cause import (
     Cause,
@@ -97,7 +98,9 @@ class ComparisonAnswer:
     @property
     def unanswered(self) -> tuple[int, ...]:
         """Message sizes with too few pairs to say anything [B]."""
-        return tuple(c.case.bpm for c in self.cases if c.conclusion is Conclusion.NO_ANSWER)
+        return tuple(
+            c.case.message_bytes for c in self.cases if c.conclusion is Conclusion.NO_ANSWER
+        )
 
 
 def outcome_with(answer: ComparisonAnswer) -> RunOutcome:
@@ -105,7 +108,7 @@ def outcome_with(answer: ComparisonAnswer) -> RunOutcome:
     if answer.is_regression:
         return RunOutcome("done", RegressionError.exit_code)
     if answer.unanswered:
-        sizes = ", ".join(f"{bpm} B" for bpm in answer.unanswered)
+        sizes = ", ".join(f"{message_bytes} B" for message_bytes in answer.unanswered)
         return RunOutcome(
             NO_CONCLUSION,
             NoConclusionError.exit_code,
@@ -176,13 +179,13 @@ def write_answer(answer: ComparisonAnswer, head: Mapping[str, Any], path: Path) 
 
 
 def _facts(side: SideFacts | None) -> dict[str, Any] | None:
-    return None if side is None else asdict(side)
+    return None if side is None else as_document(side)
 
 
 def _case(answer: CaseAnswer) -> dict[str, Any]:
     case = answer.case
     return {
-        "bpm": case.bpm,
+        "bpm": case.message_bytes,
         "conclusion": answer.conclusion.value,
         "load_per_broker": case.load,
         "steady_load_per_broker": case.steady_load,
@@ -197,7 +200,7 @@ def _case(answer: CaseAnswer) -> dict[str, Any]:
             }
             for side, evidence in answer.evidence.items()
         },
-        "cause": None if answer.cause is None else asdict(answer.cause),
+        "cause": None if answer.cause is None else as_document(answer.cause),
         "trials": {
             kind: [[pair.a.number, pair.b.number] for pair in pairs]
             for kind, pairs in (("saturated", case.saturated), ("steady", case.steady))
@@ -216,5 +219,5 @@ def _measured(each: Compared) -> dict[str, Any]:
         "a": each.mean(Side.A),
         "b": each.mean(Side.B),
         "pairs": [list(pair) for pair in each.pairs],
-        "effect": None if each.effect is None else asdict(each.effect),
+        "effect": None if each.effect is None else as_document(each.effect),
     }

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from jobs.console.events import Reporter, Table, note
 from jobs.runs.outcome import RunOutcome, finish, outcome_of
+from metrics.columns import as_document
 from metrics.common.errors import ConfigError, NoConclusionError, RegressionError
 from metrics.comparing.effects import Conclusion, conclude
 from metrics.comparing.nightly import Noise
@@ -67,7 +68,7 @@ def compare_finished(
     columns = ("run", *(("goal", "state") if len(results) > 1 else ()), "size", "sustained",
                "limit at 90 %")  # fmt: skip
     reporter.report(Table("Limits", columns, tuple(_rows(results))))
-    reasons = (f"{each.settings[AXIS]}, {_size(each.bpm)}: {each.why}"
+    reasons = (f"{each.settings[AXIS]}, {_size(each.message_bytes)}: {each.why}"
                for own in results.values() for each in own if each.why)  # fmt: skip
     for text in (*reasons, *_sentences(first, second, effects, changed)):
         note(reporter, text)
@@ -82,14 +83,14 @@ def _limits(run: RunSummary) -> dict[tuple[Kind, int], Boundary]:
     return {
         (
             (each.goal or run.goal, each.state, each.axis),
-            SEARCHED if each.along is MESSAGE_BYTES else each.bpm,
+            SEARCHED if each.along is MESSAGE_BYTES else each.message_bytes,
         ): each
         for each in run.boundaries
     }
 
 
-def _size(bpm: int) -> str:
-    return format_size(bpm) if bpm else "the size searched"
+def _size(message_bytes: int) -> str:
+    return format_size(message_bytes) if message_bytes else "the size searched"
 
 
 def _results_in_common(first: RunSummary, second: RunSummary) -> dict[Kind, list[Result]]:
@@ -97,11 +98,13 @@ def _results_in_common(first: RunSummary, second: RunSummary) -> dict[Kind, list
     common = _limits(first).keys() & _limits(second).keys()
     found: dict[Kind, list[Result]] = {}
     for run in (first, second):
-        for (kind, bpm), limit in _limits(run).items():
-            if (kind, bpm) in common:
+        for (kind, message_bytes), limit in _limits(run).items():
+            if (kind, message_bytes) in common:
                 one = replace(run, boundaries=(limit,))
                 made = results_of({AXIS: run.run_id}, 1, one)
-                found.setdefault(kind, []).extend(replace(each, bpm=bpm) for each in made)
+                found.setdefault(kind, []).extend(
+                    replace(each, message_bytes=message_bytes) for each in made
+                )
     return found
 
 
@@ -134,7 +137,7 @@ def _rows(results: Mapping[Kind, Sequence[Result]]) -> Iterator[tuple[str, ...]]
             yield (
                 each.settings[AXIS],
                 *(_where(kind).values() if len(results) > 1 else ()),
-                _size(each.bpm),
+                _size(each.message_bytes),
                 f"{figure(each.value)} {unit}" if each.value else "no conclusion",
                 interval if each.has_interval else UNKNOWN,
             )
@@ -153,7 +156,9 @@ def _sentences(
             yield f"read with care: {name} {before} in the first run, {after} in the second"
     before, after = _limits(first), _limits(second)
     if alone := [each for each in (*before, *after) if (each in before) != (each in after)]:
-        told = "; ".join(f"{goal}, {state}, {_size(bpm)}" for (goal, state, _), bpm in alone)
+        told = "; ".join(
+            f"{goal}, {state}, {_size(message_bytes)}" for (goal, state, _), message_bytes in alone
+        )
         yield f"not compared, as only one of the runs has it: {told}"
     for each in changed[:DIFFERENCES_SHOWN]:
         yield f"differs: {each.name} {each.before} → {each.after}"
@@ -176,8 +181,8 @@ def _write(
         return
     told = {
         "runs": names,
-        "effects": [asdict(each) | {"words": sentence(each)} for each in effects],
-        "differences": [asdict(each) for each in changed],
+        "effects": [as_document(each) | {"words": sentence(each)} for each in effects],
+        "differences": [as_document(each) for each in changed],
     }
     write_file("--json", path, json.dumps(told, indent=2, ensure_ascii=False) + "\n")
 

@@ -73,14 +73,14 @@ class ComparedSize:
     """All that was measured at one message size.
 
     Attributes:
-        bpm: message size [B].
+        message_bytes: message size [B].
         load: producers per broker in the saturated trials, the last of them.
         steady_load: producers per broker in the steady trials; lowered until both sustain it.
         saturated, steady: the pairs, in the order of time.
         notes: what a reader of the answer has to know.
     """
 
-    bpm: int
+    message_bytes: int
     load: float | None = None
     steady_load: float | None = None
     saturated: list[TrialPair] = field(default_factory=list)
@@ -266,7 +266,7 @@ def _any(_trial: Trial) -> bool:
 
 def _load_of(trial: Trial) -> float:
     """Producers per broker that a trial had."""
-    return trial.pattern.np / max(1, trial.pattern.brokers)
+    return trial.pattern.producers / max(1, trial.pattern.brokers)
 
 
 def count_producers(load_per_broker: float, brokers: int) -> int:

@@ -110,7 +110,7 @@ def _effect_row(case: CaseAnswer, each: Compared) -> tuple[str, ...]:
         interval = f"{_percent(effect.low - 1)} to {_percent(effect.high - 1)}"
         visible = f"{effect.smallest_visible:.1%}"
     return (
-        format_size(case.case.bpm),
+        format_size(case.case.message_bytes),
         f"{each.quantity.title}{f' [{unit}]' if unit else ''}",
         *means,
         UNKNOWN if effect is None else _percent(effect.change),
@@ -140,7 +140,7 @@ def bound_table(answer: ComparisonAnswer) -> Table:
                 used = use_of_trials(trials)
                 bound = evidence.bound_by.value if when == "saturated" else ""
                 cells = [_value(used.get(resource)) for resource in _SHOWN]
-                rows.append((format_size(case.case.bpm), when, side.value, bound, *cells))
+                rows.append((format_size(case.case.message_bytes), when, side.value, bound, *cells))
     shown = tuple(resource.value for resource in _SHOWN)
     return Table("Use of the brokers' resources", ("size", "when", "side", "bound by", *shown),
                  tuple(rows))  # fmt: skip
@@ -156,7 +156,7 @@ def differences_table(differences: Sequence[Difference]) -> Table | None:
 
 def sentence(case: CaseAnswer, min_effect: float) -> str:
     """The conclusion at one size, with what could not have been seen."""
-    size, effect = format_size(case.case.bpm), case.capacity.effect
+    size, effect = format_size(case.case.message_bytes), case.capacity.effect
     if effect is None:
         count = len(case.capacity.pairs)
         return f"{size}: no answer, as {count} pairs are too few; {PAIRS_MIN} are needed"

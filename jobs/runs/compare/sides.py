@@ -19,9 +19,10 @@ from jobs.config.loading import (
 )
 from jobs.config.overrides import FILES
 from jobs.setup.preflight import Machine, memory_problem, this_machine
-from jobs.testbed.profile import profile_of
+from jobs.testbed import facade
 from metrics.common.errors import ConfigError
 from metrics.comparing.pairs import Side
+from metrics.planning.setups import PROPERTIES_PREFIX
 
 TESTBED_KEYS = {
     "kafka": "kafka_version",
@@ -45,8 +46,6 @@ SAME_ON_BOTH = (
 FULL_WINDOWS = "workload.trial.early_end_error_rate=0"
 """Windows are held for their full time: one that ends by what it saw is no fair sample."""
 
-JVM_OVERHEAD_BYTES = 350_000_000
-"""Of a broker's JVM beside its heap: code, threads, direct buffers [B]; measured 250 to 330 MB."""
 SPARK_BYTES = 1_500_000_000
 """Driver, its JVM and the Python workers [B]."""
 
@@ -75,11 +74,7 @@ class SideSetup:
     def memory_bytes(self) -> int:
         """What the side's own brokers take on this machine [B]; 0 for real clusters."""
         testbed = self.config.cluster.testbed
-        if testbed is None:
-            return 0
-        profile = profile_of(testbed)
-        nodes = profile.brokers + 1  # and the controller
-        return nodes * (profile.heap_mb * 2**20 + JVM_OVERHEAD_BYTES)
+        return 0 if testbed is None else facade.memory_bytes(testbed)
 
 
 def settings_of(spec: str) -> dict[str, str] | None:
@@ -121,7 +116,7 @@ def _overrides(settings: Mapping[str, str], option: str) -> list[str]:
             found.append(f"cluster.testbed.{TESTBED_KEYS[key]}={value}")
         else:
             _require_no_key_of_ours(key, path, option)
-            found.append(f"cluster.testbed.properties.{key}={value}")
+            found.append(f"{PROPERTIES_PREFIX}{key}={value}")
     return found
 
 
@@ -165,7 +160,7 @@ def load_sides(
         else:
             own = _overrides(settings, option)
             of_brokers = [each for each in own if each.startswith("cluster.")]
-            if of_brokers and load_cluster(cluster, overrides).testbed is None:
+            if of_brokers and not load_cluster(cluster, overrides).starts_brokers:
                 raise ConfigError(
                     f"{option} {spec} gives settings of brokers, and cluster {cluster} is no "
                     "testbed; expected a testbed, whose brokers a comparison may start as it "
@@ -174,7 +169,7 @@ def load_sides(
             config = load(cluster, workload, goal, (*overrides, *own, FULL_WINDOWS))
         require_endless(config)
         require_open_loop(config)
-        _require_np(config)
+        _require_producers(config)
         sides[side] = SideSetup(spec, config)
     return sides
 
@@ -190,7 +185,7 @@ def _require_cluster(spec: str, option: str) -> None:
     )
 
 
-def _require_np(config: Configuration) -> None:
+def _require_producers(config: Configuration) -> None:
     axis = config.goal.search.axis
     if axis != "np":
         raise ConfigError(

@@ -13,7 +13,7 @@ from jobs.config.loading import require_open_loop
 from jobs.config.suite import Case, Suite
 from jobs.console.events import Level, Notice, PhaseStarted, Plan, Table
 from jobs.runs.artifacts import ArtifactWriter
-from jobs.runs.estimate import TESTBED_CAVEAT, describe_producer, starting_s, trial_s
+from jobs.runs.estimate import describe_producer, starting_s, trial_s
 from jobs.runs.lifecycle import Body, RunState
 from jobs.runs.nightly.conclusion import case_reports, judged_row, outcome_of_night, rule_of
 from jobs.runs.nightly.junit import write_junit
@@ -72,12 +72,12 @@ class NightRun(Body):
         all_s = sum(expected_s(self.config, case) for case in self.suite.cases)
         names = ", ".join(case.name for case in self.suite.cases)
         budget = "" if self._budget_s is None else f", within {format_duration(self._budget_s)}"
-        notes = [f"cases {names}{budget}", *([TESTBED_CAVEAT] if cluster.testbed else [])]
+        notes = [f"cases {names}{budget}", *cluster.caveats]
         return Plan(
             cluster=cluster.name,
             workload=self.config.workload.name,
             goal=self.config.goal_names,
-            brokers=cluster.testbed.brokers if cluster.testbed else None,
+            brokers=cluster.brokers_known,
             message_bytes=self.suite.sizes,
             producer=describe_producer(self.config.workload),
             resolution=self.config.goal.search.resolution,

@@ -9,7 +9,7 @@ from jobs.config.suite import Suite
 from jobs.runs.outcome import RunOutcome, outcome_of
 from metrics.common.errors import NoConclusionError, RegressionError
 from metrics.comparing.nightly import NightComparison, NightRule
-from metrics.reporting.nightly import CaseReport, of_comparison
+from metrics.reporting.nightly import CaseReport, case_report
 from metrics.tables.cases import CaseRow, Outcome
 
 Missing = Mapping[str, tuple[Outcome, str]]
@@ -37,7 +37,7 @@ def case_reports(
     Args:
         error: what ended the night, or None.
     """
-    compared = {each.tonight.case: of_comparison(each) for each in comparisons}
+    compared = {each.tonight.case: case_report(each) for each in comparisons}
     why = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error or "")
     ended = (Outcome.NOT_MEASURED, f"the night ended before it: {why}".rstrip(": "))
     found = []
@@ -47,7 +47,7 @@ def case_reports(
             continue
         outcome, text = missing.get(case.name, ended)
         kind = "load" if case.limit is None else "limit"
-        found.append(CaseReport(case.name, kind, case.bpm, outcome, text))
+        found.append(CaseReport(case.name, kind, case.size, outcome, text))
     return tuple(found)
 
 
@@ -72,7 +72,7 @@ def judged_row(compared: NightComparison) -> CaseRow:
         event="judged",
         outcome=compared.outcome.value,
         nights=compared.nights,
-        text=of_comparison(compared).text,
+        text=case_report(compared).text,
     )
     effect = compared.effect
     if effect is None:

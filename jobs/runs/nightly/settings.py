@@ -11,28 +11,28 @@ _OF_SEARCHES = ("search.",)
 
 
 def settings_of(
-    config: Configuration, case: Case, np: int, source: str, cluster_id: str
+    config: Configuration, case: Case, producers: int, source: str, cluster_id: str
 ) -> dict[str, str]:
     """The settings of a case.
 
     Args:
         config: with which it is measured.
-        np: the load; of a limit it is the answer and no setting.
+        producers: the load; of a limit it is the answer and no setting.
         source: of the metrics.
-        cluster_id: of a cluster that outlives the night; a testbed is new each time.
+        cluster_id: id of a cluster that outlives the night; it is left out where each run starts new brokers.
     """
     skipped = _OF_NO_VERDICT if case.limit is not None else (*_OF_NO_VERDICT, *_OF_SEARCHES)
     found = {
-        "case.bpm": str(case.bpm),
+        "case.bpm": str(case.size),
         "metrics.source": source,
         **_texts("workload", describe(config.workload), _OF_NO_TRIAL),
         **_texts("goal", describe(config.goal), skipped),
     }
     if case.limit is None:
-        found |= {"case.np": str(np), "case.compares": case.compares}
+        found |= {"case.np": str(producers), "case.compares": case.compares}
     if case.share is not None:
         found["case.share"] = f"{case.share:g}"
-    if config.cluster.testbed is None:
+    if not config.cluster.starts_brokers:
         found["cluster.id"] = cluster_id
     return found
 

@@ -62,5 +62,5 @@ def in_order(sweep: Sweep, results: Sequence[Result]) -> list[Result]:
     """Results in the order of the experiment's cases, sizes and repeats."""
     place = {tuple(sorted(case.told.items())): i for i, case in enumerate(sweep.cases)}
     return sorted(
-        results, key=lambda r: (place[tuple(sorted(r.settings.items()))], r.bpm, r.repeat)
+        results, key=lambda r: (place[tuple(sorted(r.settings.items()))], r.message_bytes, r.repeat)
     )

@@ -1,4 +1,4 @@
-"""The answer in plain words: what the cluster sustains at each size, and what gave out."""
+"""The answer in sentences: what the cluster sustains at each size, and the limiting resource."""
 
 from __future__ import annotations
 
@@ -31,35 +31,35 @@ _NUMBERS = (
     "eleven",
     "twelve",
 )
-_GAVE_OUT = {
-    Resource.REQUEST_HANDLERS.value: "the request handlers gave out",
-    Resource.NETWORK_THREADS.value: "the network threads gave out",
-    Resource.CPU.value: "the CPU gave out",
-    Resource.HEAP.value: "the heap gave out",
-    Resource.MEMORY.value: "the memory gave out",
-    Resource.DISK.value: "the disk gave out",
-    Resource.NETWORK.value: "the network gave out",
+_LIMITING = {
+    Resource.REQUEST_HANDLERS.value: "the request handlers were the limiting resource",
+    Resource.NETWORK_THREADS.value: "the network threads were the limiting resource",
+    Resource.CPU.value: "the CPU was the limiting resource",
+    Resource.HEAP.value: "the heap was the limiting resource",
+    Resource.MEMORY.value: "the memory was the limiting resource",
+    Resource.DISK.value: "the disk was the limiting resource",
+    Resource.NETWORK.value: "the network was the limiting resource",
     Resource.REPLICATION.value: "replication fell behind",
-    Resource.QUOTA.value: "a quota held the producers back",
-    Resource.CONNECTION.value: "the connections could carry no more",
+    Resource.QUOTA.value: "a quota throttled the producers",
+    Resource.CONNECTION.value: "the connections were the limiting resource",
 }
 
 
 @dataclass(frozen=True)
 class SizeAnswer:
-    """One size, for one goal.
+    """The answer for one message size and one goal.
 
     Attributes:
-        size: the message size in words.
-        figure, unit: the limit itself; the figure is empty when there is no answer.
-        per_broker: the same of each broker, with its unit, where the limit is a payload.
-        span: where it lies at 90 %, with units; empty when the search does not say.
-        latency: of the records at the limit, in words; empty when not known.
-        text: one sentence or two.
-        certainty: how sure it is.
-        is_open: True when the search ended without closing the bracket.
-        doubt: why it is hardly to be relied on though it was closed; else empty.
-        notes: what else a reader has to know, a sentence each.
+        size: the message size with its unit.
+        figure, unit: the limit; the figure is empty if there is no answer.
+        per_broker: the limit per broker with its unit; empty if the limit is not a payload.
+        span: the 90 % interval with units; empty if the search has none.
+        latency: latencies of the records at the limit; empty if not known.
+        text: the answer in one or two sentences.
+        certainty: the certainty of the answer in a sentence.
+        is_open: True if the search ended without closing the bracket.
+        doubt: the reason why a closed limit is doubtful; empty if it is not.
+        notes: further remarks for readers, a sentence each.
     """
 
     size: str
@@ -76,7 +76,7 @@ class SizeAnswer:
 
 
 def answer_of(boundary: Boundary, brokers: int) -> SizeAnswer:
-    """The answer of one boundary point."""
+    """Put one boundary point into sentences."""
     figure, unit = _figure(boundary)
     payload = payload_span_words(boundary.mb_per_s_low, boundary.mb_per_s_high)
     payload, load = (
@@ -84,7 +84,7 @@ def answer_of(boundary: Boundary, brokers: int) -> SizeAnswer:
         for span, unit in ((payload, "MB/s"), (span_words(boundary), boundary.along.words))
     )
     return SizeAnswer(
-        size=format_size(boundary.bpm),
+        size=format_size(boundary.message_bytes),
         figure=figure,
         unit=unit,
         span=", ".join(part for part in (payload, load) if part),
@@ -95,7 +95,7 @@ def answer_of(boundary: Boundary, brokers: int) -> SizeAnswer:
         doubt="" if boundary.gave_up else doubt_words(boundary),
         notes=boundary.notes,
         per_broker=(
-            f"{format_mb_per_s(boundary.mb_per_s_per_broker)} MB/s a broker"
+            f"{format_mb_per_s(boundary.mb_per_s_per_broker)} MB/s per broker"
             if figure and boundary.along.grows_payload
             else ""
         ),
@@ -103,39 +103,45 @@ def answer_of(boundary: Boundary, brokers: int) -> SizeAnswer:
 
 
 def headline(boundaries: Sequence[Boundary], brokers: int) -> str:
-    """All sizes in a sentence; empty where there is only one, or no answer."""
+    """All sizes in a sentence; empty if there is only one size or no answer."""
     closed = [b for b in boundaries if b.gave_up is None and b.mb_per_s > 0]
     if len(boundaries) < 2 or not closed or not closed[0].along.grows_payload:
         return ""
     low, high = (pick(closed, key=lambda b: b.mb_per_s) for pick in (min, max))
     if low is high:
-        range_words = f"{_payload(low)} at {format_size(low.bpm)}"
+        range_words = f"{_payload(low)} at {format_size(low.message_bytes)}"
     else:
         range_words = (
-            f"from {_payload(low)} at {format_size(low.bpm)} "
-            f"to {_payload(high)} at {format_size(high.bpm)}"
+            f"from {_payload(low)} at {format_size(low.message_bytes)} "
+            f"to {_payload(high)} at {format_size(high.message_bytes)}"
         )
     who, verb = _who(brokers, first=True)
     missing = len(boundaries) - len(closed)
     without = f" {_count(missing, 'size').capitalize()} ended without an answer." if missing else ""
     sizes = doubtful_sizes(boundaries)
     doubtful = f" Doubtful: {sizes}." if sizes else ""
-    return f"{who} {verb} {range_words}. {_what_bound(closed)}{without}{doubtful}"
+    return f"{who} {verb} {range_words}. {_limiting_resources(closed)}{without}{doubtful}"
 
 
-def _what_bound(closed: Sequence[Boundary]) -> str:
+def _limiting_resources(closed: Sequence[Boundary]) -> str:
     named = list(dict.fromkeys(b.limited_by or Resource.UNKNOWN.value for b in closed))
     if named == [Resource.UNKNOWN.value]:
-        return "What bound the brokers is not known."
+        return "The limiting resource is not known."
     if len(named) == 1:
-        each = "at every size" if len(closed) > 1 else f"at {format_size(closed[0].bpm)}"
-        return f"What bound them {each}: {named[0]}."
+        each = "at every size" if len(closed) > 1 else f"at {format_size(closed[0].message_bytes)}"
+        return f"Limiting resource {each}: {named[0]}."
     parts = [
         f"{resource} at "
-        + _listed([format_size(b.bpm) for b in closed if (b.limited_by or "unknown") == resource])
+        + _listed(
+            [
+                format_size(b.message_bytes)
+                for b in closed
+                if (b.limited_by or "unknown") == resource
+            ]
+        )
         for resource in named
     ]
-    return f"What bound them: {'; '.join(parts)}."
+    return f"Limiting resources: {'; '.join(parts)}."
 
 
 def _figure(boundary: Boundary) -> tuple[str, str]:
@@ -150,20 +156,21 @@ def _figure(boundary: Boundary) -> tuple[str, str]:
 
 def _text(boundary: Boundary, brokers: int) -> str:
     low, over = boundary.loads
-    size = f"At {format_size(boundary.bpm)} messages"
+    size = f"At {format_size(boundary.message_bytes)} messages"
     who, verb = _who(brokers)
     if not low:
         least = "any load" if over is None else boundary.along.amount(over)
-        return f"{size} {who} did not sustain even {least}{_too_much(boundary)}: {_why(boundary)}."
+        payload = _overload_payload(boundary)
+        return f"{size} {who} did not sustain even {least}{payload}: {_why(boundary)}."
     sustained = f"{size} {who} {verb} {_load(boundary)}"
     if over is None:
-        return f"{sustained}. No overload was seen, so the limit is at least this."
+        return f"{sustained}. The limit is at least this load, as no overload occurred."
     return f"{sustained}; at {_over(boundary)} {_why(boundary)}."
 
 
 def _open_text(boundary: Boundary, brokers: int) -> str:
     low, over = boundary.loads
-    size = f"At {format_size(boundary.bpm)} messages"
+    size = f"At {format_size(boundary.message_bytes)} messages"
     text = f"{size} there is no conclusion: {boundary.gave_up}."
     who, verb = _who(brokers, first=True)
     if low:
@@ -174,10 +181,10 @@ def _open_text(boundary: Boundary, brokers: int) -> str:
 
 
 def _load(boundary: Boundary) -> str:
-    """`14.5 MB/s (4.83 MB/s a broker, 14,500 messages/s, 58 producers)`."""
+    """The sustained load: `14.5 MB/s (4.83 MB/s per broker, 14,500 messages/s, 58 producers)`."""
     load = boundary.along.amount(boundary.loads[0])
     messages = f"{format_count(boundary.mps)} messages/s"
-    each = f"{format_mb_per_s(boundary.mb_per_s_per_broker)} MB/s a broker"
+    each = f"{format_mb_per_s(boundary.mb_per_s_per_broker)} MB/s per broker"
     if boundary.along.grows_payload:
         return f"{_payload(boundary)} ({each}, {messages}, {load})"
     return f"{load} ({_payload(boundary)}, {each}, {messages})"
@@ -185,27 +192,27 @@ def _load(boundary: Boundary) -> str:
 
 def _over(boundary: Boundary) -> str:
     over = boundary.loads[1]
-    assert over is not None, "asked for only where there is an overload"
+    assert over is not None, "callers check that there is an overload"
     load = boundary.along.amount(over)
     if boundary.along.grows_payload:
         return f"{format_mb_per_s(boundary.mb_per_s_overloaded)} MB/s ({load})"
     return load
 
 
-def _too_much(boundary: Boundary) -> str:
+def _overload_payload(boundary: Boundary) -> str:
     above = boundary.mb_per_s_overloaded
     return f" ({format_mb_per_s(above)} MB/s)" if above and boundary.along.grows_payload else ""
 
 
 def _why(boundary: Boundary) -> str:
-    """What gave out, with the first reason of the verdict."""
-    gave_out = _GAVE_OUT.get(boundary.limited_by or "", "it was too much")
+    """The limiting resource, with the first reason of the verdict."""
+    limiting = _LIMITING.get(boundary.limited_by or "", "the brokers were overloaded")
     reasons = reason_texts(boundary.overload_reasons)
-    return f"{gave_out}: {reasons[0]}" if reasons else gave_out
+    return f"{limiting}: {reasons[0]}" if reasons else limiting
 
 
 def reason_texts(reasons: Sequence[str]) -> tuple[str, ...]:
-    """Reasons without the names of their indicators, which are for programs."""
+    """Reasons for people, without the names of their indicators."""
     parts = [reason.partition(": ") for reason in reasons]
     return tuple(
         text if colon and name.isidentifier() else whole
@@ -217,7 +224,7 @@ def _certainty(boundary: Boundary) -> str:
     low, over = boundary.loads
     trials = _count(boundary.trials, "trial")
     if over is None:
-        return f"After {trials}; no load was too much."
+        return f"No overload in {trials}."
     bracket = (
         f"Bracket {format_count(low)} to {boundary.along.amount(over)}, "
         f"{format_ratio(boundary.relative_width)} wide after {trials}"
@@ -233,7 +240,7 @@ def _payload(boundary: Boundary) -> str:
 
 
 def _who(brokers: int, *, first: bool = False) -> tuple[str, str]:
-    """The subject and its verb: `three brokers`, `sustain`."""
+    """The subject of a sentence and its verb, such as `three brokers` and `sustain`."""
     if not brokers:
         who, verb = "the cluster", "sustains"
     else:

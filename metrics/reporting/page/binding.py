@@ -1,4 +1,4 @@
-"""What bound one size: the resource that gave out, and the headroom of the others."""
+"""The limiting resource of one message size, and the headroom of the other resources."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from metrics.reporting.page.answers import reason_texts
-from metrics.reporting.page.trials import LIMIT, TOO_MUCH, ListedTrial, belongs_to, shortened
+from metrics.reporting.page.trials import LIMIT, OVERLOAD, ListedTrial, belongs_to, shortened
 from metrics.tables.boundary import Boundary
 from metrics.units import format_size
 from metrics.windows.resource import Resource
@@ -16,12 +16,12 @@ from metrics.windows.use import ResourceUse
 
 @dataclass(frozen=True)
 class Use:
-    """One resource at both sides of the bracket, each time of the broker that used it most.
+    """The use of one resource at both sides of the bracket, on the broker that used it most.
 
     Attributes:
-        at_limit, at_overload: at the sustained and the overloaded side; None when not known.
-        is_limit: True for the resource that is named as what bound the brokers.
-        ceiling: up to which use the goal calls a load sustained; 1 where it does not say [ratio].
+        at_limit, at_overload: use at the sustained and the overloaded side; None if not known.
+        is_limit: True for the limiting resource.
+        ceiling: highest use at which the goal accepts a load; 1 without such a threshold [ratio].
     """
 
     resource: str
@@ -32,13 +32,13 @@ class Use:
 
     @property
     def headroom(self) -> float | None:
-        """What was left of it at the limit, up to the goal's threshold [ratio]."""
+        """The unused part of the resource at the limit, up to the goal's threshold [ratio]."""
         used = None if self.at_limit is None else self.at_limit.utilization
         return None if used is None else max(0.0, self.ceiling - used)
 
 
 Ceilings = Mapping[Resource, float]
-"""Up to which use of a resource a goal calls a load sustained [ratio]."""
+"""Resource → highest use at which a goal accepts a load [ratio]."""
 
 _IDLE_MINIMA = {
     Resource.REQUEST_HANDLERS: "indicators.request_handler_idle_min",
@@ -47,7 +47,7 @@ _IDLE_MINIMA = {
 
 
 def ceilings_of(goal: Mapping[str, Any]) -> Ceilings:
-    """The ceilings of a goal, by its keys as the table `runs` keeps them."""
+    """The ceilings of a goal, from its keys in the table `runs`."""
     return {
         resource: 1.0 - float(goal[key])
         for resource, key in _IDLE_MINIMA.items()
@@ -57,14 +57,14 @@ def ceilings_of(goal: Mapping[str, Any]) -> Ceilings:
 
 @dataclass(frozen=True)
 class Binding:
-    """What bound one size.
+    """The limiting resource of one message size.
 
     Attributes:
-        resource: its name, or what is known instead.
-        evidence: the sentence that it rests on.
-        reasons: of the overload, a sentence each.
-        uses: of every resource of which anything is known.
-        trials: the numbers of the trials at the limit and at the overload.
+        resource: name of the resource, or a remark if it is not known.
+        evidence: the evidence in a sentence.
+        reasons: reasons of the overload, a sentence each.
+        uses: use of each resource that was measured.
+        trials: numbers of the trials at the limit and at the overload.
     """
 
     size: str
@@ -76,14 +76,14 @@ class Binding:
 
 
 def binding_of(boundary: Boundary, trials: Sequence[ListedTrial], ceilings: Ceilings) -> Binding:
-    """What bound a boundary point, from the trials at the sides of its bracket."""
-    low, over = (_at(boundary, trials, side) for side in (LIMIT, TOO_MUCH))
+    """Find the limiting resource of a boundary point in the trials at the sides of its bracket."""
+    low, over = (_at(boundary, trials, side) for side in (LIMIT, OVERLOAD))
     if boundary.loads[1] is None:
-        resource = "no overload was seen"
+        resource = "no overload occurred"
     else:
         resource = boundary.limited_by or Resource.UNKNOWN.value
     return Binding(
-        size=format_size(boundary.bpm),
+        size=format_size(boundary.message_bytes),
         resource=resource,
         evidence=_without_name(boundary.evidence, resource),
         reasons=shortened(reason_texts(boundary.overload_reasons)),
@@ -141,5 +141,5 @@ def _is_known(use: ResourceUse | None) -> bool:
 
 
 def _without_name(evidence: str, resource: str) -> str:
-    """The evidence without the resource's name at its front."""
+    """The evidence without the resource's name at its start."""
     return evidence.removeprefix(f"{resource}: ")

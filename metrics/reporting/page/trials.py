@@ -1,4 +1,4 @@
-"""The trials of a run as a report lists them, with the brackets that rest on them."""
+"""The trials of a run as a report lists them, with the brackets that they decided."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from metrics.windows.broker import BrokerWindow
 from search.model import Verdict
 
 BROKERS_MAX = 12
-"""Brokers whose windows a trial shows at most: those with the least idle handlers."""
+"""Maximum number of brokers in a trial's evidence: those with the least idle handlers."""
 WINDOWS_MAX = 1_000
-"""Windows in a report; in a long run each trial shows fewer brokers, but one at least."""
+"""Maximum number of windows in a report; in a long run each trial shows fewer brokers."""
 REASONS_MAX = 8
-"""Reasons of a verdict that are told in full: a hundred brokers can give as many."""
+"""Maximum number of reasons that a verdict lists; each of a hundred brokers can give one."""
 
-LIMIT, TOO_MUCH = "sustained side", "overloaded side"
+LIMIT, OVERLOAD = "sustained side", "overloaded side"
 
 Sides = tuple[tuple[str, str], ...]
-"""Where a bracket rests on a trial: `LIMIT` or `TOO_MUCH`, with the goal."""
+"""The sides of brackets that a trial decided: (`LIMIT` or `OVERLOAD`, goal)."""
 
 
 @dataclass(frozen=True)
 class GoalVerdict:
-    """What one goal says of a trial: its verdict, its reasons as sentences, and what bound it."""
+    """One goal's verdict on a trial, with its reasons and the limiting resource."""
 
     goal: str
     verdict: str
@@ -40,9 +40,9 @@ class ListedTrial:
     """One trial on the page.
 
     Attributes:
-        trial: itself.
-        sides: where a bracket rests on it.
-        brokers_shown: of how many brokers the windows are shown.
+        trial: the trial.
+        sides: the sides of brackets that the trial decided.
+        brokers_shown: number of brokers whose windows are shown.
     """
 
     trial: Trial
@@ -51,31 +51,31 @@ class ListedTrial:
 
     @property
     def verdicts(self) -> tuple[GoalVerdict, ...]:
-        """One for each goal that the run judges by."""
+        """The verdicts of the run's goals."""
         return tuple(
             GoalVerdict(
                 goal,
-                said.verdict.value,
-                shortened([reason.text for reason in said.reasons]),
-                said.limited_by.value if said.limited_by else "",
-                said.attribution,
+                judgement.verdict.value,
+                shortened([reason.text for reason in judgement.reasons]),
+                judgement.limited_by.value if judgement.limited_by else "",
+                judgement.attribution,
             )
-            for goal, said in self.trial.judgements.items()
+            for goal, judgement in self.trial.judgements.items()
         )
 
     @property
     def verdict(self) -> str:
-        """The verdict of all goals, or of each where they differ."""
+        """The common verdict of all goals, or the different verdicts, separated by slashes."""
         return " / ".join(dict.fromkeys(each.verdict for each in self.verdicts))
 
     @property
     def reason(self) -> str:
-        """The most telling reason of the first goal."""
+        """The most important reason of the first goal that has one."""
         return next((text for each in self.verdicts for text in each.reasons), "")
 
     @property
     def windows(self) -> tuple[BrokerWindow, ...]:
-        """Of the brokers with the least idle handlers."""
+        """The windows of the brokers with the least idle handlers."""
         order = sorted(self.trial.evidence.brokers, key=_idle_or_one)
         return tuple(sorted(order[: self.brokers_shown], key=lambda each: each.broker_id))
 
@@ -83,7 +83,7 @@ class ListedTrial:
 def listed_trials(
     trials: Sequence[Trial], boundaries: Sequence[Boundary]
 ) -> tuple[ListedTrial, ...]:
-    """A run's trials in their order, with what the boundaries rest on."""
+    """A run's trials in chronological order, with the sides of brackets that they decided."""
     ordered = sorted(trials, key=lambda each: each.number)
     sides = _sides(ordered, boundaries)
     shown = max(1, min(BROKERS_MAX, WINDOWS_MAX // max(1, len(ordered))))
@@ -91,23 +91,26 @@ def listed_trials(
 
 
 def belongs_to(trial: Trial, boundary: Boundary) -> bool:
-    """True when a trial was made for this point."""
-    is_of_size = trial.point_bpm == boundary.bpm or boundary.along is MESSAGE_BYTES
+    """True if a trial was made for this boundary point."""
+    is_of_size = (
+        trial.point_message_bytes == boundary.message_bytes or boundary.along is MESSAGE_BYTES
+    )
     return is_of_size and trial.state == boundary.state
 
 
 def _sides(trials: Sequence[Trial], boundaries: Sequence[Boundary]) -> dict[int, Sides]:
-    """Trial number → what of which goal's bracket rests on it; the last trial at a load counts."""
+    """Trial number → the sides that it decided; of several trials at a load the last counts."""
     found: dict[tuple[str, int, str], int] = {}
     for trial in trials:
         for boundary in (each for each in boundaries if belongs_to(trial, each)):
-            # The first versions of the tables name no goal.
-            said = trial.judgements.get(boundary.goal) or trial.judgements.get("")
+            # The first versions of the tables have no name of the goal.
+            judgement = trial.judgements.get(boundary.goal) or trial.judgements.get("")
             low, over = boundary.loads
-            ends = ((low, Verdict.SUSTAINED, LIMIT), (over, Verdict.OVERLOADED, TOO_MUCH))
+            ends = ((low, Verdict.SUSTAINED, LIMIT), (over, Verdict.OVERLOADED, OVERLOAD))
             for load, verdict, side in ends:
-                if trial.load == load and said is not None and said.verdict is verdict:
-                    found[boundary.goal, boundary.bpm, side] = trial.number
+                has_verdict = judgement is not None and judgement.verdict is verdict
+                if trial.load == load and has_verdict:
+                    found[boundary.goal, boundary.message_bytes, side] = trial.number
     sides: dict[int, Sides] = {}
     for (goal, _, side), number in found.items():
         sides[number] = (*sides.get(number, ()), (side, goal))
@@ -115,7 +118,7 @@ def _sides(trials: Sequence[Trial], boundaries: Sequence[Boundary]) -> dict[int,
 
 
 def shortened(reasons: Sequence[str]) -> tuple[str, ...]:
-    """The first reasons, and how many more there are."""
+    """The first reasons, and the number of further ones."""
     more = len(reasons) - REASONS_MAX
     return (*reasons[:REASONS_MAX], *([f"and {more} more"] if more > 0 else []))
 

@@ -1,14 +1,15 @@
-"""What a sweep found: one record, of which sweep.json, tables, sentences and the page are made."""
+"""The answer of a sweep: one record for sweep.json, tables, sentences and the page."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from metrics.columns import as_document, restored
 from metrics.common.errors import ConfigError
 from metrics.comparing.effects import BETWEEN_STARTS_SD, CONFIDENCE, PAIRS_MIN, Conclusion
 from metrics.comparing.recommending import (
@@ -19,35 +20,35 @@ from metrics.comparing.recommending import (
     recommendations,
 )
 from metrics.comparing.sweeps import CASE, AxisEffect, Result, effects_of
+from metrics.planning.setups import PROPERTIES_PREFIX
 from metrics.units import UNKNOWN, format_megabytes, format_ms, format_size
 
 SCHEMA_VERSION = 1
 AIMS = {THROUGHPUT: "throughput", LATENCY: "latency", BOTH: "throughput and latency"}
 TIMED = ("fill", "drain", "failover")
-"""What is asked where the figure is a time, so that less is better."""
+"""Questions whose figure is a time, so that less is better."""
 MANIFOLD = 2.0
-"""From this ratio on people read times as much, and no percent."""
-_OF_BROKERS = "cluster.testbed.properties."
+"""Ratio from which a change is written as `2 times as much` and not as a percentage."""
+_BROKER_PROPERTIES = "cluster.testbed.properties."
 _WORDS = {"workload.np": "producers", "workload.message_bytes": "bytes per message"}
 
 
 @dataclass(frozen=True)
 class SweepAnswer:
-    """A sweep however it ended.
+    """The answer of a sweep.
 
     Attributes:
-        sweep_id: names it and its folder.
+        sweep_id: name of the sweep and of its folder.
         started_at, finished_at: ISO 8601, UTC.
         status, exit_code, error, caveat: as in a run's summary.
-        experiment: its name.
-        description, published: its question, and what a published study saw.
-        asks: what is asked of each case.
-        unit: of the figures.
-        axes: full path of each key that varies → its values, the one that others are held
-            against first.
-        repeats: how often each case was to be measured.
+        experiment: name of the experiment.
+        description, published: its question, and the result of a published study.
+        asks: the figure that is measured for each case.
+        unit: unit of the figures.
+        axes: full path of each key that varies → its values; the first value is the reference.
+        repeats: planned number of measurements per case.
         results: figures in the order of the experiment's cases.
-        named: what each case sets, where cases have names: name → full path → value.
+        named: settings of cases that have names: name → full path → value.
     """
 
     sweep_id: str
@@ -69,7 +70,7 @@ class SweepAnswer:
 
     @cached_property
     def effects(self) -> tuple[AxisEffect, ...]:
-        """What each value of each axis does to the figure."""
+        """The effect of each value of each axis on the figure."""
         return effects_of(self.results, self.axes, less_is_better=self.asks in TIMED)
 
     @cached_property
@@ -79,52 +80,52 @@ class SweepAnswer:
 
     @property
     def figure(self) -> str:
-        """What was found of each case, with its unit."""
+        """The name of the figure, with its unit."""
         word = {"limit": "limit", "load": "acknowledged"}.get(self.asks, "time")
         return f"{word} [{self.unit}]"
 
     def document(self) -> str:
         """The text of sweep.json; docs/experiments.md describes it."""
         effects = [
-            asdict(each) | {"conclusion": each.conclusion.value, "words": self.sentence(each)}
+            as_document(each) | {"conclusion": each.conclusion.value, "words": self.sentence(each)}
             for each in self.effects
         ]
-        told = {
+        document = {
             "schema_version": SCHEMA_VERSION,
-            **asdict(self),
+            **as_document(self),
             "confidence": CONFIDENCE,
             "effects": effects,
             "recommended": [
-                asdict(each) | {"words": self.advice(each)} for each in self.recommended
+                as_document(each) | {"words": self.advice(each)} for each in self.recommended
             ],
         }
-        return json.dumps(told, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+        return json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
 
     # --- for people ---------------------------------------------------------
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Headings of `rows`."""
+        """The headings of `rows`."""
         figure = ("sustained", "limit at 90 %") if self.asks == "limit" else ("", "at 90 %")
         cost = ("CPU-s/MB", "broker CPU-s/MB", "log B/B") if self.asks == "load" else ()
-        commits = ("commit ms",) if self._tells_commits else ()
-        memory = ("broker MB", "page cache MB") if self._tells_memory else ()
+        commits = ("commit ms",) if self._has_commits else ()
+        memory = ("broker MB", "page cache MB") if self._has_memory else ()
         return (*map(short, self.axes), "size", "repeat", f"{figure[0]} {self.unit}".strip(),
                 figure[1], "p50 ms", "p99 ms", *commits, *cost, *memory, "bound by")  # fmt: skip
 
     @cached_property
-    def _tells_memory(self) -> bool:
-        """Whether the hosts of any case told the memory that brokers took."""
+    def _has_memory(self) -> bool:
+        """True if the memory of the brokers is known for any case."""
         return any(each.broker_resident_bytes for each in self.results)
 
     @cached_property
-    def _tells_commits(self) -> bool:
-        """Whether any case had transactions."""
+    def _has_commits(self) -> bool:
+        """True if any case had transactions."""
         return any(each.commit_ms for each in self.results)
 
     @property
     def rows(self) -> tuple[tuple[str, ...], ...]:
-        """A row for each figure."""
+        """A table row for each figure."""
         return tuple(self._row(each) for each in self.results)
 
     def _row(self, each: Result) -> tuple[str, ...]:
@@ -133,25 +134,25 @@ class SweepAnswer:
         memory = (each.broker_resident_bytes, each.page_cache_bytes)
         return (
             *(each.settings[path] for path in self.axes),
-            format_size(each.bpm),
+            format_size(each.message_bytes),
             str(each.repeat),
             figure(each.value),
             interval if each.value is not None else each.why,
             format_ms(each.p50_ms),
             format_ms(each.p99_ms),
-            *((format_ms(each.commit_ms),) if self._tells_commits else ()),
+            *((format_ms(each.commit_ms),) if self._has_commits else ()),
             *(map(figure, costs) if self.asks == "load" else ()),
-            *(map(format_megabytes, memory) if self._tells_memory else ()),
+            *(map(format_megabytes, memory) if self._has_memory else ()),
             each.limited_by or UNKNOWN,
         )
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """What each value does, against the first of its axis."""
+        """The effect of each value, compared with the first value of its axis."""
         return tuple(map(self.sentence, self.effects))
 
     def sentence(self, each: AxisEffect) -> str:
-        """What a value does, against the first of its axis; see `sentence`."""
+        """The effect of a value, compared with the first value of its axis; see `sentence`."""
         return sentence(each, is_time=self.asks in TIMED)
 
     @property
@@ -160,9 +161,9 @@ class SweepAnswer:
         return tuple(map(self.advice, self.recommended))
 
     def advice(self, each: Recommendation) -> str:
-        """The best case for an aim, and which cannot be told from it."""
-        best, many = each.best, len({one.bpm for one in self.results}) > 1
-        at = f" at {format_size(best.bpm)}" if many else ""
+        """The best case for an aim, and the cases that do not differ from it significantly."""
+        best, many = each.best, len({one.message_bytes for one in self.results}) > 1
+        at = f" at {format_size(best.message_bytes)}" if many else ""
         interval = (
             f", {figure(best.low)} to {figure(best.high)} at 90 %" if best.low and best.high else ""
         )
@@ -173,27 +174,26 @@ class SweepAnswer:
             f"{aim}{at}: {case_words(best.settings)} "
             f"({figure(best.value)} {self.unit}{interval}{latency})"
         )
-        if alike and best.low is None:  # then they are alike only as nobody knows
-            return f"{text}; how sure that is, the comparisons say"
-        return f"{text}; not to be told from {'; or '.join(alike)}" if alike else text
+        if alike and best.low is None:  # without intervals every case counts as alike
+            return f"{text}; see the comparisons for its certainty"
+        return f"{text}; no significant difference from {'; '.join(alike)}" if alike else text
 
     @property
     def meanings(self) -> tuple[str, ...]:
-        """What each case with a name sets."""
+        """The settings of each case that has a name."""
         return tuple(f"{name}: {case_words(own)}" for name, own in self.named.items())
 
     @property
     def caveats(self) -> tuple[str, ...]:
-        """What a reader has to know of the intervals."""
+        """Remarks on the intervals."""
         return tuple(self._caveats())
 
     def _caveats(self) -> Iterator[str]:
         if any(each.effect is not None and not each.by_repeats for each in self.effects):
             yield (
                 f"with {self.repeats} {'repeat' if self.repeats == 1 else 'repeats'} the intervals "
-                f"know how sure each figure is, and assume {BETWEEN_STARTS_SD:.0%} (standard "
-                "deviation) for what changes from one measurement to the next; "
-                "repeats: 3 or more find that out"
+                f"assume a standard deviation of {BETWEEN_STARTS_SD:.0%} between measurements of "
+                f"the same case; {PAIRS_MIN} repeats or more measure it"
             )
 
 
@@ -201,16 +201,15 @@ def load_answer(path: Path) -> SweepAnswer:
     """Read sweep.json; keys that a newer version added are ignored.
 
     Raises:
-        ConfigError: the file is missing or is none.
+        ConfigError: the file is missing or is not the answer of a sweep.
     """
     try:
         told = json.loads(path.read_text(encoding="utf-8"))
-        told.setdefault("named", {})  # which an older version did not write
+        told.setdefault("named", {})  # older versions did not write it
         own = {name: told[name] for name in (item.name for item in fields(SweepAnswer))}
-        known = {item.name for item in fields(Result)}
-        results = ({k: v for k, v in each.items() if k in known} for each in told["results"])
+        results = tuple(restored(Result, each) for each in told["results"])
         own["axes"] = {path: tuple(values) for path, values in told["axes"].items()}
-        return SweepAnswer(**own | {"results": tuple(Result(**each) for each in results)})
+        return SweepAnswer(**own | {"results": results})
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise ConfigError(
             f"{path} is not the answer of a sweep ({type(error).__name__}: {error}); expected "
@@ -219,14 +218,14 @@ def load_answer(path: Path) -> SweepAnswer:
 
 
 def sentence(each: AxisEffect, is_time: bool = False) -> str:
-    """What a value does, against the first of its axis.
+    """The effect of a value, compared with the first value of its axis, in a sentence.
 
     Args:
-        is_time: the figures are times, so that more of it is worse.
+        is_time: True if the figures are times, so that less is better.
     """
     with_ = f" with {case_words(each.where)}" if each.where else ""
     names = ", ".join(map(short, each.axis.split(", ")))
-    size = f", {format_size(each.bpm)}" if each.bpm else ""
+    size = f", {format_size(each.message_bytes)}" if each.message_bytes else ""
     between = f"{each.after} against {each.before}"
     where = f"{between if each.axis == CASE else f'{names} {between}'}{with_}{size}"
     effect = each.effect
@@ -234,16 +233,17 @@ def sentence(each: AxisEffect, is_time: bool = False) -> str:
         times = f"{each.seen:.3g} times as {'long' if is_time else 'much'}"
         change = times if each.seen >= MANIFOLD else f"{each.seen - 1:+.1%}"
         return (
-            f"{where}: {change}, with {each.count} of each measured, which says "
-            f"nothing of chance; {PAIRS_MIN} repeats or more do"
+            f"{where}: {change}, from {each.count} "
+            f"{'measurement' if each.count == 1 else 'measurements'} of each; "
+            f"{PAIRS_MIN} repeats or more show whether this is chance"
         )
     if effect is None:
-        return f"{where}: no answer, as too few cases have one"
+        return f"{where}: no answer, as too few cases have a figure"
     interval = f"{CONFIDENCE:.0%} interval {effect.low - 1:+.1%} to {effect.high - 1:+.1%}"
     if each.conclusion is Conclusion.NONE_SEEN:
         return (
-            f"{where}: no effect seen ({effect.change:+.1%}, {interval}); a "
-            f"{'change' if is_time else 'loss'} of {effect.smallest_visible:.0%} would have been"
+            f"{where}: no significant effect ({effect.change:+.1%}, {interval}); the smallest "
+            f"detectable {'change' if is_time else 'loss'} is {effect.smallest_visible:.0%}"
         )
     if effect.ratio >= MANIFOLD:
         span = f"{effect.low:.3g} to {effect.high:.3g}"
@@ -260,22 +260,22 @@ _WORDS_OF_TIME = {True: "shorter", False: "longer"}
 
 
 def short(path: str) -> str:
-    """A key as people know it: a word, Kafka's name of a property, or the last part of the path."""
+    """A short name of a key: a word, Kafka's name of the property, or the last part of the path."""
     if path in _WORDS:
         return _WORDS[path]
-    of_broker = path.removeprefix(_OF_BROKERS)
-    return of_broker if of_broker != path else path.rsplit(".", 1)[-1]
+    name = path.removeprefix(_BROKER_PROPERTIES)
+    return name if name != path else path.rsplit(".", 1)[-1]
 
 
 def figure(value: float | None) -> str:
-    """A figure without its unit, to three digits or a whole number."""
+    """A figure without its unit, with three digits or as a whole number."""
     if value is None:
         return UNKNOWN
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def case_words(settings: Mapping[str, Any]) -> str:
-    """The settings of a case in a line: `acks all, num.io.threads 2`; of one with a name that."""
+    """The name of a case, or its settings on one line: `acks all, num.io.threads 2`."""
     return ", ".join(
         value if path == CASE else f"{short(path)} {value}" for path, value in settings.items()
     )

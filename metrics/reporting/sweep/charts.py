@@ -1,4 +1,4 @@
-"""An experiment as charts: its figure over each axis and over size, with latency beside it."""
+"""Charts of an experiment: its figure and the latency over each axis and over message size."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import altair as alt
 
 from metrics.comparing.sweeps import CASE, Result
+from metrics.planning.setups import BROKERS_KEY
 from metrics.reporting import drawing
 from metrics.reporting.chart_style import specification
 from metrics.reporting.files import write_atomic
@@ -17,18 +18,17 @@ from metrics.reporting.sweep.answer import SweepAnswer, case_words, short
 from metrics.units import format_size
 
 _WIDTH, _HEIGHT = 360, 260  # [px]
-_ROW, _LINE = 14, 13  # of a case between its neighbours, and of a setting of it [px]
-_LABEL = 48  # a longer name has a line of the legend to itself [characters]
+_ROW, _LINE = 14, 13  # height of a case's bar, and of each line of its label [px]
+_LABEL = 48  # from this length on the legend has one column [characters]
 _LATENCY = "latency p99 there [ms]"
-_BROKERS = "cluster.testbed.brokers"
 
 Rows = Sequence[Mapping[str, Any]]
 
 
 def write_sweep_chart(answer: SweepAnswer, path: Path) -> None:
-    """Draw all charts of an experiment below each other into a PNG, or an SVG by the path's end.
+    """Draw all charts of an experiment below each other into a PNG or, by its suffix, an SVG file.
 
-    Nothing is drawn where `drawing` has no vl-convert.
+    Without vl-convert no file is written.
     """
     if not drawing.can_draw():
         return
@@ -42,7 +42,7 @@ def write_sweep_chart(answer: SweepAnswer, path: Path) -> None:
 
 
 def sweep_specs(answer: SweepAnswer) -> list[tuple[str, dict[str, Any]]]:
-    """Heading and Vega-Lite specification of each chart; none where nothing has a figure."""
+    """Heading and Vega-Lite specification of each chart; empty if no case has a figure."""
     return [(heading, specification(chart)) for heading, chart in _charts(answer)]
 
 
@@ -69,8 +69,8 @@ def _row(each: Result, answer: SweepAnswer) -> dict[str, Any]:
     return {
         **{path: each.settings[path] for path in answer.axes},
         "case": case_words(each.settings),
-        "bpm": each.bpm,
-        "size": format_size(each.bpm),
+        "bpm": each.message_bytes,
+        "size": format_size(each.message_bytes),
         "value": each.estimate,
         "low": each.low,
         "high": each.high,
@@ -81,7 +81,7 @@ def _row(each: Result, answer: SweepAnswer) -> dict[str, Any]:
 
 
 def _are_cases(rows: Rows, answer: SweepAnswer) -> bool:
-    """Whether cases have names, or several keys vary, and not each value with each other one."""
+    """True if cases have names, or if several keys vary but not in all combinations."""
     if CASE in answer.axes:
         return True
     grid = math.prod(len({row[path] for row in rows}) for path in answer.axes)
@@ -89,12 +89,12 @@ def _are_cases(rows: Rows, answer: SweepAnswer) -> bool:
 
 
 def _differ_in_more(rows: Rows) -> bool:
-    """Whether no two rows differ in the key that is drawn, x, alone."""
+    """True if no two rows differ in the drawn key `x` alone."""
     return len({(row["x"], row["series"]) for row in rows}) == len({row["series"] for row in rows})
 
 
 def _over_cases(rows: Rows, answer: SweepAnswer) -> alt.HConcatChart:
-    """A bar for each case, in their order, with every repeat and its interval; latency beside."""
+    """A bar for each case, with all repeats and their intervals; latency in a second panel."""
     several = len({row["bpm"] for row in rows}) > 1
     own = [{**row, "name": f"{row['case']}, {row['size']}" if several else row["case"]}
            for row in rows]  # fmt: skip
@@ -125,37 +125,37 @@ def _over_cases(rows: Rows, answer: SweepAnswer) -> alt.HConcatChart:
 
 
 def _legend(rows: Rows) -> alt.Legend:
-    """Whole names, side by side where they are short."""
+    """A legend with complete names, in two columns if they are short."""
     longest = max((len(row["series"]) for row in rows), default=0)
     columns = 2 if longest <= _LABEL else 1
     return alt.Legend(orient="bottom", columns=columns, labelLimit=0, symbolOpacity=1)
 
 
 def _series(row: Mapping[str, Any], path: str, answer: SweepAnswer) -> str:
-    """What a line of the chart has in common beside the axis that is drawn."""
+    """The name of the line that a row belongs to: its size and its values on the other axes."""
     rest = [f"{short(other)} {row[other]}" for other in answer.axes if other != path]
     return ", ".join([row["size"], *rest])
 
 
 def _series_of(rows: Rows) -> list[str]:
-    """The lines of a chart in the order of its rows, sizes ascending."""
+    """The names of the lines of a chart, by ascending message size."""
     return list(dict.fromkeys(row["series"] for row in sorted(rows, key=lambda row: row["bpm"])))
 
 
 def _over_sizes(rows: Rows, answer: SweepAnswer) -> alt.HConcatChart:
-    """A boundary line for each case; per broker beside it where clusters differ in size."""
+    """A boundary line for each case; a second panel per broker if clusters differ in size."""
     own = [{**row, "series": row["case"]} for row in rows]
-    sizes = [format_size(bpm) for bpm in sorted({row["bpm"] for row in rows})]
+    sizes = [format_size(message_bytes) for message_bytes in sorted({row["bpm"] for row in rows})]
     x = alt.X("size:O", sort=sizes, title="message size", axis=alt.Axis(labelAngle=0))
     beside = (
-        ("per_broker", f"per broker [{answer.unit}]") if _BROKERS in answer.axes
+        ("per_broker", f"per broker [{answer.unit}]") if BROKERS_KEY in answer.axes
         else ("p99", _LATENCY)
     )  # fmt: skip
     return _beside(own, x, answer, beside)
 
 
 def _beside(rows: Rows, x: alt.X, answer: SweepAnswer, other: tuple[str, str]) -> alt.HConcatChart:
-    """The figure over an axis, and another one beside it where any case has that."""
+    """The figure over an axis, and a second panel with another figure if any case has it."""
     panels = [_panel(rows, x, "value", answer.figure)]
     if any(row[other[0]] for row in rows):
         panels.append(_panel(rows, x, *other))
@@ -163,7 +163,7 @@ def _beside(rows: Rows, x: alt.X, answer: SweepAnswer, other: tuple[str, str]) -
 
 
 def _against_latency(rows: Rows, answer: SweepAnswer) -> alt.HConcatChart:
-    """Every figure with the latency that it comes at."""
+    """All figures against their latency."""
     several = len({row["bpm"] for row in rows}) > 1
     own = [{**row, "series": f"{row['case']}, {row['size']}" if several else row["case"]}
            for row in rows]  # fmt: skip
@@ -193,7 +193,7 @@ def _tips(answer: SweepAnswer) -> list[alt.Tooltip]:
 
 
 def _panel(rows: Rows, x: alt.X, name: str, title: str) -> alt.LayerChart:
-    """One figure over an axis: each repeat a mark, their median a line."""
+    """One figure over an axis: a mark for each repeat, a line through the medians."""
     color = alt.Color("series:N", title=None, legend=_legend(rows), sort=_series_of(rows))
     base = alt.Chart(alt.InlineData(values=[dict(row) for row in rows])).encode(x=x, color=color)
     y = alt.Y(f"{name}:Q", title=title, scale=alt.Scale(zero=True))

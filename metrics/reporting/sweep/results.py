@@ -1,4 +1,4 @@
-"""The figure of a case, from what its run concluded. Pure."""
+"""The figure of a case, from the summary of its run. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from metrics.tables.boundary import Boundary
 from search.model import Verdict
 
 CONCLUDED = ("done", "no conclusion")
-"""How runs end that have an answer, or know why they have none."""
+"""Statuses of runs that ended with an answer, or with the reason why there is none."""
 
 
 def results_of(
@@ -25,26 +25,26 @@ def results_of(
 
     Args:
         settings: full path of each key that varies → its value.
-        repeat: which measurement of the case, from 1.
-        asks: what was asked of it, as of `SweepAnswer`.
+        repeat: number of the measurement of this case, from 1.
+        asks: the question, as in `SweepAnswer`.
     """
-    found = [_of_limit(each) for each in summary.boundaries]
+    found = [_limit_result(each) for each in summary.boundaries]
     if not found and summary.trials:
-        found = [_of_held(summary.trials, asks)]
+        found = [_load_result(summary.trials, asks)]
     for each in found:
         yield replace(each, settings=settings, repeat=repeat, brokers=summary.brokers,
                       run_id=summary.run_id)  # fmt: skip
 
 
-def _of_limit(boundary: Boundary) -> Result:
+def _limit_result(boundary: Boundary) -> Result:
     pays = boundary.along.grows_payload
     low, _ = boundary.loads
     value = boundary.mb_per_s if pays else float(low)
-    why = boundary.gave_up or ("" if value else "nothing was sustained")
+    why = boundary.gave_up or ("" if value else "no load was sustained")
     return Result(
         {},
         1,
-        boundary.bpm,
+        boundary.message_bytes,
         None if why else value,
         boundary.mb_per_s_low if pays else boundary.load_low,
         boundary.mb_per_s_high if pays else boundary.load_high,
@@ -56,15 +56,15 @@ def _of_limit(boundary: Boundary) -> Result:
     )
 
 
-def _of_held(trials: Sequence[Mapping[str, Any]], asks: str) -> Result:
-    """Of trials of a fixed load: what a volume or a failover took, or what was acknowledged."""
+def _load_result(trials: Sequence[Mapping[str, Any]], asks: str) -> Result:
+    """The figure of a fixed load: the time of a volume or failover, or the achieved rate."""
     if asks == "failover":
-        return _of_failover(trials[-1])
-    return _of_volume(trials[-1], asks) if asks in TIMED else _of_trials(trials)
+        return _failover_result(trials[-1])
+    return _volume_result(trials[-1], asks) if asks in TIMED else _rate_result(trials)
 
 
-def _of_failover(trial: Mapping[str, Any]) -> Result:
-    """Of a broker that was killed the time until every leader served again [s]."""
+def _failover_result(trial: Mapping[str, Any]) -> Result:
+    """The time from the kill of a broker until all partitions have a live leader [s]."""
     invalid = _invalid(trial)
     back_s = None if invalid else trial.get("leaders_back_s")
     return Result(
@@ -75,12 +75,12 @@ def _of_failover(trial: Mapping[str, Any]) -> Result:
         p50_ms=trial["latency_p50_ms"],
         p99_ms=trial["latency_p99_ms"],
         p999_ms=trial["latency_p999_ms"],
-        why=invalid or ("" if back_s else "not every leader served again while the load lasted"),
+        why=invalid or ("" if back_s else "some partitions had no leader until the load ended"),
     )
 
 
-def _of_volume(last: Mapping[str, Any], asks: str) -> Result:
-    """Of a fixed volume the time that the last step took, writing or reading [s]."""
+def _volume_result(last: Mapping[str, Any], asks: str) -> Result:
+    """The time in which a fixed volume was written or read, in the last trial [s]."""
     is_writing = bool(last.get("volume_bytes"))
     invalid = _invalid(last)
     took_s = last.get("moved_s") if is_writing == (asks == "fill") and not invalid else None
@@ -90,23 +90,23 @@ def _of_volume(last: Mapping[str, Any], asks: str) -> Result:
         int(last["bpm"]),
         took_s,
         limited_by=last["limited_by"],
-        why=invalid or ("" if took_s else "not all of the volume was moved in time"),
+        why=invalid or ("" if took_s else "a part of the volume was left when the trial ended"),
     )
 
 
 def _invalid(trial: Mapping[str, Any]) -> str:
-    """Why a trial is no answer; empty where it is one."""
+    """The reason why a trial is INVALID; empty if it is valid."""
     if trial["verdict"] != Verdict.INVALID.value:
         return ""
     return next(iter(trial["reasons"]), "the trial was INVALID")
 
 
-def _of_trials(trials: Sequence[Mapping[str, Any]]) -> Result:
-    """Of a fixed load what was acknowledged, the median of the valid trials."""
+def _rate_result(trials: Sequence[Mapping[str, Any]]) -> Result:
+    """The achieved rate of a fixed load, as the median of the valid trials."""
     valid = [each for each in trials if not _invalid(each)]
-    bpm = int(trials[0]["bpm"])
+    message_bytes = int(trials[0]["bpm"])
     if not valid:
-        return Result({}, 1, bpm, None, why=_invalid(trials[-1]))
+        return Result({}, 1, message_bytes, None, why=_invalid(trials[-1]))
 
     def middle(key: str) -> float | None:
         known = [float(each[key]) for each in valid if _is_known(each.get(key))]
@@ -116,7 +116,7 @@ def _of_trials(trials: Sequence[Mapping[str, Any]]) -> Result:
     return Result(
         {},
         1,
-        bpm,
+        message_bytes,
         middle("achieved_mb_per_s"),
         p50_ms=middle("latency_p50_ms"),
         p99_ms=middle("latency_p99_ms"),
