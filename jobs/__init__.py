@@ -1,4 +1,4 @@
-"""What runs: the jobs, and all that touches Spark or Kafka."""
+"""The jobs, and all code that uses Spark or Kafka."""
 
 import sys
 from pathlib import Path
@@ -6,6 +6,6 @@ from pathlib import Path
 from jobs.setup.shadows import shadow_words
 
 if _shadowed := shadow_words(Path(__file__).parent.parent):
-    # Nothing of ours can be imported to say it better.
+    # No module of this project can be imported here, so the message is written directly.
     sys.stderr.write(f"error: {_shadowed}\n")
     raise SystemExit(2)

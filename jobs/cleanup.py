@@ -1,6 +1,6 @@
-"""`redline cleanup`: lists what runs that died left on a cluster, and deletes it.
+"""`redline cleanup`: lists and deletes what killed runs left on a cluster.
 
-The same as a script for schedulers: spark-submit --py-files WHEEL jobs/cleanup.py …
+Schedulers run it as a script: spark-submit --py-files WHEEL jobs/cleanup.py …
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from jobs.options import RunId, duration_s, lock_option
 @click.option("--set", "overrides", multiple=True, metavar="FILE.KEY=VALUE",
               help="Override a key of the cluster's file; may be repeated.")  # fmt: skip
 @click.option("--run", "run_id", type=RunId(), metavar="RUN_ID",
-              help="Only what this run left.  [default: all runs]")  # fmt: skip
+              help="Select only what this run left.  [default: all runs]")  # fmt: skip
 @click.option("--older-than", metavar="TIME",
-              help="Only what runs left that began longer ago, such as 24h; without --run what "
-                   "has no time in its name stays.")  # fmt: skip
-@click.option("--yes", is_flag=True, help="Delete it; else it is only listed.")
+              help="Select only what is left of runs that began longer ago, such as 24h; without "
+                   "--run, names without a time are kept.")  # fmt: skip
+@click.option("--yes", is_flag=True, help="Delete what is listed.")
 @lock_option
 def cleanup(
     cluster: str,
@@ -31,12 +31,13 @@ def cleanup(
     yes: bool,
     locks: bool,
 ) -> int:
-    """List what runs that died left on a cluster, and delete it with --yes.
+    """List what killed runs left on a cluster; --yes deletes it.
 
-    Topics and consumer groups of runs, known by the form of their names; nothing else is touched.
-    Takes the cluster's lock, so that nothing of a run on its way is deleted (exit code 75).
+    These are topics and consumer groups, which are recognized by their names; everything else on
+    the cluster stays. The command takes the cluster's lock, so that it deletes nothing of a
+    running run: exit code 75 when another run holds the lock.
     """
-    # Not at the top: --help, and a shell that completes a word, need none of it.
+    # Imported here, as --help and shell completion need none of it.
     from jobs.runs.cluster_cleanup import clean_up_cluster
 
     age_s = None if older_than is None else duration_s(older_than)

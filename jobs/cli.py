@@ -1,4 +1,4 @@
-"""`redline`: one command, a subcommand for each job."""
+"""`redline`: one command with a subcommand for each job."""
 
 from __future__ import annotations
 
@@ -12,39 +12,38 @@ from jobs.setup.version import __version__
 from metrics.common.errors import ConfigError
 
 JOBS = {
-    "cleanup": "List what runs that died left on a cluster, and delete it with --yes.",
-    "compare": "Say whether side B takes less load than side A, how sure that is, and what may "
-    "cause it.",
-    "doctor": "Say whether a run would start, before anything is loaded.",
-    "export": "Give what a run found to the tools that run the cluster.",
+    "cleanup": "List what killed runs left on a cluster; --yes deletes it.",
+    "compare": "Compare two sides: whether B takes less load than A, with an interval and a likely "
+    "cause.",
+    "doctor": "Check whether a run would start, without any load.",
+    "export": "Export a run's limit for Cruise Control, Kafka's quotas or Prometheus.",
     "find-limit": "Find the highest load that a cluster sustains, for each message size.",
     "init": "Write a cluster file from the answers to at most five questions, or from options.",
-    "nightly": "Measure the cases of a suite, and tell which of them are worse than before.",
-    "plan": "Say how many brokers a load needs, with what headroom, and what binds first.",
-    "report": "Write a run as one HTML page: the answer, its evidence, and how to make it again.",
+    "nightly": "Measure the cases of a suite, and report which of them are worse than before.",
+    "plan": "Calculate how many brokers a load needs, with their headroom and what binds first.",
+    "report": "Write a run's HTML report: its answer, its evidence, and the command to repeat it.",
     "runs": "List the runs of a folder, show one, tag it or delete it.",
-    "sweep": "Measure the cases of an experiment, and say what each thing that varies does.",
+    "sweep": "Measure the cases of an experiment, and report the effect of each varied setting.",
     "testbed": "Real Kafka brokers on this machine, to try things on.",
-    "traffic": "Hold one traffic pattern at a fixed load: trials, or for hours without a gap.",
+    "traffic": "Hold one traffic pattern at a fixed load, in trials or without a gap.",
 }
-"""Name of each job and the first sentence of its help: `redline --help` imports none of them,
-as Spark and its libraries take seconds. A test holds each sentence against the job's own."""
+"""The name of each job and the first sentence of its help. `redline --help` imports none of the
+jobs, as Spark and its libraries take seconds; a test compares each sentence with the job's own."""
 ELSEWHERE = {"runs": "jobs.list_runs", "testbed": "jobs.testbed.commands"}
-"""Jobs whose module has another name than they have."""
-
+"""Jobs whose module has a different name."""
 
 SPARK = ("pyspark", "py4j", "delta")
 
 
 class Jobs(click.Group):
-    """The jobs, each imported when it is asked for."""
+    """The group of all jobs; a job is imported when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Their names."""
+        """The names of the jobs."""
         return sorted(JOBS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """One of them; None where there is none of this name."""
+        """The command of this name; None for an unknown name."""
         if cmd_name not in JOBS:
             return None
         attribute = cmd_name.replace("-", "_")
@@ -53,10 +52,10 @@ class Jobs(click.Group):
         return command
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run one of them.
+        """Run a job.
 
         Raises:
-            ConfigError: it needs Spark, which is not installed.
+            ConfigError: the job needs Spark, which is not installed.
         """
         try:
             return super().invoke(ctx)
@@ -65,13 +64,13 @@ class Jobs(click.Group):
             if missing not in SPARK:
                 raise
             raise ConfigError(
-                f"redline {ctx.invoked_subcommand} needs Spark, and {missing} is not installed "
-                "here; expected it, or a Spark of the platform's own; "
-                "pip install 'kafka-redline[spark]', or use spark-submit where Spark is"
+                f"redline {ctx.invoked_subcommand} needs Spark, and {missing} is not installed; "
+                "expected the extra spark, or the platform's own Spark; run "
+                "pip install 'kafka-redline[spark]', or use the platform's spark-submit"
             ) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """What each does, in a line or two."""
+        """Write the name and the sentence of each job."""
         with formatter.section("Commands"):
             formatter.write_dl(sorted(JOBS.items()))
 
@@ -90,7 +89,7 @@ def redline() -> None:
 
 
 def main() -> None:
-    """The console command's entry point."""
+    """The entry point of the console command."""
     run(redline)
 
 

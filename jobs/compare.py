@@ -1,6 +1,6 @@
-"""`redline compare`: two clusters, Kafka versions or broker settings against each other.
+"""`redline compare`: compares two clusters, Kafka versions or broker settings.
 
-The same as a script for schedulers: spark-submit --py-files WHEEL jobs/compare.py …
+Schedulers run it as a script: spark-submit --py-files WHEEL jobs/compare.py …
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from metrics.comparing.effects import PAIRS_MIN
 
 
 def _once(_context: click.Context, option: click.Parameter, given: tuple[str, ...]) -> str | None:
-    """The one side that was given; of several Click would take the last and say nothing."""
+    """The side that was given once; Click would silently take the last of several."""
     if len(given) > 1:
         name = option.opts[0]
         raise ConfigError(
-            f"{name} is given {len(given)} times; expected it once, with several settings "
-            f"separated by commas; write {name} {','.join(given)}"
+            f"{name} is given {len(given)} times; expected it once, with commas between several "
+            f"settings; write {name} {','.join(given)}"
         )
     return given[0] if given else None
 
@@ -30,28 +30,28 @@ def _once(_context: click.Context, option: click.Parameter, given: tuple[str, ..
 @click.command("compare")
 @click.argument("run_ids", nargs=-1, type=RunId(), metavar="[RUN_ID RUN_ID]")
 @click.option("--a", metavar="NAME|FILE|SETTINGS", multiple=True, callback=_once,
-              help="The side to compare with: a cluster (a file of conf/clusters, or a path), or "
-                   "settings: of the testbed's brokers, such as kafka=3.9.2 or num.io.threads=2, "
-                   "or a key by its full path, such as workload.producer.acks=all; several, "
-                   "separated by commas.")  # fmt: skip
+              help="The reference side: a cluster (a file of conf/clusters, or a path), or "
+                   "settings with commas between them. A setting is one of the testbed's "
+                   "brokers, such as kafka=3.9.2 or num.io.threads=2, or a key by its full path, "
+                   "such as workload.producer.acks=all.")  # fmt: skip
 @click.option("--b", metavar="NAME|FILE|SETTINGS", multiple=True, callback=_once,
-              help="The side that is judged, in the same forms.")  # fmt: skip
+              help="The side that is compared with A, in the same forms.")  # fmt: skip
 @click.option("--cluster", default="testbed", show_default=True, metavar="NAME|FILE",
-              help="The testbed that settings change.")  # fmt: skip
+              help="The testbed whose settings --a and --b change.")  # fmt: skip
 @click.option("--workload", default="1kB", show_default=True, metavar="NAME|FILE",
               help="The traffic pattern: a file of conf/workloads, or a path.")  # fmt: skip
 @click.option("--goal", default="default", show_default=True, metavar="NAME|FILE",
-              help="Guards, and what makes a trial INVALID.")  # fmt: skip
+              help="The guards, and the rules that make a trial INVALID.")  # fmt: skip
 @click.option("--pairs", default=4, show_default=True, type=Count(PAIRS_MIN, COUNT_MAX),
               help="Pairs of saturated trials for each message size.")  # fmt: skip
 @click.option("--steady-pairs", default=3, show_default=True, type=Count(0, COUNT_MAX),
-              help="Pairs at a load that both sides sustain, which explain the difference; fewer "
-                   f"than {PAIRS_MIN} give no interval.")  # fmt: skip
+              help="Pairs at a load that both sides sustain, which explain the difference; at "
+                   f"least {PAIRS_MIN} give an interval.")  # fmt: skip
 @click.option("--min-effect", default=0.05, show_default=True,
               type=Amount(0, 1, max_open=True),
-              help="The least loss of capacity that matters; 0.05 is 5 %.")  # fmt: skip
+              help="The smallest loss of capacity that counts; 0.05 is 5 %.")  # fmt: skip
 @click.option("--budget-s", type=Amount(min=0, min_open=True), metavar="SECONDS",
-              help="Begin no trial after so much time in trials.")  # fmt: skip
+              help="Begin no trial after this time.")  # fmt: skip
 @run_options
 def compare(  # noqa: PLR0913, PLR0917 - one for each option
     run_ids: tuple[str, ...],
@@ -67,14 +67,14 @@ def compare(  # noqa: PLR0913, PLR0917 - one for each option
     budget_s: float | None,
     options: RunOptions,
 ) -> int:
-    """Say whether side B takes less load than side A, how sure that is, and what may cause it.
+    """Compare two sides: whether B takes less load than A, with an interval and a likely cause.
 
     Both sides run at the same time and are loaded in turns, A B B A, so that a slow hour of the
-    machine hits both. Exit code 4 when B is worse.
+    machine affects both. The exit code is 4 when B is worse.
 
-    With two RUN_ID the limits that these runs of OUT found are compared, and nothing is loaded.
+    With two RUN_ID the command compares the limits that these runs of OUT found, without any load.
     """
-    # Not at the top: --help, and a shell that completes a word, need none of it.
+    # Imported here, as --help and shell completion need none of it.
     from jobs.console.printing import make_reporter
     from jobs.runs.compare.body import ComparisonRun
     from jobs.runs.compare.finished_runs import compare_finished
@@ -86,15 +86,16 @@ def compare(  # noqa: PLR0913, PLR0917 - one for each option
     if run_ids:
         if len(run_ids) != 2 or a is not None or b is not None:
             raise ConfigError(
-                f"what is compared is {', '.join(run_ids)}{' and a side' if a or b else ''}; "
-                "expected two RUN_ID, or --a and --b; leave the others out"
+                f"{len(run_ids)} RUN_ID{' and a side' if a or b else ''} are given "
+                f"({', '.join(run_ids)}); expected two RUN_ID, or --a and --b; omit the others"
             )
         with make_reporter() as reporter:
             compare_finished(run_ids, options.out, min_effect, options.json_file, reporter)
         return 0
     if a is None or b is None:
         raise ConfigError(
-            f"--{'b' if a else 'a'} is missing; expected --a and --b, or two RUN_ID; add it"
+            f"--{'b' if a else 'a'} is missing; expected --a and --b, or two RUN_ID; add the "
+            "missing side"
         )
     sides = load_sides({Side.A: a, Side.B: b}, cluster, workload, goal, overrides)
     body = ComparisonRun(sides, Effort(pairs, steady_pairs), min_effect, budget_s)

@@ -1,6 +1,6 @@
-"""`redline doctor`: whether a run would start, and if not, why and what to do.
+"""`redline doctor`: checks whether a run would start, and states what to fix.
 
-The same as a script for schedulers: spark-submit --py-files WHEEL jobs/doctor.py …
+Schedulers run it as a script: spark-submit --py-files WHEEL jobs/doctor.py …
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from metrics.reporting.files import write_file
 from metrics.units import iso_utc
 
 FOUND_WIDTH = 48
-"""Of what was found where all is not well: the whole sentence stands below the table."""
+"""Width of a warning or problem in the table [columns]; its whole sentence is below the table."""
 _LOUD = {Severity.WARNING: Level.WARNING, Severity.PROBLEM: Level.ERROR}
 
 
@@ -33,7 +33,7 @@ _LOUD = {Severity.WARNING: Level.WARNING, Severity.PROBLEM: Level.ERROR}
               help="What counts as sustained: files of conf/goals, or paths.")  # fmt: skip
 @place_options
 @click.option("--start", "starts", is_flag=True,
-              help="Start the cluster's testbed to look at it, too, and stop it.")  # fmt: skip
+              help="Start the cluster's testbed for the checks, then stop it.")  # fmt: skip
 @json_option
 @lock_option
 def doctor(  # noqa: PLR0913, PLR0917 - one for each option
@@ -48,13 +48,13 @@ def doctor(  # noqa: PLR0913, PLR0917 - one for each option
     json_file: Path | None,
     locks: bool,
 ) -> int:
-    """Say whether a run would start, before anything is loaded.
+    """Check whether a run would start, without any load.
 
-    Looks at this machine, the configuration, the cluster with its permissions and metrics,
-    and Spark with its executors. Makes and changes nothing on the cluster. The exit code is
-    0 when a run with the same options would start, else 2.
+    The checks cover this machine, the configuration, the cluster with its permissions and
+    metrics, and Spark with its executors. They change nothing on the cluster. The exit code is 0
+    when a run with the same options would start, and 2 otherwise.
     """
-    # Not at the top: --help, and a shell that completes a word, need none of it.
+    # Imported here, as --help and shell completion need none of it.
     from jobs.console.printing import make_reporter
     from jobs.runs.examination import Examination, ExaminationScope
 
@@ -69,14 +69,14 @@ def doctor(  # noqa: PLR0913, PLR0917 - one for each option
 
 
 def show(findings: Sequence[Finding], reporter: Reporter) -> None:
-    """A table of all findings, then a sentence for each that is not well."""
+    """Show a table of all findings, then a sentence for each warning and problem."""
     rows = tuple((each.check, each.standing.value, _brief(each)) for each in findings)
-    reporter.report(Table("What was looked at", ("check", "result", "found"), rows))
+    reporter.report(Table("Checks", ("check", "result", "found"), rows))
     for each in findings:
         if each.standing in _LOUD:
             is_named = each.sentence.startswith(each.check)  # "cluster prod has no broker that …"
-            told = each.sentence if is_named else f"{each.check}: {each.sentence}"
-            reporter.report(Notice(_LOUD[each.standing], told))
+            text = each.sentence if is_named else f"{each.check}: {each.sentence}"
+            reporter.report(Notice(_LOUD[each.standing], text))
     problems = len(problems_of(findings))
     if problems:
         keeps = "1 problem keeps" if problems == 1 else f"{problems} problems keep"
@@ -86,10 +86,10 @@ def show(findings: Sequence[Finding], reporter: Reporter) -> None:
 
 
 def document(findings: Sequence[Finding], at_s: float) -> dict[str, Any]:
-    """The findings for programs; docs/doctor.md describes it.
+    """The findings as a document for programs; docs/doctor.md describes it.
 
     Args:
-        at_s: when they were made [s since the epoch].
+        at_s: time of the checks [s since the epoch].
     """
     return {
         "version": __version__,

@@ -1,4 +1,4 @@
-"""The one place that catches errors and picks the exit code, for every job."""
+"""The single place that catches errors and chooses the exit code, for all jobs."""
 
 from __future__ import annotations
 
@@ -20,57 +20,57 @@ from metrics.common.errors import ConfigError, RedlineError, TerminatedError
 
 INTERRUPTED = 130
 DATABRICKS = "DATABRICKS_RUNTIME_VERSION"
-"""Set where Databricks runs the job, which takes any SystemExit, one of 0 too, for a failure."""
+"""Set where Databricks runs the job; Databricks treats every SystemExit as a failure, even 0."""
 UNEXPECTED = 1
-_AGAIN_S = 0.05
+_REPEAT_S = 0.05
 _OF_THE_MACHINE = {
     errno.EACCES, errno.EDQUOT, errno.EFBIG, errno.EISDIR, errno.ELOOP, errno.EMFILE,
     errno.ENAMETOOLONG, errno.ENFILE, errno.ENOSPC, errno.ENOTDIR, errno.EPERM, errno.EROFS,
 }  # fmt: skip
-"""Errors that somebody can mend without knowing our code."""
+"""Errors that a user can fix on the machine, without knowing this code."""
 
 
 def run(command: click.Command, args: Sequence[str] | None = None) -> None:
-    """Run a job's command and exit with its code; on Databricks a job that is done just returns.
+    """Run a job's command and exit with its code; on Databricks a successful job returns.
 
-    0 done, 1 unexpected error, 2 bad usage or configuration, 3 no conclusion,
+    Exit codes: 0 done, 1 unexpected error, 2 bad usage or configuration, 3 no conclusion,
     4 regression found, 5 stopped by a guard, 75 try again later (the cluster is in use or down),
     130 interrupted, 143 terminated.
     """
-    # Libraries log what we say in a sentence of our own; a run keeps it in its folder.
+    # Our messages replace the libraries' logs on the terminal; a run logs them into its folder.
     logging.getLogger().addHandler(logging.NullHandler())
-    interrupts = _heed_signals()
+    interrupts = _handle_signals()
     code = _code_of(command, args, interrupts)
     settle_streams()
     if code or DATABRICKS not in os.environ:
         sys.exit(code)
 
 
-def _heed_signals() -> list[int]:
-    """Have signals end what the main thread does; the list is of those that came."""
+def _handle_signals() -> list[int]:
+    """Make signals interrupt the main thread; the returned list collects the received ones."""
     interrupts: list[int] = []
     was_lost = threading.Event()
 
     def interrupt(number: int, _frame: FrameType | None) -> None:
         interrupts.append(number)
-        is_again = was_lost.is_set()
+        is_repeated = was_lost.is_set()
         was_lost.clear()
-        if number == signal.SIGTERM and interrupts.count(number) > 1 and not is_again:
-            return  # the end is under way; a process group hears of it from several sides
+        if number == signal.SIGTERM and interrupts.count(number) > 1 and not is_repeated:
+            return  # the run is ending; several members of a process group forward the signal
         raise KeyboardInterrupt if number == signal.SIGINT else TerminatedError
 
-    def say_again(lost: sys.UnraisableHookArgs) -> None:
-        """Python drops what is raised in a finalizer, such as those by which py4j lets go."""
+    def repeat_signal(lost: sys.UnraisableHookArgs) -> None:
+        """Repeat a signal whose exception Python dropped in a finalizer, such as py4j's."""
         if isinstance(lost.exc_value, (KeyboardInterrupt, TerminatedError)) and interrupts:
             was_lost.set()
-            # Later, as in here it would be dropped again.
-            again = threading.Timer(_AGAIN_S, os.kill, (os.getpid(), interrupts[-1]))
-            again.daemon = True
-            again.start()
+            # Delayed, as an exception raised here would be dropped again.
+            timer = threading.Timer(_REPEAT_S, os.kill, (os.getpid(), interrupts[-1]))
+            timer.daemon = True
+            timer.start()
         else:
-            tell(lost)
+            default_hook(lost)
 
-    tell, sys.unraisablehook = sys.unraisablehook, say_again
+    default_hook, sys.unraisablehook = sys.unraisablehook, repeat_signal
     for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(name, interrupt)
     return interrupts
@@ -81,9 +81,9 @@ def _code_of(command: click.Command, args: Sequence[str] | None, interrupts: Seq
         result = command.main(
             args=None if args is None else list(args), prog_name=None, standalone_mode=False
         )
-    except click.exceptions.Exit as ended:  # --help and the like
+    except click.exceptions.Exit as ended:  # such as --help
         return int(ended.exit_code)
-    except SystemExit:  # click's, where nobody reads any more what it prints
+    except SystemExit:  # click raises it when its output pipe is closed
         if has_no_reader(1):
             return 0
         raise
@@ -93,56 +93,58 @@ def _code_of(command: click.Command, args: Sequence[str] | None, interrupts: Seq
         error.show()
         return ConfigError.exit_code
     except RedlineError as error:
-        _say(str(error))
+        _report_error(str(error))
         return error.exit_code
-    except Exception as error:  # noqa: BLE001 - the last resort, which keeps what it caught
+    except Exception as error:  # noqa: BLE001 - the last handler, which saves the traceback
         return _unexpected(error, interrupts)
     return result if isinstance(result, int) else 0
 
 
 def _unexpected(error: Exception, interrupts: Sequence[int]) -> int:
-    if interrupts:  # what an interrupt breaks on its way is no error of its own
+    if interrupts:  # the interrupt caused this error
         return _interrupted(interrupts)
     if isinstance(error, BrokenPipeError) and has_no_reader(1):
         return 0
     if isinstance(error, OSError) and error.errno in _OF_THE_MACHINE:
         place = error.filename or "a file, or standard output,"
-        _say(
-            f"{place} cannot be written or read ({error.strerror}); expected room and permission "
-            "there; see to them, or name another place"
+        _report_error(
+            f"{place} cannot be written or read ({error.strerror}); expected free space and "
+            "permission there; provide them, or name another place"
         )
         return ConfigError.exit_code
-    if "py4j" in sys.modules and (told := _of_spark(error)) is not None:
-        _say(str(told))
-        return told.exit_code
-    _say(f"unexpected error: {type(error).__name__}: {_words(error)}\n{_keep()}")
+    if "py4j" in sys.modules and (failure := _spark_failure(error)) is not None:
+        _report_error(str(failure))
+        return failure.exit_code
+    _report_error(
+        f"unexpected error: {type(error).__name__}: {_message(error)}\n{_save_traceback()}"
+    )
     return UNEXPECTED
 
 
-def _of_spark(error: Exception) -> RedlineError | None:
-    """The end of Spark's driver, where this goes back to it."""
+def _spark_failure(error: Exception) -> RedlineError | None:
+    """The failure of Spark's driver that caused this error; None for other errors."""
     from jobs.spark.failures import failure_of
 
     return failure_of(error)
 
 
-def _words(error: Exception) -> str:
-    """What an error says; one of Java's asks a JVM for it, which may be gone."""
+def _message(error: Exception) -> str:
+    """An error's message; a Java error asks the JVM for it, which may have ended."""
     try:
         return str(error)
-    except Exception:  # noqa: BLE001 - the error that is told is the first one
-        return "it has no words"
+    except Exception:  # noqa: BLE001 - the first error is the one to report
+        return "no message"
 
 
 def _interrupted(signals: Sequence[int]) -> int:
     is_terminated = any(number != signal.SIGINT for number in signals)
     word = "terminated" if is_terminated else "interrupted"
-    _say(f"{word}; what was finished before is kept")
+    _report_error(f"{word}; all finished trials are kept")
     return TerminatedError.exit_code if is_terminated else INTERRUPTED
 
 
-def _say(text: str) -> None:
-    # Not at the top: what a terminal needs would be half of the time of `--version`.
+def _report_error(text: str) -> None:
+    # Imported here, as these modules would double the time of `--version`.
     from jobs.console.events import Level, Notice
     from jobs.console.printing import make_reporter
 
@@ -150,12 +152,12 @@ def _say(text: str) -> None:
         reporter.report(Notice(Level.ERROR, text))
 
 
-def _keep() -> str:
-    """Write the traceback being handled to a file, for a bug report; says where it is."""
+def _save_traceback() -> str:
+    """Write the current traceback to a file for a bug report; the sentence that names the file."""
     try:
         path = cache_dir() / "last-error.txt"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(traceback.format_exc(), encoding="utf-8", errors="backslashreplace")
-    except OSError as error:  # then the terminal is the only place left
-        return f"It could not be kept in a file ({error}):\n{traceback.format_exc()}"
-    return f"The traceback is in {path}"
+    except OSError as error:  # the terminal is the only place left
+        return f"The traceback could not be written to a file ({error}):\n{traceback.format_exc()}"
+    return f"The traceback is in {path}; add it to a bug report"

@@ -1,6 +1,6 @@
-"""`redline find-limit`: the boundary line of a cluster.
+"""`redline find-limit`: finds the boundary line of a cluster.
 
-The same as a script for schedulers: spark-submit --py-files WHEEL jobs/find_limit.py …
+Schedulers run it as a script: spark-submit --py-files WHEEL jobs/find_limit.py …
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from jobs.runs.options import RunOptions
 @pattern_options
 @click.option("--goal", type=ConfName("goals"), default="default", show_default=True,
               metavar="NAME|FILE",
-              help="What counts as sustained: a file of conf/goals, or a path; several, "
-                   "separated by commas, are judged from the same trials.")  # fmt: skip
+              help="What counts as sustained: a file of conf/goals, or a path. Several goals, with "
+                   "commas between them, share the same trials.")  # fmt: skip
 @click.option("--confirm", "confirm_s", type=duration_s, metavar="TIME",
-              help="Hold each limit for so long, such as 30m, before it is an answer; the same "
-                   "as --set goal.search.confirm_s=SECONDS.")  # fmt: skip
+              help="Hold each limit for this time, such as 30m, before it counts; the same as "
+                   "--set goal.search.confirm_s=SECONDS.")  # fmt: skip
 @click.option("--offline", type=Count(1, COUNT_MAX), metavar="BROKERS",
-              help="Also find the limits while so many brokers are away, and hold them while "
-                   "these catch up; as --set goal.search.brokers_offline=BROKERS.")  # fmt: skip
+              help="Find also the limits with this many brokers offline, and hold them while these "
+                   "catch up; as --set goal.search.brokers_offline=BROKERS.")  # fmt: skip
 @run_options
 @click.option("--resume", metavar="RUN_ID", type=RunId(),
-              help="Go on with a run that stopped, with the options that it had; --set may change "
-                   "its budget and its guards.")  # fmt: skip
+              help="Continue a stopped run with its own options; --set may change its budget and "
+                   "its guards.")  # fmt: skip
 def find_limit(
     cluster: str,
     workload: str | None,
@@ -43,18 +43,18 @@ def find_limit(
 ) -> int:
     """Find the highest load that a cluster sustains, for each message size.
 
-    A binary search over the number of identical producers: each trial offers a load by one
-    Spark stage, judges it by the brokers' own metrics, and is appended to the Delta tables.
+    The job runs a binary search over the number of identical producers. Each trial offers a load
+    by one Spark stage, is judged by the brokers' own metrics, and is appended to the Delta tables.
     """
-    # Not at the top: --help, and a shell that completes a word, need none of it.
+    # Imported here, as --help and shell completion need none of it.
     from jobs.config import load, load_recorded
     from jobs.runs.launch import launch
     from jobs.runs.limit import LimitRun
     from jobs.runs.recorded_runs import open_recorded_run
 
     held = () if confirm_s is None else (f"goal.search.confirm_s={confirm_s:g}",)
-    away = () if offline is None else (f"goal.search.brokers_offline={offline}",)
-    changed = (*overrides, *held, *away)
+    outage = () if offline is None else (f"goal.search.brokers_offline={offline}",)
+    changed = (*overrides, *held, *outage)
     if resume is not None:
         given = {"cluster": cluster, "workload": workload, "goal": goal}
         named = {name: value for name, value in given.items() if _is_named(name)}
@@ -62,12 +62,12 @@ def find_limit(
             session, settings = open_recorded_run(options, resume, stack)
             config = load_recorded(settings, **named, overrides=changed)
             return launch(LimitRun(config), options, run_id=resume, resumes=True, session=session)
-    assert workload is not None, "only a run that is resumed brings its own"
+    assert workload is not None, "only a resumed run has a recorded workload"
     return launch(LimitRun(load(cluster, workload, goal, changed)), options)
 
 
 def _is_named(option: str) -> bool:
-    """Whether an option stands on the command line."""
+    """Whether the command line contains an option."""
     source = click.get_current_context().get_parameter_source(option)
     return source is ParameterSource.COMMANDLINE
 

@@ -1,6 +1,6 @@
-"""`redline init`: writes a cluster file from the answers to at most five questions.
+"""`redline init`: writes a cluster file from options or from answers to questions.
 
-The same as a script for schedulers: spark-submit --py-files WHEEL jobs/init.py …
+Schedulers run it as a script: spark-submit --py-files WHEEL jobs/init.py …
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ METRICS = ("jmx", "prometheus", "none")
 
 _HEAD = """\
 # Written by redline init. All keys: conf/clusters/example.yaml and docs/configuration.md.
-# Secrets are references, env:NAME or file:PATH, and never written here.
+# Secrets are references, env:NAME or file:PATH; their values are never written here.
 """
 
 
@@ -34,14 +34,15 @@ _HEAD = """\
 @click.option("--servers", metavar="HOST:PORT,…", help="Addresses of some brokers.")
 @click.option("--protocol", type=click.Choice(PROTOCOLS), help="Security of the connections.")
 @click.option("--mechanism", type=click.Choice(MECHANISMS),
-              help="The login, where the protocol has one.")  # fmt: skip
+              help="The SASL mechanism, for the SASL protocols.")  # fmt: skip
 @click.option("--cafile", metavar="FILE",
-              help="Whom to trust, where the protocol has TLS; empty: the system's.")  # fmt: skip
+              help="PEM file of trusted authorities, for TLS; empty for the system's.")  # fmt: skip
 @click.option("--metrics", type=click.Choice(METRICS),
-              help="Where the brokers show their metrics.")  # fmt: skip
+              help="The source of the brokers' metrics.")  # fmt: skip
 @click.option("--metrics-port", type=Count(1, 65_535),
-              help="On every host.  [default: 9999 of JMX, 9404 of Prometheus]")  # fmt: skip
-@click.option("--force", is_flag=True, help="Write over a file that is there.")
+              help="Port of the metrics on every host.  "
+                   "[default: 9999 for JMX, 9404 for Prometheus]")  # fmt: skip
+@click.option("--force", is_flag=True, help="Overwrite an existing file.")
 def init(
     file: Path,
     servers: str | None,
@@ -54,54 +55,54 @@ def init(
 ) -> int:
     """Write a cluster file from the answers to at most five questions, or from options.
 
-    The file is checked as a run would check it, before it is written.
+    The file is checked like the cluster file of a run.
     """
     if file.exists() and not force:
         raise ConfigError(
-            f"{file} is there already; expected a new file; name another, or give --force"
+            f"{file} exists already; expected a new file; name another, or add --force"
         )
     if servers is None:
-        servers = _asked("Addresses of some brokers, with commas between them")
+        servers = _prompt("Addresses of some brokers, with commas between them")
     if protocol is None:
         protocol = _choice("Security of the connections", PROTOCOLS)
     if "SASL" in protocol and mechanism is None:
-        mechanism = _choice("The login", MECHANISMS)
+        mechanism = _choice("SASL mechanism", MECHANISMS)
     if protocol.endswith("SSL") and cafile is None:
-        asked = "The authority's PEM file, empty for those that the system trusts"
-        cafile = _asked(asked, default="", show_default=False)
+        question = "PEM file of the trusted authorities, empty for the system's own"
+        cafile = _prompt(question, default="", show_default=False)
     if metrics is None:
-        metrics = _choice("Where the brokers show their metrics", METRICS)
-    # Not at the top: --help, and a shell that completes a word, need none of it.
+        metrics = _choice("Source of the brokers' metrics", METRICS)
+    # Imported here, as --help and shell completion need none of it.
     from jobs.console.printing import make_reporter
 
-    told = document(servers, protocol, mechanism, cafile, metrics, metrics_port)
-    text = _HEAD + _yaml(told)
+    content = document(servers, protocol, mechanism, cafile, metrics, metrics_port)
+    text = _HEAD + _yaml(content)
     _check(file, text)
     with make_reporter() as reporter:
         note(reporter, f"written: {file}")
-        for name in _named(told):
-            note(reporter, f"set {name} where runs start")
+        for name in _environment_variables(content):
+            note(reporter, f"set {name} in the environment of runs")
         note(reporter, f"next: redline doctor --cluster {file} --workload quick")
     return 0
 
 
 def _choice(question: str, answers: Sequence[str]) -> str:
-    return _asked(question, type=click.Choice(answers), default=answers[0])
+    return _prompt(question, type=click.Choice(answers), default=answers[0])
 
 
-def _asked(question: str, **options: Any) -> str:
-    """What somebody answers.
+def _prompt(question: str, **options: Any) -> str:
+    """The user's answer.
 
     Raises:
-        ConfigError: nobody can.
+        ConfigError: standard input is no terminal.
     """
     try:
         answer: str = click.prompt(question, **options)
     except click.Abort:
-        if sys.stdin.isatty():  # somebody who wants no more of it
+        if sys.stdin.isatty():  # the user pressed ^C
             raise
         raise ConfigError(
-            f"nobody answers {question!r}; expected a terminal, or all answers as options; see "
+            f"{question!r} has no answer; expected a terminal, or all answers as options; see "
             "redline init --help"
         ) from None
     return answer
@@ -115,7 +116,7 @@ def document(
     metrics: str,
     metrics_port: int | None = None,
 ) -> dict[str, Any]:
-    """The cluster file as a map."""
+    """The content of the cluster file."""
     found: dict[str, Any] = {
         "bootstrap_servers": [each.strip() for each in servers.split(",") if each.strip()]
     }
@@ -137,27 +138,27 @@ def document(
     return {**found, "security": security} if security else found
 
 
-def _yaml(told: dict[str, Any]) -> str:
+def _yaml(content: dict[str, Any]) -> str:
     from ruamel.yaml import YAML
 
     writer = YAML()
     writer.indent(mapping=2, sequence=4, offset=2)
     stream = io.StringIO()
-    writer.dump(told, stream)
+    writer.dump(content, stream)
     return stream.getvalue()
 
 
-def _named(told: dict[str, Any]) -> list[str]:
-    """Environment variables that the file points at."""
-    values = told.get("security", {}).values()
+def _environment_variables(content: dict[str, Any]) -> list[str]:
+    """The environment variables that the file refers to."""
+    values = content.get("security", {}).values()
     return [each.removeprefix("env:") for each in values if str(each).startswith("env:")]
 
 
 def _check(file: Path, text: str) -> None:
-    """Write the file, and take it back where a run would refuse it.
+    """Write the file, and undo that where a run would refuse it.
 
     Raises:
-        ConfigError: it would; or it cannot be written.
+        ConfigError: a run would refuse the file, or it cannot be written.
     """
     from jobs.config.loading import load_cluster
 

@@ -1,6 +1,6 @@
-"""`redline runs list|show|tag|delete`: what runs found, from the folders that they left.
+"""`redline runs list|show|tag|delete`: manages the folders of runs.
 
-The same as a script for schedulers: spark-submit --py-files WHEEL jobs/list_runs.py …
+Schedulers run it as a script: spark-submit --py-files WHEEL jobs/list_runs.py …
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ def runs() -> None:
 
 @runs.command("list")
 @out_option
-@click.option("--tag", metavar="TAG", help="Only those that are called so.")
+@click.option("--tag", metavar="TAG", help="List only runs with this tag.")
 @json_option
 def list_runs(out: Path, tag: str | None, json_file: Path | None) -> int:
-    """List all runs, the newest first, and write OUT/index.html, their page."""
+    """List all runs, the newest first, and write their page, OUT/index.html."""
     every = known_runs(out, is_locked)
     found = [each for each in every if tag is None or tag in each.tags]
     if json_file is not None:
@@ -53,8 +53,8 @@ def list_runs(out: Path, tag: str | None, json_file: Path | None) -> int:
             reporter.report(Table(f"Runs in {out}", COLUMNS, tuple(table_rows(found))))
             note(reporter, f"page: {write_index(out, every)}")
         else:
-            called = "" if tag is None else f" with the tag {tag}"
-            note(reporter, f"there is no run{called} in {out}")
+            tagged = "" if tag is None else f" with the tag {tag}"
+            note(reporter, f"0 runs{tagged} in {out}")
     return 0
 
 
@@ -62,19 +62,19 @@ def list_runs(out: Path, tag: str | None, json_file: Path | None) -> int:
 @_RUN
 @out_option
 def show(run_id: str, out: Path) -> int:
-    """Show a run: what it was, what it found, and where its files are."""
-    one = _known(out, run_id)
+    """Show a run: its job, its answer and its files."""
+    known = _known_run(out, run_id)
     with make_reporter() as reporter:
         facts = {
-            "job": one.job,
-            "started": one.started_at,
-            "status": one.status,
-            "cluster": one.cluster,
-            "workload": one.workload,
-            "goal": one.goal,
-            "answer": one.answer,
-            "tags": ", ".join(one.tags),
-            "page": str(out / one.page) if one.page else "",
+            "job": known.job,
+            "started": known.started_at,
+            "status": known.status,
+            "cluster": known.cluster,
+            "workload": known.workload,
+            "goal": known.goal,
+            "answer": known.answer,
+            "tags": ", ".join(known.tags),
+            "page": str(out / known.page) if known.page else "",
         }
         rows = tuple((name, text) for name, text in facts.items() if text)
         reporter.report(Table(run_id, ("", ""), rows))
@@ -87,56 +87,57 @@ def show(run_id: str, out: Path) -> int:
 @_RUN
 @click.argument("tags", nargs=-1, required=True, metavar="TAG...")
 @out_option
-@click.option("--remove", is_flag=True, help="Take the tags away.")
+@click.option("--remove", is_flag=True, help="Remove the tags.")
 def tag_run(run_id: str, tags: tuple[str, ...], out: Path, remove: bool) -> int:
-    """Call a run something, so that it is found again; `baseline` for example."""
-    _known(out, run_id)
+    """Tag a run, for example as `baseline`, for `redline runs list --tag`."""
+    _known_run(out, run_id)
     had = tags_of(out / run_id)
     kept = [each for each in had if each not in tags]
     write_tags(out / run_id, kept if remove else [*kept, *dict.fromkeys(tags)])
     with make_reporter() as reporter:
-        note(reporter, f"{run_id} is called {', '.join(tags_of(out / run_id)) or 'nothing'}")
+        note(reporter, f"tags of {run_id}: {', '.join(tags_of(out / run_id)) or 'none'}")
     return 0
 
 
 @runs.command("delete")
 @_RUN
 @out_option
-@click.option("--yes", is_flag=True, help="Delete it; else it is only said what would go.")
+@click.option("--yes", is_flag=True, help="Delete the files; without it they are only counted.")
 def delete(run_id: str, out: Path, yes: bool) -> int:
     """Delete the folder of a run with all of its files; its rows in the Delta tables stay."""
-    one = _known(out, run_id)
+    known = _known_run(out, run_id)
     folder = out / run_id
     files = [each for each in folder.rglob("*") if each.is_file()]
     with make_reporter() as reporter:
         if not yes:
-            note(reporter, f"{folder} has {len(files)} files ({one.answer}); --yes deletes them")
+            note(reporter, f"{len(files)} files in {folder} ({known.answer}); --yes deletes them")
             return 0
         try:
             shutil.rmtree(folder)
         except OSError as error:
             raise ConfigError(
                 f"{folder} cannot be deleted ({error.strerror}); expected a folder that this user "
-                "may delete; see what holds it"
+                "may delete; check its permissions"
             ) from error
-        note(reporter, f"deleted {len(files)} files of {run_id}; its rows stay in the tables")
+        note(reporter, f"deleted {len(files)} files of {run_id}; the Delta tables keep its rows")
     return 0
 
 
-def _known(out: Path, run_id: str) -> KnownRun:
-    """A run of this id.
+def _known_run(out: Path, run_id: str) -> KnownRun:
+    """The run with this id.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: the folder has no such run.
     """
     found = known_runs(out, is_locked)
     for each in found:
         if each.run_id == run_id:
             return each
     newest = ", ".join(each.run_id for each in found[:5])
-    there = f"the newest of which are {newest}; name one of them" if newest else "it has none"
+    there = f"one of its runs (newest: {newest})" if newest else "a folder with runs"
     raise ConfigError(
-        f"the run {run_id} is not in {out}; expected one of its runs, {there}, or give its --out"
+        f"the run {run_id} is not in {out}; expected {there}; correct the id, or name the folder "
+        "with --out"
     )
 
 

@@ -1,6 +1,6 @@
-"""`redline nightly`: measure a suite and compare it with the nights before.
+"""`redline nightly`: measures a suite and compares it with earlier nights.
 
-The same as a script for schedulers: spark-submit --py-files WHEEL jobs/nightly.py …
+Schedulers run it as a script: spark-submit --py-files WHEEL jobs/nightly.py …
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from metrics.common.errors import ConfigError
 @click.option("--cluster", metavar="NAME|FILE",
               help="The brokers, instead of the suite's.")  # fmt: skip
 @click.option("--night", metavar="NAME",
-              help="Names the night, such as its date: tried again, it goes on where it "
-                   "stopped.  [default: the run's id]")  # fmt: skip
+              help="The name of the night, such as its date; a second run with the same name "
+                   "continues the night.  [default: the run's id]")  # fmt: skip
 @click.option("--budget-s", type=Amount(min=0, min_open=True), metavar="SECONDS",
-              help="Begin no case that would end later, instead of the suite's.")  # fmt: skip
+              help="Begin no case that would end later; replaces the suite's budget.")  # fmt: skip
 @click.option("--junit", metavar="FILE", type=OutputFile(),
-              help="Write JUnit XML for a CI server, too.")  # fmt: skip
+              help="Also write JUnit XML for a CI server.")  # fmt: skip
 @run_options
 def nightly(
     suite: str,
@@ -39,12 +39,12 @@ def nightly(
     overrides: tuple[str, ...],
     options: RunOptions,
 ) -> int:
-    """Measure the cases of a suite, and tell which of them are worse than before.
+    """Measure the cases of a suite, and report which of them are worse than before.
 
-    Exit codes: 4 regression, 3 no case came to a conclusion, 0 none of both; the first night
-    has nothing to compare with and ends with 0.
+    Exit codes: 4 for a regression, 3 when no case came to a conclusion, 0 otherwise. The first
+    night has no earlier one to compare with, and ends with 0.
     """
-    # Not at the top: --help, and a shell that completes a word, need none of it.
+    # Imported here, as --help and shell completion need none of it.
     from jobs.config.base import is_name
     from jobs.config.suite import configuration_of, load_suite
     from jobs.runs.launch import launch

@@ -1,7 +1,7 @@
-"""What the notebooks share: parameters, the tables, and how rows and charts are shown.
+"""The functions that the notebooks share: parameters, tables, and the display of rows.
 
-Works in Jupyter, on Databricks and with Spark Connect: nothing here needs the driver's JVM,
-unless it has to start Spark itself.
+The module works in Jupyter, on Databricks and with Spark Connect. It needs the driver's JVM only
+to start Spark.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from metrics.arrow_schema import ddl
 from metrics.common.errors import ConfigError
-from metrics.reporting.notebook_display import Shown, table_html
+from metrics.reporting.notebook_display import NotebookOutput, table_html
 from metrics.tables.schema import SCHEMAS
 from metrics.tables.store import TableStore
 
@@ -26,15 +26,15 @@ _MISSING = ("DELTA_TABLE_NOT_FOUND", "PATH_NOT_FOUND", "TABLE_OR_VIEW_NOT_FOUND"
 
 
 def parameter(name: str, default: Value, label: str) -> Value:
-    """A notebook's parameter: the value of a widget on Databricks, elsewhere the default.
+    """A notebook's parameter: the widget's value on Databricks, and the default elsewhere.
 
     Args:
-        name: of the widget.
-        default: also says the type: a text, a whole number or a number.
-        label: what a reader sees beside the widget.
+        name: the widget's name.
+        default: the default value, whose type the parameter has.
+        label: the text beside the widget.
 
     Raises:
-        ConfigError: what stands in the widget is not of the default's type.
+        ConfigError: the widget's value does not have the default's type.
     """
     dbutils = _given("dbutils")
     if dbutils is None:
@@ -52,7 +52,7 @@ def parameter(name: str, default: Value, label: str) -> Value:
 
 
 def _given(name: str) -> Any:
-    """What the notebook's host put among the notebook's names, or None."""
+    """A variable that the notebook's host defined, or None."""
     try:
         from IPython.core.getipython import get_ipython
     except ImportError:
@@ -65,18 +65,18 @@ def open_tables(where: str, spark: SparkSession | None = None) -> TableStore:
     """The tables at a path, or in a schema of a catalog.
 
     Args:
-        where: a path with a slash in it, as Spark's server sees it, or a schema's name.
-        spark: the session to read with. By default the notebook's own `spark`; else the
-            Spark Connect server that SPARK_REMOTE names; else a local session.
+        where: a path with a slash, as Spark's server sees it, or a schema's name.
+        spark: the session to read with. The default is the notebook's own `spark`, then the
+            Spark Connect server that SPARK_REMOTE names, then a local session.
 
     Raises:
-        ConfigError: there are no tables of ours.
+        ConfigError: the place has no tables of kafka-redline.
     """
     tables = TableStore(spark or _given("spark") or _session(), where)
     if not _is_there(tables, "runs"):
         raise ConfigError(
-            f"there is no table at {tables.address('runs')}; expected the tables of a run, "
-            "OUT/tables or what --tables named; correct the parameter `where`"
+            f"{tables.address('runs')} does not exist; expected the tables of a run, OUT/tables or "
+            "the value of --tables; correct the parameter `where`"
         )
     return tables
 
@@ -94,7 +94,7 @@ def _session() -> SparkSession:
 
 
 def rows_of(tables: TableStore, table: str, run_id: str | None = None) -> DataFrame:
-    """A table's rows, none where the table is not there."""
+    """The rows of a table; none where the table does not exist."""
     if _is_there(tables, table):
         return tables.read(table, run_id)
     return tables.read("runs").sparkSession.createDataFrame([], ddl(SCHEMAS[table]))
@@ -112,12 +112,12 @@ def _is_there(tables: TableStore, table: str) -> bool:
 
 
 def rows(frame: DataFrame) -> list[dict[str, Any]]:
-    """The rows of a small DataFrame, as the charts take them."""
+    """The rows of a small DataFrame, in the form that the charts take."""
     return [row.asDict(recursive=True) for row in frame.collect()]
 
 
-def table(frame: DataFrame, limit: int = ROWS_SHOWN) -> Shown:
-    """A DataFrame's first rows as a table with whole sentences and readable numbers."""
+def table(frame: DataFrame, limit: int = ROWS_SHOWN) -> NotebookOutput:
+    """The first rows of a DataFrame as an HTML table with readable numbers."""
     found = [tuple(row) for row in frame.limit(limit + 1).collect()]
     note = f"The first {limit} rows." if len(found) > limit else ""
-    return Shown(table_html(frame.columns, found[:limit], note))
+    return NotebookOutput(table_html(frame.columns, found[:limit], note))

@@ -1,4 +1,4 @@
-"""Options that several jobs have, so that they are called and explained alike."""
+"""The options that several jobs share, with the same names and help in all of them."""
 
 from __future__ import annotations
 
@@ -20,48 +20,49 @@ from metrics.reporting.files import require_place
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-USUAL_WORKLOAD = "demo"
-"""Of a testbed."""
+TESTBED_WORKLOAD = "demo"
+"""The default workload on a testbed."""
 
 COUNT_MAX = 1_000_000_000
-"""More of anything that an option counts is a slip of the hand."""
+"""Upper bound of every count; a larger one is a typing error."""
 
 
 def duration_s(text: str) -> float:
-    """A time with its unit, such as 90s, 30m or 1.5h [s].
+    """The seconds of a time with its unit, such as 90s, 30m or 1.5h [s].
 
     Raises:
-        ConfigError: it is none.
+        ConfigError: the text is no such time.
     """
     seconds = amount(text, "seconds")
     if not seconds:
         raise ConfigError(
-            f"{text!r} is no time; expected a number above 0 and s, m or h, such as 30m"
+            f"{text!r} is no time; expected a number above 0 with the unit s, m or h; write for "
+            "example 30m"
         )
     return float(seconds)
 
 
-class Lasting(click.ParamType):  # type: ignore[type-arg]  # not generic in older versions
-    """How long something lasts: a number of seconds, or a time with its unit such as 8h."""
+class Duration(click.ParamType):  # type: ignore[type-arg]  # not generic in older versions
+    """A duration: a number of seconds, or a time with its unit such as 8h."""
 
     name = "time"
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        """Seconds; refuses what is no time, or none that ends."""
+        """The duration [s]; fails for a value that is no time, or not finite."""
         text = str(value).strip()
         try:
             seconds = float(text)
         except ValueError:
             return duration_s(text)
         if not 0 < seconds < math.inf:
-            self.fail(f"{value!r} is no time above 0.", param, ctx)
+            self.fail(f"{value!r} is no finite time above 0.", param, ctx)
         return seconds
 
 
 class ConfName(click.ParamType):  # type: ignore[type-arg]  # not generic in older versions
-    """The name of a file of a folder of conf, or the path of another; shells complete both."""
+    """The name of a file in a folder of conf, or the path of another; shells complete both."""
 
     name = "text"
 
@@ -71,8 +72,8 @@ class ConfName(click.ParamType):  # type: ignore[type-arg]  # not generic in old
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        """The names that begin so, and whatever files do."""
-        # Not at the top: it reads all of the configuration's models, and options need none.
+        """The names and the files that begin with the incomplete word."""
+        # Imported here, as it loads all configuration models, and options need none of them.
         from jobs.config.files import names_in
 
         names = [each for each in names_in(self._folder) if each.startswith(incomplete)]
@@ -93,7 +94,7 @@ class Amount(click.FloatRange):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        """The number; refuses nan and the infinities, which compare with nothing."""
+        """The number; fails for nan and the infinities."""
         number = float(super().convert(value, param, ctx))
         if not math.isfinite(number):
             self.fail(f"{value!r} is no finite number.", param, ctx)
@@ -101,44 +102,44 @@ class Amount(click.FloatRange):
 
 
 class OutputFile(click.ParamType):  # type: ignore[type-arg]  # not generic in older versions
-    """A file to leave; a place that takes none is refused before anything else is done."""
+    """A file to write; a place where it cannot be written is refused before the job starts."""
 
     name = "file"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
-        """Its path.
+        """The path of the file.
 
         Raises:
-            ConfigError: no file can be written there.
+            ConfigError: the file cannot be written there.
         """
         path = Path(value)
-        require_place(_spelled(param), path)
+        require_place(_name_of(param), path)
         return path
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        """Whatever files there are."""
+        """The files that begin with the incomplete word."""
         return [CompletionItem(incomplete, type="file")]
 
 
-def _spelled(param: click.Parameter | None) -> str:
-    """As the command line has it: --json, FILE."""
+def _name_of(param: click.Parameter | None) -> str:
+    """The name of a parameter on the command line, such as --json or FILE."""
     if isinstance(param, click.Option):
         return param.opts[0]
     return "FILE" if param is None else param.human_readable_name
 
 
 class RunId(click.ParamType):  # type: ignore[type-arg]  # not generic in older versions
-    """The id of a run, a sweep or a comparison, which names its folder and its rows."""
+    """The id of a run, a sweep or a comparison; it names the folder and the rows."""
 
     name = "id"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """The id; refuses what could be a path or a part of a query."""
+        """The id; fails for a value that could be a path or part of a query."""
         if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,120}", str(value)) is None:
             self.fail(
-                f"{value!r} is no id of a run: expected letters, digits, dots, dashes and "
+                f"{value!r} is no id of a run; expected letters, digits, dots, dashes and "
                 "underscores, such as 20261122-210000-ab12.",
                 param,
                 ctx,
@@ -148,7 +149,7 @@ class RunId(click.ParamType):  # type: ignore[type-arg]  # not generic in older 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        """The folders in --out that begin so, the newest first."""
+        """The folders in --out that begin with the incomplete word, the newest first."""
         out = Path(ctx.params.get("out") or "out")
         found = [each.name for each in out.iterdir() if each.is_dir()] if out.is_dir() else []
         own = (each for each in found if each.startswith(incomplete) and each[:1].isalnum())
@@ -156,24 +157,24 @@ class RunId(click.ParamType):  # type: ignore[type-arg]  # not generic in older 
 
 
 class RunPlace(RunId):
-    """The id of a run in --out, or the path of its folder wherever that is."""
+    """The id of a run in --out, or the path of its folder."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """As it is given; refuses what is neither."""
+        """The value itself; fails when it is neither an id nor a path."""
         return str(value) if "/" in str(value) else super().convert(value, param, ctx)
 
 
 class Tables(click.ParamType):  # type: ignore[type-arg]  # not generic in older versions
-    """A path of Spark's, which has a slash, or the name of a schema, which has none."""
+    """The place of the Delta tables: a path that Spark reads, with a slash, or a schema's name."""
 
     name = "tables"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """As it is given; refuses a name that somebody who sees a folder may mean otherwise."""
+        """The value itself; fails for a name that could mean a local folder or a schema."""
         name = str(value)
         if "/" not in name and "." not in name and Path(name).is_dir():
             self.fail(
-                f"{name!r} is a folder here, and a name without a slash is a schema's: write "
+                f"{name!r} is a folder here, and a name without a slash means a schema; write "
                 f"./{name} for the folder, or spark_catalog.{name} for the schema.",
                 param,
                 ctx,
@@ -182,7 +183,7 @@ class Tables(click.ParamType):  # type: ignore[type-arg]  # not generic in older
 
 
 def place_of(out: Path, run: str) -> Path:
-    """The folder that a `RunPlace` names."""
+    """The folder of the run that a `RunPlace` names."""
     return Path(run) if "/" in run else out / run
 
 
@@ -192,7 +193,7 @@ _CLUSTER = click.option(
     default="testbed",
     show_default=True,
     metavar="NAME|FILE",
-    help="The brokers: a file of conf/clusters, or a path.",
+    help="The cluster: a file of conf/clusters, or a path.",
 )
 _WORKLOAD = click.option(
     "--workload",
@@ -205,7 +206,7 @@ _SET = click.option(
     "overrides",
     multiple=True,
     metavar="FILE.KEY=VALUE",
-    help="Override a key, as workload.producer.acks=all; may be repeated.",
+    help="Override a key, such as workload.producer.acks=all; may be repeated.",
 )
 out_option = click.option(
     "--out",
@@ -213,13 +214,13 @@ out_option = click.option(
     show_default=True,
     metavar="DIR",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Where runs have their folders.",
+    help="The folder of all runs.",
 )
 tables_option = click.option(
     "--tables",
     type=Tables(),
     metavar="PATH|SCHEMA",
-    help="The Delta tables: any path of Spark's, or a catalog's schema.  [default: OUT/tables]",
+    help="The Delta tables: a path that Spark reads, or a catalog's schema.  [default: OUT/tables]",
 )
 _SLOTS = click.option(
     "--slots",
@@ -227,22 +228,24 @@ _SLOTS = click.option(
     help="Tasks that share the load.  [default: as many as Spark can run at once]",
 )
 _DRY_RUN = click.option(
-    "--dry-run", is_flag=True, help="Print the plan, its duration and its bytes; load nothing."
+    "--dry-run",
+    is_flag=True,
+    help="Print the plan with its duration and its bytes, and load nothing.",
 )
 _YES = click.option(
-    "--yes", is_flag=True, help="Load a cluster that is not a testbed without asking."
+    "--yes", is_flag=True, help="Load a cluster that is not a testbed, without asking."
 )
 
 
-class Listening(click.ParamType):  # type: ignore[type-arg]  # not generic in older versions
-    """A port of this machine, alone or after a host: 9464, 0.0.0.0:9464."""
+class ListenAddress(click.ParamType):  # type: ignore[type-arg]  # not generic in older versions
+    """A port of this machine, alone or after a host: 9464 or 0.0.0.0:9464."""
 
     name = "port"
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[str, int]:
-        """Host and port; refuses what is none."""
+        """Host and port; fails for a value that is no port."""
         host, _, port = str(value).rpartition(":")
         if not port.isdecimal() or int(port) > 65_535:
             self.fail(f"{value!r} is no port; expected one such as 9464 or 0.0.0.0:9464.")
@@ -252,84 +255,84 @@ class Listening(click.ParamType):  # type: ignore[type-arg]  # not generic in ol
 _METRICS_PORT = click.option(
     "--metrics-port",
     "metrics_at",
-    type=Listening(),
+    type=ListenAddress(),
     metavar="[HOST:]PORT",
-    help="Serve live values for Prometheus there; on loopback unless a HOST is given.",
+    help="Serve live values for Prometheus at this port; on loopback unless a HOST is given.",
 )
 _NOTIFY = click.option(
     "--notify",
     "notify_from",
     multiple=True,
     metavar="env:NAME|file:PATH",
-    help="Send messages at the start and the end, to the addresses of apprise that are there; may "
-    "be repeated.",
+    help="Send messages at the start and the end; the named variable or file holds the addresses, "
+    "in the form of apprise; may be repeated.",
 )
 json_option = click.option(
     "--json",
     "json_file",
     metavar="FILE",
     type=OutputFile(),
-    help="Write the answer for programs there, too.",
+    help="Also write the answer for programs to this file.",
 )
 lock_option = click.option(
     "--no-lock",
     "locks",
     flag_value=False,
     default=True,
-    help="Load the cluster without its lock, where brokers permit none; nobody may load it, too.",
+    help="Load the cluster without its lock, where the brokers deny it; no other run may load it.",
 )
 
 
 def pattern_options(command: Command) -> Command:
-    """`--cluster` and `--workload`, which only a testbed has a default of."""
+    """The options `--cluster` and `--workload`; the workload has a default on a testbed only."""
 
     @functools.wraps(command)
     def gathered(*, workload: str | None, **own: Any) -> Any:
-        is_resumed = own.get("resume") is not None  # and has its workload
+        is_resumed = own.get("resume") is not None  # a resumed run has a recorded workload
         named = workload
         if named is None and not is_resumed:
-            named = _usual_workload(own["cluster"], own["overrides"])
+            named = _default_workload(own["cluster"], own["overrides"])
         return command(workload=named, **own)
 
     return _CLUSTER(_WORKLOAD(gathered))  # type: ignore[return-value]
 
 
-def _usual_workload(cluster: str, overrides: tuple[str, ...]) -> str:
-    """The laptop's, where the brokers are on one.
+def _default_workload(cluster: str, overrides: tuple[str, ...]) -> str:
+    """The default workload of a testbed.
 
     Raises:
-        ConfigError: they are not, and nobody wants that load by mistake.
+        ConfigError: the cluster is no testbed, and has no default workload.
     """
     from jobs.config.loading import available, load_cluster
 
     try:
         is_testbed = load_cluster(cluster, overrides).testbed is not None
-    except ConfigError:  # whoever loads it next says what is wrong
-        return USUAL_WORKLOAD
+    except ConfigError:  # the job loads the file again and reports the error
+        return TESTBED_WORKLOAD
     if not is_testbed:
         known = ", ".join(available("workload"))
         raise ConfigError(
-            f"cluster {cluster} is no testbed, and no --workload is given; expected one of {known},"
-            " or the path of a YAML file, as what a laptop's brokers get says nothing of others; "
-            "name one, such as --workload quick"
+            f"cluster {cluster} is no testbed, and --workload is missing; expected one of {known}, "
+            "or the path of a YAML file, as only testbeds have a default workload; add for example "
+            "--workload quick"
         )
-    return USUAL_WORKLOAD
+    return TESTBED_WORKLOAD
 
 
 def place_options(command: Command) -> Command:
-    """`--set`, `--out`, `--tables` and `--slots`."""
+    """The options `--set`, `--out`, `--tables` and `--slots`."""
     return _SET(out_option(tables_option(_SLOTS(command))))
 
 
-_ASKED = tuple(each.name for each in fields(RunOptions))
+_RUN_OPTIONS = tuple(each.name for each in fields(RunOptions))
 
 
 def run_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options of a job that loads a cluster: `--set` as `overrides`, the rest as `asked`."""
+    """The options of a job that loads a cluster: `--set` as `overrides`, the rest as `options`."""
 
     @functools.wraps(command)
     def gathered(**given: Any) -> Any:
-        own = {name: value for name, value in given.items() if name not in _ASKED}
-        return command(options=RunOptions(**{name: given[name] for name in _ASKED}), **own)
+        own = {name: value for name, value in given.items() if name not in _RUN_OPTIONS}
+        return command(options=RunOptions(**{name: given[name] for name in _RUN_OPTIONS}), **own)
 
     return place_options(_DRY_RUN(_YES(lock_option(json_option(_METRICS_PORT(_NOTIFY(gathered)))))))

@@ -1,4 +1,4 @@
-"""`redline plan`: how many brokers a load needs, from the limits that a run found."""
+"""`redline plan`: calculates how many brokers a load needs, from the limits of a run."""
 
 from __future__ import annotations
 
@@ -19,32 +19,32 @@ from metrics.traffic.sizes import MESSAGE_BYTES_MAX
     "run_id",
     metavar="RUN_ID|DIR",
     type=RunPlace(),
-    help="A finished run of --out, or the folder of one, whose limits to plan with.",
+    help="A finished run of --out, or its folder, whose limits to plan with.",
 )
 @click.option(
     "--limit",
     "limit_mb_per_s",
     type=Amount(min=0, min_open=True),
     metavar="MB/S",
-    help="A limit per broker known otherwise, instead of --run.",
+    help="A known limit per broker, instead of --run.",
 )
 @click.option(
     "--sweep",
     "sweep_id",
     metavar="SWEEP_ID|DIR",
     type=RunPlace(),
-    help="A sweep of --out, or the folder of one, of whose set-ups the smallest is wanted.",
+    help="A sweep of --out, or its folder; the answer is the smallest set-up that suffices.",
 )
-@click.option("--goal", metavar="NAME", help="Of a run with several goals, the one to plan by.")
+@click.option("--goal", metavar="NAME", help="The goal to plan by, where the run has several.")
 @click.option(
     "--mb-per-s",
     type=Amount(min=0, min_open=True),
-    help="Payload from producers today, all brokers together.",
+    help="Today's payload from producers, all brokers together.",
 )
 @click.option(
     "--gb-per-day",
     type=Amount(min=0, min_open=True),
-    help="The same as the payload of a day, in 10⁹ bytes, spread evenly over it.",
+    help="The same as payload per day, in 10⁹ bytes, evenly over the day.",
 )
 @click.option(
     "--message-bytes",
@@ -64,21 +64,21 @@ from metrics.traffic.sizes import MESSAGE_BYTES_MAX
     type=Count(0, COUNT_MAX),
     default=1,
     show_default=True,
-    help="Groups that each read everything.",
+    help="Consumer groups that each read everything.",
 )
 @click.option(
     "--growth",
     type=Amount(min=0),
     default=0.0,
     show_default=True,
-    help="How much the payload grows until brokers are bought again; 0.5 is by half.",
+    help="Growth of the payload until the next purchase of brokers; 0.5 is growth by half.",
 )
 @click.option(
     "--offline",
     type=Amount(0, 1, max_open=True),
     default=0.0,
     show_default=True,
-    help="Share of brokers that may be offline; 0.2 is a fifth.",
+    help="Share of the brokers that may be offline; 0.2 is a fifth.",
 )
 @click.option(
     "--headroom",
@@ -90,7 +90,7 @@ from metrics.traffic.sizes import MESSAGE_BYTES_MAX
 @click.option(
     "--link-mbit-per-s",
     type=Amount(min=0, min_open=True),
-    help="Speed of a broker's network interface, to see whether it binds first.",
+    help="Speed of a broker's network interface, to check whether it binds first.",
 )
 @out_option
 @json_option
@@ -111,17 +111,20 @@ def plan(  # noqa: PLR0913, PLR0917 - one for each option
     out: Path,
     json_file: Path | None,
 ) -> None:
-    """Say how many brokers a load needs, with what headroom, and what binds first.
+    """Calculate how many brokers a load needs, with their headroom and what binds first.
 
-    The limits are those of a run (--run), of which it buys for the lower end of the 90 %
-    interval, or one that you know (--limit). With --sweep it says which of the measured set-ups
-    is the smallest that carries the load.
+    The limits come from a run (--run), by the lower ends of their 90 % intervals, or from
+    --limit. With --sweep the answer is the smallest of the measured set-ups that carries the load.
     """
-    # Not at the top: --help, and a shell that completes a word, need none of it.
+    # Imported here, as --help and shell completion need none of it.
     from jobs.runs.planning import choose_setup, plan_brokers
 
     if (mb_per_s is None) == (gb_per_day is None):
-        raise ConfigError("expected exactly one of --mb-per-s and --gb-per-day; give one of them")
+        count = 0 if mb_per_s is None else 2
+        raise ConfigError(
+            f"{count} of --mb-per-s and --gb-per-day are given; expected exactly one of them; "
+            "correct the options"
+        )
     demand = Demand(
         (gb_per_day or 0.0) * 1e3 / DAY_S if mb_per_s is None else mb_per_s,
         message_bytes,
@@ -132,10 +135,11 @@ def plan(  # noqa: PLR0913, PLR0917 - one for each option
         headroom,
         link_mbit_per_s,
     )
-    if [run_id, limit_mb_per_s, sweep_id].count(None) != 2:
+    given = 3 - [run_id, limit_mb_per_s, sweep_id].count(None)
+    if given != 1:
         raise ConfigError(
-            "expected exactly one of --run (of a search), --limit (MB/s per broker) and --sweep; "
-            "give one of them"
+            f"{given} of --run, --limit and --sweep are given; expected exactly one of them; "
+            "correct the options"
         )
     if sweep_id is not None:
         choose_setup(place_of(out, sweep_id), demand, json_file)

@@ -1,6 +1,6 @@
-"""`redline report`: a run as one page that people can pass around.
+"""`redline report`: writes the HTML report of a run again.
 
-The same as a script for schedulers: spark-submit --py-files WHEEL jobs/report.py …
+Schedulers run it as a script: spark-submit --py-files WHEEL jobs/report.py …
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from jobs.options import OutputFile, RunId, out_option, tables_option
               type=OutputFile(),
               help="The page to write.  [default: OUT/RUN_ID/report.html]")  # fmt: skip
 def report(run_id: str, out: Path, tables: str | None, target: Path | None) -> None:
-    """Write a run as one HTML page: the answer, its evidence, and how to make it again.
+    """Write a run's HTML report: its answer, its evidence, and the command to repeat it.
 
-    The page holds all that it shows and loads nothing. A run writes its own at its end;
-    this makes it anew, from the Delta tables.
+    The page contains everything that it shows, and needs no network. Each run writes its report
+    at its end; this job writes it again, from the Delta tables.
     """
-    # Not at the top: --help, and a shell that completes a word, need none of it.
+    # Imported here, as --help and shell completion need none of it.
     from jobs.runs.report_regeneration import regenerate_report
 
     regenerate_report(run_id, out, tables, target)

@@ -1,6 +1,6 @@
-"""`redline sweep`: an experiment, each of whose cases is measured like a run of its own.
+"""`redline sweep`: measures an experiment, each case as a run.
 
-The same as a script for schedulers: spark-submit --py-files WHEEL jobs/sweep.py …
+Schedulers run it as a script: spark-submit --py-files WHEEL jobs/sweep.py …
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from jobs.runs.options import RunOptions
 @click.command("sweep")
 @click.argument("experiment", metavar="EXPERIMENT", type=ConfName("experiments"))
 @click.option("--cluster", metavar="NAME|FILE",
-              help="The brokers, instead of the experiment's.")  # fmt: skip
+              help="The cluster; replaces the experiment's.")  # fmt: skip
 @click.option("--quick", is_flag=True,
-              help="With the settings by which the experiment's file makes it short.")  # fmt: skip
+              help="Use the experiment's settings for a short sweep.")  # fmt: skip
 @click.option("--repeats", type=Count(1, 100),
-              help="How often each case is measured, instead of the experiment's; from 3 on "
-                   "the intervals know what changes from start to start.")  # fmt: skip
+              help="How often each case is measured; replaces the experiment's. From 3 on the "
+                   "intervals include the difference between starts.")  # fmt: skip
 @click.option("--budget-s", type=Amount(min=0, min_open=True), metavar="SECONDS",
-              help="Begin no case that would end later, instead of the experiment's.")  # fmt: skip
+              help="Begin no case that would end later; instead of the file's budget.")  # fmt: skip
 @click.option("--resume", metavar="SWEEP_ID", type=RunId(),
-              help="Go on with a sweep that stopped: no case is measured twice.")  # fmt: skip
+              help="Continue a stopped sweep; no case is measured twice.")  # fmt: skip
 @run_options
 def sweep(
     experiment: str,
@@ -36,11 +36,12 @@ def sweep(
     overrides: tuple[str, ...],
     options: RunOptions,
 ) -> int:
-    """Measure the cases of an experiment, and say what each thing that varies does.
+    """Measure the cases of an experiment, and report the effect of each varied setting.
 
-    EXPERIMENT is a file of conf/experiments, or a path. Exit code 3 when a case has no answer.
+    EXPERIMENT is a file of conf/experiments, or a path. The exit code is 3 when a case has no
+    answer.
     """
-    # Not at the top: --help, and a shell that completes a word, need none of it.
+    # Imported here, as --help and shell completion need none of it.
     from jobs.config.experiment import load_sweep
     from jobs.runs.sweep.command import execute_sweep
 

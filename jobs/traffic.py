@@ -1,6 +1,6 @@
-"""`redline traffic`: one traffic pattern at a fixed load, for soaks and as a test context.
+"""`redline traffic`: holds one traffic pattern at a fixed load, for soak tests.
 
-The same as a script for schedulers: spark-submit --py-files WHEEL jobs/traffic.py …
+Schedulers run it as a script: spark-submit --py-files WHEEL jobs/traffic.py …
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import click
 
 from jobs.entry import run
-from jobs.options import COUNT_MAX, Count, Lasting, pattern_options, run_options
+from jobs.options import COUNT_MAX, Count, Duration, pattern_options, run_options
 from jobs.runs.options import RunOptions
 from metrics.common.errors import ConfigError
 from metrics.traffic.sizes import MESSAGE_BYTES_MAX
@@ -21,17 +21,17 @@ from metrics.traffic.sizes import MESSAGE_BYTES_MAX
 @click.option("--message-bytes", type=Count(1, MESSAGE_BYTES_MAX),
               help="Size of a message.  [default: the workload's first]")  # fmt: skip
 @click.option("--np", "--load", "amount", required=True, type=Count(1, COUNT_MAX),
-              help="Producers; or the load on the goal's axis, where it is another.")  # fmt: skip
+              help="Number of producers, or the load on the goal's other axis.")  # fmt: skip
 @click.option("--trials", type=Count(1, COUNT_MAX),
-              help="How many trials, one after another.  [default: 1]")  # fmt: skip
-@click.option("--duration", "duration_s", type=Lasting(), metavar="TIME",
-              help="Instead: one load without a gap, judged window by window, for so long, such "
-                   "as 90 (seconds), 30m or 8h.")  # fmt: skip
+              help="Number of trials, one after another.  [default: 1]")  # fmt: skip
+@click.option("--duration", "duration_s", type=Duration(), metavar="TIME",
+              help="Instead of trials: one load without a gap for this time, such as 90 (seconds), "
+                   "30m or 8h, judged window by window.")  # fmt: skip
 @click.option("--profile", metavar="NAME|FILE",
-              help="How the load changes over time: a file of conf/profiles, or a path; once "
-                   "through it, or again and again for --duration.")  # fmt: skip
+              help="How the load changes over time: a file of conf/profiles, or a path. It runs "
+                   "once, or repeatedly for --duration.")  # fmt: skip
 @click.option("--fail-on", type=click.Choice(["overloaded"]),
-              help="End with exit code 4 when the goal calls a trial so.")  # fmt: skip
+              help="End with exit code 4 when a trial has this verdict.")  # fmt: skip
 @run_options
 def traffic(  # noqa: PLR0913, PLR0917 - one for each option
     cluster: str,
@@ -46,11 +46,11 @@ def traffic(  # noqa: PLR0913, PLR0917 - one for each option
     overrides: tuple[str, ...],
     options: RunOptions,
 ) -> int:
-    """Hold one traffic pattern at a fixed load: trials, or for hours without a gap.
+    """Hold one traffic pattern at a fixed load, in trials or without a gap.
 
-    Nothing is searched for: use it to soak a cluster, or to see what one load does to it.
+    The job searches for no limit: use it for soak tests, or to see the effect of one load.
     """
-    # Not at the top: --help, and a shell that completes a word, need none of it.
+    # Imported here, as --help and shell completion need none of it.
     from jobs.config import load
     from jobs.config.profile import load_rate_profile
     from jobs.runs.fixed_load import FixedLoad, FixedLoadRun
@@ -59,7 +59,7 @@ def traffic(  # noqa: PLR0913, PLR0917 - one for each option
     if trials is not None and (duration_s is not None or profile is not None):
         other = f"--profile {profile}" if duration_s is None else f"--duration {duration_s:g}"
         raise ConfigError(
-            f"--trials {trials} and {other} are both given; expected one of them; leave one out"
+            f"--trials {trials} and {other} are both given; expected one of them; omit the other"
         )
     changing = None if profile is None else load_rate_profile(profile)
     if changing is not None and duration_s is None:

@@ -77,7 +77,7 @@ class RunStarted:
 
 @dataclass(frozen=True)
 class PhaseStarted:
-    """A phase between trials began, for example `starting the testbed`.
+    """A phase between trials began, for example `starting Spark`.
 
     It ends at the next event other than a `Notice` or a `PhaseProgress`.
     """
@@ -191,7 +191,7 @@ class Notice:
 
 @dataclass(frozen=True)
 class Table:
-    """A table for the user, for example the state of a testbed. Numeric columns align right."""
+    """A table for the user, for example the runs of a folder. Numeric columns align right."""
 
     title: str
     columns: tuple[str, ...]
