@@ -1,1 +1,1 @@
-"""Pure rules from a trial's evidence to its verdict: indicators, validity, attribution."""
+"""Pure rules from the evidence of a trial to its verdict: indicators, validity, attribution."""

@@ -1,9 +1,8 @@
-"""Which resource of a broker bound it, by the USE method, with the evidence in words.
+"""The limiting resource of a broker, by the USE method, with the evidence in words.
 
-The request handlers come first, because whatever they wait for shows in them: a handler
-that waits for the disk and one that lacks CPU are both busy. What they wait for then names
-the resource. The numbers are those of `metrics.windows.use`, their limits those of
-`metrics.judging.nearness`.
+The request handlers come first, because every wait shows in them: a handler that waits for the
+disk and one that lacks CPU are both busy. The cause of the wait then names the resource. The
+numbers are those of `metrics.windows.use`, their limits those of `metrics.judging.nearness`.
 """
 
 from __future__ import annotations
@@ -42,25 +41,27 @@ from metrics.windows.use import (
 )
 
 HANDLERS_SHARE_HIGH = 0.5
-"""Share of the handlers' busy time that is most of it: in flushes, or in waits without CPU
+"""Least share of the handlers' busy time by which flushes, or waits without CPU, explain it
 [ratio]."""
 
 FLUSH_SHARE_LOW = 0.25
-"""Share in flushes that is enough when handlers mostly wait and some thread is in a flush nearly
-all of the time: followers' flushes are told apart by bytes, and are fewer for each [ratio]."""
+"""The same for flushes where handlers mostly wait and some thread is in a flush nearly all of the
+time. It is lower, as the followers' part of the flushes is only estimated from bytes [ratio]."""
 
 REMOTE_SHARE_HIGH = 0.5
-"""Share of a produce request's time spent waiting for followers that is most of it [ratio]."""
+"""Least share of a produce request's time that waiting for followers has to take to explain it
+[ratio]."""
 
 OWN_CPU_SHARE_LEAST = 0.5
-"""Share of the CPU in use from which on brokers, and not others, keep a machine busy [ratio]."""
+"""Least share of the CPU in use from which on brokers, not other processes, keep a machine busy
+[ratio]."""
 
 
 @dataclass(frozen=True)
 class Attribution:
-    """What bound the brokers, on which broker it shows most, and the evidence.
+    """The limiting resource of the brokers, with the broker that shows it most and the evidence.
 
-    `utilization` says how used each resource of that broker was [ratio], as far as known;
+    `utilization` holds the utilization of each resource of that broker [ratio], as far as known;
     1 minus it is the headroom.
     """
 
@@ -70,41 +71,43 @@ class Attribution:
     utilization: Mapping[Resource, float] = field(default_factory=dict)
 
 
-class _Together:
-    """What the rules ask of all brokers and hosts together, reckoned once."""
+class _ClusterEvidence:
+    """Facts about all brokers and hosts together, computed once for all rules."""
 
     def __init__(self, evidence: Evidence) -> None:
         self._brokers, self._hosts = evidence.brokers, evidence.hosts
 
     @cached_property
     def far_interfaces(self) -> Sequence[tuple[HostWindow, InterfaceWindow]]:
-        """With a rate, of the generator's end of a testbed's link."""
+        """The interfaces with a rate at the generator's end of a simulated link."""
         ends = (host for host in self._hosts if host.shares_machine and not host.brokers)
         far = ((host, each) for host in ends for each in host.interfaces)
         return [(host, each) for host, each in far if each.speed_bytes_per_s is not None]
 
     @cached_property
     def cpu_used_share(self) -> float | None:
-        """What those out of CPU use of a machine; None where one does not tell [ratio]."""
+        """Share of a machine that the brokers without spare CPU use; None where one does not
+        report it [ratio].
+        """
         busy = [each for each in self._brokers if (cpu_share(each) or 0.0) >= CPU_SATURATED]
         used = [each.cpu_process_share for each in busy]
         return None if None in used else sum(filter(None, used))
 
     @cached_property
     def isr_changed_most(self) -> float:
-        """Of the broker with the most ISR changes [ratio]."""
+        """The ISR change share of the broker with the most changes [ratio]."""
         return max((each.isr_changed_share or 0.0 for each in self._brokers), default=0.0)
 
 
 @dataclass(frozen=True)
 class _Broker:
-    """What the rules read: one broker's window and table, its host, and the whole evidence."""
+    """The input of the rules: a broker's window and USE table, its hosts, the whole evidence."""
 
     window: BrokerWindow
     rows: Mapping[Resource, ResourceUse]
     evidence: Evidence
     thresholds: Thresholds
-    together: _Together
+    cluster: _ClusterEvidence
     hosts: tuple[HostWindow, ...] = ()
 
     @classmethod
@@ -113,29 +116,29 @@ class _Broker:
         window: BrokerWindow,
         evidence: Evidence,
         thresholds: Thresholds,
-        together: _Together,
+        cluster: _ClusterEvidence,
     ) -> _Broker:
-        """A broker of a trial; its host says how busy the CPU is where the broker does not."""
+        """A broker of a trial; its host supplies the CPU utilization where the broker does not."""
         hosts = evidence.hosts_of(window.broker_id)
         rows = {row.resource: row for row in use_of(window)}
         busy = max((each.cpu_busy for each in hosts if each.cpu_busy is not None), default=None)
         if busy is not None and rows[Resource.CPU].utilization is None:
             rows[Resource.CPU] = replace(rows[Resource.CPU], utilization=busy)
-        return cls(window, rows, evidence, thresholds, together, hosts)
+        return cls(window, rows, evidence, thresholds, cluster, hosts)
 
     @property
     def interfaces(self) -> list[tuple[HostWindow, InterfaceWindow]]:
-        """Of its host, and of the generator's end of a testbed's link that has a rate.
+        """The interfaces of its host, and of the generator's end of a simulated link with a rate.
 
-        What brokers do not take for want of that rate is dropped at either end, most of it there.
+        Traffic beyond that rate is dropped at either end, most of it at the generator's.
         """
         found = [(host, each) for host in self.hosts for each in host.interfaces]
-        found += self.together.far_interfaces
+        found += self.cluster.far_interfaces
         return sorted(found, key=lambda one: -(one[1].dropped_share or 0.0))
 
     @property
     def full_disk(self) -> DiskWindow | None:
-        """The disk of its host that has more than it can do at a time; None: no such disk."""
+        """The disk of its host with the longest queue, of those that are full; None without one."""
         full = [
             disk
             for host in self.hosts
@@ -149,10 +152,10 @@ class _Broker:
 
     @property
     def is_out_of_cpu(self) -> bool:
-        """True where the CPU is at its limit, and brokers use at least half of it.
+        """True where the CPU is at its limit and brokers use at least half of it.
 
-        Brokers may share a machine, and their metrics do not say which do, so all that are out
-        of CPU are taken together. Where it is not known who uses the CPU, brokers do.
+        Brokers may share a machine, and their metrics do not say which do, so all brokers without
+        spare CPU are added up. Where the users of the CPU are unknown, brokers are assumed.
         """
         if not self.is_at_limit(Resource.CPU):
             return False
@@ -160,27 +163,27 @@ class _Broker:
 
     @property
     def own_cpu_share(self) -> float | None:
-        """Share of the CPU in use that brokers use, at most [ratio]."""
-        used, whole = self.together.cpu_used_share, cpu_share(self.window)
+        """Highest possible share of the CPU in use that brokers use [ratio]."""
+        used, whole = self.cluster.cpu_used_share, cpu_share(self.window)
         return None if used is None or not whole else min(1.0, used / whole)
 
 
 def utilization(window: BrokerWindow) -> dict[Resource, float]:
-    """How used each resource of a broker was [ratio], as far as the window tells."""
+    """The utilization of each resource of a broker [ratio], as far as the window shows it."""
     return {row.resource: row.utilization for row in use_of(window) if row.utilization is not None}
 
 
 def attribute(evidence: Evidence, thresholds: Thresholds) -> Attribution:
-    """What bound the brokers of an overloaded trial.
+    """The limiting resource of an overloaded trial.
 
-    The first rule that holds on any broker names the resource; of several brokers on which it
-    holds, the one with the least idle handlers speaks.
+    The first rule that holds on any broker names the resource. Where it holds on several brokers,
+    the evidence is that of the broker with the least idle handlers.
     """
     if evidence.cluster.is_blind:
         return Attribution(Resource.UNKNOWN, "unknown: the cluster shows no broker metrics")
-    together = _Together(evidence)
+    cluster = _ClusterEvidence(evidence)
     brokers = [
-        _Broker.of(window, evidence, thresholds, together)
+        _Broker.of(window, evidence, thresholds, cluster)
         for window in sorted(
             evidence.brokers, key=lambda each: (_idle_or_one(each), each.broker_id)
         )
@@ -206,7 +209,7 @@ def _idle_or_one(window: BrokerWindow) -> float:
 
 
 def _found(brokers: list[_Broker]) -> Iterator[tuple[Resource, _Broker, str]]:
-    """What holds, the first rule first, and of a rule the least idle broker."""
+    """The rules that hold, in their order, each on the least idle broker first."""
     for resource, rule in _RULES:
         for broker in brokers:
             text = rule(broker)
@@ -214,7 +217,7 @@ def _found(brokers: list[_Broker]) -> Iterator[tuple[Resource, _Broker, str]]:
                 yield resource, broker, text
 
 
-# --- rules: each says its evidence where it holds, and None where it does not ---------------
+# --- rules: each returns its evidence where it holds, and None elsewhere --------------------
 
 
 def _quota(broker: _Broker) -> str | None:
@@ -226,7 +229,7 @@ def _quota(broker: _Broker) -> str | None:
 
 
 def _busy_with(broker: _Broker) -> Resource | None:
-    """What keeps a broker's request handlers busy; None where they are not."""
+    """The resource that keeps a broker's request handlers busy; None where they are not busy."""
     if not broker.is_at_limit(Resource.REQUEST_HANDLERS):
         return None
     gc_share = broker.window.gc_share
@@ -248,7 +251,7 @@ def _is_flushing(broker: _Broker) -> bool:
 
 
 def _waits_at_full_disk(broker: _Broker) -> bool:
-    """True where handlers wait without using CPU while a disk of their host has a queue."""
+    """True where handlers wait without CPU while a disk of their host has a queue."""
     waiting = waiting_share(broker.window)
     waits = waiting is not None and waiting >= HANDLERS_SHARE_HIGH
     return waits and broker.full_disk is not None
@@ -260,8 +263,8 @@ def _handlers_that_flush(broker: _Broker) -> str | None:
     window = broker.window
     if not _is_flushing(broker):
         return (
-            f"{_idle(window)}, and for at least {waiting_share(window):.0%} of their time they "
-            f"waited without using CPU while {_queue_of(broker)}; {_times(window)}"
+            f"{_idle(window)}, waiting without CPU for at least {waiting_share(window):.0%} of "
+            f"their time while {_queue_of(broker)}; {_times(window)}"
         )
     each = "" if window.flush_ms is None else f" ({window.flush_ms:.1f} ms each)"
     return (
@@ -294,7 +297,7 @@ def _busy(broker: _Broker) -> str:
 
 
 def _handlers(broker: _Broker) -> str | None:
-    """Handlers that nothing else explains, and what they do as far as that is known."""
+    """Busy handlers without another explanation, and how they spend their time as far as known."""
     if _busy_with(broker) is not Resource.REQUEST_HANDLERS:
         return None
     window = broker.window
@@ -306,27 +309,25 @@ def _handlers_do(broker: _Broker) -> str:
     waiting, flushing = waiting_share(window), flush_share(window)
     if broker.is_at_limit(Resource.CPU):
         return (
-            f", on a machine that others than brokers keep {cpu_share(window):.0%} busy: whether "
-            "they wait for a core, or for a lock, an authorizer or a read from the disk, cannot be "
-            "told; keep other work away"
+            f", on a machine that is {cpu_share(window):.0%} busy with processes other than "
+            "brokers, so it is unknown whether the handlers wait for a core, a lock, an "
+            "authorizer or a read from the disk; keep other work off this machine"
         )
     if waiting is not None and waiting >= HANDLERS_SHARE_HIGH:
-        flush = (
-            "whether for flushes is not known" if flushing is None else f"{flushing:.0%} flushes"
-        )
+        flush = "flushes are unknown" if flushing is None else f"{flushing:.0%} flushes"
         return (
-            f", and for at least {waiting:.0%} of their time they waited without using CPU "
-            f"({flush}): for something that is neither CPU nor a flush, such as "
-            f"{_waited_for(broker)}{_moved(window)}"
+            f", waiting without CPU for at least {waiting:.0%} of their time ({flush}): they wait "
+            f"for neither CPU nor a flush but for something such as {_waited_for(broker)}"
+            f"{_moved(window)}"
         )
     missing = _not_among(_MISSING_OF_HANDLERS, window)
     if missing:
-        return f", and what they did is not known, as the metrics do not show {missing}"
-    return " with CPU to spare and no wait for the disk: too few of them"
+        return f", and the metrics do not show how they spend their time, as {missing} are missing"
+    return " with CPU to spare and no wait for the disk: there are too few request handlers"
 
 
 def _waited_for(broker: _Broker) -> str:
-    """What it may have been: the disk only where its busy time does not say otherwise."""
+    """The possible causes of the wait; the disk is one unless its busy time excludes it."""
     busy = [disk.busy_share for host in broker.hosts for disk in host.disks]
     if any(busy) and max(filter(None, busy)) < HANDLERS_SHARE_HIGH:
         return "a lock or an authorizer, as no disk of its host was busy for half of the time"
@@ -366,7 +367,7 @@ def _swapping(broker: _Broker) -> str | None:
 
 
 def _interface_full(broker: _Broker) -> str | None:
-    """An interface that carries what it can, or drops what it cannot."""
+    """An interface that is full or drops packets."""
     for host, each in broker.interfaces:
         used, dropped = each.used_share or 0.0, each.dropped_share or 0.0
         if used < LINK_SHARE_HIGH and dropped < DROPPED_SHARE_HIGH:
@@ -382,7 +383,7 @@ def _interface_full(broker: _Broker) -> str | None:
 
 
 def _segments_lost(broker: _Broker) -> str | None:
-    """Loss on the way that no interface here counts: TCP sends again, and slows down."""
+    """Packet loss that no interface of the hosts counts: TCP retransmits and slows down."""
     for host in broker.hosts:
         if (host.retransmitted_share or 0.0) >= RETRANSMITTED_SHARE_HIGH:
             return (
@@ -417,39 +418,40 @@ def _cpu(broker: _Broker) -> str | None:
 
 
 def _cpu_of_others(broker: _Broker) -> str | None:
-    """A machine that others keep busy: weak, as others may well leave brokers what they need."""
+    """A machine that other processes keep busy: weak evidence, as brokers may get enough CPU."""
     if not broker.is_at_limit(Resource.CPU):
         return None
     return (
         f"the machine was {_busy(broker)}, of which brokers used "
-        f"{_share(broker.own_cpu_share)}: keep other work away; {_not_known([broker])}"
+        f"{_share(broker.own_cpu_share)}: keep other work off this machine; "
+        f"{_not_known([broker])}"
     )
 
 
 def _disk(broker: _Broker) -> str | None:
-    """A disk that others than the handlers wait for: threads that copy from leaders flush too."""
+    """A disk that threads other than handlers wait for: replica fetchers flush, too."""
     if broker.is_at_limit(Resource.DISK):
         return (
-            f"on average {broker.window.flush_threads:.1f} threads were in a flush, those that "
-            "copy from leaders among them"
+            f"on average {broker.window.flush_threads:.1f} threads were in a flush, replica "
+            "fetchers included"
         )
     return _queue_of(broker) if broker.full_disk is not None else None
 
 
 def _queue_of(broker: _Broker) -> str:
     disk = broker.full_disk
-    assert disk is not None, "asked of a broker whose host has a full disk"
+    assert disk is not None, "called for a broker whose host has a full disk"
     moved = [each or 0.0 for each in (disk.read_bytes_per_s, disk.written_bytes_per_s)]
     return (
         f"disk {disk.device} of its host was busy {disk.busy_share:.0%} of the time, with "
-        f"{disk.queue:.1f} operations at a time; it read {moved[0] / 1e6:.1f} MB/s and wrote "
-        f"{moved[1] / 1e6:.1f}"
+        f"{disk.queue:.1f} operations at once; it read {moved[0] / 1e6:.1f} MB/s and wrote "
+        f"{moved[1] / 1e6:.1f} MB/s"
     )
 
 
 def _followers_behind(broker: _Broker) -> str | None:
     share, own = broker.evidence.isr_changed_share, broker.window.isr_changed_share
-    is_most = own is not None and own == broker.together.isr_changed_most
+    is_most = own is not None and own == broker.cluster.isr_changed_most
     most = broker.thresholds.indicators.isr_changed_share_max
     is_over = is_most and share is not None and share > most
     if not is_over and not broker.is_at_limit(Resource.REPLICATION):
@@ -467,7 +469,7 @@ def _heap_full(broker: _Broker) -> str | None:
 
 
 def _connection(broker: _Broker) -> str | None:
-    """A long link: nothing is at its limit here, as the rules before would have said."""
+    """A long link, while no resource of the broker is at its limit."""
     text = connection_limit(broker.evidence, broker.window.broker_id)
     if text is None or any(broker.is_at_limit(resource) for resource in broker.rows):
         return None
@@ -475,7 +477,7 @@ def _connection(broker: _Broker) -> str | None:
 
 
 def _waits_for_followers(broker: _Broker) -> str | None:
-    """The weakest sign: with acks=all most requests wait for followers most of their time."""
+    """The weakest evidence: with acks=all, requests mostly wait for followers at any load."""
     window, remote = broker.window, remote_share(broker.window)
     if remote is None or remote < REMOTE_SHARE_HIGH:
         return None
@@ -507,8 +509,8 @@ _RULES: tuple[tuple[Resource, _Rule], ...] = (
     (Resource.CONNECTION, _connection),
     (Resource.REPLICATION, _waits_for_followers),
 )
-"""What explains the rest first: what is one broker's own, what brokers on one machine share,
-what follows from another broker's trouble."""
+"""The rules in order: causes inside one broker, then causes that brokers on a machine share, then
+consequences of another broker's trouble."""
 
 
 # --- words ------------------------------------------------------------------------------------
@@ -519,18 +521,18 @@ def _idle(window: BrokerWindow) -> str:
 
 
 def _times(window: BrokerWindow) -> str:
-    """The produce request's time and where it went."""
+    """The mean time of a produce request and its parts."""
     produce = window.produce
     if not produce.total_ms or produce.local_ms is None:
         return "no produce request was timed"
     queued_ms = produce.request_queue_ms
     queue = "" if queued_ms is None else f", {queued_ms:.1f} queued"
-    told = f"produce took {produce.total_ms:.1f} ms, {produce.local_ms:.1f} of it local{queue}"
-    # In an overload most of the time is queueing, which says nothing of what is queued for.
+    text = f"produce took {produce.total_ms:.1f} ms, {produce.local_ms:.1f} of it local{queue}"
+    # In an overload most of the time is queueing, which does not show what is queued for.
     served_ms = produce.total_ms - (queued_ms or 0.0)
     if served_ms <= 0:
-        return told
-    return f"{told}: local {min(1.0, produce.local_ms / served_ms):.0%} of the time after the queue"
+        return text
+    return f"{text}: local {min(1.0, produce.local_ms / served_ms):.0%} of the time after the queue"
 
 
 def _collections(window: BrokerWindow) -> str:
@@ -544,7 +546,7 @@ def _mbit(bytes_per_s: float | None) -> str:
 
 
 def _furthest_behind(evidence: Evidence) -> str:
-    """The broker whose replicas lag most: what binds the leaders is over there."""
+    """The broker whose replicas lag most, which is where the cause lies."""
     lags = [(w.replica_lag_max_records or 0.0, -w.broker_id) for w in evidence.brokers]
     records, broker_id = max(lags, default=(0.0, 0))
     if records <= 0:
@@ -554,25 +556,25 @@ def _furthest_behind(evidence: Evidence) -> str:
 
 def _others(window: BrokerWindow, resource: Resource) -> str:
     used = [f"{r.value} {u:.2f}" for r, u in utilization(window).items() if r is not resource]
-    return f"; used of the others: {', '.join(used)}" if used else ""
+    return f"; utilization of the others: {', '.join(used)}" if used else ""
 
 
 def _also_at_limit(named: Resource, brokers: list[_Broker]) -> str:
-    """What else had nothing left, on any broker: it may bind just as well."""
+    """The other resources at their limit on any broker, which may be the limiting one as well."""
     also = {
         resource: broker.window.broker_id
         for broker in reversed(brokers)
         for resource in broker.rows
         if resource is not named and broker.is_at_limit(resource)
-        # What keeps handlers busy explains them, and stands in the list itself.
+        # Busy handlers are explained by another resource, which is in the list itself.
         if resource is not Resource.REQUEST_HANDLERS or _busy_with(broker) is resource
     }
-    told = [f"{resource.value} (broker {broker_id})" for resource, broker_id in also.items()]
-    return f"; also at its limit: {', '.join(told)}" if told else ""
+    named = [f"{resource.value} (broker {broker_id})" for resource, broker_id in also.items()]
+    return f"; also at its limit: {', '.join(named)}" if named else ""
 
 
 def _unknown(brokers: list[_Broker]) -> Attribution:
-    """That nothing was at its limit, what came nearest, and what is not known."""
+    """An unknown attribution: the resource nearest to its limit, and the missing evidence."""
     near = [
         (value, broker.window, row)
         for broker in brokers
@@ -582,7 +584,7 @@ def _unknown(brokers: list[_Broker]) -> Attribution:
     window, nearest = brokers[0].window, ""
     if near:
         value, window, row = max(near, key=lambda each: each[0])
-        nearest = f", {row.resource.value} the nearest with {value:.0%} of it"
+        nearest = f"; the nearest was {row.resource.value} with {value:.0%} of its limit"
     text = f"no resource that the metrics show was at its limit{nearest}; {_not_known(brokers)}"
     return Attribution(
         Resource.UNKNOWN,
@@ -607,29 +609,29 @@ _MISSING: _Missing = (
     *_MISSING_OF_HANDLERS[1:],
     ("ISR changes", lambda window: window.isr_changed_share),
 )
-"""What a source may not show, as a noun, and how to read it of a window."""
+"""The evidence that a source may lack, as a plural or mass noun, and its reading from a window."""
 
 
 def _not_among(missing: _Missing, *windows: BrokerWindow) -> str:
-    """Those of the readings that some of the windows do not have."""
+    """The readings that some of the windows lack."""
     return ", ".join(what for what, read in missing if any(read(each) is None for each in windows))
 
 
 def _not_known(brokers: list[_Broker]) -> str:
-    """Which evidence is missing, and so could not speak."""
-    told = []
+    """A sentence about the evidence that is missing."""
+    gaps = []
     absent = [str(each.window.broker_id) for each in brokers if each.window.start_s is None]
     if absent:
-        told.append(f"broker {', '.join(absent)} gave no samples")
+        gaps.append(f"broker {', '.join(absent)} gave no samples")
     windows = [each.window for each in brokers if each.window.start_s is not None]
     missing = _not_among(_MISSING, *windows)
     if missing:
         source = brokers[0].evidence.metrics_source or "this source"
-        told.append(f"the metrics of {source} do not show {missing}")
+        gaps.append(f"the metrics of {source} do not show {missing}")
     hosts = [host for each in brokers for host in each.hosts]
     speeds = [link.speed_bytes_per_s for host in hosts for link in host.interfaces]
     if any(each.link_mbit_per_s is None for each in windows) and not any(speeds):
-        told.append("the speed of the network interface is not stated (link_mbit_per_s)")
+        gaps.append("the speed of the network interface is not stated (link_mbit_per_s)")
     if not any(host.disks for host in hosts):
-        told.append("what the brokers' hosts do is not shown (metrics.host)")
-    return f"not known: {'; '.join(told)}"
+        gaps.append("the brokers' hosts show no metrics (metrics.host)")
+    return f"not known: {'; '.join(gaps)}"

@@ -1,9 +1,9 @@
-"""What holds a connection up on a long link, and not the broker at its end.
+"""Connections whose throughput a long link limits, rather than the broker at its end.
 
-What one connection can carry is what it may have in flight over the round trip, the
-bandwidth-delay product read backwards. TCP's part of that is bounded by the receiver's window and
-by the sender's buffer, and the kernel keeps the time for which it was (`tcpi_rwnd_limited`,
-`tcpi_sndbuf_limited` of `TCP_INFO`). Kafka's part is `max.in.flight.requests.per.connection`
+One connection carries at most the bytes that it may have in flight per round trip, which is the
+bandwidth-delay product read backwards. TCP limits these bytes by the receiver's window and by the
+sender's buffer, and the kernel counts the time for which either did (`tcpi_rwnd_limited`,
+`tcpi_sndbuf_limited` of `TCP_INFO`). Kafka limits them to `max.in.flight.requests.per.connection`
 requests.
 """
 
@@ -14,28 +14,29 @@ from metrics.trial.sockets import SocketCounts
 from metrics.units import format_mb_per_s, format_ms, format_volume
 
 RTT_LEAST_MS = 2.0
-"""Shortest round trip from which on a link can be what binds [ms]. Within one machine it is some
-hundredths, within a data centre below 1; there a full window means that nobody reads it."""
+"""Shortest round trip with which a link can be the limiting resource [ms]. Within one machine it is
+some hundredths, within a data center below 1; there a full window means that its owner does not
+read it."""
 
 LIMITED_SHARE_LEAST = 0.2
-"""Share of the busy time for which a full window and a full buffer together bind [ratio]; where
-both are of one size, each has its part. The kernel counts the time in which nothing more would have
-fitted: with buffers of 100 kB at 50 ms 0.4 of a window and 0.75 of a send buffer, though both carry
-a twentieth of what the link does; 0 of those that are large enough."""
+"""Share of the busy time for which a full window and a full buffer together are the limit [ratio];
+where both have the same size, each takes a part of the time. The kernel counts the time in which no
+more bytes would have fitted. Measured with buffers of 100 kB at 50 ms, which carry a twentieth of
+what the link can: 0.4 for a window and 0.75 for a send buffer; 0 for buffers that are large
+enough."""
 
 BESIDE_SHARE_LEAST = 0.05
-"""Share of the busy time from which on the other end's buffer is named too [ratio]."""
+"""Share of the busy time above which the other end's buffer is named, too [ratio]."""
 
 WAITING_SHARE_LEAST = 0.5
-"""Share of the looks that is most of them [ratio]."""
+"""Share of the looks at a connection above which it waits for answers most of the time [ratio]."""
 
 RTT_SHARE_LEAST = 0.5
-"""Share of the time to an answer that the round trip takes at least where it sets the pace
-[ratio]."""
+"""Share of the time to an answer above which the round trip sets the pace [ratio]."""
 
 
 def connection_limit(evidence: Evidence, broker_id: int) -> str | None:
-    """What held the producers' connections to a broker up, and the setting to change, or None."""
+    """The limit of the producers' connections to a broker and the setting to change, or None."""
     sockets = evidence.client.producer_sockets.get(broker_id)
     if sockets is None or sockets.rtt_min_ms is None or sockets.rtt_min_ms < RTT_LEAST_MS:
         return None
@@ -48,7 +49,7 @@ def connection_limit(evidence: Evidence, broker_id: int) -> str | None:
         return (
             f"{_carried(sockets)}; the broker's receive window was full for {receiver:.0%} of the "
             f"time in which there was something to send{_beside('our send buffer', sender)}: the "
-            "socket's buffer binds, not the broker; raise the broker's "
+            "socket's buffer is the limit, not the broker; raise the broker's "
             f"socket.receive.buffer.bytes{own}, or net.ipv4.tcp_rmem of its host where that is -1"
         )
     size = sockets.send_buffer_bytes
@@ -56,7 +57,7 @@ def connection_limit(evidence: Evidence, broker_id: int) -> str | None:
     return (
         f"{_carried(sockets)}; our send buffer{own} was full for {sender:.0%} of the time in which "
         f"there was something to send{_beside('the receive window', receiver)}: the socket's "
-        "buffer binds, not the broker; raise producer.send_buffer_bytes (Kafka's "
+        "buffer is the limit, not the broker; raise producer.send_buffer_bytes (Kafka's "
         "send.buffer.bytes), or net.ipv4.tcp_wmem of the generator's hosts where that is -1"
     )
 
@@ -75,15 +76,18 @@ def _carried(sockets: SocketCounts) -> str:
 
 
 def _of_broker(evidence: Evidence, broker_id: int) -> str:
-    """The broker's own buffer, where its end is seen; the kernel counts its overhead into it."""
-    seen = evidence.broker_sockets.get(broker_id)
-    if seen is None or seen.receive_buffer_bytes is None:
+    """The size of the broker's own buffer, where its sockets were read.
+
+    The kernel reports twice the size, as it adds its overhead.
+    """
+    sockets = evidence.broker_sockets.get(broker_id)
+    if sockets is None or sockets.receive_buffer_bytes is None:
         return ""
-    return f" (its buffers are {format_volume(seen.receive_buffer_bytes / 2)})"
+    return f" (its buffers are {format_volume(sockets.receive_buffer_bytes / 2)})"
 
 
 def _waits_for_answers(evidence: Evidence, broker_id: int, sockets: SocketCounts) -> str | None:
-    """That `max_in_flight` requests are under way all the time and the round trip sets the pace."""
+    """The evidence that `max_in_flight` requests always wait and the round trip sets the pace."""
     account = evidence.client.counts.by_broker.get(broker_id)
     waiting, rtt_ms = sockets.waiting_share, sockets.rtt_mean_ms
     if account is None or waiting is None or rtt_ms is None or not sockets.unanswered_max:
@@ -99,9 +103,8 @@ def _waits_for_answers(evidence: Evidence, broker_id: int, sockets: SocketCounts
     all_of_them = "the 1 request" if most == 1 else f"all {most} requests"
     return (
         f"in {waiting:.0%} of the looks a connection had something to send and waited for an "
-        f"answer to {all_of_them} that it may have unanswered: "
+        f"answer to {all_of_them} that it may have in flight: "
         f"{per_s:.0f} requests/s of {format_volume(size)} at a round trip of {format_ms(rtt_ms)} "
-        "ms; the round trip sets the pace, not the broker; raise producer.max_in_flight (with "
-        "enable_idempotence up to 5 keep their order) or producer.batch_size, or use more "
-        "connections"
+        "ms; the round trip sets the pace, not the broker; raise producer.max_in_flight (up to 5 "
+        "with enable_idempotence) or producer.batch_size, or use more connections"
     )

@@ -1,7 +1,7 @@
-"""The indicators: one object for each rule that says OVERLOADED, and the list of all.
+"""The indicators: one object for each rule that makes a trial OVERLOADED, and the list of all.
 
-Each broker is judged on its own, because one slow broker caps the cluster. A rule whose
-evidence is missing says nothing; `metrics.judging.validity` sees to what must not be missing.
+Each broker is judged on its own, because one slow broker caps the cluster. A rule without its
+evidence gives no reason; `metrics.judging.validity` checks the evidence that must not be missing.
 A further indicator is a class here, a line in `INDICATORS` and its limit in
 `metrics.judging.thresholds.Indicators`.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 
-from metrics.judging.slices import Early, Slices
+from metrics.judging.slices import EarlyEvidence, Slices
 from metrics.judging.thresholds import LATENCY_QUANTILES, Indicators
 from metrics.sources.beans import HANDLER_IDLE_NS, NETWORK_WAIT_NS
 from metrics.sources.sample import BrokerSample
@@ -24,43 +24,43 @@ from metrics.windows.spans import Span, isr_changed
 
 
 class Indicator(ABC):
-    """One rule: its name, its limit, and what it says of a trial.
+    """One rule: its name, its limit, and its judgement of a trial.
 
     Attributes:
-        name: as reasons and the search know it.
-        needs_metrics: it is judged by the brokers' metrics, which a blind cluster does not show.
+        name: name in reasons and in the search.
+        needs_metrics: the rule needs the brokers' metrics, which a blind cluster does not show.
     """
 
     name: str
     needs_metrics = True
 
     def is_on(self, limits: Indicators, cluster: ClusterFacts) -> bool:
-        """True when it takes part in the verdict."""
+        """True when the rule takes part in the verdict."""
         return not (self.needs_metrics and cluster.is_blind)
 
     @abstractmethod
     def reasons(self, evidence: Evidence, limits: Indicators) -> list[Reason]:
-        """What lies beyond the limit, the worst first; nothing where all is well."""
+        """The values beyond the limit, the worst first; empty where there are none."""
 
     def utilization(self, evidence: Evidence, limits: Indicators) -> float | None:
-        """How near it is to its limit, to guide the search: 0 far off, 1 at it, above 1 beyond.
+        """The nearness to the limit, to guide the search: 0 far off, 1 at it, above 1 beyond.
 
-        None where there is no evidence, or where it says nothing of the distance.
+        None without evidence, or where the rule does not show the distance.
         """
         return None
 
     def sustained(self, evidence: Evidence, limits: Indicators) -> Reason | None:
-        """What it shows of a sustained trial, for people; None for nothing."""
+        """The value in a sustained trial, for people; None without one."""
         return None
 
     def missing(self, window: BrokerWindow) -> str:
-        """What it needs and a broker does not show, as a noun phrase; empty where all is there."""
+        """The metric that a broker lacks, as a noun phrase; empty where it is complete."""
         return ""
 
-    def early(self, slices: Slices, limits: Indicators) -> Early | None:
-        """What it says of a running trial; None: nothing before the end.
+    def early(self, slices: Slices, limits: Indicators) -> EarlyEvidence | None:
+        """The values in a running trial; None where they are known only at the end.
 
-        A trial is not called SUSTAINED early while an indicator says nothing.
+        A trial does not end early as SUSTAINED while an indicator is unknown.
         """
         return None
 
@@ -86,11 +86,11 @@ class RequestHandlerIdle(Indicator):
         return sorted(found, key=lambda reason: reason.value)
 
     def utilization(self, evidence: Evidence, limits: Indicators) -> float | None:
-        """Of the busiest broker."""
+        """The utilization of the busiest broker's request handlers."""
         return _used(evidence.handler_idle_min, limits.request_handler_idle_min)
 
     def sustained(self, evidence: Evidence, limits: Indicators) -> Reason | None:
-        """The busiest broker."""
+        """The idle fraction of the busiest broker."""
         window, least = evidence.busiest_broker, limits.request_handler_idle_min
         if window is None:
             return None
@@ -101,39 +101,39 @@ class RequestHandlerIdle(Indicator):
         return self._reason(window, least, text)
 
     def _reason(self, window: BrokerWindow, least: float, text: str) -> Reason:
-        assert window.handler_idle is not None, "asked of brokers that tell it"
+        assert window.handler_idle is not None, "called for brokers that show it"
         place = (window.broker_id, Resource.REQUEST_HANDLERS)
         return Reason(self.name, text, window.handler_idle, least, *place)
 
     def missing(self, window: BrokerWindow) -> str:
-        """The handlers' idle time."""
+        """The idle time of the request handlers, where it is missing."""
         is_known = window.handler_idle is not None
         return "" if is_known else f"the request handlers' idle time ({HANDLER_IDLE_NS})"
 
-    def early(self, slices: Slices, limits: Indicators) -> Early:
-        """The mean of each broker's slices."""
+    def early(self, slices: Slices, limits: Indicators) -> EarlyEvidence:
+        """The utilization in each broker's slices, judged by their mean."""
         allowed = 1.0 - limits.request_handler_idle_min
 
         def used(span: Span) -> float | None:
             idle_ns = span.per_s(HANDLER_IDLE_NS)
             return None if idle_ns is None else (1.0 - idle_ns / 1e9) / allowed
 
-        return Early(means=slices.means(self.name, used))
+        return EarlyEvidence(means=slices.means(self.name, used))
 
 
 class Isr(Indicator):
     """ISR changes or under-replication at one broker or more in too many samples.
 
-    The rule of the published studies, in which a trial is overloaded when in more than half of
-    its samples the ISR of any broker changes. A cluster without metrics tells it too, by its
-    Admin API.
+    The rule is that of the published studies, in which a trial is overloaded when the ISR of any
+    broker changes in more than half of its samples. For a cluster without metrics, the Admin API
+    shows under-replication.
     """
 
     name = "isr"
     needs_metrics = False
 
     def reasons(self, evidence: Evidence, limits: Indicators) -> list[Reason]:
-        """The share, with the broker that has most of it."""
+        """The share of samples with changes, with the broker that has most of them."""
         share, most = evidence.isr_changed_share, limits.isr_changed_share_max
         if share is None or share <= most:
             return []
@@ -148,12 +148,12 @@ class Isr(Indicator):
         return [Reason(self.name, text, share, most, worst.broker_id, Resource.REPLICATION)]
 
     def utilization(self, evidence: Evidence, limits: Indicators) -> float | None:
-        """The share over the one that is allowed."""
+        """The share of samples with changes over the allowed share."""
         share, most = evidence.isr_changed_share, limits.isr_changed_share_max
         return None if share is None or not most else share / most
 
     def sustained(self, evidence: Evidence, limits: Indicators) -> Reason | None:
-        """The share."""
+        """The share of samples with changes."""
         share, worst = evidence.isr_changed_share, self._worst(evidence)
         if share is None or worst is None:
             return None
@@ -168,7 +168,7 @@ class Isr(Indicator):
         known = [w for w in evidence.brokers if w.isr_changed_share is not None]
         return max(known, key=lambda w: (w.isr_changed_share, w.broker_id), default=None)
 
-    def early(self, slices: Slices, limits: Indicators) -> Early:
+    def early(self, slices: Slices, limits: Indicators) -> EarlyEvidence:
         """The share of slices with a change at any broker."""
         at_rest = slices.cluster.under_replicated_at_rest
 
@@ -177,7 +177,7 @@ class Isr(Indicator):
 
         changed = slices.shares(self.name, is_changed).values()
         together = [any(each) for each in zip(*changed, strict=False)]
-        return Early(shares={self.name: (together, limits.isr_changed_share_max)})
+        return EarlyEvidence(shares={self.name: (together, limits.isr_changed_share_max)})
 
 
 def _isr_counts(window: BrokerWindow) -> str:
@@ -194,7 +194,7 @@ class NetworkIdle(Indicator):
     name = "network_idle"
 
     def is_on(self, limits: Indicators, cluster: ClusterFacts) -> bool:
-        """Where a limit is set."""
+        """True where a limit is set."""
         return limits.network_idle_min is not None and super().is_on(limits, cluster)
 
     def reasons(self, evidence: Evidence, limits: Indicators) -> list[Reason]:
@@ -215,17 +215,17 @@ class NetworkIdle(Indicator):
         ]
 
     def utilization(self, evidence: Evidence, limits: Indicators) -> float | None:
-        """Of the busiest broker."""
+        """The utilization of the busiest network thread of all brokers."""
         known = [w.network_idle for w in evidence.brokers if w.network_idle is not None]
         return _used(min(known, default=None), limits.network_idle_min)
 
     def missing(self, window: BrokerWindow) -> str:
-        """The threads' idle time."""
+        """The idle time of the network threads, where it is missing."""
         is_known = window.network_idle is not None
         return "" if is_known else f"the network threads' idle time ({NETWORK_WAIT_NS})"
 
-    def early(self, slices: Slices, limits: Indicators) -> Early:
-        """The mean of each broker's slices."""
+    def early(self, slices: Slices, limits: Indicators) -> EarlyEvidence:
+        """The utilization in each broker's slices, judged by their mean."""
         least = limits.network_idle_min or 0.0
 
         def used(span: Span) -> float | None:
@@ -234,11 +234,11 @@ class NetworkIdle(Indicator):
                 return None
             return (1.0 - min(waits_ns) / 1e9 / span.duration_s) / (1.0 - least)
 
-        return Early(means=slices.means(self.name, used))
+        return EarlyEvidence(means=slices.means(self.name, used))
 
 
 def _used(idle: float | None, least: float | None) -> float | None:
-    """How near an idle fraction is to the least that is allowed."""
+    """The nearness of an idle fraction to the lowest allowed one."""
     if idle is None or least is None or least >= 1.0:
         return None
     return max(0.0, 1.0 - idle) / (1.0 - least)
@@ -250,12 +250,12 @@ class RequestQueue(Indicator):
     name = "request_queue"
 
     def is_on(self, limits: Indicators, cluster: ClusterFacts) -> bool:
-        """Where a limit is set."""
+        """True where a limit is set."""
         given = (limits.request_queue_max, limits.request_queue_share_max)
         return any(each is not None for each in given) and super().is_on(limits, cluster)
 
     def limit(self, broker_id: int, cluster: ClusterFacts, limits: Indicators) -> float | None:
-        """Most requests that may wait at a broker; None when no limit is known for it."""
+        """The highest number of requests that may wait at a broker; None without a known limit."""
         found = [] if limits.request_queue_max is None else [limits.request_queue_max]
         room = cluster.queued_max_requests.get(broker_id)
         if limits.request_queue_share_max is not None and room is not None:
@@ -291,12 +291,12 @@ class RequestQueue(Indicator):
         return "" if room is None else f" of {room:.0f} that the queue holds"
 
     def missing(self, window: BrokerWindow) -> str:
-        """The queue's size."""
+        """The size of the request queue, where it is missing."""
         is_known = window.request_queue_max is not None
         return "" if is_known else "the size of the request queue (request_queue_size)"
 
-    def early(self, slices: Slices, limits: Indicators) -> Early:
-        """One sample beyond the limit decides."""
+    def early(self, slices: Slices, limits: Indicators) -> EarlyEvidence:
+        """The samples beyond the limit; one of them decides."""
         shares = {}
         for broker_id in slices.broker_ids:
             limit = self.limit(broker_id, slices.cluster, limits)
@@ -306,21 +306,21 @@ class RequestQueue(Indicator):
                     for _, after in slices.of(broker_id)
                 ]
                 shares[f"{self.name}/{broker_id}"] = (waiting, 0.0)
-        return Early(shares=shares)
+        return EarlyEvidence(shares=shares)
 
 
 class ProduceResponseTime(Indicator):
-    """Brokers that take too long over produce requests, by the exact mean of the window.
+    """Brokers whose produce requests take too long, by the exact mean of the window.
 
-    Kafka's `RequestMetrics`, `TotalTimeMs` of `request=Produce`: from the request's arrival to the
-    last byte of the answer, without the clients' own waiting.
+    The time is `TotalTimeMs` of `request=Produce` in Kafka's `RequestMetrics`: from the request's
+    arrival to the last byte of the answer, without the wait in the clients.
     """
 
     name = "produce_response_time"
     _TIMES = "produce_total_ms"
 
     def is_on(self, limits: Indicators, cluster: ClusterFacts) -> bool:
-        """Where a limit is set."""
+        """True where a limit is set."""
         return limits.produce_response_ms_max is not None and super().is_on(limits, cluster)
 
     def reasons(self, evidence: Evidence, limits: Indicators) -> list[Reason]:
@@ -343,18 +343,18 @@ class ProduceResponseTime(Indicator):
         return sorted(found, key=lambda reason: -reason.value)
 
     def utilization(self, evidence: Evidence, limits: Indicators) -> float | None:
-        """Of the slowest broker."""
+        """The response time of the slowest broker over the limit."""
         known = [w.produce.total_ms for w in evidence.brokers if w.produce.total_ms is not None]
         most = limits.produce_response_ms_max
         return max(known) / most if known and most is not None else None
 
     def missing(self, window: BrokerWindow) -> str:
-        """The times; a broker without produce requests has none."""
+        """The response time, where it is missing; a broker without produce requests has none."""
         is_known = window.produce.total_ms is not None or window.produce.per_s == 0
         return "" if is_known else f"the response time of produce requests ({self._TIMES})"
 
-    def early(self, slices: Slices, limits: Indicators) -> Early:
-        """Each slice's time over the mean number of requests, so that requests weigh alike."""
+    def early(self, slices: Slices, limits: Indicators) -> EarlyEvidence:
+        """The time in each slice over the mean request rate, so that requests weigh the same."""
         most = limits.produce_response_ms_max
         assert most is not None, "see is_on"
         means = {}
@@ -365,11 +365,11 @@ class ProduceResponseTime(Indicator):
                 per_s = sum(requests) / len(requests)
                 took = [span.sum_per_s(self._TIMES) or 0.0 for span in spans]
                 means[f"{self.name}/{broker_id}"] = [each / per_s / most for each in took]
-        return Early(means=means)
+        return EarlyEvidence(means=means)
 
 
 class ProduceLatency(Indicator):
-    """Produce latency above the objective at a quantile; known at the end only."""
+    """Produce latency above the objective at a quantile; known only at the end."""
 
     needs_metrics = False
 
@@ -378,11 +378,11 @@ class ProduceLatency(Indicator):
         self._quantile = quantile
 
     def is_on(self, limits: Indicators, cluster: ClusterFacts) -> bool:
-        """Where an objective is set."""
+        """True where an objective is set."""
         return self._quantile in limits.latency_objectives
 
     def reasons(self, evidence: Evidence, limits: Indicators) -> list[Reason]:
-        """The latency, when it is too long."""
+        """The latency, where it is above the objective."""
         limit_ms = limits.latency_objectives.get(self._quantile)
         value_ms = float(getattr(evidence.client.latency, f"{self._quantile}_ms"))
         if limit_ms is None or not value_ms > limit_ms:
@@ -392,13 +392,13 @@ class ProduceLatency(Indicator):
 
 
 class ConsumerLag(Indicator):
-    """Consumer groups that fall behind faster than the limit allows; known at the end only."""
+    """Consumer groups that fall behind faster than the limit allows; known only at the end."""
 
     name = "consumer_lag"
     needs_metrics = False
 
     def is_on(self, limits: Indicators, cluster: ClusterFacts) -> bool:
-        """Where a limit is set."""
+        """True where a limit is set."""
         return limits.consumer_lag_growth_max is not None
 
     def reasons(self, evidence: Evidence, limits: Indicators) -> list[Reason]:
@@ -411,7 +411,7 @@ class ConsumerLag(Indicator):
             Reason(
                 self.name,
                 f"consumer group {group} fell behind by {growth_per_s:.0f} records/s, "
-                f"{growth_per_s / offered_per_s:.1%} of the offered, above {most:.1%}",
+                f"{growth_per_s / offered_per_s:.1%} of the offered rate, above {most:.1%}",
                 growth_per_s / offered_per_s,
                 most,
             )
@@ -420,7 +420,7 @@ class ConsumerLag(Indicator):
         ]
 
     def sustained(self, evidence: Evidence, limits: Indicators) -> Reason | None:
-        """The group that fell behind most."""
+        """The lag growth of the group that fell behind most."""
         client, most = evidence.client, limits.consumer_lag_growth_max
         growth = evidence.lag_growth_per_s
         if most is None or not growth or client.counts.offered_records == 0:
@@ -433,27 +433,27 @@ class ConsumerLag(Indicator):
         )
         return Reason(self.name, text, share, most)
 
-    def early(self, slices: Slices, limits: Indicators) -> Early | None:
-        """Nothing where groups read along, as tasks tell of their lag at the end."""
-        return None if slices.groups else Early()
+    def early(self, slices: Slices, limits: Indicators) -> EarlyEvidence | None:
+        """No values where consumer groups read, as tasks report their lag at the end."""
+        return None if slices.groups else EarlyEvidence()
 
 
 class Achieved(Indicator):
-    """Too little of the offered load was acknowledged.
+    """A shortfall: too little of the offered load was acknowledged.
 
-    That the generator had capacity is for `metrics.judging.validity` to say, which comes first.
+    `metrics.judging.validity` first checks that the generator had capacity.
     """
 
     name = "achieved"
     needs_metrics = False
 
     def falls_short(self, evidence: Evidence, limits: Indicators) -> bool:
-        """True when less was achieved than the goal asks for."""
+        """True when less was acknowledged than the goal requires."""
         share = evidence.client.achieved_share
         return share is not None and share < limits.achieved_min
 
     def reasons(self, evidence: Evidence, limits: Indicators) -> list[Reason]:
-        """The shortfall."""
+        """The share of the offered records that was acknowledged, where it falls short."""
         client, share = evidence.client, evidence.client.achieved_share
         if share is None or not self.falls_short(evidence, limits):
             return []
@@ -466,14 +466,14 @@ class Achieved(Indicator):
         return [Reason(self.name, text, share, limits.achieved_min)]
 
     def utilization(self, evidence: Evidence, limits: Indicators) -> float | None:
-        """The missing share over the one that may be missing."""
+        """The missing share over the share that may be missing."""
         share = evidence.client.achieved_share
         if share is None or limits.achieved_min >= 1.0:
             return None
         return max(0.0, 1.0 - share) / (1.0 - limits.achieved_min)
 
     def sustained(self, evidence: Evidence, limits: Indicators) -> Reason | None:
-        """What was achieved."""
+        """The share of the offered records that was acknowledged."""
         share = evidence.client.achieved_share
         if share is None:
             return None
@@ -483,22 +483,22 @@ class Achieved(Indicator):
         )
         return Reason(self.name, text, share, limits.achieved_min)
 
-    def early(self, slices: Slices, limits: Indicators) -> Early:
-        """The records that wait, over those that the whole window may leave."""
+    def early(self, slices: Slices, limits: Indicators) -> EarlyEvidence:
+        """The unacknowledged records over those that may remain after the whole window."""
         allowed = (1.0 - limits.achieved_min) * slices.offered_per_s * slices.window_s
         if allowed <= 0:
-            # Nothing may be missing, and the last acknowledgements always are.
-            return Early(stocks={self.name: []})
+            # No record may be missing, but the last acknowledgements are always outstanding.
+            return EarlyEvidence(stocks={self.name: []})
         offered = slices.offered_per_s
         waiting = [max(0.0, offered * at_s - records) / allowed for at_s, records in slices.acked]
-        return Early(stocks={self.name: waiting})
+        return EarlyEvidence(stocks={self.name: waiting})
 
 
 ACHIEVED = Achieved()
 CONSUMER_LAG = ConsumerLag()
 LATENCIES = tuple(ProduceLatency(quantile) for quantile in LATENCY_QUANTILES)
-SEEN_BY_CLIENTS: Sequence[Indicator] = (*LATENCIES, ACHIEVED)
-"""Those that a generator in trouble would set off as well as brokers."""
+CLIENT_INDICATORS: Sequence[Indicator] = (*LATENCIES, ACHIEVED)
+"""The indicators that a generator in trouble can trigger as well as overloaded brokers."""
 INDICATORS: Sequence[Indicator] = (
     RequestHandlerIdle(),
     Isr(),
@@ -509,4 +509,4 @@ INDICATORS: Sequence[Indicator] = (
     CONSUMER_LAG,
     ACHIEVED,
 )
-"""All of them, in the order in which their reasons are told: the brokers' own first."""
+"""All indicators in the order of their reasons: those of the brokers first."""

@@ -1,7 +1,7 @@
-"""How near each resource is to its limit: the USE table, each row over its limit.
+"""The nearness of each resource to its limit: the USE table, each row over its limit.
 
-The limits are those of the attribution, so that what it names and what the table shows cannot
-contradict each other.
+The limits are those of the attribution, so that the attribution and the table cannot contradict
+each other.
 """
 
 from __future__ import annotations
@@ -16,33 +16,33 @@ NETWORK_IDLE_LOW = 0.20
 """Idle fraction of a network thread below which it is a bottleneck [ratio]."""
 
 CPU_SATURATED = 0.90
-"""Busy share of the machine from which on threads wait for a core [ratio]."""
+"""Busy share of the machine above which threads wait for a core [ratio]."""
 
 GC_SHARE_HIGH = 0.25
-"""Share of time in garbage collection from which on the heap binds [ratio]."""
+"""Share of time in garbage collection above which the heap is the limiting resource [ratio]."""
 
 HEAP_FULL = 0.95
-"""Least used share of the heap from which on collections leave no room [ratio]."""
+"""Lowest used share of the heap above which collections leave no room [ratio]."""
 
 DISK_BUSY_HIGH = 0.90
-"""Share of time in flushes from which on the disk is busy by itself, whoever waits [ratio]."""
+"""Share of time in flushes above which the disk is busy, whichever threads wait for it [ratio]."""
 
 LINK_SHARE_HIGH = 0.90
-"""Use of the network interface by Kafka's own bytes from which on it is full [ratio]: headers
+"""Utilization of the network interface by Kafka's own bytes above which it is full [ratio]. Headers
 of TCP, IP and Ethernet take 4 to 6 % of it."""
 
 DISK_QUEUE_HIGH = 1.0
-"""Operations that a busy disk holds at a time, on average, from which on some wait [operations]."""
+"""Mean number of operations in a busy disk's queue above which some of them wait [operations]."""
 
 DROPPED_SHARE_HIGH = 0.001
-"""Share of a host's packets that it drops from which on TCP slows down for it [ratio]."""
+"""Share of a host's packets that it drops above which TCP slows down [ratio]."""
 
 RETRANSMITTED_SHARE_HIGH = 0.01
-"""Share of TCP's segments that are sent again from which on loss bounds a connection [ratio]:
+"""Share of TCP's segments that are retransmitted above which loss limits a connection [ratio].
 Reno's throughput falls with the root of the loss (Mathis et al., 1997)."""
 
 SWAPPED_PAGES_HIGH = 256.0
-"""Pages to and from swap from which on a host lacks memory, 1 MiB/s of 4 KiB each [1/s]."""
+"""Pages moved to and from swap above which a host lacks memory: 1 MiB/s in pages of 4 KiB [1/s]."""
 
 _UTILIZATION_MAX = {
     Resource.NETWORK_THREADS: 1.0 - NETWORK_IDLE_LOW,
@@ -54,13 +54,13 @@ _UTILIZATION_MAX = {
 
 
 def nearness(row: ResourceUse, thresholds: Thresholds) -> float | None:
-    """How near a resource is to its limit: 0 unused, 1 at it, above 1 beyond; None: not known."""
+    """The nearness of a resource to its limit: 0 unused, 1 at it, above 1 beyond; None: unknown."""
     limits = thresholds.indicators
     used = row.utilization
     if row.resource is Resource.QUOTA:
         return _over(row.saturation, thresholds.validity.throttle_ms_max)
     if row.resource is Resource.REPLICATION:
-        # A share of 1 is above none, and too much all the same.
+        # A limit of 1 can never be exceeded, but a share of 1 is too much nevertheless.
         return 1.0 if used == 1.0 else _over(used, limits.isr_changed_share_max)
     if row.resource is Resource.REQUEST_HANDLERS:
         return _over(used, 1.0 - limits.request_handler_idle_min)
@@ -71,13 +71,13 @@ def nearness(row: ResourceUse, thresholds: Thresholds) -> float | None:
 
 
 def is_at_limit(row: ResourceUse, thresholds: Thresholds) -> bool:
-    """True when nothing more is to be had of the resource."""
+    """True when the resource is used up."""
     near = nearness(row, thresholds)
     return near is not None and near >= 1.0
 
 
 def _over(used: float | None, most: float) -> float | None:
-    """Of a limit that must be passed: 1 just beyond it, and not at it."""
+    """The nearness to a limit that has to be exceeded: 1 just beyond it, below 1 at it."""
     if used is None:
         return None
     if used > most:

@@ -1,7 +1,7 @@
 """A running trial as slices, for the rule that may end it early (`search.early_stop`).
 
-The slices are those between the samples of a broker. What a slice says of an indicator is
-what the whole window would say, had the window been that slice.
+A slice lies between two samples of a broker. The value of an indicator in a slice is the value
+that a whole window of that length would have.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ Edges = tuple[BrokerSample, BrokerSample]
 
 @dataclass(frozen=True)
 class Slices:
-    """What is known of a trial by now.
+    """The state of a running trial, as far as sampled.
 
     Attributes:
-        samples: of all brokers, in any order, also from before the window.
-        broker_ids: the brokers.
+        samples: samples of all brokers, in any order, also from before the window.
+        broker_ids: the ids of the brokers.
         window: planned start and end of the measured window [s since the epoch].
         interval_s: intended time between samples [s].
-        acked: what was acknowledged so far.
+        acked: records acknowledged so far.
         offered_per_s: records that all producers together offer [1/s].
-        cluster: what is known of it.
-        groups: consumer groups that read along.
+        cluster: facts about the cluster.
+        groups: number of consumer groups that read while the producers write.
     """
 
     samples: Sequence[BrokerSample]
@@ -52,7 +52,7 @@ class Slices:
 
     @property
     def planned(self) -> int:
-        """Slices that the whole window has."""
+        """Number of slices of the whole window."""
         return int(self.window_s / self.interval_s + 1e-9)
 
     @cached_property
@@ -70,7 +70,7 @@ class Slices:
         return self._by_broker[broker_id]
 
     def means(self, name: str, read: Callable[[Span], float | None]) -> dict[str, list[float]]:
-        """What `read` says of each slice that tells something, by `name/broker`."""
+        """The value that `read` gives for each slice, by `name/broker`; None is left out."""
         return {
             f"{name}/{broker_id}": [
                 value for edges in slices if (value := read(Span(edges))) is not None
@@ -89,8 +89,8 @@ class Slices:
 
 
 @dataclass(frozen=True)
-class Early:
-    """What an indicator says of a running trial; see `search.early_stop.Progress`."""
+class EarlyEvidence:
+    """The values of an indicator in a running trial; see `search.early_stop.Progress`."""
 
     means: Mapping[str, Sequence[float]] = field(default_factory=dict)
     shares: Mapping[str, tuple[Sequence[bool], float]] = field(default_factory=dict)

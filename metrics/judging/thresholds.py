@@ -1,4 +1,4 @@
-"""The numbers that judge a trial. Thresholds are data; a goal in conf/goals is read into them."""
+"""The thresholds by which a trial is judged: data that a goal in conf/goals is read into."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ class Indicators:
     """Limits beyond which a trial is OVERLOADED; null switches one off.
 
     Attributes:
-        request_handler_idle_min: least idle fraction of any broker's request handlers [ratio].
-        isr_changed_share_max: share of samples with ISR changes or under-replicated
-            partitions that is still sustained [ratio].
-        achieved_min: achieved over offered records [ratio].
-        network_idle_min: least idle fraction of any network thread [ratio].
-        produce_response_ms_max: mean response time of the produce requests of any broker, from a
-            request's arrival to the last byte of its answer [ms].
+        request_handler_idle_min: lowest idle fraction of any broker's request handlers [ratio].
+        isr_changed_share_max: highest share of samples with ISR changes or under-replicated
+            partitions of a sustained load [ratio].
+        achieved_min: lowest share of the offered records that is acknowledged [ratio].
+        network_idle_min: lowest idle fraction of any network thread [ratio].
+        produce_response_ms_max: highest mean response time of the produce requests of any broker,
+            from a request's arrival to the last byte of its answer [ms].
         latency_p50_ms_max, latency_p95_ms_max, latency_p99_ms_max, latency_p999_ms_max:
-            produce latency from the intended send time [ms].
+            highest produce latency from the intended send time, at a quantile [ms].
         request_queue_max: most waiting requests of any broker [requests].
         request_queue_share_max: the same as a share of the broker's queued.max.requests
             [ratio].
-        consumer_lag_growth_max: growth of any consumer group's lag over the offered
-            records, where groups read along [ratio].
+        consumer_lag_growth_max: highest growth of any consumer group's lag over the offered
+            records [ratio].
     """
 
     request_handler_idle_min: Annotated[float, Number(0, 1, below=True)] = 0.20
@@ -47,25 +47,27 @@ class Indicators:
 
     @property
     def latency_objectives(self) -> dict[str, float]:
-        """Quantile of the produce latency → its objective [ms], where there is one."""
+        """Objectives that are set: quantile of the produce latency → objective [ms]."""
         found = {name: getattr(self, f"latency_{name}_ms_max") for name in LATENCY_QUANTILES}
         return {name: limit_ms for name, limit_ms in found.items() if limit_ms is not None}
 
 
 @dataclass(frozen=True)
 class Validity:
-    """Limits beyond which a trial is INVALID, which is no answer.
+    """Limits beyond which a trial is INVALID and not an answer.
 
     Attributes:
-        missed_samples_max: share of a broker's samples that may be missing [ratio].
-        generator_share_max: share of a shortfall that may be the generator's own [ratio].
-        loop_busy_max: share of time that a task's event loop may be busy before a
-            shortfall is called its own [ratio].
-        others_share_max: share of what the brokers took that others may write beyond their level
-            before the run [ratio].
-        throttle_ms_max: mean throttle time of produce requests, and of fetches of groups [ms].
-        standstill_s_max: time for which a broker's process may stand still, other than to collect
-            its heap [s].
+        missed_samples_max: highest share of a broker's samples that may be missing [ratio].
+        generator_share_max: highest share of a shortfall that the generator itself may cause
+            [ratio].
+        loop_busy_max: highest busy share of a task's event loop with which a shortfall is not
+            attributed to the generator [ratio].
+        others_share_max: highest share of the brokers' input that other producers may write beyond
+            their level before the run [ratio].
+        throttle_ms_max: highest mean throttle time of produce requests, and of fetches of groups
+            [ms].
+        standstill_s_max: longest time for which a broker's process may stand still, garbage
+            collections excepted [s].
     """
 
     missed_samples_max: Annotated[float, Number(0, 1, below=True)] = 0.25
@@ -78,7 +80,7 @@ class Validity:
 
 @dataclass(frozen=True)
 class Thresholds:
-    """What a goal judges by."""
+    """The thresholds of a goal."""
 
     indicators: Indicators = field(default_factory=Indicators)
     validity: Validity = field(default_factory=Validity)

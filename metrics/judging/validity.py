@@ -1,8 +1,8 @@
-"""The rules of validity: one object for each that says INVALID, and the list of all.
+"""The rules of validity: one object for each rule that makes a trial INVALID, and the list of all.
 
-An INVALID trial does not answer whether the brokers took the load. A generator that missed its
-rate, metrics that are missing or contradict each other, a cluster that changed under the load:
-none of it may be read as an overload. A further rule is a class here and a line in `RULES`.
+An INVALID trial does not show whether the brokers sustain the load. A generator that missed its
+rate, metrics that are missing or contradict each other, and a cluster that changed under the load
+must not be read as an overload. A further rule is a class here and a line in `RULES`.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import ClassVar
 
 from metrics.judging.indicators import (
     ACHIEVED,
+    CLIENT_INDICATORS,
     CONSUMER_LAG,
     INDICATORS,
-    SEEN_BY_CLIENTS,
     Indicator,
 )
 from metrics.judging.nearness import CPU_SATURATED, DROPPED_SHARE_HIGH, SWAPPED_PAGES_HIGH
@@ -33,11 +33,11 @@ from metrics.windows.resource import Resource
 from metrics.windows.use import produce_throttle_ms
 
 EDGE_GAP_INTERVALS = 2.0
-"""How far the samples may stay away from the window's edges [sampling intervals]."""
+"""Longest distance between the samples and the window's edges [sampling intervals]."""
 
 SILENT_S = 1.0
-"""A broker that answers nothing for so long, and for longer than between two of its samples, with
-handlers to spare is out of reach [s]."""
+"""Silence of a broker with idle handlers after which it is unreachable, if it is also longer than
+the time between two of its samples [s]."""
 
 OVERLOAD_ERRORS = frozenset(
     {
@@ -49,8 +49,8 @@ OVERLOAD_ERRORS = frozenset(
         "ThrottlingQuotaExceededError",
     }
 )
-"""Errors that a load too high for the brokers brings about. Their records are missing from
-the acknowledged ones, so the shortfall judges them; they make no trial INVALID."""
+"""Errors that an overload causes. Their records are missing from the acknowledged ones, so the
+shortfall judges them; they do not make a trial INVALID."""
 
 MOVED_ERRORS = frozenset(
     {
@@ -63,25 +63,25 @@ MOVED_ERRORS = frozenset(
         "UnknownLeaderEpochError",
     }
 )
-"""Errors that say that a partition's leader moved away during the trial."""
+"""Errors that show that a partition's leader moved during the trial."""
 
 
 class ValidityRule(ABC):
     """One rule of validity.
 
     Attributes:
-        is_met_by_a_kill: what it looks for is what follows when a broker is killed, so it says
-            nothing of a trial in which that was done on purpose.
+        is_met_by_a_kill: killing a broker triggers the rule, so it does not apply to a trial in
+            which a broker is killed on purpose.
     """
 
     is_met_by_a_kill: ClassVar[bool] = False
 
     @abstractmethod
     def reasons(self, evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
-        """Why the trial is no answer; nothing where it is one."""
+        """The reasons why the trial is not an answer; empty where it is one."""
 
     def window_least_s(self, cluster: ClusterFacts) -> float:
-        """The shortest window that the rule lets pass; one may not end earlier [s]."""
+        """The shortest window that the rule accepts; no window ends earlier [s]."""
         return 0.0
 
 
@@ -90,10 +90,10 @@ def _generator(text: str, value: float, threshold: float) -> Reason:
 
 
 class Refused(ValidityRule):
-    """What kept the trial from being made, or ended it."""
+    """Refusals that prevented the trial or ended it."""
 
     def reasons(self, evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
-        """As they were given."""
+        """The refusals as they were given."""
         return list(evidence.refusals)
 
 
@@ -101,15 +101,15 @@ class TasksFailed(ValidityRule):
     """Tasks that could not take part, or a window in which nothing was offered or read."""
 
     def reasons(self, evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
-        """One for each task."""
+        """One reason for each task."""
         client = evidence.client
         found = [Reason("task_failed", text, 1.0, 0.0) for text in client.task_errors]
         was_read = any(group.records_total for group in client.groups)
         was_sent = evidence.closed_loop and client.counts.sent_records > 0
         if not found and client.counts.offered_records == 0 and not was_read and not was_sent:
             text = (
-                "nothing was due to be sent or read in the window, so it says nothing of the "
-                "brokers; a profile of the rate may ask for no load at such a time"
+                "no record was due to be sent or read in the window, so the trial does not load "
+                "the brokers; check the profile of the rate, which may be 0 at such a time"
             )
             found.append(_generator(text, 0.0, 1.0))
         return found
@@ -119,12 +119,12 @@ class ClocksApart(ValidityRule):
     """Hosts whose clock is far off the driver's, so that their load was at another time."""
 
     def reasons(self, evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
-        """One for each host."""
+        """One reason for each host."""
         return [
             Reason(
                 "clocks_apart",
                 f"the clock of executor {each.host} was {each.clock.text}, more than "
-                f"{OFFSET_MAX_S:g} s; synchronise the clocks of all hosts",
+                f"{OFFSET_MAX_S:g} s; synchronize the clocks of all hosts",
                 each.clock.least_s,
                 OFFSET_MAX_S,
             )
@@ -134,10 +134,10 @@ class ClocksApart(ValidityRule):
 
 
 class GeneratorLimited(ValidityRule):
-    """A shortfall that the generator caused itself, as far as it can tell."""
+    """A shortfall that the generator itself caused, by its own account."""
 
     def reasons(self, evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
-        """Records that it held up, and tasks without time left."""
+        """The records that the generator held up, and the tasks without time left."""
         client, limits = evidence.client, thresholds.validity
         if not ACHIEVED.falls_short(evidence, thresholds.indicators):
             return []
@@ -161,17 +161,17 @@ class GeneratorLimited(ValidityRule):
 
 
 class GeneratorHost(ValidityRule):
-    """A shortfall, or a latency too long, while a host of the generator had trouble of its own.
+    """A shortfall, or a latency too long, while a host of the generator was the limit.
 
-    It dropped packets, swapped, or had no CPU left. Hosts that share their machine with brokers
-    are the brokers' too, and for the attribution to judge; what their own interfaces drop is not,
-    but at the end of a link with a rate, which drops what exceeds it.
+    Such a host dropped packets, swapped, or had no CPU left. Hosts that share their machine with
+    brokers belong to the brokers, too, so the attribution judges them. Only packets that their own
+    interfaces drop count here, except on a link with a rate, which drops traffic beyond it.
     """
 
     def reasons(self, evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
-        """One for each host and trouble."""
+        """One reason for each host and problem."""
         limits = thresholds.indicators
-        if not any(each.reasons(evidence, limits) for each in SEEN_BY_CLIENTS):
+        if not any(indicator.reasons(evidence, limits) for indicator in CLIENT_INDICATORS):
             return []
         return [
             _generator(
@@ -179,18 +179,18 @@ class GeneratorHost(ValidityRule):
             )
             for host in evidence.hosts
             if host.generates and not host.brokers
-            for text, remedy, value, most in _troubles(host)
+            for text, remedy, value, most in _host_problems(host)
         ]
 
 
-def _troubles(host: HostWindow) -> Iterator[tuple[str, str, float, float]]:
-    """What keeps a host from making its load: in words, what to do, its value and its limit."""
+def _host_problems(host: HostWindow) -> Iterator[tuple[str, str, float, float]]:
+    """The problems that keep a host from its load: in words, the remedy, the value, the limit."""
     for each in host.interfaces:
         if host.shares_machine and each.speed_bytes_per_s is not None:
             continue
         if (dropped := each.dropped_share or 0.0) >= DROPPED_SHARE_HIGH:
             text = f"dropped {dropped:.2%} of the packets of its interface {each.device}"
-            yield text, "see its network, or use more hosts", dropped, DROPPED_SHARE_HIGH
+            yield text, "check its network, or use more hosts", dropped, DROPPED_SHARE_HIGH
     if host.shares_machine:
         return
     if (swapped := host.swapped_pages_per_s or 0.0) >= SWAPPED_PAGES_HIGH:
@@ -202,28 +202,30 @@ def _troubles(host: HostWindow) -> Iterator[tuple[str, str, float, float]]:
 
 
 class Unreachable(ValidityRule):
-    """A shortfall of some brokers' records only, which those brokers never had to take.
+    """A shortfall of the records for some brokers, which never received them.
 
-    Executors wait for them and hear nothing, while they have handlers to spare and hold fewer
-    requests than connections wait. A shortfall that all brokers share is the brokers' own, and so
-    is that of a broker that answers slowly, is busy, or waits for its followers.
+    The executors get no answer from these brokers, although their handlers are idle and they hold
+    fewer requests than connections wait. A shortfall at all brokers is an overload, and so is that
+    of a broker that answers slowly, is busy, or waits for its followers.
     """
 
     def reasons(self, evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
-        """One for each broker out of reach, where the others took what was theirs."""
+        """One reason for each unreachable broker, where the others took their share."""
         client, limits = evidence.client, thresholds.indicators
-        told = client.counts.by_broker
+        by_broker = client.counts.by_broker
         if not ACHIEVED.falls_short(evidence, limits):
             return []
         lost = [
-            (window, told[window.broker_id])
+            (window, by_broker[window.broker_id])
             for window in evidence.brokers
-            if window.broker_id in told
-            and _is_out_of_reach(window, told[window.broker_id], limits.request_handler_idle_min)
+            if window.broker_id in by_broker
+            and _is_unreachable(
+                window, by_broker[window.broker_id], limits.request_handler_idle_min
+            )
         ]
         records = sum(account.missing_records for _, account in lost)
         reached = (client.counts.acked_records + records) / client.counts.offered_records
-        if not lost or len(lost) == len(told) or reached < limits.achieved_min:
+        if not lost or len(lost) == len(by_broker) or reached < limits.achieved_min:
             return []
         return [
             Reason(
@@ -232,7 +234,7 @@ class Unreachable(ValidityRule):
                 f"{account.silent_s:.1f} s while {account.waiting_connections} connections waited, "
                 f"its request handlers idle {window.handler_idle:.2f}, and "
                 f"{account.missing_records} records that were due for it by the window's end are "
-                "missing; see the network between the executors and this broker",
+                "missing; check the network between the executors and this broker",
                 account.silent_s,
                 SILENT_S,
                 window.broker_id,
@@ -241,25 +243,27 @@ class Unreachable(ValidityRule):
         ]
 
 
-def _is_out_of_reach(window: BrokerWindow, account: ToBroker, idle_min: float) -> bool:
+def _is_unreachable(window: BrokerWindow, account: ToBroker, idle_min: float) -> bool:
     has_room = window.handler_idle is not None and window.handler_idle >= idle_min
-    # A silence that holds a sample for certain; else nobody looked whether requests waited there.
+    # The silence has to contain a sample, which shows whether requests waited at the broker.
     least_s = max(SILENT_S, (window.samples_missed + 1) * window.interval_s)
     holds = window.produce_delayed_max or 0.0
     return has_room and account.silent_s >= least_s and account.waiting_connections > holds
 
 
 class MetricsIncomplete(ValidityRule):
-    """Brokers with too many missed samples, none near an edge, or without what a goal judges by."""
+    """Brokers with too many missed samples, without a sample near an edge of the window, or without
+    a metric that the goal judges by.
+    """
 
     def reasons(self, evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
-        """One for each broker."""
+        """One reason for each broker."""
         most = thresholds.validity.missed_samples_max
         if not evidence.brokers:
             return [Reason("metrics_incomplete", "no broker was sampled", 0.0, 1.0)]
         limits = thresholds.indicators
         active = [each for each in INDICATORS if each.is_on(limits, evidence.cluster)]
-        told = ((window, self._missing(window, most, active)) for window in evidence.brokers)
+        gaps = ((window, self._missing(window, most, active)) for window in evidence.brokers)
         return [
             Reason(
                 "metrics_incomplete",
@@ -268,7 +272,7 @@ class MetricsIncomplete(ValidityRule):
                 most,
                 window.broker_id,
             )
-            for window, text in told
+            for window, text in gaps
             if text is not None
         ]
 
@@ -290,17 +294,17 @@ class MetricsIncomplete(ValidityRule):
         if any(lacking):
             return (
                 f"{', '.join(filter(None, lacking))} was not among the metrics, and the goal "
-                "judges by it; of an exporter, its rules must export it and the file "
-                "metrics.prometheus.rules name it"
+                "judges by it; add it to the exporter's own rules and to the file of "
+                "metrics.prometheus.rules, if an exporter is the source"
             )
         return None
 
 
 class MetricsContradictory(ValidityRule):
-    """Nodes whose samples cannot all be true of one process that kept running."""
+    """Nodes whose samples cannot all be from one process that kept running."""
 
     def reasons(self, evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
-        """One for each node."""
+        """One reason for each node."""
         return [
             Reason("metrics_contradictory", window.contradiction, 1.0, 0.0, window.broker_id)
             for window in (*evidence.brokers, *evidence.controllers)
@@ -309,16 +313,16 @@ class MetricsContradictory(ValidityRule):
 
 
 class ErrorsUnexplained(ValidityRule):
-    """Errors that no load brings about: leaders that moved, lost connections, refusals.
+    """Errors that a load cannot cause: leaders that moved, lost connections, refusals.
 
-    Also those after which records were sent again and arrived: the load was then not what
-    was asked for.
+    Errors after which records were sent again and acknowledged count as well, because they change
+    the load.
     """
 
     is_met_by_a_kill = True
 
     def reasons(self, evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
-        """One for each error."""
+        """One reason for each error."""
         counts = evidence.client.counts
         ends = ((counts.errors, "failed with"), (counts.retry_errors, "were sent again because of"))
         return [
@@ -332,7 +336,7 @@ class ErrorsUnexplained(ValidityRule):
         if error in MOVED_ERRORS:
             text = f"{records} records {what} {error}: a leader moved during the trial"
             return Reason("leaders_moved", text, float(records), 0.0)
-        text = f"{records} records {what} {error}, which is no sign of load"
+        text = f"{records} records {what} {error}, which is not an overload error"
         return Reason("unexpected_errors", text, float(records), 0.0)
 
 
@@ -342,19 +346,19 @@ class ClusterChanged(ValidityRule):
     is_met_by_a_kill = True
 
     def reasons(self, evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
-        """One for each node that saw it."""
-        away = evidence.cluster.offline
+        """One reason for each node that reports it."""
+        offline = evidence.cluster.offline
         found = [
             Reason(
                 "broker_fenced",
-                f"node {window.broker_id} saw up to {window.fenced_brokers_max:.0f} fenced "
+                f"node {window.broker_id} reports up to {window.fenced_brokers_max:.0f} fenced "
                 f"brokers in the window",
                 window.fenced_brokers_max,
-                float(away),
+                float(offline),
                 window.broker_id,
             )
             for window in (*evidence.controllers, *evidence.brokers)
-            if window.fenced_brokers_max is not None and window.fenced_brokers_max > away
+            if window.fenced_brokers_max is not None and window.fenced_brokers_max > offline
         ]
         for window in evidence.brokers:
             least, most = window.leader_partitions_min, window.leader_partitions_max
@@ -368,34 +372,34 @@ class ClusterChanged(ValidityRule):
 
 
 class ControllerChanged(ValidityRule):
-    """Elections of a controller in the window, while which no leader and no ISR can change."""
+    """Elections of a controller in the window, during which leaders and ISRs cannot change."""
 
     def reasons(self, evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
-        """One for all nodes, as each of them hears of the same elections."""
+        """One reason for all nodes, as all of them report the same elections."""
         nodes = (*evidence.brokers, *evidence.controllers)
-        seen = [(n.controller_elections, n.broker_id) for n in nodes if n.controller_elections]
-        if not seen:
+        found = [(n.controller_elections, n.broker_id) for n in nodes if n.controller_elections]
+        if not found:
             return []
-        raised, node = max(seen)
+        raised, node = max(found)
         text = (
-            f"the cluster elected a controller during the trial: its epoch rose by {raised:.0f}, "
-            f"as node {node} saw; see whether a controller was restarted or lost"
+            f"the cluster elected a controller during the trial: the epoch that node {node} "
+            f"reports rose by {raised:.0f}; check whether a controller was restarted or lost"
         )
         return [Reason("controller_changed", text, raised, 0.0)]
 
 
 class StoodStill(ValidityRule):
-    """Brokers that did nothing at all for a while, and not to collect their heap."""
+    """Brokers whose process stood still for a while, other than for a garbage collection."""
 
     def reasons(self, evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
-        """One for each broker."""
+        """One reason for each broker."""
         most_s = thresholds.validity.standstill_s_max
         return [
             Reason(
                 "stood_still",
                 f"broker {window.broker_id} stood still for {window.standstill_s:.1f} s or more: "
-                "it answered nothing, and it was not its garbage collection; see whether its "
-                "process or its machine was paused",
+                "it answered no request and did not collect garbage; check whether its process or "
+                "its machine was paused",
                 window.standstill_s,
                 most_s,
                 window.broker_id,
@@ -406,10 +410,12 @@ class StoodStill(ValidityRule):
 
 
 class Throttled(ValidityRule):
-    """Quotas held the load back, so the limit found would be the quota's."""
+    """Quotas that throttled the load, so that the limit would be that of the quota."""
 
     def reasons(self, evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
-        """The brokers that throttled producers, or else what these were told; and the groups."""
+        """One reason for each broker that throttled producers, or else one for the producers; and
+        one for each throttled consumer group.
+        """
         limit_ms = thresholds.validity.throttle_ms_max
         by_brokers = [
             _throttled(
@@ -422,19 +428,20 @@ class Throttled(ValidityRule):
             for window in evidence.brokers
             if (throttle_ms := produce_throttle_ms(window)) is not None and throttle_ms > limit_ms
         ]
-        return (by_brokers or self._told(evidence, limit_ms)) + self._of_groups(evidence, limit_ms)
+        by_clients = by_brokers or self._producers_throttled(evidence, limit_ms)
+        return by_clients + self._groups_throttled(evidence, limit_ms)
 
-    def _told(self, evidence: Evidence, limit_ms: float) -> list[Reason]:
-        """What producers were told; without the number of requests, there is no mean to allow."""
+    def _producers_throttled(self, evidence: Evidence, limit_ms: float) -> list[Reason]:
+        """The throttle time in the producers' responses; any, where their number is unknown."""
         counts = evidence.client.counts
         requests = counts.produce_requests
         if not counts.throttle_ms or (requests and counts.throttle_ms / requests <= limit_ms):
             return []
-        text = f"producers were throttled for {counts.throttle_ms} ms in all by a quota"
+        text = f"producers were throttled for {counts.throttle_ms} ms in total by a quota"
         return [_throttled(text, float(counts.throttle_ms), limit_ms)]
 
-    def _of_groups(self, evidence: Evidence, limit_ms: float) -> list[Reason]:
-        """Groups that were told of it, unless the brokers' mean says that it may be."""
+    def _groups_throttled(self, evidence: Evidence, limit_ms: float) -> list[Reason]:
+        """The throttled groups, unless the brokers' mean throttle time is within the limit."""
         known = [each.fetch_consumer.throttle_ms for each in evidence.brokers]
         means = [each for each in known if each is not None]
         if means and max(means) <= limit_ms and limit_ms > 0:
@@ -442,7 +449,7 @@ class Throttled(ValidityRule):
         return [
             _throttled(
                 f"consumer group {group.counts.group} was throttled for "
-                f"{group.counts.throttle_ms} ms in all by a quota",
+                f"{group.counts.throttle_ms} ms in total by a quota",
                 float(group.counts.throttle_ms),
                 limit_ms,
             )
@@ -456,31 +463,31 @@ def _throttled(text: str, value: float, limit: float, broker_id: int | None = No
 
 
 class ConsumersLimited(ValidityRule):
-    """Lag that the consumers' own tasks brought about, as they had no time left."""
+    """Lag that the consumers' own tasks caused, as they had no time left."""
 
     def reasons(self, evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
-        """The busiest of these tasks."""
+        """One reason for the busiest task with consumers."""
         busy, limit = evidence.client.consumer_loop_busy, thresholds.validity.loop_busy_max
         if busy < limit or not CONSUMER_LAG.reasons(evidence, thresholds.indicators):
             return []
         text = (
-            f"the consumers were the limit: a task of theirs was busy {busy:.0%} of the window "
-            "while lag grew; use more executors or cores"
+            f"the consumers were the limit: a task with consumers was busy {busy:.0%} of the "
+            "window while lag grew; use more executors or cores"
         )
         return [_generator(text, busy, limit)]
 
 
 class AccountingMismatch(ValidityRule):
-    """Acknowledged records against the growth of the partitions' end offsets, if known.
+    """Acknowledged records that do not match the growth of the partitions' end offsets, if known.
 
-    A record that failed may have been written all the same, and one that was sent again
-    because its answer was lost may be there twice. So a partition's growth may exceed its
-    acknowledged records by those, and no more; it may not fall below them. The end of a
-    transaction is a record of the log too.
+    A record that failed may have been written nevertheless, and a record that was sent again
+    because its answer was lost may be written twice. So the growth of a partition is at least its
+    acknowledged records, and at most these plus the failed and the repeated ones. The end of a
+    transaction is a record of the log, too.
     """
 
     def reasons(self, evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
-        """Records that are missing, or that nobody sent."""
+        """One reason for records that are missing, or for records of unknown origin."""
         growth, counts = evidence.growth_by_partition, evidence.client.counts
         if growth is None:
             return []
@@ -504,13 +511,13 @@ class AccountingMismatch(ValidityRule):
             f"the end offsets grew by {sum(growth.values())} records, {excess} more than the "
             f"{counts.acked_total} acknowledged{_and_control(counts)} and "
             f"{counts.failed_total} failed and at most {counts.duplicates_at_most} sent twice, "
-            f"{_most(unknown)}: somebody else writes to the topic, or a send was counted too little"
+            f"{_most(unknown)}: another producer writes to the topic, or sends were under-counted"
         )
         return [Reason("accounting_mismatch", text, float(excess), 0.0)]
 
 
 def _and_control(counts: Counts) -> str:
-    """` and 20 ends of transactions`, where there were some."""
+    """A phrase such as ` and 20 ends of transactions`; empty without any."""
     return f" and {counts.control_records} ends of transactions" if counts.control_records else ""
 
 
@@ -520,22 +527,22 @@ def _most(by_partition: Mapping[int, int]) -> str:
 
 
 class ConsumptionMismatch(ValidityRule):
-    """What each group read against the partitions' end offsets after the trial, if known.
+    """Consumer groups whose reads do not match the end offsets after the trial, if known.
 
-    A group reads each partition in one range without a break, up to what was acknowledged.
-    It can neither have holes nor go beyond the end, and the batches must have held as many
-    records as offsets. It may end early only when its lag says that it could not keep up.
+    A group reads each partition in one range without a gap, up to the last acknowledged record.
+    The range does not go beyond the end offset, and its batches hold as many records as offsets.
+    It may end earlier only when the lag shows that the group could not keep up.
     """
 
     def reasons(self, evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
-        """One for each group."""
+        """One reason for each group."""
         if evidence.end_offsets is None:
             return []
         ends = {partition: after for partition, (_, after) in evidence.end_offsets.items()}
         counts = evidence.client.counts
         taken = Counter(counts.acked_by_partition) + Counter(counts.control_records_by_partition)
         found = [
-            _what_differs(group, ends) or _what_is_missing(group, taken)
+            _find_difference(group, ends) or _find_missing(group, taken)
             for group in evidence.client.groups
         ]
         return [
@@ -543,7 +550,7 @@ class ConsumptionMismatch(ValidityRule):
         ]
 
 
-def _what_is_missing(group: GroupWindow, taken: Mapping[int, int]) -> tuple[str, int] | None:
+def _find_missing(group: GroupWindow, taken: Mapping[int, int]) -> tuple[str, int] | None:
     read: Counter[int] = Counter()
     for stint in group.read_by_partition:
         read[stint.partition] += stint.length
@@ -559,18 +566,18 @@ def _what_is_missing(group: GroupWindow, taken: Mapping[int, int]) -> tuple[str,
     ), sum(missing.values())
 
 
-def _what_differs(group: GroupWindow, ends: Mapping[int, int]) -> tuple[str, int] | None:
+def _find_difference(group: GroupWindow, ends: Mapping[int, int]) -> tuple[str, int] | None:
     name = f"consumer group {group.counts.group}"
-    seen: dict[int, Stint] = {}
+    earlier: dict[int, Stint] = {}
     for stint in group.read_by_partition:
-        before = seen.get(stint.partition)
+        before = earlier.get(stint.partition)
         if before is not None:
             missing = stint.from_offset - before.to_offset
             return (
                 f"{name} missed {missing} records of partition {stint.partition} from offset "
                 f"{before.to_offset} on"
             ), missing
-        seen[stint.partition] = stint
+        earlier[stint.partition] = stint
         beyond = stint.to_offset - ends.get(stint.partition, 0)
         if beyond > 0:
             return (
@@ -585,26 +592,28 @@ def _what_differs(group: GroupWindow, ends: Mapping[int, int]) -> tuple[str, int
 
 
 class OthersLoaded(ValidityRule):
-    """Others loaded the brokers more than before the run, so that the limit is not theirs alone."""
+    """Other producers that loaded the brokers more than before the run, so that the limit would
+    include their load.
+    """
 
     def reasons(self, evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
-        """The load of others, where it is too much of all."""
+        """One reason for the load of others, where it is too high a share of all."""
         others, most = evidence.others, thresholds.validity.others_share_max
         if others is None or others.excess_share <= most:
             return []
         text = (
-            f"others wrote {others.text} to the brokers during the trial, beyond their level "
-            f"before the run {others.excess_share:.0%} of all, above {most:.0%}; see who else "
-            "uses the cluster"
+            f"others wrote {others.text} to the brokers during the trial; the excess over their "
+            f"level before the run is {others.excess_share:.0%} of the brokers' input, above "
+            f"{most:.0%}; find the other producers of this cluster"
         )
         return [Reason("others_loaded", text, others.excess_share, most)]
 
 
 class WindowTooShort(ValidityRule):
-    """A window in which a follower that lags could not have left the ISR yet."""
+    """A window too short for a lagging follower to leave the ISR."""
 
     def reasons(self, evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
-        """The window's length."""
+        """One reason for the window's length."""
         duration_s, least_s = evidence.client.duration_s, self.window_least_s(evidence.cluster)
         if duration_s >= least_s:
             return []
@@ -615,7 +624,7 @@ class WindowTooShort(ValidityRule):
         return [Reason("window_too_short", text, duration_s, least_s)]
 
     def window_least_s(self, cluster: ClusterFacts) -> float:
-        """As the brokers' `replica.lag.time.max.ms` asks for."""
+        """The shortest window by the brokers' `replica.lag.time.max.ms` [s]."""
         return cluster.isr_window_s or 0.0
 
 
@@ -639,19 +648,19 @@ RULES: Sequence[ValidityRule] = (
     ConsumptionMismatch(),
     WindowTooShort(),
 )
-"""All of them, in the order in which their reasons are told."""
+"""All rules in the order of their reasons."""
 
 
 def invalid_reasons(evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
-    """Why a trial is no answer; nothing where it is one.
+    """The reasons why a trial is not an answer; empty where it is one.
 
-    A broker that was killed on purpose counts for nothing, and neither does what its death does
-    to the others.
+    A broker that was killed on purpose is left out, and so are the rules that its loss triggers on
+    the other brokers.
     """
     killed = evidence.cluster.killed
     if killed is None:
         return [reason for rule in RULES for reason in rule.reasons(evidence, thresholds)]
     others = tuple(each for each in evidence.brokers if each.broker_id != killed)
-    seen = replace(evidence, brokers=others)
+    remaining = replace(evidence, brokers=others)
     rules = (rule for rule in RULES if not rule.is_met_by_a_kill)
-    return [reason for rule in rules for reason in rule.reasons(seen, thresholds)]
+    return [reason for rule in rules for reason in rule.reasons(remaining, thresholds)]
