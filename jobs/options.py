@@ -306,10 +306,10 @@ def _default_workload(cluster: str, overrides: tuple[str, ...]) -> str:
     from jobs.config.loading import available, load_cluster
 
     try:
-        is_testbed = load_cluster(cluster, overrides).testbed is not None
+        is_exclusive = load_cluster(cluster, overrides).is_exclusive
     except ConfigError:  # the job loads the file again and reports the error
         return TESTBED_WORKLOAD
-    if not is_testbed:
+    if not is_exclusive:
         known = ", ".join(available("workload"))
         raise ConfigError(
             f"cluster {cluster} is no testbed, and --workload is missing; expected one of {known}, "

@@ -10,7 +10,7 @@ from pathlib import Path
 from jobs.checks.finding import Finding, warning
 from jobs.config import Cluster
 from jobs.config.base import ConfigModel
-from jobs.config.cluster_metrics import ClosedPlaces, Jmx
+from jobs.config.metrics_section import ClosedPlaces, Jmx
 
 CHECK = "secrets"
 _SENT = {"password_from": "password", "token_from": "token"}
@@ -32,7 +32,7 @@ def exposure_findings(
         settings: of the Spark context, by Spark's names.
         master: of the Spark context.
     """
-    if cluster.testbed is not None:  # whose secrets end with it
+    if cluster.is_exclusive:  # then the secrets end with the run
         return []
     security, known = cluster.security, list(hosts)
     found = []

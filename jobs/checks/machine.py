@@ -7,13 +7,11 @@ import platform
 import shutil
 import sys
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 
 from jobs.checks.finding import Finding, checked, ok, problem, skipped
-from jobs.config import TestbedOptions
-from jobs.config.link import Link
-from jobs.setup.jars import delta_jars, kafka_jars
+from jobs.config import Cluster, TestbedOptions
+from jobs.setup.jars import delta_jars
 from jobs.setup.preflight import (
     MIN_DISK_BYTES,
     MIN_MEMORY_BYTES,
@@ -26,10 +24,7 @@ from jobs.setup.preflight import (
     python_problem,
     this_machine,
 )
-from jobs.testbed.known_properties import require_known
-from jobs.testbed.link.devices import require_link
-from jobs.testbed.ports import free_ports
-from jobs.testbed.profile import profile_of
+from jobs.testbed import facade
 
 RESULTS_BYTES = 500_000_000
 """Room for the tables and files of a run against brokers elsewhere [B]."""
@@ -37,14 +32,15 @@ DRIVER_BYTES = 1_500_000_000
 """Memory of a driver: its JVM and this process [B]."""
 
 
-def machine_findings(out: Path, testbed: TestbedOptions | None) -> list[Finding]:
-    """What this machine lacks for a run.
+def machine_findings(out: Path, cluster: Cluster | None) -> list[Finding]:
+    """Findings about this machine: what it has and what it lacks for a run.
 
     Args:
-        out: where results go.
-        testbed: brokers that the run would start here; None when they run elsewhere.
+        out: folder of the results.
+        cluster: the cluster under load; None where its file is wrong.
     """
     machine = this_machine()
+    testbed = None if cluster is None else cluster.testbed
     disk_bytes = RESULTS_BYTES if testbed is None else MIN_DISK_BYTES
     memory_bytes = DRIVER_BYTES if testbed is None else MIN_MEMORY_BYTES
     found = [
@@ -56,7 +52,7 @@ def machine_findings(out: Path, testbed: TestbedOptions | None) -> list[Finding]
     found += checked("jars of Delta", lambda: [ok("jars of Delta", _count(delta_jars()))])
     if testbed is not None:
         found += checked("jars of Kafka", lambda: _kafka(testbed))
-        found += checked("ports", lambda: _ports(testbed.brokers))
+        found += checked("ports", lambda: [ok("ports", facade.check_ports(testbed))])
     return found
 
 
@@ -112,24 +108,14 @@ def _memory() -> str:
 
 
 def _kafka(testbed: TestbedOptions) -> list[Finding]:
-    version = testbed.kafka_version
-    profile = profile_of(testbed)
-    require_known({**profile.broker, **profile.controller}, version)
-    found = [ok("jars of Kafka", f"{version}, {_count(kafka_jars(version))}")]
-    return found + ([] if profile.link is None else checked("link", partial(_link, profile.link)))
+    found = [ok("jars of Kafka", facade.check_kafka(testbed))]
+    return found + checked("link", lambda: _link(testbed))
 
 
-def _link(link: Link) -> list[Finding]:
-    require_link(link)
-    return [ok("link", f"{link.words()} can be made")]
+def _link(testbed: TestbedOptions) -> list[Finding]:
+    link = facade.check_link(testbed)
+    return [] if link is None else [ok("link", link)]
 
 
 def _count(jars: Sequence[Path]) -> str:
     return f"{len(jars)} files in {jars[0].parent}"
-
-
-def _ports(brokers: int) -> list[Finding]:
-    # A listener, one for the brokers among themselves and JMX for each; and the controller's.
-    wanted = 3 * brokers + 2
-    free_ports(wanted)
-    return [ok("ports", f"{wanted} free on 127.0.0.1")]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ipaddress
 import socket
 from collections.abc import Callable, Mapping
-from functools import partial
 from pathlib import Path
 
 import psutil
@@ -13,7 +12,7 @@ import psutil
 from jobs.cluster.opening import OpenCluster
 from jobs.config import Cluster
 from jobs.engine.network.namespaces import inside
-from jobs.testbed.places import default_root, folder_behind, node_pids
+from jobs.testbed import facade
 from metrics.common.errors import ConfigError
 from metrics.sources.hosts.node_exporter import NodeExporters
 from metrics.sources.hosts.proc import LocalHost, LocalHosts
@@ -24,37 +23,46 @@ SCRAPE_DEADLINE_S = 5.0
 """How long a host's exporter may take for one answer [s]."""
 
 
-def open_hosts(cluster: Cluster, opened: OpenCluster, testbeds: Path | None = None) -> HostSource:
-    """An open source of the brokers' hosts; of none where there is no way to them.
+def open_hosts(
+    cluster: Cluster, opened: OpenCluster, broker_folders: Path | None = None
+) -> HostSource:
+    """An open source of the brokers' hosts; `NoHosts` where there is no way to them.
 
-    Brokers that run on this machine need no exporter.
+    Brokers on this machine need no exporter.
 
     Args:
-        testbeds: folder of those that stand, in the cache by default.
+        broker_folders: folder with the files of brokers that another command started on this
+            machine; a folder of the cache by default.
 
     Raises:
         ConfigError: an exporter that the cluster's file names does not answer, or a secret for it
-            is not there.
+            is missing.
     """
     way = None if cluster.metrics is None else cluster.metrics.host
     hosts = opened.info.hosts
     if way is not None:
         way_in, addresses = way.prometheus.access(), way.prometheus.addresses(hosts)
         return NodeExporters(addresses, SCRAPE_DEADLINE_S, access=way_in).open()
-    testbed, ids = opened.testbed, opened.info.broker_ids
-    if testbed is not None:
-        return LocalHosts(_host_of(opened, lambda: testbed.pids), ids, lambda: testbed.pids)
-    standing = folder_behind(testbeds or default_root(), opened.network_namespace)
-    if standing is not None:
-        pids = partial(node_pids, standing)
+    ids, pids = opened.info.broker_ids, _local_pids(opened, broker_folders)
+    if pids is not None:
         return LocalHosts(_host_of(opened, pids), ids, pids)
     if hosts and all(map(_is_here, set(hosts.values()))):
         return LocalHosts(LocalHost(queues=Queues()), ids)
     return NoHosts()
 
 
+def _local_pids(
+    opened: OpenCluster, broker_folders: Path | None
+) -> Callable[[], Mapping[int, int]] | None:
+    """A reader of node id → process id; None where the brokers' processes are unknown."""
+    control = opened.broker_control
+    if control is not None:
+        return lambda: control.pids
+    return facade.pids_behind(opened.network_namespace, broker_folders)
+
+
 def _host_of(opened: OpenCluster, processes: Callable[[], Mapping[int, int]]) -> LocalHost:
-    """This machine; behind a link with the brokers' own network, and so under another name."""
+    """This machine; behind a link, the brokers' network namespace under a name of its own."""
     if not opened.network_namespace:
         return LocalHost(queues=Queues())
 

@@ -7,37 +7,31 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
 from jobs.cluster.admin import ClusterInfo, KafkaAdmin, told_by_each
+from jobs.cluster.broker_control import BrokerControl
 from jobs.cluster.connect import connect
-from jobs.cluster.outage import AnnouncedOutage, Outage, TestbedOutage
+from jobs.cluster.outage import AnnouncedOutage, ControlledOutage, Outage
 from jobs.config import Cluster, Goal, Workload
-from jobs.config.link import RATE
 from jobs.config.security import Security
 from jobs.console.events import PhaseStarted, Reporter
-from jobs.testbed.cores import available_cores, require_cores
-from jobs.testbed.cpu_groups import cpu_groups
-from jobs.testbed.handle import Testbed
-from jobs.testbed.known_properties import require_known
-from jobs.testbed.launcher import start
-from jobs.testbed.link.devices import DEVICE, require_link
-from jobs.testbed.profile import profile_of
+from jobs.testbed import facade
 from metrics.common.errors import ConfigError
 from metrics.sources.access import JmxAccess
 
 LAG_CHECKS = 1.5
 """Brokers look for lagging followers every half of replica.lag.time.max.ms, so a change of
-the ISR shows after at most so many times that time."""
+the ISR shows after at most this multiple of that time."""
 
 
 def _never_ends() -> None:
-    """Brokers that are not ours end without telling us; the next trial's check finds out."""
+    """Do nothing: the next trial's check notices that running brokers have ended."""
 
 
 @dataclass
 class LastLoad:
-    """When brokers were loaded by us for the last time, whatever run it was.
+    """The time at which this process last loaded the brokers, in any run.
 
     Attributes:
-        ended_s: its end [s since the epoch]; None before the first.
+        ended_s: end of that load [s since the epoch]; None before the first load.
     """
 
     ended_s: float | None = None
@@ -49,16 +43,15 @@ class OpenCluster:
 
     Attributes:
         jmx: node id → host:port of its JMX, controllers too where known.
-        check: raises when the cluster has ended by itself, as a testbed can.
-        security: how clients get in.
-        jmx_access: what its JMX asks for; None when nothing.
-        planted_handler_ms: broker id → the time that is planted in its request handlers; empty
-            for brokers without [ms].
-        testbed: where it is one.
-        network_namespace: file of the one from which executors open connections to the brokers;
-            empty for their own.
-        link: what lies between the two, by the keys of a testbed's link; empty where unknown.
-        last_load: shared by all runs on it, as what is warm stays so.
+        check: raises an error when brokers that this run started have ended unexpectedly.
+        security: security of the clients' connections.
+        jmx_access: login and certificates of its JMX; None where it is open.
+        environment: facts that a run records of these brokers, such as `link.delay`.
+        broker_control: control over the brokers' processes; None where this process has none.
+        network_namespace: file of the network namespace from which executors open connections to
+            the brokers; empty for their own.
+        link: the link between executors and brokers, by its keys; empty where unknown.
+        last_load: shared by all runs on the cluster, as warm brokers stay warm.
     """
 
     admin: KafkaAdmin
@@ -67,26 +60,25 @@ class OpenCluster:
     check: Callable[[], None] = _never_ends
     security: Security = field(default_factory=Security)
     jmx_access: JmxAccess | None = None
-    planted_handler_ms: Mapping[int, float] = field(default_factory=dict)
-    testbed: Testbed | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    broker_control: BrokerControl | None = None
     network_namespace: str = ""
     link: Mapping[str, str] = field(default_factory=dict)
     last_load: LastLoad = field(default_factory=LastLoad)
 
     @property
     def interface_speeds(self) -> dict[str, float]:
-        """Interface at the ends of the link → its speed, which no card tells [B/s]."""
-        rate = self.link.get("rate")
-        return {} if rate is None else {DEVICE: RATE.of(rate)}
+        """Network interface at the ends of the link → its speed [B/s]."""
+        return facade.interface_speeds(self.link)
 
     def outage(self, reporter: Reporter) -> Outage:
-        """What takes brokers away on purpose."""
-        if self.testbed is not None:
-            return TestbedOutage(self.testbed, self.admin)
+        """The way to stop brokers on purpose: by this process, or by the operator."""
+        if self.broker_control is not None:
+            return ControlledOutage(self.broker_control, self.admin)
         return AnnouncedOutage(self.admin, self.info.broker_ids, reporter)
 
     def without(self, away: Set[int]) -> OpenCluster:
-        """The same in the eyes of whoever knows nothing of some brokers."""
+        """The same cluster without the brokers that are stopped."""
         info = self.info
         rest = tuple(each for each in info.brokers if each.id not in away)
         jmx = {node: each for node, each in self.jmx.items() if node not in away}
@@ -94,20 +86,13 @@ class OpenCluster:
 
 
 def require_startable(cluster: Cluster) -> None:
-    """Check the settings of a testbed, and start nothing.
-
-    The properties of its profile are checked when it starts, as Kafka has to be there for that.
+    """Check the settings of brokers that the run would start, and start nothing.
 
     Raises:
-        ConfigError: the profile or a value is wrong, this machine has too few cores or not what a
-            link needs, or its Kafka does not know a property that the cluster's file or an option
-            gives.
+        ConfigError: see `jobs.testbed.facade.require_startable`.
     """
     if cluster.testbed is not None:
-        profile, given = profile_of(cluster.testbed), cluster.testbed.properties
-        require_cores(profile.cpus, available_cores(), cpu_groups() is not None)
-        require_link(profile.link)
-        require_known([name for name in given if name in profile.broker], profile.kafka_version)
+        facade.require_startable(cluster.testbed)
 
 
 def open_cluster(
@@ -116,53 +101,42 @@ def open_cluster(
     stack: ExitStack,
     meanwhile: Callable[[], object] = lambda: None,
 ) -> OpenCluster:
-    """Start the testbed if the cluster is one, and connect; `stack` undoes both.
+    """Start the brokers where the run starts them, and connect; `stack` undoes both.
 
     Args:
-        meanwhile: is done while the brokers of a testbed start; not for brokers that run, as they
-            tell at once what may keep a run from beginning.
+        meanwhile: called while the brokers start; not called for running brokers, as these show
+            at once what may keep a run from beginning.
 
     Raises:
-        ConfigError: it does not start, or lets nobody in, or has no way to its metrics.
+        ConfigError: the brokers do not start, refuse the connection, or have no way to their
+            metrics.
         TryLaterError: no broker answers.
     """
     if cluster.testbed is None:
         return _running(cluster, reporter, stack)
-    wanted = cluster.testbed
-    count = "1 broker" if wanted.brokers == 1 else f"{wanted.brokers} brokers"
-    reporter.report(PhaseStarted(f"starting {count} of Kafka {wanted.kafka_version}"))
-    testbed = stack.enter_context(
-        start(
-            wanted.profile,
-            brokers=wanted.brokers,
-            kafka_version=wanted.kafka_version,
-            overrides=wanted.overrides,
-            meanwhile=meanwhile,
-        )
-    )
-    security = testbed.client_security()
-    admin = stack.enter_context(connect(testbed.bootstrap_servers, security.client_kwargs()))
-    controller = testbed.controller
-    jmx = {**testbed.jmx_endpoints, controller.node_id: controller.jmx_endpoint}
-    spec = testbed.state.spec
-    planted = {int(i): each for i, each in spec.produce_handler_ms.items()}
+    options = cluster.testbed
+    count = "1 broker" if options.brokers == 1 else f"{options.brokers} brokers"
+    reporter.report(PhaseStarted(f"starting {count} of Kafka {options.kafka_version}"))
+    started = stack.enter_context(facade.start_brokers(options, meanwhile))
+    security = started.client_security()
+    admin = stack.enter_context(connect(started.bootstrap_servers, security.client_kwargs()))
     return OpenCluster(
         admin,
         admin.describe_cluster(),
-        jmx,
-        testbed.check,
+        dict(started.all_jmx_endpoints),
+        started.check,
         security,
-        testbed.jmx_access,
-        planted,
-        testbed,
-        testbed.state.network_namespace,
-        spec.link.facts if spec.link else {},
+        started.jmx_access,
+        started.environment,
+        started,
+        started.network_namespace,
+        started.link_facts,
     )
 
 
 def _running(cluster: Cluster, reporter: Reporter, stack: ExitStack) -> OpenCluster:
     if cluster.bootstrap_servers is None:
-        raise ConfigError(f"cluster {cluster.name} names neither a testbed nor running brokers")
+        raise ConfigError(f"cluster {cluster.name} names no brokers; set bootstrap_servers")
     reporter.report(PhaseStarted(f"connecting to {', '.join(cluster.bootstrap_servers)}"))
     options = cluster.security.client_kwargs()
     admin = stack.enter_context(connect(cluster.bootstrap_servers, options, cluster.name))
@@ -174,7 +148,7 @@ def _running(cluster: Cluster, reporter: Reporter, stack: ExitStack) -> OpenClus
         {} if jmx is None else jmx.addresses(info.hosts),
         security=cluster.security,
         jmx_access=None if jmx is None else jmx.access(),
-        planted_handler_ms=cluster.planted_handler_ms,
+        environment=cluster.environment(info.broker_ids),
         network_namespace=cluster.network_namespace or "",
         link=cluster.link,
     )
@@ -183,7 +157,7 @@ def _running(cluster: Cluster, reporter: Reporter, stack: ExitStack) -> OpenClus
 def window_needed_s(opened: OpenCluster, workload: Workload) -> float | None:
     """The shortest window in which a lagging follower must show [s]; None without followers.
 
-    From the brokers' `replica.lag.time.max.ms`, the largest of them.
+    It follows from the largest `replica.lag.time.max.ms` of the brokers.
     """
     if workload.topic.replication_factor < 2:
         return None

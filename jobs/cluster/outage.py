@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from jobs.cluster.admin import AdminError, KafkaAdmin
+from jobs.cluster.broker_control import BrokerControl
 from jobs.console.events import PhaseProgress, PhaseStarted, Reporter
-from jobs.testbed.handle import Testbed
 from metrics.common.errors import NoConclusionError
 
 POLL_S = 0.5
@@ -37,29 +37,27 @@ class Outage(Protocol):
         ...
 
 
-class TestbedOutage:
-    """Stops brokers of a testbed in order, those with the highest ids, and starts them again."""
+class ControlledOutage:
+    """Stops the brokers with the highest ids in order, and starts them again."""
 
-    __test__ = False
-
-    def __init__(self, testbed: Testbed, admin: KafkaAdmin) -> None:
-        self._testbed = testbed
+    def __init__(self, control: BrokerControl, admin: KafkaAdmin) -> None:
+        self._control = control
         self._admin = admin
         self._away: frozenset[int] = frozenset()
 
     def begin(self, count: int) -> frozenset[int]:
         """Stop them, as an operator would: their leaders move first."""
-        ids = frozenset(sorted(self._testbed.broker_ids)[-count:])
+        ids = frozenset(sorted(self._control.broker_ids)[-count:])
         for broker_id in sorted(ids):
             self._away |= {broker_id}
-            self._testbed.kill_broker(broker_id, signal.SIGTERM)
-        _await_away(self._admin, self._testbed.broker_ids, count, time.sleep)
+            self._control.kill_broker(broker_id, signal.SIGTERM)
+        _await_away(self._admin, self._control.broker_ids, count, time.sleep)
         return ids
 
     def end(self) -> None:
         """Start those that are away."""
         for broker_id in sorted(self._away):
-            self._testbed.restart_broker(broker_id)
+            self._control.restart_broker(broker_id)
             self._away -= {broker_id}
 
 

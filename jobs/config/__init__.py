@@ -1,7 +1,7 @@
 """Clusters, workloads and goals: read and checked once, at the edge, into frozen objects."""
 
 from jobs.config.cluster import Cluster, TestbedOptions
-from jobs.config.cluster_metrics import Jmx, Metrics, Prometheus
+from jobs.config.metrics_section import Jmx, Metrics, Prometheus
 from jobs.config.goal import Goal, Search
 from jobs.config.loading import (
     Configuration,

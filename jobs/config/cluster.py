@@ -1,17 +1,33 @@
-"""The cluster under load: a testbed to start, or real brokers with the way to their metrics."""
+"""The cluster under load: a testbed to start, or running brokers with the way to their metrics.
+
+Only this package and `jobs.testbed` know what a testbed is. All other code asks a `Cluster` for
+facts, such as `is_exclusive` and `starts_brokers`.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
 
 from pydantic import Field, PrivateAttr, model_validator
 
 from jobs.config.base import ConfigModel, HostPort, Name
-from jobs.config.cluster_metrics import Jmx, Metrics
+from jobs.config.metrics_section import Jmx, Metrics
 from jobs.config.security import Protocol, Security
 from jobs.config.variables import Written
 from jobs.setup.kafka_release import DEFAULT_RELEASE, RELEASE
 from metrics.common.bounds import Number, Properties, Text, Whole
+from metrics.planning.planted import environment_of_handlers
+
+DEFAULT_CLUSTER = "testbed"
+"""The file of conf/clusters that is used where none is named."""
+
+BROKERS_START_S = 5.0
+"""Time in which a testbed's brokers start [s]; measured 4 to 6 on two cores."""
+
+TESTBED_CAVEAT = (
+    "the testbed is a small cluster on this machine: its figures say nothing about hardware"
+)
 
 
 class TestbedOptions(ConfigModel):
@@ -38,7 +54,7 @@ class TestbedOptions(ConfigModel):
 
     @property
     def overrides(self) -> dict[str, object]:
-        """What replaces the profile's keys and properties, as `jobs.testbed` takes it."""
+        """Values that replace the profile's keys and properties, as `jobs.testbed` takes them."""
         keys = {"security": self.security, "jmx_secured": self.jmx_secured}
         return {
             **self.properties,
@@ -50,24 +66,25 @@ class Cluster(ConfigModel):
     """The brokers to load: either `testbed` or `bootstrap_servers`.
 
     Attributes:
-        name: the file's name without .yaml unless the file says another.
+        name: the file's name without .yaml unless the file states another.
         description: a sentence for people.
-        testbed: brokers to start here.
-        bootstrap_servers: addresses of some brokers of a real cluster.
-        client_properties: a file of properties for Kafka's own clients, which is read as it is
-            for the addresses and the security that are not given here.
-        jmx: of a real cluster's brokers; a testbed brings its own.
-        metrics: another way to a real cluster's metrics, and the way to its hosts'.
-        security: of the connections to a real cluster.
+        testbed: brokers to start on this machine.
+        bootstrap_servers: addresses of some brokers of a running cluster.
+        client_properties: a file of properties for Kafka's own clients. It supplies the addresses
+            and the security that are not given here.
+        jmx: JMX of a running cluster's brokers; a testbed brings its own.
+        metrics: another way to a running cluster's metrics, and the way to its hosts' metrics.
+        security: security of the connections to a running cluster.
         link_mbit_per_s: speed of each broker's network interface, one direction [Mbit/s];
-            unknown when left out, and then its use is unknown too.
-        warm_up_max_s: load before a trial on brokers whose JVMs are cold, at most [s]; it
-            ends earlier when more load makes them no faster.
+            its use is unknown when this is left out.
+        warm_up_max_s: longest load before a trial on brokers whose JVMs are cold [s]; it ends
+            earlier when more load makes them no faster.
         planted_handler_ms: broker id → the time that its request handlers wait in each produce
-            request; a testbed that stands on its own writes it into its file [ms].
+            request [ms]; `redline testbed up` writes it into the cluster file.
         network_namespace: file of the network namespace from which executors open connections
-            to the brokers; a testbed behind a link writes it into its file.
-        link: what lies between the two, by the keys of a testbed's link, for the record.
+            to the brokers; a testbed behind a link writes it into its cluster file.
+        link: the link between brokers and executors, by the keys of a testbed's link; it is
+            recorded and changes nothing.
     """
 
     _written: Written = PrivateAttr(default_factory=dict)
@@ -92,12 +109,49 @@ class Cluster(ConfigModel):
 
     @property
     def written(self) -> Written:
-        """Where its file names environment variables, and how; recorded in place of values."""
+        """The file's references to environment variables, recorded in place of their values."""
         return self._written
 
     def keep_written(self, written: Written) -> None:
-        """Keep what its file says in place of the values; for whoever reads the file."""
+        """Keep the file's own text of values that come from environment variables."""
         self._written = written
+
+    # --- facts --------------------------------------------------------------
+
+    @property
+    def starts_brokers(self) -> bool:
+        """Whether each run starts the brokers and stops them, so that the cluster id is new."""
+        return self.testbed is not None
+
+    @property
+    def is_exclusive(self) -> bool:
+        """Whether the run is the only user of the brokers.
+
+        Others then need no guard and no consent, permissions need no check, and secrets end with
+        the run.
+        """
+        return self.starts_brokers
+
+    @property
+    def brokers_known(self) -> int | None:
+        """The number of brokers, where it is known before the cluster is opened."""
+        return None if self.testbed is None else self.testbed.brokers
+
+    @property
+    def start_s(self) -> float:
+        """Time in which the brokers start [s]; 0 for brokers that run already."""
+        return BROKERS_START_S if self.starts_brokers else 0.0
+
+    @property
+    def caveats(self) -> tuple[str, ...]:
+        """Sentences that every reader of figures from these brokers must know."""
+        return (TESTBED_CAVEAT,) if self.starts_brokers else ()
+
+    def environment(self, broker_ids: Iterable[int]) -> dict[str, str]:
+        """The link and the handlers' stated times of running brokers, as environment facts."""
+        return stated_environment(self.planted_handler_ms, self.link, broker_ids)
+
+    # --- checks -------------------------------------------------------------
 
     @model_validator(mode="after")
     def _one_kind(self) -> Cluster:
@@ -128,7 +182,7 @@ class Cluster(ConfigModel):
         return self
 
     def _leaves_testbed_its_own(self) -> bool:
-        """Metrics of a testbed can only be done without."""
+        """Whether the file leaves a testbed's own keys out; it may only turn its metrics off."""
         parts = (self.jmx, self.planted_handler_ms, self.network_namespace, self.link)
         brings = any(parts) or self.security != Security()
         way = self.metrics
@@ -138,6 +192,31 @@ class Cluster(ConfigModel):
         """Connection options of kafka-python's clients, secrets resolved: never log them.
 
         Raises:
-            ConfigError: when a secret or a file is not there.
+            ConfigError: a secret or a file is missing.
         """
         return self.security.client_kwargs()
+
+
+def are_started_by_run(settings: Mapping[str, object]) -> bool:
+    """Whether each run starts the brokers of a recorded cluster.
+
+    Args:
+        settings: the cluster's flat keys, as `jobs.config.describe` returns them.
+    """
+    return any(key.startswith("testbed.") for key in settings)
+
+
+def stated_environment(
+    handler_ms: Mapping[int, float], link: Mapping[str, str], broker_ids: Iterable[int]
+) -> dict[str, str]:
+    """The stated properties of brokers and their link, as environment facts of a run.
+
+    Args:
+        handler_ms: broker id → time that a request handler waits in each produce request [ms].
+        link: keys of the link → their values; empty without a link.
+        broker_ids: all brokers of the cluster.
+    """
+    return {
+        **environment_of_handlers(handler_ms, broker_ids),
+        **{f"link.{key}": value for key, value in link.items()},
+    }

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from jobs.config.base import ConfigModel, Name
+from jobs.config.cluster import DEFAULT_CLUSTER
 from jobs.config.files import read_conf
 from jobs.config.loading import Configuration, load
 from jobs.config.overrides import FILES
@@ -20,6 +21,7 @@ from jobs.config.suite import Conf
 from metrics.common.bounds import Number, UnexpectedError, Whole
 from metrics.common.errors import ConfigError
 from metrics.comparing.sweeps import CASE
+from metrics.planning.setups import PROPERTIES_PREFIX
 
 CASES_MAX = 200
 """More cases than anybody waits for."""
@@ -79,7 +81,7 @@ class Experiment(ConfigModel):
     description: str = ""
     published: str = ""
     asks: Literal["limit", "load", "fill", "drain", "failover"] = "limit"
-    cluster: Conf = "testbed"
+    cluster: Conf = DEFAULT_CLUSTER
     workload: Conf = "1kB"
     goal: Conf = "default"
     set: Annotated[tuple[str, ...], Field(strict=False)] = ()
@@ -294,10 +296,10 @@ def _require_one(experiment: Experiment, config: Configuration) -> None:
         )
     if experiment.asks == "failover":
         _require_survivors(config)
-    if experiment.cold and (experiment.asks != "drain" or config.cluster.testbed is None):
+    if experiment.cold and (experiment.asks != "drain" or not config.cluster.starts_brokers):
         raise ConfigError(
             f"cold is true, asks is {experiment.asks} and cluster {config.cluster.name}; expected "
-            "asks: drain on a testbed, as only there the page cache is ours; remove it"
+            "asks: drain on a testbed, as only its page cache can be dropped; remove it"
         )
     if experiment.asks == "drain" and not config.workload.consumers.groups:
         raise ConfigError(
@@ -307,13 +309,13 @@ def _require_one(experiment: Experiment, config: Configuration) -> None:
 
 
 def _require_survivors(config: Configuration) -> None:
-    """Refuse to kill a broker that is not ours, or whose partitions nobody else has."""
-    testbed, replicas = config.cluster.testbed, config.workload.topic.replication_factor
-    if testbed is None or testbed.brokers < 2 or replicas < 2:
-        have = "no testbed" if testbed is None else f"a testbed of {testbed.brokers}"
+    """Refuse to kill a broker that others use, or that has the only replica of a partition."""
+    brokers, replicas = config.cluster.brokers_known, config.workload.topic.replication_factor
+    if not config.cluster.starts_brokers or brokers is None or brokers < 2 or replicas < 2:
+        cluster = f"a testbed of {brokers}" if brokers else "running brokers"
         raise ConfigError(
-            f"asks is failover on {have} with replication_factor {replicas}; expected a testbed of "
-            "2 brokers or more, and 2 replicas or more, as one broker is killed; change them"
+            f"asks is failover on {cluster} with replication_factor {replicas}; expected a testbed "
+            "of 2 brokers or more, and 2 replicas or more, as one broker is killed; change them"
         )
 
 
@@ -321,7 +323,7 @@ def _short_names(paths: Sequence[str]) -> dict[str, str]:
     """Full path → as little of its end as tells it from the others: Kafka's name of a property."""
     short = {}
     for path in paths:
-        of_broker = path.removeprefix("cluster.testbed.properties.")
+        of_broker = path.removeprefix(PROPERTIES_PREFIX)
         short[path] = of_broker if of_broker != path else path.rsplit(".", 1)[-1]
     taken = list(short.values())
     return {path: name if taken.count(name) == 1 else path for path, name in short.items()}

@@ -25,7 +25,7 @@ class GuardLimits(ConfigModel):
         other_topics: stop when a topic that the run did not make becomes under-replicated.
         disk_free_bytes_min: room that every log directory of the brokers must keep [B].
         disk_used_share_max: share of every log directory's volume that may be used [ratio]; 0.9
-            where it is not given and the cluster is no testbed.
+            where it is not given and the cluster may have other users.
         load_bytes_per_s_max: payload that all producers together may offer [B/s].
         np_max: producers that a trial may have.
         write_bytes_max: payload that a run may write, all replicas and the warm-up

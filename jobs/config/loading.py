@@ -215,13 +215,13 @@ def _recorded(
 
 def _fitting(loaded: Configuration) -> Configuration:
     """Check what only cluster, workload and goal together can tell."""
-    testbed, replicas = loaded.cluster.testbed, loaded.workload.topic.replication_factor
-    if testbed is not None and replicas > testbed.brokers:
+    brokers, replicas = loaded.cluster.brokers_known, loaded.workload.topic.replication_factor
+    if brokers is not None and replicas > brokers:
         raise ConfigError(
-            f"workload {loaded.workload.name} wants topic.replication_factor {replicas}, and "
-            f"cluster {loaded.cluster.name} has testbed.brokers {testbed.brokers}; expected at "
-            f"most as many replicas as brokers; change one of them, for example by --set "
-            f"workload.topic.replication_factor={testbed.brokers}"
+            f"workload {loaded.workload.name} has topic.replication_factor {replicas}, and "
+            f"the number of brokers of cluster {loaded.cluster.name} is {brokers}; expected at "
+            "most as many replicas as brokers; change one of them, for example with --set "
+            f"workload.topic.replication_factor={brokers}"
         )
     _require_login(loaded)
     _require_axis(loaded)
@@ -265,7 +265,7 @@ def _require_axis(config: Configuration) -> None:
     if axis is NP:
         if workload.np is not None:
             raise ConfigError(
-                f"workload {workload.name} has np {workload.producers} and the goal searches along np, "
+                f"workload {workload.name} has np {workload.np} and the goal searches along np, "
                 "the number of producers; expected no np; remove it, hold that load with redline "
                 "traffic, or choose another goal.search.axis"
             )

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 from pydantic import Field, ValidationError, model_validator
 
 from jobs.config.base import ConfigModel, FileSection, Name
+from jobs.config.cluster import DEFAULT_CLUSTER
 from jobs.config.files import read_conf
 from jobs.config.loading import Configuration, load
 from jobs.config.problems import config_error

@@ -37,12 +37,12 @@ def clean_up_cluster(
         locks: whether the cluster's lock is taken first.
 
     Raises:
-        ConfigError: the cluster is a testbed, or its file is wrong.
+        ConfigError: each run starts the cluster itself, or its file is wrong.
         TryLaterError: another run holds the lock.
         RedlineError: some of it could not be deleted.
     """
     config = load_cluster(cluster, overrides)
-    if config.testbed is not None:
+    if config.starts_brokers:
         raise ConfigError(
             f"cluster {config.name} is a testbed, and what its runs make ends with it; expected "
             "brokers that run already; name their cluster"

@@ -17,7 +17,7 @@ def require_consent(
     action: str = "load it until it is overloaded",
     plan: Callable[[], PlanShown] | None = None,
 ) -> None:
-    """Ask for each cluster once, unless it is a testbed or the answer was given.
+    """Ask for each cluster once, unless only this run uses it or the answer was given.
 
     Args:
         action: what would be done with it.
@@ -32,7 +32,7 @@ def require_consent(
         if config.cluster.bootstrap_servers is not None and not yes
     }
     for servers, name in clusters.items():
-        told = f"cluster {name} at {', '.join(servers)} is no testbed"
+        told = f"cluster {name} at {', '.join(servers)} may have other users"
         if not sys.stdin.isatty():
             raise ConfigError(
                 f"{told}, and this would {action}; expected --yes, as nobody can be asked; see what "

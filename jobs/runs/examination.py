@@ -36,7 +36,7 @@ class ExaminationScope:
         out: where results would go.
         tables: path or catalog name of the Delta tables; None for a folder of `out`.
         slots: tasks that were asked for; None for all that there are.
-        starts: whether a testbed is started for the checks, and stopped after them.
+        starts: whether brokers that a run starts are started for the checks, and stopped after them.
         locks: whether the run would take the cluster's lock.
     """
 
@@ -68,7 +68,7 @@ class Examination:
         cluster, workload, config = self._configuration()
         self._phase("looking at this machine")
         order = self.order
-        self.findings += machine_findings(order.out, cluster.testbed if cluster else None)
+        self.findings += machine_findings(order.out, cluster)
         self.findings += place_findings(order.out, order.tables)
         with ExitStack() as stack:
             opened = None if cluster is None else self._cluster(cluster, stack)
@@ -102,8 +102,8 @@ class Examination:
 
     def _cluster(self, cluster: Cluster, stack: ExitStack) -> OpenCluster | None:
         check = "cluster"
-        if cluster.testbed is not None and not self.order.starts:
-            why = "a run starts its testbed itself; --start does it for these checks, too"
+        if cluster.starts_brokers and not self.order.starts:
+            why = "a run starts these brokers itself; --start does it for these checks, too"
             self.findings.append(skipped(check, why))
             return None
         opened = self._try(check, lambda: open_cluster(cluster, self.reporter, stack))

@@ -30,7 +30,7 @@ def may_begin(
     False where the plan is all that was asked for; it has been shown then.
 
     Raises:
-        ConfigError: a testbed's settings are wrong, or nobody consents.
+        ConfigError: a setting is wrong, or consent is missing.
     """
     for config in configs:
         require_startable(config.cluster)
@@ -63,7 +63,7 @@ def launch(
         session: that is open already and stays so; None to open one.
 
     Raises:
-        ConfigError: a testbed's settings are wrong, or nobody consents.
+        ConfigError: a setting is wrong, or consent is missing.
         RedlineError: see `execute`.
     """
     with reporter_of(options.metrics_at, options.notify_from) as reporter:

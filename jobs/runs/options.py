@@ -15,7 +15,7 @@ class RunOptions:
         tables: path or catalog name of the Delta tables; None for a folder in `out`.
         slots: tasks that share the load; None for as many as Spark can run at once.
         dry_run: whether the plan is all that is wanted.
-        yes: whether a cluster that is not a testbed may be loaded without asking.
+        yes: whether a cluster with other users may be loaded without asking.
         locks: whether the clusters' locks are taken.
         metrics_at: host and port where Prometheus reads live values; None for nowhere.
         notify_from: where the addresses of messages are, `env:NAME` or `file:PATH` each.

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import NoReturn
 
+from jobs.config.cluster import stated_environment
 from jobs.config.security import Security
 from jobs.testbed.channel import ChannelClosedError, Message, MessageChannel
 from jobs.testbed.cleanup import root_lock, sweep
@@ -18,7 +19,8 @@ from jobs.testbed.keys import USER, SecurityFiles
 from jobs.testbed.listeners import client_security
 from jobs.testbed.logs import tail_text
 from jobs.testbed.model import CONTROLLER_ID, Node, State
-from jobs.testbed.places import SUPERVISOR_LOG, node_pids, read_state
+from jobs.testbed.page_cache import forget
+from jobs.testbed.places import SUPERVISOR_LOG, node_files, node_pids, read_state
 from metrics.common.errors import RedlineError
 from metrics.sources.access import JmxAccess
 
@@ -95,8 +97,25 @@ class Testbed:
 
     @property
     def jmx_endpoints(self) -> dict[int, str]:
-        """Broker id → JMX as host:port. The controller's is `controller.jmx_endpoint`."""
+        """Broker id → JMX as host:port."""
         return {node.node_id: node.jmx_endpoint for node in self._state.brokers}
+
+    @property
+    def all_jmx_endpoints(self) -> dict[int, str]:
+        """Node id → JMX as host:port, of the brokers and the controller."""
+        return {**self.jmx_endpoints, self.controller.node_id: self.controller.jmx_endpoint}
+
+    @property
+    def link_facts(self) -> dict[str, str]:
+        """Keys of the link between the brokers and their clients; empty without a link."""
+        link = self._state.spec.link
+        return {} if link is None else link.facts
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Facts that a run records of these brokers: their stated handler times and the link."""
+        handler_ms = {int(i): ms for i, ms in self._state.spec.produce_handler_ms.items()}
+        return stated_environment(handler_ms, self.link_facts, self.broker_ids)
 
     def client_security(
         self, protocol: str | None = None, mechanism: str = "SCRAM-SHA-512"
@@ -168,6 +187,14 @@ class Testbed:
         Returns when every broker that should run is registered with it.
         """
         self._order({"order": "restart", "node": CONTROLLER_ID})
+
+    def forget_page_cache(self) -> int:
+        """Drop the brokers' log segments from the page cache; their size [B].
+
+        Raises:
+            ConfigError: the operating system does not support this.
+        """
+        return forget(node_files(node).data for node in self.brokers.values())
 
     def detach(self) -> None:
         """Let it live on when this process ends; `redline testbed down` stops it."""

@@ -1,4 +1,4 @@
-"""The brokers' ends of the clients' connections, on a testbed: what `ss` of iproute2 shows."""
+"""The brokers' ends of the clients' connections, as `ss` of iproute2 shows them on this machine."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from metrics.traffic.pattern import Phases
 from metrics.trial.sockets import SocketCounts
 
 LOOK_S = 1.0
-"""Between two looks in the window [s]; `ss` takes some hundredths of a second of CPU."""
+"""Interval between two calls of `ss` in the window [s]; a call takes some 0.01 s of CPU time."""
 
 _POLL_S = 0.1
 _SS_TIMEOUT_S = 5.0
@@ -35,12 +35,12 @@ _OWNER = re.compile(r"pid=(\d+)")
 _SKMEM = re.compile(r"skmem:\(r(\d+),rb(\d+),t\d+,tb(\d+),f\d+,w(\d+)")
 
 
-class SeenSocket(NamedTuple):
+class SocketEntry(NamedTuple):
     """An established connection as `ss` shows it.
 
     Attributes:
         local, peer: addresses, `host:port`.
-        pids: of the processes that have it.
+        pids: ids of the processes that hold the socket.
     """
 
     local: str
@@ -50,32 +50,32 @@ class SeenSocket(NamedTuple):
     memory: SocketMemory | None
 
 
-def seen_sockets(text: str) -> list[SeenSocket]:
-    """What `ss -tinmpHO state established` wrote, a line each; others than TCP's are left out."""
+def parse_ss(text: str) -> list[SocketEntry]:
+    """The connections in the output of `ss -tinmpHO state established`, one from each line."""
     found = []
     for line in text.splitlines():
         fields = line.split(maxsplit=4)
         if len(fields) == 5:
-            local, peer, told = _address(fields[2]), _address(fields[3]), fields[4]
-            pids = frozenset(map(int, _OWNER.findall(told)))
-            found.append(SeenSocket(local, peer, pids, _info(told), _memory(told)))
+            local, peer, details = _address(fields[2]), _address(fields[3]), fields[4]
+            pids = frozenset(map(int, _OWNER.findall(details)))
+            found.append(SocketEntry(local, peer, pids, _info(details), _memory(details)))
     return found
 
 
 def _address(text: str) -> str:
-    """Without what a dual-stack socket puts before an IPv4 address."""
+    """The address without the prefix of IPv4 addresses on dual-stack sockets."""
     return re.sub(r"^\[::ffff:([0-9.]+)\]", r"\1", text)
 
 
-def _info(told: str) -> TcpInfo:
-    """`ss` leaves out what is 0."""
-    named = dict(_PAIR.findall(told))
+def _info(details: str) -> TcpInfo:
+    """The TCP figures of a connection; `ss` omits those that are 0."""
+    named = dict(_PAIR.findall(details))
 
     def number(name: str) -> int:
         return int(named.get(name, "0"))
 
     def us(name: str) -> int:
-        """`1200ms(75.0%)`: a time that the kernel counts in µs [µs]."""
+        """A time such as `1200ms(75.0%)` [µs]."""
         read = re.match(r"([\d.]+)ms", named.get(name, "0ms"))
         return round(float(read[1]) * 1000) if read else 0
 
@@ -98,8 +98,8 @@ def _info(told: str) -> TcpInfo:
     )
 
 
-def _memory(told: str) -> SocketMemory | None:
-    read = _SKMEM.search(told)
+def _memory(details: str) -> SocketMemory | None:
+    read = _SKMEM.search(details)
     if read is None:
         return None
     held, receive, send, queued = map(int, read.groups())
@@ -107,40 +107,39 @@ def _memory(told: str) -> SocketMemory | None:
 
 
 def client_ends(
-    sockets: Iterable[SeenSocket], nodes: Mapping[int, int], brokers: Mapping[int, str]
-) -> list[tuple[int, SeenSocket]]:
-    """(broker id, its end) of all connections that come from no node of the cluster.
+    sockets: Iterable[SocketEntry], nodes: Mapping[int, int], brokers: Mapping[int, str]
+) -> list[tuple[int, SocketEntry]]:
+    """(broker id, the broker's end) of each connection from outside the cluster.
 
     Args:
-        nodes: node id → process id, of controllers too.
+        nodes: node id → process id, controllers included.
         brokers: broker id → `:port` of the listener that clients use.
     """
     listed = list(sockets)
     pids = set(nodes.values())
-    ours = {each.local for each in listed if each.pids & pids}
+    inside = {each.local for each in listed if each.pids & pids}
     return [
         (broker, each)
         for broker, port in brokers.items()
         for each in listed
-        if nodes.get(broker) in each.pids and each.local.endswith(port) and each.peer not in ours
+        if nodes.get(broker) in each.pids and each.local.endswith(port) and each.peer not in inside
     ]
 
 
 def ss_commands(pids: Iterable[int]) -> list[tuple[str, ...]]:
-    """What shows the sockets of these processes, once for each network namespace.
+    """The commands that list the sockets of these processes, one for each network namespace.
 
-    Nothing where there is no iproute2, and of a namespace that is not ours nothing without the
-    right to enter it.
+    There are none without iproute2, and none for a namespace that this user may not enter.
     """
     if shutil.which(_SS[0]) is None:
         return []
     may_enter = shutil.which("nsenter") is not None and os.geteuid() == 0
-    ours, found = _namespace("self"), dict[str, tuple[str, ...]]()
+    own, found = _namespace("self"), dict[str, tuple[str, ...]]()
     for pid in pids:
         namespace = _namespace(str(pid))
         if namespace is None:
             continue
-        if namespace == ours:
+        if namespace == own:
             found[namespace] = _SS
         elif may_enter:
             found[namespace] = ("nsenter", "-t", str(pid), "-n", *_SS)
@@ -148,14 +147,14 @@ def ss_commands(pids: Iterable[int]) -> list[tuple[str, ...]]:
 
 
 def _namespace(process: str) -> str | None:
-    """What tells network namespaces apart; None of a process that has ended."""
+    """The name of a process's network namespace; None when the process has ended."""
     try:
         return str(Path(f"/proc/{process}/ns/net").readlink())
     except OSError:
         return None
 
 
-def _shown(commands: Iterable[tuple[str, ...]]) -> list[SeenSocket]:
+def _list_sockets(commands: Iterable[tuple[str, ...]]) -> list[SocketEntry]:
     found = []
     for command in commands:
         try:
@@ -169,17 +168,17 @@ def _shown(commands: Iterable[tuple[str, ...]]) -> list[SeenSocket]:
             )
         except (OSError, subprocess.TimeoutExpired):
             continue
-        found += seen_sockets(done.stdout)
+        found += parse_ss(done.stdout)
     return found
 
 
 class BrokerSockets:
-    """Looks at the brokers' ends during a window, or during windows in a row.
+    """Counts the traffic at the brokers' ends of connections, in one window or several in a row.
 
     Args:
-        nodes: node id → process id, of all nodes of the testbed.
+        nodes: node id → process id, of all nodes on this machine.
         addresses: broker id → (host, port) that clients use.
-        show: the sockets of all brokers' namespaces, now.
+        list_sockets: lists the sockets in the brokers' network namespaces.
         clock: wall clock [s since the epoch].
     """
 
@@ -187,14 +186,14 @@ class BrokerSockets:
         self,
         nodes: Mapping[int, int],
         addresses: Mapping[int, tuple[str, int]],
-        show: Callable[[], list[SeenSocket]] | None = None,
+        list_sockets: Callable[[], list[SocketEntry]] | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._nodes = nodes
         self._ports = {broker: f":{port}" for broker, (_, port) in addresses.items()}
-        commands = [] if show else ss_commands(nodes.values())
-        self._show = show or partial(_shown, commands)
-        self._is_possible = bool(show or commands)
+        commands = [] if list_sockets else ss_commands(nodes.values())
+        self._list_sockets = list_sockets or partial(_list_sockets, commands)
+        self._is_possible = bool(list_sockets or commands)
         self._clock = clock
         self._lock = threading.Lock()
         self._over: list[dict[int, SocketCounts]] = []
@@ -209,20 +208,24 @@ class BrokerSockets:
     def watch(
         self, channel: TaskChannel, phases: Phases, windows: int = 1
     ) -> AbstractContextManager[None]:
-        """Look on while a load runs, at its windows only.
+        """Count while a load runs, in its windows only.
 
         Args:
-            phases: of the load with its first window; the others are as long.
+            phases: phases of the load up to its first window; the other windows are as long.
         """
         if not self._is_possible:
             return nullcontext()
-        return watching("broker-sockets", lambda: self.step(channel.start_s, phases, windows))
+        return watching(
+            "broker-sockets", lambda: self.count_if_due(channel.start_s, phases, windows)
+        )
 
-    def step(self, start_s: float | None, phases: Phases, windows: int = 1) -> float | None:
-        """Look if it is time to; says after how long to come again, None after the windows [s].
+    def count_if_due(self, start_s: float | None, phases: Phases, windows: int = 1) -> float | None:
+        """Count once within a window, and return the time until the next call [s].
+
+        Returns None after the last window.
 
         Args:
-            start_s: of the load [s since the epoch]; None until it is agreed on.
+            start_s: start of the load [s since the epoch]; None until the tasks agree on it.
         """
         now = self._clock()
         if start_s is None or now < start_s + phases.warmup_s:
@@ -232,15 +235,15 @@ class BrokerSockets:
                 if len(self._over) == windows - 1:
                     return None
                 self._end()
-            self._look(now)
+            self._count(now)
         return max(_POLL_S, min(LOOK_S, end_s - self._clock() - _POLL_S))
 
-    def _look(self, now: float) -> None:
+    def _count(self, now: float) -> None:
         is_first = self._began_s is None
         if is_first:
             self._began_s = now
         self._last_s = now
-        ends = client_ends(self._show(), self._nodes, self._ports)
+        ends = client_ends(self._list_sockets(), self._nodes, self._ports)
         now_open = Counter(broker for broker, _ in ends)
         for broker, each in ends:
             counts = self._counts.setdefault(broker, SocketCounts())
@@ -254,18 +257,18 @@ class BrokerSockets:
             counts.connections = max(counts.connections, count)
 
     def _end(self) -> None:
-        """A window is over: what is looked at from now on is of the next."""
+        """Finish the counts of a window, and begin those of the next."""
         took_s = self._last_s - (self._began_s or 0.0)
         for tally in self._tallies.values():
             tally.end(max(took_s, _POLL_S))
         self._over.append(self._counts)
         self._begin()
 
-    def seen(self, window: int = 0) -> dict[int, SocketCounts]:
-        """Broker id → its ends between the first look and the last of a window that is over.
+    def window_counts(self, window: int = 0) -> dict[int, SocketCounts]:
+        """Broker id → the counts at its ends in a window that is over.
 
         Args:
-            window: counted from 0.
+            window: number of the window, from 0.
         """
         with self._lock:
             while len(self._over) <= window:

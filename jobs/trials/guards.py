@@ -1,4 +1,4 @@
-"""Guards: what ends a run at once because the cluster, which others use, must not suffer."""
+"""Guards: conditions that end a run at once to protect a cluster that others use."""
 
 from __future__ import annotations
 
@@ -26,16 +26,17 @@ from metrics.units import format_volume
 
 INTERVAL_S = 1.0
 INTERVAL_MAX_S = 5.0
-"""Between two looks while a load runs [s]; the longer, the longer a look takes."""
+"""Interval between two checks while a load runs [s]; slow checks make it longer."""
 
 USED_SHARE_MAX = 0.9
-"""Share of a log dir's volume that a run may fill on brokers that others use [ratio]."""
+"""Largest used share of a log directory's volume on brokers that others use [ratio]."""
 
 AHEAD_S, RATE_OVER_S = 10.0, 5.0
-"""A run stops when a log dir would reach its limit so soon at the rate of the last seconds [s]."""
+"""A run stops when a log directory would reach its limit within `AHEAD_S` at the rate of the last
+`RATE_OVER_S` [s]."""
 
 BLIND_S = 30.0
-"""A cluster that does not let itself be looked at for so long stops the run [s]."""
+"""A run stops when the cluster could not be checked for longer than this [s]."""
 
 
 def open_guards(
@@ -45,12 +46,12 @@ def open_guards(
     reporter: Reporter,
     lock_lost: Callable[[], str | None] = lambda: None,
 ) -> Guards:
-    """The guards of a run, after a first look at the cluster; see `Guards.open`.
+    """The guards of a run, after a first check of the cluster; see `Guards.open`.
 
     Args:
         lock_lost: see `Guards`.
     """
-    ours = f"{PREFIX}{run_id}-"
+    prefix = f"{PREFIX}{run_id}-"
     is_exclusive = config.cluster.is_exclusive
     limits = config.goal.guards
     if not is_exclusive and "disk_used_share_max" not in limits.model_fields_set:
@@ -58,7 +59,7 @@ def open_guards(
     guards = Guards(
         limits,
         ClusterHealth(admin),
-        lambda topic: is_exclusive or topic.startswith(ours),
+        lambda topic: is_exclusive or topic.startswith(prefix),
         partial(warn, reporter),
         lock_lost=lock_lost,
         cleaning=_cleaning_of(admin),
@@ -68,7 +69,7 @@ def open_guards(
 
 
 def _cleaning_of(admin: KafkaAdmin) -> LogCleaning:
-    """How late the brokers delete; Kafka's defaults where they do not say."""
+    """The delays with which the brokers delete; Kafka's defaults where they do not answer."""
     try:
         brokers = admin.describe_cluster().broker_ids
         names = LogCleaning.NAMES
@@ -78,18 +79,18 @@ def _cleaning_of(admin: KafkaAdmin) -> LogCleaning:
 
 
 class Health(Protocol):
-    """What `jobs.cluster.health.ClusterHealth` sees."""
+    """The health of a cluster; `jobs.cluster.health.ClusterHealth` implements it."""
 
     def under_replicated(self) -> Partitions:
         """All partitions with a replica out of sync."""
         ...
 
     def log_dirs(self, topics: Sequence[str] = ()) -> tuple[LogDir, ...]:
-        """The log directories of all brokers, with what they hold of these topics."""
+        """The log directories of all brokers, with the sizes of these topics in them."""
         ...
 
     def hidden_topics(self) -> frozenset[str] | None:
-        """Topics of others that cannot be seen; None where that is not known."""
+        """Topics that this user may not describe; None where that is not known."""
         ...
 
 
@@ -98,11 +99,11 @@ class Guards:
 
     Args:
         limits: the goal's section `guards`.
-        is_ours: tells the run's own topics, by name.
-        warn: hears what cannot be watched.
-        clock: for the time between looks [s].
-        lock_lost: tells why the lock of the cluster is another run's now, or None.
-        cleaning: how late the brokers delete what retention lets go; Kafka's defaults by default.
+        is_own: whether the topic of this name belongs to the run.
+        warn: receives a sentence on each thing that the guards cannot watch.
+        clock: monotonic time [s].
+        lock_lost: returns why another run holds the lock of the cluster now, or None.
+        cleaning: the delays with which the brokers delete; Kafka's defaults by default.
 
     Attributes:
         tripped: why the run has to stop, or None.
@@ -113,7 +114,7 @@ class Guards:
         self,
         limits: Limits,
         health: Health,
-        is_ours: Callable[[str], bool],
+        is_own: Callable[[str], bool],
         warn: Callable[[str], None],
         clock: Callable[[], float] = time.monotonic,
         lock_lost: Callable[[], str | None] = lambda: None,
@@ -122,50 +123,50 @@ class Guards:
         self._limits = limits
         self._cleaning = cleaning or LogCleaning()
         self._health = health
-        self._is_ours = is_ours
+        self._is_own = is_own
         self._warn = warn
         self._clock = clock
         self._lock_lost = lock_lost
-        self._lacking: Partitions = frozenset()
+        self._under_replicated: Partitions = frozenset()
         self._watches_disks = True
-        self._seen_s = clock()
+        self._checked_s = clock()
         self._rooms: dict[tuple[int, str], deque[tuple[float, float]]] = defaultdict(deque)
         self.tripped: str | None = None
         self.spent_bytes = 0.0
         self._under_way_bytes = 0.0
 
     def open(self) -> None:
-        """See how the cluster is before any load.
+        """Check the cluster before any load.
 
         Raises:
-            ConfigError: a limit of the disks was given, and the brokers do not tell theirs.
+            ConfigError: the configuration limits the disks, and the brokers do not report them.
             AdminError: the cluster does not answer.
-            GuardStopError: a disk is beyond its limit as it is.
+            GuardStopError: a disk is beyond its limit already.
         """
-        self._watches_disks = self._disks_are_told()
-        self._lacking = self._others_lacking()
-        self._tell_what_is_hidden()
+        self._watches_disks = self._can_watch_disks()
+        self._under_replicated = self._others_under_replicated()
+        self._warn_of_hidden_topics()
         self.require_healthy()
 
-    def accept(self) -> None:
-        """See the cluster anew: what others lack now, as a broker is away on purpose, is theirs.
+    def accept_current_state(self) -> None:
+        """Accept the partitions that are under-replicated now, at the start of a broker outage.
 
         Raises:
             AdminError: the cluster does not answer.
         """
-        self._lacking = self._others_lacking()
+        self._under_replicated = self._others_under_replicated()
 
     # --- before a load ------------------------------------------------------
 
     def cap_violation(self, pattern: TrafficPattern) -> str | None:
-        """Which cap this traffic would pass, or None."""
+        """A sentence on the cap that this traffic would exceed, or None."""
         limits, cap = self._limits, self._limits.load_bytes_per_s_max
         if limits.np_max is not None and pattern.producers > limits.np_max:
             return f"the next load has {pattern.producers} producers, more than {limits.np_max}"
         if cap is not None and pattern.producer.closed_loop:
             return (
-                f"the next load is as fast as the brokers let it be, and may be more than "
-                f"{cap / 1e6:g} MB/s"
+                f"the next load may be more than {cap / 1e6:g} MB/s, as closed-loop producers "
+                "send as fast as the brokers answer"
             )
         if cap is not None and pattern.peak_mb_per_s * 1e6 > cap:
             return f"the next load is {pattern.peak_mb_per_s:g} MB/s, more than {cap / 1e6:g} MB/s"
@@ -174,61 +175,61 @@ class Guards:
             return self._overspent(0.0)
         if most is not None and self.spent_bytes + bytes_ > most:
             return (
-                f"{format_volume(self.spent_bytes)} of payload are written, all replicas counted, "
+                f"{format_volume(self.spent_bytes)} of payload are written in all replicas, "
                 f"and the next load could add {format_volume(bytes_)}: more than "
                 f"{format_volume(most)} in all"
             )
         return None
 
     def _overspent(self, under_way_bytes: float) -> str | None:
-        """That a load has written as much as may be, where nobody could tell before, or None."""
+        """A sentence on a load without a planned volume that has written its limit, or None."""
         most, written = self._limits.write_bytes_max, self.spent_bytes + under_way_bytes
         if most is None or written < most:
             return None
         return (
-            f"{format_volume(written)} of payload are written, all replicas counted, of "
-            f"{format_volume(most)} in all"
+            f"{format_volume(written)} of payload are written in all replicas, and the limit is "
+            f"{format_volume(most)}"
         )
 
     def admit(self, pattern: TrafficPattern) -> None:
-        """Let a load begin.
+        """Check that a load may begin.
 
         Raises:
-            GuardStopError: it passes a cap, or the cluster is not as it has to be.
+            GuardStopError: the load exceeds a cap, or the cluster is not healthy.
         """
-        trouble = self.cap_violation(pattern)
-        if trouble is not None:
-            self._trip(trouble)
+        violation = self.cap_violation(pattern)
+        if violation is not None:
+            self._trip(violation)
         self.require_room(pattern)
         self.require_healthy()
 
     def require_room(self, pattern: TrafficPattern, topics: Sequence[str] = ()) -> None:
-        """Reckon what a load can add to each log directory.
+        """Check that each log directory has room for a load.
 
         Args:
-            topics: that it goes to, whose places are known once they are made; evenly to all
-                directories before that.
+            topics: the topics of the load, once they exist; without them the load counts as
+                spread evenly over all directories.
 
         Raises:
-            GuardStopError: it could fill one beyond its limit.
+            GuardStopError: the load could fill a directory beyond its limit.
         """
-        trouble = self._lack_of_room(pattern, topics)
-        if trouble is not None:
-            self._trip(trouble)
+        lack = self._lack_of_room(pattern, topics)
+        if lack is not None:
+            self._trip(lack)
             self.require_untripped()
 
     def _lack_of_room(self, pattern: TrafficPattern, topics: Sequence[str]) -> str | None:
-        """Which log dir it could fill beyond its limit, or None."""
+        """A sentence on the log directory that could fill beyond its limit, or None."""
         try:
             dirs = self._health.log_dirs(topics) if self._watches_disks else ()
-        except AdminError:  # whoever looks next says so
+        except AdminError:  # the next check reports it
             return None
         held, logs = (sum(getattr(d, name) for d in dirs) for name in ("own_bytes", "own_logs"))
         adds_in_all = peak_log_bytes(pattern, self._cleaning, held)
         dirs_on, logs_on = Counter(d.volume for d in dirs), Counter[tuple[int, int, int]]()
         for each in dirs:
             logs_on[each.volume] += each.own_logs
-        for each in dirs if isfinite(adds_in_all) else ():  # else whoever looks on ends it in time
+        for each in dirs if isfinite(adds_in_all) else ():  # else `watch` ends the load in time
             share = logs_on[each.volume] / logs if logs else dirs_on[each.volume] / len(dirs)
             adds = adds_in_all * share
             room = self._room(each)
@@ -236,8 +237,9 @@ class Guards:
                 return (
                     f"the next load can add {format_volume(adds)} to {each.words}, where "
                     f"{format_volume(max(0.0, room))} may be written: "
-                    f"{format_volume(each.usable_bytes)} are free, of which the guards keep some; "
-                    "lower topic.config.retention.bytes, load for a shorter time, or make room"
+                    f"{format_volume(each.usable_bytes)} are free, and the guards reserve a part "
+                    "of it; lower topic.config.retention.bytes, load for a shorter time, or free "
+                    "disk space"
                 )
         return None
 
@@ -245,8 +247,8 @@ class Guards:
         limits = self._limits
         return each.room_bytes(limits.disk_free_bytes_min, limits.disk_used_share_max)
 
-    def _hurry(self, each: LogDir, now: float) -> str | None:
-        """Why a log dir will be at its limit before there is another look, or None."""
+    def _fill_rate_violation(self, each: LogDir, now: float) -> str | None:
+        """A sentence on a log directory that will soon reach its limit, or None."""
         room, seen = self._room(each), self._rooms[each.broker_id, each.path]
         seen.append((now, room))
         while len(seen) > 2 and seen[-1][0] - seen[1][0] >= RATE_OVER_S:
@@ -263,11 +265,12 @@ class Guards:
         )
 
     def settle(self, pattern: TrafficPattern, client: ClientWindow | None) -> None:
-        """A load has ended; without an account of it, it counts as written in full.
+        """Count the payload of a load that has ended; without an account it counts in full.
 
-        What it measured says nothing where another run may have loaded the cluster with it.
+        A lost lock trips here, too: another run may have loaded the cluster at the same time, so
+        the measurement is not valid.
         """
-        self._look_at_lock()
+        self._check_lock()
         planned, seen = pattern.planned_bytes, self._under_way_bytes
         self._under_way_bytes = 0.0
         if client is None:
@@ -277,33 +280,33 @@ class Guards:
         self.spent_bytes += pattern.written_bytes(records)
 
     def require_healthy(self) -> None:
-        """Look once.
+        """Check the cluster once.
 
         Raises:
-            GuardStopError: something tripped, now or before.
+            GuardStopError: a guard tripped, now or before.
         """
         if self.tripped is None:
-            self._look()
+            self._check()
         self.require_untripped()
 
     def require_untripped(self) -> None:
-        """Stop when something tripped.
+        """Stop the run when a guard has tripped.
 
         Raises:
-            GuardStopError: it did.
+            GuardStopError: a guard has tripped.
         """
         if self.tripped is not None:
             raise GuardStopError(
-                f"stopped by a guard: {self.tripped}; the run's load has ended; see what the "
-                "cluster needs, then go on with --resume, or change the goal's section guards"
+                f"stopped by a guard: {self.tripped}; the run's load has ended; repair the "
+                "cluster and continue with --resume, or change the section guards of the goal"
             )
 
     @contextmanager
     def required(self) -> Iterator[None]:
-        """What a guard breaks in here ends as the guard's own error.
+        """Replace errors in the block by the guard's own error when a guard has tripped.
 
         Raises:
-            GuardStopError: something tripped.
+            GuardStopError: a guard has tripped.
         """
         try:
             yield
@@ -315,7 +318,7 @@ class Guards:
     # --- while a load runs --------------------------------------------------
 
     def watch(self, pattern: TrafficPattern, channel: TaskChannel) -> AbstractContextManager[None]:
-        """Look on while a load runs, and end it when something trips."""
+        """Check the cluster while a load runs, and end the load when a guard trips."""
 
         def look() -> float | None:
             began_s = self._clock()
@@ -323,8 +326,8 @@ class Guards:
             if (overspent := self._overspent(self._under_way_bytes)) is not None:
                 self._trip(overspent)
             try:
-                self._look()
-            except Exception as error:  # noqa: BLE001 - whatever it is: no load goes on unwatched
+                self._check()
+            except Exception as error:  # noqa: BLE001 - no load may continue without its guards
                 self._trip(f"the cluster could not be watched: {type(error).__name__}: {error}")
             if self.tripped is not None:
                 channel.end_now()
@@ -333,41 +336,41 @@ class Guards:
 
         return watching("guards", look)
 
-    # --- looking ------------------------------------------------------------
+    # --- checking -----------------------------------------------------------
 
-    def _look_at_lock(self) -> None:
+    def _check_lock(self) -> None:
         lost = self._lock_lost()
         if lost is not None:
             self._trip(lost)
 
-    def _look(self) -> None:
-        self._look_at_lock()
+    def _check(self) -> None:
+        self._check_lock()
         try:
-            lacking = self._others_lacking()
+            lacking = self._others_under_replicated()
             dirs = self._health.log_dirs() if self._watches_disks else ()
         except AdminError as error:
-            if self._clock() - self._seen_s > BLIND_S:
+            if self._clock() - self._checked_s > BLIND_S:
                 self._trip(f"the cluster could not be watched for {BLIND_S:.0f} s: {error}")
             return
-        self._seen_s = self._clock()
-        fresh = sorted(lacking - self._lacking)
-        self._lacking = lacking
+        self._checked_s = self._clock()
+        fresh = sorted(lacking - self._under_replicated)
+        self._under_replicated = lacking
         if fresh:
             topic, partition = fresh[0]
             more = f" and {len(fresh) - 1} more" if len(fresh) > 1 else ""
             self._trip(
-                f"partition {partition} of the topic {topic}{more}, which this run did not make, "
-                f"became under-replicated{self._offline_words()}"
+                f"partition {partition} of the topic {topic}{more}, which this run did not create, "
+                f"became under-replicated{self._offline_dirs_clause()}"
             )
         limits = self._limits
         for each in dirs:
             trouble = each.trouble(limits.disk_free_bytes_min, limits.disk_used_share_max)
-            trouble = trouble or self._hurry(each, self._seen_s)
+            trouble = trouble or self._fill_rate_violation(each, self._checked_s)
             if each.is_told and trouble is not None:
                 self._trip(trouble)
 
-    def _offline_words(self) -> str:
-        """Why replicas are missing, where a log directory failed; else empty."""
+    def _offline_dirs_clause(self) -> str:
+        """The reason why replicas are missing where a log directory failed, or an empty text."""
         try:
             gone = [each for each in self._health.log_dirs() if each.is_offline]
         except AdminError:
@@ -384,39 +387,39 @@ class Guards:
         if self.tripped is None:
             self.tripped = why
 
-    def _others_lacking(self) -> Partitions:
+    def _others_under_replicated(self) -> Partitions:
         if not self._limits.other_topics:
             return frozenset()
         return frozenset(
-            each for each in self._health.under_replicated() if not self._is_ours(each[0])
+            each for each in self._health.under_replicated() if not self._is_own(each[0])
         )
 
-    def _tell_what_is_hidden(self) -> None:
-        """Say that others may suffer unseen, where this client may not see their topics."""
+    def _warn_of_hidden_topics(self) -> None:
+        """Warn when the user may not describe all topics, as the guard cannot watch those."""
         hidden = self._health.hidden_topics() if self._limits.other_topics else frozenset()
         if hidden:
             self._warn(
-                f"the guard over others' topics sees {len(hidden)} of them not, {min(hidden)} "
-                "among them: this user may not describe them; grant it the ACL Describe on all "
+                f"the guard of other topics cannot see {len(hidden)} of them, {min(hidden)} "
+                "among them, as this user may not describe them; grant it the ACL Describe on all "
                 "topics, or set guards.other_topics: false"
             )
 
-    def _disks_are_told(self) -> bool:
+    def _can_watch_disks(self) -> bool:
         limits = self._limits
         if not limits.disk_free_bytes_min and limits.disk_used_share_max is None:
             return False
         dirs = self._health.log_dirs()
         if dirs and all(each.is_told for each in dirs):
             return True
-        told = (
-            "the brokers do not tell how full their disks are (that takes Kafka 3.3 and the ACL "
-            "Describe on the cluster)"
+        problem = (
+            "the brokers do not report how full their disks are (which requires Kafka 3.3 or later "
+            "and the ACL Describe on the cluster)"
         )
         given = {"disk_free_bytes_min", "disk_used_share_max"} & limits.model_fields_set
         if given and (limits.disk_free_bytes_min or limits.disk_used_share_max):
             raise ConfigError(
-                f"goal guards.{min(given)} is set, and {told}; expected brokers that do; grant "
-                "it, or take the key out to run without this guard"
+                f"goal guards.{min(given)} is set, and {problem}; grant the ACL, or remove the key "
+                "to run without this guard"
             )
-        self._warn(f"{told}: no guard watches them")
+        self._warn(f"{problem}: no guard watches the disks")
         return False

@@ -109,7 +109,9 @@ class TrialMeasurer:
         context.guards.require_room(pattern, topics.names)
         goes_on = is_held and self._held == load
         self._held = load if is_held else None
-        refusals = self._gates.pass_between_windows(topics) if goes_on else self._gates.pass_all(topics)
+        refusals = (
+            self._gates.pass_between_windows(topics) if goes_on else self._gates.pass_all(topics)
+        )
         context.tables.settle()  # the trial before, which was appended while this one prepared
         number, started_s = context.history.numbering.take(), time.time()
         self._announce(number, pattern)
@@ -291,7 +293,9 @@ class TrialMeasurer:
         early_end = EarlyEnd(context, self._facts, pattern, channel, sampler.nodes)
         ticker = Ticker(context.reporter, sampler.nodes, pattern, channel)
         stop = nullcontext() if self._stop is None else self._stop.watch(channel, pattern, topics)
-        ends = self._broker_ends.watch(channel, pattern.phases) if self._broker_ends else nullcontext()
+        ends = (
+            self._broker_ends.watch(channel, pattern.phases) if self._broker_ends else nullcontext()
+        )
         with context.guards.watch(pattern, channel), early_end.watch(), ticker.watch(), stop, ends:
             yield
 

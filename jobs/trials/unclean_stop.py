@@ -1,4 +1,4 @@
-"""A broker of a testbed that is killed under load, and how long until all leaders serve again."""
+"""A broker that is killed under load, and the time until all leaders serve again."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from jobs.cluster.admin import AdminError, KafkaAdmin
+from jobs.cluster.broker_control import BrokerControl
 from jobs.cluster.connect import connect
+from jobs.cluster.opening import OpenCluster
 from jobs.cluster.topic_set import TopicSet
-from jobs.testbed.handle import Testbed
 from jobs.trials.control_server import TaskChannel
 from jobs.trials.watching import watching
 from metrics.traffic.pattern import TrafficPattern
@@ -30,14 +31,15 @@ class UncleanStop:
             partition [s]; None where that was not seen.
     """
 
-    testbed: Testbed
+    cluster: OpenCluster
+    control: BrokerControl
     leaders_back_s: float | None = None
     _killed_s: float | None = None
 
     @property
     def victim(self) -> int:
         """Id of the broker."""
-        return self.testbed.broker_ids[-1]
+        return self.control.broker_ids[-1]
 
     @property
     def has_killed(self) -> bool:
@@ -49,15 +51,15 @@ class UncleanStop:
         self, channel: TaskChannel, pattern: TrafficPattern, topics: TopicSet
     ) -> Iterator[None]:
         """Kill it in the window of the load that runs, and look on while the block lasts."""
-        security = self.testbed.client_security()
-        with connect(self.testbed.bootstrap_servers, security.client_kwargs()) as admin:
+        servers = [f"{each.host}:{each.port}" for each in self.cluster.info.brokers]
+        with connect(servers, self.cluster.security.client_kwargs()) as admin:
             at_s = pattern.phases.warmup_s + AFTER_SHARE * pattern.phases.measure_s
 
             def look() -> float | None:
                 if self._killed_s is None:
                     if channel.start_s is not None and time.time() >= channel.start_s + at_s:
                         self._killed_s = time.monotonic()
-                        self.testbed.kill_broker(self.victim)
+                        self.control.kill_broker(self.victim)
                     return POLL_S
                 if self._all_lead(admin, topics):
                     self.leaders_back_s = time.monotonic() - self._killed_s
@@ -69,7 +71,7 @@ class UncleanStop:
 
     def _all_lead(self, admin: KafkaAdmin, topics: TopicSet) -> bool:
         """Whether each broker that lives knows a leader that lives of every partition."""
-        others = frozenset(self.testbed.broker_ids) - {self.victim}
+        others = frozenset(self.control.broker_ids) - {self.victim}
         try:
             for broker in sorted(others):
                 known = admin.partitions_seen_by(broker, topics.names)
@@ -83,4 +85,4 @@ class UncleanStop:
     def undo(self) -> None:
         """Start it again, if it was killed, and return when it serves."""
         if self._killed_s is not None:
-            self.testbed.restart_broker(self.victim)
+            self.control.restart_broker(self.victim)

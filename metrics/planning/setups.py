@@ -65,8 +65,8 @@ def setups_of(results: Sequence[Result], message_bytes: int) -> list[Setup]:
     if message_bytes not in sizes:
         known = ", ".join(map(format_size, sizes)) or "none"
         raise ConfigError(
-            f"no case of the sweep has a limit at {format_size(message_bytes)}; expected a size that was "
-            f"measured: {known}; name one, or measure it"
+            f"no case of the sweep has a limit at {format_size(message_bytes)}; expected a "
+            f"size that was measured: {known}; name one, or measure it"
         )
     lowest: dict[tuple[tuple[str, str], ...], float] = {}
     for each in results:

@@ -38,7 +38,7 @@ class RunRow:
         error: the sentence that the user was shown, or null.
         config: the whole configuration as resolved, JSON, without secrets.
         environment: what one needs to compare runs: versions, cores, memory, …
-        caveat: what a reader must know about the cluster (a testbed is not hardware).
+        caveat: what a reader must know about the cluster, such as that it is not real hardware.
         member: which case of which sweep it measured.
     """
 

@@ -57,7 +57,7 @@ class Evidence:
         others: what others wrote to the brokers meanwhile; None where the brokers do not tell.
         any_isr_changed_share: share of the samplings in which at least one broker shows an ISR
             change or under-replicated partitions [ratio].
-        broker_sockets: broker id → its ends of the connections to clients, of a testbed; its
+        broker_sockets: broker id → its ends of the connections to clients, on this machine; its
             counters are of the time between the first look and the last.
         refusals: why the trial was not made, or was ended, and so is no answer.
         planned_s: length of the window as it was planned; 0 when that is not known [s].

@@ -96,8 +96,8 @@ def test_a_run_loads_the_broker_from_the_other_end(tmp_path: Path, spark: SparkS
     )
     with ExitStack() as stack:
         opened = open_cluster(config.cluster, RecordingReporter(), stack)
-        testbed = opened.testbed
-        assert testbed is not None
+        testbed = opened.broker_control
+        assert isinstance(testbed, Testbed)
         see_what_was_asked_for(testbed)
         before = passed(line_counts_of(testbed))
         order = RunOrder(RecordingReporter(), tmp_path, str(tmp_path / "tables"), "far")

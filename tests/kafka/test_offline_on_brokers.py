@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jobs.cluster.connect import connect
-from jobs.cluster.outage import TestbedOutage
+from jobs.cluster.outage import ControlledOutage
 from jobs.cluster.topics import Topics
 from jobs.config import load, load_workload
 from jobs.console.events import RecordingReporter, TrialFinished
@@ -71,7 +71,7 @@ def test_topics_are_made_led_and_filled_up_again_around_a_broker_that_is_away() 
         connect(testbed.bootstrap_servers) as admin,
     ):
         topics = Topics(admin, "outage")
-        outage = TestbedOutage(testbed, admin)
+        outage = ControlledOutage(testbed, admin)
         topics.validate(traffic)  # since then the client knows whom to ask
         admin.client._controller_id = 2
         cluster = admin.client._manager.cluster

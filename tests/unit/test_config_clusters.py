@@ -60,7 +60,7 @@ def test_broker_properties_of_a_testbed_can_be_set() -> None:
 
 
 def test_more_replicas_than_testbed_brokers_are_refused() -> None:
-    with pytest.raises(ConfigError, match="replication_factor 2, and cluster testbed has"):
+    with pytest.raises(ConfigError, match="brokers of cluster testbed is 1"):
         load("testbed", "demo", "default", ["cluster.testbed.brokers=1"])
 
 

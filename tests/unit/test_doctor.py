@@ -23,6 +23,7 @@ from jobs.console.events import RecordingReporter
 from jobs.doctor import doctor
 from jobs.runs import examination
 from jobs.runs.examination import Examination, ExaminationScope
+from jobs.testbed import facade
 from jobs.testbed.errors import TestbedStartError
 from metrics.common.errors import ConfigError, RedlineError
 from metrics.sources.beans import Role
@@ -88,7 +89,7 @@ def examined(
         raise RedlineError("Spark did not start")
 
     monkeypatch.setattr(examination, "open_session", refuse)
-    monkeypatch.setattr(examination, "machine_findings", lambda out, testbed: [ok("Java", "17")])
+    monkeypatch.setattr(examination, "machine_findings", lambda out, cluster: [ok("Java", "17")])
     monkeypatch.setattr(examination, "place_findings", lambda out, tables: [])
     order = ExaminationScope(cluster, "demo", "default", overrides, Path("out"))
     return Examination(order, RecordingReporter()).make()
@@ -145,11 +146,11 @@ def test_a_testbed_takes_more(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     def none_free(count: int) -> list[int]:
         raise TestbedStartError(f"only 0 of {count} ports are free; stop other servers")
 
-    monkeypatch.setattr(machine, "free_ports", none_free)
-    monkeypatch.setattr(machine, "kafka_jars", lambda version: [tmp_path / "kafka.jar"])
-    wrong = load_cluster("testbed", ["cluster.testbed.properties={node.id: 7}"]).testbed
-    for testbed, lacking in ((load_cluster("testbed").testbed, ["ports"]), (wrong, None)):
-        problems = [each.check for each in problems_of(machine_findings(tmp_path, testbed))]
+    monkeypatch.setattr(facade, "free_ports", none_free)
+    monkeypatch.setattr(facade, "kafka_jars", lambda version: [tmp_path / "kafka.jar"])
+    wrong = load_cluster("testbed", ["cluster.testbed.properties={node.id: 7}"])
+    for cluster, lacking in ((load_cluster("testbed"), ["ports"]), (wrong, None)):
+        problems = [each.check for each in problems_of(machine_findings(tmp_path, cluster))]
         assert problems == (lacking or ["jars of Kafka", "ports"])
 
 
@@ -158,7 +159,7 @@ def test_what_is_missing_is_told_in_preflights_words(
 ) -> None:
     monkeypatch.setattr(machine, "java_problem", lambda _: "No java was found. Install a JDK.")
     monkeypatch.setattr(machine, "MIN_DISK_BYTES", 10**18)
-    found = problems_of(machine_findings(tmp_path, load_cluster("testbed").testbed))
+    found = problems_of(machine_findings(tmp_path, load_cluster("testbed")))
     assert [each.check for each in found] == ["Java", "disk"]
     assert found[0].sentence == "No java was found. Install a JDK."
 

@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.config.cluster_metrics import NodeExporter, Prometheus
+from jobs.config.metrics_section import NodeExporter, Prometheus
 from jobs.config.exporter_rules import load_rules
 from jobs.testbed.keys import key_and_certificates
 from metrics.common.errors import ConfigError

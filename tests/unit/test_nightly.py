@@ -25,7 +25,7 @@ from metrics.comparing.nightly import NightComparison, judge_night
 from metrics.reporting.nightly import (
     CaseReport,
     NightReport,
-    of_comparison,
+    case_report,
     table_rows,
     write_night,
 )
@@ -87,13 +87,13 @@ def test_no_case_is_silently_skipped() -> None:
 
 
 def test_a_regression_says_how_much_how_surely_and_why() -> None:
-    found = of_comparison(compared(10.0, environment=SLOW, limited_by="request handlers"))
+    found = case_report(compared(10.0, environment=SLOW, limited_by="request handlers"))
     assert found.outcome is Outcome.REGRESSION
     assert "limit per broker 10 MB/s: regression, -50 %" in found.text
     assert "against 3 nights" in found.text
     assert "likely cause: broker.config.num.io.threads was 8, is 1" in found.text
     assert "bound by request handlers, before by disk" in found.text
-    assert "likely cause" not in of_comparison(compared(20.0, environment=SLOW)).text
+    assert "likely cause" not in case_report(compared(20.0, environment=SLOW)).text
 
 
 def test_the_judged_row_keeps_the_comparison() -> None:
@@ -211,7 +211,7 @@ def test_a_dry_run_tells_the_cases_and_their_time(tmp_path: Path) -> None:
     ("arguments", "told"),
     [
         (["--night", "../n1"], "expected a name of at most 80"),
-        (["--cluster", "example"], "no testbed, and this would load it"),
+        (["--cluster", "example"], "may have other users, and this would load it"),
         (["--suite", "nothing"], "is not found in conf/suites"),
     ],
 )

@@ -12,7 +12,7 @@ import pytest
 
 from jobs.config import load, load_workload
 from jobs.console.text import plan_rows, point_words
-from jobs.options import Lasting, duration_s
+from jobs.options import Duration, duration_s
 from jobs.runs.artifacts import ArtifactWriter, regeneration_hint
 from jobs.runs.estimate import line_of, plan_of
 from jobs.runs.limit import LimitRun
@@ -112,7 +112,8 @@ def test_planted_and_found_limits_stand_side_by_side() -> None:
     planted = replace(_boundary(), np_sustained=47, np_overloaded=49, np_planted=48.2)
     known = replace(planted, load_low=46.5, load_high=49.5)
     cut = replace(planted, gave_up="the budget is used up")
-    shown = calibration_table([known, cut, replace(planted, message_bytes=1_000, np_overloaded=None)])
+    open_ended = replace(planted, message_bytes=1_000, np_overloaded=None)
+    shown = calibration_table([known, cut, open_ended])
     assert shown is not None
     assert shown.rows == (
         ("100 B", "48.2", "47-49", "46 to 50", "-2.5%"),
@@ -307,13 +308,13 @@ def test_a_time_has_a_unit(text: str, seconds: float) -> None:
     ("text", "seconds"), [("90", 90.0), ("1.5", 1.5), (" 30m", 1800.0), ("8h", 28_800.0)]
 )
 def test_how_long_a_load_lasts_may_be_seconds_or_a_time(text: str, seconds: float) -> None:
-    assert Lasting().convert(text, None, None) == seconds
+    assert Duration().convert(text, None, None) == seconds
 
 
 @pytest.mark.parametrize("text", ["0", "-5", "nan", "inf", "0h", "8d", "", "h"])
 def test_what_is_no_time_does_not_last(text: str) -> None:
     with pytest.raises((ConfigError, click.BadParameter), match="no time"):
-        Lasting().convert(text, None, None)
+        Duration().convert(text, None, None)
 
 
 @pytest.mark.parametrize("text", ["30", "0m", "m", "-1m", "1d", "1h30m"])

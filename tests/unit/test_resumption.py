@@ -182,9 +182,9 @@ def test_a_run_goes_on_with_its_own_cluster_only() -> None:
     }
     assert other_cluster(then, then | {"driver.cores": "8"}) == []
     assert other_cluster(then, then | {"cluster.id": "b"}) == ["cluster.id was a and is b"]
-    assert other_cluster(then, then | {"cluster.id": "b"}, is_testbed=True) == []
+    assert other_cluster(then, then | {"cluster.id": "b"}, is_new=True) == []
     now = {"cluster.brokers": "2", "broker.version": "4.2.0", "broker.1.version": "4.2.0"}
-    assert other_cluster(then, now, is_testbed=True) == [
+    assert other_cluster(then, now, is_new=True) == [
         "broker.version was 4.1.2 and is 4.2.0",
         "cluster.brokers was 3 and is 2",
     ]

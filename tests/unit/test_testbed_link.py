@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from jobs.checks import machine
 from jobs.checks.executor_facts import facts
 from jobs.checks.finding import problems_of
 from jobs.checks.machine import machine_findings
@@ -26,7 +25,7 @@ from jobs.config import Cluster, load_cluster
 from jobs.config.link import LOSS, RATE, Link
 from jobs.engine.network import namespaces
 from jobs.engine.network.namespaces import Namespaces, inside
-from jobs.testbed import commands
+from jobs.testbed import commands, facade
 from jobs.testbed.link import devices
 from jobs.testbed.link.carrying import line_command, passed
 from jobs.testbed.link.delay_line import DelayLine, Order
@@ -427,16 +426,16 @@ def test_a_run_is_refused_before_anything_starts_and_doctor_tells(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1_000)
-    monkeypatch.setattr(machine, "kafka_jars", lambda version: [tmp_path / "kafka.jar"])
-    monkeypatch.setattr(machine, "require_known", lambda names, version: None)
+    monkeypatch.setattr(facade, "kafka_jars", lambda version: [tmp_path / "kafka.jar"])
+    monkeypatch.setattr(facade, "require_known", lambda names, version: None)
     far = load_cluster("testbed", ["cluster.testbed.properties.link.delay=25ms"])
     assert far.testbed is not None and profile_of(far.testbed).link == Link("25ms")
     with pytest.raises(ConfigError, match="a link needs Linux, root and iproute2"):
         require_startable(far)
-    found = machine_findings(tmp_path, far.testbed)
+    found = machine_findings(tmp_path, far)
     (told,) = [each for each in problems_of(found) if each.check == "link"]
     assert "there is no root" in told.found
-    near = machine_findings(tmp_path, load_cluster("testbed").testbed)
+    near = machine_findings(tmp_path, load_cluster("testbed"))
     assert "link" not in [each.check for each in near]
 
 

@@ -88,7 +88,7 @@ def test_what_cannot_go_on_without_a_gap_is_refused(override: str, told: str) ->
         (["--np", "4", "--message-bytes", "9000000"], "raise producer.buffer_memory|pool_bytes"),
         (
             ["--np", "4", "--cluster", "example", "--workload", "1kB"],
-            "no testbed, and this would hold 4 producers",
+            "may have other users, and this would hold 4 producers",
         ),
         (["--np", "4", "--cluster", "example"], "no --workload is given; expected one of"),
         (["--np", "4", "--cluster", "exampel"], "the nearest is example"),

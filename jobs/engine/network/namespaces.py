@@ -120,6 +120,6 @@ def _libc() -> Any:
 def _refused(path: str, error: OSError) -> ConfigError:
     return ConfigError(
         f"{os.uname().nodename} cannot enter the network namespace {path} ({error.strerror}); "
-        "expected one of this machine, and the rights of root; run Spark's executors where the "
-        "testbed is, as root"
+        "expected one of this machine, and the rights of root; run Spark's executors on the "
+        "machine of the brokers, as root"
     )

@@ -29,7 +29,6 @@ TIMED = ("fill", "drain", "failover")
 """Questions whose figure is a time, so that less is better."""
 MANIFOLD = 2.0
 """Ratio from which a change is written as `2 times as much` and not as a percentage."""
-_BROKER_PROPERTIES = "cluster.testbed.properties."
 _WORDS = {"workload.np": "producers", "workload.message_bytes": "bytes per message"}
 
 
@@ -263,7 +262,7 @@ def short(path: str) -> str:
     """A short name of a key: a word, Kafka's name of the property, or the last part of the path."""
     if path in _WORDS:
         return _WORDS[path]
-    name = path.removeprefix(_BROKER_PROPERTIES)
+    name = path.removeprefix(PROPERTIES_PREFIX)
     return name if name != path else path.rsplit(".", 1)[-1]
 
 
