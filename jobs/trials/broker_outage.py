@@ -1,4 +1,4 @@
-"""Trials while brokers are away on purpose, and while they catch up."""
+"""Trials during a broker outage, and while the brokers catch up after it."""
 
 from __future__ import annotations
 
@@ -15,25 +15,26 @@ from metrics.trial.state import CATCHING_UP, offline_state
 from metrics.trial.trial import Trial
 
 WINDOWS_MAX = 60
-"""Windows in which brokers may catch up before the answer says that they did not."""
+"""Largest number of windows in which brokers may catch up."""
 
 
 @contextmanager
 def broker_outage(context: RunContext, count: int) -> Iterator[RunContext]:
-    """So many brokers away: the run in the eyes of the rest; at the end all serve again.
+    """Take so many brokers out of service while the block lasts.
 
-    Their replicas stay assigned to them, so that they have something to catch up with.
+    The context that it yields is that of the remaining brokers. The replicas stay assigned to all
+    brokers, so that those that return have records to catch up with.
 
     Raises:
-        NoConclusionError: nobody took them away, or brought them back, in time.
+        NoConclusionError: the brokers did not stop, or did not return, in time.
     """
     assert context.broker_outage and context.open_metrics_without, "see ContextFactory"
     try:
-        away = context.broker_outage.begin(count)
-        context.topics.away = away
+        offline = context.broker_outage.begin(count)
+        context.topics.away = offline
         context.guards.accept_current_state()
-        rest = {broker: each for broker, each in context.addresses.items() if broker not in away}
-        with closing(context.open_metrics_without(away)) as source:
+        rest = {broker: each for broker, each in context.addresses.items() if broker not in offline}
+        with closing(context.open_metrics_without(offline)) as source:
             facts = replace(context.facts, offline=count)
             state = offline_state(count)
             yield replace(context, source=source, addresses=rest, facts=facts, state=state)
@@ -45,26 +46,26 @@ def broker_outage(context: RunContext, count: int) -> Iterator[RunContext]:
 def catch_up(
     rest: RunContext, topics: PointTopics, gates: Gates, message_bytes: int, load: int
 ) -> tuple[list[Trial], bool]:
-    """Hold a load while the brokers that were away come back and catch up.
+    """Hold a load while the offline brokers return and catch up.
 
-    The first window is made before they are brought back, so that they return under load.
+    The first window runs before they return, so that they return under load.
 
     Args:
-        rest: as `broker_outage` gives it.
+        rest: the context that `broker_outage` yields.
         message_bytes: message size [B].
-        load: on the goal's axis.
+        load: load on the goal's axis.
 
     Returns:
-        The windows in which brokers were on their way back or out of sync, and whether all
-        replicas were in sync after the last of them.
+        The windows in which brokers were returning or out of sync, and whether all replicas were
+        in sync after the last of them.
     """
     assert rest.broker_outage is not None
     progress = SearchProgress(
         f"holding {rest.config.axis.amount(load)} before brokers come back", 1
     )
     TrialMeasurer(rest, topics, gates, message_bytes, progress).trial(load, is_held=True)
-    back = replace(rest, state=CATCHING_UP)
-    measurer = TrialMeasurer(back, topics, gates, message_bytes, progress, held=load)
+    returning = replace(rest, state=CATCHING_UP)
+    measurer = TrialMeasurer(returning, topics, gates, message_bytes, progress, held=load)
     windows: list[Trial] = []
     opened = topics.open(rest.pattern(message_bytes, load))
     with ThreadPoolExecutor(1) as pool:

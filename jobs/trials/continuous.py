@@ -1,4 +1,4 @@
-"""One load that goes on without a gap, judged window by window."""
+"""One load without a gap, judged window by window."""
 
 from __future__ import annotations
 
@@ -34,23 +34,23 @@ from metrics.trial.trial import Trial
 from metrics.windows.broker import BrokerWindow
 
 LOOK_S = 0.25
-"""How often it is looked whether a window is over [s]."""
+"""Interval between two checks for the end of a window [s]."""
 
 SAMPLES_AFTER = 2.0
-"""For so many sampling intervals a window waits for the samples behind its end, and keeps those
-before it for the next window, so that samples lie on both sides of each edge."""
+"""Sampling intervals for which a window waits for samples after its end, and for which it keeps
+samples for the next window, so that samples lie on both sides of each edge."""
 
 
 @dataclass
-class _Under:
-    """A load under way.
+class _LoadInProgress:
+    """A load that runs.
 
     Attributes:
-        windows: how many it has.
-        number: of the trial that the window under way will be.
-        judged: windows that are.
-        counts: of those that are judged, added up.
-        of_generator: what the hosts with tasks showed around the window under way.
+        windows: number of its windows.
+        number: trial number of the current window.
+        judged: number of windows that are judged.
+        counts: sum of the counts of the judged windows.
+        host_samples: samples of the hosts of tasks, around the current window.
     """
 
     pattern: TrafficPattern
@@ -59,7 +59,7 @@ class _Under:
     number: int
     judged: int = 0
     counts: Counts | None = None
-    of_generator: tuple[HostSample, ...] = ()
+    host_samples: tuple[HostSample, ...] = ()
 
 
 class ContinuousMeasurer(TrialMeasurer):
@@ -71,13 +71,13 @@ class ContinuousMeasurer(TrialMeasurer):
         """Offer `load` on the goals' axis through so many windows, and append each as it ends.
 
         Args:
-            into: takes the windows' trials as they are judged; fewer where the load had to end
-                before, and the last one then says why.
-            profile: what share of the load is offered at which time.
+            into: receives the trials of the windows as they are judged. A load that had to end
+                early has fewer, and the last one states why.
+            profile: share of the load over time.
 
         Raises:
-            GuardStopError: a guard tripped; the windows before are kept.
-            NoConclusionError: the topics did not grow by what was acknowledged in all windows.
+            GuardStopError: a guard tripped; the earlier windows are kept.
+            NoConclusionError: the topics did not grow by the acknowledged records of all windows.
         """
         context = self._context
         one = context.pattern(self._message_bytes, load)
@@ -89,53 +89,53 @@ class ContinuousMeasurer(TrialMeasurer):
         context.guards.require_room(whole, topics.names)
         refusals = self._gates.pass_all(topics)
         context.tables.settle()
-        under = _Under(one, topics, windows, context.history.numbering.take())
-        self._announce(under.number, one)
+        running = _LoadInProgress(one, topics, windows, context.history.numbering.take())
+        self._announce(running.number, one)
         if refusals:
-            into.append(self._keep(under, self._refused(*refusals), Samples(), time.time()))
+            into.append(self._keep(running, self._refused(*refusals), Samples(), time.time()))
             return
         try:
             before = context.topics.end_offsets(topics)
             with self._sampler(one) as sampler:
-                watch = partial(self._watched_windows, under, sampler, whole, into)
+                watch = partial(self._watched_windows, running, sampler, whole, into)
                 target = Target(topics.names, topics.leaders, context.addresses, before)
-                trial_id = f"{context.run_id}-{under.number}"
+                trial_id = f"{context.run_id}-{running.number}"
                 rows = context.generator.offer(trial_id, target, one, watch, windows)
-                into.append(self._judge(under, sampler, merge(rows)))
+                into.append(self._judge(running, sampler, merge(rows)))
         except (StageFailedError, GeneratorError, AdminError) as error:
             context.guards.settle(whole, None)
             why = self._tripped() or Reason("task_failed", str(error), 1.0, 0.0)
-            into.append(self._keep(under, self._refused(why), Samples(), time.time()))
+            into.append(self._keep(running, self._refused(why), Samples(), time.time()))
             context.guards.require_untripped()
             return
-        assert under.counts is not None, "the last window was judged"
-        summed = replace(into[-1].evidence.client, counts=under.counts)
+        assert running.counts is not None, "the last window was judged"
+        summed = replace(into[-1].evidence.client, counts=running.counts)
         context.guards.settle(whole, summed)
         context.guards.require_untripped()
-        if under.judged < windows:  # a task was lost, and its account with it: the trial says so
+        if running.judged < windows:  # a task and its account were lost; the last trial states it
             return
         after = self._settled_offsets(topics, before, summed)
         grown = {partition: (begin, after[partition]) for partition, begin in before.items()}
         self._require_account(Evidence(summed, end_offsets=grown))
 
     def _require_account(self, whole: Evidence) -> None:
-        """Every record of all windows is in the topics, and nothing else.
+        """Check that the topics hold the acknowledged records of all windows, and no others.
 
         Raises:
-            NoConclusionError: it is not so.
+            NoConclusionError: the numbers differ.
         """
         limits = next(iter(self._context.thresholds.values()))
         wrong = AccountingMismatch().reasons(whole, limits)
         if wrong:
             raise NoConclusionError(
-                f"the account of the whole load does not hold: {wrong[0].text}; expected that the "
-                "topics grew by what was acknowledged; see what else writes to them"
+                f"the account of the whole load is wrong: {wrong[0].text}; expected that the "
+                "topics grew by the acknowledged records; check for other producers"
             )
 
     @contextmanager
     def _watched_windows(
         self,
-        under: _Under,
+        running: _LoadInProgress,
         sampler: TrialSampler,
         whole: TrafficPattern,
         held: list[Trial],
@@ -144,42 +144,46 @@ class ContinuousMeasurer(TrialMeasurer):
         ticker = Ticker(self._context.reporter, sampler.nodes, whole, channel)
 
         def look() -> float:
-            while (reports := channel.take_window(under.judged + 1)) is not None:
-                held.append(self._judge(under, sampler, merge(reports)))
-                under.number = self._context.history.numbering.take()
-                self._announce(under.number, under.pattern)
+            while (reports := channel.take_window(running.judged + 1)) is not None:
+                held.append(self._judge(running, sampler, merge(reports)))
+                running.number = self._context.history.numbering.take()
+                self._announce(running.number, running.pattern)
             return LOOK_S
 
         guarded = self._context.guards.watch(whole, channel)
         ends: AbstractContextManager[None] = nullcontext()
         self._broker_ends = self._broker_sockets()
         if self._broker_ends is not None:
-            ends = self._broker_ends.watch(channel, under.pattern.phases, under.windows)
+            ends = self._broker_ends.watch(channel, running.pattern.phases, running.windows)
         with guarded, ticker.watch(), ends, watching("windows", look, LOOK_S):
             yield
-        look()  # the last but one may be over since the last look
+        look()  # the last window but one may have ended since the last check
 
-    def _judge(self, under: _Under, sampler: TrialSampler, client: ClientWindow) -> Trial:
-        """A window is over: judge it, keep it, and forget its samples."""
-        interval_s = under.pattern.phases.sample_interval_s
+    def _judge(
+        self, running: _LoadInProgress, sampler: TrialSampler, client: ClientWindow
+    ) -> Trial:
+        """Judge a window that is over, keep it, and drop its samples."""
+        interval_s = running.pattern.phases.sample_interval_s
         sampler.wait_past(client.end_s, SAMPLES_AFTER * interval_s)
-        of_generator = (*under.of_generator, *client.host_samples)
-        samples = sampler.samples_taken().with_hosts(of_generator)
+        host_samples = (*running.host_samples, *client.host_samples)
+        samples = sampler.samples_taken().with_hosts(host_samples)
         own = samples.within(client.start_s, client.end_s)
-        under.judged += 1
-        under.counts = total([each for each in (under.counts, client.counts) if each is not None])
-        evidence = self._evidence(under.pattern, client, samples)
+        running.judged += 1
+        running.counts = total(
+            [each for each in (running.counts, client.counts) if each is not None]
+        )
+        evidence = self._evidence(running.pattern, client, samples)
         if self._broker_ends is not None:
-            ends = self._broker_ends.window_counts(under.judged - 1)
+            ends = self._broker_ends.window_counts(running.judged - 1)
             evidence = replace(evidence, broker_sockets=ends)
-        others = self._others(under, client, evidence.brokers)
+        others = self._others(running, client, evidence.brokers)
         kept_s = client.end_s - SAMPLES_AFTER * interval_s
-        under.of_generator = tuple(each for each in of_generator if each.at_s >= kept_s)
+        running.host_samples = tuple(each for each in host_samples if each.at_s >= kept_s)
         sampler.forget_before(kept_s)
-        return self._keep(under, replace(evidence, others=others), own, client.start_s)
+        return self._keep(running, replace(evidence, others=others), own, client.start_s)
 
     def _others(
-        self, under: _Under, client: ClientWindow, brokers: Sequence[BrokerWindow]
+        self, running: _LoadInProgress, client: ClientWindow, brokers: Sequence[BrokerWindow]
     ) -> OtherLoad | None:
         messages = [each.messages_in_per_s for each in brokers]
         sizes = [each.bytes_in_per_s for each in brokers]
@@ -190,19 +194,21 @@ class ContinuousMeasurer(TrialMeasurer):
             sum(filter(None, sizes)),
             client,
             self._gates.at_rest,
-            under.pattern.consumers.commits_per_s(len(under.topics.leaders)),
+            running.pattern.consumers.commits_per_s(len(running.topics.leaders)),
         )
 
-    def _keep(self, under: _Under, evidence: Evidence, samples: Samples, started_s: float) -> Trial:
-        """Append the window under way as a trial, and tell of it."""
+    def _keep(
+        self, running: _LoadInProgress, evidence: Evidence, samples: Samples, started_s: float
+    ) -> Trial:
+        """Append the current window as a trial, and report it."""
         context = self._context
         trial = Trial(
             run_id=context.run_id,
-            number=under.number,
+            number=running.number,
             started_at_s=started_s,
             finished_at_s=time.time(),
-            topic=under.topics.names[0],
-            pattern=under.pattern,
+            topic=running.topics.names[0],
+            pattern=running.pattern,
             evidence=evidence,
             judgements=judge_all(evidence, context.thresholds),
             held=True,
@@ -211,6 +217,6 @@ class ContinuousMeasurer(TrialMeasurer):
         )
         context.tables.append_trial(trial, samples.nodes, samples.hosts)
         context.history.add(trial, samples.nodes)
-        left = under.windows - under.judged
+        left = running.windows - running.judged
         context.reporter.report(TrialFinished(trial, evidence.client.duration_s, left))
         return trial

@@ -1,4 +1,4 @@
-"""Ends a trial's window as soon as its verdict will hardly change any more."""
+"""The early end of a trial's window, once its verdict is very unlikely to change."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from metrics.trial.evidence import ClusterFacts
 from search.early_stop import Progress
 
 NOTICE_S = 1.0
-"""How far ahead the end is set, so that every task hears of it in time [s]."""
+"""Time between setting the end and the end itself, so that every task learns of it [s]."""
 
 
 class EarlyEnd:
-    """Watches a running trial, and ends its window early when no goal needs more of it."""
+    """Watches a running trial, and ends its window when every goal has its verdict."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class EarlyEnd:
         self._sampler = sampler
 
     def watch(self) -> AbstractContextManager[None]:
-        """Watch while the block lasts; looks, and speaks at most once."""
+        """Watch while the block lasts, and end the window at most once."""
         if self._phases.stop_rule is None or isinf(self._offered_per_s):
             return nullcontext()
         return watching("early-end", self._look, self._phases.sample_interval_s / 2)
@@ -56,7 +56,7 @@ class EarlyEnd:
         return None
 
     def _end_now(self, now_s: float) -> float | None:
-        """The length that the window may be cut to, or None while it has to go on [s]."""
+        """The length to which the window can be cut [s], or None while it has to continue."""
         start_s, rule = self._channel.start_s, self._phases.stop_rule
         if start_s is None or rule is None:
             return None
@@ -69,9 +69,9 @@ class EarlyEnd:
         return None
 
     def _progress(self, begun_s: float) -> Iterator[Progress]:
-        """The trial so far in the eyes of each goal."""
+        """The progress of the trial towards each goal's verdict."""
         slices = Slices(
-            self._sampler.so_far(),
+            self._sampler.samples_taken(),
             sorted(brokers_of(self._context.source)),
             (begun_s, begun_s + self._phases.measure_s),
             self._phases.sample_interval_s,

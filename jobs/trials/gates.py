@@ -1,4 +1,4 @@
-"""Gates before each trial: brokers warm, at rest as before the run, and the topics in order."""
+"""Gates before each trial: brokers are warm and at rest, and the topics are in order."""
 
 from __future__ import annotations
 
@@ -18,25 +18,26 @@ from metrics.trial.judgement import Reason
 from metrics.trial.others import Written
 
 SETTLE_S = 10.0
-"""Brokers that are not at rest before the run get so long to settle [s]; beyond it, how they
-are is how they usually are."""
+"""Longest wait for brokers that are not at rest before the run [s]. Their readings after it are
+the baseline."""
 
 FRESH_S = 3.0
-"""Brokers that were seen at rest are not looked at again within so long [s]."""
+"""Time for which brokers that were at rest are not checked again [s]."""
 
 WARM_UPTIME_S = 600.0
 WARM_REQUESTS = 10_000
-"""A broker that runs for less, or answered fewer produce requests since its start, is cold until
-we have loaded it: the JVM compiles what has run some thousand times."""
+"""A broker that has run for less time, or has answered fewer produce requests, is cold until the
+run has loaded it: the JVM compiles a method after some thousand calls."""
 
 
 def cold_brokers(
     samples: Iterable[BrokerSample], brokers: frozenset[int], loaded_s: float | None
 ) -> tuple[int, ...]:
-    """Brokers whose JVM has not been loaded since its start, as far as their metrics tell.
+    """The brokers whose JVM has not been loaded since its start, as far as their metrics show.
 
     Args:
-        loaded_s: when our last load ended [s since the epoch]; None before the first.
+        loaded_s: when the last load of this process ended [s since the epoch]; None before the
+            first one.
     """
     cold = []
     for sample in samples:
@@ -55,13 +56,14 @@ class Gates:
     """Keeps a trial from starting before the cluster is as it was before the run.
 
     Args:
-        check: sees to it that the topics' ISRs are full and their preferred replicas lead.
-        warm_up: loads the brokers on the topics until their JVMs are warm; None never does.
-        clock, pause: wall-clock time [s], handed in for tests.
-        last_load: of the brokers, by this run or one before it in this process.
+        check: waits for full ISRs of the topics, and elects their preferred leaders.
+        warm_up: loads the brokers on the topics until their JVMs are warm; None for no warm-up.
+        clock, pause: wall-clock time [s], replaced in tests.
+        last_load: the end of the last load, by this run or an earlier one in this process.
 
     Attributes:
-        at_rest: what others wrote before the run; None where the brokers do not tell.
+        at_rest: the rates at which others wrote before the run; None where the brokers do not
+            show them.
     """
 
     def __init__(
@@ -80,33 +82,33 @@ class Gates:
         self._warm_up = warm_up
         self._clock = clock
         self._pause = pause
-        self._usual: Mapping[int, Baseline] = {}
+        self._baselines: Mapping[int, Baseline] = {}
         self.at_rest: Written | None = None
         self._polled: Sequence[BrokerSample] = ()
         self._rested_s: float | None = None
         self._last_load = LastLoad() if last_load is None else last_load
 
-    def open(self) -> None:
-        """See how the brokers are without our load."""
+    def take_baseline(self) -> None:
+        """Measure the brokers without the run's load."""
         first = self._source.sample_all()
-        seen = wait_until_calm(
+        recovery = wait_until_calm(
             self._source, earlier=first, deadline_s=SETTLE_S, clock=self._clock, pause=self._pause
         )
         last = self._polled = self._source.sample_all()
-        self._rested_s = None if seen.unrest else self._clock()
+        self._rested_s = None if recovery.not_idle else self._clock()
         windows = windows_between(self._source, first, last)
         self.at_rest = Written.between(first, last, brokers_of(self._source))
-        self._usual = {window.broker_id: Baseline.of(window) for window in windows}
+        self._baselines = {window.broker_id: Baseline.of(window) for window in windows}
 
     @property
     def under_replicated_at_rest(self) -> dict[int, float]:
-        """Broker id → under-replicated partitions before the run, or fewer if they came back."""
-        return {broker: usual.under_replicated for broker, usual in self._usual.items()}
+        """Broker id → under-replicated partitions before the run, or fewer if some came back."""
+        return {broker: each.under_replicated for broker, each in self._baselines.items()}
 
-    def loaded(self) -> Written | None:
-        """A load has just ended: what the brokers say now makes the next wait shorter.
+    def record_load_end(self) -> Written | None:
+        """Note that a load has just ended, and poll the brokers to shorten the next wait.
 
-        Returns what was written since the brokers were seen at rest; None where they do not tell.
+        Returns what was written since the brokers were at rest; None where they do not show it.
         """
         before, self._polled = self._polled, self._source.sample_all()
         self._last_load.ended_s = self._clock()
@@ -114,14 +116,14 @@ class Gates:
         return Written.between(before, self._polled, brokers_of(self._source))
 
     def pass_all(self, topics: TopicSet) -> tuple[Reason, ...]:
-        """Wait until a trial may begin; what is not well by the deadline makes it INVALID."""
+        """Wait until a trial may begin; a reason that is left at the deadline makes it INVALID."""
         found = (*self._warm_reasons(topics), *self._topic_reasons(topics))
         if not found:
-            self._note_fewer()
+            self._lower_baselines()
         return found
 
     def warm(self, topics: TopicSet) -> None:
-        """Warm up brokers that are cold, before anything is decided about their first trial."""
+        """Warm up cold brokers before the search chooses its first load."""
         self._warm_reasons(topics)
 
     def _warm_reasons(self, topics: TopicSet) -> tuple[Reason, ...]:
@@ -131,52 +133,55 @@ class Gates:
         if self._warm_up is None or not cold_brokers(self._polled, brokers, loaded_s):
             return reasons
         self._warm_up(topics)
-        self.loaded()
+        self.record_load_end()
         return self._rest_reasons()
 
-    def _note_fewer(self) -> None:
-        """Partitions of others that came back explain none that our load makes short."""
+    def _lower_baselines(self) -> None:
+        """Take partitions that are in sync again out of the baselines.
+
+        Partitions that become under-replicated later then count against the run's load.
+        """
         now = {
             sample.broker_id: sample.values["under_replicated_partitions"]
             for sample in self._polled
             if "under_replicated_partitions" in sample.values
         }
-        self._usual = {
+        self._baselines = {
             broker: replace(
-                usual, under_replicated=min(usual.under_replicated, now.get(broker, math.inf))
+                each, under_replicated=min(each.under_replicated, now.get(broker, math.inf))
             )
-            for broker, usual in self._usual.items()
+            for broker, each in self._baselines.items()
         }
 
-    def go_on(self, topics: TopicSet) -> tuple[Reason, ...]:
-        """As `pass_all` between the windows of a load that is held: the brokers get no rest."""
+    def pass_between_windows(self, topics: TopicSet) -> tuple[Reason, ...]:
+        """Check the topics between two windows of a held load, without rest for the brokers."""
         self._polled = self._source.sample_all()
         return self._topic_reasons(topics)
 
-    def recover(self) -> Recovery:
+    def await_recovery(self) -> Recovery:
         """Wait until the brokers are at rest after an overload, or until the deadline."""
         recovery = self._wait("overloaded: waiting for the brokers to recover")
-        self._rested_s = None if recovery.unrest else self._clock()
+        self._rested_s = None if recovery.not_idle else self._clock()
         return recovery
 
-    def _wait(self, doing: str) -> Recovery:
-        is_said = False
+    def _wait(self, phase: str) -> Recovery:
+        is_reported = False
 
-        def tell(sentence: str) -> None:
-            nonlocal is_said
-            if not is_said:
-                self._report(PhaseStarted(doing))
-                is_said = True
+        def report(sentence: str) -> None:
+            nonlocal is_reported
+            if not is_reported:
+                self._report(PhaseStarted(phase))
+                is_reported = True
             self._report(PhaseProgress(sentence))
 
         earlier, self._polled = self._polled, ()
         recovery = wait_until_calm(
             self._source,
-            self._usual,
+            self._baselines,
             earlier,
             clock=self._clock,
             pause=self._pause,
-            tell=tell,
+            report=report,
         )
         if not recovery.invalidates:
             self._polled = self._source.sample_all()
@@ -187,9 +192,11 @@ class Gates:
         if rested_s is not None and self._clock() - rested_s < FRESH_S:
             return ()
         recovery = self._wait("waiting until the brokers are at rest")
-        if recovery.unrest and not recovery.invalidates:
-            texts = "; ".join(each.text for each in recovery.unrest)
-            self._report(PhaseStarted(f"going on after {recovery.duration_s:.0f} s: {texts}"))
+        if recovery.not_idle and not recovery.invalidates:
+            texts = "; ".join(each.text for each in recovery.not_idle)
+            self._report(
+                PhaseStarted(f"the trial begins after {recovery.duration_s:.0f} s although {texts}")
+            )
         return tuple(
             Reason(
                 "not_at_rest",
@@ -198,7 +205,7 @@ class Gates:
                 recovery.duration_s,
                 recovery.duration_s,
             )
-            for each in recovery.unrest
+            for each in recovery.not_idle
             if each.invalidates
         )
 

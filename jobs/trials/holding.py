@@ -1,4 +1,4 @@
-"""Fixed loads on an open cluster, one trial after another: nothing is searched for."""
+"""Fixed loads on an open cluster, one trial after another, without a search."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from metrics.trial.trial import Trial
 
 
 class Holder:
-    """Holds loads through the same gates, guards and judgement as a search's trials.
+    """Holds fixed loads, with the gates, guards and judgement of a search's trials.
 
-    A context manager: leaving it deletes the topic. Making one looks at the brokers at rest.
+    It measures the brokers at rest when it is created. As a context manager it deletes the topics
+    at the end.
 
     Args:
-        warm_up_max_s: load on brokers whose JVMs are cold, at most [s]; 0 is none.
+        warm_up_max_s: longest warm-up of cold brokers [s]; 0 for none.
     """
 
     def __init__(self, context: RunContext, warm_up_max_s: float) -> None:
@@ -39,17 +40,17 @@ class Holder:
         config: Configuration | None = None,
         stop: UncleanStop | None = None,
     ) -> Trial:
-        """One trial at `load` on the goal's axis, which is appended to the tables.
+        """Make one trial at `load` on the goal's axis, and append it to the tables.
 
         Args:
             message_bytes: message size [B].
-            reason: why this trial is made, for progress.
-            trials_left: how many are still to come, this one included.
-            config: of this trial, on the same topic; that of the run by default.
+            reason: purpose of this trial, shown as progress.
+            trials_left: number of trials that remain, this one included.
+            config: configuration of this trial, on the same topic; that of the run by default.
             stop: kills a broker in the window.
 
         Raises:
-            GuardStopError: a guard tripped; a trial that it ended is kept, as INVALID.
+            GuardStopError: a guard tripped; a trial that it ended is kept as INVALID.
         """
         progress = SearchProgress(reason, trials_left)
         context = self._context if config is None else replace(self._context, config=config)
@@ -67,15 +68,15 @@ class Holder:
         reason: str = "",
         profile: RateProfile | None = None,
     ) -> None:
-        """One load without a gap, of so many windows, each appended as a trial; see `hold`.
+        """Hold one load without a gap through so many windows, each appended as a trial.
 
         Args:
-            into: takes the trials as they are judged.
-            profile: what share of the load is offered at which time.
+            into: receives the trials as they are judged.
+            profile: share of the load over time.
 
         Raises:
-            GuardStopError: a guard tripped; the windows before are kept.
-            NoConclusionError: what was acknowledged is not what the topics hold.
+            GuardStopError: a guard tripped; the earlier windows are kept.
+            NoConclusionError: the topics do not hold the acknowledged records.
         """
         progress = SearchProgress(reason, windows)
         measurer = ContinuousMeasurer(

@@ -1,4 +1,4 @@
-"""Offering a load: one barrier stage of Spark that acts as np identical producers."""
+"""The generator of load: one barrier stage of Spark that runs identical producers."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 
 LOST_LOOK_S = 0.2
-"""How often it is looked whether a task was lost [s]."""
+"""Interval between two checks for lost tasks [s]."""
 
 LOST_HEARD_S = 2.0
-"""Within this time after its executor's end, a task's line to the driver closes [s]."""
+"""Longest time from the end of an executor until the driver sees its tasks' channels close [s]."""
 
 Watch = Callable[[TaskChannel], AbstractContextManager[object]]
-"""What looks on while a load runs; entered before it and left after it."""
+"""A watcher of a running load: a context manager entered before the load and left after it."""
 
 
 class StageFailedError(RedlineError):
@@ -43,13 +43,13 @@ class GeneratorError(RedlineError):
 
 @dataclass(frozen=True)
 class Target:
-    """The topics to write to and where their brokers are.
+    """The topics of a load and the addresses of their brokers.
 
     Attributes:
-        leaders: broker id that leads partition 0, 1, 2, …, numbered through all topics.
+        leaders: broker ids of the leaders of partitions 0, 1, 2, …, numbered through all topics.
         brokers: broker id → (host, port).
-        end_offsets: partition → end offset before the load. Consumer groups read along
-            only where it is given, as it says what there is for them to read.
+        end_offsets: partition → end offset before the load. Consumer groups run only when it is
+            given, as they have to know which records are theirs to read.
     """
 
     topics: tuple[str, ...]
@@ -59,13 +59,13 @@ class Target:
 
 
 def require_room(pattern: TrafficPattern, slots: int) -> None:
-    """Refuse consumer groups that cannot take part.
+    """Refuse consumer groups that cannot run.
 
     Args:
-        slots: tasks that can run at the same time.
+        slots: number of tasks that can run at the same time.
 
     Raises:
-        ConfigError: there is no slot for them, or a group has more members than partitions.
+        ConfigError: the groups have no slot, or a group has more members than partitions.
     """
     groups, members = pattern.consumers.groups, pattern.consumers.members
     partitions = pattern.brokers * pattern.topic.partitions_per_broker
@@ -82,15 +82,15 @@ def require_room(pattern: TrafficPattern, slots: int) -> None:
 
 
 class Generator:
-    """Runs trials' loads on a Spark session.
+    """Runs the loads of trials on a Spark session.
 
     Args:
-        slots: tasks that can run at the same time; a trial uses at most as many.
-        client_options: connection options of kafka-python, secrets resolved.
-        control: where tasks report; without it they end their load.
-        network_namespace: file of the one from which tasks open their connections to the brokers;
-            empty for the executors' own.
-        interface_speeds: interface → its speed, where the tasks' system does not tell [B/s].
+        slots: number of tasks that can run at the same time; the most that a trial uses.
+        client_options: connection options of kafka-python, with secrets resolved.
+        control: the server to which tasks report; a task that loses it ends its load.
+        network_namespace: file of the network namespace in which tasks connect to the brokers;
+            empty for that of the executors.
+        interface_speeds: interface → its speed [B/s], where the tasks' system does not show it.
     """
 
     def __init__(
@@ -119,13 +119,13 @@ class Generator:
     ) -> list[TaskReport]:
         """Run the pattern's producers and consumers through warm-up, windows and drain.
 
-        Returns one row per task, of the last window; `watch` sees those before it.
+        Returns one row per task, of the last window; `watch` receives the earlier ones.
 
         Raises:
-            ConfigError: there is no room for the consumer groups, or a task lacks what the
-                workload asks for, such as the library of a codec.
-            StageFailedError: the stage did not end; Spark has stopped its tasks.
-            GeneratorError: a task could not take part, so nothing was offered.
+            ConfigError: the consumer groups have no slot, or a task lacks a part that the
+                workload needs, such as the library of a codec.
+            StageFailedError: the stage failed; Spark has stopped its tasks.
+            GeneratorError: a task could not run, so the load is not valid.
         """
         hosts = 0
         if target.end_offsets:
@@ -155,7 +155,7 @@ class Generator:
             return self._run(plan, channel)
 
     def _cancel_if_lost(self, trial_id: str, channel: TaskChannel) -> float | None:
-        """End the stage now: Spark may not know yet, where it is a machine that was lost."""
+        """End the stage at once, as Spark notices the loss of a machine late."""
         if not channel.lost_tasks:
             return LOST_LOOK_S
         cancel_group(self._spark, trial_id)
@@ -185,21 +185,21 @@ class Generator:
 
 
 def _require_one_window(rows: Sequence[TaskReport]) -> None:
-    """Raise when a task did not hear that the window had ended, and went on."""
+    """Raise when a task received the end of the window too late, and continued its load."""
     end_s = min(row.end_s for row in rows)
     late = [row for row in rows if row.end_s - end_s > WINDOW_TOLERANCE_S]
     if late:
         raise GeneratorError(
             f"{len(late)} of {len(rows)} tasks failed: task {late[0].task_id} on {late[0].host} "
-            f"did not hear in time that the window ended, and went on for "
-            f"{late[0].end_s - end_s:.2f} s; see what holds its line to the driver up"
+            f"received the end of the window late, and continued for "
+            f"{late[0].end_s - end_s:.2f} s; check the network between it and the driver"
         )
 
 
 def _require_whole(plan: TrialPlan, channel: TaskChannel, cause: Exception | None = None) -> None:
-    """Raise when a task was lost, whatever Spark made of the others."""
+    """Raise when a task was lost, even where Spark could finish the stage."""
     if channel.lost_tasks:
         raise StageFailedError(
-            f"{' and '.join(channel.lost_tasks)} was lost in the middle of trial {plan.trial_id}: its "
-            "executor or its Python process ended; the load was ended on all executors"
+            f"{' and '.join(channel.lost_tasks)} was lost in the middle of trial {plan.trial_id}: "
+            "its executor or its Python process ended; the load was ended on all executors"
         ) from cause

@@ -38,29 +38,33 @@ from metrics.windows.host import host_windows
 from search.model import Observation, Verdict
 
 STAGE_LAUNCH_S = 1.0
-"""From asking Spark for the stage to its tasks' agreement, as measured on a warm session [s]."""
+"""Time from the request for a stage until its tasks agree on a start, measured on a warm
+session [s]."""
 
 REPLICATED_DEADLINE_S = 15.0
-"""How long followers may take to fetch what was acknowledged before the end offsets count [s]."""
+"""Longest time for followers to fetch acknowledged records before the end offsets are read [s]."""
 
 _POLL_S = 0.25
 
 
 @dataclass
 class SearchProgress:
-    """What the search expects next, for progress; set before each trial."""
+    """The purpose of the next trial, and how many trials the search still expects.
+
+    The search sets it before each trial; it is shown as progress.
+    """
 
     reason: str = ""
     trials_left: int = 0
 
 
 class TrialMeasurer:
-    """Measures loads for one message size; implements `search.loop.GoalsMeasurer`, and can hold.
+    """Measures loads for one message size; implements `search.loop.GoalsMeasurer`.
 
     Args:
         message_bytes: message size of the point [B].
         held: the load that is held already; None when there is none.
-        stop: kills a broker in the window; None where nobody does.
+        stop: kills a broker in the window; None to kill none.
     """
 
     def __init__(
@@ -83,22 +87,22 @@ class TrialMeasurer:
         self._broker_ends: BrokerSockets | None = None
 
     def measure(self, load: int) -> dict[str, Observation]:
-        """What each goal says of a trial at `load`, as the search wants it; see `trial`."""
+        """Make a trial at `load`, and return its observation for each goal; see `trial`."""
         return _observed(self.trial(load))
 
     def hold(self, load: int) -> dict[str, Observation]:
-        """The same of a window of a load that is held."""
+        """Make one window of a held load, and return its observation for each goal."""
         return _observed(self.trial(load, is_held=True))
 
     def trial(self, load: int, is_held: bool = False) -> Trial:
         """Offer `load` on the goals' axis, judge it by each, and append trial and samples.
 
         Args:
-            is_held: it is a window of a load that is held: in full, and without rest between
-                it and the window before.
+            is_held: whether it is a window of a held load, which has its full length and follows
+                the window before it without rest.
 
         Raises:
-            GuardStopError: a guard tripped; a trial that it ended is kept, as INVALID.
+            GuardStopError: a guard tripped; a trial that it ended is kept as INVALID.
         """
         context = self._context
         pattern = context.pattern(self._message_bytes, load)
@@ -107,12 +111,12 @@ class TrialMeasurer:
         context.guards.admit(pattern)
         topics = self._topics.open(pattern)
         context.guards.require_room(pattern, topics.names)
-        goes_on = is_held and self._held == load
+        follows = is_held and self._held == load
         self._held = load if is_held else None
         refusals = (
-            self._gates.pass_between_windows(topics) if goes_on else self._gates.pass_all(topics)
+            self._gates.pass_between_windows(topics) if follows else self._gates.pass_all(topics)
         )
-        context.tables.settle()  # the trial before, which was appended while this one prepared
+        context.tables.settle()  # the previous trial, which was appended while this one prepared
         number, started_s = context.history.numbering.take(), time.time()
         self._announce(number, pattern)
         samples = Samples()
@@ -136,9 +140,9 @@ class TrialMeasurer:
         )
         judged_s = time.time()
         try:
-            trial = self._recovered(trial)
+            trial = self._with_recovery(trial)
         finally:
-            started_s += time.time() - judged_s  # rest is no work of the trial's
+            started_s += time.time() - judged_s  # rest is not part of the trial
             context.tables.append_trial(trial, samples.nodes, samples.hosts)
         context.history.add(trial, samples.nodes)
         left = max(0, self._progress.trials_left - 1)
@@ -147,10 +151,11 @@ class TrialMeasurer:
         context.cluster.check()
         return trial
 
-    def _recovered(self, trial: Trial) -> Trial:
+    def _with_recovery(self, trial: Trial) -> Trial:
         """After an overload: the trial with the time that the brokers took to come to rest.
 
-        Without a broker that was killed they do not; who killed it starts it again afterwards.
+        After a broker was killed the cluster cannot come to rest before that broker is restarted,
+        so there is no wait.
         """
         verdicts = {each.verdict for each in trial.judgements.values()}
         is_whole = self._stop is None or not self._stop.has_killed
@@ -168,7 +173,7 @@ class TrialMeasurer:
         return replace(self._context.facts, under_replicated_at_rest=at_rest)
 
     def _refused(self, *refusals: Reason) -> Evidence:
-        """Of a trial that left no account."""
+        """The evidence of a trial without an account."""
         context, now_s = self._context, time.time()
         return Evidence(
             ClientWindow(now_s, now_s),
@@ -194,7 +199,7 @@ class TrialMeasurer:
             return self._refused(tripped), Samples()
         written = self._gates.record_load_end()
         grown = sum(after.values()) - sum(before.values())
-        if client.counts.failed_total:  # what brokers still had in their queues comes to the logs
+        if client.counts.failed_total:  # requests that were still queued reach the logs late
             grown = sum(context.topics.end_offsets(topics).values()) - sum(before.values())
         others = others_in(
             written,
@@ -212,14 +217,14 @@ class TrialMeasurer:
         return evidence, samples
 
     def _tripped(self) -> Reason | None:
-        """Why the trial says nothing of the cluster, or None."""
+        """The guard's reason why the trial is INVALID, or None."""
         why = self._context.guards.tripped
         return None if why is None else Reason("guard", f"ended by a guard: {why}", 1.0, 0.0)
 
     def _evidence(
         self, pattern: TrafficPattern, client: ClientWindow, samples: Samples
     ) -> Evidence:
-        """What clients, nodes and hosts say of one window; not what the logs grew by."""
+        """The evidence of one window from clients, nodes and hosts, without the end offsets."""
         context = self._context
         brokers = brokers_of(context.source)
         killed = self._stop.victim if self._stop and self._stop.has_killed else None
@@ -305,7 +310,7 @@ class TrialMeasurer:
         """Partition → end offset after the trial.
 
         The end offset that clients see is the high watermark, which waits for followers
-        although acks=1 does not; so wait until it covers what was acknowledged.
+        although acks=1 does not; so this waits until it covers the acknowledged records.
         """
         deadline_s = time.monotonic() + REPLICATED_DEADLINE_S
         wanted = client.counts.acked_total + sum(before.values())
@@ -315,7 +320,7 @@ class TrialMeasurer:
                 return after
             time.sleep(_POLL_S)
 
-    # --- what is said -------------------------------------------------------
+    # --- reporting ----------------------------------------------------------
 
     def _announce(self, number: int, pattern: TrafficPattern) -> None:
         self._context.reporter.report(

@@ -1,4 +1,4 @@
-"""The topics of the traffic being searched: made fresh, and deleted when they have served."""
+"""The topics of the current traffic: created for it, and deleted after it."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from metrics.traffic.pattern import TopicOptions, TrafficPattern
 
 
 class PointTopics:
-    """Opens the topics of one traffic at a time; `close` deletes them and confirms it.
+    """Creates the topics of one traffic at a time; `close` deletes them and confirms it.
 
-    A context manager: leaving it closes, and deletes the run's consumer groups. Where an error is
-    already under way and the topics cannot be deleted either, that is a warning and the first
-    error goes on.
+    As a context manager it closes at the end, and deletes the run's consumer groups. When an
+    error ends the block, a failure to delete the topics becomes a warning, and the first error is
+    raised.
     """
 
     def __init__(self, context: RunContext) -> None:
@@ -27,7 +27,7 @@ class PointTopics:
         self._made_for: tuple[int, TopicOptions] | None = None
 
     def open(self, pattern: TrafficPattern) -> TopicSet:
-        """The topics of this pattern: the open ones where they fit, else fresh ones."""
+        """Return topics for this pattern: the open ones if they fit, otherwise new ones."""
         wanted = (pattern.message_bytes, pattern.topic)
         if self._topics is not None and self._made_for == wanted:
             return self._topics
@@ -50,11 +50,11 @@ class PointTopics:
         except RedlineError as second:
             if error is None:
                 raise
-            warn(self._context.reporter, f"topics of the run may be left: {second}")
+            warn(self._context.reporter, f"topics of the run may remain: {second}")
         self._delete_groups()
 
     def _delete_groups(self) -> None:
-        """The run's consumer groups, whose offsets brokers would keep for a week."""
+        """Delete the run's consumer groups, as brokers would keep their offsets for a week."""
         context = self._context
         if not any(trial.pattern.consumers.groups for trial in context.history.trials):
             return
@@ -64,9 +64,9 @@ class PointTopics:
                 if each.is_of(context.run_id):
                     admin.delete_group(each.name)
         except AdminError as error:
-            warn(context.reporter, f"consumer groups of the run may be left: {error}")
+            warn(context.reporter, f"consumer groups of the run may remain: {error}")
 
     def close(self) -> None:
-        """Delete all topics of the run that are left, those of a creation that failed too."""
+        """Delete all remaining topics of the run, including those of a failed creation."""
         self._topics = self._made_for = None
         self._context.topics.delete(self._context.topics.made)

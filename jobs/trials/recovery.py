@@ -1,4 +1,4 @@
-"""Waiting until brokers are at rest, so that one load does not spoil the next trial."""
+"""The wait until brokers are at rest, so that one load does not disturb the next trial."""
 
 from __future__ import annotations
 
@@ -12,35 +12,37 @@ from metrics.windows.broker import BrokerWindow, broker_windows
 
 DEADLINE_S = 60.0
 LOOK_S = 1.0
-"""Brokers are looked at for at least so long at a time [s]."""
+"""Shortest time over which the load of the brokers is measured [s]."""
 
 CALM_IDLE = 0.85
-"""Handlers with more idle time than this are at rest [ratio]. A handler notes a wait when it
-ends, up to 0.3 s late, so within one look a broker without work may read down to 0.88."""
+"""Handlers with a higher idle fraction than this are at rest [ratio]. A handler adds a wait to its
+counter when the wait ends, up to 0.3 s late, so a broker without work may show as little as 0.88
+in one measurement."""
 UNNOTED_S = 0.15
-"""A look that begins as requests end lacks so much of the idle time of each handler in the mean,
-as none of a wait is noted yet when the look ends; the next look has it [s]. Measured after 12
-loads: 0.79 to 0.87 in a second of rest, and 1.0 in the next."""
+"""Idle time of each handler that a measurement lacks in the mean when it begins as requests
+end [s]: the counter does not have the current wait yet. The next measurement has it. Measured
+after 12 loads: 0.79 to 0.87 in the first second of rest, and 1.0 in the next."""
 IDLE_LOSS = 0.1
-"""Where others use the brokers: so much less idle time than at the start is still rest [ratio]."""
+"""Loss of idle fraction since the start of the run at which brokers still count as at rest [ratio],
+as other clients may use them."""
 DISK_GAIN = 2.0
 DISK_SPARE_BYTES_PER_S = 1e6
-"""Disks are quiet below so many times what they wrote at the start of the run, and below so
-much more than it [B/s]."""
+"""A disk is quiet while it writes less than `DISK_GAIN` times its rate at the start of the run,
+plus `DISK_SPARE_BYTES_PER_S` [B/s]."""
 DISK_PATIENCE_S = 10.0
-"""Disks that are all that is not quiet are waited for no longer than this [s]."""
+"""Longest wait for disks, when all else is idle [s]."""
 
 
 @dataclass(frozen=True)
 class Baseline:
-    """How a broker is without our load; the defaults are those of one that nobody uses.
+    """The readings of a broker without the run's load; the defaults are those of an unused broker.
 
     Attributes:
         handler_idle: idle fraction of the request handlers [ratio].
-        waiting_requests: in the request queue.
-        under_replicated: partitions.
-        replica_lag_records: of a follower, at most.
-        disk_write_bytes_per_s: of the process [B/s].
+        waiting_requests: requests in the request queue.
+        under_replicated: under-replicated partitions.
+        replica_lag_records: largest lag of a follower.
+        disk_write_bytes_per_s: rate at which the process writes to disks [B/s].
     """
 
     handler_idle: float = 1.0
@@ -51,7 +53,7 @@ class Baseline:
 
     @classmethod
     def of(cls, window: BrokerWindow) -> Baseline:
-        """As seen in this window; what it does not show is as of a broker that nobody uses."""
+        """The readings of this window; a missing one is that of an unused broker."""
         idle = 1.0 if window.handler_idle is None else min(1.0, window.handler_idle)
         return cls(
             idle,
@@ -64,34 +66,40 @@ class Baseline:
 
 @dataclass(frozen=True)
 class NotIdle:
-    """Why a broker is not at rest; `spoils` when a trial that began now would be no answer."""
+    """The reason why a broker is not at rest.
+
+    Attributes:
+        invalidates: whether a trial that began now would be INVALID.
+    """
 
     text: str
-    spoils: bool = True
+    invalidates: bool = True
 
 
 @dataclass(frozen=True)
 class Recovery:
-    """How the wait for rest went.
+    """The result of a wait until brokers are at rest.
 
     Attributes:
-        duration_s: how long it took [s].
-        since_s: when the brokers came to rest [s since the epoch], or None if they did not.
-        unrest: what was not at rest in the end, one a broker.
+        duration_s: length of the wait [s].
+        since_s: when the brokers came to rest [s since the epoch]; None if they did not.
+        not_idle: why brokers were not at rest at the end, one reason for each.
     """
 
     duration_s: float
     since_s: float | None = None
-    unrest: tuple[NotIdle, ...] = ()
+    not_idle: tuple[NotIdle, ...] = ()
 
     @property
-    def spoils(self) -> bool:
-        """True when a trial that began now would be no answer."""
-        return any(each.invalidates for each in self.unrest)
+    def invalidates(self) -> bool:
+        """Whether a trial that began now would be INVALID."""
+        return any(each.invalidates for each in self.not_idle)
 
 
-def unrest(window: BrokerWindow, usual: Baseline, unnoted_s: float = 0.0) -> NotIdle | None:
-    """Why this broker is not at rest, or None: it is no busier than it usually is.
+def why_not_idle(
+    window: BrokerWindow, baseline: Baseline, unnoted_s: float = 0.0
+) -> NotIdle | None:
+    """The reason why this broker is busier than its baseline; None when it is at rest.
 
     Args:
         unnoted_s: idle time of each handler that the window may lack [s].
@@ -102,18 +110,18 @@ def unrest(window: BrokerWindow, usual: Baseline, unnoted_s: float = 0.0) -> Not
     if window.start_s is None:
         return NotIdle(f"{broker} does not answer with its metrics")
     unnoted = unnoted_s / max(LOOK_S, (window.end_s or 0.0) - window.start_s)
-    if idle is not None and idle < min(CALM_IDLE, usual.handler_idle - IDLE_LOSS) - unnoted:
+    if idle is not None and idle < min(CALM_IDLE, baseline.handler_idle - IDLE_LOSS) - unnoted:
         return NotIdle(f"{broker}: request handlers idle {idle:.2f}")
     gauges = (
-        (window.request_queue_max, usual.waiting_requests, "requests wait for a handler"),
-        (window.under_replicated_max, usual.under_replicated, "partitions under-replicated"),
-        (window.replica_lag_max_records, 2 * usual.replica_lag_records, "records behind"),
+        (window.request_queue_max, baseline.waiting_requests, "requests wait for a handler"),
+        (window.under_replicated_max, baseline.under_replicated, "partitions under-replicated"),
+        (window.replica_lag_max_records, 2 * baseline.replica_lag_records, "records behind"),
     )
     for value, limit, text in gauges:
         if value is not None and value > limit:
             return NotIdle(f"{broker}: {value:.0f} {text}")
-    written, usually = window.disk_write_bytes_per_s, usual.disk_write_bytes_per_s
-    if written is not None and written > DISK_GAIN * usually + DISK_SPARE_BYTES_PER_S:
+    written, before = window.disk_write_bytes_per_s, baseline.disk_write_bytes_per_s
+    if written is not None and written > DISK_GAIN * before + DISK_SPARE_BYTES_PER_S:
         text = f"{broker}: still writes {written / 1e6:.1f} MB/s to its disk"
         return NotIdle(text, invalidates=False)
     return None
@@ -122,7 +130,7 @@ def unrest(window: BrokerWindow, usual: Baseline, unnoted_s: float = 0.0) -> Not
 def windows_between(
     source: MetricsSource, earlier: Sequence[BrokerSample], later: Sequence[BrokerSample]
 ) -> tuple[BrokerWindow, ...]:
-    """The brokers' windows from one poll of all nodes to another, edges included."""
+    """The windows of the brokers from one poll of all nodes to another, edges included."""
     samples = [*earlier, *later]
     times_s = [sample.at_s for sample in samples]
     from_s, to_s = min(times_s, default=0.0), max(times_s, default=0.0)
@@ -135,19 +143,19 @@ def _silent(_sentence: str) -> None:
 
 def wait_until_calm(
     source: MetricsSource,
-    usual: Mapping[int, Baseline] | None = None,
+    baselines: Mapping[int, Baseline] | None = None,
     earlier: Sequence[BrokerSample] = (),
     deadline_s: float = DEADLINE_S,
     clock: Callable[[], float] = time.time,
     pause: Callable[[float], None] = time.sleep,
-    tell: Callable[[str], None] = _silent,
+    report: Callable[[str], None] = _silent,
 ) -> Recovery:
     """Wait until every broker was at rest for a second, or until the deadline.
 
     Args:
-        usual: broker id → how it is without our load.
-        earlier: a poll of all nodes from before, which can make the first wait shorter.
-        tell: hears after each look what is not at rest yet.
+        baselines: broker id → its readings without the run's load.
+        earlier: an earlier poll of all nodes, which can make the first wait shorter.
+        report: receives, after each measurement, the reason why a broker is not at rest yet.
     """
     began_s = clock()
     earlier = earlier or source.sample_all()
@@ -158,15 +166,15 @@ def wait_until_calm(
         later = source.sample_all()
         windows = windows_between(source, earlier, later)
         found = (
-            unrest(each, (usual or {}).get(each.broker_id, Baseline()), unnoted_s)
+            why_not_idle(each, (baselines or {}).get(each.broker_id, Baseline()), unnoted_s)
             for each in windows
         )
-        restless = tuple(each for each in found if each is not None)
+        not_idle = tuple(each for each in found if each is not None)
         waited_s = clock() - began_s
-        recovery = Recovery(waited_s, None if restless else seen_s, restless)
+        recovery = Recovery(waited_s, None if not_idle else seen_s, not_idle)
         patience_s = deadline_s if recovery.invalidates else min(deadline_s, DISK_PATIENCE_S)
-        if not restless or waited_s >= patience_s:
+        if not not_idle or waited_s >= patience_s:
             return recovery
-        tell(restless[0].text)
+        report(not_idle[0].text)
         earlier, unnoted_s = later, 0.0
         seen_s = min((sample.at_s for sample in earlier), default=clock())

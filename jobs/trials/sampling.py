@@ -1,4 +1,4 @@
-"""Sampling the brokers and their hosts while a trial lasts."""
+"""The sampling of the brokers and their hosts during a trial."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from metrics.sources.source import MetricsSource
 
 @dataclass(frozen=True)
 class Samples:
-    """What was seen of brokers, controllers and hosts."""
+    """Samples of brokers, controllers and hosts."""
 
     nodes: Sequence[BrokerSample] = ()
     hosts: Sequence[HostSample] = ()
 
     def within(self, start_s: float, end_s: float) -> Samples:
-        """Those of a time [s since the epoch], its end not included."""
+        """The samples from `start_s` up to, but not including, `end_s` [s since the epoch]."""
         return Samples(
             [each for each in self.nodes if start_s <= each.at_s < end_s],
             [each for each in self.hosts if start_s <= each.at_s < end_s],
         )
 
-    def and_hosts(self, more: Sequence[HostSample]) -> Samples:
-        """These, and more of hosts."""
+    def with_hosts(self, more: Sequence[HostSample]) -> Samples:
+        """These samples, and more of hosts."""
         return Samples(self.nodes, (*self.hosts, *more))
 
 
@@ -37,8 +37,8 @@ class TrialSampler:
     """Samples the nodes' metrics and the brokers' hosts, each on a thread of its own.
 
     Args:
-        nodes, hosts: open sources, which nobody else uses meanwhile.
-        interval_s: between two intended times [s].
+        nodes, hosts: open sources, which have no other user during the sampling.
+        interval_s: interval between two intended times [s].
     """
 
     def __init__(self, nodes: MetricsSource, hosts: HostSource, interval_s: float) -> None:
@@ -47,7 +47,7 @@ class TrialSampler:
         self._stack = ExitStack()
 
     def __enter__(self) -> TrialSampler:
-        """Begin; the first samples are due now."""
+        """Start sampling; the first samples are taken at once."""
         with ExitStack() as stack:
             stack.enter_context(self._hosts)
             stack.enter_context(self.nodes)
@@ -60,23 +60,23 @@ class TrialSampler:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """As `Sampler.__exit__`."""
+        """Stop both samplers; see `Sampler.__exit__`."""
         self._stack.__exit__(kind, error, trace)
 
-    def so_far(self) -> Samples:
-        """Until now; raises what ended the sampling early."""
-        return Samples(self.nodes.so_far(), self._hosts.so_far())
+    def samples_taken(self) -> Samples:
+        """The samples up to now; raises the error that ended the sampling early, if any."""
+        return Samples(self.nodes.samples_taken(), self._hosts.samples_taken())
 
     def wait_past(self, at_s: float, timeout_s: float) -> None:
-        """As `Sampler.wait_past`, for the nodes and then for the hosts."""
+        """Wait for samples of nodes and hosts after this time; see `Sampler.wait_past`."""
         self.nodes.wait_past(at_s, timeout_s)
         self._hosts.wait_past(at_s, timeout_s)
 
     def forget_before(self, at_s: float) -> None:
-        """Keep no sample that was taken before this time [s since the epoch]."""
+        """Drop the samples that were taken before this time [s since the epoch]."""
         self.nodes.forget_before(at_s)
         self._hosts.forget_before(at_s)
 
     def stop(self) -> Samples:
-        """End after the samples in progress; all of them, in the order taken."""
+        """Stop after the samples in progress, and return all samples in the order taken."""
         return Samples(self.nodes.stop(), self._hosts.stop())

@@ -1,4 +1,4 @@
-"""Live progress of a running trial, from the samples taken so far."""
+"""The live progress of a running trial, from its latest samples."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from metrics.windows.broker import BrokerWindow, broker_windows, busiest_of
 _INTERVAL_S = 0.5
 _RECENT_S = 2.0
 _RECENT_INTERVALS = 2.5
-"""How far it looks back: so long, and over two samples of each broker at least."""
+"""The time span of the samples that are shown: `_RECENT_S`, and at least two samples of each
+broker."""
 
 
 class Ticker:
-    """Reports where a trial stands, twice a second."""
+    """Reports the progress of a trial twice a second."""
 
     def __init__(
         self,
@@ -53,12 +54,12 @@ class Ticker:
         return _INTERVAL_S
 
     def _achieved(self) -> float | None:
-        """Payload that was acknowledged in the window so far [MB/s]."""
+        """The rate of acknowledged payload in the window up to now [MB/s]."""
         at_s, records = next(reversed(self._channel.acked()), (0.0, 0))
         return records * self._pattern.message_bytes / at_s / 1e6 if at_s > 0 else None
 
     def _busiest(self, now_s: float) -> BrokerWindow | None:
-        """The broker with the least idle handlers over the last seconds."""
+        """The broker with the least idle handlers in the last seconds."""
         interval_s = self._pattern.phases.sample_interval_s
         from_s = now_s - max(_RECENT_S, _RECENT_INTERVALS * interval_s)
         samples = [each for each in self._sampler.samples_taken() if each.at_s >= from_s]
@@ -67,7 +68,7 @@ class Ticker:
 
 
 def stage_at(load_s: float, phases: Phases) -> str:
-    """The phase that a trial is in so many seconds after its first record [s]."""
+    """The phase of a trial, so many seconds after its first record."""
     if load_s < 0:
         return "preparing"
     if load_s < phases.warmup_s:

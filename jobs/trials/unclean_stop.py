@@ -17,18 +17,18 @@ from jobs.trials.watching import watching
 from metrics.traffic.pattern import TrafficPattern
 
 AFTER_SHARE = 0.2
-"""The broker is killed after so much of the window, so that the rest shows what follows."""
+"""Share of the window after which the broker is killed; the rest shows the effect."""
 
 POLL_S = 0.05
 
 
 @dataclass
 class UncleanStop:
-    """Kills the broker with the highest id once, as a power failure would: no leader moves before.
+    """Kills the broker with the highest id once, as a power failure would: no leader moves first.
 
     Attributes:
-        leaders_back_s: from the kill until all other brokers knew a leader that lives of every
-            partition [s]; None where that was not seen.
+        leaders_back_s: time from the kill until all other brokers knew a live leader for every
+            partition [s]; None if that did not happen under load.
     """
 
     cluster: OpenCluster
@@ -38,19 +38,19 @@ class UncleanStop:
 
     @property
     def victim(self) -> int:
-        """Id of the broker."""
+        """The id of the broker that is killed."""
         return self.control.broker_ids[-1]
 
     @property
     def has_killed(self) -> bool:
-        """Whether the load came so far."""
+        """Whether the load lasted long enough for the kill."""
         return self._killed_s is not None
 
     @contextmanager
     def watch(
         self, channel: TaskChannel, pattern: TrafficPattern, topics: TopicSet
     ) -> Iterator[None]:
-        """Kill it in the window of the load that runs, and look on while the block lasts."""
+        """Kill the broker in the window of the running load, and watch for new leaders."""
         servers = [f"{each.host}:{each.port}" for each in self.cluster.info.brokers]
         with connect(servers, self.cluster.security.client_kwargs()) as admin:
             at_s = pattern.phases.warmup_s + AFTER_SHARE * pattern.phases.measure_s
@@ -70,7 +70,7 @@ class UncleanStop:
                 yield
 
     def _all_lead(self, admin: KafkaAdmin, topics: TopicSet) -> bool:
-        """Whether each broker that lives knows a leader that lives of every partition."""
+        """Whether each live broker knows a live leader for every partition."""
         others = frozenset(self.control.broker_ids) - {self.victim}
         try:
             for broker in sorted(others):
@@ -78,11 +78,11 @@ class UncleanStop:
                 for partitions in known.values():
                     if not partitions or not all(p.leader in others for p in partitions.values()):
                         return False
-        except AdminError:  # a broker that has other work to do just now
+        except AdminError:  # a broker may be too busy to answer at this moment
             return False
         return True
 
     def undo(self) -> None:
-        """Start it again, if it was killed, and return when it serves."""
+        """Restart the broker if it was killed, and return when it serves."""
         if self._killed_s is not None:
             self.control.restart_broker(self.victim)

@@ -1,4 +1,4 @@
-"""A load that is no trial: nobody judges it, and no table keeps it."""
+"""A load outside of trials, which is not judged and not stored."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from metrics.trial.task import merge
 from metrics.windows.broker import BrokerWindow, broker_windows
 
 Watch = Callable[[TaskChannel, Sampler[BrokerSample]], AbstractContextManager[None]]
-"""Looks on, by what the tasks and the brokers say, while a load lasts."""
+"""A watcher of a running load, with the channel to its tasks and the sampler of the brokers."""
 
 
 def unwatched(
     _channel: TaskChannel, _sampler: Sampler[BrokerSample]
 ) -> AbstractContextManager[None]:
-    """Nobody looks on."""
+    """The watcher that does nothing."""
     return nullcontext()
 
 
-def windows_under(
+def offer_unscored(
     context: RunContext,
     topics: TopicSet,
     pattern: TrafficPattern,
@@ -36,22 +36,22 @@ def windows_under(
     watch: Watch = unwatched,
     last_s: float = math.inf,
 ) -> tuple[BrokerWindow, ...]:
-    """Offer this traffic, under the run's guards, and say what each broker did meanwhile.
+    """Offer this traffic under the run's guards, and return the window of each broker.
 
     Args:
-        name: tells this load from others of the run.
-        watch: looks on meanwhile, and may end the load.
-        last_s: only so much of the load's end is told of [s].
+        name: name of this load, unique within the run.
+        watch: watches the load, and may end it.
+        last_s: length of the windows, which end with the load [s].
 
     Raises:
-        StageFailedError, GeneratorError: the load could not be made.
+        StageFailedError, GeneratorError: the load failed.
         GuardStopError: a guard tripped.
     """
     target = Target(topics.names, topics.leaders, context.addresses)
     interval_s, guards = context.workload.trial.sample_interval_s, context.guards
     guards.admit(pattern)
     guards.require_room(pattern, topics.names)
-    context.tables.settle()  # so that what Spark appends does not load the machine meanwhile
+    context.tables.settle()  # so that Spark does not append rows during the load
     with guards.required(), Sampler(context.source, interval_s) as sampler:
 
         @contextmanager

@@ -1,4 +1,4 @@
-"""Warming up brokers whose JVMs have just started, until more load makes them no faster."""
+"""The warm-up of brokers whose JVMs have just started, until more load makes them no faster."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from jobs.trials.control_server import TaskChannel
 from jobs.trials.early_end import NOTICE_S
 from jobs.trials.gates import Gates
 from jobs.trials.load import GeneratorError, StageFailedError
-from jobs.trials.unscored_load import Watch, unwatched, offer_unscored
+from jobs.trials.unscored_load import Watch, offer_unscored, unwatched
 from jobs.trials.watching import watching
 from metrics.sources.sample import BrokerSample
 from metrics.sources.sampler import Sampler
@@ -30,64 +30,70 @@ from metrics.windows.spans import good_samples
 from search.signals import SATURATED_IDLE
 
 STEADY_S = 12.0
-"""Brokers are warm once what a request costs has stood still for so long [s]."""
+"""Brokers are warm once the cost of a request has been steady for so long [s]."""
 FALL_MOST, FALL_OVER_S = 0.05, 10.0
-"""It stands still where it falls by less than this share of itself [ratio] in so long [s]."""
+"""The cost is steady when it falls by less than the share `FALL_MOST` in `FALL_OVER_S` [s]."""
 COSTS_LEAST = 4
-"""Where samples are far apart, so many of them have to tell that it stands still."""
+"""Smallest number of costs that show a steady cost, for samples that are far apart."""
 
 SHORT_S = 10.0
-"""The load where there is no time to wait for that, or nothing to see it by; and how much of the
-end of a load is read [s]."""
+"""Length of a load when the time is too short to wait for a steady cost, or brokers do not show
+their costs; and length of the end of a load from which readings are taken [s]."""
 SHARE, SHARE_SHORT = 0.5, 0.25
-"""Of the first guess above the limit, which mostly is too much: the load; and one that is all
-there is time for, as its reading has to tell how far the limit is."""
+"""Share of the search's first guess above the limit, which mostly is too much, that the warm-up
+offers. The second one is for a short warm-up, whose only reading has to show how far the limit
+is."""
 
 LOOK_S, LOOK_BEGUN_S = 4.0, 2.0
 LOOKS_MAX = 3
-"""Where the load left no idle time, so many looks are at half of it, then a quarter, an
-eighth: for so long, after at most so long of the same load [s]. Each saves a trial."""
+"""When the load left no idle time, up to `LOOKS_MAX` readings follow at a half, a quarter and an
+eighth of it. Each takes `LOOK_S`, after at most `LOOK_BEGUN_S` of the same load [s], and saves a
+trial."""
 
 FAILED_MAX = 2
-"""Loads that may fail, as when an executor is lost, before the run ends."""
+"""Number of loads that may fail, for example as an executor is lost, before the run ends."""
 
 
 def open_gates(context: RunContext, warm_up_max_s: float) -> Gates:
-    """The gates of a run, after a first look at the brokers without its load.
+    """The gates of a run, after a first measurement of the brokers without its load.
 
     Args:
-        warm_up_max_s: load on brokers whose JVMs are cold, at most [s]; 0 is none.
+        warm_up_max_s: longest warm-up of cold brokers [s]; 0 for none.
     """
     warming = partial(warm_up, context, warm_up_max_s) if warm_up_max_s > 0 else None
     last = context.cluster.last_load
     gates = Gates(context.source, context.topics.check, context.reporter, warming, last_load=last)
-    context.reporter.report(PhaseStarted("looking at the brokers at rest"))
+    context.reporter.report(PhaseStarted("measuring the brokers at rest"))
     gates.take_baseline()
     short = gates.under_replicated_at_rest
     if any(short.values()):
-        told = ", ".join(
+        listed = ", ".join(
             f"{count:.0f} on broker {broker}" for broker, count in short.items() if count
         )
         context.reporter.report(
             PhaseStarted(
-                f"partitions of others are under-replicated already ({told}): more than that counts"
+                f"partitions of other topics are under-replicated already ({listed}); only further "
+                "ones count against the load"
             )
         )
     return gates
 
 
 def warm_up(context: RunContext, load_max_s: float, topics: TopicSet) -> None:
-    """Load a fresh cluster until its cost per request stands still.
+    """Load cold brokers until their cost per request is steady.
 
-    What the end of the load read stays in the context; where it left the handlers no idle time,
-    shorter blocks of less load follow, so that it tells how far the limit is.
+    The history of the run keeps the reading at the end of the load. If that left the handlers no
+    idle time, short loads of half the size follow, so that the reading shows how far the limit is.
 
-    A cold JVM reaches less than half of its speed, and on few cores its compilers take a
-    minute or more, so time alone would be a guess. At most `load_max_s` of load [s]. A load
-    whose executor is lost is made again, as a trial would be.
+    A cold JVM reaches less than half of its speed, and its compilers take a minute or more on few
+    cores, so a fixed time would be a guess. A load whose executor is lost is repeated, as a trial
+    would be.
+
+    Args:
+        load_max_s: longest time under load [s].
 
     Raises:
-        StageFailedError, GeneratorError: one load more than `FAILED_MAX` failed.
+        StageFailedError, GeneratorError: more than `FAILED_MAX` loads failed.
         GuardStopError: a guard tripped.
     """
     context.reporter.report(PhaseStarted("warming up the brokers' JVMs"))
@@ -104,13 +110,15 @@ def warm_up(context: RunContext, load_max_s: float, topics: TopicSet) -> None:
             context.reporter.report(PhaseStarted(f"warming up the brokers again: {error}"))
     looks = min(LOOKS_MAX, int((load_max_s - loaded_s) / (LOOK_S + LOOK_BEGUN_S)))
     try:
-        _look_lower(context, topics, looks, numbers)
-    except (StageFailedError, GeneratorError) as error:  # the first trial will tell
-        context.reporter.report(PhaseStarted(f"going on without another look: {error}"))
+        _read_lower_loads(context, topics, looks, numbers)
+    except (StageFailedError, GeneratorError) as error:  # the first trial will show the limit
+        context.reporter.report(PhaseStarted(f"the warm-up ends without its last reading: {error}"))
 
 
-def _look_lower(context: RunContext, topics: TopicSet, looks: int, numbers: Iterator[int]) -> None:
-    """Halve the load until it leaves the handlers idle time to read."""
+def _read_lower_loads(
+    context: RunContext, topics: TopicSet, looks: int, numbers: Iterator[int]
+) -> None:
+    """Halve the load until it leaves the handlers some idle time."""
     for _ in range(looks):
         load = context.history.warm_up.load or 0
         if load <= 1 or not _is_saturated(context.history.warm_up):
@@ -125,14 +133,14 @@ def _is_saturated(seen: WarmUp) -> bool:
 
 
 def is_steady(costs: Sequence[float], interval_s: float) -> bool:
-    """True when what a request costs has stood still for `STEADY_S`.
+    """Whether the cost of a request has been steady for `STEADY_S`.
 
-    A straight line is laid through it, as a single second differs by 10 % from the next on
-    brokers that have been warm for long.
+    The slope of a straight line through the costs decides, as one second differs from the next
+    by 10 % on brokers that have been warm for a long time.
 
     Args:
-        costs: one of each interval, oldest first, in any unit.
-        interval_s: [s].
+        costs: the cost in each interval, oldest first, in any unit.
+        interval_s: length of an interval [s].
     """
     number = max(COSTS_LEAST, math.ceil(STEADY_S / interval_s))
     last = costs[-number:]
@@ -142,8 +150,12 @@ def is_steady(costs: Sequence[float], interval_s: float) -> bool:
     return fall * FALL_OVER_S <= FALL_MOST * fmean(last)
 
 
-class Warming:
-    """Ends a load once more of it makes the brokers no faster."""
+class SteadyCostWatch:
+    """Ends a load once the cost of a request is steady.
+
+    Attributes:
+        loaded_s: length of the load, once it has ended [s].
+    """
 
     def __init__(self, context: RunContext, pattern: TrafficPattern) -> None:
         self._context = context
@@ -153,25 +165,29 @@ class Warming:
     def watch(
         self, channel: TaskChannel, sampler: Sampler[BrokerSample]
     ) -> AbstractContextManager[None]:
-        """Watch while the block lasts; looks after each sample, and ends the load once."""
+        """Watch while the block lasts; check after each sample, and end the load once."""
         interval_s = self._phases.sample_interval_s
 
         def look() -> float | None:
-            return None if self.has_ended(channel, sampler.samples_taken(), time.time()) else interval_s
+            return (
+                None
+                if self.has_ended(channel, sampler.samples_taken(), time.time())
+                else interval_s
+            )
 
         return watching("warm-up", look, interval_s)
 
     def has_ended(
         self, channel: TaskChannel, samples: Sequence[BrokerSample], now_s: float
     ) -> bool:
-        """Whether nothing is gained any more, by what was sampled until now [s since the epoch]."""
+        """Whether the load ends now, by the samples up to `now_s` [s since the epoch]."""
         if channel.start_s is None or now_s <= channel.start_s:
             return False
         loaded_s = now_s - channel.start_s
         costs_ms = costs_between(samples, brokers_of(self._context.source), channel.start_s)
-        told = f", {costs_ms[-1]:.2f} ms a request" if costs_ms else ""
-        self._context.reporter.report(PhaseProgress(f"{loaded_s:.0f} s of load{told}"))
-        is_blind = not costs_ms and loaded_s >= SHORT_S  # there is nothing to wait for
+        cost = f", {costs_ms[-1]:.2f} ms a request" if costs_ms else ""
+        self._context.reporter.report(PhaseProgress(f"{loaded_s:.0f} s of load{cost}"))
+        is_blind = not costs_ms and loaded_s >= SHORT_S  # the brokers do not show their costs
         if not is_blind and not is_steady(costs_ms, self._phases.sample_interval_s):
             return False
         end_s = loaded_s + NOTICE_S
@@ -184,19 +200,20 @@ class Warming:
 def costs_between(
     samples: Sequence[BrokerSample], brokers: Iterable[int], start_s: float
 ) -> list[float]:
-    """What a request cost between each sample and the next, as a mean of the brokers [ms].
+    """The mean cost of a request over the brokers, between each sample and the next [ms].
 
-    Without those between which no request came, and up to where every broker has told.
+    Intervals without requests are left out. The last interval is the last one that every broker
+    shows.
 
     Args:
-        start_s: what was seen before is left out [s since the epoch].
+        start_s: earlier samples are left out [s since the epoch].
     """
     good, by_broker = good_samples(samples), []
     for broker_id in brokers:
         inside = [each for each in good.get(broker_id, ()) if each.at_s >= start_s]
         by_broker.append([_cost_ms(broker_id, *edges) for edges in pairwise(inside)])
-    told = ([cost for cost in costs if cost is not None] for costs in zip(*by_broker, strict=False))
-    return [fmean(costs) for costs in told if costs]
+    known = ([cost for cost in each if cost is not None] for each in zip(*by_broker, strict=False))
+    return [fmean(costs) for costs in known if costs]
 
 
 def _cost_ms(broker_id: int, first: BrokerSample, last: BrokerSample) -> float | None:
@@ -206,10 +223,10 @@ def _cost_ms(broker_id: int, first: BrokerSample, last: BrokerSample) -> float |
 
 
 def _load(context: RunContext, topics: TopicSet, pattern: TrafficPattern, number: int) -> float:
-    """Load until nothing is gained; how long that was [s]."""
-    warming = Warming(context, pattern)
-    _offer(context, topics, pattern, number, warming.watch)
-    return warming.loaded_s
+    """Load until the cost is steady, and return the length of the load [s]."""
+    steady = SteadyCostWatch(context, pattern)
+    _offer(context, topics, pattern, number, steady.watch)
+    return steady.loaded_s
 
 
 def _offer(
@@ -219,7 +236,7 @@ def _offer(
     number: int,
     watch: Watch = unwatched,
 ) -> None:
-    """Offer a load, and keep what its last seconds read."""
+    """Offer a load, and record the reading of its last seconds."""
     name = f"warm-up-{number}"
     windows = offer_unscored(context, topics, pattern, name, watch, last_s=SHORT_S)
     idles = [window.handler_idle for window in windows if window.handler_idle is not None]
@@ -227,10 +244,10 @@ def _offer(
 
 
 def share_and_length(load_max_s: float) -> tuple[float, float]:
-    """Of the first guess above the limit, the share that is offered; and for how long at most [s].
+    """The share of the first guess above the limit to offer, and its longest time [s].
 
     Args:
-        load_max_s: of the load and all looks [s].
+        load_max_s: longest time under load, all readings included [s].
     """
     room_s = max(load_max_s / 2, load_max_s - LOOK_BEGUN_S - LOOK_S)
     if load_max_s >= 2 * SHORT_S:
@@ -239,11 +256,11 @@ def share_and_length(load_max_s: float) -> tuple[float, float]:
 
 
 def warm_up_pattern(context: RunContext, message_bytes: int, load_max_s: float) -> TrafficPattern:
-    """The load, as long as it may get: a share of the first guess above the limit, or as much as
-    the guards allow.
+    """The first load of a warm-up: a share of the search's first guess above the limit, or less
+    where the guards allow less.
 
     Args:
-        load_max_s: of the load and all looks [s].
+        load_max_s: longest time under load, all readings included [s].
     """
     share, load_s = share_and_length(load_max_s)
     load = max(1, int(context.config.goal.search.load_start_max * share))
@@ -257,16 +274,16 @@ def warm_up_pattern(context: RunContext, message_bytes: int, load_max_s: float) 
 def _unscored(
     context: RunContext, pattern: TrafficPattern, measure_s: float, begun_s: float = 0.0
 ) -> TrafficPattern:
-    """The same, measured for so long, after so long of the same load [s]."""
+    """The same pattern, measured for `measure_s` after `begun_s` of the same load [s]."""
     trial = context.workload.trial
     phases = replace(trial, ramp_up_s=0.0, warmup_s=begun_s, measure_s=measure_s, volume_bytes=None)
     return replace(pattern, phases=phases)
 
 
 def handler_cost_ms(window: BrokerWindow) -> float | None:
-    """Busy share of the handlers for each produce request per second, in thousandths.
+    """Busy time of one handler for a produce request, divided by the number of handlers [ms].
 
-    The time of one handler [ms] over their number; followers' fetches are in it too.
+    It includes the fetches of followers.
     """
     idle, rate = window.handler_idle, window.produce.per_s
     if idle is None or not rate:

@@ -1,4 +1,4 @@
-"""Looking on while a load runs: a thread that ends with the block, and hides no failure."""
+"""A polling thread that ends with a block, and raises its errors there."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from contextlib import contextmanager
 def watching(
     name: str, look: Callable[[], float | None], first_after_s: float = 0.0
 ) -> Iterator[None]:
-    """Look again and again on a thread until the block is left.
+    """Call `look` repeatedly on a thread until the block ends.
 
     Args:
-        name: of the thread.
-        look: says after how long to look again [s], or None to look no more.
-        first_after_s: before the first look [s].
+        name: name of the thread.
+        look: returns the time until its next call [s], or None for no further call.
+        first_after_s: time before the first call [s].
 
     Raises:
-        BaseException: what a look raised, once the block has ended without an error.
+        BaseException: the error of a call, once the block has ended without an error.
     """
     left = threading.Event()
     failures: list[BaseException] = []

@@ -77,7 +77,7 @@ class Sampler(Generic[Seen]):
         self._thread.start()
         return self
 
-    def so_far(self) -> list[Seen]:
+    def samples_taken(self) -> list[Seen]:
         """A copy of the samples until now, for progress and guards.
 
         Raises:
@@ -112,7 +112,7 @@ class Sampler(Generic[Seen]):
         self._stopped.set()
         if self._thread.ident is not None:
             self._thread.join()
-        return self.so_far()
+        return self.samples_taken()
 
     def __enter__(self) -> Sampler[Seen]:
         return self.start()

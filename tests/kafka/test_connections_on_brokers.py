@@ -114,11 +114,11 @@ def test_the_brokers_ends_are_seen_while_a_window_lasts(
         looking.watch(channel, Phases(warmup_s=0.5, measure_s=3.0)),
     ):
         client = bench.run(producers=3, measure_s=3.0, control=channel.address)
-    seen = looking.seen()
+    seen = looking.window_counts()
     assert set(seen) == set(client.producer_sockets) == set(kafka_testbed.broker_ids)
     for broker, ends in seen.items():
         ours = client.producer_sockets[broker]
-        assert ends.connections >= ours.connections == 3, "and those of whoever asks besides"
+        assert ends.connections >= ours.connections == 3, "and connections of other clients"
         # Kafka asks for 102,400 unless its properties say otherwise; the kernel doubles it.
         assert ends.receive_buffer_bytes == 204_800
         assert 0 < ends.received_bytes <= ours.sent_bytes + 100_000

@@ -124,6 +124,6 @@ def test_a_record_too_many_in_the_topic_is_told(
         return replace(client, counts=replace(client.counts, acked_by_partition={}))
 
     monkeypatch.setattr("jobs.trials.continuous.merge", forgetful)
-    with pytest.raises(NoConclusionError, match="the account of the whole load does not hold"):
+    with pytest.raises(NoConclusionError, match="the account of the whole load is wrong"):
         execute(run, order)
     assert len(run.trials) == 2, "what was measured is kept"

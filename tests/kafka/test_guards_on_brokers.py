@@ -24,7 +24,7 @@ from jobs.engine.stage import run_task
 from jobs.testbed.handle import Testbed
 from jobs.trials.control_server import ControlServer, TaskChannel
 from jobs.trials.guards import Guards
-from jobs.trials.recovery import Baseline, why_not_idle, wait_until_calm, windows_between
+from jobs.trials.recovery import Baseline, wait_until_calm, why_not_idle, windows_between
 from metrics.common.errors import GuardStopError
 from metrics.sources.sample import BrokerSample
 from metrics.sources.source import MetricsSource

@@ -105,7 +105,7 @@ def test_the_driver_ends_the_window_of_all_tasks_early(
     ("heard_s", "told"),
     [
         (2.5, r"EndMissedError: the driver ended the window 1\.\d+ s before this task heard of it"),
-        (4.5, r"did not hear in time that the window ended, and went on for 3\.00 s"),
+        (4.5, r"received the end of the window late, and continued for 3\.00 s"),
     ],
 )
 def test_a_task_that_hears_of_the_early_end_too_late_is_named(

@@ -10,9 +10,9 @@ import pytest
 from jobs.trials import broker_sockets as module
 from jobs.trials.broker_sockets import (
     BrokerSockets,
-    SeenSocket,
+    SocketEntry,
     client_ends,
-    seen_sockets,
+    parse_ss,
     ss_commands,
 )
 from metrics.traffic.pattern import Phases
@@ -26,7 +26,7 @@ TEXT = """\
 
 
 def test_a_line_is_a_socket() -> None:
-    near, far, follower = seen_sockets(TEXT)
+    near, far, follower = parse_ss(TEXT)
     assert (near.local, near.peer, near.pids) == (
         "127.0.0.1:27302",
         "127.0.0.1:56474",
@@ -43,12 +43,12 @@ def test_a_line_is_a_socket() -> None:
     assert (far.info.retransmitted_bytes, far.info.sent_bytes) == (222, 29_770)
     assert far.info.rtt_min_us == 50_008
     assert follower.info.rtt_min_us is None
-    assert seen_sockets("nonsense\n\n") == []
+    assert parse_ss("nonsense\n\n") == []
 
 
 def test_connections_between_brokers_are_none_of_clients() -> None:
     text = TEXT + TEXT.splitlines()[0].replace("56474", "33333")
-    ends = client_ends(seen_sockets(text), {1: 3934, 2: 3935}, {1: ":27302", 2: ":27303"})
+    ends = client_ends(parse_ss(text), {1: 3934, 2: 3935}, {1: ":27302", 2: ":27303"})
     assert [(broker, each.peer) for broker, each in ends] == [(1, "127.0.0.1:56474")]
 
 
@@ -64,66 +64,68 @@ PHASES = Phases(warmup_s=2.0, measure_s=4.0)
 
 def test_looks_are_in_the_window_and_what_grew_between_them_counts() -> None:
     first, last = (
-        seen_sockets(TEXT)[0],
-        seen_sockets(TEXT.replace("received:1701", "received:9701"))[0],
+        parse_ss(TEXT)[0],
+        parse_ss(TEXT.replace("received:1701", "received:9701"))[0],
     )
     shown, clock = [first], Time()
     looking = BrokerSockets(
-        {1: 3934}, {1: ("127.0.0.1", 27302)}, show=lambda: list(shown), clock=clock
+        {1: 3934}, {1: ("127.0.0.1", 27302)}, list_sockets=lambda: list(shown), clock=clock
     )
-    assert looking.step(None, PHASES) is not None
-    assert looking.step(1_000.0, PHASES) is not None
+    assert looking.count_if_due(None, PHASES) is not None
+    assert looking.count_if_due(1_000.0, PHASES) is not None
     clock.now = 1_002.0
-    assert looking.step(1_000.0, PHASES) == 1.0
+    assert looking.count_if_due(1_000.0, PHASES) == 1.0
     clock.now, shown = 1_005.5, [last]
-    assert looking.step(1_000.0, PHASES) == pytest.approx(0.4), "one more look before its end"
+    assert looking.count_if_due(1_000.0, PHASES) == pytest.approx(0.4), (
+        "one more look before its end"
+    )
     clock.now = 1_006.1
-    assert looking.step(1_000.0, PHASES) is None
-    (found,) = looking.seen().values()
+    assert looking.count_if_due(1_000.0, PHASES) is None
+    (found,) = looking.window_counts().values()
     assert (found.connections, found.watched, found.looks) == (1, 1, 2)
     assert (found.received_bytes, found.sent_bytes) == (8_000, 0)
     assert found.receive_buffer_bytes == 204_800
 
 
 def test_windows_in_a_row_have_looks_of_their_own() -> None:
-    def received(so_far: int) -> list[SeenSocket]:
-        return seen_sockets(TEXT.replace("received:1701", f"received:{so_far}"))[:1]
+    def received(so_far: int) -> list[SocketEntry]:
+        return parse_ss(TEXT.replace("received:1701", f"received:{so_far}"))[:1]
 
     shown, clock = received(1_000), Time()
     looking = BrokerSockets(
-        {1: 3934}, {1: ("127.0.0.1", 27302)}, show=lambda: list(shown), clock=clock
+        {1: 3934}, {1: ("127.0.0.1", 27302)}, list_sockets=lambda: list(shown), clock=clock
     )
 
     def look(at_s: float, so_far: int) -> float | None:
         nonlocal shown
         clock.now, shown = at_s, received(so_far)
-        return looking.step(1_000.0, PHASES, 3)
+        return looking.count_if_due(1_000.0, PHASES, 3)
 
     look(1_002.0, 1_000)
     look(1_005.9, 5_000)
     assert look(1_006.1, 5_100) == 1.0, "the first look of the second window"
-    assert looking.seen(0)[1].received_bytes == 4_000
+    assert looking.window_counts(0)[1].received_bytes == 4_000
     look(1_009.9, 9_100)
     # It is asked for before there was a look behind its end.
-    assert looking.seen(1)[1].received_bytes == 4_000
+    assert looking.window_counts(1)[1].received_bytes == 4_000
     look(1_010.1, 9_200)
     look(1_013.8, 10_200)
     assert look(1_014.1, 10_300) is None
-    assert looking.seen(2)[1].received_bytes == 1_000
-    assert (looking.seen(2)[1].looks, looking.seen(2)[1].connections) == (2, 1)
+    assert looking.window_counts(2)[1].received_bytes == 1_000
+    assert (looking.window_counts(2)[1].looks, looking.window_counts(2)[1].connections) == (2, 1)
 
 
 def test_a_connection_that_came_within_the_window_counts_from_its_beginning() -> None:
-    sockets, clock = seen_sockets(TEXT), Time()
+    sockets, clock = parse_ss(TEXT), Time()
     shown = [sockets[0]]
     looking = BrokerSockets(
-        {1: 3934}, {1: ("10.9.0.2", 9092)}, show=lambda: list(shown), clock=clock
+        {1: 3934}, {1: ("10.9.0.2", 9092)}, list_sockets=lambda: list(shown), clock=clock
     )
     clock.now = 1_002.0
-    looking.step(1_000.0, PHASES)
+    looking.count_if_due(1_000.0, PHASES)
     clock.now, shown = 1_003.0, [sockets[1]]
-    looking.step(1_000.0, PHASES)
-    assert looking.seen()[1].received_bytes == 756_625
+    looking.count_if_due(1_000.0, PHASES)
+    assert looking.window_counts()[1].received_bytes == 756_625
 
 
 def test_a_namespace_is_asked_once_and_ours_without_entering_it(
@@ -147,4 +149,4 @@ def test_without_ss_nothing_is_watched_and_nothing_fails(monkeypatch: pytest.Mon
     looking = BrokerSockets({1: os.getpid()}, {1: ("127.0.0.1", 9092)})
     with looking.watch(None, PHASES):  # type: ignore[arg-type]
         pass
-    assert looking.seen() == {}
+    assert looking.window_counts() == {}

@@ -28,7 +28,7 @@ def polled(uptime_ms: float | None, produced: float | None, broker: int = 1) -> 
     ("sample", "loaded_s", "is_cold"),
     [
         (polled(OLD_MS, 20_000.0), None, False),
-        (polled(OLD_MS, 9_999.0), None, True),  # up for long, and hardly used
+        (polled(OLD_MS, 9_999.0), None, True),  # runs for long, and is hardly used
         (polled(YOUNG_MS, 20_000.0), None, True),
         (polled(YOUNG_MS, 20_000.0), 9_701.0, False),  # loaded since its start, at 9,700
         (polled(YOUNG_MS, 20_000.0), 9_699.0, True),  # restarted after the last load
@@ -44,7 +44,7 @@ def test_a_broker_is_cold_until_it_was_loaded(
 
 
 class Cluster(ScriptedSource):
-    """Two brokers up for an hour, with an idle fraction and a disk that a test can change."""
+    """Two brokers that have run for an hour, with an idle fraction and a disk that a test changes."""
 
     def __init__(self, idle: float = 1.0, up_s: float = 3_600.0) -> None:
         super().__init__((1, 2), now_s=10_000.0)
@@ -75,7 +75,7 @@ class Cluster(ScriptedSource):
 
 
 class Bed:
-    """Gates before a cluster, and what they did."""
+    """Gates before a cluster, and the warm-ups that they started."""
 
     def __init__(self, cluster: Cluster, warms: bool = True) -> None:
         self.cluster = cluster
@@ -89,7 +89,7 @@ class Bed:
             cluster.clock,
             cluster.pause,
         )
-        self.gates.open()
+        self.gates.take_baseline()
 
     def _warm_up(self, topic: TopicSet) -> None:
         self.warmed.append(topic.names[0])
@@ -99,9 +99,9 @@ class Bed:
         return [each.text for each in self.reporter.events if isinstance(each, PhaseStarted)]
 
 
-def test_a_cluster_that_is_well_costs_a_trial_hardly_any_time() -> None:
+def test_a_cluster_at_rest_costs_a_trial_hardly_any_time() -> None:
     bed = Bed(Cluster())
-    bed.gates.loaded()
+    bed.gates.record_load_end()
     bed.cluster.pause(1.0)  # judging, and appending to the tables
     before_s = bed.cluster.now_s
     assert bed.gates.pass_all(TOPIC) == ()
@@ -109,13 +109,13 @@ def test_a_cluster_that_is_well_costs_a_trial_hardly_any_time() -> None:
     assert bed.said() == [] and bed.warmed == []
 
 
-def test_brokers_that_were_just_seen_at_rest_are_not_looked_at_again() -> None:
+def test_brokers_that_were_just_at_rest_are_not_checked_again() -> None:
     bed = Bed(Cluster())
     before_s = bed.cluster.now_s
     assert bed.gates.pass_all(TOPIC) == ()
     assert bed.cluster.now_s == before_s
     assert bed.gates.pass_all(TOPIC) == ()
-    assert bed.cluster.now_s > before_s, "that was the first trial's look"
+    assert bed.cluster.now_s > before_s, "the first trial needed no check"
 
 
 def test_brokers_that_stay_busy_make_a_trial_invalid() -> None:
@@ -129,14 +129,14 @@ def test_brokers_that_stay_busy_make_a_trial_invalid() -> None:
     assert any(isinstance(each, PhaseProgress) for each in bed.reporter.events)
 
 
-def test_brokers_that_others_use_need_be_no_calmer_than_before_the_run() -> None:
+def test_brokers_that_others_use_have_to_be_as_idle_as_before_the_run() -> None:
     bed = Bed(Cluster(idle=0.5))
     assert bed.gates.pass_all(TOPIC) == ()
     bed.cluster.idle = 0.2
     assert [each.indicator for each in bed.gates.pass_all(TOPIC)] == ["not_at_rest"] * 2
 
 
-def test_partitions_of_others_that_come_back_excuse_no_others() -> None:
+def test_partitions_that_are_in_sync_again_lower_the_baseline() -> None:
     cluster = Cluster()
     cluster.short = 5.0
     bed = Bed(cluster)
@@ -152,7 +152,7 @@ def test_partitions_of_others_that_come_back_excuse_no_others() -> None:
     assert bed.gates.under_replicated_at_rest == {1: 2.0, 2: 2.0}
 
 
-def test_a_disk_that_is_not_quiet_is_said_and_spoils_nothing() -> None:
+def test_a_disk_that_is_not_quiet_is_reported_and_invalidates_no_trial() -> None:
     bed = Bed(Cluster())
     bed.cluster.pause(FRESH_S)
     bed.cluster.written_per_s = 5e6
@@ -190,10 +190,10 @@ def test_without_a_warm_up_nothing_is_loaded() -> None:
     assert Bed(Cluster(up_s=20.0), warms=False).gates.pass_all(TOPIC) == ()
 
 
-def test_after_an_overload_the_time_to_rest_is_told() -> None:
+def test_after_an_overload_the_time_to_rest_is_measured() -> None:
     bed = Bed(Cluster())
     bed.cluster.idle = 0.1
-    bed.gates.loaded()
+    bed.gates.record_load_end()
     ended_s = bed.cluster.now_s
     pauses = 0
 
@@ -204,28 +204,28 @@ def test_after_an_overload_the_time_to_rest_is_told() -> None:
         bed.cluster.idle = 1.0 if pauses >= 5 else 0.1
 
     bed.gates._pause = pause
-    recovery = bed.gates.recover()
+    recovery = bed.gates.await_recovery()
     assert recovery.since_s is not None
     assert recovery.since_s - ended_s == pytest.approx(4.5, abs=1.0)
     assert bed.said() == ["overloaded: waiting for the brokers to recover"]
 
 
-def test_brokers_that_just_recovered_are_not_looked_at_again_but_once() -> None:
+def test_brokers_that_just_recovered_skip_one_check() -> None:
     bed = Bed(Cluster())
-    bed.gates.loaded()
-    assert bed.gates.recover().since_s is not None
+    bed.gates.record_load_end()
+    assert bed.gates.await_recovery().since_s is not None
     before_s = bed.cluster.now_s
     assert bed.gates.pass_all(TOPIC) == ()
     assert bed.cluster.now_s - before_s < 0.1
     bed.cluster.idle = 0.1
     assert [each.indicator for each in bed.gates.pass_all(TOPIC)] == ["not_at_rest"] * 2
     bed.cluster.idle = 1.0
-    bed.gates.recover()
+    bed.gates.await_recovery()
     bed.cluster.pause(FRESH_S + 1)
     bed.cluster.idle = 0.1
     assert bed.gates.pass_all(TOPIC) != (), "that was too long ago"
     bed.cluster.idle = 1.0
-    bed.gates.recover()
-    bed.gates.loaded()
+    bed.gates.await_recovery()
+    bed.gates.record_load_end()
     bed.cluster.idle = 0.1
     assert bed.gates.pass_all(TOPIC) != (), "there was a load in between"

@@ -37,12 +37,12 @@ GB = 10**9
 
 
 def traffic(producers: int) -> TrafficPattern:
-    """np producers of 1 MB/s each for 10 s, three replicas."""
+    """So many producers of 1 MB/s each for 10 s, three replicas."""
     return NP.apply(WORKLOAD.pattern(1_000), producers)
 
 
 class Cluster:
-    """What is seen of a cluster."""
+    """The health of a cluster, as a test sets it."""
 
     def __init__(self) -> None:
         self.lacking: Partitions = frozenset()
@@ -84,11 +84,13 @@ def test_another_topic_that_becomes_under_replicated_stops_the_run(cluster: Clus
         watching.require_healthy()
     assert stop.value.exit_code == 5
     cluster.lacking = frozenset()
-    with pytest.raises(GuardStopError):  # what tripped stays so
+    with pytest.raises(GuardStopError):  # a guard that tripped stays tripped
         watching.require_healthy()
 
 
-def test_a_log_directory_that_went_offline_is_named_where_replicas_lack(cluster: Cluster) -> None:
+def test_a_log_directory_that_went_offline_is_named_when_replicas_are_missing(
+    cluster: Cluster,
+) -> None:
     watching = guards(cluster)
     cluster.lacking = frozenset({("orders", 3)})
     cluster.dirs += (LogDir(2, "/b", -1, -1, is_offline=True),)
@@ -96,13 +98,13 @@ def test_a_log_directory_that_went_offline_is_named_where_replicas_lack(cluster:
         watching.require_healthy()
 
 
-def test_what_was_under_replicated_before_is_not_ours(cluster: Cluster) -> None:
+def test_what_was_under_replicated_before_does_not_trip(cluster: Cluster) -> None:
     cluster.lacking = frozenset({("orders", 3)})
     watching = guards(cluster)
     watching.require_healthy()
     cluster.lacking = frozenset()
     watching.require_healthy()
-    cluster.lacking = frozenset({("orders", 3)})  # whole in between: this is new
+    cluster.lacking = frozenset({("orders", 3)})  # in sync in between: this is new
     with pytest.raises(GuardStopError, match="orders"):
         watching.require_healthy()
 
@@ -112,7 +114,9 @@ def test_a_lock_that_another_run_took_stops_the_run(cluster: Cluster) -> None:
     watching = Guards(Limits(), cluster, str.isdigit, print, lock_lost=lambda: lost[-1])
     watching.open()
     lost.append("another run took the cluster's lock")
-    cluster.error = AdminError("no answer", "KafkaError")  # also while nothing can be looked at
+    cluster.error = AdminError(
+        "no answer", "KafkaError"
+    )  # also while the cluster cannot be checked
     with pytest.raises(GuardStopError, match="another run took the cluster's lock") as stop:
         watching.require_healthy()
     assert stop.value.exit_code == 5
@@ -160,12 +164,12 @@ def test_a_disk_beyond_its_limit_before_the_run_refuses_it(cluster: Cluster) -> 
 
 
 @pytest.mark.parametrize("dirs", [(), (LogDir(1, "/a", -1, -1),)])
-def test_disks_that_are_not_told_are_warned_of_unless_a_limit_was_given(
+def test_disks_that_are_not_reported_cause_a_warning_unless_a_limit_was_given(
     cluster: Cluster, dirs: tuple[LogDir, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     cluster.dirs = dirs
     guards(cluster).require_healthy()
-    assert "do not tell how full their disks are" in capsys.readouterr().out
+    assert "do not report how full their disks are" in capsys.readouterr().out
     with pytest.raises(ConfigError, match=r"guards\.disk_used_share_max is set"):
         guards(cluster, disk_used_share_max=0.9)
 
@@ -195,7 +199,7 @@ def test_what_is_written_adds_up(cluster: Cluster) -> None:
     written = client(acked_by_partition={0: 9_000}, errors={"NotLeaderForPartitionError": 1_000})
     watching.settle(one, written)
     assert watching.spent_bytes == 10_000 * 1_000 * 3
-    watching.settle(one, None)  # no account: it may all have been written
+    watching.settle(one, None)  # without an account all of it may have been written
     assert watching.spent_bytes == 60_000_000
     watching.admit(one)
     watching.settle(one, None)
@@ -203,7 +207,7 @@ def test_what_is_written_adds_up(cluster: Cluster) -> None:
         watching.admit(one)
 
 
-def test_a_cluster_that_cannot_be_watched_is_left_alone(cluster: Cluster) -> None:
+def test_a_cluster_that_cannot_be_checked_stops_the_run(cluster: Cluster) -> None:
     clock = FakeTime()
     watching = guards(cluster, clock)
     cluster.error = AdminError("no answer", "KafkaTimeoutError")
@@ -214,7 +218,7 @@ def test_a_cluster_that_cannot_be_watched_is_left_alone(cluster: Cluster) -> Non
         watching.require_healthy()
 
 
-def test_what_a_guard_breaks_ends_as_its_own_error(cluster: Cluster) -> None:
+def test_an_error_after_a_guard_tripped_becomes_the_error_of_the_guard(cluster: Cluster) -> None:
     watching = guards(cluster)
     with pytest.raises(RedlineError, match="of its own"), watching.required():
         raise RedlineError("of its own")
@@ -241,14 +245,14 @@ def test_a_load_that_can_no_longer_be_watched_is_ended(cluster: Cluster) -> None
     with ControlServer("127.0.0.1", "127.0.0.1") as server, server.channel(1) as channel:
         ended = threading.Event()
         channel.end_now = ended.set  # type: ignore[method-assign]
-        cluster.error = ValueError("an answer that nobody expected")
+        cluster.error = ValueError("an answer of another kind")
         with watching.watch(traffic(1), channel):
             assert ended.wait(PATIENCE_S)
     with pytest.raises(GuardStopError, match="could not be watched: ValueError: an answer"):
         watching.require_untripped()
 
 
-def test_a_load_that_ends_by_itself_is_not_ended_twice(cluster: Cluster) -> None:
+def test_a_load_that_has_ended_is_not_ended_again(cluster: Cluster) -> None:
     watching = guards(cluster)
     with ControlServer("127.0.0.1", "127.0.0.1") as server, server.channel(1) as channel:
         channel.end_now = lambda: pytest.fail("ended")  # type: ignore[method-assign]
@@ -280,7 +284,7 @@ def test_the_peak_is_what_is_written_or_what_is_kept_and_deleted_late() -> None:
     assert peak_log_bytes(default) == pytest.approx(30 * 3 * 2 * 2**30 + late, rel=0.001)
 
 
-def test_a_load_that_a_disk_has_no_room_for_never_begins(cluster: Cluster) -> None:
+def test_a_load_without_room_on_a_disk_never_begins(cluster: Cluster) -> None:
     watching = guards(cluster, disk_free_bytes_min=10 * GB)
     cluster.dirs = tuple(LogDir(n, "/a", 100 * GB, 12 * GB) for n in (1, 2))
     watching.admit(kept(-1))  # 1.5 GB for each of two
@@ -309,7 +313,7 @@ def test_a_disk_that_fills_too_fast_ends_the_load_before_it_is_full(cluster: Clu
         watching.require_healthy()
 
 
-def test_a_disk_that_fills_too_fast_is_seen_by_rare_looks_too(cluster: Cluster) -> None:
+def test_a_disk_that_fills_too_fast_is_noticed_by_rare_checks_too(cluster: Cluster) -> None:
     clock = FakeTime()
     watching = guards(cluster, clock, disk_free_bytes_min=10 * GB)
     for free_gb in (110, 80, 50):
@@ -322,7 +326,7 @@ def test_a_disk_that_fills_too_fast_is_seen_by_rare_looks_too(cluster: Cluster) 
         watching.require_healthy()
 
 
-def test_a_disk_that_fills_slowly_is_let_be(cluster: Cluster) -> None:
+def test_a_disk_that_fills_slowly_does_not_trip(cluster: Cluster) -> None:
     clock = FakeTime()
     watching = guards(cluster, clock, disk_free_bytes_min=10 * GB)
     for step in range(60):
@@ -361,7 +365,7 @@ def test_directories_of_one_volume_share_its_room(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize(
-    ("hidden", "limits", "is_told"),
+    ("hidden", "limits", "is_warned"),
     [
         (frozenset({"orders", "bills"}), {}, True),
         (frozenset({"orders"}), {"other_topics": False}, False),
@@ -369,13 +373,13 @@ def test_directories_of_one_volume_share_its_room(cluster: Cluster) -> None:
         (None, {}, False),
     ],
 )
-def test_topics_that_cannot_be_seen_are_told(
+def test_topics_that_cannot_be_described_cause_a_warning(
     cluster: Cluster,
     hidden: frozenset[str] | None,
     limits: dict[str, Any],
-    is_told: bool,
+    is_warned: bool,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     cluster.hidden = hidden
     guards(cluster, **limits)
-    assert ("bills among them" in capsys.readouterr().out) is is_told
+    assert ("bills among them" in capsys.readouterr().out) is is_warned

@@ -170,7 +170,7 @@ def test_what_cannot_lose_a_broker_is_refused(goals: str, overrides: list[str], 
 
 
 @pytest.mark.parametrize(("fenced", "verdict"), [(1.0, Verdict.SUSTAINED), (2.0, Verdict.INVALID)])
-def test_a_broker_that_is_away_on_purpose_spoils_no_trial(fenced: float, verdict: Verdict) -> None:
+def test_a_broker_outage_invalidates_no_trial(fenced: float, verdict: Verdict) -> None:
     controllers = (broker(100, fenced_brokers_max=fenced),)
     found = judged(controllers=controllers, cluster=ClusterFacts(offline=1))
     assert found.verdict is verdict, found.reasons

@@ -13,8 +13,8 @@ from jobs.trials.recovery import (
     Baseline,
     NotIdle,
     Recovery,
-    unrest,
     wait_until_calm,
+    why_not_idle,
 )
 from jobs.trials.warm_up import handler_cost_ms
 from metrics.sources.beans import HANDLER_IDLE_NS, UPTIME_MS
@@ -27,7 +27,7 @@ SHARED = Baseline(0.6, 3.0, 2.0, 100.0, 5e6)
 
 
 @pytest.mark.parametrize(
-    ("change", "usual", "told"),
+    ("change", "baseline", "reason"),
     [
         ({}, Baseline(), None),
         ({"handler_idle": 0.84}, Baseline(), "broker 1: request handlers idle 0.84"),
@@ -38,7 +38,11 @@ SHARED = Baseline(0.6, 3.0, 2.0, 100.0, 5e6)
         ({"replica_lag_max_records": 3.0}, Baseline(), "broker 1: 3 records behind"),
         ({"under_replicated_max": 1.0}, Baseline(), "broker 1: 1 partitions under-replicated"),
         ({"replica_lag_max_records": 0.0, "under_replicated_max": 0.0}, Baseline(), None),
-        ({"disk_write_bytes_per_s": 1.1e6}, Baseline(), "broker 1: still writes 1.1 MB/s to its disk"),
+        (
+            {"disk_write_bytes_per_s": 1.1e6},
+            Baseline(),
+            "broker 1: still writes 1.1 MB/s to its disk",
+        ),
         ({"disk_write_bytes_per_s": 1.1e6}, SHARED, None),
         ({"disk_write_bytes_per_s": 11.1e6}, SHARED, "broker 1: still writes 11.1 MB/s to its"),
         ({"handler_idle": 0.51, "under_replicated_max": 2.0}, SHARED, None),
@@ -47,30 +51,32 @@ SHARED = Baseline(0.6, 3.0, 2.0, 100.0, 5e6)
         ({"under_replicated_max": 3.0}, SHARED, "broker 1: 3 partitions under-replicated"),
     ],
 )
-def test_rest_is_to_be_no_busier_than_usual(
-    change: dict[str, Any], usual: Baseline, told: str | None
+def test_a_broker_is_at_rest_when_it_is_no_busier_than_its_baseline(
+    change: dict[str, Any], baseline: Baseline, reason: str | None
 ) -> None:
-    found = unrest(replace(WINDOW, **change), usual)
-    assert (found is None) if told is None else (found is not None and told in found.text)
+    found = why_not_idle(replace(WINDOW, **change), baseline)
+    assert (found is None) if reason is None else (found is not None and reason in found.text)
 
 
-def test_a_look_after_requests_may_lack_what_handlers_have_not_noted() -> None:
+def test_a_measurement_after_requests_may_lack_idle_time() -> None:
     first = replace(WINDOW, handler_idle=0.75)
-    assert unrest(first, Baseline()) is not None
-    assert unrest(first, Baseline(), UNNOTED_S) is None
-    assert unrest(replace(first, handler_idle=0.69), Baseline(), UNNOTED_S) is not None
+    assert why_not_idle(first, Baseline()) is not None
+    assert why_not_idle(first, Baseline(), UNNOTED_S) is None
+    assert why_not_idle(replace(first, handler_idle=0.69), Baseline(), UNNOTED_S) is not None
     longer = replace(first, end_s=3.0)
-    assert unrest(longer, Baseline(), UNNOTED_S) is not None, "a longer look lacks less of itself"
+    assert why_not_idle(longer, Baseline(), UNNOTED_S) is not None, (
+        "a longer window lacks a smaller share"
+    )
 
 
-def test_only_a_disk_that_still_writes_does_not_spoil_a_trial() -> None:
-    writes = unrest(replace(WINDOW, disk_write_bytes_per_s=9e6), Baseline())
-    busy = unrest(replace(WINDOW, handler_idle=0.1), Baseline())
+def test_only_a_disk_that_still_writes_does_not_invalidate_a_trial() -> None:
+    writes = why_not_idle(replace(WINDOW, disk_write_bytes_per_s=9e6), Baseline())
+    busy = why_not_idle(replace(WINDOW, handler_idle=0.1), Baseline())
     assert writes is not None and not writes.invalidates
     assert busy is not None and busy.invalidates
 
 
-def test_what_is_usual_is_what_a_window_shows() -> None:
+def test_a_baseline_is_what_a_window_shows() -> None:
     window = replace(WINDOW, handler_idle=1.04, under_replicated_max=2.0)
     assert Baseline.of(window) == Baseline(under_replicated=2.0)
 
@@ -99,13 +105,13 @@ class Source(ScriptedSource):
         return wait_until_calm(self, clock=self.clock, pause=self.pause, **options)
 
 
-def test_it_waits_for_a_whole_second_of_rest() -> None:
-    busy, heard = Source(busy_until_s=7.0), list[str]()
-    recovery = busy.wait(tell=heard.append)
-    assert recovery.unrest == ()
+def test_the_wait_needs_a_whole_second_of_rest() -> None:
+    busy, reported = Source(busy_until_s=7.0), list[str]()
+    recovery = busy.wait(report=reported.append)
+    assert recovery.not_idle == ()
     assert recovery.since_s == pytest.approx(1_007.0, abs=1.1)
     assert recovery.duration_s == pytest.approx(8.0, abs=1.1)
-    assert set(heard[:6]) == {"broker 1: request handlers idle 0.00"}
+    assert set(reported[:6]) == {"broker 1: request handlers idle 0.00"}
 
 
 def test_an_earlier_poll_saves_the_wait() -> None:
@@ -113,22 +119,22 @@ def test_an_earlier_poll_saves_the_wait() -> None:
     earlier = calm.sample_all()
     calm.pause(3.0)
     recovery = calm.wait(earlier=earlier)
-    assert recovery.unrest == ()
+    assert recovery.not_idle == ()
     assert recovery.duration_s < 0.1
     assert calm.polls == 2
 
 
-def test_it_does_not_wait_for_ever() -> None:
+def test_the_wait_has_a_deadline() -> None:
     busy = Source(busy_until_s=7.0)
     recovery = busy.wait(deadline_s=5.0)
-    assert recovery.unrest == (NotIdle("broker 1: request handlers idle 0.00"),)
+    assert recovery.not_idle == (NotIdle("broker 1: request handlers idle 0.00"),)
     assert recovery.since_s is None and recovery.invalidates
     assert busy.now_s < 1_007.0
 
 
 def test_a_disk_alone_is_not_waited_for_long() -> None:
     recovery = Source(busy_until_s=0.0, written_per_s=5e6).wait(deadline_s=60.0)
-    assert [each.invalidates for each in recovery.unrest] == [False]
+    assert [each.invalidates for each in recovery.not_idle] == [False]
     assert not recovery.invalidates
     assert recovery.duration_s < 2 * DISK_PATIENCE_S
 

@@ -163,7 +163,7 @@ def test_nobody_waits_longer_for_a_sample_than_asked() -> None:
 
     with Sampler(Silent(time), 1.0, time.clock, time.wait) as sampler:
         sampler.wait_past(1000.0, 0.01)
-        assert sampler.so_far() == []
+        assert sampler.samples_taken() == []
         ended.set()
 
 

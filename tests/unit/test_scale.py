@@ -22,7 +22,7 @@ from jobs.config import load_workload
 from jobs.config.exporter_rules import load_rules
 from jobs.config.goal import GuardLimits
 from jobs.console.events import TrialProgress
-from jobs.trials.driver_line import TrialLine
+from jobs.trials.control_server import TaskChannel
 from jobs.trials.guards import Guards
 from jobs.trials.ticker import Ticker
 from metrics.judging.slices import Slices
@@ -236,7 +236,7 @@ class Seen:
 class Sampled:
     """Brokers that were sampled 1 s ago and one interval before that, whenever they are asked."""
 
-    def so_far(self) -> list[BrokerSample]:
+    def samples_taken(self) -> list[BrokerSample]:
         now_s, trial = time.time(), SimulatedTrial(3, window_s=0.0)
         rounds = [trial.samples()[:3], trial.samples()[3:6]]
         ago_s = [1.0 + trial.interval_s, 1.0]
@@ -251,7 +251,7 @@ def test_progress_shows_the_busiest_of_brokers_that_are_sampled_every_5_s() -> N
     seen: Any = Seen()
     sampler: Any = Sampled()
     load = pattern(measure_s=30.0, sample_interval_s=5.0)
-    with Ticker(seen, sampler, load, TrialLine("127.0.0.1", 1, 1, lambda _: None)).watch():
+    with Ticker(seen, sampler, load, TaskChannel("127.0.0.1", 1, 1, lambda _: None)).watch():
         assert seen.came.wait(60.0), "no progress had a broker in it"
     assert seen.busiest.handler_idle == pytest.approx(0.1, rel=0.1)
 

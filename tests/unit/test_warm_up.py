@@ -1,4 +1,4 @@
-"""Loading cold brokers until more load makes them no faster; again where it fails, not for ever."""
+"""The warm-up of cold brokers until more load makes them no faster, with a bound on its repeats."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from jobs.trials.warm_up import (
     LOOK_S,
     LOOKS_MAX,
     SHORT_S,
-    Warming,
+    SteadyCostWatch,
     costs_between,
     is_steady,
     warm_up,
@@ -40,10 +40,10 @@ START = CONFIG.goal.search.load_start_max // 2
 
 
 class Loads:
-    """Stands for the loads that are offered: how long each lasts [s], or how it fails, in turn.
+    """Stands for the loads that are offered, with the length [s] or the error of each in turn.
 
     Args:
-        capacity: load at which the handlers have no idle time left.
+        capacity: the load at which the handlers have no idle time left.
     """
 
     def __init__(self, *ends: float | Exception, capacity: float = 1e9) -> None:
@@ -54,13 +54,13 @@ class Loads:
 
     @property
     def loads(self) -> list[int]:
-        """What was offered each time."""
+        """The loads that were offered."""
         return [each.producers for each in self.patterns]
 
     def first(
         self, context: RunContext, topics: TopicSet, pattern: TrafficPattern, number: int
     ) -> float:
-        """Stands for the load that lasts until nothing is gained."""
+        """Stands for the load that lasts until the cost is steady."""
         end = next(self.ends, pattern.phases.measure_s)
         if isinstance(end, Exception):
             self.numbers.append(number)
@@ -72,7 +72,7 @@ class Loads:
     def look(
         self, context: RunContext, topics: TopicSet, pattern: TrafficPattern, number: int
     ) -> None:
-        """Stands for any load."""
+        """Stands for every other load."""
         self.numbers.append(number)
         self.patterns.append(pattern)
         idle = max(0.0, 1.0 - pattern.producers / self._capacity)
@@ -80,7 +80,7 @@ class Loads:
 
 
 def warmed(monkeypatch: pytest.MonkeyPatch, loads: Loads, load_max_s: float = 60.0) -> list[str]:
-    """What was said while it was warmed up by these loads."""
+    """The phases that a warm-up by these loads reports."""
     reporter = RecordingReporter()
     monkeypatch.setattr(module, "_load", loads.first)
     monkeypatch.setattr(module, "_offer", loads.look)
@@ -106,14 +106,14 @@ def test_a_load_whose_executor_is_lost_is_made_again(monkeypatch: pytest.MonkeyP
     ]
 
 
-def test_loads_that_go_on_failing_end_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_loads_that_fail_again_and_again_end_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     loads = Loads(*[StageFailedError("task 1 was lost")] * (FAILED_MAX + 1))
     with pytest.raises(StageFailedError, match="task 1 was lost"):
         warmed(monkeypatch, loads)
     assert len(loads.numbers) == FAILED_MAX + 1
 
 
-def test_where_no_idle_time_is_left_less_load_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_idle_time_lower_loads_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     loads = Loads(20.0, capacity=0.4 * START)
     warmed(monkeypatch, loads)
     assert loads.loads == [START, START // 2, START // 4]
@@ -130,7 +130,7 @@ def test_where_no_idle_time_is_left_less_load_is_looked_at(monkeypatch: pytest.M
 @pytest.mark.parametrize(
     ("load_max_s", "load_s"), [(19.0, SHORT_S), (16.0, SHORT_S), (12.0, 6.0), (6.0, 3.0)]
 )
-def test_where_there_is_no_time_to_wait_it_is_a_load_that_can_be_read(
+def test_a_short_warm_up_offers_a_load_that_leaves_idle_time(
     monkeypatch: pytest.MonkeyPatch, load_max_s: float, load_s: float
 ) -> None:
     readable = Loads(capacity=0.6 * START)
@@ -142,19 +142,21 @@ def test_where_there_is_no_time_to_wait_it_is_a_load_that_can_be_read(
     assert saturated.loads[1:] == ([START // 4] if load_max_s >= 12.0 else [])
 
 
-def test_looks_keep_to_the_time_that_is_left_and_end_nothing(
+def test_readings_keep_to_the_time_that_is_left_and_a_failed_one_ends_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     never_warm = Loads(capacity=0.01)
     warmed(monkeypatch, never_warm, load_max_s=30.0)
-    assert never_warm.loads == [START, START // 2], "the load makes room for a look"
+    assert never_warm.loads == [START, START // 2], "the load leaves time for one reading"
     lost = Loads(20.0, capacity=0.01)
     monkeypatch.setattr(lost, "look", RaisingSecond(lost.look))
-    assert warmed(monkeypatch, lost)[1:] == ["going on without another look: no broker 2"]
+    assert warmed(monkeypatch, lost)[1:] == [
+        "the warm-up ends without its last reading: no broker 2"
+    ]
 
 
 class RaisingSecond:
-    """A look whose second call fails."""
+    """A load whose second call fails."""
 
     def __init__(self, look: Callable[..., None]) -> None:
         self._look, self._calls = look, 0
@@ -176,33 +178,33 @@ WITH_C2 = (
     *(0.92, 0.50, 0.25, 0.34, 0.21, 0.21, 0.26, 0.16, 0.17, 0.18, 0.11, 0.14, 0.12, 0.13, 0.08),
     *(0.19, 0.11, 0.11, 0.13, 0.15, 0.08, 0.07, 0.10, 0.06, 0.55, 0.31, 0.84, 0.30, 0.17, 0.16),
 )
-"""What a request cost the brokers of a testbed in the seconds after their start, on two cores
+"""Costs of a request on the brokers of a testbed in the seconds after their start, on two cores
 [ms]."""
 
 
 @pytest.mark.parametrize(("costs", "warm_s"), [(DISK_BOUND, 15), (WITH_C2, 25)])
-def test_brokers_are_warm_once_a_request_costs_no_less_any_more(
+def test_brokers_are_warm_once_the_cost_of_a_request_is_steady(
     costs: tuple[float, ...], warm_s: int
 ) -> None:
     steady = [number for number in range(len(costs)) if is_steady(costs[:number], 1.0)]
     assert steady[0] == warm_s
 
 
-def test_what_falls_by_a_tenth_in_10_s_does_not_stand_still() -> None:
+def test_a_cost_that_falls_by_a_tenth_in_10_s_is_not_steady() -> None:
     falling = [0.99**second for second in range(60)]
     assert not any(is_steady(falling[:number], 1.0) for number in range(61))
     assert is_steady([0.996**second for second in range(12)], 1.0)
     assert is_steady([0.0] * 12, 1.0), "brokers that have next to nothing to do"
 
 
-def test_where_samples_are_far_apart_four_have_to_tell() -> None:
+def test_samples_that_are_far_apart_need_four_costs() -> None:
     assert not is_steady([2.0] * 3, 5.0)
     assert is_steady([2.0] * 4, 5.0)
     assert not is_steady([2.0, 1.9, 1.8, 1.7], 5.0)
 
 
 class Line:
-    """The driver's line to the tasks: a load that began at `START_S`."""
+    """The channel to the tasks of a load that began at `START_S`."""
 
     start_s: float | None = START_S
 
@@ -227,7 +229,7 @@ class Warmed:
         pattern = SimpleNamespace(
             phases=replace(CONFIG.workload.trial, measure_s=54.0, sample_interval_s=1.0)
         )
-        self.warming = Warming(cast(RunContext, context), cast(TrafficPattern, pattern))
+        self.warming = SteadyCostWatch(cast(RunContext, context), cast(TrafficPattern, pattern))
 
     def has_ended(self, samples: Sequence[BrokerSample], after_s: float) -> bool:
         channel = cast(TaskChannel, self.channel)
@@ -243,12 +245,12 @@ def test_the_cost_is_a_mean_of_the_brokers_between_samples() -> None:
     both = of_both(5)  # 2.5 ms and 3.75 ms, the first sample a second before the load
     assert costs_between(both, (1, 2), START_S) == pytest.approx([3.125] * 3)
     assert costs_between(both[:-1], (1, 2), START_S) == pytest.approx([3.125] * 2)
-    assert costs_between(both, (1, 2, 3), START_S) == [], "broker 3 has told nothing yet"
+    assert costs_between(both, (1, 2, 3), START_S) == [], "broker 3 has no samples yet"
     idle = [replace(each, values={**each.values, "produce_total_ms_count": 9.0}) for each in both]
     assert costs_between(idle, (1, 2), START_S) == []
 
 
-def test_a_load_ends_once_the_cost_stands_still() -> None:
+def test_a_load_ends_once_the_cost_is_steady() -> None:
     warmed = Warmed()
     assert not warmed.has_ended(of_both(13), 11.1)
     assert warmed.has_ended(of_both(14), 12.1)
@@ -258,7 +260,7 @@ def test_a_load_ends_once_the_cost_stands_still() -> None:
     assert last.detail == "12 s of load, 3.12 ms a request"
 
 
-def test_a_load_that_is_about_to_end_ends_by_itself() -> None:
+def test_a_load_that_is_about_to_end_is_not_ended() -> None:
     warmed = Warmed()
     assert warmed.has_ended(of_both(55), 53.5)
     assert warmed.line.ends_s == []
@@ -272,7 +274,7 @@ def test_without_a_metric_of_the_cost_a_short_load_is_all() -> None:
     assert warmed.line.ends_s == [SHORT_S + NOTICE_S]
 
 
-def test_nothing_is_said_of_a_load_that_has_not_begun() -> None:
+def test_a_load_that_has_not_begun_reports_nothing() -> None:
     warmed = Warmed()
     assert not warmed.has_ended(of_both(14), -1.0)
     warmed.line.start_s = None
