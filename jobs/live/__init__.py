@@ -1,1 +1,1 @@
-"""A run seen from elsewhere while it goes on: metrics for Prometheus, and messages."""
+"""Followers of a running job: metrics for Prometheus, and messages."""

@@ -1,4 +1,4 @@
-"""A reporter that shows events and hands each to those who follow the run from elsewhere."""
+"""A reporter that shows events and passes each to the followers of the run."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ EXTRA = "live"
 
 
 class Follower(Protocol):
-    """Whoever follows a run from elsewhere."""
+    """A receiver of a run's events beside the console."""
 
     def follow(self, event: Event) -> None:
-        """Take note of an event; never raises, and never takes long."""
+        """Process one event, quickly and without raising."""
         ...
 
     def end(self, error: BaseException | None) -> None:
-        """The run is over, by this error if any."""
+        """Process the end of the run; `error` ended it, or None."""
         ...
 
 
 class FollowedReporter:
-    """Shows events by a reporter, and tells the followers."""
+    """Shows events on a reporter, and passes them to followers."""
 
     def __init__(self, shown: Reporter, followers: Sequence[Follower]) -> None:
         self._shown, self._followers = shown, followers
 
     def report(self, event: Event) -> None:
-        """Show one event, and hand it on."""
+        """Show one event, and pass it to the followers."""
         self._shown.report(event)
         for each in self._followers:
             each.follow(event)
 
     def confirm(self, question: str) -> bool:
-        """The user's yes."""
+        """Ask the user on the shown reporter."""
         return self._shown.confirm(question)
 
     def __enter__(self) -> FollowedReporter:
@@ -59,18 +59,18 @@ class FollowedReporter:
 def reporter_of(
     metrics_at: tuple[str, int] | None = None, notify_from: Sequence[str] = ()
 ) -> Iterator[Reporter]:
-    """The console's reporter, followed as the command line asks.
+    """The console's reporter, with the followers that the command line names.
 
     Args:
-        metrics_at: host and port where Prometheus reads live values; None for nowhere.
-        notify_from: where the addresses of messages are, `env:NAME` or `file:PATH` each.
+        metrics_at: host and port of the live values for Prometheus; None without them.
+        notify_from: the places of the messages' addresses, `env:NAME` or `file:PATH` each.
 
     Raises:
-        ConfigError: the extra is missing, the port is taken, or an address of messages is none.
+        ConfigError: the extra is missing, the port is in use, or an address is invalid.
     """
     with make_reporter() as shown:
         followers: list[Follower] = []
-        try:  # what it needs is an extra, and takes a while to import
+        try:  # these modules need the extra, and are slow to import
             if metrics_at is not None:
                 from jobs.live.metrics import LiveMetrics
 
@@ -81,8 +81,8 @@ def reporter_of(
                 followers.append(Messages(notify_from))
         except ModuleNotFoundError as error:
             raise ConfigError(
-                f"--metrics-port and --notify need {error.name}, which is not installed here; "
-                f"expected the extra {EXTRA}; pip install 'kafka-redline[{EXTRA}]'"
+                f"--metrics-port and --notify need {error.name}, which is not installed; "
+                f"expected the extra {EXTRA}; run pip install 'kafka-redline[{EXTRA}]'"
             ) from None
         if not followers:
             yield shown

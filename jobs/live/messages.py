@@ -1,4 +1,4 @@
-"""Messages about a run by apprise, to chats, mail or any webhook: start, regression, guard, end."""
+"""Messages about the start and the end of a run by apprise, to chats, mail or any webhook."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from metrics.common.errors import (
 )
 
 PATIENCE_S = 15.0
-"""How long the end of a run waits for its last messages [s]."""
+"""The longest time that the end of a run waits for its last message [s]."""
 
 _TITLES = (
     (RegressionError, "regression"),
@@ -32,27 +32,27 @@ _TITLES = (
 
 
 class Messages:
-    """Sends a message at the start of a run and one at its end, whatever it was.
+    """Sends a message at the start of a run and one at every kind of end.
 
-    A message that cannot be delivered ends no run, and is not said: addresses hold secrets.
+    A failed delivery does not end the run. It is not reported either, as addresses hold secrets.
 
     Args:
-        references: where the addresses are, `env:NAME` or `file:PATH`; each may hold several,
-            separated by spaces or ends of lines.
+        references: the places of the addresses, `env:NAME` or `file:PATH`; each may hold several
+            addresses, with spaces or line ends between them.
 
     Raises:
-        ConfigError: a reference leads nowhere, or an address is none that apprise knows.
+        ConfigError: a reference cannot be resolved, or apprise does not know an address.
     """
 
     def __init__(self, references: Sequence[str]) -> None:
-        logging.getLogger("apprise").disabled = True  # it would log the addresses
+        logging.getLogger("apprise").disabled = True  # apprise would log the addresses
         self._to = apprise.Apprise()
         for reference in references:
             for number, address in enumerate(read_secret(reference, "--notify", "").split(), 1):
                 if not self._to.add(address):
                     raise ConfigError(
-                        f"--notify {reference}: address {number} is none that apprise knows; "
-                        "expected one such as slack://… or json://host/path, see "
+                        f"--notify {reference}: apprise does not know address {number}; "
+                        "expected an address such as slack://… or json://host/path, see "
                         "https://github.com/caronc/apprise/wiki; correct it there"
                     )
         self._sender = ThreadPoolExecutor(1, thread_name_prefix="redline-messages")
@@ -60,18 +60,18 @@ class Messages:
         self._points: list[str] = []
 
     def follow(self, event: Event) -> None:
-        """Tell of the start, and keep what was found for the end."""
+        """Send the message of the start, and collect the limits for that of the end."""
         if isinstance(event, RunStarted):
             self._run = f"{event.run_id} on {event.plan.cluster}"
             plan = dict(plan_rows(event.plan))
-            told = [f"{name}: {plan[name]}" for name in ("workload", "goal", "forecast", "peak")
+            body = [f"{name}: {plan[name]}" for name in ("workload", "goal", "forecast", "peak")
                     if name in plan]  # fmt: skip
-            self._send("begins", "\n".join(told))
+            self._send("begins", "\n".join(body))
         elif isinstance(event, PointFinished):
             self._points.append(point_words(event.boundary, event.goal))
 
     def end(self, error: BaseException | None) -> None:
-        """Tell how it ended; a run that never began is none."""
+        """Send the message of the end; a run that never began has none."""
         if self._run:
             title = next((word for kind, word in _TITLES if isinstance(error, kind)), "failed")
             body = [*([str(error)] if error is not None and str(error) else []), *self._points]

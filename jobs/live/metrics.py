@@ -1,6 +1,6 @@
-"""The values of a run for Prometheus, at `--metrics-port`, while it goes on.
+"""The live values of a run for Prometheus, at `--metrics-port`.
 
-Units are Prometheus' own, bytes and seconds. A value that is not known now is not there.
+The units are those of Prometheus, bytes and seconds. A value is absent while it is unknown.
 """
 
 from __future__ import annotations
@@ -31,51 +31,51 @@ from search.model import Verdict
 
 _MB = 1e6
 _OF_RUN: Mapping[str, tuple[str, Sequence[str]]] = {
-    "redline_run_info": ("The run: 1", ["run_id", "cluster", "workload", "goal"]),
-    "redline_run_status": ("How the run ended: 1", ["status"]),
-    "redline_phase_info": ("What it does beside trials: 1", ["phase"]),
-    "redline_trials_left": ("Trials to come, estimated", []),
-    "redline_time_left_seconds": ("Time to come, estimated", []),
+    "redline_run_info": ("The run; always 1", ["run_id", "cluster", "workload", "goal"]),
+    "redline_run_status": ("How the run ended; always 1", ["status"]),
+    "redline_phase_info": ("Current phase between trials; always 1", ["phase"]),
+    "redline_trials_left": ("Estimated number of trials left", []),
+    "redline_time_left_seconds": ("Estimated time left", []),
 }
 _OF_TRIAL: Mapping[str, tuple[str, Sequence[str]]] = {
-    "redline_trial_number": ("Number of the trial", []),
-    "redline_message_bytes": ("Message size of the trial", []),
+    "redline_trial_number": ("Number of the current trial", []),
+    "redline_message_bytes": ("Message size of the current trial", []),
     "redline_load": ("Load on the searched axis, by default producers", ["axis"]),
-    "redline_offered_bytes_per_second": ("Payload that is offered", []),
-    "redline_achieved_bytes_per_second": ("Payload that was acknowledged", []),
-    "redline_request_handler_idle_ratio": ("Idle time of the busiest broker's handlers",
+    "redline_offered_bytes_per_second": ("Offered payload", []),
+    "redline_achieved_bytes_per_second": ("Acknowledged payload", []),
+    "redline_request_handler_idle_ratio": ("Idle share of the busiest broker's handlers",
                                            ["broker"]),
-    "redline_isr_changed_ratio": ("Samples with ISR changes, of the trial before", []),
-    "redline_produce_latency_seconds": ("Latency of the trial before", ["quantile"]),
+    "redline_isr_changed_ratio": ("Share of the last trial's samples with ISR changes", []),
+    "redline_produce_latency_seconds": ("Produce latency of the last trial", ["quantile"]),
 }  # fmt: skip
 _OF_POINT: Mapping[str, tuple[str, Sequence[str]]] = {
-    name: (told, ["message_bytes", "goal"])
-    for name, told in {
+    name: (text, ["message_bytes", "goal"])
+    for name, text in {
         "redline_limit_bytes_per_second": "The limit",
-        "redline_limit_low_bytes_per_second": "The lower end of its 90 % interval",
-        "redline_limit_high_bytes_per_second": "The upper end of its 90 % interval",
-        "redline_limit_per_broker_bytes_per_second": "The limit of each broker",
+        "redline_limit_low_bytes_per_second": "The lower end of the limit's 90 % interval",
+        "redline_limit_high_bytes_per_second": "The upper end of the limit's 90 % interval",
+        "redline_limit_per_broker_bytes_per_second": "The limit per broker",
     }.items()
 }
 TRIALS = "redline_trials"
 
 
 class LiveMetrics:
-    """Serves what it has followed.
+    """Serves the values of the events that it follows.
 
     Args:
-        at: host and port to serve at; port 0 is any that is free.
+        at: host and port to listen at; port 0 chooses a free port.
 
     Raises:
-        ConfigError: the port is taken.
+        ConfigError: the port is in use.
     """
 
     def __init__(self, at: tuple[str, int]) -> None:
-        disable_created_metrics()  # type: ignore[no-untyped-call]  # a run's start is in its id
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # the run's id contains its start
         self.registry = CollectorRegistry()
         self._gauges = {
-            name: Gauge(name, told, labels, registry=self.registry)
-            for name, (told, labels) in {**_OF_RUN, **_OF_TRIAL, **_OF_POINT}.items()
+            name: Gauge(name, text, labels, registry=self.registry)
+            for name, (text, labels) in {**_OF_RUN, **_OF_TRIAL, **_OF_POINT}.items()
         }
         self._trials = Counter(TRIALS, "Trials by verdict", ["verdict"], registry=self.registry)
         for verdict in Verdict:
@@ -85,18 +85,18 @@ class LiveMetrics:
             self._server, _ = start_http_server(port, host, self.registry)
         except OSError as error:
             raise ConfigError(
-                f"--metrics-port {host}:{port} cannot be listened at ({error.strerror}); expected "
-                "a free port of this machine; name another"
+                f"--metrics-port {host}:{port} is not available ({error.strerror}); expected a free "
+                "port of this machine; name another"
             ) from None
 
     @property
     def address(self) -> tuple[str, int]:
-        """Where it serves."""
+        """The host and the port that it listens at."""
         host, port = self._server.server_address[:2]
         return str(host), int(port)
 
     def follow(self, event: Event) -> None:
-        """Take over what the event says."""
+        """Update the values from an event."""
         if isinstance(event, RunStarted):
             plan = event.plan
             self._only("redline_run_info", event.run_id, plan.cluster, plan.workload, plan.goal)
@@ -177,6 +177,6 @@ class LiveMetrics:
         self._gauges[name].set(value)
 
     def _only(self, name: str, *labels: str, value: float = 1) -> None:
-        """These labels, and none that were before."""
+        """Set the value for these labels, and remove all other labels."""
         self._gauges[name].clear()
         self._gauges[name].labels(*labels).set(value)

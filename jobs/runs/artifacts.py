@@ -1,4 +1,4 @@
-"""The files that a run leaves: one that cannot be written keeps none of the others away."""
+"""The files that a run writes; each is written even where another one fails."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from metrics.common.errors import ConfigError
 
 
 class ArtifactWriter:
-    """What a run leaves at its end, each file on its own.
+    """Writes the files of a run, and collects the failures.
 
     Attributes:
-        written: what was left, as (what, where), in order.
+        written: the written files in order, as (kind, path).
     """
 
     def __init__(self) -> None:
         self.written: list[tuple[str, str]] = []
-        self._lacking: list[str] = []
+        self._failures: list[str] = []
 
     def write(self, what: str, path: Path, write: Callable[[], object]) -> bool:
-        """Write a file; False where a full or a forbidden disk does not take it."""
+        """Write a file; False where the disk is full or denies it."""
         try:
             write()
         except OSError as error:
-            self._lacking.append(f"{path} ({error.strerror or error})")
+            self._failures.append(f"{path} ({error.strerror or error})")
             return False
-        except ConfigError as error:  # which names the path
-            self._lacking.append(str(error))
+        except ConfigError as error:  # the message names the path
+            self._failures.append(str(error))
             return False
         self.written.append((what, str(path)))
         return True
@@ -36,26 +36,26 @@ class ArtifactWriter:
     def write_answer_file(
         self, what: str, path: Path, copy: Path | None, write: Callable[[Path], object]
     ) -> None:
-        """Write the answer for programs in its place, and where --json asks for it, too."""
+        """Write the answer for programs to its path, and to the file of --json."""
         for each in (path, *([copy] if copy is not None else [])):
             self.write(what, each, partial(write, each))
 
     def require_all(self, remedy: str) -> None:
-        """Tell what is missing, once all else is done.
+        """Require that all files were written; to be called after everything else.
 
         Args:
-            remedy: how what is missing can still be had.
+            remedy: how the user gets the missing files.
 
         Raises:
             ConfigError: a file could not be written.
         """
-        if self._lacking:
+        if self._failures:
             raise ConfigError(
-                f"not written: {', '.join(self._lacking)}; expected room and permission there; "
-                f"what was measured is kept in the tables; {remedy}"
+                f"not written: {', '.join(self._failures)}; expected free space and permission "
+                f"there; all results are in the tables; {remedy}"
             )
 
 
 def regeneration_hint(run_id: str) -> str:
-    """How what is missing of a run's own files can still be had."""
-    return f"see to the disk, then redline report {run_id} writes the summary and the page anew"
+    """How the user gets the missing files of a run: a remedy for `ArtifactWriter.require_all`."""
+    return f"fix the disk, then write the summary and the report with redline report {run_id}"

@@ -1,4 +1,4 @@
-"""Clearing up what runs that died left on a cluster."""
+"""Cleanup of what killed runs left on a cluster."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ def clean_up_cluster(
     deletes: bool,
     locks: bool,
 ) -> int:
-    """List topics and consumer groups of runs, and delete them; the exit code.
+    """List and delete leftover topics and consumer groups of runs; return the exit code.
 
     Args:
-        cluster, overrides: as of `load_cluster`.
-        run_id: whose they are; None for all runs.
-        age_s: how long ago their run began, at least [s]; None for however long.
-        deletes: whether they are deleted, and not only listed.
-        locks: whether the cluster's lock is taken first.
+        cluster, overrides: as in `load_cluster`.
+        run_id: selects the leftovers of one run; None for all runs.
+        age_s: selects runs that began at least this time ago [s]; None for all.
+        deletes: whether to delete the selected leftovers, and not only to list them.
+        locks: whether to take the cluster's lock first.
 
     Raises:
-        ConfigError: each run starts the cluster itself, or its file is wrong.
+        ConfigError: the cluster runs only during a run, or its file is invalid.
         TryLaterError: another run holds the lock.
-        RedlineError: some of it could not be deleted.
+        RedlineError: some leftovers could not be deleted.
     """
     config = load_cluster(cluster, overrides)
     if config.starts_brokers:
         raise ConfigError(
-            f"cluster {config.name} is a testbed, and what its runs make ends with it; expected "
-            "brokers that run already; name their cluster"
+            f"cluster {config.name} is started by each run and ends with it; expected a "
+            "cluster with running brokers; name one"
         )
     with make_reporter() as reporter, ExitStack() as stack:
         opened = open_cluster(config, reporter, stack)
@@ -57,8 +57,8 @@ def clean_up_cluster(
         if chosen:
             reporter.report(_table(chosen))
         if not chosen or not deletes:
-            told = "; --yes deletes it" if chosen else ""
-            note(reporter, f"{len(chosen)} of {len(everything)} leftovers of runs match{told}")
+            hint = "; --yes deletes them" if chosen else ""
+            note(reporter, f"{len(chosen)} of {len(everything)} leftovers of runs match{hint}")
             return 0
         return _delete(opened.admin, chosen, reporter)
 
@@ -78,7 +78,7 @@ def _table(found: Sequence[Leftover]) -> Table:
         (each.kind, each.name, UNKNOWN if each.begun_s is None else iso_utc(each.begun_s))
         for each in found
     )
-    return Table("What runs left", ("what", "name", "run began"), tuple(rows))
+    return Table("Leftovers of runs", ("kind", "name", "run began"), tuple(rows))
 
 
 def _delete(admin: KafkaAdmin, chosen: Sequence[Leftover], reporter: Reporter) -> int:
@@ -86,7 +86,9 @@ def _delete(admin: KafkaAdmin, chosen: Sequence[Leftover], reporter: Reporter) -
     left = len(troubles)
     for trouble in troubles:
         warn(reporter, trouble)
-    note(reporter, f"deleted {len(chosen) - left} of {len(chosen)}")
+    note(reporter, f"deleted {len(chosen) - left} of {len(chosen)} leftovers")
     if left:
-        raise RedlineError(f"{left} of {len(chosen)} could not be deleted; see above why")
+        raise RedlineError(
+            f"{left} of {len(chosen)} leftovers could not be deleted; the reasons are above"
+        )
     return 0

@@ -1,4 +1,4 @@
-"""Asking before a cluster is loaded that others may use."""
+"""The user's consent to load a cluster that others may use."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ def require_consent(
     action: str = "load it until it is overloaded",
     plan: Callable[[], PlanShown] | None = None,
 ) -> None:
-    """Ask for each cluster once, unless only this run uses it or the answer was given.
+    """Ask for consent once for each cluster with other users, unless --yes was given.
 
     Args:
-        action: what would be done with it.
-        plan: what whoever is asked has to know first, such as time and bytes.
+        action: what the run does with the cluster.
+        plan: makes the plan that is shown before the question, such as time and bytes.
 
     Raises:
-        ConfigError: there is nobody to ask, or the answer is no.
+        ConfigError: standard input is no terminal, or the answer is no.
     """
     clusters = {
         config.cluster.bootstrap_servers: config.cluster.name
@@ -32,14 +32,14 @@ def require_consent(
         if config.cluster.bootstrap_servers is not None and not yes
     }
     for servers, name in clusters.items():
-        told = f"cluster {name} at {', '.join(servers)} may have other users"
+        cluster = f"cluster {name} at {', '.join(servers)} may have other users"
         if not sys.stdin.isatty():
             raise ConfigError(
-                f"{told}, and this would {action}; expected --yes, as nobody can be asked; see what "
-                "it would do with --dry-run"
+                f"{cluster}, and this run would {action}; expected --yes, as standard input is no "
+                "terminal; check the plan with --dry-run, then add --yes"
             )
         if plan is not None:
             reporter.report(plan())
-            plan = None  # once is enough
-        if not reporter.confirm(f"{told}: {action}?"):
-            raise ConfigError(f"{told}, and the answer was no; nothing was loaded")
+            plan = None  # show it once
+        if not reporter.confirm(f"{cluster}: {action}?"):
+            raise ConfigError(f"{cluster}, and the answer was no; nothing was loaded")

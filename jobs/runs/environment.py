@@ -1,4 +1,4 @@
-"""The environment of a run: what one has to know to compare it with another."""
+"""The environment of a run: the facts that matter when two runs are compared."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PACKAGES = (
     "pyspark",
 )
 PROBE_TOPIC = "kafka-redline-environment"
-"""Name of the topic that is only asked about and never made."""
+"""The name of a topic for validation requests; it is never created."""
 _GIT_PATIENCE_S = 5.0
 
 
@@ -46,16 +46,16 @@ def environment_of(
     info: ClusterInfo,
     topic: TopicOptions,
 ) -> dict[str, str]:
-    """Versions, properties, cores and memory as names and texts; no secrets.
+    """The versions, properties, cores and memory of a run, as names and texts without secrets.
 
-    What a client may not read is told as `unreadable`, and stops no run.
+    A fact that the client is not permitted to read is `unreadable`, and the run continues.
 
     Args:
-        nodes: what the brokers and controllers said about themselves, by node id.
-        topic: of the workload; the properties are those that such a topic would have.
+        nodes: the facts of brokers and controllers, by node id.
+        topic: the topic options of the workload, for the properties that such a topic would have.
     """
     return {
-        **_of_us(),
+        **_of_redline(),
         "spark.version": spark.version,
         "spark.master": spark.conf.get("spark.master", "") or "",
         **_of_nodes(nodes),
@@ -63,7 +63,7 @@ def environment_of(
     }
 
 
-def _of_us() -> dict[str, str]:
+def _of_redline() -> dict[str, str]:
     found = {
         "redline.version": __version__,
         "python.version": platform.python_version(),
@@ -86,7 +86,7 @@ def commit_of(folder: Path) -> str | None:
         commit = _git(folder, "rev-parse", "--short=12", "HEAD")
         changes = _git(folder, "status", "--porcelain", "--untracked-files=no")
     except (OSError, subprocess.SubprocessError):
-        return None  # no git here, or none that trusts this folder
+        return None  # git is missing, or does not trust this folder
     return f"{commit}+changes" if changes else commit
 
 
@@ -110,9 +110,9 @@ def _version_of(package: str) -> str | None:
 
 
 def _of_nodes(nodes: Mapping[int, NodeInfo]) -> dict[str, str]:
-    told = {node_id: {"version": node.version, **node.facts} for node_id, node in nodes.items()}
-    brokers = {i: facts for i, facts in told.items() if Role.BROKER in nodes[i].roles}
-    controllers = {i: facts for i, facts in told.items() if i not in brokers}
+    facts_of = {node_id: {"version": node.version, **node.facts} for node_id, node in nodes.items()}
+    brokers = {i: facts for i, facts in facts_of.items() if Role.BROKER in nodes[i].roles}
+    controllers = {i: facts for i, facts in facts_of.items() if i not in brokers}
     return {**merged("broker", brokers), **merged("controller", controllers)}
 
 

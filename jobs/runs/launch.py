@@ -1,4 +1,4 @@
-"""From a command line to a run: its plan shown, or consent asked for and all of it done."""
+"""The launch of a run from its command line: a dry run, or consent and execution."""
 
 from __future__ import annotations
 
@@ -25,12 +25,13 @@ def may_begin(
     reporter: Reporter,
     action: str = OVERLOAD,
 ) -> bool:
-    """Check what can be checked before anything is started, and ask for consent.
+    """Make the checks that need no start, and ask for consent.
 
-    False where the plan is all that was asked for; it has been shown then.
+    Returns:
+        False for a dry run, whose plan has been shown.
 
     Raises:
-        ConfigError: a setting is wrong, or consent is missing.
+        ConfigError: a setting is invalid, or consent is missing.
     """
     for config in configs:
         require_startable(config.cluster)
@@ -51,19 +52,19 @@ def launch(
     check: Callable[[], None] | None = None,
     session: Session | None = None,
 ) -> int:
-    """Carry out a run as its command line asks; the exit code.
+    """Launch a run with the options of its command line, and return the exit code.
 
     Args:
-        body: what the run does.
-        options: the command line.
-        action: what would be done with a cluster, for whoever is asked for consent.
-        run_id: of a run that has a name; a new one by default.
-        resumes: whether a run of this name may have been begun before.
-        check: raises where this machine cannot carry it out; not asked for a plan.
-        session: that is open already and stays so; None to open one.
+        body: the job of the run.
+        options: the options of the command line.
+        action: what the run does with a cluster, for the question about consent.
+        run_id: the id of the run; a new one by default.
+        resumes: whether the run may have begun before.
+        check: raises where this machine cannot carry out the run; a dry run skips it.
+        session: an open session, which stays open; None to open one.
 
     Raises:
-        ConfigError: a setting is wrong, or consent is missing.
+        ConfigError: a setting is invalid, or consent is missing.
         RedlineError: see `execute`.
     """
     with reporter_of(options.metrics_at, options.notify_from) as reporter:

@@ -1,7 +1,7 @@
-"""The one life cycle of a run: open, record, do the job, conclude, however it ends.
+"""The life cycle of a run, the same in every job: open, record, measure, conclude.
 
-A job hands in a `Body`, which measures and says what came of it; everything else is the same
-for all of them.
+Each job provides a `Body`, which measures and concludes. Every run is recorded and concluded,
+whether it finishes, fails or is interrupted.
 """
 
 from __future__ import annotations
@@ -37,23 +37,23 @@ from metrics.tables.schema import RunRow
 from metrics.units import iso_utc
 
 COMPACTION = "redline-compact"
-"""Names the Spark jobs that merge the tables' small files."""
+"""The group of the Spark jobs that merge the tables' small files."""
 
 
 @dataclass(frozen=True)
 class RunOrder:
-    """What a command asks of any run.
+    """The settings of a run that are the same in every job.
 
     Attributes:
-        reporter: is told how it goes.
-        out: the run's own folder is made in here.
+        reporter: shows the run's events.
+        out: the folder that contains the run's own folder.
         tables: path or catalog name of the Delta tables.
-        run_id: names the run in tables and topics, see `new_run_id`.
+        run_id: the id of the run in tables and topics, see `new_run_id`.
         slots: tasks that share the load; None for as many as Spark can run at once.
-        resumes: True when `run_id` names a run that may have been begun before.
-        locks: whether the clusters' locks are taken, see `jobs.cluster.lock`.
-        json_file: where the answer is written besides its place in `folder`; None for nowhere.
-        member: which case of a sweep it measures; nothing for any other run.
+        resumes: whether the run may have begun before.
+        locks: whether the run takes the clusters' locks, see `jobs.cluster.lock`.
+        json_file: a further file for the answer; None without one.
+        member: the case of a sweep that the run measures; empty for any other run.
     """
 
     reporter: Reporter
@@ -68,21 +68,21 @@ class RunOrder:
 
     @property
     def folder(self) -> Path:
-        """Where the run leaves its files."""
+        """The folder of the run's files."""
         return self.out / self.run_id
 
 
 @dataclass
 class RunState:
-    """A run on its way.
+    """The state of a run.
 
     Attributes:
-        order: what was asked for.
-        contexts: what is open, by the name of each side; one without a name where there are
-            no sides, and none before the opening.
-        started_s: when it began [s since the epoch].
-        recorded: how it ended, as the tables have it; None before the end.
-        ended_by: what ended it before its job was done; None where nothing did.
+        order: the settings of the run.
+        contexts: the open context of each side by its name; one with an empty name in a run
+            without sides, and none before the opening.
+        started_s: the start of the run [s since the epoch].
+        recorded: the outcome in the tables; None before the end.
+        ended_by: the error that ended the job early; None without one.
     """
 
     order: RunOrder
@@ -93,81 +93,81 @@ class RunState:
 
     @property
     def context(self) -> RunContext:
-        """What is open of a run without sides, or of the first side."""
+        """The context of a run without sides, or of the first side."""
         return next(iter(self.contexts.values()))
 
     @property
     def brokers(self) -> int:
-        """How many brokers it has; 0 before the opening."""
+        """The number of brokers; 0 before the opening."""
         return self.context.brokers if self.contexts else 0
 
     @property
     def environment(self) -> dict[str, str]:
-        """What to compare two runs by; empty before the opening."""
+        """The facts by which two runs are compared; empty before the opening."""
         return self.context.environment if self.contexts else {}
 
     def caveat(self, config: Configuration) -> str:
-        """What a reader of the figures must know about the cluster and its metrics."""
+        """The caveat of the figures: limits of the cluster and of its metrics."""
         return caveat_of(config, self.context.caveats if self.contexts else ())
 
     @property
     def driver(self) -> str:
-        """Who drives the run, for others who would."""
+        """The name of this driver, for another driver of the run or the cluster."""
         return holder_words(self.order.run_id, self.started_s)
 
     @property
     def times(self) -> tuple[str, str]:
-        """When it began, and now; ISO 8601, UTC."""
+        """The start of the run and the present time; ISO 8601, UTC."""
         return iso_utc(self.started_s), iso_utc(time.time())
 
 
 class Body(ABC):
-    """What one job does in its run."""
+    """The part of a run that one job defines."""
 
     @property
     @abstractmethod
     def configurations(self) -> Mapping[str, Configuration]:
-        """Of each side by its name; of a run without sides one, whose name is empty."""
+        """The configuration of each side by its name; an empty name in a run without sides."""
 
     @abstractmethod
     def plan(self, out: Path) -> Plan:
-        """What will be done, before any load."""
+        """The plan of the run, before any load."""
 
     @property
     def shares_brokers(self) -> bool:
-        """Whether all sides load the same brokers, which are opened once."""
+        """Whether all sides load the same brokers."""
         return False
 
     def reporter_of(self, name: str, reporter: Reporter) -> Reporter:
-        """Who is told what happens on one side."""
+        """The reporter of one side, derived from the run's reporter."""
         return reporter
 
     def has_results(self, folder: Path) -> bool:
-        """Whether an earlier part of a run that is resumed may have left results here."""
+        """Whether the folder may contain results of an earlier part of a resumed run."""
         return True
 
     def resume(self, run: RunState) -> None:
-        """Take over what was made before; everything is open, and nothing is loaded yet."""
+        """Load the results of an earlier part of the run, after the opening and before any load."""
         return
 
     @abstractmethod
     def measure(self, run: RunState) -> None:
-        """Do the job; what was measured before an error or an interrupt stays in the body."""
+        """Measure; the body keeps all results from before an error or an interrupt."""
 
     def fail(self, run: RunState, error: BaseException) -> None:
-        """Make what can be made of a run that an error ended, before it is concluded."""
+        """Evaluate the partial results of a run that an error ended, before `conclude`."""
         return
 
     def outcome(self, error: BaseException | None) -> RunOutcome:
-        """How a run ended that raised this, or nothing."""
+        """The outcome of a run that raised this error; None for a run without an error."""
         return outcome_of(error)
 
     @abstractmethod
     def conclude(self, run: RunState, outcome: RunOutcome) -> None:
-        """Leave the run's files and tell the reader; after an error what is known until then.
+        """Write the run's files and report its results; after an error the partial ones.
 
         Raises:
-            ConfigError: a file could not be written; all else is done.
+            ConfigError: a file could not be written; everything else is done.
         """
 
 
@@ -177,24 +177,24 @@ def execute(
     cluster: OpenCluster | None = None,
     session: Session | None = None,
 ) -> int:
-    """Run a body to its end; the exit code of a run that nothing stopped.
+    """Execute a run, and return its exit code.
 
     Args:
-        cluster: that is open already and stays so; None to open the body's own.
-        session: likewise.
+        cluster: an open cluster, which stays open; None to open the body's own.
+        session: an open session, which stays open; None to open one.
 
     Raises:
         TryLaterError: another process drives this run, or another run has the cluster's lock.
-        ConfigError: a file of a run that ended well could not be written; all others are.
-        NoConclusionError, RegressionError: as the body's outcome says.
+        ConfigError: the run succeeded, and one of its files could not be written.
+        NoConclusionError, RegressionError: the body's outcome is of this kind and has a message.
         RedlineError: as opening the cluster, the session or the tables raises.
-        KeyboardInterrupt: it was interrupted.
+        KeyboardInterrupt: the run was interrupted.
     """
     run = RunState(order)
-    with run_lock(order.folder, run.driver) as is_told, _logged_to(order.folder / "run.log"):
-        if not (is_told or order.locks):
-            text = "a second driver of this run would not be seen: its folder's disk has no locks"
-            warn(order.reporter, text)
+    with run_lock(order.folder, run.driver) as has_lock, _logged_to(order.folder / "run.log"):
+        if not (has_lock or order.locks):
+            text = "this file system has no locks, so a second driver of this run would not be detected"
+            warn(order.reporter, f"{order.folder}: {text}; start the run only once")
         return _execute(body, run, cluster, session)
 
 
@@ -202,7 +202,7 @@ def _execute(
     body: Body, run: RunState, cluster: OpenCluster | None, session: Session | None
 ) -> int:
     order = run.order
-    # What an earlier part of the run left stays as it is until this one goes on with it.
+    # The files of an earlier part of the run stay unchanged until this part continues it.
     is_begun = not (order.resumes and body.has_results(order.folder))
     order.reporter.report(RunStarted(order.run_id, body.plan(order.folder)))
     try:
@@ -213,31 +213,31 @@ def _execute(
             is_begun = True
             with _recorded(body, run), spark_told():
                 body.measure(run)
-            ended = stack.pop_all()
-    except BaseException as error:  # noqa: BLE001 - a run that is over stays so
+            opened = stack.pop_all()
+    except BaseException as error:  # noqa: BLE001 - concludes the run, then raises again
         if run.recorded is not None and error is not run.ended_by:
-            _tell_untidy(order.reporter, error)
+            _warn_after_end(order.reporter, error)
         ended_by = run.ended_by or error
         if is_begun:
             body.fail(run, ended_by)
             _conclude_failed(body, run, ended_by)
         raise ended_by from ended_by.__cause__
     outcome = run.recorded or body.outcome(None)
-    with _closing_meanwhile(run, ended):
+    with _closing_meanwhile(run, opened):
         return finish(outcome, order.reporter, partial(body.conclude, run, outcome))
 
 
 @contextmanager
-def _closing_meanwhile(run: RunState, ended: ExitStack) -> Iterator[None]:
-    """Compact the tables and close what the run had opened, while its files are written.
+def _closing_meanwhile(run: RunState, opened: ExitStack) -> Iterator[None]:
+    """Compact the tables and close the run's resources while its files are written.
 
-    The run is over and recorded, so nothing that breaks here changes how it ended. An interrupt
-    cuts the compaction short; a second one ends the wait.
+    The outcome is recorded already, so no failure here changes it. An interrupt cancels the
+    compaction; a second interrupt ends the wait.
     """
     spark, tables = run.context.session.spark, run.context.tables
     pool = ThreadPoolExecutor(1, thread_name_prefix="redline-close")
     compacted = pool.submit(run_interruptibly, spark, COMPACTION, tables.compact)
-    closed = pool.submit(ended.close)
+    closed = pool.submit(opened.close)
     pool.shutdown(wait=False)
     try:
         yield
@@ -246,25 +246,25 @@ def _closing_meanwhile(run: RunState, ended: ExitStack) -> Iterator[None]:
             wait([compacted])
         except KeyboardInterrupt:
             cancel_group(spark, COMPACTION)
-            warn(run.order.reporter, "the tables are not compacted, which the next run will do")
+            warn(run.order.reporter, "the tables are not compacted; the next run compacts them")
         for each in (compacted, closed):
-            _require_tidy(run.order.reporter, each)
+            _warn_of_failure(run.order.reporter, each)
 
 
-def _require_tidy(reporter: Reporter, done: Future[None]) -> None:
-    """Wait for this, and tell what it raised."""
+def _warn_of_failure(reporter: Reporter, done: Future[None]) -> None:
+    """Wait for the task, and report its error as a warning."""
     try:
         done.result()
-    except Exception as error:  # noqa: BLE001 - the run has its result
-        _tell_untidy(reporter, error)
+    except Exception as error:  # noqa: BLE001 - the outcome is recorded already
+        _warn_after_end(reporter, error)
 
 
-def _tell_untidy(reporter: Reporter, error: BaseException) -> None:
-    warn(reporter, f"after the end of the run: {str(error) or type(error).__name__}")
+def _warn_after_end(reporter: Reporter, error: BaseException) -> None:
+    warn(reporter, f"cleanup after the run failed: {str(error) or type(error).__name__}")
 
 
 def _conclude_failed(body: Body, run: RunState, error: BaseException) -> None:
-    """Conclude a run that an error ended, which goes on whatever comes in between."""
+    """Conclude a run that an error ended; a further error becomes a warning."""
     try:
         body.conclude(run, run.recorded or body.outcome(error))
     except RedlineError as second:
@@ -272,7 +272,7 @@ def _conclude_failed(body: Body, run: RunState, error: BaseException) -> None:
 
 
 def new_run_id(at_s: float) -> str:
-    """A name that sorts by time and that no other run has."""
+    """A new, unique run id that sorts by time."""
     at = datetime.fromtimestamp(at_s, tz=timezone.utc)
     return f"{at:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
 
@@ -306,9 +306,9 @@ def _open(
 
 @contextmanager
 def _recorded(body: Body, run: RunState) -> Iterator[None]:
-    """Append that the run started, and at its end, whatever it is, how it ended.
+    """Append a row for the start of the run, and one with the outcome at every kind of end.
 
-    What the tables have is what the run's files say, too: nothing that happens later changes it.
+    The recorded outcome is final: the run's files state the same.
     """
     _append_rows(body, run, "started")
     try:
@@ -317,17 +317,17 @@ def _recorded(body: Body, run: RunState) -> Iterator[None]:
         run.ended_by, run.recorded = error, body.outcome(error)
         try:
             with spark_told():
-                _undisturbed(partial(_append_rows, body, run, "finished", run.recorded))
+                _uninterrupted(partial(_append_rows, body, run, "finished", run.recorded))
         except RedlineError as second:
-            warn(run.order.reporter, f"the run's end is not recorded: {second}")
+            warn(run.order.reporter, f"the tables have no row for the end of this run: {second}")
         raise
     outcome = body.outcome(None)
-    _undisturbed(partial(_append_rows, body, run, "finished", outcome))
+    _uninterrupted(partial(_append_rows, body, run, "finished", outcome))
     run.recorded = outcome
 
 
-def _undisturbed(action: Callable[[], None]) -> None:
-    """Do what an interrupt must not leave half done; a second one ends the wait for it."""
+def _uninterrupted(action: Callable[[], None]) -> None:
+    """Complete an action despite an interrupt; a second interrupt ends the wait for it."""
     pool = ThreadPoolExecutor(1, thread_name_prefix="redline-end")
     done = pool.submit(action)
     pool.shutdown(wait=False)
@@ -340,7 +340,7 @@ def _undisturbed(action: Callable[[], None]) -> None:
 def _append_rows(body: Body, run: RunState, event: str, outcome: RunOutcome | None = None) -> None:
     for name, config in body.configurations.items():
         context = run.contexts[name]
-        # Before the first trial its start is durable, as each trial waits for what came before it.
+        # The row is durable before the first trial, as each trial waits for all earlier rows.
         context.tables.append_run(
             RunRow(
                 run_id=context.run_id,
@@ -367,7 +367,7 @@ def _append_rows(body: Body, run: RunState, event: str, outcome: RunOutcome | No
 
 @contextmanager
 def _logged_to(path: Path) -> Iterator[None]:
-    """Keep the warnings of libraries in a file."""
+    """Log the warnings of libraries to a file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handler = logging.FileHandler(path, delay=True, encoding="utf-8")
     handler.setLevel(logging.WARNING)

@@ -1,4 +1,4 @@
-"""What a command line says of a run itself."""
+"""The options of a run that are the same in every job."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class RunOptions:
-    """What the command line of any job that loads a cluster says of the run itself.
+    """The options that every job that loads a cluster has on its command line.
 
     Attributes:
-        out: where the run's own folder is made.
+        out: the folder that contains the run's own folder.
         tables: path or catalog name of the Delta tables; None for a folder in `out`.
         slots: tasks that share the load; None for as many as Spark can run at once.
-        dry_run: whether the plan is all that is wanted.
+        dry_run: whether the job only shows its plan.
         yes: whether a cluster with other users may be loaded without asking.
-        locks: whether the clusters' locks are taken.
-        metrics_at: host and port where Prometheus reads live values; None for nowhere.
-        notify_from: where the addresses of messages are, `env:NAME` or `file:PATH` each.
-        json_file: where the answer is written besides its place in `out`; None for nowhere.
+        locks: whether the run takes the clusters' locks.
+        metrics_at: host and port of the live values for Prometheus; None without them.
+        notify_from: the places of the messages' addresses, `env:NAME` or `file:PATH` each.
+        json_file: a further file for the answer; None without one.
     """
 
     out: Path
@@ -34,5 +34,5 @@ class RunOptions:
 
     @property
     def tables_or_default(self) -> str:
-        """Where the tables are."""
+        """The place of the Delta tables, with its default resolved."""
         return self.tables or str(self.out.absolute() / "tables")

@@ -1,4 +1,4 @@
-"""How runs end: the status and the exit code that summary.json and the tables have."""
+"""The outcome of a run: its status and its exit code, as in summary.json and the tables."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ NO_CONCLUSION = "no conclusion"
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """How a run ended.
+    """The outcome of a run.
 
     Attributes:
         status: `done`, `regression`, `overloaded`, `no conclusion`, `stopped by a guard`,
             `interrupted`, `terminated` or `failed`.
-        exit_code: what the command returns.
-        error: the sentence that the user is shown, or None.
+        exit_code: the exit code of the command.
+        error: the message to the user, or None.
     """
 
     status: str = "done"
@@ -35,10 +35,10 @@ class RunOutcome:
     error: str | None = None
 
     def checked_exit_code(self) -> int:
-        """The exit code.
+        """The exit code, if no message has to be shown with it.
 
         Raises:
-            NoConclusionError, RegressionError: where there is a sentence to be shown with it.
+            NoConclusionError, RegressionError: the outcome is of this kind and has a message.
         """
         kinds: tuple[type[RedlineError], ...] = (NoConclusionError, RegressionError)
         for kind in kinds:
@@ -47,17 +47,18 @@ class RunOutcome:
         return self.exit_code
 
 
-def finish(outcome: RunOutcome, reporter: Reporter, leave: Callable[[], object]) -> int:
-    """Leave the files of a result and end as the result says; its exit code.
+def finish(outcome: RunOutcome, reporter: Reporter, write_files: Callable[[], object]) -> int:
+    """Write the files of a run, and return the exit code of its outcome.
 
-    A file that cannot be written is told, and hides no result but a good one.
+    A file that cannot be written makes a successful outcome fail; beside any other outcome it is a
+    warning.
 
     Raises:
-        ConfigError: the result is good, and a file of it could not be written.
-        NoConclusionError, RegressionError: as the outcome says.
+        ConfigError: the outcome is successful, and a file could not be written.
+        NoConclusionError, RegressionError: the outcome is of this kind and has a message.
     """
     try:
-        leave()
+        write_files()
     except ConfigError as error:
         if not outcome.exit_code:
             raise
@@ -66,7 +67,7 @@ def finish(outcome: RunOutcome, reporter: Reporter, leave: Callable[[], object])
 
 
 def outcome_of(error: BaseException | None) -> RunOutcome:
-    """How a run ended that raised this, or nothing."""
+    """The outcome of a run that raised this error; None for a run without an error."""
     if error is None:
         return RunOutcome()
     interrupt = _interrupt_in(error)
@@ -82,7 +83,7 @@ def outcome_of(error: BaseException | None) -> RunOutcome:
 
 
 def _interrupt_in(error: BaseException) -> KeyboardInterrupt | None:
-    """An interrupt, or the one that was on its way while this broke."""
+    """The interrupt that is this error or led to it; None without one."""
     at: BaseException | None = error
     while at is not None:
         if isinstance(at, KeyboardInterrupt):

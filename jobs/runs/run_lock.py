@@ -1,4 +1,4 @@
-"""One driver for each run: two with one run id would write into each other's folder and tables."""
+"""The lock of a run: it admits one driver, as two would mix their files and rows."""
 
 from __future__ import annotations
 
@@ -14,27 +14,28 @@ from metrics.common.errors import TryLaterError
 from metrics.reporting.files import require_place
 
 FILE = ".driver"
-"""In the run's folder while it goes on: who drives it. The system frees it however that ends."""
+"""The lock file in the run's folder; it names the driver. The system unlocks it at every end."""
 
 _NO_LOCKS = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.EINVAL}
 
 
 @contextmanager
-def run_lock(folder: Path, told: str) -> Iterator[bool]:
-    """Be the only process that drives the run of a folder.
+def run_lock(folder: Path, holder: str) -> Iterator[bool]:
+    """Hold the lock of the run in a folder.
 
-    The cluster's lock keeps a second one away from every machine; this one says it before the
-    cluster is asked, and without that lock, for all machines that see the folder.
+    The cluster's lock excludes a second driver on every machine. This lock needs no cluster: it
+    excludes one before the cluster is opened, and also with --no-lock, on all machines that share
+    the folder.
 
     Args:
-        told: who drives the run, for a second one.
+        holder: the name of this driver, which a second driver reports.
 
-    Returns:
-        False where the file system of the folder has no locks.
+    Yields:
+        False where the file system of the folder has no locks, else True.
 
     Raises:
-        TryLaterError: another process drives it.
-        ConfigError: nothing can be written there.
+        TryLaterError: another process holds the lock.
+        ConfigError: the folder is not writable.
     """
     path = folder / FILE
     require_place("--out", path)
@@ -45,7 +46,7 @@ def run_lock(folder: Path, told: str) -> Iterator[bool]:
         return
     with file:
         file.truncate(0)
-        file.write(f"{told}, process {os.getpid()}\n")
+        file.write(f"{holder}, process {os.getpid()}\n")
         file.flush()
         try:
             yield True
@@ -54,9 +55,9 @@ def run_lock(folder: Path, told: str) -> Iterator[bool]:
 
 
 def is_locked(folder: Path) -> bool:
-    """Whether a process drives the run of a folder, as far as this machine can tell.
+    """Whether a process holds the lock of a run.
 
-    Where the folder's disk has no locks nobody can tell, and a run may well go on.
+    The answer is True for a lock file on a file system without locks, as the run may be running.
     """
     path = folder / FILE
     if not path.exists():
@@ -83,9 +84,9 @@ def _locked(path: Path) -> TextIO | None:
             if not isinstance(error, BlockingIOError):
                 raise
             raise TryLaterError(
-                f"{holder} goes on in {path.parent}; expected one driver for each run; wait for "
+                f"{holder} is running in {path.parent}; expected one driver for each run; wait for "
                 "its end, or stop it"
             ) from None
         if path.exists() and os.path.samestat(path.stat(), os.fstat(file.fileno())):
             return file
-        file.close()  # its holder ended and removed it in the meantime
+        file.close()  # the holder ended and removed the file in the meantime

@@ -20,7 +20,7 @@ from jobs.console.events import PhaseStarted, PlanShown, PointFinished, RunStart
 from jobs.live.followers import FollowedReporter, reporter_of
 from jobs.live.messages import Messages
 from jobs.live.metrics import LiveMetrics
-from jobs.options import Listening
+from jobs.options import ListenAddress
 from metrics.common.errors import ConfigError, GuardStopError, RegressionError
 from tests.support.commands import ROOT
 from tests.support.evidence import broker
@@ -101,7 +101,7 @@ def test_a_port_that_is_taken_is_told() -> None:
 
 
 def test_a_port_is_on_loopback_unless_a_host_is_given() -> None:
-    listening = Listening()
+    listening = ListenAddress()
     assert listening.convert("9464", None, None) == ("127.0.0.1", 9464)
     assert listening.convert("0.0.0.0:9464", None, None) == ("0.0.0.0", 9464)
     for wrong in ("x", "9464x", "70000", ""):
