@@ -3,9 +3,9 @@
 import sys
 from pathlib import Path
 
-from jobs.setup.shadows import shadow_words
+from jobs.setup.shadows import shadowing_problem
 
-if _shadowed := shadow_words(Path(__file__).parent.parent):
+if _shadowed := shadowing_problem(Path(__file__).parent.parent):
     # No module of this project can be imported here, so the message is written directly.
     sys.stderr.write(f"error: {_shadowed}\n")
     raise SystemExit(2)

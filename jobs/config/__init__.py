@@ -1,7 +1,6 @@
-"""Clusters, workloads and goals: read and checked once, at the edge, into frozen objects."""
+"""Clusters, workloads and goals, read from files and checked once into frozen objects."""
 
 from jobs.config.cluster import Cluster, TestbedOptions
-from jobs.config.metrics_section import Jmx, Metrics, Prometheus
 from jobs.config.goal import Goal, Search
 from jobs.config.loading import (
     Configuration,
@@ -13,6 +12,7 @@ from jobs.config.loading import (
     load_recorded,
     load_workload,
 )
+from jobs.config.metrics_section import Jmx, Metrics, Prometheus
 from jobs.config.security import Security
 from jobs.config.workload import Workload
 

@@ -19,7 +19,7 @@ from jobs.config.files import text_of
 from jobs.config.tokens import ClientCredentials, MskTokens, ReferencedToken
 from jobs.engine.network.options import ClientOptions, TokenProvider
 from jobs.engine.network.refusals import NO_GSSAPI
-from jobs.setup.children import keep_back
+from jobs.setup.child_environment import withhold
 from metrics.common.bounds import Text, UnexpectedError
 from metrics.common.errors import ConfigError
 
@@ -38,7 +38,7 @@ def _as_reference(value: Any) -> Any:
         kind, _, place = value.partition(":")
         if kind in ("env", "file", PROPERTIES) and place.strip():
             if kind == "env":
-                keep_back(place)
+                withhold(place)
             return value
     raise UnexpectedError(REFERENCE)
 
@@ -66,7 +66,7 @@ def read_secret(reference: str, key: str, of: str = "cluster ") -> str:
             f"the secret; put it into an environment variable or a file, and name that"
         )
     if kind == "env":
-        keep_back(place)
+        withhold(place)
         secret = os.environ.get(place, "")
         found = f"the environment variable {place} is not set or empty"
         remedy = f"set {place} before the run"
@@ -101,7 +101,7 @@ def token_provider(security: Security) -> TokenProvider:
     read = partial(_secret_of, security)
     if security.aws_region is not None:
         for variable in _AWS_VARIABLES:
-            keep_back(variable)
+            withhold(variable)
         provider: TokenProvider = MskTokens(security.aws_region)
     elif security.oauth_token_url is None:
         provider = ReferencedToken(partial(read, "token_from"))

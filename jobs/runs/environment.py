@@ -14,7 +14,7 @@ import psutil
 
 from jobs.cluster.admin import AdminError, ClusterInfo, KafkaAdmin
 from jobs.cluster.queries import changed_properties, features
-from jobs.setup.children import environment
+from jobs.setup.child_environment import child_environment
 from jobs.setup.version import __version__
 from metrics.sources.beans import Role
 from metrics.sources.source import NodeInfo
@@ -93,7 +93,7 @@ def commit_of(folder: Path) -> str | None:
 def _git(folder: Path, *arguments: str) -> str:
     done = subprocess.run(
         ["git", "-C", str(folder), *arguments],
-        env=environment(),
+        env=child_environment(),
         capture_output=True,
         text=True,
         check=True,

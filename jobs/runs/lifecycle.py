@@ -27,7 +27,7 @@ from jobs.runs.estimate import caveat_of
 from jobs.runs.outcome import RunOutcome, finish, outcome_of
 from jobs.runs.resumption import config_text
 from jobs.runs.run_lock import run_lock
-from jobs.spark.failures import spark_told
+from jobs.spark.failures import report_spark_failures
 from jobs.spark.session import cancel_group, run_interruptibly
 from jobs.trials.context import RunContext, Session
 from jobs.trials.history import TrialNumbering
@@ -207,11 +207,11 @@ def _execute(
     order.reporter.report(RunStarted(order.run_id, body.plan(order.folder)))
     try:
         with ExitStack() as stack:
-            with spark_told():
+            with report_spark_failures():
                 _open(body, run, stack, cluster, session)
                 body.resume(run)
             is_begun = True
-            with _recorded(body, run), spark_told():
+            with _recorded(body, run), report_spark_failures():
                 body.measure(run)
             opened = stack.pop_all()
     except BaseException as error:  # noqa: BLE001 - concludes the run, then raises again
@@ -316,7 +316,7 @@ def _recorded(body: Body, run: RunState) -> Iterator[None]:
     except BaseException as error:
         run.ended_by, run.recorded = error, body.outcome(error)
         try:
-            with spark_told():
+            with report_spark_failures():
                 _uninterrupted(partial(_append_rows, body, run, "finished", run.recorded))
         except RedlineError as second:
             warn(run.order.reporter, f"the tables have no row for the end of this run: {second}")

@@ -33,8 +33,8 @@ def resumed_trials(
 
     Args:
         config_text: the configuration to go on with, which must be the run's own.
-        environment: what there is now; the cluster must be the run's own. A testbed, which is
-            made anew, has to be alike.
+        environment: the present environment; the cluster must be the run's own. Brokers that each
+            run starts must be alike.
 
     Raises:
         ConfigError: there is no such run, it is done, or its plan or its cluster was another.

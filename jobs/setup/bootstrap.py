@@ -27,7 +27,7 @@ LOG_NAME = "setup.log"
 
 
 @dataclass(frozen=True)
-class Part:
+class PackageSet:
     """Of what the environment has: what is installed at one time.
 
     Attributes:
@@ -45,9 +45,9 @@ RUN_EXTRAS = ("spark", "charts", "live", "librdkafka", "msk")
 """Of our extras those that runs are made of; the others are for notebooks, wheels and development,
 and for Kerberos, which Linux has no wheel of."""
 
-RUNS = Part(".ready", "hashes.txt", (*RUN_EXTRAS, "dist"))
+RUNS = PackageSet(".ready", "hashes.txt", (*RUN_EXTRAS, "dist"))
 """What runs need, and `make dist`: executors get a wheel."""
-DEVELOPERS = Part(".ready-dev", "hashes-dev.txt", ("dev",))
+DEVELOPERS = PackageSet(".ready-dev", "hashes-dev.txt", ("dev",))
 """What tests, checks of style and benchmarks need besides."""
 
 BUILD_TOOLS = ("packaging", "setuptools", "wheel")
@@ -77,12 +77,12 @@ def set_up(root: Path) -> None:
     check_machine(root)
     log = _new_log()
     environment = root / ".venv"
-    _say(f"Set-up, once: packages into {environment}, jars into {log.parent}. The log is {log}.")
+    _print(f"Set-up, once: packages into {environment}, jars into {log.parent}. The log is {log}.")
     python = make_environment(environment)
-    _say("Installing the packages, about a minute...")
+    _print("Installing the packages, about a minute...")
     _install_first(python, root, log, BUILD_TOOLS)
     _install_first(python, root, log, FETCHERS)
-    _say("Resolving the jars of Delta, Kafka and the exporter meanwhile, about a minute...")
+    _print("Resolving the jars of Delta, Kafka and the exporter meanwhile, about a minute...")
     with ThreadPoolExecutor(2) as pool:
         jars = pool.submit(_run_jars, python, root)
         prepared = pool.submit(_prepare_spark, python, root, log)
@@ -90,7 +90,7 @@ def set_up(root: Path) -> None:
         jars.result()
         prepared.result()
     (environment / RUNS.stamp).write_text("")
-    _say(f"Set-up done in {time.monotonic() - started_s:.0f} s.")
+    _print(f"Set-up done in {time.monotonic() - started_s:.0f} s.")
 
 
 def add_developers(root: Path) -> None:
@@ -104,10 +104,10 @@ def add_developers(root: Path) -> None:
     if not (environment / RUNS.stamp).exists():
         raise ConfigError(f"{environment} is not set up; run make setup first.")
     log = _new_log()
-    _say(f"Installing what only developers need, once, about half a minute. The log is {log}.")
+    _print(f"Installing what only developers need, once, about half a minute. The log is {log}.")
     install(environment / "bin" / "python", root, log, DEVELOPERS)
     (environment / DEVELOPERS.stamp).write_text("")
-    _say(f"Installed in {time.monotonic() - started_s:.0f} s.")
+    _print(f"Installed in {time.monotonic() - started_s:.0f} s.")
 
 
 def make_environment(folder: Path) -> Path:
@@ -128,7 +128,7 @@ def make_environment(folder: Path) -> Path:
     return python
 
 
-def install(python: Path, root: Path, log: Path, part: Part) -> None:
+def install(python: Path, root: Path, log: Path, part: PackageSet) -> None:
     """Install all pins of a part, then this checkout, editable.
 
     What another system than Linux needs besides comes with the checkout.
@@ -149,7 +149,7 @@ def _install_first(python: Path, root: Path, log: Path, names: Sequence[str]) ->
     environment of pip's own.
     """
     chosen, building = log.with_name("some-hashes.txt"), log.with_name("building.cfg")
-    chosen.write_text(lines_of((root / "conf" / RUNS.pins).read_text(), names))
+    chosen.write_text(requirement_lines((root / "conf" / RUNS.pins).read_text(), names))
     building.write_text(STORED)
     known = [*_pip(python), *_KNOWN, str(chosen)]
     _run_pip(known, root, log, {"DIST_EXTRA_CONFIG": str(building)})
@@ -183,7 +183,7 @@ def _pip(python: Path) -> list[str]:
     return [str(python), "-m", "pip", "install", "--disable-pip-version-check", "--no-compile"]
 
 
-def lines_of(requirements: str, names: Sequence[str]) -> str:
+def requirement_lines(requirements: str, names: Sequence[str]) -> str:
     """The lines of some packages of a file of requirements, each with the hashes below it."""
     whole = requirements.replace("\\\n", "").splitlines()
     return "".join(f"{line}\n" for line in whole if _name_of(line) in names)
@@ -264,7 +264,7 @@ def _new_log() -> Path:
     return log
 
 
-def _say(line: str) -> None:
+def _print(line: str) -> None:
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 
-def archive_in(folder: Path, name: str, java: str, class_path: Sequence[str]) -> Path:
+def archive_path(folder: Path, name: str, java: str, class_path: Sequence[str]) -> Path:
     """Where the archive of this program on this Java is kept; it may not exist yet.
 
     The digest keeps two Javas, or two class paths, from undoing each other's.
@@ -21,11 +21,11 @@ def archive_in(folder: Path, name: str, java: str, class_path: Sequence[str]) ->
     return folder / f"{name}-{digest}.jsa"
 
 
-def to_write(draft: Path) -> list[str]:
+def write_options(draft: Path) -> list[str]:
     """Options of a JVM that leaves here, as it ends by itself, what it loaded."""
     return [f"-XX:ArchiveClassesAtExit={draft}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
 
 
-def to_read(archive: Path) -> list[str]:
+def read_options(archive: Path) -> list[str]:
     """Options of a JVM that starts from this archive; none where there is no such file."""
     return [f"-XX:SharedArchiveFile={archive}", "-Xlog:cds=off"] if archive.exists() else []

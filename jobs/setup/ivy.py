@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
-from jobs.setup.children import environment
+from jobs.setup.child_environment import child_environment
 from jobs.setup.preflight import java_command
 from metrics.common.errors import ConfigError
 
@@ -85,7 +85,7 @@ def retrieve(
         with log.open("w") as stream:
             done = subprocess.run(
                 _command(target, work),
-                env=environment(),
+                env=child_environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=stream,
                 stderr=subprocess.STDOUT,

@@ -13,7 +13,7 @@ import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from jobs.setup.children import environment
+from jobs.setup.child_environment import child_environment
 from jobs.setup.ivy import spark_jar
 from jobs.setup.jar_cache import JarCache
 from jobs.setup.places import cache_dir
@@ -65,7 +65,7 @@ def _compile(
     try:
         done = subprocess.run(
             command,
-            env=environment(),
+            env=child_environment(),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

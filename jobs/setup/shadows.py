@@ -15,7 +15,7 @@ NAMES = ("conf", "metrics", "search")
 """Ours beside `jobs`, which holds this module."""
 
 
-def shadow_words(ours: Path, names: Iterable[str] = NAMES) -> str:
+def shadowing_problem(ours: Path, names: Iterable[str] = NAMES) -> str:
     """Which other packages would be imported in place of ours, in a sentence; empty for none.
 
     Args:

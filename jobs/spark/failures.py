@@ -22,7 +22,7 @@ class SparkFailedError(ConfigError):
 
 
 @contextmanager
-def spark_told() -> Iterator[None]:
+def report_spark_failures() -> Iterator[None]:
     """What the end of Spark's driver breaks in here is told as such.
 
     Raises:

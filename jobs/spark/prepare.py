@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from jobs.setup.class_archive import to_write
+from jobs.setup.class_archive import write_options
 from jobs.spark.session import close_session, local_session, session_archive
 from metrics.common.errors import RedlineError
 
@@ -21,7 +21,7 @@ DUMP_TIMEOUT_S = 120.0
 """To write the archive takes 10 s on an idle machine."""
 
 
-def leave_archive() -> Path:
+def make_archive() -> Path:
     """Make the archive that local sessions start from, unless it is there; returns its path.
 
     Raises:
@@ -34,7 +34,7 @@ def leave_archive() -> Path:
     archive.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="classes-", dir=archive.parent) as folder:
         draft = Path(folder) / archive.name
-        session = local_session(2, "kafka-redline set-up", java_options=to_write(draft))
+        session = local_session(2, "kafka-redline set-up", java_options=write_options(draft))
         try:
             _use(session, f"{folder}/table")
         finally:
@@ -61,7 +61,7 @@ def _use(session: SparkSession, table: str) -> None:
 def main() -> int:
     """Leave the archive; returns the exit code. Without it sessions only start slower."""
     try:
-        leave_archive()
+        make_archive()
     except (RedlineError, OSError) as error:
         sys.stderr.write(f"no archive of Spark's classes: {error}\n")
         return 1

@@ -25,8 +25,8 @@ from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from jobs.setup.children import secrets_kept_back
-from jobs.setup.class_archive import archive_in, to_read
+from jobs.setup.child_environment import secrets_withheld
+from jobs.setup.class_archive import archive_path, read_options
 from jobs.setup.ivy import spark_jar
 from jobs.setup.jars import delta_jars
 from jobs.setup.java_jar import java_jar
@@ -128,7 +128,7 @@ def local_session(
     scratch = Path(tempfile.mkdtemp(prefix="redline-spark-"))
     log = log or scratch / "spark.log"
     try:
-        options = to_read(session_archive()) if java_options is None else java_options
+        options = read_options(session_archive()) if java_options is None else java_options
         conf = _local_conf(slots or max(2, os.cpu_count() or 2), app_name, scratch, options)
         conf.setAll(list((settings or {}).items()))
         session = _start(conf, log)
@@ -148,7 +148,7 @@ def session_archive() -> Path:
     spark = Path(pyspark.__file__).parent
     name = f"spark-{pyspark.__version__}"
     jars = [str(spark), *map(str, [*delta_jars(), *_files_jar()])]
-    return archive_in(Path(sys.prefix) / "var" / "classes", name, java_command(), jars)
+    return archive_path(Path(sys.prefix) / "var" / "classes", name, java_command(), jars)
 
 
 def _files_jar() -> list[Path]:
@@ -246,14 +246,18 @@ def _local_conf(slots: int, app_name: str, scratch: Path, java_options: Sequence
     conf.set("spark.driver.extraClassPath", os.pathsep.join(map(str, [*delta_jars(), *own_files])))
     conf.set("spark.local.dir", str(scratch / "local"))
     conf.set("spark.sql.warehouse.dir", str(scratch / "warehouse"))
-    options = [f"-Dderby.system.home={scratch}", *of_short_life(os.environ), *java_options]
+    options = [
+        f"-Dderby.system.home={scratch}",
+        *short_lived_jvm_options(os.environ),
+        *java_options,
+    ]
     conf.set("spark.driver.extraJavaOptions", shlex.join(options))
     # Workers import our packages from where this process does, whatever its folder.
     conf.set("spark.executorEnv.PYTHONPATH", str(Path(__file__).resolve().parents[2]))
     return conf
 
 
-def of_short_life(environ: Mapping[str, str]) -> tuple[str, ...]:
+def short_lived_jvm_options(environ: Mapping[str, str]) -> tuple[str, ...]:
     """Options of a JVM that lives for minutes, besides those that Java reads of the environment.
 
     A JVM that is given two garbage collectors does not start.
@@ -274,7 +278,7 @@ def _start(conf: SparkConf, log: Path) -> SparkSession:
         with log.open("ab") as stream:
             # Own streams also keep the JVM's start-up chatter off the terminal.
             launch: Any = launch_gateway  # it has no types
-            with secrets_kept_back():  # from the JVM, and from the Python workers that it starts
+            with secrets_withheld():  # from the JVM, and from the Python workers that it starts
                 gateway = launch(conf, {"stdout": stream, "stderr": stream})
         with _own_interrupts():
             context = SparkContext(conf=conf, gateway=gateway)
@@ -317,7 +321,7 @@ def _log_server_errors(context: SparkContext) -> None:
 def _submitted_session(app_name: str, settings: Mapping[str, str]) -> SparkSession:
     """The session of spark-submit; Delta is added where the submitter did not name it."""
     # A session takes its SQL extensions from the context's settings, not from the builder's.
-    conf = for_small_tables(SparkConf().setAppName(app_name))
+    conf = apply_small_table_settings(SparkConf().setAppName(app_name))
     conf.setAll([*DELTA.items(), *settings.items()])
     with _own_interrupts():
         context = SparkContext.getOrCreate(conf)
@@ -333,7 +337,7 @@ def _submitted_session(app_name: str, settings: Mapping[str, str]) -> SparkSessi
     return builder.getOrCreate()
 
 
-def for_small_tables(conf: SparkConf) -> SparkConf:
+def apply_small_table_settings(conf: SparkConf) -> SparkConf:
     """`SMALL_TABLES` where the submitter did not choose otherwise."""
     for name, value in SMALL_TABLES.items():
         conf.setIfMissing(name, value)

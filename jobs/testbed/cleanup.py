@@ -31,7 +31,7 @@ from jobs.testbed.places import (
     write_state,
     written_dirs,
 )
-from jobs.testbed.strays import carries, end_processes
+from jobs.testbed.strays import end_processes, has_testbed_id
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ _SAME_TIME_S = 1.0
 
 
 @dataclass(frozen=True)
-class Cleaned:
+class CleanupReport:
     """What was cleaned up after one testbed.
 
     Attributes:
@@ -101,7 +101,7 @@ def node_processes(state: State) -> list[psutil.Process]:
         try:
             if process.status() == psutil.STATUS_ZOMBIE or process.uids().real != mine:
                 continue
-            if not carries(process, state.spec.id):
+            if not has_testbed_id(process, state.spec.id):
                 continue
             born_s = created_s(process.pid)
         except (psutil.NoSuchProcess, psutil.AccessDenied):  # ended meanwhile, or not ours
@@ -116,14 +116,14 @@ def node_processes(state: State) -> list[psutil.Process]:
     return found
 
 
-def sweep(root: Path) -> list[Cleaned]:
+def sweep(root: Path) -> list[CleanupReport]:
     """Clean up after all testbeds whose supervisor is dead; the caller holds `root_lock`."""
     cleaned = []
     for folder in testbed_dirs(root):
         state = read_state(folder)
         if state is None:
             # Folders are made under the lock that we hold, so nobody is at work in it.
-            cleaned.append(Cleaned(folder.name, 0, disk_bytes([folder]), None))
+            cleaned.append(CleanupReport(folder.name, 0, disk_bytes([folder]), None))
             shutil.rmtree(folder, ignore_errors=True)
         elif not is_alive(state.supervisor or state.owner) and folder.exists():
             # It exists still, so its supervisor did not tidy up in this very moment.
@@ -131,7 +131,7 @@ def sweep(root: Path) -> list[Cleaned]:
     return cleaned
 
 
-def clean_up(folder: Path, state: State) -> Cleaned:
+def clean_up(folder: Path, state: State) -> CleanupReport:
     """End what still runs of a testbed without a supervisor, and keep only its logs."""
     processes = node_processes(state)
     end_processes(processes)
@@ -140,7 +140,7 @@ def clean_up(folder: Path, state: State) -> Cleaned:
     freed_bytes = disk_bytes(written_dirs(state.members))
     reason = state.reason or "its supervisor ended without stopping it (killed?)"
     kept = keep_logs(folder, replace(state, status=Status.FAILED, reason=reason, processes=()))
-    return Cleaned(state.spec.name, len(processes), freed_bytes, kept)
+    return CleanupReport(state.spec.name, len(processes), freed_bytes, kept)
 
 
 def keep_logs(folder: Path, state: State) -> Path:

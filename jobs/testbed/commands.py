@@ -7,22 +7,20 @@ from pathlib import Path
 
 import click
 
-from jobs.testbed.cleanup import Cleaned
+from jobs.testbed.cleanup import CleanupReport
+from jobs.testbed.client_access import cluster_file, submit_line
 from jobs.testbed.cores import available_cores, cores_of
 from jobs.testbed.cpu_groups import cpu_groups
+from jobs.testbed.detached import DetachedTestbed, down, failed_logs, status, up
 from jobs.testbed.handle import Testbed
+from jobs.testbed.handler_time import limit_lines
 from jobs.testbed.keys import FOLDER
-from jobs.testbed.link.carrying import passed, round_trip_s
+from jobs.testbed.link.line_process import read_counts, round_trip_s
 from jobs.testbed.model import HOST, Spec, State
 from jobs.testbed.places import line_counts
 from jobs.testbed.profile import BROKERS_MAX
-from jobs.testbed.properties import handlers_of
 from jobs.testbed.spark import SPARK_WORKERS_MAX, WORKER_SLOTS
-from jobs.testbed.standing import StandingTestbed, down, failed_logs, status, up
-from jobs.testbed.use import cluster_file, submit_line
 from metrics.common.errors import ConfigError
-from metrics.judging.thresholds import Indicators
-from metrics.planning.planted import HandlerTime
 from metrics.units import format_duration
 
 _name_option = click.option(
@@ -110,7 +108,7 @@ def down_command(name: str) -> None:
     if done.stopped is not None:
         click.echo(f"stopped {_title(done.stopped)}")
     for cleaned in done.cleaned:
-        click.echo(cleaned_line(cleaned))
+        click.echo(cleanup_line(cleaned))
     if done.stopped is None and not done.cleaned:
         click.echo(f'no testbed "{name}" was up, and nothing was left to clean')
 
@@ -142,8 +140,8 @@ def up_lines(started: Testbed) -> list[str]:
         f"  logs               {started.folder}",
         f"  cluster file       {cluster_file(started.folder)}",
         *_security_lines(started),
-        *held_lines(started.state.spec),
-        *planted_lines(started.state.spec),
+        *resource_lines(started.state.spec),
+        *limit_lines(started.state.spec),
         *link_lines(started.state),
         *_spark_lines(started),
         f"stop it with: redline testbed down --name {started.name}",
@@ -170,9 +168,9 @@ def link_lines(state: State) -> list[str]:
     return lines
 
 
-def passed_lines(state: State) -> list[str]:
+def packet_lines(state: State) -> list[str]:
     """What has crossed the link so far."""
-    counts = passed(line_counts(state.line)) if state.line else {}
+    counts = read_counts(line_counts(state.line)) if state.line else {}
     return [
         f"  {name.replace('_', ' '):17}  {each.packets:,} packets, {each.bytes / 1e6:,.1f} MB; "
         f"{each.lost:,} lost as asked"
@@ -204,7 +202,7 @@ def _security_lines(started: Testbed) -> list[str]:
     return [f"  security           {protocols}{jmx}; keys and users in {started.folder / FOLDER}"]
 
 
-def held_lines(spec: Spec) -> list[str]:
+def resource_lines(spec: Spec) -> list[str]:
     """To what the machine holds each broker, if to anything."""
     lines = []
     if spec.cpus is not None:
@@ -224,25 +222,7 @@ def _dir_lines(spec: Spec) -> list[str]:
     return [f"  log dirs           {spec.log_dirs} a broker, on one disk"] * (spec.log_dirs > 1)
 
 
-def planted_lines(spec: Spec) -> list[str]:
-    """The limit that was planted in the brokers, if one was."""
-    handlers = handlers_of(spec.broker_properties)
-    idle_min = Indicators().request_handler_idle_min
-    lines = []
-    for broker, stated_ms in spec.produce_handler_ms.items():
-        if not stated_ms:
-            lines.append(f"  planted, broker {broker}  no limit: 0 ms in a produce request")
-            continue
-        per_s = HandlerTime(stated_ms, handlers=handlers).requests_per_s(idle_min)
-        lines.append(
-            f"  planted, broker {broker}  {per_s:,.1f} produce requests/s at most: "
-            f"{handlers} {'handler' if handlers == 1 else 'handlers'} x {1 - idle_min:.2f} / "
-            f"{stated_ms:g} ms, before the own time of a request"
-        )
-    return lines
-
-
-def status_lines(reports: Sequence[StandingTestbed], failed: Sequence[Path]) -> list[str]:
+def status_lines(reports: Sequence[DetachedTestbed], failed: Sequence[Path]) -> list[str]:
     """What `status` says."""
     lines = []
     for report in reports:
@@ -259,7 +239,7 @@ def status_lines(reports: Sequence[StandingTestbed], failed: Sequence[Path]) -> 
             f"  disk               {used:.0f} MB of at most {limit:.0f} MB",
             f"  logs               {report.folder}",
             *link_lines(state),
-            *passed_lines(state),
+            *packet_lines(state),
         ]
         if state.spark_master is not None:
             lines.append(f"  Spark master       {state.spark_master}")
@@ -270,7 +250,7 @@ def status_lines(reports: Sequence[StandingTestbed], failed: Sequence[Path]) -> 
     return lines
 
 
-def cleaned_line(cleaned: Cleaned) -> str:
+def cleanup_line(cleaned: CleanupReport) -> str:
     """What `down` says of one leftover."""
     line = (
         f"cleaned what testbed {cleaned.name} left: {cleaned.processes} processes ended, "

@@ -171,7 +171,9 @@ class Testbed:
         A signal that ends it (SIGKILL, SIGTERM, SIGINT) is waited for. SIGSTOP makes it
         hang, SIGCONT lets it go on.
         """
-        self._order({"order": "signal", "node": self._known(broker_id), "signal": int(signum)})
+        self._send_order(
+            {"order": "signal", "node": self._require_broker(broker_id), "signal": int(signum)}
+        )
 
     def restart_broker(self, broker_id: int) -> None:
         """Start a broker again, with its data and ports; stops it before if it runs.
@@ -179,14 +181,14 @@ class Testbed:
         Returns when every broker that should run is registered. After a kill -9 that takes
         until the controller misses it (broker.session.timeout.ms, 9 s).
         """
-        self._order({"order": "restart", "node": self._known(broker_id)})
+        self._send_order({"order": "restart", "node": self._require_broker(broker_id)})
 
     def restart_controller(self) -> None:
         """Start the controller again, with its data and ports; brokers go on meanwhile.
 
         Returns when every broker that should run is registered with it.
         """
-        self._order({"order": "restart", "node": CONTROLLER_ID})
+        self._send_order({"order": "restart", "node": CONTROLLER_ID})
 
     def forget_page_cache(self) -> int:
         """Drop the brokers' log segments from the page cache; their size [B].
@@ -199,7 +201,7 @@ class Testbed:
     def detach(self) -> None:
         """Let it live on when this process ends; `redline testbed down` stops it."""
         with self._lock:
-            self._order({"order": "detach"})
+            self._send_order({"order": "detach"})
             self._close()
 
     def stop(self, *, is_hasty: bool = False, reason: str = "") -> None:
@@ -269,7 +271,7 @@ class Testbed:
         """Take note of the supervisor's end, if it has ended; for one that was detached."""
         self._process.poll()
 
-    def _known(self, broker_id: int) -> int:
+    def _require_broker(self, broker_id: int) -> int:
         if broker_id not in self.brokers:
             raise TestbedStateError(
                 f"testbed {self.name} has no broker {broker_id}; expected one of "
@@ -277,7 +279,7 @@ class Testbed:
             )
         return broker_id
 
-    def _order(self, message: Message) -> None:
+    def _send_order(self, message: Message) -> None:
         with self._lock:
             if self._is_stopped:
                 raise TestbedStateError(f"testbed {self.name} is stopped; start another one")

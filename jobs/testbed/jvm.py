@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from jobs.setup.class_archive import to_read, to_write
+from jobs.setup.class_archive import read_options, write_options
 from jobs.testbed.keys import SecurityFiles, write_secret
 from jobs.testbed.listeners import scram_arguments
 from jobs.testbed.model import Node, NodeRole, Spec
@@ -139,5 +139,5 @@ def _common(log: Path) -> list[str]:
 
 def _class_archive_options(spec: Spec, write_to: Path | None) -> list[str]:
     if write_to is not None:
-        return to_write(write_to)
-    return to_read(Path(spec.class_archive)) if spec.class_archive is not None else []
+        return write_options(write_to)
+    return read_options(Path(spec.class_archive)) if spec.class_archive is not None else []

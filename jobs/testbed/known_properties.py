@@ -98,13 +98,13 @@ def property_names(version: str) -> tuple[str, ...]:
     """
     kept = cache_dir() / "broker-properties" / f"kafka-{version}.txt"
     if not kept.exists():
-        names = _asked(version)
+        names = _query_kafka(version)
         kept.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(kept, "\n".join(names).encode())
     return tuple(kept.read_text(encoding="utf-8").split())
 
 
-def _asked(version: str) -> list[str]:
+def _query_kafka(version: str) -> list[str]:
     jars = kafka_jars(version)
     class_path = os.pathsep.join(map(str, (*jars, java_jar(NAME, SOURCE, jars))))
     command = [java_command(), "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", class_path]

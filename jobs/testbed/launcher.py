@@ -17,6 +17,7 @@ from jobs.setup.preflight import java_command
 from jobs.testbed.authorizer_java import NAME, SOURCE
 from jobs.testbed.channel import channel_pair
 from jobs.testbed.cleanup import own_record, root_lock, sweep
+from jobs.testbed.client_access import cluster_file, cluster_text
 from jobs.testbed.cores import available_cores, require_cores
 from jobs.testbed.cpu_groups import cpu_groups
 from jobs.testbed.errors import TestbedStateError
@@ -34,7 +35,6 @@ from jobs.testbed.places import (
 )
 from jobs.testbed.profile import Profile, adapted, load_profile
 from jobs.testbed.spark import SPARK_WORKERS_MAX, spark_home
-from jobs.testbed.use import cluster_file, cluster_text
 from metrics.common.errors import ConfigError
 
 READY_DEADLINE_S = 120.0

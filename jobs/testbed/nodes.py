@@ -14,8 +14,8 @@ from jobs.testbed.cores import available_cores, cores_of
 from jobs.testbed.cpu_groups import cpu_groups, group_name, remove_groups
 from jobs.testbed.jvm import MARKER, format_command, server_command, writes_archive
 from jobs.testbed.keys import make_security, write_secret
-from jobs.testbed.link.carrying import line_command, round_trip_s
 from jobs.testbed.link.devices import LinkDevices
+from jobs.testbed.link.line_process import line_command, round_trip_s
 from jobs.testbed.model import (
     CONTROLLER_ID,
     HOST,

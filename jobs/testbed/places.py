@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
-from jobs.setup.class_archive import archive_in
+from jobs.setup.class_archive import archive_path
 from jobs.setup.places import cache_dir
 from jobs.testbed.model import LineNode, Member, State
 
@@ -142,4 +142,4 @@ def disk_bytes(folders: Sequence[Path]) -> int:
 
 def class_archive(kafka_version: str, java: str, jars: Sequence[str]) -> Path:
     """The shared class archive of this Kafka on this Java; it may not exist yet."""
-    return archive_in(default_root() / CLASSES, f"kafka-{kafka_version}", java, jars)
+    return archive_path(default_root() / CLASSES, f"kafka-{kafka_version}", java, jars)

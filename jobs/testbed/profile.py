@@ -17,7 +17,7 @@ from jobs.config.link import Link
 from jobs.config.problems import config_error
 from jobs.config.source import parse_map
 from jobs.setup.kafka_release import DEFAULT_RELEASE, RELEASE
-from jobs.testbed.properties import AUTHORIZER_PROPERTY
+from jobs.testbed.handler_time import AUTHORIZER_PROPERTY
 from metrics.common.bounds import Number, Properties, UnexpectedError, Whole
 from metrics.common.errors import ConfigError
 

@@ -6,12 +6,10 @@ from collections.abc import Mapping
 
 import javaproperties
 
-from jobs.testbed.authorizer_java import HANDLER_TIME_PROPERTY, NAME
+from jobs.testbed.handler_time import handler_time_properties
 from jobs.testbed.listeners import listener_properties
 from jobs.testbed.model import CONTROLLER_ID, Node, NodeRole, Spec
-from metrics.planning.planted import HANDLERS_DEFAULT, HANDLERS_PROPERTY
 
-AUTHORIZER_PROPERTY = "authorizer.class.name"
 _REPLICAS_MAX = 3
 
 
@@ -30,7 +28,7 @@ def node_properties(spec: Spec, node: Node, controller_port: int, data_dirs: str
         properties["listeners"] = f"CONTROLLER://{node.address}"
     else:
         properties.update(listener_properties(node))
-        properties.update(_handler_time_properties(spec, node))
+        properties.update(handler_time_properties(spec, node.node_id))
     properties.update(
         {
             "process.roles": node.role.value,
@@ -42,19 +40,6 @@ def node_properties(spec: Spec, node: Node, controller_port: int, data_dirs: str
         }
     )
     return properties
-
-
-def handlers_of(broker_properties: Mapping[str, str]) -> int:
-    """Request handlers of a broker with these properties."""
-    return int(broker_properties.get(HANDLERS_PROPERTY, HANDLERS_DEFAULT))
-
-
-def _handler_time_properties(spec: Spec, node: Node) -> dict[str, str]:
-    """The authorizer whose answer to a produce request takes a stated time, if one is stated."""
-    stated_ms = spec.produce_handler_ms.get(str(node.node_id))
-    if stated_ms is None:
-        return {}
-    return {AUTHORIZER_PROPERTY: NAME, HANDLER_TIME_PROPERTY: str(round(stated_ms * 1e6))}
 
 
 def internal_topic_properties(brokers: int) -> dict[str, str]:

@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 _END_DEADLINE_S = 10.0
 
 
-def carries(process: psutil.Process, testbed_id: str) -> bool:
+def has_testbed_id(process: psutil.Process, testbed_id: str) -> bool:
     """True when the process has the testbed's id on its command line or in its environment.
 
     Raises:

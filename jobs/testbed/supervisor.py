@@ -20,14 +20,6 @@ from pathlib import Path
 
 from jobs.testbed.channel import ChannelClosedError, Message, MessageChannel
 from jobs.testbed.cleanup import keep_logs, own_record
-from jobs.testbed.endings import (
-    EndingError,
-    FailureError,
-    NodeEndedError,
-    disk_problem,
-    start_words,
-    words_of,
-)
 from jobs.testbed.inbox import Inbox
 from jobs.testbed.link.devices import LinkError
 from jobs.testbed.logs import says_address_in_use
@@ -36,6 +28,14 @@ from jobs.testbed.nodes import Nodes
 from jobs.testbed.places import FAILED, read_state, write_state
 from jobs.testbed.ports import PortAllocator, accepts, free_ports
 from jobs.testbed.processes import NodeProcess
+from jobs.testbed.shutdown_reasons import (
+    NodeEndedError,
+    StopRequestedError,
+    TestbedFailedError,
+    describe_end,
+    describe_failed_start,
+    disk_problem,
+)
 from jobs.testbed.stopping import Stopper
 
 log = logging.getLogger("jobs.testbed.supervisor")
@@ -74,16 +74,16 @@ class Supervisor:
             self._save(supervisor=own_record())
             self._bring_up()
             self._save(status=Status.READY)
-            self._tell({"event": "ready"})
+            self._send({"event": "ready"})
             self._watch()
-        except EndingError as ending:
+        except StopRequestedError as ending:
             if ending.reason:
                 self._fail("lost", ending.reason, is_hasty=ending.is_hasty)
             else:
                 self._end(is_hasty=ending.is_hasty)
         except NodeEndedError as lost:
-            self._fail("lost", words_of(lost.process))
-        except FailureError as failure:
+            self._fail("lost", describe_end(lost.process))
+        except TestbedFailedError as failure:
             self._fail(failure.kind, str(failure))
         except Exception as error:  # whatever it is, the JVMs must not outlive it
             log.exception("unexpected")
@@ -98,7 +98,7 @@ class Supervisor:
         try:
             self._nodes.make_link()
         except LinkError as error:
-            raise FailureError("start", str(error)) from None
+            raise TestbedFailedError("start", str(error)) from None
         self._nodes.make_security()
         for attempt in range(1, PORT_ATTEMPTS + 1):
             self._nodes.lay_out(self._allocate)
@@ -109,15 +109,15 @@ class Supervisor:
                     self._start_all(members, deadline_s)
             except NodeEndedError as ended:
                 if not says_address_in_use(ended.process.node):
-                    raise FailureError(
-                        "start", start_words(ended.process, self._state.spec.profile)
+                    raise TestbedFailedError(
+                        "start", describe_failed_start(ended.process, self._state.spec.profile)
                     ) from None
                 log.warning("attempt %d: somebody took a port of %s", attempt, ended.process.node)
                 self._nodes.kill_all()
                 self._nodes.processes.clear()
             else:
                 return
-        raise FailureError(
+        raise TestbedFailedError(
             "start",
             f"in {PORT_ATTEMPTS} attempts another process took one of its ports before the "
             "brokers did; stop what opens ports on this machine, and try again",
@@ -139,9 +139,11 @@ class Supervisor:
         finally:
             process.kill()
         if process.exit_code() != 0:
-            raise FailureError(
+            raise TestbedFailedError(
                 "start",
-                start_words(process, self._state.spec.profile, "the formatting of its log dir"),
+                describe_failed_start(
+                    process, self._state.spec.profile, "the formatting of its log dir"
+                ),
             )
 
     def _await_ready(self, deadline_s: float) -> None:
@@ -154,7 +156,7 @@ class Supervisor:
 
     def _check_deadline(self, deadline_s: float, missing: str) -> None:
         if self._clock_s() > deadline_s:
-            raise FailureError(
+            raise TestbedFailedError(
                 "start",
                 f"it is not ready after {self._state.spec.ready_deadline_s:.0f} s: {missing}; "
                 "stop other programs on this machine, or start fewer brokers",
@@ -173,24 +175,24 @@ class Supervisor:
         limit_bytes = self._state.spec.disk_limit_bytes
         problem = disk_problem(self._folder, self._nodes.used_bytes(), limit_bytes)
         if problem is not None:
-            raise FailureError("disk", problem)
+            raise TestbedFailedError("disk", problem)
 
     def _tick(self, timeout_s: float) -> None:
         """Wait for the next event, at most so long, and act on it."""
         for message in self._inbox.wait(timeout_s):
-            self._obey(message)
+            self._execute(message)
         if self._inbox.is_orphaned:
-            raise EndingError(is_hasty=True, reason="its owner ended without stopping it")
+            raise StopRequestedError(is_hasty=True, reason="its owner ended without stopping it")
         if self._inbox.terminations:
-            raise EndingError
+            raise StopRequestedError
         ended = self._nodes.ended()
         if ended is not None:
             raise NodeEndedError(ended)
 
-    def _obey(self, message: Message) -> None:
+    def _execute(self, message: Message) -> None:
         order = message["order"]
         if order == "stop":
-            raise EndingError(is_hasty=message["is_hasty"], reason=message["reason"])
+            raise StopRequestedError(is_hasty=message["is_hasty"], reason=message["reason"])
         if order == "detach":
             self._inbox.is_detached = True
             self._save(owner=None)
@@ -198,7 +200,7 @@ class Supervisor:
             self._signal(self._nodes.processes[message["node"]], message["signal"])
         elif order == "restart":
             self._restart(self._nodes.processes[message["node"]])
-        self._tell({"event": "done", "order": order})
+        self._send({"event": "done", "order": order})
 
     def _signal(self, process: NodeProcess, signum: int) -> None:
         """Send a signal; one that ends the process is waited for."""
@@ -227,7 +229,7 @@ class Supervisor:
             self._nodes.keep_class_archive()
         self._nodes.kill_all()
         shutil.rmtree(self._folder)
-        self._tell({"event": "stopped"})
+        self._send({"event": "stopped"})
 
     def _fail(self, kind: str, reason: str, *, is_hasty: bool = False) -> None:
         """Stop, keep the logs, and say why and where."""
@@ -240,13 +242,13 @@ class Supervisor:
         self._state = replace(self._state, status=Status.FAILED, reason=reason, processes=())
         keep_logs(self._folder, self._state)
         log.error("%s", message)
-        self._tell({"event": "failed", "kind": kind, "message": message})
+        self._send({"event": "failed", "kind": kind, "message": message})
 
     def _save(self, **changes: object) -> None:
         self._state = replace(self._state, **changes)  # type: ignore[arg-type]
         write_state(self._folder, self._state)
 
-    def _tell(self, message: Message) -> None:
+    def _send(self, message: Message) -> None:
         try:
             self._channel.send(message)
         except ChannelClosedError:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from jobs.engine.network.socket_watch import SocketTally
 from jobs.engine.network.tcp_info import SocketMemory, TcpInfo
-from jobs.setup.children import environment
+from jobs.setup.child_environment import child_environment
 from jobs.trials.control_server import TaskChannel
 from jobs.trials.watching import watching
 from metrics.traffic.pattern import Phases
@@ -160,7 +160,7 @@ def _list_sockets(commands: Iterable[tuple[str, ...]]) -> list[SocketEntry]:
         try:
             done = subprocess.run(
                 command,
-                env=environment(),
+                env=child_environment(),
                 capture_output=True,
                 text=True,
                 timeout=_SS_TIMEOUT_S,

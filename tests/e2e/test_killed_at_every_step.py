@@ -16,9 +16,9 @@ import pytest
 
 from jobs.cluster.connect import connect
 from jobs.cluster.topic_plan import PREFIX
+from jobs.testbed.client_access import cluster_file
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import start
-from jobs.testbed.use import cluster_file
 from metrics.common.errors import TryLaterError
 from metrics.tables.store import TableStore
 from tests.support.commands import COMMAND, RunningCommand, gone_within

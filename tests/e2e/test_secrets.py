@@ -19,10 +19,10 @@ import trustme
 
 from jobs.config.source import parse_map, yaml_text
 from jobs.setup.places import CACHE_VARIABLE
+from jobs.testbed.client_access import cluster_text
 from jobs.testbed.handle import Testbed
 from jobs.testbed.keys import SecurityFiles, key_and_certificates
 from jobs.testbed.launcher import start
-from jobs.testbed.use import cluster_text
 from metrics.tables.schema import SCHEMAS
 from metrics.tables.store import TableStore
 from tests.support.commands import ROOT, RunningCommand

@@ -51,7 +51,7 @@ def windows_under(
         seen = brokers.trial(topic, ON_BOTH, PRODUCER, producers, measure_s=8.0, warmup_s=warmup_s)
     for each in seen.evidence.brokers:
         log.warning(
-            "np %d, broker %d: %.1f requests/s, local %.2f ms, idle %.3f",
+            "%d producers, broker %d: %.1f requests/s, local %.2f ms, idle %.3f",
             *(
                 producers,
                 each.broker_id,

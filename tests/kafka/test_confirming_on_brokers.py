@@ -17,9 +17,9 @@ from jobs.runs.estimate import line_of
 from jobs.runs.lifecycle import RunOrder, execute
 from jobs.runs.limit import LimitRun
 from jobs.runs.resumption import replay
+from jobs.testbed.client_access import cluster_file
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import start
-from jobs.testbed.use import cluster_file
 from metrics.tables.store import TableStore
 from search.model import Verdict
 from tests.support.loaded_brokers import LoadedBrokers, loaded
@@ -36,7 +36,7 @@ STATED_MS = 20.0
 RATE_BYTES_PER_S = 62_500
 PRODUCER_PER_S = RATE_BYTES_PER_S / 16_384
 PLANTED = 0.8 * HANDLERS * 1000.0 / STATED_MS / PRODUCER_PER_S
-"""The limit if requests took nothing but the stated time [producers]: 21; half of it with one handler."""
+"""The limit if requests took only the stated time: 21, or half with one handler [producers]."""
 OWN_SHARE_MAX = 0.15
 """What a request takes besides, at most, on a machine that is busy with other things."""
 
@@ -94,7 +94,7 @@ class Meddling(RecordingReporter):
         if isinstance(event, TrialFinished):
             trial = event.trial
             idle = trial.evidence.handler_idle_min
-            log.warning("np %d, idle %s: %s, held %s", trial.load, idle, trial.verdict, trial.held)
+            log.warning("%d producers, idle %s: %s, held %s", trial.load, idle, trial.verdict, trial.held)
 
 
 def measured(config: Configuration, reporter: Meddling, folder: Path) -> dict[str, Any]:

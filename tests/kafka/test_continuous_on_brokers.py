@@ -14,8 +14,8 @@ from jobs.config import load
 from jobs.console.events import RecordingReporter, TrialFinished
 from jobs.runs.fixed_load import FixedLoad, FixedLoadRun
 from jobs.runs.lifecycle import RunOrder, execute
+from jobs.testbed.client_access import cluster_file
 from jobs.testbed.handle import Testbed
-from jobs.testbed.use import cluster_file
 from metrics.common.errors import NoConclusionError
 from metrics.reporting.summary import load_summary
 from metrics.tables.store import TableStore

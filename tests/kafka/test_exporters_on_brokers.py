@@ -19,7 +19,7 @@ from jobs.config.exporter_rules import load_rules
 from jobs.runs.environment import environment_of
 from jobs.testbed.handle import Testbed
 from metrics.judging.verdict import judge
-from metrics.sources.chooser import open_source
+from metrics.sources.jmx import open_source
 from metrics.sources.prometheus import PrometheusSource
 from metrics.sources.sample import BrokerSample
 from metrics.sources.shortcomings import CLIENT_ONLY, is_blind, shortcomings

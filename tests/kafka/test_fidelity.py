@@ -9,7 +9,7 @@ import pytest
 
 from jobs.cluster.connect import connect
 from jobs.testbed.launcher import start
-from metrics.sources.chooser import open_source
+from metrics.sources.jmx import open_source
 from tests.bench.fidelity import CASES, Case, Comparison
 
 if TYPE_CHECKING:

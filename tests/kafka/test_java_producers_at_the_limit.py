@@ -20,9 +20,9 @@ from jobs.console.events import RecordingReporter
 from jobs.runs.lifecycle import RunOrder, execute
 from jobs.runs.limit import LimitRun
 from jobs.setup.jars import kafka_tools_jars
+from jobs.testbed.client_access import cluster_file
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import start
-from jobs.testbed.use import cluster_file
 from metrics.judging.thresholds import Thresholds
 from metrics.judging.verdict import judge
 from metrics.sources.sampler import Sampler
@@ -66,7 +66,7 @@ def testbed() -> Iterator[Testbed]:
 
 @pytest.fixture
 def config(testbed: Testbed) -> Configuration:
-    """A limit near np 19.6; bisection ends at 18 and 24, whose idle is well off the threshold."""
+    """A limit near 19.6 producers; bisection ends at 18 and 24, whose idle is well off the threshold."""
     options = (
         "cluster.warm_up_max_s=20",
         f"workload.message_bytes=[{MESSAGE_BYTES}]",
@@ -131,7 +131,7 @@ def judged_with_java(
     )
     (window,) = windows
     log.warning(
-        "np %d with Java: idle %.3f, %.2f requests/s, %d of %d records: %s",
+        "%d producers with Java: idle %.3f, %.2f requests/s, %d of %d records: %s",
         *(producers, window.handler_idle, window.produce.per_s, grown, offered, found.verdict),
     )
     assert window.produce.per_s is not None

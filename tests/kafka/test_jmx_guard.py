@@ -17,7 +17,7 @@ from cryptography.x509 import load_pem_x509_certificate
 from jobs.testbed.keys import PASSWORD_OF_STORES, write_jmx_tls
 from metrics.common.errors import ConfigError
 from metrics.sources.access import JmxAccess
-from metrics.sources.chooser import open_source
+from metrics.sources.jmx import open_source
 from tests.bench.sampling import bare_jvm
 from tests.support.jmx_nodes import JmxNode, free_port
 

@@ -23,8 +23,8 @@ from jobs.testbed.commands import link_lines
 from jobs.testbed.errors import TestbedLostError
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import start
-from jobs.testbed.link.carrying import passed, round_trip_s
 from jobs.testbed.link.devices import DEVICE, device_name, link_problem
+from jobs.testbed.link.line_process import read_counts, round_trip_s
 from jobs.testbed.model import LINE_ID
 from jobs.testbed.places import line_counts
 from metrics.tables.store import TableStore
@@ -99,7 +99,7 @@ def test_a_run_loads_the_broker_from_the_other_end(tmp_path: Path, spark: SparkS
         testbed = opened.broker_control
         assert isinstance(testbed, Testbed)
         see_what_was_asked_for(testbed)
-        before = passed(line_counts_of(testbed))
+        before = read_counts(line_counts_of(testbed))
         order = RunOrder(RecordingReporter(), tmp_path, str(tmp_path / "tables"), "far")
         run = FixedLoadRun(config.in_full, FixedLoad(1_000, 4))
         assert execute(run, order, opened) == 0
@@ -116,7 +116,7 @@ def test_a_run_loads_the_broker_from_the_other_end(tmp_path: Path, spark: SparkS
         payload = int(row.acked_total) * 1_000
 
         def crossed() -> bool:
-            after = passed(line_counts_of(testbed))
+            after = read_counts(line_counts_of(testbed))
             return all(after[way].bytes - before[way].bytes > payload for way in after)
 
         assert becomes(crossed, 5.0)

@@ -28,9 +28,9 @@ from jobs.cluster.admin import KafkaAdmin
 from jobs.cluster.connect import client_of, connect
 from jobs.cluster.lock import GROUP, ClusterLock, LockGroup, RunLocks, holder_of, holder_words
 from jobs.cluster.opening import OpenCluster
+from jobs.testbed.client_access import cluster_file
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import start
-from jobs.testbed.use import cluster_file
 from metrics.common.errors import ConfigError, TryLaterError
 from tests.support.commands import RunningCommand
 from tests.support.kafka_fixtures import REFUSED_SOCKETS

@@ -37,7 +37,7 @@ pytestmark = [
 
 AWAY = offline_state(1)
 
-# The stated 60 ms with one handler: a limit near np 21 of three brokers, 14 of two.
+# The stated 60 ms with one handler: a limit near 21 producers of three brokers, 14 of two.
 PLANTED = (
     'cluster.testbed.properties={num.io.threads: "1"}',
     "workload.message_bytes=[1000]",
@@ -60,7 +60,7 @@ class Telling(RecordingReporter):
         if isinstance(event, TrialFinished):
             trial = event.trial
             idle, first = trial.evidence.handler_idle_min, event.reason
-            log.warning("%s, np %d, idle %s: %s", trial.state, trial.load, idle, trial.verdict)
+            log.warning("%s, %d producers, idle %s: %s", trial.state, trial.load, idle, trial.verdict)
             log.warning("  %s", first)
 
 
@@ -98,7 +98,7 @@ def test_the_rest_is_searched_and_the_broker_catches_up_under_load(
     assert execute(LimitRun(config), order) == 0
     points = json.loads((order.folder / "summary.json").read_text())["boundaries"]
     for point in points:
-        log.warning("%s: np %s, %s", point["state"], point["np_sustained"], point["notes"])
+        log.warning("%s: %s producers, %s", point["state"], point["np_sustained"], point["notes"])
     assert [point["state"] for point in points] == [ALL_BROKERS, AWAY, CATCHING_UP]
     whole, rest, catching = points
     # The two that are left lead half as many partitions more, so each has its limit at two thirds.

@@ -25,13 +25,13 @@ from jobs.console.events import RecordingReporter, TrialStarted
 from jobs.engine.network.options import OneToken
 from jobs.runs.fixed_load import FixedLoad, FixedLoadRun
 from jobs.runs.lifecycle import RunOrder, execute
+from jobs.testbed.client_access import cluster_text
 from jobs.testbed.handle import Testbed
 from jobs.testbed.keys import SecurityFiles, key_and_certificates
 from jobs.testbed.launcher import start
-from jobs.testbed.use import cluster_text
 from metrics.common.errors import ConfigError, NoConclusionError
 from metrics.sources.access import JmxAccess
-from metrics.sources.chooser import open_source
+from metrics.sources.jmx import open_source
 from metrics.tables.schema import SCHEMAS
 from metrics.tables.store import TableStore
 from tests.support.engine_bench import Bench

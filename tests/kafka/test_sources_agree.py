@@ -14,7 +14,7 @@ from jobs.config.exporter_rules import load_rules
 from jobs.testbed.handle import Testbed
 from metrics.judging.thresholds import Thresholds
 from metrics.judging.verdict import judge
-from metrics.sources.chooser import open_source
+from metrics.sources.jmx import open_source
 from metrics.sources.prometheus import PrometheusSource
 from metrics.sources.sample import BrokerSample
 from metrics.sources.sampler import Sampler

@@ -14,7 +14,7 @@ from jobs.testbed.handle import Testbed
 from metrics.common.errors import ConfigError
 from metrics.judging.verdict import judge
 from metrics.sources.beans import NETWORK_WAIT_NS, SILENT_MS, Role, beans_for, readings_of
-from metrics.sources.chooser import open_source
+from metrics.sources.jmx import open_source
 from metrics.sources.driver_jvm import DriverJvmSource
 from metrics.sources.sample import BrokerSample
 from metrics.sources.sampler import Sampler

@@ -15,14 +15,14 @@ from pathlib import Path
 import pytest
 
 from jobs.setup.jars import kafka_jars
+from jobs.testbed.client_access import cluster_text
+from jobs.testbed.detached import down, status
 from jobs.testbed.errors import TestbedDiskError, TestbedLostError, TestbedStartError
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import launch, make_spec, start
 from jobs.testbed.model import Spec, State
 from jobs.testbed.places import read_state, write_state
 from jobs.testbed.profile import adapted, load_profile
-from jobs.testbed.standing import down, status
-from jobs.testbed.use import cluster_text
 from tests.support.processes import becomes, processes_with
 
 pytestmark = pytest.mark.together

@@ -15,6 +15,7 @@ from jobs.setup.jars import kafka_jars
 from jobs.testbed import commands
 from jobs.testbed.channel import MessageChannel, channel_pair
 from jobs.testbed.cleanup import own_record
+from jobs.testbed.detached import find
 from jobs.testbed.errors import TestbedStateError
 from jobs.testbed.inbox import Inbox
 from jobs.testbed.launcher import make_spec, start
@@ -22,7 +23,6 @@ from jobs.testbed.model import HOST, State, Status
 from jobs.testbed.ports import accepts, free_ports
 from jobs.testbed.probe import registered_brokers
 from jobs.testbed.profile import adapted, load_profile
-from jobs.testbed.standing import find
 from jobs.testbed.supervisor import Supervisor
 from tests.support.processes import becomes, processes_with
 
@@ -67,7 +67,7 @@ def test_a_broker_is_killed_and_restarted_and_the_testbed_goes_on(tmp_path: Path
 
 
 def test_up_status_and_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jobs.testbed.standing.default_root", lambda: tmp_path)
+    monkeypatch.setattr("jobs.testbed.detached.default_root", lambda: tmp_path)
     monkeypatch.setattr("jobs.testbed.launcher.default_root", lambda: tmp_path)
 
     def run(*args: str) -> str:

@@ -19,7 +19,7 @@ import click
 from pyspark import SparkContext
 
 from jobs.entry import run
-from jobs.spark.failures import spark_told
+from jobs.spark.failures import report_spark_failures
 from jobs.spark.session import close_session, local_session
 
 
@@ -33,7 +33,7 @@ def command(how):
         if how == "killed":
             os.kill(SparkContext._gateway.proc.pid, signal.SIGKILL)
             spark.range(3).collect()
-        with spark_told():  # as a run is, while its driver can say what it has
+        with report_spark_failures():  # as a run is, while its driver can say what it has
             kept = [spark._jvm.java.util.BitSet(2**30) for _ in range(40)]
     finally:
         close_session(spark)

@@ -12,7 +12,7 @@ from jobs.checks.session import SessionReport, look_at_session
 from jobs.checks.slots import registered_slots
 from jobs.config import load_cluster, load_workload
 from jobs.testbed.ports import free_ports
-from jobs.trials.driver_line import control_of
+from jobs.trials.control_server import control_of
 from metrics.common.errors import ConfigError
 from tests.conftest import SPARK_SLOTS
 

@@ -14,10 +14,10 @@ from pyspark import SparkConf
 from pyspark.sql import SparkSession
 
 from jobs.spark.session import (
-    for_small_tables,
+    apply_small_table_settings,
     local_session,
-    of_short_life,
     session_archive,
+    short_lived_jvm_options,
 )
 
 ROOT = Path(__file__).parents[2]
@@ -65,10 +65,10 @@ def test_the_session_has_one_collector_unless_the_environment_names_another(
     beans = java.java.lang.management.ManagementFactory.getGarbageCollectorMXBeans()
     is_chosen = "GC" in os.environ.get("JAVA_TOOL_OPTIONS", "")
     assert is_chosen or {each.getName() for each in beans} == {"Copy", "MarkSweepCompact"}
-    usual = of_short_life({"JAVA_TOOL_OPTIONS": "-Xmx1g -XX:+UseStringDeduplication"})
+    usual = short_lived_jvm_options({"JAVA_TOOL_OPTIONS": "-Xmx1g -XX:+UseStringDeduplication"})
     assert "-XX:+UseSerialGC" in usual
     for name in ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS"):
-        of_users = of_short_life({name: "-Xmx1g -XX:+UseParallelGC"})
+        of_users = short_lived_jvm_options({name: "-Xmx1g -XX:+UseParallelGC"})
         assert of_users == tuple(each for each in usual if "GC" not in each)
 
 
@@ -158,7 +158,7 @@ def _in_a_process_of_its_own(code: str, folder: Path) -> subprocess.CompletedPro
 
 def test_a_submitter_who_chose_numbers_of_tasks_keeps_them() -> None:
     chosen = SparkConf(loadDefaults=False).set("spark.sql.shuffle.partitions", "64")
-    assert dict(for_small_tables(chosen).getAll()) == {
+    assert dict(apply_small_table_settings(chosen).getAll()) == {
         "spark.sql.shuffle.partitions": "64",
         "spark.databricks.delta.snapshotPartitions": "1",
         "spark.sql.files.minPartitionNum": "1",

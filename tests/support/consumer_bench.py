@@ -51,8 +51,8 @@ class ConsumerBench:
         values: dict[str, Any] = {
             "trial_id": uuid.uuid4().hex[:8],
             "topics": (self.topic,),
-            "np": 2,
-            "bpm": 1_000,
+            "producers": 2,
+            "message_bytes": 1_000,
             "rate_records_per_s": 300.0,
             "pool_bytes": 200_000,
             "leaders": tuple(self.assigned[p][0] for p in sorted(self.assigned)),

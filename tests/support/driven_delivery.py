@@ -83,7 +83,7 @@ class Driven:
                 continue
             done.append(action)
             if isinstance(action, Produce) and not self._is_answered:
-                self.delivery.written(action.connection, at_s)
+                self.delivery.handle_written(action.connection, at_s)
         self.now = now
         return done
 
@@ -92,13 +92,13 @@ class Driven:
         self.now = now
         _sent_s, batches = connection.in_flight[0]
         errors = {batch.partition: code for batch in batches}
-        self.delivery.answered(connection, errors, 0, now)
+        self.delivery.handle_produce_response(connection, errors, 0, now)
 
     def learn(self, connection: Connection, now: float, leaders: dict[int, int]) -> None:
         """The broker answers the oldest request, which asked for leaders."""
         self.now = now
         assert connection.in_flight[0][1] == []
-        self.delivery.learned(connection, leaders, now)
+        self.delivery.handle_metadata(connection, leaders, now)
 
     def tell(
         self, connection: Connection, now: float, code: int = 0, answer: tuple[int, int] = (-1, -1)
@@ -106,15 +106,15 @@ class Driven:
         """The coordinator answers the oldest request; returns what follows at once."""
         self.now = now
         assert connection.in_flight[0][1] == []
-        self.delivery.coordinated(connection, code, answer, now)
+        self.delivery.handle_coordinator_response(connection, code, answer, now)
         return self.until(now)
 
     def lose(self, connection: Connection, now: float, error: str = "ConnectionClosed") -> None:
         """The connection breaks."""
         self.now = now
-        self.delivery.lost(connection, error, now)
+        self.delivery.handle_lost(connection, error, now)
 
     def reopen(self, connection: Connection, now: float) -> None:
         """The connection is there again."""
         self.now = now
-        self.delivery.reopened(connection, now)
+        self.delivery.handle_reopened(connection, now)

@@ -22,7 +22,7 @@ from jobs.cluster.connect import connect
 from jobs.testbed.handle import Testbed
 from metrics.judging.thresholds import Thresholds, Validity
 from metrics.judging.verdict import judge
-from metrics.sources.chooser import open_source
+from metrics.sources.jmx import open_source
 from metrics.sources.sampler import Sampler
 from metrics.sources.source import MetricsSource, brokers_of, controllers_of
 from metrics.traffic.consumers import ConsumerOptions

@@ -30,7 +30,8 @@ def traffic(
         changes: of the pattern itself (`load`, `point_message_bytes`), or as
             `tests.support.patterns.pattern` takes them.
     """
-    own = {name: changes.pop(name) for name in ("axis", "load", "point_message_bytes") if name in changes}
+    names = ("axis", "load", "point_message_bytes")
+    own = {name: changes.pop(name) for name in names if name in changes}
     options: dict[str, Any] = {"linger_ms": 10.0, "topic": TopicOptions(replication_factor=2)}
     options |= changes
     made = pattern(

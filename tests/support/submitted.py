@@ -14,9 +14,9 @@ import psutil
 from jobs.cluster.connect import connect
 from jobs.cluster.topic_plan import PREFIX
 from jobs.setup.places import CACHE_VARIABLE, cache_dir
+from jobs.testbed.client_access import cluster_file
 from jobs.testbed.handle import Testbed
 from jobs.testbed.model import SPARK_MASTER_ID
-from jobs.testbed.use import cluster_file
 from tests.support.commands import ROOT, SPARK_SUBMIT, RunningCommand
 from tests.support.offsets import end_offsets_of
 from tests.support.processes import words_of

@@ -7,8 +7,8 @@ from pathlib import Path
 from jobs.config.experiment import Sweep, load_sweep
 from jobs.console.events import Reporter
 from jobs.runs.sweep.execution import SweepExecution, SweepOrder
+from jobs.testbed.client_access import cluster_file
 from jobs.testbed.handle import Testbed
-from jobs.testbed.use import cluster_file
 
 
 def sweep_of(folder: Path, testbed: Testbed, text: str) -> Sweep:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.setup.class_archive import archive_in, to_read
+from jobs.setup.class_archive import archive_path, read_options
 from jobs.spark import prepare
 
 
@@ -18,20 +18,20 @@ def java(tmp_path: Path) -> Path:
 
 
 def test_another_class_path_or_another_java_has_another_archive(tmp_path: Path, java: Path) -> None:
-    of_two = archive_in(tmp_path, "spark", str(java), ["a.jar", "b.jar"])
-    assert of_two == archive_in(tmp_path, "spark", str(java), ["a.jar", "b.jar"])
-    assert of_two != archive_in(tmp_path, "spark", str(java), ["a.jar"])
+    of_two = archive_path(tmp_path, "spark", str(java), ["a.jar", "b.jar"])
+    assert of_two == archive_path(tmp_path, "spark", str(java), ["a.jar", "b.jar"])
+    assert of_two != archive_path(tmp_path, "spark", str(java), ["a.jar"])
     java.unlink()
     (tmp_path / "newer").write_text("")
     java.symlink_to(tmp_path / "newer")
-    assert of_two != archive_in(tmp_path, "spark", str(java), ["a.jar", "b.jar"])
+    assert of_two != archive_path(tmp_path, "spark", str(java), ["a.jar", "b.jar"])
 
 
 def test_a_jvm_starts_without_an_archive_that_is_not_there(tmp_path: Path) -> None:
     archive = tmp_path / "spark.jsa"
-    assert to_read(archive) == []
+    assert read_options(archive) == []
     archive.touch()
-    assert f"-XX:SharedArchiveFile={archive}" in to_read(archive)
+    assert f"-XX:SharedArchiveFile={archive}" in read_options(archive)
 
 
 class Session:
@@ -60,7 +60,7 @@ def test_the_archive_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     archive = tmp_path / "classes" / "spark.jsa"
     session = Session(monkeypatch, archive, exit_code=0)
     for _ in range(2):
-        assert prepare.leave_archive() == archive
+        assert prepare.make_archive() == archive
     assert archive.read_text() == "classes"
     assert session.started == 1
     assert list(archive.parent.iterdir()) == [archive]
@@ -71,7 +71,7 @@ def test_an_archive_of_a_jvm_that_was_ended_is_not_kept(
 ) -> None:
     archive = tmp_path / "classes" / "spark.jsa"
     Session(monkeypatch, archive, exit_code=-9)
-    prepare.leave_archive()
+    prepare.make_archive()
     assert list(archive.parent.iterdir()) == []
 
 

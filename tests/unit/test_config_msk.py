@@ -20,7 +20,7 @@ from jobs.config.security import Security
 from jobs.config.tokens import MSK_TOKEN_S, MskTokens
 from jobs.engine.clients.librdkafka import connection_options
 from jobs.engine.network.refusals import why_not
-from jobs.setup.children import secrets_kept_back
+from jobs.setup.child_environment import secrets_withheld
 from metrics.common.errors import ConfigError
 
 KEY, SECRET, SESSION = "AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY", "session/token+"
@@ -115,7 +115,7 @@ def test_librdkafka_is_given_the_token_and_its_end() -> None:
 def test_credentials_stay_out_of_processes_that_are_started() -> None:
     provider = Security.model_validate(MSK).client_kwargs()[PROVIDER]
     show = [sys.executable, "-c", "import os; print(dict(os.environ))"]
-    with secrets_kept_back():
+    with secrets_withheld():
         shown = subprocess.run(show, capture_output=True, text=True, check=True).stdout
         assert signed(pickle.loads(pickle.dumps(provider)).token()), "kept since the first look"
     assert SECRET not in shown and SESSION not in shown

@@ -10,7 +10,7 @@ import pytest
 
 from jobs.config import load_cluster
 from jobs.config.security import Security, read_secret
-from jobs.setup.children import environment, secrets_kept_back
+from jobs.setup.child_environment import child_environment, secrets_withheld
 from metrics.common.errors import ConfigError
 
 SECRET = "hunter2"
@@ -162,9 +162,9 @@ def test_a_secret_of_the_environment_is_kept_from_processes_that_are_started(
     exporters = "cluster.metrics.host.prometheus={port: 9100, token_from: env:TEST_TOKEN}"
     load_cluster("example", [exporters])
     show = [sys.executable, "-c", "import os; print(dict(os.environ))"]
-    with secrets_kept_back():
+    with secrets_withheld():
         shown = subprocess.run(show, capture_output=True, text=True, check=True).stdout
     assert SECRET not in shown and "no secret" in shown
-    assert "no secret" in environment().values()
-    assert not any(SECRET in value for value in environment().values())
+    assert "no secret" in child_environment().values()
+    assert not any(SECRET in value for value in child_environment().values())
     assert read_secret("env:TEST_PASSWORD", "security.password_from") == SECRET

@@ -109,6 +109,6 @@ def test_a_run_that_goes_on_deletes_what_its_first_part_left_and_nothing_else(
 
 
 def test_a_testbed_has_nothing_to_clean() -> None:
-    with pytest.raises(ConfigError, match="is a testbed, and what its runs make ends with it"):
+    with pytest.raises(ConfigError, match="cluster testbed is started by each run"):
         CliRunner().invoke(cleanup, ["--cluster", "testbed"], standalone_mode=False,
                            catch_exceptions=False)  # fmt: skip

@@ -13,7 +13,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from jobs.setup.bootstrap import BUILD_TOOLS, DEVELOPERS, FETCHERS, RUNS, lines_of
+from jobs.setup.bootstrap import BUILD_TOOLS, DEVELOPERS, FETCHERS, RUNS, requirement_lines
 from tests.support.installed import owners
 
 ROOT = Path(__file__).parents[2]
@@ -144,6 +144,6 @@ def _modules(node: ast.AST) -> list[str]:
 
 @pytest.mark.parametrize("names", [BUILD_TOOLS, FETCHERS])
 def test_what_comes_first_is_known_by_its_hashes(names: tuple[str, ...]) -> None:
-    chosen = lines_of((ROOT / "conf" / RUNS.pins).read_text(), names).splitlines()
+    chosen = requirement_lines((ROOT / "conf" / RUNS.pins).read_text(), names).splitlines()
     assert {line.partition("==")[0].replace("_", "-") for line in chosen} == set(names)
     assert all(" --hash=sha256:" in line for line in chosen)

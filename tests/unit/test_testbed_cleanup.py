@@ -14,7 +14,7 @@ import psutil
 import pytest
 from click.testing import CliRunner
 
-from jobs.testbed import commands, standing
+from jobs.testbed import commands, detached
 from jobs.testbed.channel import ChannelClosedError, channel_pair
 from jobs.testbed.cleanup import (
     created_s,
@@ -26,14 +26,14 @@ from jobs.testbed.cleanup import (
     wait_gone,
 )
 from jobs.testbed.commands import parse_settings
-from jobs.testbed.endings import DISK_RESERVE_BYTES, disk_problem
+from jobs.testbed.detached import down, failed_logs, status
 from jobs.testbed.errors import TestbedStateError
 from jobs.testbed.jvm import MARKER
 from jobs.testbed.launcher import make_spec, refuse_namesake
 from jobs.testbed.model import HOST, Node, NodeRole, ProcessRecord, Spec, State, Status
 from jobs.testbed.places import FAILED_KEPT, read_state, write_state
 from jobs.testbed.profile import load_profile
-from jobs.testbed.standing import down, failed_logs, status
+from jobs.testbed.shutdown_reasons import DISK_RESERVE_BYTES, disk_problem
 from jobs.testbed.supervisor import main as supervise
 from metrics.common.errors import ConfigError
 from tests.support.processes import becomes
@@ -202,7 +202,7 @@ def test_a_supervisor_that_ends_just_as_it_is_looked_at_is_a_stopped_one(
     assert state is not None
     gone = ProcessRecord(2**22 + 1, time.time(), 1)  # above the highest id of a process
     write_state(folder, replace(state, supervisor=gone, processes=(gone,)))
-    monkeypatch.setattr(standing, "is_alive", lambda _record: True)
+    monkeypatch.setattr(detached, "is_alive", lambda _record: True)
     (report,) = status(tmp_path)
     assert report.memory_bytes == 0
     stopped = down("small", tmp_path).stopped
@@ -245,7 +245,7 @@ def test_the_disk_guard_speaks_of_its_limit_and_of_the_disk(
     class AlmostFull:
         free = DISK_RESERVE_BYTES - 1
 
-    monkeypatch.setattr("jobs.testbed.endings.shutil.disk_usage", lambda _: AlmostFull)
+    monkeypatch.setattr("jobs.testbed.shutdown_reasons.shutil.disk_usage", lambda _: AlmostFull)
     text = disk_problem(tmp_path, 5, 5)
     assert text is not None and "0.50 GB left" in text
 
@@ -265,7 +265,7 @@ def test_settings_are_taken_apart_at_the_first_equals_sign() -> None:
 def test_status_shows_what_runs_and_what_a_crash_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("jobs.testbed.standing.default_root", lambda: tmp_path)
+    monkeypatch.setattr("jobs.testbed.detached.default_root", lambda: tmp_path)
     result = CliRunner().invoke(commands.testbed, ["status"])
     assert result.output == "no testbed is up; start one with `redline testbed up`\n"
 

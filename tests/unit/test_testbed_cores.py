@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.testbed.commands import held_lines
+from jobs.testbed.commands import resource_lines
 from jobs.testbed.cores import available_cores, cores_of, require_cores
 from jobs.testbed.cpu_groups import CpuGroups, cpu_groups, remove_groups
 from jobs.testbed.nodes import Nodes
@@ -42,11 +42,11 @@ def test_more_cores_than_there_are_are_refused() -> None:
 def test_it_is_said_to_what_brokers_are_held(
     has_quota: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert held_lines(SPEC) == []
+    assert resource_lines(SPEC) == []
     groups = CpuGroups(Path("groups"), 2) if has_quota else None
     monkeypatch.setattr("jobs.testbed.commands.cpu_groups", lambda: groups)
     first = available_cores()[0]
-    lines = held_lines(replace(SPEC, brokers=1, cpus=1, log_dirs=4))
+    lines = resource_lines(replace(SPEC, brokers=1, cpus=1, log_dirs=4))
     if has_quota:
         assert lines[0] == "  cores              1 a broker, by the CPU quota of a control group"
         return

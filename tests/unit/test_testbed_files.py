@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from jobs.testbed import authorizer_java
-from jobs.testbed.commands import planted_lines
 from jobs.testbed.errors import TestbedStartError
+from jobs.testbed.handler_time import limit_lines
 from jobs.testbed.jvm import MARKER, format_command, server_command, writes_archive
 from jobs.testbed.logs import error_lines, says_address_in_use
 from jobs.testbed.model import (
@@ -97,16 +97,16 @@ def test_the_authorizer_reads_the_property_that_is_written() -> None:
 
 
 def test_the_planted_limit_is_said_of_each_broker() -> None:
-    assert planted_lines(SPEC) == []
+    assert limit_lines(SPEC) == []
     spec = replace(SPEC, produce_handler_ms={"1": 5.0, "2": 0.0})
-    first, second = planted_lines(spec)
+    first, second = limit_lines(spec)
     assert first == (
         "  planted, broker 1  320.0 produce requests/s at most: 2 handlers x 0.80 / 5 ms, "
         "before the own time of a request"
     )
     assert second == "  planted, broker 2  no limit: 0 ms in a produce request"
     one = replace(SPEC, broker_properties={}, produce_handler_ms={"1": 8.0})
-    assert "800.0 produce requests/s at most: 8 handlers" in planted_lines(one)[0]
+    assert "800.0 produce requests/s at most: 8 handlers" in limit_lines(one)[0]
 
 
 def test_rendering_escapes_as_java_reads_it() -> None:

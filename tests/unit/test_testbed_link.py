@@ -26,16 +26,16 @@ from jobs.config.link import LOSS, RATE, Link
 from jobs.engine.network import namespaces
 from jobs.engine.network.namespaces import Namespaces, inside
 from jobs.testbed import commands, facade
+from jobs.testbed.client_access import cluster_text
 from jobs.testbed.link import devices
-from jobs.testbed.link.carrying import line_command, passed
-from jobs.testbed.link.delay_line import DelayLine, Order
-from jobs.testbed.link.delaying import Direction, Passed, VaryingDelay
+from jobs.testbed.link.delay_line import DelayLine, DelayLineOptions
 from jobs.testbed.link.devices import NETWORK, LinkAddresses, link_problem, require_link
+from jobs.testbed.link.line_process import line_command, read_counts
+from jobs.testbed.link.packet_delay import Direction, PacketCounts, VaryingDelay
 from jobs.testbed.model import HOST, LINE_ID, LineNode, ProcessRecord, State, Status
 from jobs.testbed.nodes import Nodes
 from jobs.testbed.places import node_files, write_state
 from jobs.testbed.profile import Profile, adapted, load_profile, profile_of
-from jobs.testbed.use import cluster_text
 from metrics.common.errors import ConfigError
 from tests.support import patterns
 from tests.support.scripted_admin import ScriptedAdmin
@@ -213,7 +213,7 @@ def test_the_line_carries_both_ways_and_counts(
     ends: dict[str, socket.socket], tmp_path: Path
 ) -> None:
     counts, clock = tmp_path / "counts.json", [50.0]
-    order = Order(ends["line_b"].fileno(), ends["line_g"].fileno(), 0.02, 0.0, 0.0, 10**6,
+    order = DelayLineOptions(ends["line_b"].fileno(), ends["line_g"].fileno(), 0.02, 0.0, 0.0, 10**6,
                   9_000, 1, str(counts))  # fmt: skip
     line = DelayLine(order, lambda: clock[0])
     ends["generator"].send(b"produce")
@@ -227,14 +227,14 @@ def test_the_line_carries_both_ways_and_counts(
     clock[0] += 0.002
     line.step(0.0)
     assert (ends["brokers"].recv(100), ends["generator"].recv(100)) == (b"produce", b"answer")
-    assert passed(counts) == {}
+    assert read_counts(counts) == {}
     line.tell()
-    assert passed(counts) == {"to_brokers": Passed(1, 7), "to_generator": Passed(1, 6)}
+    assert read_counts(counts) == {"to_brokers": PacketCounts(1, 7), "to_generator": PacketCounts(1, 6)}
 
 
 def test_each_direction_loses_packets_of_its_own() -> None:
     def lost(name: str, seed: int) -> list[int]:
-        way = Order(0, 0, 0.0, 0.0, 0.5, 10**6, 9_000, seed, "").direction(name)
+        way = DelayLineOptions(0, 0, 0.0, 0.0, 0.5, 10**6, 9_000, seed, "").direction(name)
         seen = []
         for _ in range(100):
             way.take(b"x", 1.0)
@@ -249,7 +249,7 @@ def test_the_command_of_the_line_tells_the_order_and_whose_it_is(tmp_path: Path)
     link = Link("25ms", "1ms", loss="1%", mtu=1_500, held_bytes=99_999, seed=4)
     *_, order, marker = line_command(link, (7, 9), tmp_path / "c", "-Dredline.testbed=x")
     assert marker == "-Dredline.testbed=x"
-    assert Order(**json.loads(order)) == Order(
+    assert DelayLineOptions(**json.loads(order)) == DelayLineOptions(
         7, 9, 0.025, 0.001, 0.01, 99_999, 1_500, 4, f"{tmp_path}/c"
     )
 

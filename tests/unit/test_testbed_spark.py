@@ -20,6 +20,7 @@ from click.testing import CliRunner
 from jobs.config import load_cluster
 from jobs.testbed import commands
 from jobs.testbed.cleanup import node_processes
+from jobs.testbed.client_access import cluster_text, submit_line
 from jobs.testbed.launcher import make_spec
 from jobs.testbed.model import NodeRole, State, Status
 from jobs.testbed.nodes import Nodes
@@ -33,7 +34,6 @@ from jobs.testbed.spark import (
     spark_home,
 )
 from jobs.testbed.strays import end_processes, inheriting_processes
-from jobs.testbed.use import cluster_text, submit_line
 from metrics.common.errors import ConfigError
 from tests.support.processes import PATIENCE_S, becomes
 from tests.support.testbed_spec import SPEC

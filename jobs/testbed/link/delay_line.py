@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from jobs.testbed.link.delaying import Direction, VaryingDelay
+from jobs.testbed.link.packet_delay import Direction, VaryingDelay
 
 _BATCH = 64
 """Packets that are taken before the other direction has its turn."""
@@ -27,7 +27,7 @@ _NICENESS = -10
 
 
 @dataclass(frozen=True)
-class Order:
+class DelayLineOptions:
     """What the process is told.
 
     Attributes:
@@ -62,7 +62,9 @@ class Order:
 class DelayLine:
     """Both directions, on one thread."""
 
-    def __init__(self, order: Order, clock_s: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, order: DelayLineOptions, clock_s: Callable[[], float] = time.monotonic
+    ) -> None:
         self._order = order
         self._clock_s = clock_s
         to_brokers, to_generator = map(order.direction, ("to brokers", "to generator"))
@@ -132,7 +134,7 @@ class DelayLine:
 def main(order: str) -> None:
     """Hold packets back until ended."""
     os.setpriority(os.PRIO_PROCESS, 0, _NICENESS)
-    DelayLine(Order(**json.loads(order))).run()
+    DelayLine(DelayLineOptions(**json.loads(order))).run()
 
 
 if __name__ == "__main__":

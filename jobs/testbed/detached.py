@@ -1,0 +1,181 @@
+"""Testbeds that live between commands: up, status, down."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from jobs.testbed.cleanup import CleanupReport, is_alive, root_lock, sweep, wait_gone
+from jobs.testbed.errors import TestbedStateError
+from jobs.testbed.handle import Testbed
+from jobs.testbed.launcher import start
+from jobs.testbed.model import State, Status
+from jobs.testbed.places import (
+    FAILED,
+    default_root,
+    disk_bytes,
+    read_state,
+    testbed_dirs,
+    written_dirs,
+)
+
+_STOP_DEADLINE_S = 90.0
+_KILL_DEADLINE_S = 10.0
+
+# A detached supervisor is our child as long as we live: kept, so that we can reap it.
+_detached: list[Testbed] = []
+
+
+@dataclass(frozen=True)
+class DetachedTestbed:
+    """A testbed as `redline testbed status` shows it.
+
+    Attributes:
+        state: what its supervisor wrote last.
+        is_alive: False when its supervisor died and left something behind.
+        age_s: since it was ordered [s].
+        data_bytes: what its log dirs and Spark's folders take [B].
+        memory_bytes: resident memory of its JVMs, apart from Spark's executors [B].
+        folder: its files.
+    """
+
+    state: State
+    is_alive: bool
+    age_s: float
+    data_bytes: int
+    memory_bytes: int
+    folder: Path
+
+
+@dataclass(frozen=True)
+class StopReport:
+    """What `down` did.
+
+    Attributes:
+        stopped: the testbed of that name, or None when none was up.
+        cleaned: what it cleaned after testbeds whose supervisor had died.
+    """
+
+    stopped: State | None
+    cleaned: tuple[CleanupReport, ...]
+
+
+def up(
+    profile: str = "disk-bound",
+    *,
+    brokers: int | None = None,
+    kafka_version: str | None = None,
+    overrides: Mapping[str, object] | None = None,
+    name: str = "default",
+    spark_workers: int = 0,
+    root: Path | None = None,
+) -> Testbed:
+    """Start a testbed that lives on after this process; see `jobs.testbed.launcher.start`.
+
+    Raises:
+        ConfigError: as `start`, or one of this name is up already.
+    """
+    testbed = start(
+        profile,
+        brokers=brokers,
+        kafka_version=kafka_version,
+        overrides=overrides,
+        name=name,
+        spark_workers=spark_workers,
+        owned=False,
+        root=root,
+    )
+    _detached.append(testbed)
+    return testbed
+
+
+def status(root: Path | None = None) -> list[DetachedTestbed]:
+    """All testbeds that run, and those that a crash left; changes nothing."""
+    reports = []
+    for folder in testbed_dirs(root or default_root()):
+        state = read_state(folder)
+        if state is not None:
+            reports.append(_report(folder, state))
+    return reports
+
+
+def failed_logs(root: Path | None = None) -> list[Path]:
+    """Folders with the logs of testbeds that failed, the newest last."""
+    failed = (root or default_root()) / FAILED
+    if not failed.is_dir():
+        return []
+    return sorted(failed.iterdir(), key=lambda folder: folder.stat().st_mtime)
+
+
+def find(name: str = "default", root: Path | None = None) -> State | None:
+    """The ready testbed of this name that lives between commands, or None."""
+    for report in status(root):
+        spec = report.state.spec
+        is_ready = report.is_alive and report.state.status is Status.READY
+        if is_ready and spec.name == name and not spec.owned:
+            return report.state
+    return None
+
+
+def down(name: str = "default", root: Path | None = None) -> StopReport:
+    """Stop the testbed of this name, and clean up after all whose supervisor died.
+
+    A testbed that a running command owns is left alone, as it ends with that command.
+
+    Raises:
+        TestbedStateError: it does not end, even when killed.
+    """
+    root = root or default_root()
+    stopped = None
+    for report in status(root):
+        spec = report.state.spec
+        if report.is_alive and spec.name == name and not spec.owned:
+            _stop(report)
+            stopped = report.state
+    for testbed in _detached:
+        testbed.reap()
+    with root_lock(root):
+        cleaned = sweep(root)
+    return StopReport(stopped, tuple(cleaned))
+
+
+def _stop(report: DetachedTestbed) -> None:
+    """Ask the supervisor to stop everything; it has been looked at just now."""
+    record = report.state.supervisor or report.state.owner
+    if record is None:
+        return
+    for ask, patience_s in (
+        (psutil.Process.terminate, _STOP_DEADLINE_S),
+        (psutil.Process.kill, _KILL_DEADLINE_S),
+    ):
+        if not is_alive(record):
+            return
+        with suppress(psutil.NoSuchProcess):  # it has ended by itself just now
+            ask(psutil.Process(record.pid))
+        if wait_gone(record, patience_s):
+            return
+    raise TestbedStateError(
+        f"process {record.pid}, the supervisor of testbed {report.state.spec.name}, does not "
+        f"end even when killed; look at it and at {report.folder}, and try again"
+    )
+
+
+def _report(folder: Path, state: State) -> DetachedTestbed:
+    memory_bytes = 0
+    for record in state.processes:
+        if is_alive(record):
+            with suppress(psutil.NoSuchProcess):  # it has ended just now
+                memory_bytes += psutil.Process(record.pid).memory_info().rss
+    return DetachedTestbed(
+        state=state,
+        is_alive=is_alive(state.supervisor or state.owner),
+        age_s=time.time() - state.created_s,
+        data_bytes=disk_bytes(written_dirs(state.members)),
+        memory_bytes=memory_bytes,
+        folder=folder,
+    )
