@@ -40,7 +40,7 @@ _OF_RUN: Mapping[str, tuple[str, Sequence[str]]] = {
 _OF_TRIAL: Mapping[str, tuple[str, Sequence[str]]] = {
     "redline_trial_number": ("Number of the current trial", []),
     "redline_message_bytes": ("Message size of the current trial", []),
-    "redline_load": ("Load on the searched axis, by default producers", ["axis"]),
+    "redline_load": ("Load on the searched axis", ["axis"]),
     "redline_offered_bytes_per_second": ("Offered payload", []),
     "redline_achieved_bytes_per_second": ("Acknowledged payload", []),
     "redline_request_handler_idle_ratio": ("Idle share of the busiest broker's handlers",
@@ -85,8 +85,8 @@ class LiveMetrics:
             self._server, _ = start_http_server(port, host, self.registry)
         except OSError as error:
             raise ConfigError(
-                f"--metrics-port {host}:{port} is not available ({error.strerror}); expected a free "
-                "port of this machine; name another"
+                f"--metrics-port {host}:{port} is not available ({error.strerror}); expected a "
+                "free port of this machine; name another"
             ) from None
 
     @property

@@ -1,4 +1,4 @@
-"""Opening all that a run needs, in the order in which a mistake costs least."""
+"""The context of a run: opens all its resources, the cheapest checks first."""
 
 from __future__ import annotations
 
@@ -43,34 +43,34 @@ from metrics.trial.evidence import ClusterFacts
 
 
 def open_session(stack: ExitStack, slots: int | None, log: Path | None = None) -> Session:
-    """A session for as long as the stack is; several sides can share it.
+    """Open a session that the stack closes; several sides can share it.
 
     Args:
         slots: tasks of a local session; None for one per core.
-        log: where Spark and its Python workers write; a temporary file by default.
+        log: the log of Spark and its Python workers; a temporary file by default.
     """
     is_ours = SparkSession.getActiveSession() is None
     spark = local_session(slots, log=log)
-    if is_ours:  # else whoever started it may go on with it
+    if is_ours:  # else its owner may still need it
         stack.callback(close_session, spark)
     return Session(spark, stack.enter_context(control_of(spark)))
 
 
 @dataclass(frozen=True)
 class ContextFactory:
-    """What to open.
+    """Opens the context of one side of a run.
 
     Attributes:
-        folder: of the run, for logs.
+        folder: the run's folder, for logs.
         tables: path or catalog name of the Delta tables.
         slots: tasks that share a trial's load; None for one per core of a local session,
-            and for all that another one has.
-        resumes: True when `run_id` names a run to go on with.
-        session: to share with another side; None for one of its own.
-        cluster: that another side has opened and shares; None for one of its own.
-        locks: to take the cluster's from before it is loaded; None to take none.
+            or for all slots of another session.
+        resumes: whether the run continues an earlier part.
+        session: a session shared with another side; None to open one.
+        cluster: an open cluster shared with another side; None to open one.
+        locks: takes the cluster's lock before any load; None for a run without locks.
         member: the case of a sweep that the run measures.
-        numbering: numbers the trials; the sides of a comparison share it.
+        numbering: the numbering of the trials; the sides of a comparison share it.
     """
 
     config: Configuration
@@ -87,7 +87,7 @@ class ContextFactory:
     numbering: TrialNumbering = field(default_factory=TrialNumbering)
 
     def open(self, stack: ExitStack) -> RunContext:
-        """Everything open, for as long as the stack is.
+        """Open the cluster, the session, the metrics and the tables; the stack closes them.
 
         Raises:
             ConfigError: cluster, session and configuration do not fit each other, or the user
@@ -112,7 +112,7 @@ class ContextFactory:
         lock = None
         if self.locks is not None:
             lock = self.locks.take(opened, partial(warn, self.reporter), stack)
-        # A run that is resumed may have left a topic behind, which is not to be written to.
+        # An earlier part of a resumed run may have left a topic, which must not be used again.
         name = f"{self.run_id}-{secrets.token_hex(2)}" if self.resumes else self.run_id
         topics = Topics(opened.admin, name)
         for each in config.goals:
@@ -122,25 +122,31 @@ class ContextFactory:
         context = self._context(opened, topics, stack, lock, open_spark())
         if lock is not None:
             lock.require()
-            if self.resumes:  # with the lock held, nobody else loads what has this run's name
-                self._delete_left(opened)
+            if self.resumes:  # with the lock held, no other process uses the run's topics
+                self._delete_leftovers(opened)
         return context
 
-    def _delete_left(self, opened: OpenCluster) -> None:
-        """What an earlier part of this run left, which was killed."""
+    def _delete_leftovers(self, opened: OpenCluster) -> None:
+        """Delete what a killed earlier part of this run left on the cluster."""
         admin = opened.admin
         try:
             named = leftovers(admin.topic_names(), admin.empty_groups())
             own = [each for each in named if each.is_of(self.run_id)]
         except AdminError as error:
-            warn(self.reporter, f"what an earlier part of the run left stays: {error}")
+            warn(
+                self.reporter,
+                f"leftovers of an earlier part of the run stay on the cluster: {error}",
+            )
             return
         troubles = delete_leftovers(admin, own)
         for trouble in troubles:
             warn(self.reporter, trouble)
         if own:
             gone = len(own) - len(troubles)
-            note(self.reporter, f"deleted {gone} of {len(own)} that an earlier part of it left")
+            note(
+                self.reporter,
+                f"deleted {gone} of {len(own)} leftovers of an earlier part of the run",
+            )
 
     def _phase(self, text: str) -> None:
         self.reporter.report(PhaseStarted(text))

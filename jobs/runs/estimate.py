@@ -1,4 +1,4 @@
-"""What a run will take, before any load: trials, time, bytes."""
+"""Estimates of a run before any load: trials, time and bytes."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from search.line import Line
 from search.signals import Signals
 
 STAGE_OVERHEAD_S = 3.0
-"""A trial beside its warm-up and window: a look at the brokers at rest, launching the barrier
-stage, agreeing on the start, draining and judging [s]; measured 1.5 to 3 on two cores, and some
-seconds more after an overload, until the brokers are at rest."""
+"""Overhead of a trial beside warm-up and window: a look at the brokers at rest, the launch of the
+barrier stage, agreeing on the start, draining and judging [s]; measured 1.5 to 3 on two cores, and
+some seconds more after an overload, until the brokers are at rest."""
 
 SPARK_S = 10.0
 """The start of Spark, and of its Python workers [s]; measured 8 to 13 on two cores."""
@@ -35,21 +35,21 @@ LOOKS_S = 10.0
 measured 6 to 14 on two cores."""
 
 WARM_UP_S = 20.0
-"""Load before the first trial, where cold brokers get it [s]; it ends as soon as they are warm."""
+"""Longest load that warms cold brokers before the first trial [s]; it ends once they are warm."""
 
 
 def starting_s(cluster: Cluster) -> float:
-    """What a run takes beside its trials [s]."""
+    """The time that a run takes beside its trials [s]."""
     return SPARK_S + brokers_s(cluster) + LOOKS_S
 
 
 def brokers_s(cluster: Cluster) -> float:
-    """What the brokers take to start and to be warm [s]."""
+    """The time until the brokers are started and warm [s]."""
     return cluster.start_s + min(WARM_UP_S, cluster.warm_up_max_s)
 
 
 def line_of(workload: Workload, goal: Goal, brokers: int) -> Line:
-    """The boundary line that a goal asks for, as the search takes it."""
+    """The boundary line to search for a goal."""
     search = goal.search
     signals = Signals(
         achieved_min=goal.indicators.achieved_min,
@@ -78,7 +78,7 @@ def line_of(workload: Workload, goal: Goal, brokers: int) -> Line:
 
 
 def confirmation_of(workload: Workload, goal: Goal) -> Confirmation:
-    """How long a limit is held: time counts while the brokers are loaded."""
+    """How long a limit is held; only time under load counts."""
     return Confirmation.lasting(goal.search.confirm_s, workload.trial.load_s)
 
 
@@ -102,14 +102,14 @@ def payload_rate(workload: Workload, goal: Goal) -> ProducerRate:
 
 
 def trial_s(workload: Workload) -> float:
-    """How long one trial takes, all phases [s]."""
+    """The duration of one trial, all phases [s]."""
     return workload.trial.load_s + STAGE_OVERHEAD_S
 
 
 def plan_of(config: Configuration, out: Path | None = None) -> Plan:
     """The plan of a search, forecast on simulated clusters.
 
-    `write_bytes_max`, `peak_mb_per_s` and `disk_bytes_max` are what one run in ten exceeds.
+    One run in ten exceeds `write_bytes_max`, `peak_mb_per_s` and `disk_bytes_max`.
     """
     cluster, workload, goal = config.cluster, config.workload, config.goal
     one_s = trial_s(workload)
@@ -146,12 +146,14 @@ def plan_of(config: Configuration, out: Path | None = None) -> Plan:
 def on_disk(
     topic: TopicOptions, brokers: int | None, written: float, peak_bytes_per_s: float
 ) -> float:
-    """What the brokers hold of a size at most, whose topics go before the next one's come [B].
+    """Upper bound of the bytes that the brokers hold at a time [B].
+
+    The topics of one message size are deleted before those of the next size are created.
 
     Args:
-        brokers: None while unknown; then retention is not reckoned with.
-        written: at the size, with all replicas [B].
-        peak_bytes_per_s: likewise [B/s].
+        brokers: number of brokers; None while unknown, which leaves out retention.
+        written: bytes written at the size, with all replicas [B].
+        peak_bytes_per_s: the highest rate of writing, with all replicas [B/s].
     """
     if brokers is None:
         return written
@@ -160,10 +162,10 @@ def on_disk(
 
 
 def describe_producer(workload: Workload) -> str:
-    """One producer's pattern in words."""
+    """The pattern of one producer as text."""
     producer = workload.producer
     if producer.rate is not None:
-        rate = "closed loop, as fast as it is let"
+        rate = "closed loop, as fast as brokers acknowledge"
     elif producer.rate_bytes_per_s is not None:
         rate = f"{producer.rate_bytes_per_s / 1e6:g} MB/s"
     else:
@@ -188,14 +190,13 @@ def _notes(cluster: Cluster, workload: Workload) -> tuple[str, ...]:
         return (*own, network)
     window_s = workload.trial.measure_s
     text = (
-        f"a window of {window_s:g} s shows followers that fall behind where the brokers' "
+        f"a window of {window_s:g} s shows followers that fall behind if the brokers' "
         f"replica.lag.time.max.ms is at most {1000 * window_s / LAG_CHECKS:.0f} (Kafka's default "
-        "is 30000): it is read before any load, and where it is more, the run asks for a longer "
-        "window or a lower setting"
+        "is 30000); the run reads the setting before any load, and stops where it is higher"
     )
     return (*own, text, network)
 
 
 def caveat_of(config: Configuration, shortcomings: Sequence[str] = ()) -> str:
-    """What a reader of the figures must know about the cluster and its metrics."""
+    """The caveat of the figures: limits of the cluster and of its metrics."""
     return "; ".join([*config.cluster.caveats, *shortcomings])

@@ -1,6 +1,4 @@
-"""All checks that can be made before any load, in order; an early problem ends none of the rest
-but those that need what it lacks.
-"""
+"""All checks before any load, in order. A problem skips only the checks that depend on it."""
 
 from __future__ import annotations
 
@@ -30,13 +28,13 @@ Opened = TypeVar("Opened")
 
 @dataclass(frozen=True)
 class ExaminationScope:
-    """What to examine, as the options of a job name it.
+    """The scope of an examination, from the options of a job.
 
     Attributes:
-        out: where results would go.
+        out: the folder of the results.
         tables: path or catalog name of the Delta tables; None for a folder of `out`.
-        slots: tasks that were asked for; None for all that there are.
-        starts: whether brokers that a run starts are started for the checks, and stopped after them.
+        slots: requested tasks; None for all that Spark has.
+        starts: whether to start brokers that a run would start, and stop them after the checks.
         locks: whether the run would take the cluster's lock.
     """
 
@@ -53,10 +51,10 @@ class ExaminationScope:
 
 @dataclass
 class Examination:
-    """Makes the checks of an order, and collects what they find.
+    """Makes the checks of a scope, and collects their findings.
 
     Args:
-        reporter: hears what is being looked at.
+        reporter: shows the progress.
     """
 
     order: ExaminationScope
@@ -64,16 +62,16 @@ class Examination:
     findings: list[Finding] = field(default_factory=list)
 
     def make(self) -> list[Finding]:
-        """All findings, in the order of the checks. Whatever was opened is closed again."""
+        """Make all checks, close what they opened, and return the findings in order."""
         cluster, workload, config = self._configuration()
-        self._phase("looking at this machine")
+        self._phase("checking this machine")
         order = self.order
         self.findings += machine_findings(order.out, cluster)
         self.findings += place_findings(order.out, order.tables)
         with ExitStack() as stack:
             opened = None if cluster is None else self._cluster(cluster, stack)
             if opened is not None and config is not None:
-                self._phase("asking the cluster what it would permit")
+                self._phase("checking the cluster and its permissions")
                 self.findings += cluster_findings(opened, config, order.locks)
             self._phase("starting Spark")
             session = self._try("Spark", lambda: open_session(stack, self.order.slots))
@@ -108,16 +106,14 @@ class Examination:
             return None
         opened = self._try(check, lambda: open_cluster(cluster, self.reporter, stack))
         if opened is not None:
-            self.findings.append(
-                ok(check, f"reached and let in; its id is {opened.info.cluster_id}")
-            )
+            self.findings.append(ok(check, f"connected; its id is {opened.info.cluster_id}"))
         return opened
 
     def _executors(
         self, session: Session, cluster: Cluster, workload: Workload, opened: OpenCluster | None
     ) -> None:
         addresses = opened.info.addresses if opened else {}
-        self._phase("looking at Spark's executors")
+        self._phase("checking Spark's executors")
         report = self._try(
             "Spark's executors",
             lambda: look_at_session(

@@ -1,4 +1,4 @@
-"""What clients see when a broker dies: how long until every leader serves again, and the cost."""
+"""A failover: the time from a broker's death until every leader serves again, and its cost."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ class FailoverRun(FixedLoadRun):
     """Holds a load for one trial, and kills a broker in its window."""
 
     def measure(self, run: RunState) -> None:
-        """Hold, kill, and start the broker again.
+        """Hold the load, kill a broker in its window, and start the broker again.
 
         Raises:
-            NoConclusionError: no broker was killed, or not every leader served again while the
-                load lasted.
+            NoConclusionError: no broker was killed, or not every leader served again during the
+                load.
         """
         cluster = run.context.cluster
         assert cluster.broker_control is not None, "see load_sweep"
@@ -34,7 +34,9 @@ class FailoverRun(FixedLoadRun):
         counts = trial.evidence.client.counts
         if not stop.has_killed:
             why = "; ".join(each.text for each in trial.reasons)
-            raise NoConclusionError(f"no broker was killed, as the load did not come so far: {why}")
+            raise NoConclusionError(
+                f"no broker was killed, as the load ended before its window: {why}"
+            )
         if not trial.is_valid:
             raise NoConclusionError(
                 f"the trial in which broker {stop.victim} was killed was INVALID: "
@@ -42,8 +44,8 @@ class FailoverRun(FixedLoadRun):
             )
         if stop.leaders_back_s is None:
             raise NoConclusionError(
-                "not every partition had a leader that lives again while the load lasted; expected "
-                "all, or nobody knows how long it takes; raise workload.trial.measure_s"
+                "some partitions had no live leader until the end of the load; expected a leader "
+                "for all, as the time is unknown otherwise; raise workload.trial.measure_s"
             )
         note(
             run.order.reporter,

@@ -1,4 +1,4 @@
-"""One traffic pattern held at a fixed load, trial after trial, each judged on its own."""
+"""A fixed load: one traffic pattern, held in trials that are judged one by one."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ from search.model import Verdict
 
 @dataclass(frozen=True)
 class FixedLoad:
-    """What to hold, and for how long.
+    """The load to hold, and its duration.
 
     Attributes:
         message_bytes: message size [B].
-        load: on the goal's axis.
-        trials: how many, one after the other, when `duration_s` is None.
-        duration_s: instead one load without a gap, of as many windows as it takes [s].
-        profile: what share of it is offered at which time, where it has a duration.
-        must_be_sustained: whether a trial that is OVERLOADED makes the run a failure.
+        load: the load on the goal's axis.
+        trials: number of trials, when `duration_s` is None.
+        duration_s: duration of one load without a gap, judged in windows [s]; replaces `trials`.
+        profile: the share of the load that is offered over time; requires `duration_s`.
+        must_be_sustained: whether an OVERLOADED trial makes the run fail.
     """
 
     message_bytes: int
@@ -50,17 +50,17 @@ class FixedLoad:
     profile: RateProfile | None = None
 
     def trials_expected(self, window_s: float) -> int:
-        """How many trials there will be with windows of this length [s]."""
+        """The number of trials with windows of this length [s]."""
         if self.duration_s is None:
             return self.trials
         return max(1, math.ceil(self.duration_s / window_s - 1e-9))
 
 
 class FixedLoadRun(Body):
-    """Holds one pattern, and keeps what it saw however it ends.
+    """Holds one pattern at a fixed load.
 
     Attributes:
-        trials: made so far.
+        trials: the trials until now; an error or an interrupt keeps them.
     """
 
     def __init__(self, config: Configuration, load: FixedLoad) -> None:
@@ -72,11 +72,11 @@ class FixedLoadRun(Body):
 
     @property
     def configurations(self) -> Mapping[str, Configuration]:
-        """The one."""
+        """The run's single configuration."""
         return {"": self.config}
 
     def plan(self, out: Path) -> Plan:
-        """Trial after trial."""
+        """The plan of the trials, or of the load without a gap."""
         config, one_s = self.config, trial_s(self.config.workload)
         trial = config.workload.trial
         count = self.load.trials_expected(trial.measure_s)
@@ -110,7 +110,7 @@ class FixedLoadRun(Body):
         )
 
     def measure(self, run: RunState) -> None:
-        """Hold to the end.
+        """Hold the load to its end.
 
         Raises:
             NoConclusionError: no trial was valid.
@@ -120,7 +120,9 @@ class FixedLoadRun(Body):
             if load.duration_s is not None:
                 count = load.trials_expected(self.config.workload.trial.measure_s)
                 why = "a load without a gap"
-                holder.hold_windows(load.message_bytes, load.load, count, self.trials, why, load.profile)
+                holder.hold_windows(
+                    load.message_bytes, load.load, count, self.trials, why, load.profile
+                )
             for left in range(load.trials if load.duration_s is None else 0, 0, -1):
                 why = "a fixed load" if left > 1 else "a fixed load, for the last time"
                 self.trials.append(holder.hold(load.message_bytes, load.load, why, left))
@@ -131,7 +133,7 @@ class FixedLoadRun(Body):
             )
 
     def outcome(self, error: BaseException | None) -> RunOutcome:
-        """By the error, or by the verdicts where they were asked for."""
+        """The outcome by the error, or by the verdicts where the load must be sustained."""
         over = [trial for trial in self.trials if trial.verdict is Verdict.OVERLOADED]
         if error is not None or not (over and self.load.must_be_sustained):
             return outcome_of(error)
@@ -143,7 +145,7 @@ class FixedLoadRun(Body):
         )
 
     def conclude(self, run: RunState, outcome: RunOutcome) -> None:
-        """Leave summary.json and the report, and show the trials."""
+        """Write summary.json and the report, and show the trials."""
         summary = summary_of_run(run, self.config, outcome, trials=self.trials)
         path, reporter = run.order.folder / "summary.json", run.order.reporter
         files = ArtifactWriter()
@@ -153,52 +155,53 @@ class FixedLoadRun(Body):
         if self.trials:
             title = f"{self.config.workload.name} held on {self.config.cluster.name}"
             reporter.report(trials_table(title, self.trials))
-        left = list(files.written)
+        shown = list(files.written)
         if run.contexts:
-            page, told = run.order.folder / REPORT, json.loads(config_text(self.config))
+            page, settings = run.order.folder / REPORT, json.loads(config_text(self.config))
             series = panels_of_run(run.context.history.series, self.trials)
             if files.write(
                 "report",
                 page,
-                lambda: write_report(page, summary, self.trials, told, series),
+                lambda: write_report(page, summary, self.trials, settings, series),
             ):
-                left.insert(0, files.written[-1])
-        left.append(("tables", run.order.tables))
-        reporter.report(RunFinished(summary, time.time() - run.started_s, tuple(left)))
+                shown.insert(0, files.written[-1])
+        shown.append(("tables", run.order.tables))
+        reporter.report(RunFinished(summary, time.time() - run.started_s, tuple(shown)))
         files.require_all(regeneration_hint(summary.run_id))
 
 
 def _require_windows(config: Configuration, load: FixedLoad) -> None:
-    """Refuse what one load without a gap cannot be made of.
+    """Require settings that a load without a gap supports.
 
     Raises:
-        ConfigError: a client that a library runs, an early end, a volume, or bursts in a profile.
+        ConfigError: the client is a library's, the load ends early or by volume, or a profile is
+            combined with bursts.
     """
     producer, consumers = config.workload.producer, config.workload.consumers
     clients = {producer.client, *([consumers.client] if consumers.groups else [])}
     if clients != {"wire"}:
         raise ConfigError(
             f"--duration with the client {', '.join(sorted(clients - {'wire'}))}; expected wire, "
-            "as libraries do not account window by window; use --trials, or the client wire"
+            "which alone counts records window by window; use --trials, or the client wire"
         )
     require_endless(config)
     ramp_up_s = config.workload.trial.ramp_up_s
     if load.profile is not None and producer.rate is not None:
         raise ConfigError(
             f"--profile {load.profile.name} with producer.rate {producer.rate}; expected a rate "
-            "that the profile can change; set rate_bytes_per_s or rate_records_per_s, or leave "
-            "--profile out"
+            "that the profile can change; set rate_bytes_per_s or rate_records_per_s, or omit "
+            "--profile"
         )
     if load.profile is not None and (producer.arrivals == "bursts" or ramp_up_s):
         raise ConfigError(
             f"--profile {load.profile.name} with producer.arrivals {producer.arrivals} and "
             f"trial.ramp_up_s {ramp_up_s:g}; expected arrivals fixed or poisson and no ramp, as "
-            "the profile says how the rate changes; change them"
+            "the profile already changes the rate; change both settings"
         )
 
 
 def trials_table(title: str, trials: Sequence[Trial]) -> Table:
-    """Trials of fixed loads for people."""
+    """The table of trials at a fixed load."""
     columns = (
         "#", "size", "load", "offered MB/s", "achieved MB/s", "low idle", "p50 ms", "p99 ms",
         "verdict",

@@ -186,14 +186,14 @@ def execute(
     Raises:
         TryLaterError: another process drives this run, or another run has the cluster's lock.
         ConfigError: the run succeeded, and one of its files could not be written.
-        NoConclusionError, RegressionError: the body's outcome is of this kind and has a message.
+        NoConclusionError, RegressionError: the outcome is of this kind and has a message.
         RedlineError: as opening the cluster, the session or the tables raises.
         KeyboardInterrupt: the run was interrupted.
     """
     run = RunState(order)
     with run_lock(order.folder, run.driver) as has_lock, _logged_to(order.folder / "run.log"):
         if not (has_lock or order.locks):
-            text = "this file system has no locks, so a second driver of this run would not be detected"
+            text = "this file system has no locks, which detect a second driver of the run"
             warn(order.reporter, f"{order.folder}: {text}; start the run only once")
         return _execute(body, run, cluster, session)
 

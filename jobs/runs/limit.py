@@ -1,4 +1,4 @@
-"""A search for the boundary points of a configuration, one message size after the other."""
+"""The search for a configuration's boundary points, one message size after the other."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ from search.model import GaveUp, IntervalSearcher, Observation
 
 
 class LimitRun(Body):
-    """Finds the boundary points of a configuration, and keeps what it found however it ends.
+    """Finds the boundary points of a configuration.
 
     Attributes:
-        boundaries: found so far, for every goal.
+        boundaries: the boundaries of all goals until now; an error or an interrupt keeps them.
     """
 
     def __init__(self, config: Configuration) -> None:
@@ -62,15 +62,15 @@ class LimitRun(Body):
 
     @property
     def configurations(self) -> Mapping[str, Configuration]:
-        """The one."""
+        """The run's single configuration."""
         return {"": self.config}
 
     def plan(self, out: Path) -> Plan:
-        """Forecast on simulated clusters."""
+        """The plan of the search, forecast on simulated clusters."""
         return plan_of(self.config, out)
 
     def resume(self, run: RunState) -> None:
-        """Take over the trials of the run that is resumed, and see where it stood."""
+        """Load the trials of a resumed run, and replay its search."""
         context = run.context
         self._lines = {
             goal.name: line_of(context.workload, goal, context.brokers)
@@ -81,8 +81,8 @@ class LimitRun(Body):
             return
         if self.config.goal.search.brokers_offline is not None:
             raise ConfigError(
-                f"--resume names the run {run.order.run_id}, which takes brokers away; expected "
-                "one with all brokers, as what they had to catch up with is gone; start a new run"
+                f"--resume names the run {run.order.run_id}, which takes brokers offline; "
+                "expected a run with all brokers, as they have caught up since; start a new run"
             )
         tables, run_id = context.tables, context.run_id
         trials = resumed_trials(tables, run_id, config_text(self.config), context.environment)
@@ -100,7 +100,7 @@ class LimitRun(Body):
             for point in points:
                 self._keep(context, goal, point)
         progress = SearchProgress()
-        drawing.prepare()  # nothing is judged yet, and the next seconds are spent waiting
+        drawing.prepare()  # loads slow libraries before any trial, while the run waits anyway
         gates = open_gates(context, self.config.cluster.warm_up_max_s)
 
         def end_point(goal: str, point: FinishedPoint) -> None:
@@ -124,14 +124,14 @@ class LimitRun(Body):
                     end_point,
                 )
             except GuardStopError as stop:
-                self._keep_cut(context, str(stop))
+                self._keep_stopped(context, str(stop))
                 raise
         if self.config.goal.search.brokers_offline is not None:
             for boundary in find_outage_limits(context, self._lines, self._points, self.boundaries):
                 self._keep_boundary(context, boundary)
 
     def _warm(self, context: RunContext, topics: PointTopics, gates: Gates) -> None:
-        """Before anything is searched, as what cold brokers read tells where to begin."""
+        """Warm the brokers before the search; their readings give its first load."""
         load_max_s = self.config.cluster.warm_up_max_s
         message_bytes = next_size(self._lines, self._points)
         if message_bytes is not None and load_max_s:
@@ -147,8 +147,8 @@ class LimitRun(Body):
             for name, line in self._lines.items()
         }
 
-    def _keep_cut(self, context: RunContext, why: str) -> None:
-        """Keep the best brackets of a search that was stopped; its trials can be resumed."""
+    def _keep_stopped(self, context: RunContext, why: str) -> None:
+        """Keep the best brackets of a stopped search, which can be resumed."""
         message_bytes = next_size(self._lines, self._points)
         own = [
             trial for trial in context.history.trials if trial.point_message_bytes == message_bytes
@@ -162,10 +162,12 @@ class LimitRun(Body):
                 searcher.interval(history) if isinstance(searcher, IntervalSearcher) else None
             )
             gave_up = GaveUp(bracket_of(line.searched(history)), why, interval)
-            cut = FinishedPoint(message_bytes, gave_up, history)
-            boundary = boundary_of(cut, context.history.trials, self.config, goal, context.brokers)
+            stopped = FinishedPoint(message_bytes, gave_up, history)
+            boundary = boundary_of(
+                stopped, context.history.trials, self.config, goal, context.brokers
+            )
             self.boundaries.append(boundary)
-            self._tell(context, boundary)
+            self._report(context, boundary)
 
     def _keep(self, context: RunContext, goal: str, point: FinishedPoint) -> None:
         boundary = boundary_of(point, context.history.trials, self.config, goal, context.brokers)
@@ -177,16 +179,16 @@ class LimitRun(Body):
         member = (context.member.experiment, context.member.case)
         row = BoundaryRow(context.run_id, time.time(), *names, boundary, *member)
         context.tables.append_boundary(row)
-        self._tell(context, boundary)
+        self._report(context, boundary)
 
-    def _tell(self, context: RunContext, boundary: Boundary) -> None:
+    def _report(self, context: RunContext, boundary: Boundary) -> None:
         several = len(self.config.goals) > 1
         context.reporter.report(PointFinished(boundary, boundary.goal if several else ""))
 
     # --- concluding ---------------------------------------------------------
 
     def outcome(self, error: BaseException | None) -> RunOutcome:
-        """By the error, or by the points that stayed open."""
+        """The outcome by the error, or by the points without an answer."""
         if error is not None:
             return outcome_of(error)
         reasons = [why_no_answer(b, self.config.goal_named(b.goal)) for b in self.boundaries]
@@ -194,16 +196,16 @@ class LimitRun(Body):
         if not missing:
             return RunOutcome()
         several = len({b.goal for b in self.boundaries}) > 1
-        told = "; ".join(
+        sizes = "; ".join(
             f"{f'{b.goal} at ' if several else ''}{b.message_bytes} B"
             f"{'' if b.state == ALL_BROKERS else f', {b.state}'}: {why}"
             for b, why in missing
         )
-        text = f"no conclusion for {told}"
+        text = f"no conclusion for {sizes}"
         return RunOutcome(NO_CONCLUSION, NoConclusionError.exit_code, text)
 
     def conclude(self, run: RunState, outcome: RunOutcome) -> None:
-        """Leave summary.json, chart and report."""
+        """Write summary.json, the chart and the report."""
         goals = list(self._lines)
         found = sorted(
             self.boundaries, key=lambda b: (goals.index(b.goal), place_of(b.state), b.message_bytes)
@@ -213,10 +215,10 @@ class LimitRun(Body):
         if run.contexts:
             trials = run.context.history.trials
             series = panels_of_run(run.context.history.series, trials)
-        told = json.loads(config_text(self.config))
+        settings = json.loads(config_text(self.config))
         order = run.order
         files = write_results(
-            summary, order.folder, order.tables, trials, told, series, order.json_file
+            summary, order.folder, order.tables, trials, settings, series, order.json_file
         )
         took_s = time.time() - run.started_s
         run.order.reporter.report(RunFinished(summary, took_s, tuple(files.written)))

@@ -1,4 +1,4 @@
-"""Limits while brokers are away, and what they are worth while these catch up."""
+"""The limits during a broker outage, and while the brokers catch up after it."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ from search.model import Bracket, GaveUp, Verdict
 def find_outage_limits(
     context: RunContext, lines: Mapping[str, Line], found: Finished, whole: Sequence[Boundary]
 ) -> Iterator[Boundary]:
-    """The limits of the rest, size by size, each followed by what it was while catching up.
+    """Find the limits of the remaining brokers, size by size, each during and after an outage.
 
-    For each size brokers go away anew, so that they have something to catch up with.
+    Each size has an outage of its own, so that the brokers have data to catch up with.
 
     Args:
-        context: of the run, with all brokers.
-        lines: that were measured with all brokers, of one goal.
-        found: their points.
-        whole: their boundaries.
+        context: the context of the run, with all brokers.
+        lines: the line of one goal, measured with all brokers.
+        found: the finished points of `lines`.
+        whole: the boundaries of `found`.
     """
     ((goal, line),) = lines.items()
     config, count = context.config, context.config.goal.search.brokers_offline
-    assert count is not None, "asked for"
+    assert count is not None, "the caller checks it"
     rest_line = replace(
         line_of(config.workload, config.goal, context.brokers - count),
         before=line.spent(found[goal]),
@@ -48,7 +48,7 @@ def find_outage_limits(
     points: list[FinishedPoint] = []
     while (message_bytes := rest_line.next_message_bytes(points)) is not None:
         with broker_outage(context, count) as rest, PointTopics(rest) as topics:
-            # Before a look at the rest: what our topic lacks belongs to this state.
+            # Created before the look at the brokers at rest, as missing replicas belong to this state.
             topics.open(rest.pattern(message_bytes, 1))
             gates = open_gates(rest, config.cluster.warm_up_max_s)
             progress = SearchProgress()
@@ -60,7 +60,7 @@ def find_outage_limits(
             boundary = boundary_of(
                 point, rest.history.trials, config, goal, rest.brokers, rest.state
             )
-            notes = (*boundary.notes, *_beside_arithmetic(boundary, whole, context.brokers, count))
+            notes = (*boundary.notes, *_comparison_note(boundary, whole, context.brokers, count))
             yield replace(boundary, notes=notes)
             if not isinstance(end.result, GaveUp) and end.result.bracket.sustained:
                 load = end.result.bracket.sustained
@@ -69,21 +69,21 @@ def find_outage_limits(
         points.append(point)
 
 
-def _beside_arithmetic(
+def _comparison_note(
     boundary: Boundary, whole: Sequence[Boundary], brokers: int, offline: int
 ) -> tuple[str, ...]:
-    """The limit beside what follows from that of all brokers, as `redline plan` reckons."""
+    """A comparison of the limit with the calculation of `redline plan` from all brokers' limit."""
     all_up = next((each for each in whole if each.message_bytes == boundary.message_bytes), None)
     if all_up is None or not boundary.along.grows_payload or not boundary.mb_per_s:
         return ()
-    reckoned = offline_mb_per_s(all_up.mb_per_s, brokers, offline)
-    if not reckoned:
+    calculated = offline_mb_per_s(all_up.mb_per_s, brokers, offline)
+    if not calculated:
         return ()
     sentence = (
-        f"{format_mb_per_s(boundary.mb_per_s)} MB/s with {boundary.state}; by the arithmetic of "
-        f"redline plan {brokers - offline} of {brokers} brokers carry "
-        f"{format_mb_per_s(reckoned)} of {format_mb_per_s(all_up.mb_per_s)} MB/s, so the measured "
-        f"limit is {format_ratio(boundary.mb_per_s / reckoned)} of it"
+        f"{format_mb_per_s(boundary.mb_per_s)} MB/s with {boundary.state}; redline plan calculates "
+        f"{format_mb_per_s(calculated)} MB/s for {brokers - offline} of {brokers} brokers, from "
+        f"{format_mb_per_s(all_up.mb_per_s)} MB/s for all; the measured limit is "
+        f"{format_ratio(boundary.mb_per_s / calculated)} of that"
     )
     return (sentence,)
 
@@ -91,24 +91,26 @@ def _beside_arithmetic(
 def caught_up(
     rest: RunContext, goal: str, load: int, windows: Sequence[Trial], is_in_sync: bool
 ) -> Boundary:
-    """What the limit of the rest was while brokers caught up: carried, or too much.
+    """The boundary while the brokers catch up, at the limit of the outage.
 
-    Nothing lighter is tried, as they catch up only once; so it is a lower bound or no answer.
+    It is a lower bound or no answer: the brokers catch up only once, so no lighter load follows.
     """
     config, message_bytes = rest.config, windows[0].point_message_bytes
-    seen = tuple(trial.observation(goal) for trial in windows)
-    valid = sum(each.verdict is not Verdict.INVALID for each in seen)
+    observations = tuple(trial.observation(goal) for trial in windows)
+    valid = sum(each.verdict is not Verdict.INVALID for each in observations)
     window_s = config.workload.trial.load_s
-    hold = Hold(load, seen, Confirmation(valid, window_s))
+    hold = Hold(load, observations, Confirmation(valid, window_s))
     amount = config.axis.amount(load)
     over = len(hold.overloads)
-    told = f"{over} of {valid} windows were overloaded while brokers caught up"
+    note = f"{over} of {valid} windows were overloaded while brokers caught up"
     gave_up = None
     if not valid:
-        reason = windows[-1].reasons[0].text if windows[-1].reasons else "no reason is known"
+        reason = windows[-1].reasons[0].text if windows[-1].reasons else "the reason is unknown"
         gave_up = f"no window in which brokers caught up was valid: {reason}"
     elif hold.broke_at is not None:
-        gave_up = f"{amount} were too much: {told}; no lighter load was tried, as they did so once"
+        gave_up = (
+            f"{amount} were too much: {note}; no lighter load was tried, as brokers catch up once"
+        )
     elif not is_in_sync:
         gave_up = f"replicas were not in sync after {len(windows)} windows of {window_s:g} s"
     overloads = [trial.judgements[goal] for trial in windows]
@@ -127,6 +129,6 @@ def caught_up(
         boundary,
         goal=goal,
         state=CATCHING_UP,
-        notes=(told,),
+        notes=(note,),
         confirmed_s=None if gave_up else hold.held_s,
     )

@@ -1,4 +1,4 @@
-"""How many brokers a load needs, and which of the measured set-ups carries it."""
+"""The number of brokers that a load needs, and the smallest measured set-up that carries it."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def plan_brokers(
     demand: Demand,
     json_file: Path | None,
 ) -> None:
-    """Say how many brokers the demand needs.
+    """Calculate and show how many brokers the demand needs.
 
     Args:
-        folder: of the run whose limits are planned with; None for `limit_mb_per_s`.
-        goal: which of the run's goals; None where it has one.
-        limit_mb_per_s: of a broker, known otherwise [MB/s].
-        json_file: where the answer is written for programs, too; None for nowhere.
+        folder: the folder of the run with the limits; None for `limit_mb_per_s`.
+        goal: the run's goal to plan by; None where the run has one.
+        limit_mb_per_s: a known limit of a broker [MB/s].
+        json_file: a file for the answer for programs; None without one.
 
     Raises:
         ConfigError: as `limits_of` raises, or a file cannot be read or written.
@@ -69,26 +69,26 @@ def plan_brokers(
 
 
 def choose_setup(folder: Path, demand: Demand, json_file: Path | None) -> None:
-    """Say which of the set-ups of a sweep carries the demand with its growth and headroom.
+    """Show which set-up of a sweep carries the demand with its growth and headroom.
 
     Args:
-        folder: of the sweep.
-        json_file: where the answer is written for programs, too; None for nowhere.
+        folder: the folder of the sweep.
+        json_file: a file for the answer for programs; None without one.
 
     Raises:
-        ConfigError: there is no such sweep, or it asked something else.
-        NoConclusionError: none of them carries it.
+        ConfigError: the sweep does not exist, or does not ask for limits.
+        NoConclusionError: none of the set-ups carries the demand.
     """
     answer = load_answer(folder / "sweep.json")
     if answer.asks != "limit" or answer.unit != "MB/s":
         raise ConfigError(
-            f"the sweep {answer.sweep_id} tells {answer.figure}; expected one that asks for limits "
-            "in MB/s; make one with asks: limit"
+            f"the sweep {answer.sweep_id} states {answer.figure}; expected a sweep of limits in "
+            "MB/s; name a sweep of an experiment with asks: limit"
         )
     if demand.offline or demand.link_mbit_per_s is not None:
         raise ConfigError(
-            "--offline and --link-mbit-per-s were given with --sweep; expected them with --run or "
-            "--limit, as a sweep measured whole set-ups; leave them out, or ask for --headroom"
+            "--offline or --link-mbit-per-s is given with --sweep; expected them with --run or "
+            "--limit, as a sweep measures whole set-ups; omit them, or use --headroom"
         )
     setups = setups_of(answer.results, demand.message_bytes)
     wanted = demand.mb_per_s * (1 + demand.growth) / (1 - demand.headroom)
@@ -105,10 +105,10 @@ def choose_setup(folder: Path, demand: Demand, json_file: Path | None) -> None:
     )
     head = (*map(short, answer.axes), f"MB/s {AT_LEVEL}", "GB a day", "messages/min", "carries it")
     title = f"{format_mb_per_s(wanted)} MB/s, {wanted * DAY_S / 1e3:,.0f} GB a day"
-    told = (
-        "none of the measured set-ups carries it"
+    conclusion = (
+        "none of the measured set-ups carries this load"
         if found is None
-        else f"the smallest measured set-up that carries it: {case_words(found.settings)}"
+        else f"smallest measured set-up that carries this load: {case_words(found.settings)}"
     )
     document = {
         "demand": as_document(demand),
@@ -122,13 +122,13 @@ def choose_setup(folder: Path, demand: Demand, json_file: Path | None) -> None:
         largest = format_mb_per_s(max(s.mb_per_s for s in setups))
         outcome = outcome_of(
             NoConclusionError(
-                f"{told}: the largest carries {largest} of {format_mb_per_s(wanted)} MB/s; measure "
-                "larger ones"
+                f"{conclusion}: the largest carries {largest} of {format_mb_per_s(wanted)} MB/s; "
+                "measure larger set-ups"
             )
         )
     with make_reporter() as reporter:
         reporter.report(Table(title, head, rows))
-        for sentence in (told, *([answer.caveat] if answer.caveat else [])):
+        for sentence in (conclusion, *([answer.caveat] if answer.caveat else [])):
             reporter.report(Notice(Level.NOTE, sentence))
         finish(outcome, reporter, partial(_write, json_file, document))
 
@@ -139,23 +139,24 @@ def _write(json_file: Path | None, document: Mapping[str, Any]) -> None:
 
 
 def limits_of(summary: RunSummary, goal: str | None) -> list[MeasuredLimit]:
-    """The boundary points of a run that can be planned with.
+    """The limits of a run that planning can use.
 
     Raises:
-        ConfigError: the run has several goals and none was chosen, or was not along np.
+        ConfigError: the run has several goals and `goal` names none of them, or it has no limits
+            along np.
     """
     goals = list(dict.fromkeys(boundary.goal for boundary in summary.boundaries))
     chosen = goal if goal is not None else goals[0] if len(goals) == 1 else None
     if chosen not in goals:
         raise ConfigError(
             f"run {summary.run_id} has the goals {', '.join(goals) or 'none'}, and --goal is "
-            f"{goal or 'not given'}; expected one of them; name it"
+            f"{goal or 'missing'}; expected one of them; name it with --goal"
         )
     points = [b for b in summary.boundaries if b.goal == chosen and _is_answer(b)]
     if summary.replication_factor < 1:
         raise ConfigError(
-            f"the summary of run {summary.run_id} does not say how many replicas it wrote, as it "
-            "was left by an older version; run redline find-limit again"
+            f"the summary of run {summary.run_id} has no replication factor, as an older version "
+            "wrote it; expected a newer summary; run redline find-limit again"
         )
     if not points:
         raise ConfigError(
@@ -193,7 +194,7 @@ def _table(answer: Provision, demand: Demand) -> Table:
         ),
         *([(f"its lower end {AT_LEVEL}", f"{format_mb_per_s(low)} MB/s")] if low else []),
         ("to plan with, per broker", f"{format_mb_per_s(answer.plan_mb_per_s_per_broker)} MB/s"),
-        ("then carried by each", f"{format_mb_per_s(answer.mb_per_s_per_broker)} MB/s"),
+        ("load of each broker", f"{format_mb_per_s(answer.mb_per_s_per_broker)} MB/s"),
         ("headroom, all up", format_ratio(answer.headroom)),
         (
             f"headroom, {format_ratio(demand.offline)} offline",

@@ -1,4 +1,4 @@
-"""How long a fixed volume takes: to be written, or to be read by consumer groups from the start."""
+"""A volume: the time to write a fixed payload, or to read it by consumer groups."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from metrics.units import format_mb_per_s, format_volume
 
 
 class VolumeRun(FixedLoadRun):
-    """Writes the workload's `trial.volume_bytes`, and then has it read where that is asked.
+    """Writes the workload's `trial.volume_bytes`, and optionally reads them.
 
     Args:
-        reads: whether what was written is read in a trial of its own, in which nothing is offered;
-            the time of that trial is then the answer.
-        cold: whether the brokers' machine forgets the volume before it is read, so that it comes
-            from the disk; only for brokers that this run starts.
+        reads: whether a second trial, without producers, reads the volume; the answer is then the
+            time of that trial.
+        cold: whether the machine drops the volume from its page cache before the read, so that
+            the disk serves it; only for brokers that this run starts.
 
     The workload has a volume, and consumer groups where it is read; see `load_sweep`.
     """
@@ -36,7 +36,7 @@ class VolumeRun(FixedLoadRun):
         trial = config.workload.trial
         assert trial.volume_bytes is not None, "see load_sweep"
         self._volume_mb = trial.volume_bytes / 1e6
-        # The volume counts from the first record on, so there is nothing before the window.
+        # The volume counts from the first record on, so the window starts without a warm-up.
         phases = replace(trial, warmup_s=0.0, ramp_up_s=0.0, early_end_error_rate=0.0)
         super().__init__(_with(config, trial=phases), load)
         self._steps = [("writing a volume", self.config)]
@@ -49,15 +49,15 @@ class VolumeRun(FixedLoadRun):
             ]
 
     def plan(self, out: Path) -> Plan:
-        """The trials of a volume: one to write it, one more to read it."""
+        """The plan of the trials: one to write the volume, and one to read it."""
         whole, count = super().plan(out), len(self._steps)
         return replace(whole, trials_estimated=count, duration_s=whole.duration_s * count)
 
     def measure(self, run: RunState) -> None:
-        """Write, and read where that is asked.
+        """Write the volume, and read it if required.
 
         Raises:
-            NoConclusionError: not all of it was written, or read.
+            NoConclusionError: the volume was not completely written or read.
         """
         with Holder(run.context, self.config.cluster.warm_up_max_s) as holder:
             for index, (why, config) in enumerate(self._steps):
@@ -67,36 +67,37 @@ class VolumeRun(FixedLoadRun):
                 trial = holder.hold(self.load.message_bytes, self.load.load, why, left, config)
                 self.trials.append(trial)
                 took_s = time_of_volume(trial, why)
-                told = f"{self._volume_mb:,.0f} MB in {took_s:.2f} s"
+                volume = f"{self._volume_mb:,.0f} MB in {took_s:.2f} s"
                 rate = format_mb_per_s(self._volume_mb / took_s)
-                note(run.order.reporter, f"{why}: {told}, {rate} MB/s")
+                note(run.order.reporter, f"{why}: {volume}, {rate} MB/s")
 
     def _forget(self, run: RunState) -> None:
         control = run.context.cluster.broker_control
         assert control is not None, "see load_sweep"
         forgotten = control.forget_page_cache()
         note(
-            run.order.reporter, f"the page cache forgot {format_volume(forgotten)} of log segments"
+            run.order.reporter,
+            f"{format_volume(forgotten)} of log segments are dropped from the page cache",
         )
 
 
 def time_of_volume(trial: Trial, why: str) -> float:
-    """How long a trial took to move all of its volume [s].
+    """The time that a trial took to move its whole volume [s].
 
     Args:
-        why: what it was made for, as in "writing a volume".
+        why: the purpose of the trial, such as "writing a volume".
 
     Raises:
-        NoConclusionError: it was INVALID, or did not move all of it.
+        NoConclusionError: the trial was INVALID, or did not move the whole volume.
     """
     if not trial.is_valid:
         raise NoConclusionError(f"{why}: the trial was INVALID: {trial.reasons[0].text}")
     took_s = moved_s(trial.pattern, trial.evidence.client)
     if took_s is None:
         raise NoConclusionError(
-            f"{why}: not all of it in {trial.pattern.phases.measure_s:g} s and the drain after "
-            "them; expected all, or nobody knows how long it takes; raise "
-            "workload.trial.measure_s, or move less"
+            f"{why}: {trial.pattern.phases.measure_s:g} s and the drain were too short for the "
+            "volume; expected the whole volume, as its time is unknown otherwise; raise "
+            "workload.trial.measure_s, or set a smaller volume"
         )
     return took_s
 

@@ -1,4 +1,4 @@
-"""A night: its cases are measured, judged against the nights before, and reported."""
+"""A night: measures its cases, judges them against earlier nights, and reports them."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ from metrics.units import format_duration
 
 
 class NightRun(Body):
-    """Measures the cases of a suite, and judges them against the nights before.
+    """Measures the cases of a suite, and judges them against earlier nights.
 
     Args:
-        config: of the suite, with the sizes of all its cases.
-        night: name of the night; a night that is tried again keeps its own.
-        budget_s: instead of the suite's [s].
-        junit: where to write JUnit XML, or None.
+        config: the suite's configuration, with the sizes of all its cases.
+        night: the name of the night; a continued night keeps its name.
+        budget_s: the budget of the night [s]; None for the suite's.
+        junit: the path of the JUnit XML, or None.
     """
 
     def __init__(
@@ -63,11 +63,11 @@ class NightRun(Body):
 
     @property
     def configurations(self) -> Mapping[str, Configuration]:
-        """The one."""
+        """The run's single configuration."""
         return {"": self.config}
 
     def plan(self, out: Path) -> Plan:
-        """Case after case."""
+        """The plan of all cases."""
         cluster, one_s = self.config.cluster, trial_s(self.config.workload)
         all_s = sum(expected_s(self.config, case) for case in self.suite.cases)
         names = ", ".join(case.name for case in self.suite.cases)
@@ -96,11 +96,11 @@ class NightRun(Body):
         return f"night {self.night} of suite {self.suite.name}"
 
     def has_results(self, folder: Path) -> bool:
-        """A night with a name may be its first part, of which its readers must hear."""
+        """Whether the folder has results; a night with a name may also run for the first time."""
         return (folder / "nightly.json").exists()
 
     def resume(self, run: RunState) -> None:
-        """Take over what was measured of this night before, and read the history."""
+        """Load the cases that this night measured before, and the history of the suite."""
         context = run.context
         everything = context.tables.cases(self.suite.name, self.config.cluster.name)
         self._history = [row for row in everything if row.run_id != context.run_id]
@@ -112,14 +112,14 @@ class NightRun(Body):
         differing = differences(json.loads(before[0].config), json.loads(config_text(self.config)))
         if differing:
             raise ConfigError(
-                f"the night {self.night} was begun with another plan: {'; '.join(differing)}; "
-                "expected the same; give the same options, or another --night"
+                f"the night {self.night} began with another configuration: {'; '.join(differing)}; "
+                "expected the same configuration; give the same options, or another --night"
             )
         self._rows = {row.case: row for row in everything if row.run_id == context.run_id}
         context.history.numbering.resume_at(context.tables.next_trial(context.run_id))
 
     def measure(self, run: RunState) -> None:
-        """Measure what is left of the night, and judge it."""
+        """Measure the remaining cases of the night, and judge all of them."""
         left = [case for case in self.suite.cases if case.name not in self._rows]
         if left:
             gates = open_gates(run.context, self.config.cluster.warm_up_max_s)
@@ -134,8 +134,8 @@ class NightRun(Body):
         left_s, needed_s = self._left_s(run), expected_s(self.config, case)
         if left_s is not None and needed_s > left_s:
             why = (
-                f"it takes about {format_duration(needed_s)}, and {format_duration(left_s)} of the "
-                "night's budget were left"
+                f"it takes about {format_duration(needed_s)}, and the night's budget has "
+                f"{format_duration(left_s)} left"
             )
             self._miss(run, case, Outcome.NOT_MEASURED, why)
             return
@@ -169,7 +169,7 @@ class NightRun(Body):
     # --- concluding ---------------------------------------------------------
 
     def _judge(self, run: RunState, error: BaseException | None) -> None:
-        """Judge what was measured; only a whole night is kept as judged."""
+        """Judge the measured cases; the tables keep the judgement of a complete night only."""
         tonight = [self._rows[case.name] for case in self.suite.cases if case.name in self._rows]
         comparisons = judge_night(tonight, self._history, rule_of(self.suite))
         if error is None:
@@ -178,15 +178,15 @@ class NightRun(Body):
         self._cases = case_reports(self.suite, comparisons, self._missing, error)
 
     def fail(self, run: RunState, error: BaseException) -> None:
-        """Judge what is known until then."""
+        """Judge the cases that were measured before the error."""
         self._judge(run, error)
 
     def outcome(self, error: BaseException | None) -> RunOutcome:
-        """By the error, or by what the cases say."""
+        """The outcome by the error, or by the cases."""
         return outcome_of_night(self._cases, error)
 
     def conclude(self, run: RunState, outcome: RunOutcome) -> None:
-        """Leave nightly.json and JUnit XML, and tell each case."""
+        """Write nightly.json, the page and the JUnit XML, and report each case."""
         started_at, finished_at = run.times
         report = NightReport(
             run_id=run.order.run_id,
@@ -214,10 +214,10 @@ class NightRun(Body):
         files.write("report", page, lambda: write_atomic(page, answer_page(_page(report, table))))
         if junit is not None:
             files.write("JUnit XML", junit, lambda: write_junit(report, junit))
-        self._tell(run, files, table)
-        files.require_all("see to the disk, then the same command with the same --night goes on")
+        self._report(run, files, table)
+        files.require_all("fix the disk, then run the same command with the same --night")
 
-    def _tell(self, run: RunState, files: ArtifactWriter, table: Table) -> None:
+    def _report(self, run: RunState, files: ArtifactWriter, table: Table) -> None:
         reporter = run.order.reporter
         reporter.report(table)
         for each in self._cases:
@@ -228,7 +228,7 @@ class NightRun(Body):
 
 
 def _page(report: NightReport, table: Table) -> AnswerPage:
-    """What a night's page says: regressions first, then the rest in their order."""
+    """The content of a night's page: regressions first, then all other cases in order."""
     cases = sorted(report.cases, key=lambda each: each.outcome is not Outcome.REGRESSION)
     return AnswerPage(
         title=f"Night {report.night} of suite {report.suite} on {report.cluster}",

@@ -1,4 +1,4 @@
-"""What a night comes to: its cases in order, how it ended, and the rows that keep it."""
+"""The conclusion of a night: its case reports, its outcome, and its judged rows."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from metrics.reporting.nightly import CaseReport, case_report
 from metrics.tables.cases import CaseRow, Outcome
 
 Missing = Mapping[str, tuple[Outcome, str]]
-"""Case without a valid figure → what it is instead, and why."""
+"""The cases without a valid figure, each with its outcome and the reason."""
 
 
 def rule_of(suite: Suite) -> NightRule:
-    """How a suite wants its nights judged."""
+    """The rule by which a suite's nights are judged."""
     return NightRule(
         {case.name: suite.noise_of(case) for case in suite.cases},
         suite.min_effect,
@@ -32,14 +32,14 @@ def case_reports(
     missing: Missing,
     error: BaseException | None,
 ) -> tuple[CaseReport, ...]:
-    """All cases of a suite, in its order, whether they were measured or not.
+    """The reports of all cases of a suite in order, also of those that were not measured.
 
     Args:
-        error: what ended the night, or None.
+        error: the error that ended the night, or None.
     """
     compared = {each.tonight.case: case_report(each) for each in comparisons}
     why = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error or "")
-    ended = (Outcome.NOT_MEASURED, f"the night ended before it: {why}".rstrip(": "))
+    ended = (Outcome.NOT_MEASURED, f"the night ended before this case: {why}".rstrip(": "))
     found = []
     for case in suite.cases:
         if case.name in compared:
@@ -52,7 +52,7 @@ def case_reports(
 
 
 def outcome_of_night(cases: Sequence[CaseReport], error: BaseException | None) -> RunOutcome:
-    """How a night ended: by an error, or by what its cases say."""
+    """The outcome of a night, by its error or by its cases."""
     if error is not None:
         return outcome_of(error)
     worse = [f"{each.case}: {each.text}" for each in cases if each.outcome is Outcome.REGRESSION]
@@ -60,13 +60,13 @@ def outcome_of_night(cases: Sequence[CaseReport], error: BaseException | None) -
         text = f"regression found: {'; '.join(worse)}"
         return RunOutcome("regression", RegressionError.exit_code, text)
     if not any(each.comparison for each in cases):
-        told = "; ".join(f"{each.case}: {each.outcome.value}: {each.text}" for each in cases)
-        return outcome_of(NoConclusionError(f"no case came to a conclusion: {told}"))
+        reasons = "; ".join(f"{each.case}: {each.outcome.value}: {each.text}" for each in cases)
+        return outcome_of(NoConclusionError(f"no case came to a conclusion: {reasons}"))
     return RunOutcome()
 
 
 def judged_row(compared: NightComparison) -> CaseRow:
-    """The row of a case as it was judged."""
+    """The row of a judged case."""
     row = replace(
         compared.tonight,
         event="judged",

@@ -1,4 +1,4 @@
-"""A night as JUnit XML, which every CI server shows: a test case for each case."""
+"""A night as JUnit XML for CI servers, with a test case for each case."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _NO_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def write_junit(report: NightReport, path: Path) -> None:
-    """Write the file.
+    """Write the report as JUnit XML.
 
-    A regression is a failure; a case without history or one that was not measured is skipped;
-    one without a valid figure is an error; all others pass, with their sentence as output.
+    A regression is a failure. A case without history, or one that was not measured, is skipped. A
+    case without a valid figure is an error. All other cases pass, with their sentence as output.
     """
     suite = TestSuite(_plain(f"redline nightly {report.suite}"))
     suite.timestamp = _plain(report.started_at)
@@ -48,7 +48,7 @@ def _test_case(report: NightReport, case: CaseReport) -> TestCase:
 
 
 def _plain(text: str) -> str:
-    """Without the control characters that XML has no way to write, such as those of a terminal."""
+    """The text without control characters, which XML cannot express."""
     return _NO_XML.sub("?", text)
 
 

@@ -1,4 +1,4 @@
-"""Measuring one case of a night on an open cluster: a search, or trials at a fixed load."""
+"""The measurement of one case of a night: a search, or trials at a fixed load."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from search.lines import run_lines
 
 @dataclass(frozen=True)
 class CaseQuantity:
-    """What a case of a fixed load can compare: a column of the table `cases`, and its value."""
+    """A quantity that a case of a fixed load compares: a column of the table `cases`, and its value."""
 
     column: str
     read: Callable[[Trial], float | None]
@@ -39,30 +39,30 @@ QUANTITIES: Mapping[str, CaseQuantity] = {
     "latency_p99": CaseQuantity("latency_p99_ms", lambda t: t.evidence.client.latency.p99_ms),
     "achieved": CaseQuantity("achieved_share", lambda t: t.evidence.client.achieved_share),
 }
-"""By the words that suites use."""
+"""The quantities by their names in suites."""
 
 
 class CaseInvalidError(Exception):
-    """A case was measured and has no answer; the message says why."""
+    """A measured case has no answer; the message states the reason."""
 
 
 @dataclass(frozen=True)
 class Night:
-    """Which night of which suite it is."""
+    """A night, by its suite and its name."""
 
     suite: Suite
     name: str
 
 
 def config_of(config: Configuration, case: Case) -> Configuration:
-    """The configuration with which a case is measured."""
+    """The configuration of one case."""
     workload = config.workload.model_copy(update={"message_bytes": (case.size,)})
     sized = replace(config, workload=workload)
     return sized if case.limit is not None else sized.in_full
 
 
 def expected_s(config: Configuration, case: Case) -> float:
-    """How long a case takes [s], as far as one can say before."""
+    """The estimated duration of a case [s]."""
     own = config_of(config, case)
     if case.limit is None:
         return case.repeats * trial_s(own.workload)
@@ -70,11 +70,11 @@ def expected_s(config: Configuration, case: Case) -> float:
 
 
 class CaseMeasurer:
-    """Measures cases of one night one after another, each on a topic of its own.
+    """Measures the cases of one night one after another, each on a topic of its own.
 
     Args:
-        config: of the suite, with the sizes of all its cases.
-        gates: of the run.
+        config: the suite's configuration, with the sizes of all its cases.
+        gates: the gates of the run.
     """
 
     def __init__(
@@ -90,12 +90,12 @@ class CaseMeasurer:
         """Measure a case, and append its row.
 
         Args:
-            producers: producers of a fixed load; None where a limit is searched.
-            left_s: time that a search may take [s], or None.
+            producers: producers of a fixed load; None to search a limit.
+            left_s: the longest duration of a search [s]; None without a bound.
 
         Raises:
-            CaseInvalidError: there is no valid answer.
-            GuardStopError: a guard tripped.
+            CaseInvalidError: the case has no valid answer.
+            GuardStopError: a guard stopped the trial.
         """
         config, started_s = config_of(self._config, case), time.time()
         context = replace(self._context, config=config)
@@ -138,7 +138,7 @@ class CaseMeasurer:
             raise CaseInvalidError(f"the search found no limit: {why}")
         value = boundary.mb_per_s_per_broker
         if value <= 0:
-            raise CaseInvalidError("not even one producer was sustained")
+            raise CaseInvalidError("a single producer was too much")
         return replace(
             self._row(context, case, boundary.np_sustained, tuple(trials)),
             measure="mb_per_s_per_broker",
@@ -179,8 +179,8 @@ class CaseMeasurer:
         )
         if not values:
             raise CaseInvalidError(
-                f"no trial shows {quantity.column}; expected brokers that show it, or a case that "
-                "compares latency_p99"
+                f"no trial has the metric {quantity.column}; expected brokers that provide it; make "
+                "the case compare latency_p99 instead"
             )
         evidence = [trial.evidence for trial in valid]
         achieved = _median([each.client.achieved_mb_per_s for each in evidence])
@@ -236,39 +236,40 @@ class CaseMeasurer:
 def load_of(case: Case, history: Sequence[CaseRow], limit_producers: int | None) -> int:
     """The producers of a fixed load.
 
-    A share is of the limit that was known when the case was first measured, and stays that
-    load: a share of each night's own limit would fall with it and hide the fall.
+    A share refers to the limit at the case's first measurement, and the load stays the same: a
+    share of each night's own limit would fall with the limit, and hide its fall.
 
     Args:
-        history: of this suite on this cluster, oldest first.
-        limit_producers: producers of the limit last found at this size, or None.
+        history: the rows of this suite on this cluster, oldest first.
+        limit_producers: producers of the latest limit at this size, or None.
 
     Raises:
-        CaseInvalidError: no limit is known.
+        CaseInvalidError: the case has a share, and no limit is known.
     """
     if case.np is not None:
         return case.np
     assert case.share is not None, "checked by the suite"
-    told = f"{case.share:g}"
+    share = f"{case.share:g}"
     before = [
         row
         for row in history
         if row.case == case.name
         and row.message_bytes == case.size
-        and row.settings.get("case.share") == told
+        and row.settings.get("case.share") == share
     ]
     if before:
         return before[-1].producers
     if not limit_producers:
         raise CaseInvalidError(
-            f"its load is {case.share:g} of the limit at {case.message_bytes} B, and none is known; expected "
-            "a limit of this size before it, by a case of this suite or by redline find-limit"
+            f"its load is {share} of the limit at {case.size} B, which is unknown; expected an "
+            "earlier limit of this size; add a case with a limit before it, or run redline "
+            "find-limit"
         )
     return producers_at(case.share, limit_producers)
 
 
 def _within(config: Configuration, left_s: float | None) -> Configuration:
-    """The configuration whose search ends with the night's budget."""
+    """The configuration with a search budget that ends with the night's budget."""
     if left_s is None:
         return config
     search = config.goal.search

@@ -1,4 +1,4 @@
-"""What a case was measured with, as flat texts; nights that differ in one are not compared."""
+"""The settings of a case as flat texts; nights with different settings are not compared."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ def settings_of(
     """The settings of a case.
 
     Args:
-        config: with which it is measured.
-        producers: the load; of a limit it is the answer and no setting.
-        source: of the metrics.
-        cluster_id: id of a cluster that outlives the night; it is left out where each run starts new brokers.
+        config: the configuration of the case.
+        producers: the load of a fixed load; a limit is an answer and no setting.
+        source: name of the metrics' source.
+        cluster_id: the cluster's id, which is omitted where each run starts new brokers.
     """
     skipped = _OF_NO_VERDICT if case.limit is not None else (*_OF_NO_VERDICT, *_OF_SEARCHES)
     found = {
